@@ -1,6 +1,7 @@
 # Finds what Weft builds with and says in one line what was found and what is off (WEFT_SUMMARY).
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
 
 set(WEFT_SUMMARY "")
 macro(weft_note text)

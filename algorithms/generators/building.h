@@ -1,0 +1,53 @@
+// Small vocabulary that the generators share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/schedule/schedule.h"
+
+namespace weft {
+
+using Operands = std::vector<Operand>;
+
+inline int wrap(int rank, int nranks) { return ((rank % nranks) + nranks) % nranks; }
+
+// An empty schedule with `lanes` lanes on every rank.
+inline Schedule blank(const char* name, const Collective& collective, int chunks, int lanes) {
+  Schedule schedule;
+  schedule.name = name;
+  schedule.collective = collective;
+  schedule.chunks = chunks;
+  schedule.ranks.resize(static_cast<size_t>(collective.nranks));
+  for (RankSchedule& rank : schedule.ranks) rank.lanes.resize(static_cast<size_t>(lanes));
+  return schedule;
+}
+
+// Appends a step and returns its number in the lane.
+inline int add(Lane& lane, Operands from, Operands to, int count = 1, std::vector<Dependency> after = {}) {
+  lane.steps.push_back({std::move(from), std::move(to), count, std::move(after)});
+  return static_cast<int>(lane.steps.size()) - 1;
+}
+
+// All ranks but `rank`, nearest successor first, as peers on a channel.
+inline Operands everyone_else(int rank, int nranks, int channel = 0) {
+  Operands peers;
+  for (int k = 1; k < nranks; k++) peers.push_back(Operand::peer(wrap(rank + k, nranks), channel));
+  return peers;
+}
+
+// One source per rank in rank order, this rank's being `mine`: every rank that reduces so gets the same bits.
+inline Operands in_rank_order(int rank, int nranks, Operand mine, int channel = 0) {
+  Operands sources;
+  for (int q = 0; q < nranks; q++) sources.push_back(q == rank ? mine : Operand::peer(q, channel));
+  return sources;
+}
+
+// The schedule of a single rank: its input is its output.
+inline Schedule single_rank(const char* name, const Collective& collective) {
+  Schedule schedule = blank(name, collective, 1, 1);
+  add(schedule.ranks[0].lanes[0], {Operand::input(0)}, {Operand::output(0)});
+  return schedule;
+}
+
+}  // namespace weft

@@ -1,0 +1,20 @@
+// The list of generators.
+#include "algorithms/generators/generators.h"
+
+#include <array>
+
+namespace weft {
+
+std::span<const Generator> generators() {
+  static const std::array<Generator, 7> all = {kDirect,    kOneShot,  kRing,    kTree,
+                                               kRecursive, kPairwise, kSendRecv};
+  return all;
+}
+
+const Generator* find_generator(std::string_view name) {
+  for (const Generator& generator : generators())
+    if (generator.name == name) return &generator;
+  return nullptr;
+}
+
+}  // namespace weft

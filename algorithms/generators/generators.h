@@ -1,0 +1,27 @@
+// Everything that makes a Schedule from a formula. A generator is pure: same request, same schedule.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "src/schedule/schedule.h"
+
+namespace weft {
+
+struct Generator {
+  std::string_view name;
+  std::string_view summary;
+  bool (*supports)(const Collective& collective);
+  // `in_place` says that input and output overlap, so that reads must come before writes.
+  Schedule (*make)(const Collective& collective, bool in_place);
+};
+
+// All generators, in the order in which tools list them.
+std::span<const Generator> generators();
+const Generator* find_generator(std::string_view name);
+
+// The generators themselves; see the file of the same name.
+extern const Generator kDirect, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv;
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// scatter_perf: rank r ends with block r of the root's array.
+#include "perf/common/shapes.h"
+
+namespace weft::perf {
+namespace {
+
+ncclResult_t run(const Call& c) {
+  return ncclScatter(c.send, c.recv, c.count, c.type, c.root, c.comm, c.stream);
+}
+
+std::vector<Segment> expected(const Shape& shape, const Place& place) {
+  return {{0, shape.param, place.root, block_start(shape, place.rank)}};
+}
+
+}  // namespace
+
+const Collective kCollective = {
+    .program = "scatter_perf",
+    .rooted = true,
+    .shape = shape_scattering,
+    .run = run,
+    .expected = expected,
+    .bus_factor = factor_all_but_one,
+};
+
+}  // namespace weft::perf

@@ -1,0 +1,26 @@
+// The seam between the perf programs and the memory they test: host memory now, CUDA later.
+#pragma once
+
+#include <cstddef>
+
+#include "nccl.h"
+
+namespace weft::perf::device {
+
+// Null when this build can drive the device the library uses, else the reason why not.
+const char* unavailable();
+// What "# Using devices" and the JSON file call it.
+const char* name();
+
+void* allocate(size_t bytes);
+void release(void* memory);
+void copy_in(void* device, const void* host, size_t bytes);
+void copy_out(void* host, const void* device, size_t bytes);
+void fill(void* device, unsigned char value, size_t bytes);
+// Waits for everything given to the stream so far.
+void synchronize(cudaStream_t stream);
+cudaStream_t stream(int local_rank, bool null_stream);
+// Bytes that buffers of all local ranks together may take.
+size_t memory_limit();
+
+}  // namespace weft::perf::device

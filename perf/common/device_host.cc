@@ -1,0 +1,46 @@
+// The device seam in host mode: memory of ncclMemAlloc is host memory and calls complete on return.
+#include <unistd.h>
+
+#include <cstring>
+
+#include "perf/common/device.h"
+#include "perf/common/errors.h"
+#include "weft.h"
+
+namespace weft::perf::device {
+
+const char* unavailable() {
+  return weftHostMode() == 1
+             ? nullptr
+             : "the library drives GPUs here, but these perf programs were built for host mode "
+               "only";
+}
+
+const char* name() { return "host memory"; }
+
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  check(ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+  return memory;
+}
+
+void release(void* memory) { check(ncclMemFree(memory), "ncclMemFree"); }
+
+void copy_in(void* device, const void* host, size_t bytes) { std::memcpy(device, host, bytes); }
+
+void copy_out(void* host, const void* device, size_t bytes) { std::memcpy(host, device, bytes); }
+
+void fill(void* device, unsigned char value, size_t bytes) { std::memset(device, value, bytes); }
+
+void synchronize(cudaStream_t) {}
+
+cudaStream_t stream(int, bool) { return nullptr; }
+
+size_t memory_limit() {
+  const long pages = sysconf(_SC_AVPHYS_PAGES);
+  const long page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) / 4 * 3
+                               : SIZE_MAX;
+}
+
+}  // namespace weft::perf::device

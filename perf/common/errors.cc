@@ -1,0 +1,14 @@
+// Turns a failed library call into an exception with the library's own words.
+#include "perf/common/errors.h"
+
+namespace weft::perf {
+
+void check(ncclResult_t result, const char* call) {
+  if (result == ncclSuccess) return;
+  std::string text = std::string(call) + " failed: " + ncclGetErrorString(result);
+  const char* detail = ncclGetLastError(nullptr);
+  if (detail != nullptr && *detail != '\0') text += std::string(": ") + detail;
+  throw LibraryError(text);
+}
+
+}  // namespace weft::perf

@@ -1,0 +1,96 @@
+// Reads the variables listed in config.h from the environment.
+#include "src/base/config.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cstdlib>
+
+namespace weft {
+namespace {
+
+std::string text(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void read(const char* name, double& value) {
+  const std::string word = text(name);
+  if (word.empty()) return;
+  char* end = nullptr;
+  const double number = std::strtod(word.c_str(), &end);
+  if (end != word.c_str() && *end == '\0') value = number;
+}
+
+template <typename Integer>
+void read_integer(const char* name, Integer& value) {
+  const std::string word = text(name);
+  if (word.empty()) return;
+  char* end = nullptr;
+  long long number = std::strtoll(word.c_str(), &end, 0);
+  if (end == word.c_str()) return;
+  switch (std::toupper(static_cast<unsigned char>(*end))) {
+    case 'K': number <<= 10; break;
+    case 'M': number <<= 20; break;
+    case 'G': number <<= 30; break;
+    default: break;
+  }
+  value = static_cast<Integer>(number);
+}
+
+}  // namespace
+
+Config Config::from_environment() {
+  Config config;
+  config.debug = text("NCCL_DEBUG");
+  config.debug_subsys = text("NCCL_DEBUG_SUBSYS");
+  config.debug_file = text("NCCL_DEBUG_FILE");
+  config.socket_ifname = text("NCCL_SOCKET_IFNAME");
+  config.socket_family = text("NCCL_SOCKET_FAMILY");
+  config.comm_id = text("NCCL_COMM_ID");
+  config.host_id = text("NCCL_HOSTID");
+  int shm_disable = 0;
+  read_integer("NCCL_SHM_DISABLE", shm_disable);
+  config.shm_disable = shm_disable != 0;
+  read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
+  read("WEFT_INIT_TIMEOUT", config.init_timeout_s);
+  read("WEFT_TIMEOUT", config.timeout_s);
+  read("WEFT_STALL_WARNING", config.stall_warning_s);
+  config.secret = text("WEFT_SECRET");
+  config.plan = text("WEFT_PLAN");
+  read_integer("WEFT_RING_BYTES", config.ring_bytes);
+  read_integer("WEFT_SLICE_BYTES", config.slice_bytes);
+  read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
+  read_integer("WEFT_WORKERS", config.workers);
+  // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte header.
+  if (config.slice_bytes < 64) config.slice_bytes = 64;
+  config.slice_bytes = config.slice_bytes / 64 * 64;
+  const size_t least = 4 * (config.slice_bytes + 64);
+  config.ring_bytes = (config.ring_bytes < least ? least : config.ring_bytes) / 64 * 64;
+  return config;
+}
+
+std::vector<ConfigEntry> describe(const Config& c) {
+  return {
+      {"NCCL_DEBUG", c.debug, "VERSION, WARN, INFO or TRACE"},
+      {"NCCL_DEBUG_SUBSYS", c.debug_subsys, "subsystems of INFO lines; ^ inverts"},
+      {"NCCL_DEBUG_FILE", c.debug_file, "where lines go; %h host, %p pid"},
+      {"NCCL_SOCKET_IFNAME", c.socket_ifname, "interfaces to use: prefixes, ^exclude, =exact"},
+      {"NCCL_SOCKET_FAMILY", c.socket_family, "AF_INET or AF_INET6"},
+      {"NCCL_COMM_ID", c.comm_id, "host:port of the rendezvous"},
+      {"NCCL_HOSTID", c.host_id, "replaces this host's identity"},
+      {"NCCL_SHM_DISABLE", fmt::format("{:d}", c.shm_disable), "1: no shared memory between processes"},
+      {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking), "0 or 1 overrides config.blocking"},
+      {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s), "seconds until a missing rank fails the init"},
+      {"WEFT_TIMEOUT", fmt::format("{}", c.timeout_s), "seconds a collective may wait; 0: for ever"},
+      {"WEFT_STALL_WARNING", fmt::format("{}", c.stall_warning_s), "seconds until a waiting rank says for whom"},
+      {"WEFT_SECRET", c.secret.empty() ? "" : "(set)", "shared secret to use with NCCL_COMM_ID"},
+      {"WEFT_PLAN", c.plan, "force generators: all_reduce=ring,broadcast=tree"},
+      {"WEFT_RING_BYTES", fmt::format("{}", c.ring_bytes), "FIFO per peer and channel"},
+      {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
+      {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes), "hand over addresses from this size on"},
+      {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
+  };
+}
+
+}  // namespace weft

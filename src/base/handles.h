@@ -1,0 +1,69 @@
+// Owning handles for what the kernel gives: file descriptors and mappings.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace weft {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Fd() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(void* base, size_t size) : base_(base), size_(size) {}
+  Mapping(Mapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Mapping() {
+    if (base_ != nullptr) munmap(base_, size_);
+  }
+
+  // Anonymous memory of this process; pages cost nothing until touched.
+  static Mapping anonymous(size_t size);
+  // A shared view of a memfd (or any file) of this size.
+  static Mapping shared(int fd, size_t size);
+
+  std::byte* data() const { return static_cast<std::byte*>(base_); }
+  size_t size() const { return size_; }
+
+ private:
+  void* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+// An unnamed file in memory of this size; the name shows up only in /proc.
+Fd make_memfd(const char* name, size_t size);
+
+}  // namespace weft

@@ -1,0 +1,148 @@
+// Reads the debug variables once, formats lines as NCCL does, and writes each with one write().
+#include "src/base/log.h"
+
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "src/base/config.h"
+
+namespace weft::log {
+namespace {
+
+struct Settings {
+  Level level = Level::kNone;
+  uint32_t subsystems = 0;
+  int fd = STDOUT_FILENO;
+};
+
+constexpr std::array<std::pair<std::string_view, uint32_t>, 19> kNames = {{
+    {"INIT", kInit},   {"COLL", kColl},           {"P2P", kP2p},         {"SHM", kShm},
+    {"NET", kNet},     {"GRAPH", kGraph},         {"TUNING", kTuning},   {"ENV", kEnv},
+    {"ALLOC", kAlloc}, {"CALL", kCall},           {"PROXY", kProxy},     {"NVLS", kNvls},
+    {"REG", kReg},     {"BOOTSTRAP", kBootstrap}, {"PROFILE", kProfile}, {"RAS", kRas},
+    {"ALL", kAll},     {"DESTROY", kDestroy},     {"ALLOC_HOST", kAllocHost},
+}};
+
+std::string hostname() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  std::string host(name.data());
+  return host.substr(0, host.find('.'));
+}
+
+Level parse_level(const std::string& text) {
+  if (strcasecmp(text.c_str(), "VERSION") == 0) return Level::kVersion;
+  if (strcasecmp(text.c_str(), "WARN") == 0) return Level::kWarn;
+  if (strcasecmp(text.c_str(), "INFO") == 0) return Level::kInfo;
+  if (strcasecmp(text.c_str(), "ABORT") == 0) return Level::kAbort;
+  if (strcasecmp(text.c_str(), "TRACE") == 0) return Level::kTrace;
+  return Level::kNone;
+}
+
+// "INIT,NET" or "^COLL": the second form is everything but those named.
+uint32_t parse_subsystems(std::string text) {
+  if (text.empty()) return kInit | kBootstrap | kEnv;
+  bool invert = text[0] == '^';
+  if (invert) text.erase(0, 1);
+  uint32_t mask = 0;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    size_t end = text.find(',', begin);
+    if (end == std::string::npos) end = text.size();
+    std::string word = text.substr(begin, end - begin);
+    for (auto& [name, bit] : kNames)
+      if (strcasecmp(word.c_str(), std::string(name).c_str()) == 0) mask |= bit;
+    begin = end + 1;
+  }
+  return invert ? ~mask : mask;
+}
+
+// NCCL_DEBUG_FILE with %h and %p filled in; falls back to stdout when it cannot be opened.
+int open_file(const std::string& pattern) {
+  if (pattern.empty()) return STDOUT_FILENO;
+  std::string path;
+  for (size_t i = 0; i < pattern.size(); i++) {
+    if (pattern[i] == '%' && i + 1 < pattern.size()) {
+      char c = pattern[++i];
+      if (c == 'h') {
+        path += hostname();
+      } else if (c == 'p') {
+        path += std::to_string(getpid());
+      } else {
+        path += (c == '%') ? "%" : std::string("%") + c;
+      }
+    } else {
+      path += pattern[i];
+    }
+  }
+  if (path == "stdout" || path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "stderr" || path == "/dev/stderr") return STDERR_FILENO;
+  FILE* file = fopen(path.c_str(), "we");
+  if (file == nullptr) return STDOUT_FILENO;
+  int fd = dup(fileno(file));
+  fclose(file);
+  return fd < 0 ? STDOUT_FILENO : fd;
+}
+
+std::atomic<bool> loaded{false};
+std::atomic<int> current_level{0};
+std::atomic<uint32_t> current_subsystems{0};
+std::atomic<int> current_fd{STDOUT_FILENO};
+std::mutex load_mutex;
+thread_local int thread_device = -1;
+
+void load() {
+  if (loaded.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(load_mutex);
+  if (loaded.load(std::memory_order_relaxed)) return;
+  const Config config = Config::from_environment();
+  current_level = static_cast<int>(parse_level(config.debug));
+  current_subsystems = parse_subsystems(config.debug_subsys);
+  current_fd = open_file(config.debug_file);
+  loaded.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
+void reset() {
+  std::lock_guard lock(load_mutex);
+  int fd = current_fd.exchange(STDOUT_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+  loaded = false;
+}
+
+void set_thread_device(int device) { thread_device = device; }
+
+bool enabled(Level level, Subsystem subsystem) {
+  load();
+  if (static_cast<int>(level) > current_level.load(std::memory_order_relaxed)) return false;
+  if (level < Level::kInfo) return true;
+  return (current_subsystems.load(std::memory_order_relaxed) & subsystem) != 0;
+}
+
+void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text) {
+  if (!enabled(level, subsystem)) return;
+  static const std::string host = hostname();
+  const long tid = syscall(SYS_gettid);
+  std::string out;
+  if (level == Level::kWarn) {
+    const char* base = strrchr(file, '/');
+    out = fmt::format("\n{}:{}:{} [{}] {}:{} NCCL WARN {}\n", host, getpid(), tid, thread_device,
+                      base ? base + 1 : file, line, text);
+  } else {
+    const char* word = level == Level::kTrace ? "TRACE" : "INFO";
+    out = fmt::format("{}:{}:{} [{}] NCCL {} {}\n", host, getpid(), tid, thread_device, word, text);
+  }
+  // One write per line keeps lines of many threads and processes whole.
+  [[maybe_unused]] ssize_t written = ::write(current_fd.load(), out.data(), out.size());
+}
+
+}  // namespace weft::log

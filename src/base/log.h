@@ -1,0 +1,63 @@
+// NCCL-shaped log lines: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE. Any thread may log.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace weft::log {
+
+// The bits of NCCL_DEBUG_SUBSYS, in NCCL's order.
+enum Subsystem : uint32_t {
+  kInit = 1u << 0,
+  kColl = 1u << 1,
+  kP2p = 1u << 2,
+  kShm = 1u << 3,
+  kNet = 1u << 4,
+  kGraph = 1u << 5,
+  kTuning = 1u << 6,
+  kEnv = 1u << 7,
+  kAlloc = 1u << 8,
+  kCall = 1u << 9,
+  kProxy = 1u << 10,
+  kNvls = 1u << 11,
+  kBootstrap = 1u << 12,
+  kReg = 1u << 13,
+  kProfile = 1u << 14,
+  kRas = 1u << 15,
+  kDestroy = 1u << 16,
+  kAllocHost = 1u << 17,
+  kAll = ~0u,
+};
+
+enum class Level { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kAbort = 4, kTrace = 5 };
+
+// True when an INFO (or TRACE) line of this subsystem would be written; ask before building an expensive text.
+bool enabled(Level level, Subsystem subsystem);
+
+// "host:pid:tid [0] NCCL INFO text". For warnings, file:line stands before "NCCL WARN".
+void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text);
+
+// Forgets what the environment said, so that the next line reads it again (ncclResetDebugInit).
+void reset();
+
+// The device shown in brackets; one per thread, -1 until a communicator sets it.
+void set_thread_device(int device);
+
+}  // namespace weft::log
+
+#define WEFT_INFO(subsystem, ...)                                                      \
+  do {                                                                                 \
+    if (::weft::log::enabled(::weft::log::Level::kInfo, ::weft::log::subsystem))       \
+      ::weft::log::write(::weft::log::Level::kInfo, ::weft::log::subsystem, __FILE__,  \
+                         __LINE__, fmt::format(__VA_ARGS__));                          \
+  } while (0)
+
+#define WEFT_WARN(...)                                                                 \
+  do {                                                                                 \
+    if (::weft::log::enabled(::weft::log::Level::kWarn, ::weft::log::kAll))            \
+      ::weft::log::write(::weft::log::Level::kWarn, ::weft::log::kAll, __FILE__,       \
+                         __LINE__, fmt::format(__VA_ARGS__));                          \
+  } while (0)

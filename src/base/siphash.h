@@ -1,0 +1,22 @@
+// SipHash-2-4, a keyed pseudo-random function: proves knowledge of a 128-bit secret without sending it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace weft {
+
+using Secret = std::array<uint8_t, 16>;
+
+uint64_t siphash(const Secret& key, const void* data, size_t size);
+
+// A secret derived from another one; the label says what for.
+Secret derive(const Secret& key, std::string_view label, uint64_t number = 0);
+
+// Fills from the kernel's random source; throws Error if it has none.
+void fill_random(void* data, size_t size);
+Secret random_secret();
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+// The Schedule: for every rank, which lane moves or reduces which chunk, from where to where, after what.
+// Plain data: made by generators, synthesized or imported; nothing runs it before verify() has accepted it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/schedule/collective.h"
+
+namespace weft {
+
+enum class Buffer : uint8_t { kInput, kOutput, kScratch };
+
+// One end of a step: a chunk of a local buffer, or the FIFO from or to a peer on a channel.
+struct Operand {
+  enum class Kind : uint8_t { kLocal, kPeer };
+  Kind kind = Kind::kLocal;
+  Buffer buffer = Buffer::kInput;
+  int16_t channel = 0;  // of a peer
+  int32_t index = 0;    // first chunk, or the peer's rank
+
+  static Operand local(Buffer buffer, int index) { return {Kind::kLocal, buffer, 0, index}; }
+  static Operand input(int index) { return local(Buffer::kInput, index); }
+  static Operand output(int index) { return local(Buffer::kOutput, index); }
+  static Operand scratch(int index) { return local(Buffer::kScratch, index); }
+  static Operand peer(int rank, int channel = 0) {
+    return {Kind::kPeer, Buffer::kInput, static_cast<int16_t>(channel), rank};
+  }
+  bool operator==(const Operand&) const = default;
+};
+
+// A step of another lane of the same rank that must be complete first.
+struct Dependency {
+  int32_t lane = 0, step = 0;
+  bool operator==(const Dependency&) const = default;
+};
+
+// Takes `count` chunks from every source, reduces them in the order given if there are several, and writes the result
+// to every destination. MSCCL's types are special cases: s = {local} -> {peer}, rcs = {peer} -> {local, peer},
+// rrc = {peer, local} -> {local}, re = {local, local} -> {local}, nop = no operands; the general form also reduces
+// from N peers and sends to M peers at once.
+struct Step {
+  std::vector<Operand> from, to;
+  int32_t count = 1;
+  std::vector<Dependency> after;
+  bool operator==(const Step&) const = default;
+};
+
+// Steps that run one after the other: a thread block on a GPU, a state machine on the host. A FIFO (peer, channel) is
+// used by one lane of a rank in each direction.
+struct Lane {
+  std::vector<Step> steps;
+  bool operator==(const Lane&) const = default;
+};
+
+struct RankSchedule {
+  int32_t scratch_chunks = 0;
+  std::vector<Lane> lanes;
+  bool operator==(const RankSchedule&) const = default;
+};
+
+struct Schedule {
+  std::string name;
+  Collective collective;
+  int32_t chunks = 1;  // chunks per block, see Collective
+  std::vector<RankSchedule> ranks;
+  bool operator==(const Schedule&) const = default;
+};
+
+}  // namespace weft

@@ -1,0 +1,120 @@
+// Structure checks of a Schedule, and the numbering that the proofs run on.
+#include "src/schedule/schedule_graph.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+
+namespace weft {
+
+std::string describe(const StepId& id) {
+  return fmt::format("rank {} lane {} step {}", id.rank, id.lane, id.step);
+}
+
+std::string describe(Buffer buffer, int index) {
+  constexpr const char* kLetters[] = {"input", "output", "scratch"};
+  return fmt::format("{} chunk {}", kLetters[static_cast<int>(buffer)], index);
+}
+
+ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), in_place(in_place_) {
+  const int nranks = s.collective.nranks;
+  if (nranks < 1) fail(ncclInvalidUsage, "schedule {}: {} ranks", s.name, nranks);
+  if (s.chunks < 1) fail(ncclInvalidUsage, "schedule {}: {} chunks per block", s.name, s.chunks);
+  if (static_cast<int>(s.ranks.size()) != nranks)
+    fail(ncclInvalidUsage, "schedule {}: has parts for {} ranks, its collective has {}", s.name,
+         s.ranks.size(), nranks);
+  fifo_index_.resize(static_cast<size_t>(nranks));
+  for (int r = 0; r < nranks; r++) {
+    first_lane.push_back(static_cast<int32_t>(lanes.size()));
+    const auto& rank_lanes = s.ranks[static_cast<size_t>(r)].lanes;
+    for (size_t l = 0; l < rank_lanes.size(); l++) {
+      lanes.push_back({r, static_cast<int32_t>(l), static_cast<int32_t>(steps.size()),
+                       static_cast<int32_t>(rank_lanes[l].steps.size())});
+      for (const Step& step : rank_lanes[l].steps) {
+        steps.push_back(&step);
+        step_lane.push_back(static_cast<int32_t>(lanes.size()) - 1);
+      }
+    }
+  }
+  first_lane.push_back(static_cast<int32_t>(lanes.size()));
+
+  for (size_t n = 0; n < steps.size(); n++) {
+    const Step& step = *steps[n];
+    const StepId at = id(static_cast<int32_t>(n));
+    const int32_t lane = step_lane[n];
+    const auto& rank_schedule = s.ranks[static_cast<size_t>(at.rank)];
+    if (step.count < 1) fail(ncclInvalidUsage, "{}: count {}", describe(at), step.count);
+    if (step.from.empty() != step.to.empty())
+      fail(ncclInvalidUsage, "{}: has {} sources but {} destinations", describe(at),
+           step.from.size(), step.to.size());
+    if (step.from.size() > 64)
+      fail(ncclInvalidUsage, "{}: {} sources, at most 64 fit in one step", describe(at),
+           step.from.size());
+    first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
+    for (int direction = 0; direction < 2; direction++) {
+      for (const Operand& operand : direction == 0 ? step.from : step.to) {
+        if (operand.kind == Operand::Kind::kLocal) {
+          check_local(at, operand, step.count);
+          operand_fifo.push_back(-1);
+          continue;
+        }
+        const int peer = operand.index, channel = operand.channel;
+        if (peer < 0 || peer >= nranks || (peer == at.rank))
+          fail(ncclInvalidUsage, "{}: peer {} of {} ranks", describe(at), peer, nranks);
+        const int32_t number = direction == 0 ? fifo_number(peer, at.rank, channel)
+                                              : fifo_number(at.rank, peer, channel);
+        Fifo& fifo = fifos[static_cast<size_t>(number)];
+        int32_t& owner = direction == 0 ? fifo.consumer_lane : fifo.producer_lane;
+        if (owner >= 0 && owner != lane)
+          fail(ncclInvalidUsage, "{}: lane {} {} peer {} on channel {} already", describe(at),
+               lanes[static_cast<size_t>(owner)].lane, direction == 0 ? "receives from" : "sends to",
+               peer, channel);
+        owner = lane;
+        operand_fifo.push_back(number);
+      }
+    }
+    for (const Dependency& d : step.after)
+      if (d.lane < 0 || d.lane >= static_cast<int>(rank_schedule.lanes.size()) || d.step < 0 ||
+          d.step >= static_cast<int>(rank_schedule.lanes[static_cast<size_t>(d.lane)].steps.size()))
+        fail(ncclInvalidUsage, "{}: depends on lane {} step {}, which does not exist", describe(at),
+             d.lane, d.step);
+  }
+}
+
+void ScheduleGraph::check_local(const StepId& at, const Operand& operand, int count) const {
+  const int size = operand.buffer == Buffer::kInput    ? input_chunks(at.rank)
+                   : operand.buffer == Buffer::kOutput ? output_chunks(at.rank)
+                                                       : schedule.ranks[static_cast<size_t>(at.rank)].scratch_chunks;
+  if (operand.index < 0 || operand.index > size - count)
+    fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
+         describe(operand.buffer, operand.index), count, size);
+}
+
+int32_t ScheduleGraph::fifo_number(int source, int destination, int channel) {
+  auto& index = fifo_index_[static_cast<size_t>(source)];
+  const int64_t key = (static_cast<int64_t>(channel) << 32) | static_cast<int64_t>(destination);
+  auto it = std::lower_bound(index.begin(), index.end(), std::make_pair(key, int32_t{-1}));
+  if (it != index.end() && it->first == key) return it->second;
+  const auto number = static_cast<int32_t>(fifos.size());
+  fifos.push_back({source, destination, channel, -1, -1});
+  index.insert(it, {key, number});
+  return number;
+}
+
+int32_t ScheduleGraph::location(int rank, Buffer buffer, int index) const {
+  const int inputs = input_chunks(rank), outputs = output_chunks(rank);
+  if (buffer == Buffer::kScratch) return inputs + outputs + index;
+  if (buffer == Buffer::kOutput) return inputs + index;
+  if (!in_place || outputs == 0) return index;
+  // In place an input chunk that lies in the output takes the output's number. The other way round
+  // (reduce_scatter, scatter) the output lies in the input: those input chunks take the output's numbers too.
+  const Collective::Overlap overlap = schedule.collective.overlap(rank, schedule.chunks);
+  const int as_output = index + overlap.input_at - overlap.output_at;
+  return as_output >= 0 && as_output < outputs ? inputs + as_output : index;
+}
+
+int32_t ScheduleGraph::locations(int rank) const {
+  return input_chunks(rank) + output_chunks(rank) + schedule.ranks[static_cast<size_t>(rank)].scratch_chunks;
+}
+
+}  // namespace weft

@@ -1,0 +1,208 @@
+// A case on one rank: buffers, the call, and the comparison with the reference.
+#include "tests/support/case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+
+#include "tests/support/case_data.h"
+
+namespace weft::test {
+namespace {
+
+Memory memory_for(const Case& c, int rank) {
+  if (c.placement == Placement::kMixed) return rank % 2 == 1 ? Memory::kNcclMemAlloc : Memory::kMalloc;
+  return c.placement == Placement::kNcclMemAlloc ? Memory::kNcclMemAlloc : Memory::kMalloc;
+}
+
+}  // namespace
+
+const std::vector<Operation>& all_operations() {
+  static const std::vector<Operation> all = {
+      Operation::kAllReduce,     Operation::kReduce,   Operation::kBroadcast, Operation::kBcast,
+      Operation::kAllGather,     Operation::kReduceScatter, Operation::kAlltoAll,
+      Operation::kGather,        Operation::kScatter,  Operation::kSendRecv};
+  return all;
+}
+
+const char* name_of(Operation operation) {
+  static const char* const names[] = {"AllReduce",     "Reduce",   "Broadcast", "Bcast",   "AllGather",
+                                      "ReduceScatter", "AlltoAll", "Gather",    "Scatter", "SendRecv"};
+  return names[static_cast<int>(operation)];
+}
+
+bool reduces(Operation operation) {
+  return operation == Operation::kAllReduce || operation == Operation::kReduce ||
+         operation == Operation::kReduceScatter;
+}
+
+bool has_root(Operation operation) {
+  return operation == Operation::kReduce || operation == Operation::kBroadcast ||
+         operation == Operation::kBcast || operation == Operation::kGather ||
+         operation == Operation::kScatter;
+}
+
+bool can_be_in_place(Operation operation) {
+  return operation != Operation::kAlltoAll && operation != Operation::kSendRecv;
+}
+
+std::string to_string(const Case& c, int nranks) {
+  std::ostringstream out;
+  out << name_of(c.operation) << ' ' << type_of(c.type).name;
+  if (reduces(c.operation)) out << ' ' << name_of(c.reduction);
+  out << " count=" << c.count << " ranks=" << nranks;
+  if (has_root(c.operation)) out << " root=" << c.root;
+  out << (c.in_place ? " in place" : " out of place");
+  if (c.placement == Placement::kNcclMemAlloc) out << " ncclMemAlloc";
+  if (c.placement == Placement::kMixed) out << " mixed malloc/ncclMemAlloc";
+  if (c.shifted) out << " unaligned";
+  return out.str();
+}
+
+CaseRun::CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm)
+    : case_(c), type_(type_of(c.type)), rank_(rank), nranks_(nranks), comm_(comm) {
+  // Bcast has one buffer by nature; so has every in-place case.
+  if (case_.operation == Operation::kBcast) case_.in_place = true;
+  const auto me = static_cast<size_t>(rank);
+  send_count_ = input_count(case_, rank, nranks);
+  receive_count_ = result_count(case_, rank, nranks);
+  input_ = input_bytes(case_, rank, nranks);
+  const size_t offset = case_.shifted ? type_.bytes : 0;
+  if (case_.in_place) {
+    if (case_.operation == Operation::kAllGather) send_at_ = me * case_.count;
+    if (case_.operation == Operation::kReduceScatter) receive_at_ = me * case_.count;
+    if (case_.operation == Operation::kGather && rank == case_.root) send_at_ = me * case_.count;
+    if (case_.operation == Operation::kScatter && rank == case_.root) receive_at_ = me * case_.count;
+    const size_t elements = std::max({send_at_ + send_count_, receive_at_ + receive_count_});
+    send_buffer_ = std::make_unique<GuardedBuffer>(elements * type_.bytes, memory_for(c, rank), offset);
+  } else {
+    // A rank without an input or a result still gets a buffer, which must stay as it is.
+    const size_t in = std::max(send_count_, case_.count);
+    const size_t out = std::max(receive_count_, case_.count);
+    send_buffer_ = std::make_unique<GuardedBuffer>(in * type_.bytes, memory_for(c, rank), offset);
+    receive_buffer_ = std::make_unique<GuardedBuffer>(out * type_.bytes, memory_for(c, rank), offset);
+  }
+  if (!input_.empty()) {
+    std::memcpy(send_buffer_->bytes() + send_at_ * type_.bytes, input_.data(), input_.size());
+  }
+  if (!reduces(case_.operation)) return;
+  if (case_.reduction != Reduction::kPreMulSum) {
+    op_ = built_in(case_.reduction);
+    return;
+  }
+  scalar_ = premul_scalar(type_, rank);
+  const auto residence = case_.salt % 2 == 0 ? ncclScalarDevice : ncclScalarHostImmediate;
+  if (ncclRedOpCreatePreMulSum(&op_, &scalar_, case_.type, residence, comm_) != ncclSuccess) {
+    throw std::runtime_error(std::string("ncclRedOpCreatePreMulSum: ") + ncclGetLastError(comm_));
+  }
+  owns_op_ = true;
+}
+
+CaseRun::~CaseRun() {
+  if (owns_op_) ncclRedOpDestroy(op_, comm_);
+}
+
+const void* CaseRun::send() const { return send_buffer_->bytes() + send_at_ * type_.bytes; }
+
+void* CaseRun::receive() const {
+  const GuardedBuffer& buffer = receive_buffer_ ? *receive_buffer_ : *send_buffer_;
+  return buffer.bytes() + receive_at_ * type_.bytes;
+}
+
+ncclResult_t CaseRun::launch() {
+  const Case& c = case_;
+  switch (c.operation) {
+    case Operation::kAllReduce:
+      return ncclAllReduce(send(), receive(), c.count, c.type, op_, comm_, nullptr);
+    case Operation::kReduce:
+      return ncclReduce(send(), receive(), c.count, c.type, op_, c.root, comm_, nullptr);
+    case Operation::kBroadcast:
+      return ncclBroadcast(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+    case Operation::kBcast:
+      return ncclBcast(receive(), c.count, c.type, c.root, comm_, nullptr);
+    case Operation::kAllGather:
+      return ncclAllGather(send(), receive(), c.count, c.type, comm_, nullptr);
+    case Operation::kReduceScatter:
+      return ncclReduceScatter(send(), receive(), c.count, c.type, op_, comm_, nullptr);
+    case Operation::kAlltoAll:
+      return ncclAlltoAll(send(), receive(), c.count, c.type, comm_, nullptr);
+    case Operation::kGather:
+      return ncclGather(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+    case Operation::kScatter:
+      return ncclScatter(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+    case Operation::kSendRecv: {
+      if (const ncclResult_t r = ncclGroupStart(); r != ncclSuccess) return r;
+      const ncclResult_t sent =
+          ncclSend(send(), c.count, c.type, (rank_ + 1) % nranks_, comm_, nullptr);
+      const ncclResult_t received =
+          ncclRecv(receive(), c.count, c.type, (rank_ + nranks_ - 1) % nranks_, comm_, nullptr);
+      const ncclResult_t ended = ncclGroupEnd();
+      return sent != ncclSuccess ? sent : received != ncclSuccess ? received : ended;
+    }
+  }
+  return ncclInternalError;
+}
+
+std::string CaseRun::check_result(const char* got) const {
+  const std::vector<char> expected = result_bytes(case_, rank_, nranks_);
+  const bool exact =
+      !reduces(case_.operation) || reduction_is_exact(type_, case_.reduction, nranks_);
+  if (exact && std::memcmp(got, expected.data(), expected.size()) == 0) return {};
+  const size_t first =
+      case_.operation == Operation::kReduceScatter ? static_cast<size_t>(rank_) * case_.count : 0;
+  size_t wrong = 0;
+  std::ostringstream out;
+  for (size_t i = 0; i < receive_count_; ++i) {
+    const uint64_t g = load(type_, got + i * type_.bytes);
+    const uint64_t e = load(type_, expected.data() + i * type_.bytes);
+    if (g == e) continue;
+    if (!exact && close_enough(type_, case_.reduction, column_at(case_, nranks_, first + i), g)) continue;
+    if (++wrong == 1) {
+      out << "element " << i << " is 0x" << std::hex << g << ", expected 0x" << e << std::dec;
+      if (type_.is_float) out << " (" << decode(type_, g) << ", expected " << decode(type_, e) << ")";
+    }
+  }
+  if (wrong == 0) return {};
+  out << ", " << wrong << " of " << receive_count_ << " wrong; ";
+  return out.str();
+}
+
+std::string CaseRun::check() const {
+  std::string bad;
+  if (receive_count_ > 0) bad += check_result(static_cast<const char*>(receive()));
+  bad += send_buffer_->check_guards();
+  if (receive_buffer_) {
+    bad += receive_buffer_->check_guards();
+    bad += receive_buffer_->check_poison(receive_count_ * type_.bytes, receive_buffer_->size());
+    bad += send_buffer_->check_poison(send_count_ * type_.bytes, send_buffer_->size());
+  }
+  // The part of the input that no result overwrites must be what it was.
+  const size_t size = type_.bytes;
+  const size_t result_begin = receive_buffer_ ? 0 : receive_at_ * size;
+  const size_t result_end = receive_buffer_ ? 0 : (receive_at_ + receive_count_) * size;
+  for (size_t i = 0; i < input_.size(); ++i) {
+    const size_t at = send_at_ * size + i;
+    if (at >= result_begin && at < result_end) {
+      i += result_end - at - 1;
+      continue;
+    }
+    if (send_buffer_->bytes()[at] != input_[i]) {
+      bad += "the input changed at byte " + std::to_string(i) + "; ";
+      break;
+    }
+  }
+  return bad;
+}
+
+std::string run_case(const Case& c, int rank, int nranks, ncclComm_t comm) {
+  const std::string where = "rank " + std::to_string(rank) + ", " + to_string(c, nranks) + ": ";
+  CaseRun run(c, rank, nranks, comm);
+  if (const ncclResult_t result = run.launch(); result != ncclSuccess) {
+    return where + ncclGetErrorString(result) + ": " + ncclGetLastError(comm);
+  }
+  const std::string bad = run.check();
+  return bad.empty() ? bad : where + bad;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,87 @@
+// One conformance case (operation, type, operator, root, count, placement) and its life on one rank.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/reference.h"
+
+namespace weft::test {
+
+enum class Operation {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kBcast,
+  kAllGather,
+  kReduceScatter,
+  kAlltoAll,
+  kGather,
+  kScatter,
+  kSendRecv,  // a ring: to the next rank, from the previous one
+};
+
+const std::vector<Operation>& all_operations();
+const char* name_of(Operation operation);
+bool reduces(Operation operation);
+bool has_root(Operation operation);
+bool can_be_in_place(Operation operation);
+
+// Which allocator: the same on all ranks, or ncclMemAlloc on odd ranks only.
+enum class Placement { kMalloc, kNcclMemAlloc, kMixed };
+
+// The same on all ranks; the data follow from it and the rank.
+struct Case {
+  Operation operation = Operation::kAllReduce;
+  ncclDataType_t type = ncclFloat32;
+  Reduction reduction = Reduction::kSum;  // of operations that reduce
+  int root = 0;                           // of operations that have one
+  size_t count = 1;
+  bool in_place = false;
+  Placement placement = Placement::kMalloc;
+  bool shifted = false;  // buffers start one element off their alignment
+  uint64_t salt = 1;     // makes this case's data its own
+};
+
+std::string to_string(const Case& c, int nranks);
+
+// A case on one rank: buffers filled on construction, then launch() once, then check().
+class CaseRun {
+ public:
+  CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm);
+  ~CaseRun();
+  CaseRun(const CaseRun&) = delete;
+  CaseRun& operator=(const CaseRun&) = delete;
+
+  ncclResult_t launch();
+  // "" or what is wrong: a result, an input that changed, memory written outside.
+  std::string check() const;
+
+ private:
+  const void* send() const;
+  void* receive() const;
+  std::string check_result(const char* got) const;
+
+  Case case_;
+  const NumberType& type_;
+  int rank_;
+  int nranks_;
+  ncclComm_t comm_;
+  ncclRedOp_t op_ = ncclSum;
+  bool owns_op_ = false;
+  uint64_t scalar_ = 0;
+  size_t send_count_ = 0;     // elements of this rank's input; 0 where it has none
+  size_t receive_count_ = 0;  // elements of this rank's result; 0 where it has none
+  size_t send_at_ = 0;        // in place: where the input starts in the one buffer, in elements
+  size_t receive_at_ = 0;
+  std::vector<char> input_;  // what the input held
+  std::unique_ptr<GuardedBuffer> send_buffer_;
+  std::unique_ptr<GuardedBuffer> receive_buffer_;  // null when in place
+};
+
+// Construct, launch, check. "" or what is wrong, with the case's description.
+std::string run_case(const Case& c, int rank, int nranks, ncclComm_t comm);
+
+}  // namespace weft::test
