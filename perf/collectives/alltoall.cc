@@ -11,8 +11,7 @@ ncclResult_t run(const Call& c) {
 std::vector<Segment> expected(const Shape& shape, const Place& place) {
   std::vector<Segment> segments;
   for (int s = 0; s < place.nranks; ++s) {
-    segments.push_back({block_start(shape, s), shape.param, s,
-                        block_start(shape, place.rank)});
+    segments.push_back({block_start(shape, s), shape.param, s, block_start(shape, place.rank)});
   }
   return segments;
 }

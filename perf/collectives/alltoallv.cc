@@ -25,10 +25,10 @@ ncclResult_t run(const Call& c) {
   size_t offset = 0;
   for (int peer = 0; peer < c.nranks; ++peer) {
     const size_t count = block_between(c.count, c.rank, peer, c.nranks);
-    group.add(ncclSend(element(c.send, offset, c.type_size), count, c.type, peer, c.comm,
-                       c.stream));
-    group.add(ncclRecv(element(c.recv, offset, c.type_size), count, c.type, peer, c.comm,
-                       c.stream));
+    group.add(
+        ncclSend(element(c.send, offset, c.type_size), count, c.type, peer, c.comm, c.stream));
+    group.add(
+        ncclRecv(element(c.recv, offset, c.type_size), count, c.type, peer, c.comm, c.stream));
     offset += count;
   }
   return group.finish();

@@ -24,8 +24,8 @@ void Bench::prepare(const Workload& workload) {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     std::array<std::byte, 8> scalar{};
     encode(workload.type, mulsum_scalar(ranks_[i].rank), scalar.data());
-    check(ncclRedOpCreatePreMulSum(&ops_[i], scalar.data(), workload.type,
-                                   ncclScalarHostImmediate, ranks_[i].comm),
+    check(ncclRedOpCreatePreMulSum(&ops_[i], scalar.data(), workload.type, ncclScalarHostImmediate,
+                                   ranks_[i].comm),
           "ncclRedOpCreatePreMulSum");
   }
 }
@@ -99,8 +99,9 @@ void Bench::issue(bool in_place, size_t iteration) {
       for (size_t i = 0; i < ranks_.size(); ++i) {
         const LocalRank& rank = ranks_[i];
         if (phase > 0 && phase >= kCollective.phases(rank.nranks)) continue;
-        const Buffers at = buffers(
-            i, in_place, iteration * static_cast<size_t>(options_.aggregated) + static_cast<size_t>(a));
+        const Buffers at =
+            buffers(i, in_place,
+                    iteration * static_cast<size_t>(options_.aggregated) + static_cast<size_t>(a));
         check(kCollective.run({at.send, at.recv, shapes_[i].param, workload_->type, type_size_,
                                ops_[i], root_, rank.rank, rank.nranks, rank.comm, rank.stream,
                                phase}),
@@ -171,8 +172,7 @@ long long Bench::count_wrong_values(bool in_place) const {
     const LocalRank& rank = ranks_[i];
     const Patterns& patterns = workload_->patterns.at(rank.nranks);
     const std::byte* recv = buffers(i, in_place, 0).recv;
-    for (const Segment& s :
-         kCollective.expected(shapes_[i], {rank.rank, rank.nranks, root_})) {
+    for (const Segment& s : kCollective.expected(shapes_[i], {rank.rank, rank.nranks, root_})) {
       const bool reduced = s.source == kReduced;
       const Tile tile = reduced ? patterns.reduced() : patterns.input(s.source);
       wrong += count_wrong(element(recv, s.at, type_size_), {tile, s.from, s.count},

@@ -54,8 +54,8 @@ class Bench {
   const std::span<LocalRank> ranks_;
   const size_t max_bytes_;
   const Workload* workload_ = nullptr;
-  std::vector<ncclRedOp_t> ops_;   // per local rank
-  std::vector<Shape> shapes_;      // per local rank, of the row under way
+  std::vector<ncclRedOp_t> ops_;  // per local rank
+  std::vector<Shape> shapes_;     // per local rank, of the row under way
   size_t type_size_ = 0;
   int root_ = 0;
   int phases_ = 1;

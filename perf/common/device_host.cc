@@ -1,6 +1,7 @@
 // The device seam in host mode: memory of ncclMemAlloc is host memory and calls complete on return.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 
 #include "perf/common/device.h"
@@ -37,7 +38,7 @@ void synchronize(cudaStream_t) {}
 cudaStream_t stream(int, bool) { return nullptr; }
 
 size_t memory_limit() {
-  const long pages = sysconf(_SC_AVPHYS_PAGES);
+  const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) / 4 * 3
                                : SIZE_MAX;

@@ -10,10 +10,10 @@ namespace weft::perf {
 
 enum ExitCode {
   kExitOk = 0,
-  kExitFailed = 1,    // wrong data, or slower than NCCL_TESTS_MIN_BW
-  kExitUsage = 2,     // bad flags, or nothing here to run on
-  kExitLibrary = 3,   // the library returned an error
-  kExitTimeout = 4,   // --timeout passed
+  kExitFailed = 1,   // wrong data, or slower than NCCL_TESTS_MIN_BW
+  kExitUsage = 2,    // bad flags, or nothing here to run on
+  kExitLibrary = 3,  // the library returned an error
+  kExitTimeout = 4,  // --timeout passed
 };
 
 // The command line, or the machine, does not allow what was asked. Ends with kExitUsage.

@@ -60,8 +60,8 @@ Options parse_options(int argc, char** argv) {
   for (const Flag& flag : flags()) {
     letters += flag.letter;
     if (flag.takes != nullptr) letters += ':';
-    names.push_back({flag.name, flag.takes != nullptr ? required_argument : no_argument, nullptr,
-                     flag.letter});
+    names.push_back(
+        {flag.name, flag.takes != nullptr ? required_argument : no_argument, nullptr, flag.letter});
   }
   names.push_back({});
   Options options;

@@ -101,8 +101,7 @@ double reduce(Op op, const Values& values) {
 
 }  // namespace
 
-Patterns::Patterns(ncclDataType_t type, Op op, int nranks)
-    : inputs_(static_cast<size_t>(nranks)) {
+Patterns::Patterns(ncclDataType_t type, Op op, int nranks) : inputs_(static_cast<size_t>(nranks)) {
   const DataType& info = data_type(type);
   for (auto& input : inputs_) input.resize(kPeriod * info.size);
   if (op == Op::kNone) {

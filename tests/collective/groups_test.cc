@@ -1,4 +1,5 @@
-// Conformance with one thread driving all ranks inside groups, as single-process multi-GPU programs do.
+// Conformance with one thread driving all ranks inside groups, as single-process multi-GPU programs
+// do.
 #include <gtest/gtest.h>
 
 #include "tests/support/conformance.h"
@@ -24,8 +25,9 @@ TEST_P(OneThreadForAllRanks, GivesTheReferenceResultsInRandomCases) {
   run(random_cases(GetParam(), test_samples(30), mix(test_seed(), 1)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, OneThreadForAllRanks, testing::Values(1, 2, 3, 4, 5, 7, 8, 16),
-                         [](const auto& info) { return std::to_string(info.param) + "ranks"; });
+INSTANTIATE_TEST_SUITE_P(Conformance, OneThreadForAllRanks,
+                         testing::Values(1, 2, 3, 4, 5, 7, 8, 16),
+                         [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 
 }  // namespace
 }  // namespace weft::test

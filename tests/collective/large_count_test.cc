@@ -63,7 +63,8 @@ TEST_F(MoreThanTwoToThe31, ElementsAreSummed) {
         const Bytes in = allocate();
         const Bytes out = allocate();
         ASSERT_TRUE(in && out);
-        for (size_t i = 0; i < kCount; ++i) in.get()[i] = static_cast<signed char>(value(i) * (rank + 1));
+        for (size_t i = 0; i < kCount; ++i)
+          in.get()[i] = static_cast<signed char>(value(i) * (rank + 1));
         std::memset(out.get(), 99, kCount);
         WEFT_OK(ncclAllReduce(in.get(), out.get(), kCount, ncclInt8, ncclSum, comm, nullptr));
         EXPECT_EQ(first_difference(out.get(), 3), kCount);

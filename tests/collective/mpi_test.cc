@@ -1,4 +1,6 @@
-// The suite as an MPI job: unique id by MPI_Bcast, the brief core on the world and on the halves of a split.
+// The suite as an MPI job: unique id by MPI_Bcast, the brief core on the world and on the halves of
+// a split.
+#define OMPI_SKIP_MPICXX 1
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -25,12 +27,17 @@ class MpiJob : public testing::Test {
  protected:
   void SetUp() override {
     ncclUniqueId id{};
-    if (world_rank() == 0) WEFT_OK(ncclGetUniqueId(&id));
+    if (world_rank() == 0) {
+      WEFT_OK(ncclGetUniqueId(&id));
+    }
     MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
-    ASSERT_TRUE(succeeded(ncclCommInitRank(&comm_, world_size(), id, world_rank()), "ncclCommInitRank"));
+    ASSERT_TRUE(
+        succeeded(ncclCommInitRank(&comm_, world_size(), id, world_rank()), "ncclCommInitRank"));
   }
   void TearDown() override {
-    if (comm_ != nullptr) WEFT_OK(ncclCommDestroy(comm_));
+    if (comm_ != nullptr) {
+      WEFT_OK(ncclCommDestroy(comm_));
+    }
   }
   ncclComm_t comm_ = nullptr;
 };
@@ -52,11 +59,13 @@ TEST_F(MpiJob, AgreesWithMpiItself) {
   std::vector<double> ours_all(kCount * n);
   std::vector<double> theirs_all(kCount * n);
   WEFT_OK(ncclAllGather(in.data(), ours_all.data(), kCount, ncclFloat64, comm_, nullptr));
-  MPI_Allgather(in.data(), kCount, MPI_DOUBLE, theirs_all.data(), kCount, MPI_DOUBLE, MPI_COMM_WORLD);
+  MPI_Allgather(in.data(), kCount, MPI_DOUBLE, theirs_all.data(), kCount, MPI_DOUBLE,
+                MPI_COMM_WORLD);
   EXPECT_EQ(ours_all, theirs_all);
   WEFT_OK(ncclAlltoAll(theirs_all.data(), ours_all.data(), kCount, ncclFloat64, comm_, nullptr));
   std::vector<double> exchanged(kCount * n);
-  MPI_Alltoall(theirs_all.data(), kCount, MPI_DOUBLE, exchanged.data(), kCount, MPI_DOUBLE, MPI_COMM_WORLD);
+  MPI_Alltoall(theirs_all.data(), kCount, MPI_DOUBLE, exchanged.data(), kCount, MPI_DOUBLE,
+               MPI_COMM_WORLD);
   EXPECT_EQ(ours_all, exchanged);
 }
 

@@ -23,8 +23,8 @@ TEST(Broadcast, NeedsNoSendBufferExceptAtTheRoot) {
     const std::vector<int> in = iota(5, kCount);
     std::vector<int> out(kCount, -1);
     const int root = 1;
-    WEFT_OK(ncclBroadcast(rank == root ? in.data() : nullptr, out.data(), kCount, ncclInt32, root, comm,
-                          nullptr));
+    WEFT_OK(ncclBroadcast(rank == root ? in.data() : nullptr, out.data(), kCount, ncclInt32, root,
+                          comm, nullptr));
     EXPECT_EQ(out, in);
   });
 }
@@ -34,8 +34,8 @@ TEST(Reduce, NeedsNoReceiveBufferExceptAtTheRoot) {
     const std::vector<int> in(kCount, rank + 1);
     std::vector<int> out(kCount, -1);
     const int root = 2;
-    WEFT_OK(ncclReduce(in.data(), rank == root ? out.data() : nullptr, kCount, ncclInt32, ncclSum, root,
-                       comm, nullptr));
+    WEFT_OK(ncclReduce(in.data(), rank == root ? out.data() : nullptr, kCount, ncclInt32, ncclSum,
+                       root, comm, nullptr));
     EXPECT_EQ(out, std::vector<int>(kCount, rank == root ? 6 : -1));
   });
 }
@@ -44,8 +44,9 @@ TEST(Gather, NeedsNoReceiveBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
     const std::vector<int> in = iota(rank * static_cast<int>(kCount), kCount);
     std::vector<int> out(kCount * kRanks, -1);
-    WEFT_OK(ncclGather(in.data(), rank == 0 ? out.data() : nullptr, kCount, ncclInt32, 0, comm, nullptr));
-    if (rank == 0) EXPECT_EQ(out, iota(0, kCount * kRanks));
+    WEFT_OK(ncclGather(in.data(), rank == 0 ? out.data() : nullptr, kCount, ncclInt32, 0, comm,
+                       nullptr));
+    EXPECT_EQ(out, rank == 0 ? iota(0, kCount * kRanks) : std::vector<int>(kCount * kRanks, -1));
   });
 }
 
@@ -53,7 +54,8 @@ TEST(Scatter, NeedsNoSendBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
     const std::vector<int> in = iota(0, kCount * kRanks);
     std::vector<int> out(kCount, -1);
-    WEFT_OK(ncclScatter(rank == 2 ? in.data() : nullptr, out.data(), kCount, ncclInt32, 2, comm, nullptr));
+    WEFT_OK(ncclScatter(rank == 2 ? in.data() : nullptr, out.data(), kCount, ncclInt32, 2, comm,
+                        nullptr));
     EXPECT_EQ(out, iota(rank * static_cast<int>(kCount), kCount));
   });
 }

@@ -1,4 +1,5 @@
-// Arbitrary floats: near the exact result, bitwise the same on all ranks, and the same again on a second run.
+// Arbitrary floats: near the exact result, bitwise the same on all ranks, and the same again on a
+// second run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,8 @@ class Rounding : public testing::TestWithParam<Setting> {};
 
 // Between -1 and 1, with every mantissa bit in use.
 uint64_t random_float(const NumberType& type, uint64_t seed, int rank, size_t i) {
-  const double unit = std::ldexp(static_cast<double>(mix(seed, static_cast<uint64_t>(rank), i) >> 11), -52);
+  const double unit =
+      std::ldexp(static_cast<double>(mix(seed, static_cast<uint64_t>(rank), i) >> 11), -52);
   return encode(type, unit - 1.0);
 }
 
@@ -44,7 +46,8 @@ TEST_P(Rounding, IsSmallAndTheSameOnAllRanksAndFromRunToRun) {
     });
     for (size_t r = 0; r < static_cast<size_t>(n); ++r) {
       EXPECT_EQ(first[r], first[0]) << type.name << ": rank " << r << " has other bits than rank 0";
-      EXPECT_EQ(first[r], second[r]) << type.name << ": rank " << r << " has other bits on a second run";
+      EXPECT_EQ(first[r], second[r])
+          << type.name << ": rank " << r << " has other bits on a second run";
     }
     for (size_t i = 0; i < count; ++i) {
       std::vector<uint64_t> column;
@@ -60,9 +63,9 @@ TEST_P(Rounding, IsSmallAndTheSameOnAllRanksAndFromRunToRun) {
 INSTANTIATE_TEST_SUITE_P(Sums, Rounding,
                          testing::Values(Setting{2, 1000}, Setting{3, 5000}, Setting{5, 17},
                                          Setting{7, 4099}, Setting{8, 8192}, Setting{16, 1023}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.nranks) + "ranks" +
-                                  std::to_string(info.param.count);
+                         [](const auto& tested) {
+                           return std::to_string(tested.param.nranks) + "ranks" +
+                                  std::to_string(tested.param.count);
                          });
 
 TEST(SpecialValues, NanSpreadsAndInfinityStays) {

@@ -1,9 +1,10 @@
 // Conformance with ranks as threads: the whole core and random samples, for every number of ranks.
+#include "tests/support/threads.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/support/conformance.h"
 #include "tests/support/sampling.h"
-#include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
@@ -17,19 +18,19 @@ void run(int n, const std::vector<Case>& cases) {
       std::chrono::minutes(30));
 }
 
-TEST_P(ThreadedRanks, GiveTheReferenceResultsInEveryCoreCase) { run(GetParam(), core_cases(GetParam())); }
+TEST_P(ThreadedRanks, GiveTheReferenceResultsInEveryCoreCase) {
+  run(GetParam(), core_cases(GetParam()));
+}
 
 TEST_P(ThreadedRanks, GiveTheReferenceResultsInRandomCases) {
   run(GetParam(), random_cases(GetParam(), test_samples(60), test_seed()));
 }
 
 // A sanitizer run keeps one of each kind: one rank, a power of two, primes.
-std::vector<int> counts() {
-  return kSanitized ? std::vector<int>{1, 2, 3, 5, 8} : rank_counts();
-}
+std::vector<int> counts() { return kSanitized ? std::vector<int>{1, 2, 3, 5, 8} : rank_counts(); }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, ThreadedRanks, testing::ValuesIn(counts()),
-                         [](const auto& info) { return std::to_string(info.param) + "ranks"; });
+                         [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 
 }  // namespace
 }  // namespace weft::test

@@ -12,7 +12,8 @@ namespace weft::test {
 namespace {
 
 Memory memory_for(const Case& c, int rank) {
-  if (c.placement == Placement::kMixed) return rank % 2 == 1 ? Memory::kNcclMemAlloc : Memory::kMalloc;
+  if (c.placement == Placement::kMixed)
+    return rank % 2 == 1 ? Memory::kNcclMemAlloc : Memory::kMalloc;
   return c.placement == Placement::kNcclMemAlloc ? Memory::kNcclMemAlloc : Memory::kMalloc;
 }
 
@@ -20,15 +21,16 @@ Memory memory_for(const Case& c, int rank) {
 
 const std::vector<Operation>& all_operations() {
   static const std::vector<Operation> all = {
-      Operation::kAllReduce,     Operation::kReduce,   Operation::kBroadcast, Operation::kBcast,
-      Operation::kAllGather,     Operation::kReduceScatter, Operation::kAlltoAll,
-      Operation::kGather,        Operation::kScatter,  Operation::kSendRecv};
+      Operation::kAllReduce, Operation::kReduce,        Operation::kBroadcast, Operation::kBcast,
+      Operation::kAllGather, Operation::kReduceScatter, Operation::kAlltoAll,  Operation::kGather,
+      Operation::kScatter,   Operation::kSendRecv};
   return all;
 }
 
 const char* name_of(Operation operation) {
-  static const char* const names[] = {"AllReduce",     "Reduce",   "Broadcast", "Bcast",   "AllGather",
-                                      "ReduceScatter", "AlltoAll", "Gather",    "Scatter", "SendRecv"};
+  static const char* const names[] = {"AllReduce", "Reduce",        "Broadcast", "Bcast",
+                                      "AllGather", "ReduceScatter", "AlltoAll",  "Gather",
+                                      "Scatter",   "SendRecv"};
   return names[static_cast<int>(operation)];
 }
 
@@ -73,15 +75,18 @@ CaseRun::CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm)
     if (case_.operation == Operation::kAllGather) send_at_ = me * case_.count;
     if (case_.operation == Operation::kReduceScatter) receive_at_ = me * case_.count;
     if (case_.operation == Operation::kGather && rank == case_.root) send_at_ = me * case_.count;
-    if (case_.operation == Operation::kScatter && rank == case_.root) receive_at_ = me * case_.count;
+    if (case_.operation == Operation::kScatter && rank == case_.root)
+      receive_at_ = me * case_.count;
     const size_t elements = std::max({send_at_ + send_count_, receive_at_ + receive_count_});
-    send_buffer_ = std::make_unique<GuardedBuffer>(elements * type_.bytes, memory_for(c, rank), offset);
+    send_buffer_ =
+        std::make_unique<GuardedBuffer>(elements * type_.bytes, memory_for(c, rank), offset);
   } else {
     // A rank without an input or a result still gets a buffer, which must stay as it is.
     const size_t in = std::max(send_count_, case_.count);
     const size_t out = std::max(receive_count_, case_.count);
     send_buffer_ = std::make_unique<GuardedBuffer>(in * type_.bytes, memory_for(c, rank), offset);
-    receive_buffer_ = std::make_unique<GuardedBuffer>(out * type_.bytes, memory_for(c, rank), offset);
+    receive_buffer_ =
+        std::make_unique<GuardedBuffer>(out * type_.bytes, memory_for(c, rank), offset);
   }
   if (!input_.empty()) {
     std::memcpy(send_buffer_->bytes() + send_at_ * type_.bytes, input_.data(), input_.size());
@@ -157,10 +162,12 @@ std::string CaseRun::check_result(const char* got) const {
     const uint64_t g = load(type_, got + i * type_.bytes);
     const uint64_t e = load(type_, expected.data() + i * type_.bytes);
     if (g == e) continue;
-    if (!exact && close_enough(type_, case_.reduction, column_at(case_, nranks_, first + i), g)) continue;
+    if (!exact && close_enough(type_, case_.reduction, column_at(case_, nranks_, first + i), g))
+      continue;
     if (++wrong == 1) {
       out << "element " << i << " is 0x" << std::hex << g << ", expected 0x" << e << std::dec;
-      if (type_.is_float) out << " (" << decode(type_, g) << ", expected " << decode(type_, e) << ")";
+      if (type_.is_float)
+        out << " (" << decode(type_, g) << ", expected " << decode(type_, e) << ")";
     }
   }
   if (wrong == 0) return {};

@@ -1,4 +1,5 @@
-// One conformance case (operation, type, operator, root, count, placement) and its life on one rank.
+// One conformance case (operation, type, operator, root, count, placement) and its life on one
+// rank.
 #pragma once
 
 #include <memory>

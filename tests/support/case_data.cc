@@ -15,7 +15,8 @@ void tile(const NumberType& type, size_t first, size_t count,
   to.resize(begin + count * type.bytes);
   char* out = to.data() + begin;
   const size_t made = std::min(count, kPeriod);
-  for (size_t i = 0; i < made; ++i) store(type, element((first + i) % kPeriod), out + i * type.bytes);
+  for (size_t i = 0; i < made; ++i)
+    store(type, element((first + i) % kPeriod), out + i * type.bytes);
   // Doubling copies; every copy starts a whole number of periods after its source.
   for (size_t done = made; done < count;) {
     const size_t n = std::min(done, count - done);
@@ -79,7 +80,9 @@ std::vector<char> result_bytes(const Case& c, int rank, int nranks) {
   const auto me = static_cast<size_t>(rank);
   std::vector<char> bytes;
   const auto take = [&](int from, size_t first) {
-    tile(type, first, c.count, [&](size_t i) { return moved_element(type, from, c.salt, i); }, bytes);
+    tile(
+        type, first, c.count, [&](size_t i) { return moved_element(type, from, c.salt, i); },
+        bytes);
   };
   if (result_count(c, rank, nranks) == 0) return bytes;
   switch (c.operation) {
@@ -88,7 +91,8 @@ std::vector<char> result_bytes(const Case& c, int rank, int nranks) {
     case Operation::kReduceScatter:
       tile(
           type, c.operation == Operation::kReduceScatter ? me * c.count : 0, c.count,
-          [&](size_t i) { return reduce_column(type, c.reduction, column_at(c, nranks, i)); }, bytes);
+          [&](size_t i) { return reduce_column(type, c.reduction, column_at(c, nranks, i)); },
+          bytes);
       break;
     case Operation::kBroadcast:
     case Operation::kBcast:

@@ -128,7 +128,8 @@ std::vector<Case> random_cases(int nranks, int samples, uint64_t seed) {
     c.type = random.pick(all_types()).id;
     c.reduction = random.pick(all_reductions());
     c.root = static_cast<int>(random.below(static_cast<uint64_t>(nranks)));
-    c.count = random_count(random, kMostBytes / static_cast<size_t>(nranks) / type_of(c.type).bytes);
+    c.count =
+        random_count(random, kMostBytes / static_cast<size_t>(nranks) / type_of(c.type).bytes);
     c.in_place = can_be_in_place(c.operation) && random.below(2) == 1;
     c.placement = static_cast<Placement>(random.below(3));
     c.shifted = random.below(4) == 0;

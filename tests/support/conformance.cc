@@ -57,7 +57,8 @@ void run_cases_in_groups(const std::vector<Case>& cases, const std::vector<ncclC
     }
     for (int r = 0; r < n; ++r) {
       const std::string bad = runs[static_cast<size_t>(r)]->check();
-      if (!bad.empty()) failures.add("rank " + std::to_string(r) + ", " + to_string(c, n) + ": " + bad);
+      if (!bad.empty())
+        failures.add("rank " + std::to_string(r) + ", " + to_string(c, n) + ": " + bad);
     }
   }
 }

@@ -8,8 +8,8 @@
 
 namespace weft::test {
 
-// All cases in order, as `rank`. The first few failures are reported; the rest is counted. Every rank of the
-// communicator must call it with the same list. `watchdog` may be null.
+// All cases in order, as `rank`. The first few failures are reported; the rest is counted. Every
+// rank of the communicator must call it with the same list. `watchdog` may be null.
 void run_cases(const std::vector<Case>& cases, int rank, int nranks, ncclComm_t comm,
                Watchdog* watchdog);
 

@@ -1,4 +1,5 @@
-// A buffer with poisoned contents and guard bytes before and after, from malloc or from ncclMemAlloc.
+// A buffer with poisoned contents and guard bytes before and after, from malloc or from
+// ncclMemAlloc.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,8 @@ double decode(const NumberType& type, uint64_t bits) {
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<double>(mantissa), 1 - type.bias() - m);
   } else {
-    value = std::ldexp(static_cast<double>(mantissa | (uint64_t{1} << m)), exponent - type.bias() - m);
+    value =
+        std::ldexp(static_cast<double>(mantissa | (uint64_t{1} << m)), exponent - type.bias() - m);
   }
   return negative ? -value : value;
 }

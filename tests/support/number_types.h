@@ -1,4 +1,5 @@
-// NCCL's twelve element types as bit patterns, encoded and decoded independently of the library under test.
+// NCCL's twelve element types as bit patterns, encoded and decoded independently of the library
+// under test.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,9 @@ struct NumberType {
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   // Integers up to this magnitude are exact.
-  double exact_integer_limit() const { return static_cast<double>(uint64_t{1} << (mantissa_bits + 1)); }
+  double exact_integer_limit() const {
+    return static_cast<double>(uint64_t{1} << (mantissa_bits + 1));
+  }
   // Half a unit in the last place, relative: the error of rounding once.
   double unit_roundoff() const { return 1.0 / exact_integer_limit(); }
   uint64_t mask() const { return bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * bytes)) - 1; }
@@ -33,7 +36,8 @@ const NumberType& type_of(ncclDataType_t id);
 
 // The value of a floating-point bit pattern. Exact for every type.
 double decode(const NumberType& type, uint64_t bits);
-// The nearest bit pattern, ties to even; overflow gives infinity, or NaN's neighbour 448 where there is none.
+// The nearest bit pattern, ties to even; overflow gives infinity, or NaN's neighbour 448 where
+// there is none.
 uint64_t encode(const NumberType& type, double value);
 
 bool is_finite(const NumberType& type, uint64_t bits);

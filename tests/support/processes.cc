@@ -143,8 +143,9 @@ void run_ranks_as_processes(const std::string& scenario, int n, const ProcessOpt
     const ProcessResult& r = results[rank];
     if (r.exit_code == 0 && !r.hung) continue;
     ADD_FAILURE() << scenario << ": rank " << rank << " of " << n
-                  << (r.hung ? " hung" : r.signal != 0 ? " was ended by signal " + std::to_string(r.signal)
-                                                       : " ended with status " + std::to_string(r.exit_code))
+                  << (r.hung          ? " hung"
+                      : r.signal != 0 ? " was ended by signal " + std::to_string(r.signal)
+                                      : " ended with status " + std::to_string(r.exit_code))
                   << "; its output:\n"
                   << r.output;
   }

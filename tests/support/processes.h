@@ -1,4 +1,5 @@
-// Ranks as processes: the test program starts itself again, once per rank, and each copy plays one scenario.
+// Ranks as processes: the test program starts itself again, once per rank, and each copy plays one
+// scenario.
 #pragma once
 
 #include <chrono>
@@ -19,16 +20,16 @@ struct ProcessContext {
   std::string argument;           // whatever the test passes on
 };
 
-// A scenario is played by every started process; gtest's EXPECT_* work in it, and a failure makes the exit
-// status 1. What it prints is shown if something fails.
+// A scenario is played by every started process; gtest's EXPECT_* work in it, and a failure makes
+// the exit status 1. What it prints is shown if something fails.
 using Scenario = void (*)(const ProcessContext&);
 
 struct RegisterScenario {
   RegisterScenario(const char* name, Scenario scenario);
 };
 
-#define WEFT_SCENARIO(name)                                                          \
-  static void scenario_##name(const ::weft::test::ProcessContext& context);          \
+#define WEFT_SCENARIO(name)                                                            \
+  static void scenario_##name(const ::weft::test::ProcessContext& context);            \
   static const ::weft::test::RegisterScenario register_##name(#name, scenario_##name); \
   static void scenario_##name([[maybe_unused]] const ::weft::test::ProcessContext& context)
 

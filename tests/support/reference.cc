@@ -30,7 +30,8 @@ std::vector<double> summands(const NumberType& type, int nranks, uint64_t hash) 
   return values;
 }
 
-// Powers of two with a bounded total exponent, one of them times 1.5: every partial product is exact.
+// Powers of two with a bounded total exponent, one of them times 1.5: every partial product is
+// exact.
 std::vector<double> factors(int nranks, uint64_t hash) {
   std::vector<double> values(static_cast<size_t>(nranks), 1.0);
   int budget = 5;
@@ -66,7 +67,8 @@ std::vector<uint64_t> integer_column(const NumberType& type, Reduction reduction
       bits = bits % static_cast<uint64_t>(bound + 1);
       if (type.is_signed && (mix(hash, 7) & 1) != 0) bits = ~bits + 1;
     }
-    if (reduction == Reduction::kProd) bits |= 1;  // even factors would soon leave nothing but zeros
+    if (reduction == Reduction::kProd)
+      bits |= 1;  // even factors would soon leave nothing but zeros
     column.push_back(bits & type.mask());
   }
   return column;
@@ -80,7 +82,8 @@ uint64_t reduce_integers(const NumberType& type, Reduction reduction,
   uint64_t sum = 0;
   uint64_t product = 1;
   for (size_t r = 0; r < column.size(); ++r) {
-    const uint64_t scale = reduction == Reduction::kPreMulSum ? premul_scalar(type, static_cast<int>(r)) : 1;
+    const uint64_t scale =
+        reduction == Reduction::kPreMulSum ? premul_scalar(type, static_cast<int>(r)) : 1;
     sum += column[r] * scale;
     product *= column[r];
   }
@@ -134,8 +137,9 @@ double reduce_floats(const NumberType& type, Reduction reduction,
 }  // namespace
 
 const std::vector<Reduction>& all_reductions() {
-  static const std::vector<Reduction> all = {Reduction::kSum, Reduction::kProd, Reduction::kMax,
-                                             Reduction::kMin, Reduction::kAvg, Reduction::kPreMulSum};
+  static const std::vector<Reduction> all = {Reduction::kSum, Reduction::kProd,
+                                             Reduction::kMax, Reduction::kMin,
+                                             Reduction::kAvg, Reduction::kPreMulSum};
   return all;
 }
 
@@ -197,7 +201,8 @@ bool close_enough(const NumberType& type, Reduction reduction, const std::vector
   if (reduction == Reduction::kProd) {
     scale = std::fabs(expected);
   } else {
-    for (uint64_t bits : column) scale += std::fabs(decode(type, bits)) * 2;  // scalars are at most 2
+    for (uint64_t bits : column)
+      scale += std::fabs(decode(type, bits)) * 2;  // scalars are at most 2
     if (reduction == Reduction::kAvg) scale /= 2 * n;
   }
   const double smallest = decode(type, 1);

@@ -1,4 +1,5 @@
-// The plain reference: inputs whose every partial result is exact, and what a reduction of them must give.
+// The plain reference: inputs whose every partial result is exact, and what a reduction of them
+// must give.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@ namespace weft::test {
 uint64_t test_seed() {
   static const uint64_t seed = [] {
     const char* given = std::getenv("WEFT_TEST_SEED");
-    const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0)
-                                            : std::random_device{}() & 0x7fffffffu;
+    const uint64_t value =
+        given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}() & 0x7fffffffu;
     std::printf("[   seed   ] WEFT_TEST_SEED=%llu repeats this run\n",
                 static_cast<unsigned long long>(value));
     return value;

@@ -1,4 +1,5 @@
-// How many random samples a suite takes, from which seed, and how patient it is; all repeatable by environment.
+// How many random samples a suite takes, from which seed, and how patient it is; all repeatable by
+// environment.
 #pragma once
 
 #include <chrono>

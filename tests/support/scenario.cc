@@ -46,7 +46,9 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-RegisterScenario::RegisterScenario(const char* name, Scenario scenario) { registry()[name] = scenario; }
+RegisterScenario::RegisterScenario(const char* name, Scenario scenario) {
+  registry()[name] = scenario;
+}
 
 std::map<std::string, std::string> scenario_environment(const std::string& scenario,
                                                         const ProcessContext& context) {
@@ -71,7 +73,8 @@ bool play_scenario(int* exit_code) {
     return true;
   }
   try {
-    found->second({std::stoi(environment("WEFT_TEST_RANK")), std::stoi(environment("WEFT_TEST_NRANKS")),
+    found->second({std::stoi(environment("WEFT_TEST_RANK")),
+                   std::stoi(environment("WEFT_TEST_NRANKS")),
                    from_hex(environment("WEFT_TEST_IDS")), environment("WEFT_TEST_ARGUMENT")});
     *exit_code = testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
   } catch (const std::exception& e) {
@@ -82,7 +85,8 @@ bool play_scenario(int* exit_code) {
 
 void with_communicator(const ProcessContext& context, const std::function<void(ncclComm_t)>& fn) {
   ncclComm_t comm = nullptr;
-  const ncclResult_t result = ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank);
+  const ncclResult_t result =
+      ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank);
   if (!succeeded(result, "ncclCommInitRank")) throw std::runtime_error("no communicator");
   fn(comm);
   WEFT_OK(ncclCommDestroy(comm));

@@ -1,4 +1,5 @@
-// The reference and the harness themselves: known encodings, exactness of generated inputs, guards that bite.
+// The reference and the harness themselves: known encodings, exactness of generated inputs, guards
+// that bite.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,11 +71,11 @@ uint64_t reduce_stepwise(const NumberType& type, Reduction reduction,
     if (reduction == Reduction::kPreMulSum) v *= decode(type, premul_scalar(type, r));
     if (reduction == Reduction::kAvg) v /= n;
     const double so_far = decode(type, result);
-    const double both = k == 0                            ? v
-                        : reduction == Reduction::kProd   ? so_far * v
-                        : reduction == Reduction::kMax    ? std::max(so_far, v)
-                        : reduction == Reduction::kMin    ? std::min(so_far, v)
-                                                          : so_far + v;
+    const double both = k == 0                          ? v
+                        : reduction == Reduction::kProd ? so_far * v
+                        : reduction == Reduction::kMax  ? std::max(so_far, v)
+                        : reduction == Reduction::kMin  ? std::min(so_far, v)
+                                                        : so_far + v;
     result = encode(type, both);
   }
   return result;

@@ -78,7 +78,9 @@ ncclComm_t CommSet::take(int rank) {
 PendingCall::PendingCall(std::function<ncclResult_t()> call)
     : promise_(std::make_shared<std::promise<ncclResult_t>>()), result_(promise_->get_future()) {
   // Detached on purpose: a call that never returns must not keep the test from reporting it.
-  std::thread([promise = promise_, call = std::move(call)] { promise->set_value(call()); }).detach();
+  std::thread([promise = promise_, call = std::move(call)] {
+    promise->set_value(call());
+  }).detach();
 }
 
 ncclResult_t PendingCall::wait_for(std::chrono::milliseconds limit) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ bool succeeded(ncclResult_t result, const char* what);
 
 ncclUniqueId new_unique_id();
 
-// Runs fn(rank) in `n` threads and waits for all. Exceptions become test failures. A hang ends the program
-// with a list of the ranks still running.
+// Runs fn(rank) in `n` threads and waits for all. Exceptions become test failures. A hang ends the
+// program with a list of the ranks still running.
 void run_threads(int n, const std::function<void(int rank)>& fn,
                  std::chrono::milliseconds limit = std::chrono::seconds(60));
 
@@ -26,8 +27,8 @@ void run_threads(int n, const std::function<void(int rank)>& fn,
 void run_ranks_as_threads(int n, const std::function<void(int rank, ncclComm_t comm)>& fn,
                           std::chrono::milliseconds limit = std::chrono::seconds(60));
 
-// The communicators of n ranks, to be driven from the calling thread (ncclCommInitAll). Aborts on destruction
-// whatever take() or destroy() has not removed.
+// The communicators of n ranks, to be driven from the calling thread (ncclCommInitAll). Aborts on
+// destruction whatever take() or destroy() has not removed.
 class CommSet {
  public:
   explicit CommSet(int n);
@@ -43,7 +44,8 @@ class CommSet {
   std::vector<ncclComm_t> comms_;
 };
 
-// A call that may block, in its own thread. Its result within `limit`, or ncclNumResults for "still blocked".
+// A call that may block, in its own thread. Its result within `limit`, or ncclNumResults for "still
+// blocked".
 class PendingCall {
  public:
   explicit PendingCall(std::function<ncclResult_t()> call);
@@ -51,10 +53,11 @@ class PendingCall {
 
  private:
   std::shared_ptr<std::promise<ncclResult_t>> promise_;
-  std::future<ncclResult_t> result_;
+  std::shared_future<ncclResult_t> result_;
 };
 
-// Waits until a non-blocking communicator's state is no longer ncclInProgress; ncclNumResults after `limit`.
+// Waits until a non-blocking communicator's state is no longer ncclInProgress; ncclNumResults after
+// `limit`.
 ncclResult_t settle(ncclComm_t comm, std::chrono::milliseconds limit = std::chrono::seconds(20));
 
 }  // namespace weft::test

@@ -1,4 +1,5 @@
-// Ends a test program that hangs, and says what each rank was doing: a thread that waits cannot be stopped otherwise.
+// Ends a test program that hangs, and says what each rank was doing: a thread that waits cannot be
+// stopped otherwise.
 #pragma once
 
 #include <chrono>

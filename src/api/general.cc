@@ -1,0 +1,78 @@
+// Version, errors, groups, and what Weft adds.
+#include "include/weft.h"
+#include "src/api/checks.h"
+#include "src/api/guard.h"
+#include "src/comm/group.h"
+
+namespace weft::api {
+
+WEFT_EXPORT(ncclResult_t, GetVersion, (int* version)) {
+  return guard("ncclGetVersion", [&] {
+    check_pointer("version", version);
+    *version = NCCL_VERSION_CODE;
+  });
+}
+
+WEFT_EXPORT(const char*, GetErrorString, (ncclResult_t result)) {
+  switch (result) {
+    case ncclSuccess: return "no error";
+    case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError: return "internal error - please report this issue to the Weft developers";
+    case ncclInvalidArgument: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInProgress: return "operation in progress";
+    default: return "unknown result code";
+  }
+}
+
+// The calling thread's last error; if it has none, the communicator's.
+WEFT_EXPORT(const char*, GetLastError, (ncclComm_t comm)) {
+  thread_local std::string text;
+  text = last_error();
+  if (text.empty() && comm != nullptr && comm->magic == ncclComm::kMagic) {
+    std::lock_guard lock(comm->mutex);
+    text = comm->text;
+  }
+  return text.c_str();
+}
+
+WEFT_EXPORT(void, ResetDebugInit, ()) { log::reset(); }
+
+extern "C" [[gnu::visibility("default"), gnu::weak, gnu::alias("pncclResetDebugInit")]] void
+ncclResetDebugInitInternal();
+
+WEFT_EXPORT(ncclResult_t, GroupStart, ()) {
+  group_start();
+  return ncclSuccess;
+}
+
+WEFT_EXPORT(ncclResult_t, GroupEnd, ()) {
+  return guard("ncclGroupEnd", [] { return group_end(); });
+}
+
+// There is no cost model yet: the group is forgotten and the estimate stays undefined, as the header allows.
+WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
+  return guard("ncclGroupSimulateEnd", [&] {
+    if (simInfo != nullptr) {
+      const ncclSimInfo_t fresh = NCCL_SIM_INFO_INITIALIZER;
+      if (simInfo->magic != fresh.magic)
+        fail(ncclInvalidArgument, "simInfo: initialize it with NCCL_SIM_INFO_INITIALIZER");
+      simInfo->estimatedTime = NCCL_UNDEF_FLOAT;
+    }
+    const size_t calls = group_discard();
+    WEFT_INFO(kTuning, "ncclGroupSimulateEnd: no estimate for {} calls, this release has no cost model", calls);
+  });
+}
+
+}  // namespace weft::api
+
+extern "C" {
+
+[[gnu::visibility("default")]] const char* weftVersion(void) {
+  return "Weft " WEFT_VERSION_STRING ", NCCL 2.28.9 contract";
+}
+
+[[gnu::visibility("default")]] int weftHostMode(void) { return 1; }
+}

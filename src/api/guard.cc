@@ -1,0 +1,22 @@
+// See guard.h.
+#include "src/api/guard.h"
+
+namespace weft::api {
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+ncclResult_t report(const char* function, ncclResult_t code, const char* text) noexcept {
+  try {
+    last_error() = fmt::format("{}: {}", function, text);
+    note_group_error(code, last_error());
+    WEFT_WARN("{}", last_error());
+  } catch (const std::exception&) {
+    // Nothing is left to say it with; the code still is.
+  }
+  return code;
+}
+
+}  // namespace weft::api

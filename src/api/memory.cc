@@ -1,0 +1,107 @@
+// Memory, registration and windows. In host mode ncclMemAlloc memory is shared between processes as it is, so
+// registering a buffer adds nothing: it is recorded and checked.
+#include <algorithm>
+
+#include "src/api/checks.h"
+#include "src/api/guard.h"
+#include "src/transport/segments.h"
+
+// What handles of ncclCommRegister and windows point to. Owned by their communicator.
+struct ncclWindow_vidmem {
+  const ncclComm* comm;
+  void* base;
+  size_t size;
+};
+
+namespace weft::api {
+namespace {
+
+// Live registrations of the process; small, and never on the path of an operation.
+class Registrations {
+ public:
+  static Registrations& instance() {
+    static Registrations registrations;
+    return registrations;
+  }
+  ncclWindow_vidmem* add(const ncclComm* comm, void* base, size_t size) {
+    std::lock_guard lock(mutex_);
+    all_.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm, base, size}));
+    return all_.back().get();
+  }
+  bool remove(const ncclComm* comm, const void* handle) {
+    std::lock_guard lock(mutex_);
+    const auto it = std::find_if(all_.begin(), all_.end(), [&](const auto& window) {
+      return window.get() == handle && window->comm == comm;
+    });
+    if (it == all_.end()) return false;
+    all_.erase(it);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ncclWindow_vidmem>> all_;
+};
+
+void* add_registration(ncclComm* comm, void* buff, size_t size) {
+  check_pointer("buff", buff);
+  if (size == 0) fail(ncclInvalidArgument, "size is 0");
+  const Use use(*comm);
+  if (Segments::instance().find(buff, size).id == 0)
+    WEFT_INFO(kReg, "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory instead",
+              use->context().label, buff);
+  return Registrations::instance().add(comm, buff, size);
+}
+
+}  // namespace
+
+WEFT_EXPORT(ncclResult_t, MemAlloc, (void** ptr, size_t size)) {
+  return guard("ncclMemAlloc", [&] {
+    check_pointer("ptr", ptr);
+    *ptr = nullptr;
+    if (size > SIZE_MAX / 2) fail(ncclInvalidArgument, "size is {}", size);
+    *ptr = Segments::instance().allocate(size);
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, MemFree, (void* ptr)) {
+  if (ptr == nullptr) return ncclSuccess;
+  return guard("ncclMemFree", [&] {
+    if (!Segments::instance().release(ptr)) fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, CommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
+  return guard("ncclCommRegister", [&] {
+    check_handle(comm);
+    check_pointer("handle", handle);
+    *handle = add_registration(comm, buff, size);
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, CommDeregister, (const ncclComm_t comm, void* handle)) {
+  return guard("ncclCommDeregister", [&] {
+    check_handle(comm);
+    if (!Registrations::instance().remove(comm, handle))
+      fail(ncclInvalidArgument, "handle is not a registration of this communicator");
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, CommWindowRegister,
+            (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
+  return guard("ncclCommWindowRegister", [&] {
+    check_handle(comm);
+    check_pointer("win", win);
+    if ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0) fail(ncclInvalidArgument, "winFlags is {:#x}", winFlags);
+    *win = static_cast<ncclWindow_t>(add_registration(comm, buff, size));
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
+  return guard("ncclCommWindowDeregister", [&] {
+    check_handle(comm);
+    if (!Registrations::instance().remove(comm, win)) fail(ncclInvalidArgument, "win is not a window of this communicator");
+  });
+}
+
+}  // namespace weft::api

@@ -1,0 +1,22 @@
+// One API call, checked, before it becomes a Task.
+#pragma once
+
+#include <cstddef>
+
+#include "include/nccl.h"
+#include "src/exec/datatype.h"
+#include "src/schedule/collective.h"
+
+namespace weft {
+
+struct Call {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;  // elements per block
+  Reduction reduction;
+  int root = 0;      // or the peer of a send or receive
+  bool sends = false;  // kSendRecv: which half
+};
+
+}  // namespace weft

@@ -1,0 +1,59 @@
+// See comm_config.h.
+#include "src/comm/comm_config.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/config.h"
+#include "src/base/error.h"
+
+namespace weft {
+namespace {
+
+void check(const char* field, int value, int least, int most) {
+  if (value != NCCL_CONFIG_UNDEF_INT && (value < least || value > most))
+    fail(ncclInvalidArgument, "config: {} is {}, it must be in {}..{}", field, value, least, most);
+}
+
+}  // namespace
+
+CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) {
+  CommConfig result = parent != nullptr ? *parent : CommConfig{};
+  if (parent != nullptr) result.name.clear();
+  const int forced = Config::from_environment().comm_blocking;
+  if (user != nullptr) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    if (user->magic != config.magic)
+      fail(ncclInvalidArgument, "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
+    if (user->size < offsetof(ncclConfig_t, cgaClusterSize))
+      fail(ncclInvalidArgument, "config: size is {}, too small for any version", user->size);
+    // A caller built against an older header has a shorter struct: the rest keeps its defaults.
+    std::memcpy(&config, user, std::min(user->size, sizeof config));
+    constexpr int kMost = 1 << 16;
+    check("blocking", config.blocking, 0, 1);
+    check("cgaClusterSize", config.cgaClusterSize, 0, 8);
+    check("minCTAs", config.minCTAs, 1, kMost);
+    check("maxCTAs", config.maxCTAs, 1, kMost);
+    check("splitShare", config.splitShare, 0, 1);
+    check("trafficClass", config.trafficClass, 0, 255);
+    check("collnetEnable", config.collnetEnable, 0, 1);
+    check("CTAPolicy", config.CTAPolicy, NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO);
+    check("shrinkShare", config.shrinkShare, 0, 1);
+    check("nvlsCTAs", config.nvlsCTAs, 1, kMost);
+    check("nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1, kMost);
+    check("nvlinkCentricSched", config.nvlinkCentricSched, 0, 1);
+    const bool both = config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT;
+    if (both && config.minCTAs > config.maxCTAs)
+      fail(ncclInvalidArgument, "config: minCTAs {} is larger than maxCTAs {}", config.minCTAs, config.maxCTAs);
+    if (config.blocking != NCCL_CONFIG_UNDEF_INT) result.blocking = config.blocking == 1;
+    if (config.minCTAs != NCCL_CONFIG_UNDEF_INT) result.min_ctas = config.minCTAs;
+    if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT) result.max_ctas = config.maxCTAs;
+    if (config.netName != nullptr) result.net_name = config.netName;
+    if (config.commName != nullptr) result.name = config.commName;
+  }
+  if (forced == 0 || forced == 1) result.blocking = forced == 1;
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,304 @@
+// See communicator.h.
+#include "src/comm/communicator.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/rendezvous.h"
+#include "src/planner/plan_store.h"
+#include "src/schedule/lower.h"
+#include "src/transport/acceptor.h"
+#include "src/transport/doorbell.h"
+#include "src/transport/segments.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kNoLending = ~uint64_t{0};
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Bytes of the whole array as nccl-tests counts them; what plans are chosen by.
+size_t array_bytes(const Collective& c, const Call& call) {
+  const size_t block = call.count * element_size(call.reduction.type);
+  const bool whole = c.kind == CollectiveKind::kAllGather || c.kind == CollectiveKind::kReduceScatter ||
+                     c.kind == CollectiveKind::kAllToAll || c.kind == CollectiveKind::kGather ||
+                     c.kind == CollectiveKind::kScatter;
+  return whole ? block * static_cast<size_t>(c.nranks) : block;
+}
+
+bool is_in_place(const Collective& c, const Call& call, int rank) {
+  const size_t block = call.count * element_size(call.reduction.type);
+  const Collective::Overlap overlap = c.overlap(rank, 1);
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  if (input == nullptr || output == nullptr || c.input_blocks(rank) == 0 || c.output_blocks(rank) == 0) return false;
+  return input + block * static_cast<size_t>(overlap.output_at) ==
+         output + block * static_cast<size_t>(overlap.input_at);
+}
+
+}  // namespace
+
+Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label)
+    : secret_(id.secret), rank_(rank), nranks_(nranks), config_(Config::from_environment()),
+      gone_(static_cast<size_t>(nranks)), last_send_(static_cast<size_t>(nranks)),
+      last_receive_(static_cast<size_t>(nranks)) {
+  const auto started = std::chrono::steady_clock::now();
+  const Deadline deadline = in_seconds(config_.init_timeout_s);
+  for (int kind = 0; kind < kCollectiveKinds; kind++)
+    forced_[static_cast<size_t>(kind)] = forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
+  if (id.fixed != 0 && rank == 0) {
+    Acceptor::instance().listen_at(id.addresses[0]);
+    Rendezvous::open(id.secret);
+  }
+  context_.rank = rank;
+  context_.label = label;
+  context_.gone = gone_.data();
+  context_.timeout_s = config_.timeout_s;
+  context_.stall_warning_s = config_.stall_warning_s;
+  control_ = std::make_unique<ControlChannel>(
+      id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
+      [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
+  try {
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, deadline);
+  } catch (const Error& error) {
+    control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
+    throw;
+  }
+  {
+    std::lock_guard lock(fault_mutex_);
+    context_.door = &mesh_->door();
+  }
+  context_.local_ranks = mesh_->local_ranks();
+  placement_ = {mesh_->one_process(), mesh_->one_host()};
+  const auto pair = PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
+  send_program_ = lower(*pair, 0);
+  receive_program_ = lower(*pair, 1);
+  std::array<int, 4> reached{};
+  for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
+  WEFT_INFO(kInit, "{}: ready in {:.3f} s, host mode; peers: {} in this process, {} over shared memory, {} over TCP", label,
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), reached[1], reached[2],
+            reached[3]);
+}
+
+Communicator::~Communicator() {
+  leave();
+  control_.reset();  // no news after this
+}
+
+void Communicator::leave() {
+  if (mesh_ != nullptr && fault().empty()) mesh_->drain(5);
+  if (control_ != nullptr) control_->leave();
+}
+
+std::string Communicator::fault() const {
+  std::lock_guard lock(fault_mutex_);
+  return fault_;
+}
+
+ncclResult_t Communicator::fault_code() const {
+  std::lock_guard lock(fault_mutex_);
+  return fault_code_;
+}
+
+void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
+  {
+    std::lock_guard lock(fault_mutex_);
+    if (fault_.empty()) {
+      fault_ = why;
+      fault_code_ = code;
+    }
+    context_.stop.store(1, std::memory_order_release);
+    if (context_.door != nullptr) wake_all(*context_.door);
+  }
+  if (control_ == nullptr) return;
+  if (tell) {
+    control_->abort(why);
+  } else {
+    control_->interrupt(why);
+  }
+}
+
+// Control thread. During construction the control channel itself tells the waiting thread.
+void Communicator::on_news(int peer, bool failed, const std::string& why) {
+  if (peer < 0) {
+    WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label, why);
+    return;
+  }
+  std::lock_guard lock(fault_mutex_);
+  if (peer < nranks_) gone_[static_cast<size_t>(peer)].store(true);
+  if (failed) {
+    if (fault_.empty()) {
+      fault_ = fmt::format("{}: {}", context_.label, why);
+      fault_code_ = ncclRemoteError;
+    }
+    context_.stop.store(1, std::memory_order_release);
+  }
+  if (context_.door != nullptr) wake_all(*context_.door);
+}
+
+const Communicator::Plan& Communicator::plan_for(const Collective& collective, const Generator& generator, bool in_place) {
+  auto& plans = plans_[static_cast<size_t>(collective.kind)];
+  for (const auto& plan : plans)
+    if (plan->generator == &generator && plan->root == collective.root && plan->in_place == in_place) return *plan;
+  const auto verified = PlanStore::instance().get(generator, collective, in_place);
+  auto plan = std::make_unique<Plan>();
+  plan->generator = &generator;
+  plan->root = collective.root;
+  plan->in_place = in_place;
+  plan->program = lower(*verified, rank_);
+  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label, name(collective.kind),
+            collective.root, in_place ? "in place" : "out of place", generator.name, plan->program.lanes.size(),
+            plan->program.steps.size());
+  plans.push_back(std::move(plan));
+  return *plans.back();
+}
+
+// Cuts blocks into chunks, and chunks into slices of which a ring holds at least four.
+void Communicator::cut(Operation& op, const Program& program) const {
+  const auto chunks = static_cast<uint64_t>(program.chunks);
+  const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
+  op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
+  const uint64_t ring_share = (mesh_->ring_bytes() / 4 - kFifoAlign) / static_cast<uint64_t>(program.max_step_chunks);
+  const uint64_t slice = std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
+  op.slice = slice / op.element;
+  op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
+  if (op.iterations == 1) op.slice = op.chunk;
+}
+
+std::byte* Communicator::scratch(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  // Earlier ones stay: a task of the same batch may still use them.
+  if (scratch_.empty() || scratch_.back().size() < bytes)
+    scratch_.push_back(Mapping::anonymous(round_up(std::max<size_t>(bytes, scratch_.empty() ? 0 : 2 * scratch_.back().size()), 4096)));
+  return scratch_.back().data();
+}
+
+bool Communicator::wants_workers(size_t bytes) const {
+  static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return bytes >= (size_t{256} << 10) && mesh_->local_ranks() < cores;
+}
+
+void Communicator::begin() {
+  last_collective_ = nullptr;
+  if (!point_to_point_) return;
+  point_to_point_ = false;
+  std::fill(last_send_.begin(), last_send_.end(), nullptr);
+  std::fill(last_receive_.begin(), last_receive_.end(), nullptr);
+}
+
+void Communicator::add_to(host::Batch& batch, const Call& call) {
+  if (call.count == 0) return;
+  const bool pair = call.kind == CollectiveKind::kSendRecv;
+  const Program* program = call.sends ? &send_program_ : &receive_program_;
+  if (!pair) {
+    const Collective collective{call.kind, nranks_, call.root};
+    const Generator& generator = choose_generator(collective, array_bytes(collective, call), placement_,
+                                                  forced_[static_cast<size_t>(call.kind)]);
+    program = &plan_for(collective, generator, is_in_place(collective, call, rank_)).program;
+  }
+  host::Task& task = batch.add();
+  task.context = &context_;
+  Operation& op = task.operation;
+  op = {};
+  op.program = program->view();
+  op.input = static_cast<const std::byte*>(call.input);
+  op.output = static_cast<std::byte*>(call.output);
+  op.count = call.count;
+  op.reduction = call.reduction;
+  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
+  op.collective = static_cast<uint8_t>(call.kind);
+  op.root = pair ? 0 : call.root;
+  op.sequence = pair ? 0 : sequence_++;
+  cut(op, *program);
+  op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
+  const size_t message = std::min(op.slice, op.count) * op.element;
+  op.lend_from = message >= config_.zero_copy_bytes ? config_.zero_copy_bytes : kNoLending;
+  if (op.lend_from != kNoLending && !placement_.one_process) {
+    const Collective& c = program->collective;
+    const size_t block = op.count * op.element;
+    if (const int blocks = c.input_blocks(program->rank); blocks > 0 && op.input != nullptr) {
+      const SegmentRef ref = Segments::instance().find(op.input, block * static_cast<size_t>(blocks));
+      op.input_segment = ref.id;
+      op.input_offset = ref.offset;
+    }
+    if (const int blocks = c.output_blocks(program->rank); blocks > 0 && op.output != nullptr) {
+      const SegmentRef ref = Segments::instance().find(op.output, block * static_cast<size_t>(blocks));
+      op.output_segment = ref.id;
+      op.output_offset = ref.offset;
+    }
+  }
+  task.sends.clear();
+  task.receives.clear();
+  const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
+  const auto channel_of = [&](const ProgramPort& port) { return pair ? kPointToPointChannel : port.channel; };
+  for (const ProgramPort& port : program->sends)
+    task.sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));
+  for (const ProgramPort& port : program->receives)
+    task.receives.push_back(&mesh_->receiver(peer_of(port), channel_of(port)));
+  // Calls that use the same FIFOs follow each other; everything else of a group runs side by side.
+  const host::Task*& previous = !pair ? last_collective_
+                                : call.sends ? last_send_[static_cast<size_t>(call.root)]
+                                             : last_receive_[static_cast<size_t>(call.root)];
+  point_to_point_ = point_to_point_ || pair;
+  task.after = previous;
+  previous = &task;
+}
+
+Communicator::Child Communicator::make_child(const Secret& secret, const std::vector<int>& members) const {
+  Child child;
+  child.nranks = static_cast<int>(members.size());
+  const auto it = std::find(members.begin(), members.end(), rank_);
+  if (it == members.end()) return child;
+  child.rank = static_cast<int>(it - members.begin());
+  // The first member's process holds the rendezvous.
+  const PeerInfo& leader = mesh_->info(members.front());
+  child.opens_rendezvous = child.rank == 0;
+  child.id.secret = secret;
+  child.id.host = leader.host;
+  child.id.address_count = static_cast<uint8_t>(leader.address_count);
+  std::copy_n(leader.addresses, leader.address_count, child.id.addresses);
+  if (child.opens_rendezvous) Rendezvous::open(secret);
+  return child;
+}
+
+Communicator::Child Communicator::split(int color, int key) {
+  struct Wish {
+    int color, key;
+  } mine{color, key};
+  const auto blobs = control_->all_gather(std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
+                                          in_seconds(config_.init_timeout_s));
+  std::vector<std::pair<int, int>> order;  // key, rank
+  for (int r = 0; r < nranks_; r++) {
+    Wish wish{};
+    if (blobs[static_cast<size_t>(r)].size() != sizeof wish)
+      fail(ncclInvalidUsage, "rank {} made another call than ncclCommSplit", r);
+    std::memcpy(&wish, blobs[static_cast<size_t>(r)].data(), sizeof wish);
+    if (wish.color == color && color != NCCL_SPLIT_NOCOLOR) order.emplace_back(wish.key, r);
+  }
+  std::stable_sort(order.begin(), order.end());
+  std::vector<int> members;
+  for (const auto& [k, r] : order) members.push_back(r);
+  const uint64_t number = children_++;
+  return make_child(derive(derive(secret_, "split", number), "color", static_cast<uint64_t>(static_cast<uint32_t>(color))),
+                    members);
+}
+
+Communicator::Child Communicator::shrink(const std::vector<int>& excluded) {
+  std::vector<int> members;
+  uint64_t hash = 0;
+  for (int r = 0; r < nranks_; r++) {
+    if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) {
+      members.push_back(r);
+    } else {
+      const uint64_t parts[2] = {hash, static_cast<uint64_t>(r)};
+      hash = siphash(Secret{}, parts, sizeof parts);
+    }
+  }
+  const uint64_t number = children_++;
+  return make_child(derive(derive(secret_, "shrink", number), "excluded", hash), members);
+}
+
+}  // namespace weft

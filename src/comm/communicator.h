@@ -1,0 +1,95 @@
+// A communicator: one rank's membership in a group of ranks. Turns calls into tasks for the executor.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/comm/call.h"
+#include "src/comm/control_channel.h"
+#include "src/comm/mesh.h"
+#include "src/comm/unique_id.h"
+#include "src/exec/host/batch.h"
+#include "src/planner/selection.h"
+#include "src/schedule/program.h"
+
+namespace weft {
+
+// Calls that move data come from one thread at a time (NCCL's rule); stop() and the queries from any thread.
+class Communicator {
+ public:
+  // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
+  Communicator(const UniqueId& id, int rank, int nranks, const std::string& label);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int nranks() const { return nranks_; }
+  host::RankContext& context() { return context_; }
+  const Mesh& mesh() const { return *mesh_; }
+
+  // Call begin() before the first call of a batch. add_to() appends a call's task; a call with nothing to move adds none.
+  void begin();
+  void add_to(host::Batch& batch, const Call& call);
+  // True when a batch of calls this size is worth waking workers for.
+  bool wants_workers(size_t bytes) const;
+
+  // Why operations cannot go on; empty while they can. Sticky.
+  std::string fault() const;
+  ncclResult_t fault_code() const;
+  // Ends every wait with this text, now and later, and tells the other ranks if `tell` is set.
+  void stop(ncclResult_t code, const std::string& why, bool tell);
+
+  // Leaves in good order: what was sent is delivered, the others are told goodbye.
+  void leave();
+
+  // Ids of communicators derived from this one. Split is collective; shrink needs no communication.
+  struct Child {
+    UniqueId id;
+    int rank = -1, nranks = 0;  // rank -1: not a member
+    bool opens_rendezvous = false;
+  };
+  Child split(int color, int key);
+  Child shrink(const std::vector<int>& excluded);
+
+ private:
+  struct Plan {
+    const Generator* generator = nullptr;
+    int root = 0;
+    bool in_place = false;
+    Program program;
+  };
+  const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
+  void cut(Operation& operation, const Program& program) const;
+  std::byte* scratch(size_t bytes);
+  Child make_child(const Secret& secret, const std::vector<int>& members) const;
+  void on_news(int rank, bool failed, const std::string& why);
+
+  const Secret secret_;
+  const int rank_, nranks_;
+  const Config config_;
+  host::RankContext context_;
+  std::vector<std::atomic<bool>> gone_;
+  mutable std::mutex fault_mutex_;
+  std::string fault_;
+  ncclResult_t fault_code_ = ncclSuccess;
+  std::unique_ptr<ControlChannel> control_;
+  std::unique_ptr<Mesh> mesh_;
+  Placement placement_;
+  std::array<const Generator*, kCollectiveKinds> forced_{};
+  std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
+  Program send_program_, receive_program_;
+  std::vector<Mapping> scratch_;
+  uint64_t sequence_ = 0;
+  uint64_t children_ = 0;
+  // The latest tasks of the batch being built, which the next one of the same kind (and peer) must follow.
+  const host::Task* last_collective_ = nullptr;
+  std::vector<const host::Task*> last_send_, last_receive_;
+  bool point_to_point_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,164 @@
+// See control_channel.h.
+#include "src/comm/control_channel.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/transport/acceptor.h"
+#include "src/transport/event_loop.h"
+
+namespace weft {
+namespace {
+
+Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, Deadline deadline) {
+  Purpose purpose;
+  purpose.kind = Purpose::kRendezvous;
+  purpose.from_rank = rank;
+  auto pause = std::chrono::milliseconds(1);
+  auto complain = in_seconds(10);
+  while (std::chrono::steady_clock::now() < deadline) {
+    for (const Address& address : addresses) {
+      Fd fd = connect_tcp(address, deadline);
+      if (fd && authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)))) return fd;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(200));
+    if (std::chrono::steady_clock::now() > complain) {
+      WEFT_WARN("rank {}: the rendezvous at {} does not answer yet", rank, describe(addresses.front()));
+      complain = in_seconds(30);
+    }
+  }
+  std::string tried;
+  for (const Address& address : addresses) tried += (tried.empty() ? "" : ", ") + describe(address);
+  fail(ncclSystemError,
+       "rank {} could not reach the rendezvous at {} (WEFT_INIT_TIMEOUT): is the process that made the unique id still "
+       "running, and is the interface reachable (NCCL_SOCKET_IFNAME)?", rank, tried);
+}
+
+}  // namespace
+
+ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secret& secret, int rank,
+                               int nranks, Deadline deadline, Listener listener)
+    : rank_(rank), nranks_(nranks), fd_(join(addresses, secret, rank, deadline)), listener_(std::move(listener)) {
+  EventLoop::instance().watch(fd_.get(), EPOLLIN, [this](uint32_t) { readable(); });
+}
+
+ControlChannel::~ControlChannel() {
+  if (fd_) EventLoop::instance().unwatch(fd_.get());
+}
+
+void ControlChannel::say(const Frame& frame) {
+  const std::string bytes = frame.encode();
+  send_all(fd_.get(), std::as_bytes(std::span(bytes.data(), bytes.size())), in_seconds(10));
+}
+
+std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Deadline deadline) {
+  uint64_t round = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!broken_.empty()) throw Error(ncclRemoteError, broken_);
+    round = round_++;
+  }
+  say({Frame::kGather, nranks_, round, blob});
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline, [&] { return gathered_.count(round) != 0 || !broken_.empty(); }))
+    fail(ncclSystemError, "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)", rank_, nranks_);
+  const auto it = gathered_.find(round);
+  if (it == gathered_.end()) throw Error(ncclRemoteError, broken_);
+  std::vector<std::string> blobs;
+  const std::string text = std::move(it->second);
+  gathered_.erase(it);
+  for (size_t at = 0; at + 8 <= text.size();) {
+    uint64_t size = 0;
+    std::memcpy(&size, text.data() + at, 8);
+    blobs.push_back(text.substr(at + 8, size));
+    at += 8 + size;
+  }
+  if (static_cast<int>(blobs.size()) != nranks_)
+    fail(ncclInternalError, "the rendezvous answered with {} entries for {} ranks", blobs.size(), nranks_);
+  return blobs;
+}
+
+void ControlChannel::interrupt(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (broken_.empty()) broken_ = why;
+  changed_.notify_all();
+}
+
+void ControlChannel::readable() {
+  std::array<char, 65536> buffer;
+  const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    EventLoop::instance().unwatch(fd_.get());
+    bool closed = false;
+    {
+      std::lock_guard lock(mutex_);
+      closed = closed_;
+    }
+    if (closed) return;
+    const std::string why = "the process that holds the rendezvous is gone";
+    interrupt(why);
+    listener_(-1, true, why);
+    return;
+  }
+  reader_.append(buffer.data(), static_cast<size_t>(got));
+  Frame frame;
+  while (reader_.next(frame)) handle(frame);
+}
+
+void ControlChannel::handle(Frame& frame) {
+  switch (frame.type) {
+    case Frame::kGathered: {
+      std::lock_guard lock(mutex_);
+      gathered_[frame.number] = std::move(frame.text);
+      changed_.notify_all();
+      return;
+    }
+    case Frame::kLeft:
+      interrupt(fmt::format("rank {} has left the communicator", frame.value));
+      return listener_(frame.value, false, "");
+    case Frame::kFailed:
+      interrupt(frame.text);
+      return listener_(frame.value, true, frame.text);
+    case Frame::kRefused:
+      interrupt(frame.text);
+      return listener_(-1, true, frame.text);
+    default: return;
+  }
+}
+
+void ControlChannel::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+  }
+  try {
+    say({Frame::kLeave, rank_, 0, {}});
+  } catch (const Error&) {
+    // The rendezvous is gone already: nobody is left to tell.
+  }
+}
+
+void ControlChannel::abort(const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    if (broken_.empty()) broken_ = why;
+    changed_.notify_all();
+  }
+  try {
+    say({Frame::kAbort, rank_, 0, why});
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace weft

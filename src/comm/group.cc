@@ -1,0 +1,234 @@
+// See group.h.
+#include "src/comm/group.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+
+namespace weft {
+namespace {
+
+struct PendingCall {
+  ncclComm* comm;
+  Call call;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<PendingCall> calls;
+  std::vector<InitJob> jobs;
+  ncclResult_t error = ncclSuccess;
+  std::string text;
+
+  void reset() {
+    depth = 0;
+    calls.clear();
+    jobs.clear();
+    error = ncclSuccess;
+    text.clear();
+  }
+};
+
+thread_local Group group;
+thread_local host::Batch thread_batch;
+
+size_t call_bytes(const Call& call) { return call.count * element_size(call.reduction.type); }
+
+// A communicator whose operation broke off cannot go on: its FIFOs are out of step. Everyone is told.
+[[noreturn]] void fail_batch(const host::Outcome& outcome, const std::vector<ncclComm*>& comms) {
+  ncclComm* culprit = nullptr;
+  for (ncclComm* comm : comms)
+    if (outcome.culprit != nullptr && &comm->impl->context() == outcome.culprit->context) culprit = comm;
+  ncclResult_t code = outcome.code;
+  std::string text = outcome.text;
+  if (text.empty() && culprit != nullptr) {
+    text = culprit->impl->fault();
+    code = culprit->impl->fault_code();
+  }
+  for (ncclComm* comm : comms) {
+    // What stopped from outside (abort, revoke, a dead peer) has been told already.
+    if (comm->impl->fault().empty())
+      comm->impl->stop(code, comm == culprit ? text : "an operation launched in the same group failed: " + text, true);
+    set_text(*comm, text);
+  }
+  throw Error(code, text);
+}
+
+void launch(host::Batch& batch, std::span<const PendingCall> calls) {
+  std::vector<ncclComm*> comms;
+  for (const PendingCall& pending : calls)
+    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end()) comms.push_back(pending.comm);
+  std::vector<Use> uses;
+  uses.reserve(comms.size());
+  for (ncclComm* comm : comms) {
+    uses.emplace_back(*comm);
+    if (!uses.back()->fault().empty()) throw Error(uses.back()->fault_code(), uses.back()->fault());
+    uses.back()->begin();
+  }
+  batch.clear();
+  size_t bytes = 0;
+  for (const PendingCall& pending : calls) {
+    bytes += call_bytes(pending.call);
+    pending.comm->impl->add_to(batch, pending.call);
+  }
+  if (batch.empty()) return;
+  const bool workers = comms.size() > 1 ? bytes >= (size_t{256} << 10) : comms[0]->impl->wants_workers(bytes);
+  const host::Outcome outcome = batch.run(workers);
+  if (outcome.code != ncclSuccess) fail_batch(outcome, comms);
+}
+
+// The common case, one blocking call outside a group: no allocation once warm.
+void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
+  const Use use(comm);
+  if (use->context().stop.load(std::memory_order_acquire) != 0) throw Error(use->fault_code(), use->fault());
+  use->begin();
+  batch.clear();
+  use->add_to(batch, call);
+  if (batch.empty()) return;
+  const host::Outcome outcome = batch.run(use->wants_workers(call_bytes(call)));
+  if (outcome.code != ncclSuccess) fail_batch(outcome, {&comm});
+}
+
+// Non-blocking communicators: the calls run on a thread of their own, ncclCommGetAsyncError tells when they are done.
+ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
+  std::vector<ncclComm*> comms;
+  for (const PendingCall& pending : calls)
+    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end()) comms.push_back(pending.comm);
+  for (ncclComm* comm : comms) {
+    while (comm->progress.load() == ncclInProgress && comm->state.load() == CommState::kReady)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    { const Use check(*comm); }
+  }
+  for (ncclComm* comm : comms) {
+    comm->users.fetch_add(1);
+    comm->progress = ncclInProgress;
+  }
+  std::thread([calls = std::move(calls), comms] {
+    ncclResult_t result = ncclSuccess;
+    try {
+      host::Batch batch;
+      launch(batch, calls);
+    } catch (const Error& error) {
+      result = error.code();
+      for (ncclComm* comm : comms) set_text(*comm, error.what());
+    }
+    for (ncclComm* comm : comms) {
+      comm->progress = result;
+      comm->users.fetch_sub(1);
+    }
+  }).detach();
+  return ncclInProgress;
+}
+
+}  // namespace
+
+bool in_group() { return group.depth > 0; }
+
+void group_start() { group.depth++; }
+
+void note_group_error(ncclResult_t code, const std::string& text) {
+  if (group.depth == 0 || group.error != ncclSuccess) return;
+  group.error = code;
+  group.text = text;
+}
+
+void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
+
+size_t group_discard() {
+  if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
+  const size_t calls = group.calls.size();
+  if (--group.depth == 0) group.reset();
+  return calls;
+}
+
+ncclResult_t run_init_jobs(std::vector<InitJob> jobs) {
+  struct Running {
+    std::thread thread;
+    ncclComm* comm;
+    ncclComm** out;
+    ncclResult_t result = ncclSuccess;
+    std::string text;
+  };
+  const auto run = [](const InitJob& job, ncclResult_t& result, std::string& text) {
+    try {
+      job.work();
+    } catch (const Error& error) {
+      result = error.code();
+      text = error.what();
+    } catch (const std::exception& error) {
+      result = ncclInternalError;
+      text = error.what();
+    }
+  };
+  std::deque<Running> running;
+  bool background = false;
+  for (InitJob& job : jobs) {
+    Running& entry = running.emplace_back();
+    entry.comm = job.comm;
+    entry.out = job.out;
+    if (!job.comm->config.blocking) {
+      background = true;
+      std::thread([job = std::move(job), run] {
+        ncclResult_t result = ncclSuccess;
+        std::string text;
+        run(job, result, text);
+        if (result != ncclSuccess) WEFT_WARN("{}", text);
+      }).detach();
+    } else if (jobs.size() == 1) {
+      run(job, entry.result, entry.text);
+    } else {
+      entry.thread = std::thread([job = std::move(job), &entry, run] { run(job, entry.result, entry.text); });
+    }
+  }
+  const Running* failed = nullptr;
+  for (Running& entry : running) {
+    if (entry.thread.joinable()) entry.thread.join();
+    if (entry.result == ncclSuccess) continue;
+    *entry.out = nullptr;
+    entry.comm->state = CommState::kDead;
+    if (failed == nullptr) failed = &entry;
+  }
+  if (failed != nullptr) throw Error(failed->result, failed->text);
+  return background ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t group_end() {
+  if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
+  if (--group.depth > 0) return ncclSuccess;
+  Group mine;
+  std::swap(mine.calls, group.calls);
+  std::swap(mine.jobs, group.jobs);
+  std::swap(mine.error, group.error);
+  std::swap(mine.text, group.text);
+  if (mine.error != ncclSuccess) {
+    for (InitJob& job : mine.jobs) {
+      *job.out = nullptr;
+      job.comm->state = CommState::kDead;
+    }
+    throw Error(mine.error, "a call inside the group failed: " + mine.text);
+  }
+  ncclResult_t result = ncclSuccess;
+  if (!mine.jobs.empty()) result = run_init_jobs(std::move(mine.jobs));
+  if (mine.calls.empty()) return result;
+  const bool blocking = std::all_of(mine.calls.begin(), mine.calls.end(),
+                                    [](const PendingCall& pending) { return pending.comm->config.blocking; });
+  if (!blocking) return launch_in_background(std::move(mine.calls));
+  launch(thread_batch, mine.calls);
+  mine.calls.clear();
+  std::swap(mine.calls, group.calls);  // keep the memory
+  return result;
+}
+
+ncclResult_t submit(ncclComm& comm, const Call& call) {
+  if (in_group()) {
+    group.calls.push_back({&comm, call});
+    return ncclSuccess;
+  }
+  if (!comm.config.blocking) return launch_in_background({{&comm, call}});
+  launch_one(thread_batch, comm, call);
+  return ncclSuccess;
+}
+
+}  // namespace weft

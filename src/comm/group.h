@@ -1,0 +1,35 @@
+// Groups: per thread, what was called between ncclGroupStart and the outermost ncclGroupEnd is launched together.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "src/comm/call.h"
+#include "src/comm/handle.h"
+
+namespace weft {
+
+// An init, split or shrink that is under way. On failure *out is set to NULL if the communicator blocks.
+struct InitJob {
+  ncclComm* comm = nullptr;
+  ncclComm** out = nullptr;
+  std::function<void()> work;
+};
+
+// All of these concern the calling thread's group.
+bool in_group();
+void group_start();
+ncclResult_t group_end();
+// Forgets the group's calls instead of launching them; returns how many there were.
+size_t group_discard();
+// An error inside a group makes the whole group fail.
+void note_group_error(ncclResult_t code, const std::string& text);
+
+void add_to_group(InitJob job);
+// Several at once run side by side; blocking ones are waited for.
+ncclResult_t run_init_jobs(std::vector<InitJob> jobs);
+
+// Launches the call, or adds it to the group.
+ncclResult_t submit(ncclComm& comm, const Call& call);
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// See handle.h.
+#include "src/comm/handle.h"
+
+#include <deque>
+
+#include "src/base/error.h"
+
+namespace weft {
+
+ncclComm* new_handle(int rank, int nranks, const CommConfig& config) {
+  static std::mutex& mutex = *std::make_unique<std::mutex>().release();
+  static std::deque<ncclComm>& handles = *std::make_unique<std::deque<ncclComm>>().release();
+  std::lock_guard lock(mutex);
+  ncclComm& comm = handles.emplace_back();
+  comm.rank = rank;
+  comm.nranks = nranks;
+  comm.config = config;
+  comm.tag = static_cast<uint32_t>(handles.size());
+  return &comm;
+}
+
+void check_handle(const ncclComm* comm, const char* argument) {
+  if (comm == nullptr) fail(ncclInvalidArgument, "{} is NULL", argument);
+  if (comm->magic != ncclComm::kMagic) fail(ncclInvalidArgument, "{} is not a communicator", argument);
+  if (comm->state.load() == CommState::kDead)
+    fail(ncclInvalidArgument, "{} has been destroyed or aborted already", argument);
+}
+
+Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
+  comm.users.fetch_add(1);
+  const CommState state = comm.state.load();
+  const bool usable = state == CommState::kReady || (!for_operations && (state == CommState::kRevoked || state == CommState::kFinalized));
+  if (usable) return;
+  comm.users.fetch_sub(1);
+  comm_ = nullptr;
+  switch (state) {
+    case CommState::kInitializing:
+      fail(ncclInvalidArgument, "comm is still being initialized: wait until ncclCommGetAsyncError is not ncclInProgress");
+    case CommState::kFailed: fail(ncclInvalidUsage, "comm failed to initialize: {}", comm.text);
+    case CommState::kFinalized: fail(ncclInvalidUsage, "comm has been finalized, only ncclCommDestroy is left");
+    case CommState::kRevoked: fail(ncclInvalidUsage, "comm has been revoked, it takes no more operations");
+    default: fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
+  }
+}
+
+Use::~Use() {
+  if (comm_ != nullptr) comm_->users.fetch_sub(1);
+}
+
+void set_text(ncclComm& comm, const std::string& text) {
+  std::lock_guard lock(comm.mutex);
+  comm.text = text;
+}
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+// What an ncclComm_t points to. Handles are never freed: one that is used after its communicator is gone is recognised.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/comm/comm_config.h"
+#include "src/comm/communicator.h"
+#include "src/exec/datatype.h"
+
+namespace weft {
+
+enum class CommState : uint8_t { kInitializing, kReady, kFailed, kFinalized, kRevoked, kDead };
+
+// A user-made reduction operator.
+struct UserOp {
+  bool alive = false;
+  ncclDataType_t type = ncclFloat32;
+  uint64_t bits = 0;
+  const void* device_scalar = nullptr;  // read when the operation runs, if set
+};
+
+}  // namespace weft
+
+struct ncclComm {
+  static constexpr uint64_t kMagic = 0x6d6d6f6374666577;
+  const uint64_t magic = kMagic;
+  std::atomic<weft::CommState> state{weft::CommState::kInitializing};
+  std::atomic<int> users{0};                          // calls under way
+  std::atomic<ncclResult_t> progress{ncclInProgress};  // of the init or the last non-blocking call
+  int rank = 0, nranks = 0, device = 0;
+  uint32_t tag = 0;  // keeps operators of different communicators apart
+  weft::CommConfig config;
+  std::unique_ptr<weft::Communicator> impl;
+
+  std::mutex mutex;  // protects what follows
+  std::string text;  // of the last error
+  std::vector<weft::UserOp> ops;
+};
+
+namespace weft {
+
+// A handle in state kInitializing.
+ncclComm* new_handle(int rank, int nranks, const CommConfig& config);
+
+// Throws Error(ncclInvalidArgument) when `comm` is null, no handle, or gone.
+void check_handle(const ncclComm* comm, const char* argument = "comm");
+
+// Keeps a communicator from being destroyed while a call uses it. Throws unless it can take operations.
+class Use {
+ public:
+  explicit Use(ncclComm& comm, bool for_operations = true);
+  ~Use();
+  Use(Use&& other) noexcept : comm_(other.comm_) { other.comm_ = nullptr; }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  Use& operator=(Use&&) = delete;
+  Communicator& operator*() const { return *comm_->impl; }
+  Communicator* operator->() const { return comm_->impl.get(); }
+
+ private:
+  ncclComm* comm_;
+};
+
+void set_text(ncclComm& comm, const std::string& text);
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// The mesh: how this rank reaches every other rank of its communicator, and the FIFO ends towards each of them.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/base/siphash.h"
+#include "src/comm/control_channel.h"
+#include "src/transport/arena.h"
+#include "src/transport/memory_link.h"
+#include "src/transport/tcp.h"
+
+namespace weft {
+
+// What every rank tells the others at init.
+struct PeerInfo {
+  uint32_t version = 0;      // of this library; all ranks must agree
+  int32_t pid = 0;
+  uint64_t host = 0;         // host_identity()
+  uint64_t process = 0;      // random, one per process
+  uint64_t ring_bytes = 0, slice_bytes = 0;
+  int32_t shm_disable = 0;
+  int32_t address_count = 0;
+  Address addresses[4];
+  char unix_name[40] = {};
+};
+
+enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kTcp };
+
+class Mesh {
+ public:
+  // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or unfit.
+  Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config, Deadline deadline);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  Doorbell& door() { return arena_->door(); }
+  SendPort& sender(int peer, int channel) { return sends_[index(peer, channel)]; }
+  RecvPort& receiver(int peer, int channel) { return receives_[index(peer, channel)]; }
+  const PeerInfo& info(int peer) const { return infos_[static_cast<size_t>(peer)]; }
+  Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
+  uint64_t ring_bytes() const { return ring_bytes_; }
+  int local_ranks() const { return static_cast<int>(local_.size()); }
+  bool one_host() const { return one_host_; }
+  bool one_process() const { return one_process_; }
+
+  // Lets outgoing network bytes reach the kernel before the sockets close.
+  void drain(double seconds);
+
+ private:
+  static size_t index(int peer, int channel) { return static_cast<size_t>(peer * kChannels + channel); }
+  void exchange(ControlChannel& control, const Config& config, Deadline deadline);
+  void classify();
+  void connect_local(int peer, Deadline deadline);
+  void connect_tcp_peers(Deadline deadline);
+  Fd open_stream(int peer, int channel, Deadline deadline);
+  void accept(Fd connection, const Purpose& purpose);
+
+  const Secret secret_;
+  const int rank_, nranks_;
+  uint64_t ring_bytes_ = 0;
+  std::vector<PeerInfo> infos_;
+  std::vector<Reach> reach_;
+  std::vector<int> local_;  // ranks of this host, ascending
+  bool one_host_ = true, one_process_ = true;
+  std::shared_ptr<Arena> arena_;
+  std::unique_ptr<MemoryServer> server_;
+  std::vector<std::shared_ptr<Arena>> peer_arenas_;
+  std::vector<std::unique_ptr<MemoryLink>> links_;
+  std::vector<SendPort> sends_;
+  std::vector<RecvPort> receives_;
+  std::vector<std::shared_ptr<TcpStream>> streams_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Fd> incoming_;  // per (peer, channel), filled by the control thread
+  int missing_ = 0;
+};
+
+}  // namespace weft

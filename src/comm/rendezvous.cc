@@ -1,0 +1,123 @@
+// See rendezvous.h.
+#include "src/comm/rendezvous.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/transport/acceptor.h"
+#include "src/transport/event_loop.h"
+
+namespace weft {
+
+void Rendezvous::open(const Secret& secret) {
+  auto rendezvous = std::make_shared<Rendezvous>(secret);
+  Acceptor::instance().serve(secret, -1, [rendezvous](Fd connection, const Purpose& purpose) {
+    if (purpose.kind == Purpose::kRendezvous) rendezvous->join(std::move(connection), purpose.from_rank);
+  });
+}
+
+void Rendezvous::join(Fd connection, int rank) {
+  if (members_.count(rank) != 0) {
+    const Frame frame{Frame::kRefused, rank, 0, fmt::format("rank {} joined twice: every rank must have its own number", rank)};
+    const std::string bytes = frame.encode();
+    ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return refuse(frame.text);
+  }
+  const int fd = connection.get();
+  members_[rank].fd = std::move(connection);
+  EventLoop::instance().watch(fd, EPOLLIN, [self = shared_from_this(), rank](uint32_t events) {
+    if ((events & EPOLLOUT) != 0) self->flush(rank);
+    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) self->readable(rank);
+  });
+  if (!refused_.empty()) send(rank, Frame{Frame::kRefused, rank, 0, refused_}.encode());
+  for (const Frame& frame : news_) send(rank, frame.encode());
+}
+
+void Rendezvous::readable(int rank) {
+  const auto it = members_.find(rank);
+  if (it == members_.end()) return;
+  std::array<char, 65536> buffer;
+  const ssize_t got = recv(it->second.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0)
+    return remove(rank, {Frame::kFailed, rank, 0, fmt::format("rank {} died: its connection closed without a goodbye", rank)});
+  it->second.reader.append(buffer.data(), static_cast<size_t>(got));
+  Frame frame;
+  while (members_.count(rank) != 0 && members_[rank].reader.next(frame)) handle(rank, std::move(frame));
+  if (members_.count(rank) != 0 && members_[rank].reader.broken())
+    remove(rank, {Frame::kFailed, rank, 0, fmt::format("rank {} sent something that is no frame", rank)});
+}
+
+void Rendezvous::handle(int rank, Frame frame) {
+  switch (frame.type) {
+    case Frame::kGather: {
+      if (nranks_ == 0) nranks_ = frame.value;
+      if (nranks_ != frame.value)
+        return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank, frame.value, nranks_));
+      Round& round = rounds_[frame.number];
+      round.blobs[rank] = std::move(frame.text);
+      if (static_cast<int>(round.blobs.size()) < nranks_) return;
+      Frame answer{Frame::kGathered, 0, frame.number, {}};
+      for (auto& [r, blob] : round.blobs) {
+        const uint64_t size = blob.size();
+        answer.text.append(reinterpret_cast<const char*>(&size), sizeof size);
+        answer.text += blob;
+      }
+      rounds_.erase(frame.number);
+      return broadcast(answer);
+    }
+    case Frame::kLeave: return remove(rank, {Frame::kLeft, rank, 0, {}});
+    case Frame::kAbort: return remove(rank, {Frame::kFailed, rank, 0, frame.text});
+    default: return;
+  }
+}
+
+void Rendezvous::remove(int rank, Frame news) {
+  const auto it = members_.find(rank);
+  if (it == members_.end()) return;
+  EventLoop::instance().unwatch(it->second.fd.get());
+  members_.erase(it);
+  news_.push_back(news);
+  if (news.type == Frame::kFailed) WEFT_INFO(kBootstrap, "rendezvous: {}", news.text);
+  broadcast(news);
+  if (static_cast<int>(news_.size()) == nranks_) Acceptor::instance().stop(secret_, -1);
+}
+
+void Rendezvous::refuse(const std::string& why) {
+  if (!refused_.empty()) return;
+  refused_ = why;
+  broadcast({Frame::kRefused, -1, 0, why});
+}
+
+void Rendezvous::broadcast(const Frame& frame) {
+  const std::string bytes = frame.encode();
+  std::vector<int> ranks;
+  for (const auto& [rank, member] : members_) ranks.push_back(rank);
+  for (const int rank : ranks) send(rank, bytes);
+}
+
+void Rendezvous::send(int rank, const std::string& bytes) {
+  const auto it = members_.find(rank);
+  if (it == members_.end()) return;
+  it->second.outgoing += bytes;
+  flush(rank);
+}
+
+void Rendezvous::flush(int rank) {
+  const auto it = members_.find(rank);
+  if (it == members_.end()) return;
+  Member& member = it->second;
+  while (!member.outgoing.empty()) {
+    const ssize_t sent = ::send(member.fd.get(), member.outgoing.data(), member.outgoing.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent <= 0) break;  // full, or broken: then reading will find out
+    member.outgoing.erase(0, static_cast<size_t>(sent));
+  }
+  EventLoop::instance().change(member.fd.get(), member.outgoing.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+}  // namespace weft

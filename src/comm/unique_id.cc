@@ -1,0 +1,43 @@
+// See unique_id.h.
+#include "src/comm/unique_id.h"
+
+#include <algorithm>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/comm/rendezvous.h"
+#include "src/transport/acceptor.h"
+
+namespace weft {
+
+UniqueId UniqueId::create() {
+  const Config config = Config::from_environment();
+  UniqueId id;
+  id.host = host_identity(config);
+  if (!config.comm_id.empty()) {
+    // Everybody derives the same secret. Without WEFT_SECRET that is only as secret as the address.
+    const std::string text = config.secret.empty() ? config.comm_id : config.secret;
+    id.secret = derive(Secret{}, text);
+    id.fixed = 1;
+    id.address_count = 1;
+    id.addresses[0] = parse_address(config.comm_id);
+    if (config.secret.empty())
+      WEFT_INFO(kBootstrap, "NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
+    return id;
+  }
+  id.secret = random_secret();
+  const auto addresses = local_addresses(config, Acceptor::instance().port());
+  id.address_count = static_cast<uint8_t>(std::min(addresses.size(), kMostAddresses));
+  std::copy_n(addresses.begin(), id.address_count, id.addresses);
+  Rendezvous::open(id.secret);
+  return id;
+}
+
+std::vector<Address> UniqueId::candidates(uint64_t my_host) const {
+  std::vector<Address> result;
+  if (host == my_host && fixed == 0) result.push_back(Address::loopback(addresses[0].port));
+  result.insert(result.end(), addresses, addresses + address_count);
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// What an ncclUniqueId holds: where the rendezvous is, and the secret that admits to it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/base/siphash.h"
+#include "src/transport/address.h"
+
+namespace weft {
+
+struct UniqueId {
+  static constexpr uint32_t kMagic = 0x74666577;
+  static constexpr size_t kMostAddresses = 4;
+
+  uint32_t magic = kMagic;
+  uint16_t version = 1;
+  uint8_t address_count = 0;
+  uint8_t fixed = 0;  // 1: NCCL_COMM_ID, rank 0 opens the rendezvous
+  Secret secret{};
+  uint64_t host = 0;
+  Address addresses[kMostAddresses];
+
+  // Opens a rendezvous in this process (unless NCCL_COMM_ID names one) and says how to reach it.
+  static UniqueId create();
+  // How to reach the acceptor of the process that advertised these addresses, from this one.
+  std::vector<Address> candidates(uint64_t my_host) const;
+};
+static_assert(sizeof(UniqueId) == 128);
+
+}  // namespace weft

@@ -1,0 +1,231 @@
+// Drives lanes round-robin, backs off politely when nothing moves, and turns every way a wait can end into words.
+#include "src/exec/host/batch.h"
+
+#include <sched.h>
+
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/exec/host/target.h"
+#include "src/exec/host/workers.h"
+
+namespace weft::host {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Steps a lane may take before the next lane gets its turn.
+constexpr int kTurn = 4;
+
+void relax() {
+#if defined(__aarch64__)
+  asm volatile("yield");
+#elif defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+Task& Batch::add() {
+  if (used_ == tasks_.size()) tasks_.emplace_back();
+  Task& task = tasks_[used_++];
+  task.after = nullptr;
+  return task;
+}
+
+Outcome Batch::run(bool workers) {
+  single_rank_ = true;
+  for (size_t t = 0; t < used_; t++) {
+    Task& task = tasks_[t];
+    single_rank_ = single_rank_ && task.context == tasks_[0].context;
+    const uint32_t lanes = task.operation.program.lane_count;
+    task.lane_count_ = lanes;
+    while (task.lanes_.size() < lanes) task.lanes_.emplace_back();
+    task.progress_.assign(lanes, 0);
+    task.operation.progress = task.progress_.data();
+    task.operation.sends = task.sends.data();
+    task.operation.receives = task.receives.data();
+    for (uint32_t l = 0; l < lanes; l++) {
+      LaneState& state = task.lanes_[l].state;
+      state.lane = l;
+      state.step = 0;
+      state.iteration = 0;
+      state.lent = false;
+      state.failure = LaneState::Failure::kNone;
+      task.lanes_[l].done = false;
+    }
+    task.unfinished_.store(lanes, std::memory_order_relaxed);
+  }
+  failed_ = false;
+  outcome_taken_ = false;
+  outcome_ = {};
+  unfinished_tasks_.store(used_, std::memory_order_release);
+  helped_ = workers && WorkerPool::instance().offer(*this);
+
+  uint32_t idle_passes = 0;
+  Clock::time_point idle_since;
+  bool warned = false;
+  while (!finished() && !failed_.load(std::memory_order_acquire)) {
+    if (pass(0) == Pass::kProgress) {
+      idle_passes = 0;
+      warned = false;
+    } else {
+      wait(idle_passes, idle_since, warned);
+    }
+  }
+  if (helped_) WorkerPool::instance().withdraw(*this);
+  return std::move(outcome_);
+}
+
+Batch::Pass Batch::pass(size_t start) {
+  bool progress = false;
+  for (size_t i = 0; i < used_; i++) {
+    Task& task = tasks_[(start + i) % used_];
+    if (task.unfinished_.load(std::memory_order_acquire) == 0) continue;
+    if (task.after != nullptr && task.after->unfinished_.load(std::memory_order_acquire) != 0) continue;
+    for (size_t l = 0; l < task.lane_count_; l++) {
+      Task::LaneSlot& slot = task.lanes_[l];
+      if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
+      if (!slot.done) progress |= drive(task, slot);
+      if (helped_) slot.taken.store(false, std::memory_order_release);
+      if (failed_.load(std::memory_order_relaxed)) return Pass::kProgress;
+    }
+  }
+  return progress ? Pass::kProgress : Pass::kIdle;
+}
+
+// Gives a lane its turn; true when it moved.
+bool Batch::drive(Task& task, Task::LaneSlot& slot) {
+  HostTarget target;
+  Interpreter<HostTarget> interpreter(task.operation, target);
+  bool progress = false;
+  for (int turn = 0; turn < kTurn; turn++) {
+    switch (interpreter.advance(slot.state)) {
+      case Advance::kAgain: progress = true; continue;
+      case Advance::kBlocked: return progress;
+      case Advance::kDone:
+        slot.done = true;
+        if (task.unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+          unfinished_tasks_.fetch_sub(1, std::memory_order_acq_rel);
+        return true;
+      case Advance::kFailed: {
+        const LaneState& lane = slot.state;
+        const MessageHeader& h = lane.seen;
+        if (lane.failure == LaneState::Failure::kMismatch) {
+          report_failure(
+              {ncclInvalidUsage,
+               fmt::format("{}: operation {} is {} of {} bytes (type {}, op {}, root {}) here, but peer {} sent a "
+                           "message of operation {}, {} of {} bytes (type {}, op {}, root {}): all ranks must "
+                           "make the same calls in the same order",
+                           task.context->label, task.operation.sequence,
+                           name(static_cast<CollectiveKind>(task.operation.collective)),
+                           task.operation.count * task.operation.element,
+                           static_cast<int>(task.operation.reduction.type),
+                           static_cast<int>(task.operation.reduction.op), task.operation.root,
+                           lane.waits_for, h.sequence,
+                           h.collective < kCollectiveKinds ? name(static_cast<CollectiveKind>(h.collective)) : "?",
+                           h.call_bytes, h.type, h.op, h.root),
+               &task});
+        } else {
+          report_failure({ncclSystemError,
+                          fmt::format("{}: cannot map shared segment {} of peer {}", task.context->label,
+                                      h.segment, lane.waits_for),
+                          &task});
+        }
+        return true;
+      }
+    }
+  }
+  return progress;
+}
+
+void Batch::report_failure(Outcome outcome) {
+  if (!outcome_taken_.exchange(true)) outcome_ = std::move(outcome);
+  failed_.store(true, std::memory_order_release);
+}
+
+void Batch::check_stop() {
+  for (size_t t = 0; t < used_; t++) {
+    const Task& task = tasks_[t];
+    if (task.unfinished_.load(std::memory_order_relaxed) != 0 &&
+        task.context->stop.load(std::memory_order_acquire) != 0) {
+      report_failure({ncclInternalError, "", &task});
+      return;
+    }
+  }
+}
+
+const Task* Batch::first_unfinished(const LaneState** lane) const {
+  for (size_t t = 0; t < used_; t++) {
+    const Task& task = tasks_[t];
+    if (task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
+    for (size_t l = 0; l < task.lane_count_; l++) {
+      if (task.lanes_[l].done || task.lanes_[l].state.waits_for < 0) continue;
+      *lane = &task.lanes_[l].state;
+      return &task;
+    }
+  }
+  return nullptr;
+}
+
+std::string Batch::describe_wait(const Task& task, const LaneState& lane) const {
+  return fmt::format("{}: waiting {} peer {} in operation {} ({} of {} bytes), lane {}, step {}, slice {} of {}",
+                     task.context->label, lane.waits_to_send ? "to send to" : "for data of", lane.waits_for,
+                     task.operation.sequence, name(static_cast<CollectiveKind>(task.operation.collective)),
+                     task.operation.count * task.operation.element, lane.lane, lane.step, lane.iteration,
+                     task.operation.iterations);
+}
+
+// Spin while an answer within microseconds is likely, then yield, then sleep at the door.
+void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& warned) {
+  static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
+  const bool crowded = ranks > cores;
+  const uint32_t spins = crowded ? 10 : 4000;
+  const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
+  if (idle_passes == 0) idle_since = Clock::now();
+  idle_passes++;
+  if (idle_passes < spins) {
+    relax();
+    if ((idle_passes & 63) == 0) check_stop();
+    return;
+  }
+  check_stop();
+  if (failed_) return;
+  if (idle_passes < spins + yields) {
+    sched_yield();
+    return;
+  }
+  const RankContext& context = *tasks_[0].context;
+  const double idle = seconds_since(idle_since);
+  const LaneState* lane = nullptr;
+  // With helpers about, lane states may be changing under us: only look when this thread is alone.
+  const Task* task = helped_ ? nullptr : first_unfinished(&lane);
+  if (task != nullptr) {
+    const bool left = task->context->gone != nullptr && task->context->gone[lane->waits_for].load();
+    if (left && idle > 2)
+      return report_failure({ncclRemoteError, describe_wait(*task, *lane) + ", but that peer has left the communicator", task});
+    if (context.timeout_s > 0 && idle > context.timeout_s)
+      return report_failure({ncclRemoteError, describe_wait(*task, *lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", idle), task});
+    if (context.stall_warning_s > 0 && idle > context.stall_warning_s && !warned) {
+      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, *lane), idle);
+      warned = true;
+    }
+  }
+  const uint32_t ticket = prepare_sleep(*context.door);
+  check_stop();
+  if (failed_ || pass(0) == Pass::kProgress) {
+    idle_passes = 0;
+    return;
+  }
+  // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by itself.
+  sleep(*context.door, ticket, single_rank_ && !helped_ ? 50'000'000 : 100'000);
+}
+
+}  // namespace weft::host

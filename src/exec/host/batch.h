@@ -1,0 +1,90 @@
+// A batch: the operations that one call (or one group) launches together, driven to completion by the calling thread,
+// with helpers from the worker pool when there is enough to do.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "include/nccl.h"
+#include "src/exec/interpreter.h"
+
+namespace weft::host {
+
+// One rank of a communicator as the executor sees it. Outlives every batch that uses it.
+struct RankContext {
+  int rank = 0;
+  std::string label;                   // how messages name it: "rank 3 of 8"
+  Doorbell* door = nullptr;            // where this rank sleeps
+  std::atomic<uint32_t> stop{0};       // nonzero: every wait ends (abort, or a fault found elsewhere)
+  std::atomic<bool>* gone = nullptr;   // per peer: has left the communicator
+  double timeout_s = 0;                // 0: none
+  double stall_warning_s = 30;         // 0: none
+  int local_ranks = 1;                 // ranks of the communicator that share this host's cores
+};
+
+// An operation with its running state. Obtained from a Batch; its vectors keep their memory from call to call.
+class Task {
+ public:
+  Operation operation;
+  RankContext* context = nullptr;
+  const Task* after = nullptr;  // runs when that one is complete
+  std::vector<SendPort*> sends;
+  std::vector<RecvPort*> receives;
+
+ private:
+  friend class Batch;
+  struct LaneSlot {
+    LaneState state;
+    std::atomic<bool> taken{false};
+    bool done = false;
+  };
+  std::deque<LaneSlot> lanes_;
+  size_t lane_count_ = 0;
+  std::vector<uint64_t> progress_;
+  std::atomic<uint32_t> unfinished_{0};
+};
+
+struct Outcome {
+  ncclResult_t code = ncclSuccess;
+  std::string text;
+  const Task* culprit = nullptr;
+};
+
+// Not thread-safe: one thread fills and runs a batch. Workers join inside run() only.
+class Batch {
+ public:
+  Task& add();
+  void clear() { used_ = 0; }
+  bool empty() const { return used_ == 0; }
+
+  // Returns when all tasks are complete, or one failed or was stopped. `workers` lets the pool help.
+  Outcome run(bool workers);
+
+ private:
+  friend class WorkerPool;
+  enum class Pass { kProgress, kIdle };
+  Pass pass(size_t start);
+  bool drive(Task& task, Task::LaneSlot& slot);
+  bool finished() const { return unfinished_tasks_.load(std::memory_order_acquire) == 0; }
+  void wait(uint32_t& idle_passes, std::chrono::steady_clock::time_point& idle_since, bool& warned);
+  void check_stop();
+  void report_failure(Outcome outcome);
+  std::string describe_wait(const Task& task, const LaneState& lane) const;
+  const Task* first_unfinished(const LaneState** lane) const;
+
+  std::deque<Task> tasks_;
+  size_t used_ = 0;
+  std::atomic<size_t> unfinished_tasks_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<uint32_t> helpers_{0};
+  bool single_rank_ = true;
+  bool helped_ = false;
+  Outcome outcome_;
+  std::atomic<bool> outcome_taken_{false};
+};
+
+}  // namespace weft::host

@@ -1,0 +1,174 @@
+// Block-wise kernels: a block of every source stays in the first-level cache while it is combined and written out.
+#include "src/exec/host/combine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "src/exec/host/numbers.h"
+
+namespace weft::host {
+namespace {
+
+constexpr uint64_t kCopyBlock = 16384;  // bytes
+constexpr uint64_t kReduceBlock = 1024;  // elements
+
+struct Sum {
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    } else {
+      return a + b;
+    }
+  }
+};
+struct Prod {
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+struct Max {
+  template <typename T>
+  static T apply(T a, T b) {
+    return a < b ? b : a;
+  }
+};
+struct Min {
+  template <typename T>
+  static T apply(T a, T b) {
+    return b < a ? b : a;
+  }
+};
+
+struct Job {
+  const Reduction& reduction;
+  const std::byte* const* sources;
+  uint32_t source_count;
+  uint64_t raw_sources;
+  bool completes;
+  std::byte* const* destinations;
+  uint32_t destination_count;
+  uint64_t elements;
+};
+
+void copy(const Job& job, size_t element) {
+  const uint64_t bytes = job.elements * element;
+  const std::byte* source = job.sources[0];
+  if (job.destination_count == 1) {
+    if (job.destinations[0] != source) std::memcpy(job.destinations[0], source, bytes);
+    return;
+  }
+  for (uint64_t at = 0; at < bytes; at += kCopyBlock) {
+    const uint64_t size = std::min(kCopyBlock, bytes - at);
+    for (uint32_t d = 0; d < job.destination_count; d++)
+      if (job.destinations[d] != source) std::memcpy(job.destinations[d] + at, source + at, size);
+  }
+}
+
+template <typename Type>
+typename Type::Accumulator scalar_of(const Reduction& reduction) {
+  typename Type::Element element;
+  std::memcpy(&element, &reduction.scalar_bits, sizeof element);
+  return Type::load(element);
+}
+
+// Two plain sources, the commonest case: one pass, no accumulator.
+template <typename Type, typename Op>
+void reduce_two(const Job& job, uint64_t at, uint64_t n) {
+  using Element = typename Type::Element;
+  const auto* a = reinterpret_cast<const Element*>(job.sources[0]) + at;
+  const auto* b = reinterpret_cast<const Element*>(job.sources[1]) + at;
+  auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
+#pragma GCC ivdep
+  for (uint64_t i = 0; i < n; i++) out[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i])));
+}
+
+template <typename Type, typename Op>
+void reduce_many(const Job& job, uint64_t at, uint64_t n) {
+  using Element = typename Type::Element;
+  using Accumulator = typename Type::Accumulator;
+  Accumulator sum[kReduceBlock];
+  for (uint32_t s = 0; s < job.source_count; s++) {
+    const auto* source = reinterpret_cast<const Element*>(job.sources[s]) + at;
+    const bool scaled = job.reduction.premultiply && ((job.raw_sources >> s) & 1u) != 0;
+    if (scaled) {
+      const Accumulator scalar = scalar_of<Type>(job.reduction);
+      for (uint64_t i = 0; i < n; i++) {
+        const Accumulator value = Prod::apply(Type::load(source[i]), scalar);
+        sum[i] = s == 0 ? value : Op::apply(sum[i], value);
+      }
+    } else if (s == 0) {
+      for (uint64_t i = 0; i < n; i++) sum[i] = Type::load(source[i]);
+    } else {
+      for (uint64_t i = 0; i < n; i++) sum[i] = Op::apply(sum[i], Type::load(source[i]));
+    }
+  }
+  if (job.completes && job.reduction.divide_by > 0) {
+    const auto divisor = static_cast<Accumulator>(job.reduction.divide_by);
+    for (uint64_t i = 0; i < n; i++) sum[i] = static_cast<Accumulator>(sum[i] / divisor);
+  }
+  auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
+  for (uint64_t i = 0; i < n; i++) out[i] = Type::store(sum[i]);
+}
+
+template <typename Type, typename Op>
+void reduce(const Job& job) {
+  using Element = typename Type::Element;
+  const bool plain = job.source_count == 2 && !(job.reduction.premultiply && job.raw_sources != 0) &&
+                     !(job.completes && job.reduction.divide_by > 0);
+  for (uint64_t at = 0; at < job.elements; at += kReduceBlock) {
+    const uint64_t n = std::min(kReduceBlock, job.elements - at);
+    if (plain) {
+      reduce_two<Type, Op>(job, at, n);
+    } else {
+      reduce_many<Type, Op>(job, at, n);
+    }
+    const std::byte* first = job.destinations[0] + at * sizeof(Element);
+    for (uint32_t d = 1; d < job.destination_count; d++)
+      std::memcpy(job.destinations[d] + at * sizeof(Element), first, n * sizeof(Element));
+  }
+}
+
+template <typename Type>
+void dispatch_op(const Job& job) {
+  switch (job.reduction.op) {
+    case ncclProd: return reduce<Type, Prod>(job);
+    case ncclMax: return reduce<Type, Max>(job);
+    case ncclMin: return reduce<Type, Min>(job);
+    default: return reduce<Type, Sum>(job);
+  }
+}
+
+}  // namespace
+
+void combine(const Reduction& reduction, const std::byte* const* sources, uint32_t source_count,
+             uint64_t raw_sources, bool completes, std::byte* const* destinations,
+             uint32_t destination_count, uint64_t elements) noexcept {
+  const Job job{reduction, sources,      source_count,      raw_sources,
+                completes, destinations, destination_count, elements};
+  if (source_count == 1 && !(reduction.premultiply && raw_sources != 0))
+    return copy(job, element_size(reduction.type));
+  switch (reduction.type) {
+    case ncclInt8: return dispatch_op<Native<int8_t>>(job);
+    case ncclUint8: return dispatch_op<Native<uint8_t>>(job);
+    case ncclInt32: return dispatch_op<Native<int32_t>>(job);
+    case ncclUint32: return dispatch_op<Native<uint32_t>>(job);
+    case ncclInt64: return dispatch_op<Native<int64_t>>(job);
+    case ncclUint64: return dispatch_op<Native<uint64_t>>(job);
+    case ncclFloat16: return dispatch_op<Half>(job);
+    case ncclFloat32: return dispatch_op<Native<float>>(job);
+    case ncclFloat64: return dispatch_op<Native<double>>(job);
+    case ncclBfloat16: return dispatch_op<BFloat16>(job);
+    case ncclFloat8e4m3: return dispatch_op<Float8E4M3>(job);
+    default: return dispatch_op<Float8E5M2>(job);
+  }
+}
+
+}  // namespace weft::host

@@ -1,0 +1,70 @@
+// The worker pool of host mode.
+#include "src/exec/host/workers.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "src/base/config.h"
+#include "src/exec/host/batch.h"
+
+namespace weft::host {
+
+WorkerPool& WorkerPool::instance() {
+  static WorkerPool& pool = *std::make_unique<WorkerPool>().release();  // see the header
+  return pool;
+}
+
+WorkerPool::WorkerPool() {
+  int workers = Config::from_environment().workers;
+  if (workers < 0) workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())) - 1;
+  for (int w = 0; w < std::min(workers, 64); w++) {
+    threads_.emplace_back([this, w] { work(static_cast<size_t>(w)); });
+    pthread_setname_np(threads_.back().native_handle(), "weft-worker");
+    threads_.back().detach();
+  }
+}
+
+bool WorkerPool::offer(Batch& batch) {
+  if (threads_.empty()) return false;
+  {
+    std::lock_guard lock(mutex_);
+    batches_.push_back(&batch);
+  }
+  offered_.notify_all();
+  return true;
+}
+
+void WorkerPool::withdraw(Batch& batch) {
+  std::unique_lock lock(mutex_);
+  std::erase(batches_, &batch);
+  left_.wait(lock, [&] { return batch.helpers_.load(std::memory_order_acquire) == 0; });
+}
+
+void WorkerPool::work(size_t index) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    offered_.wait(lock, [&] { return !batches_.empty(); });
+    Batch* batch = batches_[index % batches_.size()];
+    batch->helpers_.fetch_add(1, std::memory_order_relaxed);
+    lock.unlock();
+    // Start elsewhere than the caller does, and leave when there has been nothing to do for a while.
+    for (int idle = 0; idle < 200 && !batch->finished() && !batch->failed_.load(std::memory_order_acquire);) {
+      if (batch->pass(index + 1) == Batch::Pass::kProgress) {
+        idle = 0;
+      } else {
+        idle++;
+        sched_yield();
+      }
+    }
+    lock.lock();
+    batch->helpers_.fetch_sub(1, std::memory_order_release);
+    left_.notify_all();
+    // Let the caller take the lock to withdraw, and do not spin on a batch that waits for others.
+    if (!batches_.empty()) offered_.wait_for(lock, std::chrono::microseconds(200));
+  }
+}
+
+}  // namespace weft::host

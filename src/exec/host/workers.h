@@ -1,0 +1,35 @@
+// A few threads per process that help to drive large batches of several lanes. They never own an operation: the caller
+// always drives it too, so nothing depends on a worker being free.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weft::host {
+
+class Batch;
+
+// Thread-safe. One per process, made at first use, never destroyed (threads of a library must survive exit handlers).
+class WorkerPool {
+ public:
+  static WorkerPool& instance();
+
+  // False when there are no workers. After true, withdraw() must be called before the batch goes away.
+  bool offer(Batch& batch);
+  void withdraw(Batch& batch);
+
+  WorkerPool();
+
+ private:
+  void work(size_t index);
+
+  std::mutex mutex_;
+  std::condition_variable offered_, left_;
+  std::vector<Batch*> batches_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weft::host

@@ -1,0 +1,360 @@
+// The interpreter of a Program: one step of one lane at a time. Compiled for the host, and by nvcc for a thread block.
+//
+// A lane is a resumable state machine: advance() never waits. It performs the next step if its dependencies are
+// complete, its messages there and its FIFOs have room, and otherwise says so. The Target supplies memory
+// operations and data movement; everything else, that is the protocol, is here.
+#pragma once
+
+#include <cstdint>
+
+#include "src/exec/datatype.h"
+#include "src/schedule/program.h"
+#include "src/transport/fifo.h"
+
+#ifdef __CUDACC__
+#define WEFT_HD __host__ __device__
+#else
+#define WEFT_HD
+#endif
+
+namespace weft {
+
+inline constexpr int kMaxOperands = 64;
+
+// One call of a collective on one rank. `progress` has a counter per lane: steps completed, over all iterations.
+struct Operation {
+  ProgramView program;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* scratch = nullptr;
+  uint64_t count = 0;         // elements per block
+  uint64_t chunk = 0;         // elements per chunk (the last ones of a block may be shorter or empty)
+  uint64_t slice = 0;         // elements of a chunk that one iteration moves
+  uint64_t iterations = 0;
+  uint32_t element = 1;       // bytes
+  Reduction reduction;
+  uint64_t lend_from = ~uint64_t{0};  // smallest message that is lent
+  // The shared segments the buffers lie in; 0: none, only processes that share the address space can be lent to.
+  uint64_t input_segment = 0, output_segment = 0;
+  uint64_t input_offset = 0, output_offset = 0;
+  // What both sides of a message compare.
+  uint64_t sequence = 0;
+  uint8_t collective = 0;
+  int32_t root = 0;
+  SendPort* const* sends = nullptr;
+  RecvPort* const* receives = nullptr;
+  uint64_t* progress = nullptr;
+};
+
+enum class Advance : uint8_t {
+  kDone,     // the lane is finished
+  kAgain,    // a step was performed, more are to come
+  kBlocked,  // nothing can be done now
+  kFailed,   // see LaneState::failure
+};
+
+struct LaneState {
+  enum class Failure : uint8_t { kNone, kMismatch, kNoSegment };
+  uint32_t lane = 0;
+  uint32_t step = 0;
+  uint64_t iteration = 0;
+  bool lent = false;
+  Failure failure = Failure::kNone;
+  int32_t waits_for = -1;          // when blocked: the peer, -1 for a lane of this rank
+  bool waits_to_send = false;
+  MessageHeader seen;              // when mismatched: what the peer sent
+};
+
+template <typename Target>
+class Interpreter {
+ public:
+  WEFT_HD Interpreter(const Operation& operation, Target& target) : op_(operation), target_(target) {}
+
+  WEFT_HD Advance advance(LaneState& lane) {
+    const ProgramLane& program_lane = op_.program.lanes[lane.lane];
+    if (lane.iteration == op_.iterations || program_lane.steps == 0) return drain(lane);
+    const ProgramStep& step = op_.program.steps[program_lane.first_step + lane.step];
+    if (!dependencies_complete(lane, step)) return Advance::kBlocked;
+    const uint64_t bytes = step.sources == 0 ? 0 : message_bytes(step, lane.iteration);
+    if (bytes > 0) {
+      const Advance outcome = perform(lane, step, bytes);
+      if (outcome != Advance::kAgain) return outcome;
+    }
+    const uint64_t done = lane.iteration * program_lane.steps + lane.step + 1;
+    target_.store(&op_.progress[lane.lane], done);
+    if (++lane.step == program_lane.steps) {
+      lane.step = 0;
+      lane.iteration++;
+    }
+    return Advance::kAgain;
+  }
+
+ private:
+  // Elements of chunk `sub` of a block that iteration `k` moves.
+  WEFT_HD uint64_t slice_elements(int32_t sub, uint64_t k) const {
+    const uint64_t begin = static_cast<uint64_t>(sub) * op_.chunk;
+    if (begin >= op_.count) return 0;
+    const uint64_t length = op_.count - begin < op_.chunk ? op_.count - begin : op_.chunk;
+    const uint64_t offset = k * op_.slice;
+    if (offset >= length) return 0;
+    return length - offset < op_.slice ? length - offset : op_.slice;
+  }
+
+  WEFT_HD int32_t sub_of(const ProgramStep& step, int32_t c) const {
+    return (step.sub + c) % op_.program.chunks;
+  }
+
+  WEFT_HD uint64_t message_bytes(const ProgramStep& step, uint64_t k) const {
+    uint64_t elements = 0;
+    for (int32_t c = 0; c < step.count; c++) elements += slice_elements(sub_of(step, c), k);
+    return elements * op_.element;
+  }
+
+  // Where a slice of a local chunk begins, in bytes from the start of its buffer.
+  WEFT_HD uint64_t local_offset(const ProgramOperand& operand, int32_t c, uint64_t k) const {
+    const uint64_t index = static_cast<uint64_t>(operand.index + c);
+    const auto chunks = static_cast<uint64_t>(op_.program.chunks);
+    const uint64_t base = operand.buffer == ProgramBuffer::kScratch
+                              ? index * op_.chunk
+                              : index / chunks * op_.count + index % chunks * op_.chunk;
+    return (base + k * op_.slice) * op_.element;
+  }
+
+  WEFT_HD std::byte* local(const ProgramOperand& operand, int32_t c, uint64_t k) const {
+    std::byte* base = operand.buffer == ProgramBuffer::kInput    ? const_cast<std::byte*>(op_.input)
+                      : operand.buffer == ProgramBuffer::kOutput ? op_.output
+                                                                 : op_.scratch;
+    return base + local_offset(operand, c, k);
+  }
+
+  WEFT_HD bool dependencies_complete(LaneState& lane, const ProgramStep& step) {
+    for (uint32_t i = 0; i < step.dependencies; i++) {
+      const ProgramDependency& d = op_.program.dependencies[step.first_dependency + i];
+      const uint64_t goal = lane.iteration * op_.program.lanes[d.lane].steps + d.step + 1;
+      if (target_.load(&op_.progress[d.lane]) < goal) {
+        lane.waits_for = -1;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The message a step reads from a port, or nullptr when it is not there (yet, or at all).
+  WEFT_HD const MessageHeader* receive(RecvPort& port) {
+    for (;;) {
+      if (!there(port, kFifoAlign)) return nullptr;
+      const auto* header = reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
+      if (header->kind == MessageHeader::kSkip) {
+        port.head += port.size - port.head % port.size;
+        continue;
+      }
+      return there(port, footprint(*header)) ? header : nullptr;
+    }
+  }
+
+  // A network may deliver part of a message, even of a skipped stretch: then the head is ahead of the tail.
+  WEFT_HD bool there(RecvPort& port, uint64_t bytes) {
+    if (static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes)) return true;
+    port.tail_seen = target_.load(&port.control->tail);
+    return static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes);
+  }
+
+  WEFT_HD static uint64_t footprint(const MessageHeader& header) {
+    return kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
+  }
+
+  // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they do not.
+  WEFT_HD bool reserve(SendPort& port, uint64_t bytes) {
+    const uint64_t at = port.tail % port.size;
+    const uint64_t skip = port.size - at < bytes ? port.size - at : 0;
+    if (port.size - (port.tail - port.head_seen) < skip + bytes) {
+      port.head_seen = target_.load(&port.control->head);
+      if (port.size - (port.tail - port.head_seen) < skip + bytes) return false;
+    }
+    if (skip > 0) {
+      reinterpret_cast<MessageHeader*>(port.data + at)->kind = MessageHeader::kSkip;
+      port.tail += skip;
+    }
+    return true;
+  }
+
+  // The operand whose memory holds the step's result for receivers to read, or nullptr.
+  WEFT_HD const ProgramOperand* lent_operand(const ProgramStep& step, uint64_t bytes) const {
+    if (!step.lendable || bytes < op_.lend_from) return nullptr;
+    if (step.count > 1 && op_.iterations > 1) return nullptr;  // not contiguous
+    const ProgramOperand* operands = op_.program.operands + step.first_operand;
+    for (uint32_t i = 0; i < step.destinations; i++)
+      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer) return &operands[step.sources + i];
+    // Only the source itself is left: not if the message must differ from it.
+    return op_.reduction.premultiply && step.raw_sources != 0 ? nullptr : &operands[0];
+  }
+
+  WEFT_HD bool lends(const SendPort& port, const ProgramOperand* lent) const {
+    if (lent == nullptr || port.lending == Lending::kNever) return false;
+    if (port.lending == Lending::kPointer) return true;
+    return (lent->buffer == ProgramBuffer::kInput && op_.input_segment != 0) ||
+           (lent->buffer == ProgramBuffer::kOutput && op_.output_segment != 0);
+  }
+
+  WEFT_HD Advance perform(LaneState& lane, const ProgramStep& step, uint64_t bytes) {
+    const ProgramOperand* from = op_.program.operands + step.first_operand;
+    const ProgramOperand* to = from + step.sources;
+    const ProgramOperand* lent = lent_operand(step, bytes);
+
+    const std::byte* received[kMaxOperands];
+    for (uint32_t i = 0; i < step.sources; i++) {
+      if (from[i].buffer != ProgramBuffer::kPeer) continue;
+      RecvPort& port = *op_.receives[from[i].index];
+      const MessageHeader* header = receive(port);
+      if (header == nullptr) {
+        lane.waits_for = port.peer;
+        lane.waits_to_send = false;
+        return Advance::kBlocked;
+      }
+      received[i] = open(lane, port, *header, bytes);
+      if (received[i] == nullptr) return Advance::kFailed;
+    }
+    for (uint32_t i = 0; i < step.destinations; i++) {
+      if (to[i].buffer != ProgramBuffer::kPeer) continue;
+      SendPort& port = *op_.sends[to[i].index];
+      if (!reserve(port, kFifoAlign + (lends(port, lent) ? 0 : fifo_round(bytes)))) {
+        lane.waits_for = port.peer;
+        lane.waits_to_send = true;
+        return Advance::kBlocked;
+      }
+    }
+    move(lane, step, lent, received);
+    for (uint32_t i = 0; i < step.sources; i++)
+      if (from[i].buffer == ProgramBuffer::kPeer) consume(*op_.receives[from[i].index]);
+    for (uint32_t i = 0; i < step.destinations; i++)
+      if (to[i].buffer == ProgramBuffer::kPeer) post(lane, *op_.sends[to[i].index], lent, bytes);
+    return Advance::kAgain;
+  }
+
+  // The data of a message, after checking that the peer means the same call.
+  WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header, uint64_t bytes) {
+    if (header.bytes != bytes || header.sequence != op_.sequence || header.collective != op_.collective ||
+        header.call_bytes != op_.count * op_.element || header.root != op_.root ||
+        (op_.collective != static_cast<uint8_t>(CollectiveKind::kSendRecv) &&
+         (header.type != static_cast<uint8_t>(op_.reduction.type) ||
+          header.op != static_cast<uint8_t>(op_.reduction.op)))) {
+      lane.failure = LaneState::Failure::kMismatch;
+      lane.waits_for = port.peer;
+      lane.seen = header;
+      return nullptr;
+    }
+    if (header.kind == MessageHeader::kInline) return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
+    if (header.kind == MessageHeader::kPointer) return reinterpret_cast<const std::byte*>(header.address);
+    const std::byte* base = target_.map(port, header.segment);
+    if (base == nullptr) {
+      lane.failure = LaneState::Failure::kNoSegment;
+      lane.waits_for = port.peer;
+      lane.seen = header;
+      return nullptr;
+    }
+    return base + header.address;
+  }
+
+  // Reads every source, reduces, writes every destination that is not lent, chunk by chunk.
+  WEFT_HD void move(const LaneState& lane, const ProgramStep& step, const ProgramOperand* lent,
+                    const std::byte* const* received) {
+    const ProgramOperand* from = op_.program.operands + step.first_operand;
+    const ProgramOperand* to = from + step.sources;
+    uint64_t offset = 0;
+    for (int32_t c = 0; c < step.count; c++) {
+      const uint64_t elements = slice_elements(sub_of(step, c), lane.iteration);
+      if (elements == 0) continue;
+      const std::byte* sources[kMaxOperands];
+      for (uint32_t i = 0; i < step.sources; i++)
+        sources[i] = from[i].buffer == ProgramBuffer::kPeer ? received[i] + offset
+                                                            : local(from[i], c, lane.iteration);
+      std::byte* destinations[kMaxOperands + 1];
+      uint32_t written = 0;
+      const auto flush = [&] {
+        if (written > 0)
+          target_.combine(op_.reduction, sources, step.sources, step.raw_sources, step.completes,
+                          destinations, written, elements);
+        written = 0;
+      };
+      for (uint32_t i = 0; i < step.destinations; i++) {
+        if (to[i].buffer == ProgramBuffer::kPeer) {
+          SendPort& port = *op_.sends[to[i].index];
+          if (lends(port, lent)) continue;
+          destinations[written++] = port.data + port.tail % port.size + kFifoAlign + offset;
+        } else {
+          destinations[written++] = local(to[i], c, lane.iteration);
+        }
+        if (written == kMaxOperands) flush();
+      }
+      flush();
+      offset += elements * op_.element;
+    }
+  }
+
+  WEFT_HD void consume(RecvPort& port) {
+    const auto* header = reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
+    port.head += footprint(*header);
+    target_.store(&port.control->head, port.head);
+    target_.ring(port.bell);
+  }
+
+  WEFT_HD void post(LaneState& lane, SendPort& port, const ProgramOperand* lent, uint64_t bytes) {
+    auto* header = reinterpret_cast<MessageHeader*>(port.data + port.tail % port.size);
+    MessageHeader message;
+    message.bytes = bytes;
+    message.sequence = op_.sequence;
+    message.call_bytes = op_.count * op_.element;
+    message.collective = op_.collective;
+    message.type = static_cast<uint8_t>(op_.reduction.type);
+    message.op = static_cast<uint8_t>(op_.reduction.op);
+    message.root = op_.root;
+    if (lends(port, lent)) {
+      if (port.lending == Lending::kPointer) {
+        message.kind = MessageHeader::kPointer;
+        message.address = reinterpret_cast<uint64_t>(local(*lent, 0, lane.iteration));
+      } else {
+        const bool input = lent->buffer == ProgramBuffer::kInput;
+        message.kind = MessageHeader::kSegment;
+        message.segment = input ? op_.input_segment : op_.output_segment;
+        message.address = (input ? op_.input_offset : op_.output_offset) + local_offset(*lent, 0, lane.iteration);
+      }
+    } else {
+      message.kind = MessageHeader::kInline;
+    }
+    *header = message;
+    port.tail += footprint(message);
+    if (message.kind != MessageHeader::kInline) {
+      port.lent_until = port.tail;
+      lane.lent = true;
+    }
+    target_.store(&port.control->tail, port.tail);
+    target_.ring(port.bell);
+  }
+
+  // A lane that lent data is done when all of it has been read.
+  WEFT_HD Advance drain(LaneState& lane) {
+    if (!lane.lent) return Advance::kDone;
+    const ProgramLane& program_lane = op_.program.lanes[lane.lane];
+    for (uint32_t n = 0; n < program_lane.steps; n++) {
+      const ProgramStep& step = op_.program.steps[program_lane.first_step + n];
+      const ProgramOperand* to = op_.program.operands + step.first_operand + step.sources;
+      for (uint32_t i = 0; i < step.destinations; i++) {
+        if (to[i].buffer != ProgramBuffer::kPeer) continue;
+        SendPort& port = *op_.sends[to[i].index];
+        if (port.head_seen >= port.lent_until) continue;
+        port.head_seen = target_.load(&port.control->head);
+        if (port.head_seen >= port.lent_until) continue;
+        lane.waits_for = port.peer;
+        lane.waits_to_send = true;
+        return Advance::kBlocked;
+      }
+    }
+    lane.lent = false;
+    return Advance::kDone;
+  }
+
+  const Operation& op_;
+  Target& target_;
+};
+
+}  // namespace weft

@@ -1,0 +1,25 @@
+// Which generator for which collective and size: a first, simple choice by rules of thumb.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "algorithms/generators/generators.h"
+
+namespace weft {
+
+// What the choice depends on besides the call. Equal on all ranks of a communicator.
+struct Placement {
+  bool one_process = false;  // all ranks share an address space: data can always be lent
+  bool one_host = true;      // all ranks share memory
+};
+
+// The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws on a bad text.
+const Generator* forced_generator(CollectiveKind kind, const std::string& forced);
+
+// `bytes` is the size of the whole array, as in nccl-tests. A forced generator that does not support the collective
+// throws Error(ncclInvalidUsage).
+const Generator& choose_generator(const Collective& collective, size_t bytes, const Placement& placement,
+                                  const Generator* forced);
+
+}  // namespace weft

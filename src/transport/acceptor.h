@@ -1,0 +1,73 @@
+// Where peers reach this process: one TCP and one unix socket, every connection authenticated before anybody sees it.
+//
+// Both sides prove that they know the communicator's secret by answering the other's random challenge with a keyed hash;
+// the secret itself never travels.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/siphash.h"
+#include "src/transport/event_loop.h"
+#include "src/transport/socket.h"
+
+namespace weft {
+
+// What a connection is for; authenticated together with the proof.
+struct Purpose {
+  enum Kind : uint32_t { kRendezvous = 1, kMemory = 2, kStream = 3 };
+  uint32_t kind = 0;
+  int32_t from_rank = -1, to_rank = -1;
+  uint32_t channel = 0;
+};
+
+// The public name of a secret: who looks for which communicator.
+uint64_t public_key(const Secret& secret);
+
+// Thread-safe; one per process.
+class Acceptor {
+ public:
+  static Acceptor& instance();
+
+  // `accept` runs on the control thread, once per authenticated connection for (secret, to_rank).
+  using Accept = std::function<void(Fd connection, const Purpose& purpose)>;
+  void serve(const Secret& secret, int to_rank, Accept accept);
+  void stop(const Secret& secret, int to_rank);
+
+  uint16_t port() const { return port_; }
+  const std::string& unix_name() const { return unix_name_; }
+  // Also listens at this address (NCCL_COMM_ID).
+  void listen_at(const Address& address);
+
+  Acceptor();
+
+ private:
+  struct Service {
+    Secret secret;
+    Accept accept;
+  };
+  struct Pending;
+  void watch_listener(int fd, bool tcp);
+  void progress(const std::shared_ptr<Pending>& pending);
+  bool advance(Pending& pending);
+  void drop_stale();
+
+  Fd tcp_, unix_;
+  std::vector<Fd> extra_;
+  uint16_t port_ = 0;
+  std::string unix_name_;
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, int>, Service> services_;
+  std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
+};
+
+// The client's half of the handshake, blocking. False when the other side does not know the secret (yet), or closed.
+// Throws on a time-out.
+bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
+
+}  // namespace weft

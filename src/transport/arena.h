@@ -1,0 +1,52 @@
+// A rank's arena: its doorbell and the FIFOs that the ranks of its host send to it through. In plain memory when all of
+// them live in this process, else in a memfd that the other processes map.
+#pragma once
+
+#include <memory>
+
+#include "src/base/handles.h"
+#include "src/transport/fifo.h"
+
+namespace weft {
+
+// Channels 0 and 1 carry collectives, 2 point-to-point messages.
+inline constexpr int kCollectiveChannels = 2;
+inline constexpr int kPointToPointChannel = 2;
+inline constexpr int kChannels = 3;
+
+struct ArenaLayout {
+  int senders = 0;          // ranks of the host, this one included
+  uint64_t ring_bytes = 0;  // per FIFO
+
+  size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
+  size_t size() const {
+    return 4096 + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(kChannels);
+  }
+};
+
+// Immutable after construction; the memory is shared by design and synchronized by the FIFO protocol.
+class Arena {
+ public:
+  // A new one, zeroed. With `shareable` it can be sent to other processes.
+  Arena(const ArenaLayout& layout, bool shareable);
+  // Another process's arena, mapped here.
+  Arena(const ArenaLayout& layout, Fd fd);
+
+  Doorbell& door() const { return *reinterpret_cast<Doorbell*>(memory_.data()); }
+  FifoControl& control(int sender, int channel) const;
+  std::byte* ring(int sender, int channel) const;
+  uint64_t ring_bytes() const { return layout_.ring_bytes; }
+  int fd() const { return fd_.get(); }
+  size_t size() const { return memory_.size(); }
+
+ private:
+  ArenaLayout layout_;
+  Fd fd_;
+  Mapping memory_;
+};
+
+// The two ends of a FIFO that lies in an arena.
+SendPort send_port(const Arena& receiver, int sender_index, int channel, int peer_rank);
+RecvPort receive_port(const Arena& mine, const Arena& sender, int sender_index, int channel, int peer_rank);
+
+}  // namespace weft

@@ -1,0 +1,85 @@
+// The FIFO between two ranks: a byte ring in memory both can reach, with monotonic counters that are never reset.
+// One producer and one consumer. The ring lies in the consumer's memory. Messages are a 64-byte header and, unless the
+// data is lent, the data itself, contiguous and padded to 64 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+inline constexpr uint64_t kFifoAlign = 64;
+inline uint64_t fifo_round(uint64_t bytes) { return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign; }
+
+struct alignas(kFifoAlign) MessageHeader {
+  enum Kind : uint32_t {
+    kInline = 1,   // the data follows
+    kPointer = 2,  // the data is at `address` of this process
+    kSegment = 3,  // the data is at offset `address` of the producer's shared segment `segment`
+    kSkip = 4,     // nothing here: go on at the start of the ring
+  };
+  uint32_t kind = 0;
+  uint8_t collective = 0, type = 0, op = 0, unused = 0;
+  uint64_t bytes = 0;
+  uint64_t sequence = 0;  // number of the operation in its communicator; both sides must agree
+  uint64_t call_bytes = 0;  // count argument of the call, in bytes
+  uint64_t address = 0, segment = 0;
+  int32_t root = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(MessageHeader) == kFifoAlign);
+
+// Shared by both sides. `tail`: bytes ever produced; `head`: bytes ever consumed.
+struct FifoControl {
+  alignas(kFifoAlign) uint64_t tail = 0;
+  alignas(kFifoAlign) uint64_t head = 0;
+};
+
+// Where a rank that has nothing to do sleeps. In memory that all ranks of the host can reach.
+struct Doorbell {
+  alignas(kFifoAlign) uint32_t ticket = 0;  // futex word
+  uint32_t sleeping = 0;
+};
+
+// How the other side of a FIFO is told of news.
+struct Bell {
+  Doorbell* door = nullptr;
+  int event_fd = -1;  // >= 0: the other side is a proxy thread that waits on this eventfd, not on the futex
+};
+
+// Translates a producer's shared segment into an address here; may map it first (a slow path).
+class SegmentMapper {
+ public:
+  virtual ~SegmentMapper() = default;
+  // nullptr when the segment cannot be had.
+  virtual const std::byte* map(uint64_t segment) noexcept = 0;
+};
+
+enum class Lending : uint8_t { kNever, kPointer, kSegment };
+
+// The producer's end. Used by one lane at a time.
+struct SendPort {
+  FifoControl* control = nullptr;
+  std::byte* data = nullptr;
+  uint64_t size = 0;
+  uint64_t tail = 0;         // own copy
+  uint64_t head_seen = 0;    // last value read
+  uint64_t lent_until = 0;   // the consumer has all lent data when its head reaches this
+  Bell bell;
+  Lending lending = Lending::kNever;
+  int32_t peer = -1;
+};
+
+// The consumer's end. Used by one lane at a time.
+struct RecvPort {
+  FifoControl* control = nullptr;
+  std::byte* data = nullptr;
+  uint64_t size = 0;
+  uint64_t head = 0;
+  uint64_t tail_seen = 0;
+  Bell bell;
+  SegmentMapper* segments = nullptr;
+  int32_t peer = -1;
+};
+
+}  // namespace weft

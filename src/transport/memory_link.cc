@@ -1,0 +1,90 @@
+// See memory_link.h.
+#include "src/transport/memory_link.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/transport/event_loop.h"
+#include "src/transport/segments.h"
+
+namespace weft {
+
+MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank,
+                       Deadline deadline)
+    : socket_(connect_unix(unix_name)) {
+  if (!socket_) fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
+  Purpose purpose;
+  purpose.kind = Purpose::kMemory;
+  purpose.from_rank = my_rank;
+  purpose.to_rank = peer_rank;
+  if (!authenticate(socket_.get(), secret, purpose, deadline))
+    fail(ncclSystemError, "rank {} of this host refused to share memory", peer_rank);
+}
+
+std::pair<Fd, uint64_t> MemoryLink::fetch(uint64_t id, Deadline deadline) {
+  send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
+  uint64_t size = 0;
+  Fd fd = receive_descriptor(socket_.get(), size, deadline);
+  return {std::move(fd), size};
+}
+
+std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadline deadline) {
+  std::lock_guard lock(mutex_);
+  auto [fd, size] = fetch(0, deadline);
+  if (!fd || size != layout.size())
+    fail(ncclInternalError, "a peer's arena has {} bytes, {} were expected", size, layout.size());
+  return std::make_unique<Arena>(layout, std::move(fd));
+}
+
+const std::byte* MemoryLink::map(uint64_t segment) noexcept {
+  std::lock_guard lock(mutex_);
+  for (const Mapped& mapped : mapped_)
+    if (mapped.segment == segment) return mapped.memory.data();
+  try {
+    auto [fd, size] = fetch(segment, in_seconds(10));
+    if (!fd) return nullptr;
+    mapped_.push_back({segment, Mapping::shared(fd.get(), size)});
+    return mapped_.back().memory.data();
+  } catch (const Error& error) {
+    WEFT_WARN("cannot map a peer's segment: {}", error.what());
+    return nullptr;
+  }
+}
+
+MemoryServer::~MemoryServer() {
+  EventLoop::instance().run([this] {
+    for (const Fd& fd : connections_) EventLoop::instance().unwatch(fd.get());
+    connections_.clear();
+  });
+}
+
+void MemoryServer::add(Fd connection) {
+  const int fd = connection.get();
+  connections_.push_back(std::move(connection));
+  EventLoop::instance().watch(fd, EPOLLIN, [this, fd](uint32_t) { answer(fd); });
+}
+
+void MemoryServer::answer(int fd) {
+  uint64_t id = 0;
+  const ssize_t got = recv(fd, &id, sizeof id, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  bool answered = false;
+  if (got == static_cast<ssize_t>(sizeof id)) {
+    if (id == 0) {
+      answered = send_descriptor(fd, arena_->size(), arena_->fd());
+    } else if (!Segments::instance().share(id, [&](int segment, size_t size) {
+                 answered = send_descriptor(fd, size, segment);
+               })) {
+      answered = send_descriptor(fd, 0, -1);
+    }
+  }
+  if (answered) return;
+  EventLoop::instance().unwatch(fd);
+  std::erase_if(connections_, [fd](const Fd& c) { return c.get() == fd; });
+}
+
+}  // namespace weft

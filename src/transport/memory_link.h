@@ -1,0 +1,55 @@
+// Sharing memory between processes of a host: descriptors go over an authenticated unix socket.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/siphash.h"
+#include "src/transport/acceptor.h"
+#include "src/transport/arena.h"
+#include "src/transport/fifo.h"
+
+namespace weft {
+
+// The client's side: one connection to one rank of another process, open as long as the communicator.
+// map() may be called by the lanes of this rank; calls are serialized.
+class MemoryLink : public SegmentMapper {
+ public:
+  MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank, Deadline deadline);
+
+  std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline);
+  const std::byte* map(uint64_t segment) noexcept override;
+
+ private:
+  std::pair<Fd, uint64_t> fetch(uint64_t id, Deadline deadline);
+
+  struct Mapped {
+    uint64_t segment = 0;
+    Mapping memory;
+  };
+  std::mutex mutex_;
+  Fd socket_;
+  std::vector<Mapped> mapped_;
+};
+
+// The server's side: answers requests for a rank's arena (id 0) and this process's segments. Runs on the control thread.
+class MemoryServer {
+ public:
+  explicit MemoryServer(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+  ~MemoryServer();
+  MemoryServer(const MemoryServer&) = delete;
+  MemoryServer& operator=(const MemoryServer&) = delete;
+
+  // Control thread only.
+  void add(Fd connection);
+
+ private:
+  void answer(int fd);
+
+  std::shared_ptr<Arena> arena_;
+  std::vector<Fd> connections_;
+};
+
+}  // namespace weft

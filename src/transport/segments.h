@@ -1,0 +1,58 @@
+// Memory from ncclMemAlloc in host mode: memfd segments that other processes can map, so that data is lent, not copied.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "src/base/handles.h"
+
+namespace weft {
+
+struct SegmentRef {
+  uint64_t id = 0;  // 0: not in a segment
+  uint64_t offset = 0;
+};
+
+// Thread-safe; one per process. find() takes no lock: it is on the path of every operation.
+class Segments {
+ public:
+  static Segments& instance();
+
+  void* allocate(size_t size);
+  // False when `pointer` did not come from allocate().
+  bool release(void* pointer);
+  // The segment that holds [pointer, pointer + size).
+  SegmentRef find(const void* pointer, size_t size) const noexcept;
+  // A descriptor for another process and the segment's size; -1 when there is no such segment. Caller must not keep it.
+  template <typename Use>
+  bool share(uint64_t id, Use use) {
+    std::lock_guard lock(mutex_);
+    for (auto& slot : slots_)
+      if (slot.id.load(std::memory_order_relaxed) == id && id != 0) {
+        use(slot.fd.get(), slot.size.load(std::memory_order_relaxed));
+        return true;
+      }
+    return false;
+  }
+
+  Segments();
+
+ private:
+  // Enough for every allocator seen in practice; beyond it memory is private and simply not lent.
+  static constexpr size_t kSlots = 4096;
+  struct Slot {
+    std::atomic<uint64_t> id{0};
+    std::atomic<uintptr_t> base{0};
+    std::atomic<size_t> size{0};
+    Fd fd;
+  };
+  std::mutex mutex_;
+  std::array<Slot, kSlots> slots_;
+  std::atomic<size_t> used_{0};  // slots beyond this were never taken
+  uint64_t next_id_;
+};
+
+}  // namespace weft

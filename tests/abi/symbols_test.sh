@@ -1,0 +1,46 @@
+#!/bin/bash
+# The library exports exactly NCCL 2.28.9's symbols plus weft*, nccl* weak and pnccl* strong, has the right SONAME, and
+# needs nothing but the C and C++ runtime.
+# usage: symbols_test.sh LIBRARY SYMBOL_LIST SANITIZER
+set -u
+. "$(dirname "$0")/../support/skip.sh"
+library=$1 list=$2 sanitizer=${3:-}
+failed=0
+fail() {
+  echo "FAILED: $*"
+  failed=1
+}
+
+soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+[ "$soname" = libnccl.so.2 ] || fail "SONAME is '$soname', not libnccl.so.2"
+
+if [ -z "$sanitizer" ]; then
+  for needed in $(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    case $needed in
+      libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.*) ;;
+      libstdc++.so.* | libgcc_s.so.* | ld-linux*) ;;
+      *) fail "needs $needed, which may not be installed where an NCCL program runs" ;;
+    esac
+  done
+fi
+
+exported=$(nm -D --defined-only "$library" | awk '{ print $NF, $(NF - 1) }' | grep -vE '^_*(asan|odr_asan|tsan)')
+while read -r name kind; do
+  case $name in
+    ncclResetDebugInitInternal) ;;
+    nccl*) [ "$kind" = W ] || fail "$name is '$kind', must be weak (W)" ;;
+    pnccl*) [ "$kind" = T ] || fail "$name is '$kind', must be strong (T)" ;;
+    weft*) ;;
+    *) fail "exports $name, which is neither NCCL's nor weft*" ;;
+  esac
+done <<<"$exported"
+
+[ -e "$list" ] || { [ $failed = 0 ] && skip shared "no list of NCCL's symbols at $list"; exit 1; }
+while IFS= read -r line; do
+  case $line in
+    '<'*) fail "does not export ${line#< }" ;;
+    '>'*) fail "exports ${line#> }, which NCCL 2.28.9 does not" ;;
+  esac
+done < <(diff <(sort -u "$list") <(awk '$1 !~ /^weft/ { print $1 }' <<<"$exported" | sort -u))
+[ $failed = 0 ] && echo "OK: $(wc -l <<<"$exported") symbols"
+exit $failed

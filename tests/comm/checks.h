@@ -1,0 +1,48 @@
+// Short checks the communicator tests share: does this communicator work, and who am I in it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "nccl.h"
+#include "tests/support/threads.h"
+
+namespace weft::test {
+
+inline int rank_of(ncclComm_t comm) {
+  int rank = -1;
+  WEFT_OK(ncclCommUserRank(comm, &rank));
+  return rank;
+}
+
+inline int size_of(ncclComm_t comm) {
+  int size = -1;
+  WEFT_OK(ncclCommCount(comm, &size));
+  return size;
+}
+
+// Sums rank+1 over all ranks; every rank of the communicator must call it.
+inline void expect_all_reduce_works(ncclComm_t comm, size_t count = 100) {
+  const int n = size_of(comm);
+  std::vector<int> data(count, rank_of(comm) + 1);
+  WEFT_OK(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, comm, nullptr));
+  EXPECT_EQ(data, std::vector<int>(count, n * (n + 1) / 2));
+}
+
+// Rank r sends 100 * r + s to rank s.
+inline void expect_alltoall_works(ncclComm_t comm) {
+  const int n = size_of(comm);
+  const int me = rank_of(comm);
+  std::vector<int> in;
+  std::vector<int> expected;
+  for (int r = 0; r < n; ++r) {
+    in.push_back(100 * me + r);
+    expected.push_back(100 * r + me);
+  }
+  std::vector<int> out(in.size(), -1);
+  WEFT_OK(ncclAlltoAll(in.data(), out.data(), 1, ncclInt32, comm, nullptr));
+  EXPECT_EQ(out, expected);
+}
+
+}  // namespace weft::test

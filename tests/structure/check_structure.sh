@@ -1,0 +1,92 @@
+#!/bin/bash
+# Checks the laws of the tree: which folder may include which, where CUDA headers and extern "C" may occur, class names.
+# usage: check_structure.sh REPOSITORY_ROOT; prints one line per violation, exits 1 if there are any.
+set -u
+root=$1
+cd "$root" || exit 2
+
+files=$(find src algorithms include plugins perf tests \
+  -type f \( -name '*.h' -o -name '*.cc' -o -name '*.c' -o -name '*.cuh' -o -name '*.cu' -o -name '*.inc' \) 2>/dev/null | sort)
+[ -n "$files" ] || { echo "no sources under $root"; exit 2; }
+
+# shellcheck disable=SC2016
+awk_program='
+BEGIN {
+  # The arrows of DESIGN.md; what is reachable along them is allowed.
+  arrows = "api>comm comm>planner comm>exec planner>algorithms algorithms>topology algorithms>schedule " \
+           "exec>schedule exec>transport topology>base schedule>base transport>base"
+  n = split(arrows, list, " ")
+  for (i = 1; i <= n; i++) { split(list[i], ends, ">"); may[ends[1], ends[2]] = 1; known[ends[1]] = known[ends[2]] = 1 }
+  for (k in known) for (i in known) for (j in known) if (((i, k) in may) && ((k, j) in may)) may[i, j] = 1
+  for (k in known) if (k != "api") may["tools", k] = 1
+  known["tools"] = 1
+}
+
+function module(path,   parts) {
+  split(path, parts, "/")
+  if (parts[1] == "src") return parts[2]
+  return parts[1]
+}
+
+# Code without comments; strings stay (extern "C" is looked for in them).
+function strip(line,   at) {
+  out = ""
+  while (line != "") {
+    if (in_comment) {
+      at = index(line, "*/")
+      if (!at) return out
+      in_comment = 0
+      line = substr(line, at + 2)
+    } else if (match(line, /\/\/|\/\*/)) {
+      out = out substr(line, 1, RSTART - 1)
+      if (substr(line, RSTART, 2) == "//") return out
+      in_comment = 1
+      line = substr(line, RSTART + 2)
+    } else {
+      return out line
+    }
+  }
+  return out
+}
+
+function violation(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad++ }
+
+FNR == 1 {
+  in_comment = 0
+  from = module(FILENAME)
+  free = from == "tests" || from == "perf" || from == "plugins" || from == "include"
+  if (FILENAME ~ /^src\// && !(from in known)) violation("src/" from " is not a folder of the design")
+}
+
+{
+  code = strip($0)
+  if (match(code, /^[ \t]*#[ \t]*include[ \t]*"[^"]+"/)) {
+    path = code
+    sub(/^[^"]*"/, "", path)
+    sub(/".*/, "", path)
+    if (path ~ /^(src|algorithms)\//) {
+      to = module(path)
+      if (!free && from != to && !((from, to) in may)) violation(from " may not include " path)
+      if (from == "plugins" && to == "api") violation("plugins may not include " path)
+    } else if (path ~ /^(tests|perf)\// && from != "tests" && from != "perf") {
+      violation(from " may not include " path)
+    } else if (!free && path !~ /^(include\/)?(nccl|weft)\.h$/ && path !~ /^plugins\//) {
+      violation("write \"" path "\" from the repository root")
+    }
+  }
+  if (code ~ /^[ \t]*#[ \t]*include[ \t]*<cuda/ && FILENAME !~ /^(src\/exec\/cuda|perf|include|tests)\//)
+    violation("CUDA headers belong into src/exec/cuda and perf")
+  if (code ~ /extern[ \t]*"C"/ && FILENAME !~ /^(src\/api|include|plugins|tests|perf)\//)
+    violation("extern \"C\" belongs into src/api")
+  if (match(code, /(^|[^A-Za-z0-9_])(class|struct)[ \t]+[A-Za-z0-9_]*(Manager|Helper|Util|Utils)([^A-Za-z0-9_]|$)/))
+    violation("a class with a name that says nothing: " substr(code, RSTART, RLENGTH))
+}
+
+END { exit bad > 0 }
+'
+# shellcheck disable=SC2086
+if awk "$awk_program" $files; then
+  echo "OK: $(wc -w <<<"$files") files keep to the structure"
+else
+  exit 1
+fi

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Shows that check_structure.sh can fail: a small tree that passes, then one planted violation after another.
+set -u
+check=$(dirname "$0")/check_structure.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+fresh() {
+  rm -rf "${tree:?}"/*
+  mkdir -p "$tree"/{src/{api,base,comm,exec/{host,cuda},planner,schedule,topology,transport,tools},algorithms/generators,perf,tests,include}
+  echo '#include "src/comm/communicator.h"' >"$tree/src/api/collectives.cc"
+  echo 'extern "C" int f();' >>"$tree/src/api/collectives.cc"
+  echo '#include "src/base/error.h"' >>"$tree/src/api/collectives.cc" # reachable, so allowed
+  echo '#include "src/exec/executor.h"' >"$tree/src/comm/communicator.cc"
+  echo '#include "src/schedule/schedule.h"' >"$tree/algorithms/generators/ring.cc"
+  echo '#include "nccl.h"' >"$tree/src/base/error.h"
+  echo '#include <cuda_runtime.h>' >"$tree/src/exec/cuda/launch.cc"
+  echo '#include "src/planner/planner.h"' >"$tree/src/tools/weft.cc"
+  echo '#include "src/api/anything.h"' >"$tree/tests/some_test.cc"
+  echo '// extern "C" is a comment here, and so is a class FileManager' >"$tree/src/comm/note.h"
+  printf '/* also\n extern "C" here */\n' >>"$tree/src/comm/note.h"
+}
+
+expect() { # expect pass|fail NAME
+  local wanted=$1 name=$2 output
+  if output=$("$check" "$tree"); then got=pass; else got=fail; fi
+  if [ $got != "$wanted" ]; then
+    echo "FAILED: $name should $wanted, output: $output"
+    failed=1
+  fi
+}
+
+plant() { # plant FILE LINE
+  fresh
+  echo "$2" >>"$tree/$1"
+  expect fail "$1: $2"
+}
+
+fresh
+expect pass "a tree that keeps the laws"
+plant src/base/error.h '#include "src/comm/communicator.h"'
+plant src/schedule/verify.cc '#include "src/exec/executor.h"'
+plant src/schedule/verify.cc '#include "src/topology/machine.h"'
+plant src/transport/tcp.cc '#include "src/schedule/schedule.h"'
+plant src/exec/host/run.cc '#include "src/comm/group.h"'
+plant src/exec/host/run.cc '#include "src/planner/planner.h"'
+plant src/planner/planner.cc '#include "src/transport/tcp.h"'
+plant src/planner/planner.cc '#include "src/exec/executor.h"'
+plant algorithms/generators/ring.cc '#include "src/transport/tcp.h"'
+plant algorithms/generators/ring.cc '  #  include   "src/planner/planner.h"'
+plant src/topology/machine.cc '#include "algorithms/generators/ring.h"'
+plant src/tools/weft.cc '#include "src/api/guard.h"'
+plant src/comm/group.cc '#include "tests/support/case.h"'
+plant src/comm/group.cc '#include "group.h"'
+plant src/exec/host/run.cc '#include <cuda_runtime.h>'
+plant src/comm/group.cc '#include <cuda.h>'
+plant src/exec/host/run.cc 'extern "C" void g();'
+plant src/comm/group.h 'class GroupManager {'
+plant src/comm/group.h 'struct StringUtil;'
+fresh
+mkdir -p "$tree/src/helpers" && echo 'int x;' >"$tree/src/helpers/odd.h"
+expect fail "a folder the design does not know"
+[ $failed = 0 ] && echo "OK: every planted violation was found"
+exit $failed
