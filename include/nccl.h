@@ -1,10 +1,10 @@
 /* The NCCL 2.28.9 contract, as Weft implements it: the same names, values and layouts.
  *
- * Works with and without CUDA's headers: where cuda_runtime.h cannot be found (or WEFT_NO_CUDA_HEADERS is
- * defined), cudaStream_t is declared here as the same opaque pointer.
+ * Works with and without CUDA's headers: where cuda_runtime.h cannot be found (or
+ * WEFT_NO_CUDA_HEADERS is defined), cudaStream_t is declared here as the same opaque pointer.
  *
- * Host mode (no GPU): buffers are plain host memory, the stream is ignored, and an operation is complete when
- * the call, or the outermost ncclGroupEnd, returns. */
+ * Host mode (no GPU): buffers are plain host memory, the stream is ignored, and an operation is
+ * complete when the call, or the outermost ncclGroupEnd, returns. */
 #ifndef NCCL_H_
 #define NCCL_H_
 
@@ -85,8 +85,8 @@ typedef enum {
 /* ncclCommRevoke takes no flags yet. */
 #define NCCL_REVOKE_DEFAULT 0x00
 
-/* Grows at the end only; size, magic and version come from NCCL_CONFIG_INITIALIZER and tell the library which
- * fields the caller knew. */
+/* Grows at the end only; size, magic and version come from NCCL_CONFIG_INITIALIZER and tell the
+ * library which fields the caller knew. */
 typedef struct ncclConfig_v22800 {
   size_t size;
   unsigned int magic;
@@ -164,7 +164,8 @@ typedef enum {
   ncclScalarHostImmediate = 1, /* read before ncclRedOpCreate* returns */
 } ncclScalarResidence_t;
 
-/* Every function exists twice: ncclX, a weak symbol that a profiler may replace, and pncclX, the same code. */
+/* Every function exists twice: ncclX, a weak symbol that a profiler may replace, and pncclX, the
+ * same code. */
 #define WEFT_DECLARE(ret, name, args) \
   ret nccl##name args;                \
   ret pnccl##name args

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* "Weft 0.1.0, NCCL 2.28.9 contract". A program can look this symbol up to learn whose libnccl it has. */
+/* "Weft 0.1.0, NCCL 2.28.9 contract". A program can look this symbol up to learn whose libnccl it
+ * has. */
 const char* weftVersion(void);
 
 /* 1 when device buffers are plain host memory here (no GPU is used), else 0. */

@@ -24,7 +24,8 @@ inline Schedule blank(const char* name, const Collective& collective, int chunks
 }
 
 // Appends a step and returns its number in the lane.
-inline int add(Lane& lane, Operands from, Operands to, int count = 1, std::vector<Dependency> after = {}) {
+inline int add(Lane& lane, Operands from, Operands to, int count = 1,
+               std::vector<Dependency> after = {}) {
   lane.steps.push_back({std::move(from), std::move(to), count, std::move(after)});
   return static_cast<int>(lane.steps.size()) - 1;
 }
@@ -36,7 +37,8 @@ inline Operands everyone_else(int rank, int nranks, int channel = 0) {
   return peers;
 }
 
-// One source per rank in rank order, this rank's being `mine`: every rank that reduces so gets the same bits.
+// One source per rank in rank order, this rank's being `mine`: every rank that reduces so gets the
+// same bits.
 inline Operands in_rank_order(int rank, int nranks, Operand mine, int channel = 0) {
   Operands sources;
   for (int q = 0; q < nranks; q++) sources.push_back(q == rank ? mine : Operand::peer(q, channel));

@@ -1,4 +1,5 @@
-// Everyone talks to everyone: two phases at most, every rank reduces one part from all others at once.
+// Everyone talks to everyone: two phases at most, every rank reduces one part from all others at
+// once.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -25,7 +26,8 @@ void all_reduce(Schedule& s, int n) {
     add(lanes[1], in_rank_order(r, n, Operand::input(r)), std::move(to));
     for (int k = 1; k < n; k++) {
       const int q = wrap(r - k, n);
-      add(lanes[2], {Operand::peer(q, 1)}, {Operand::output(q)}, 1, {{0, sent[static_cast<size_t>(q)]}});
+      add(lanes[2], {Operand::peer(q, 1)}, {Operand::output(q)}, 1,
+          {{0, sent[static_cast<size_t>(q)]}});
     }
   }
 }
@@ -135,7 +137,8 @@ bool supports_one_shot(const Collective& c) {
   return c.kind == CollectiveKind::kAllReduce && c.nranks <= kMostReducedRanks;
 }
 
-// Every rank gives its whole input to everyone and reduces all of them itself: one phase, for small sizes.
+// Every rank gives its whole input to everyone and reduces all of them itself: one phase, for small
+// sizes.
 Schedule make_one_shot(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("one_shot", c);

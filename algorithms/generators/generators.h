@@ -1,4 +1,5 @@
-// Everything that makes a Schedule from a formula. A generator is pure: same request, same schedule.
+// Everything that makes a Schedule from a formula. A generator is pure: same request, same
+// schedule.
 #pragma once
 
 #include <optional>

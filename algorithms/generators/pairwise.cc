@@ -1,4 +1,5 @@
-// Pairwise exchange for all-to-all: in every round each rank has one partner, so links are used evenly.
+// Pairwise exchange for all-to-all: in every round each rank has one partner, so links are used
+// evenly.
 #include <bit>
 
 #include "algorithms/generators/building.h"
@@ -16,7 +17,8 @@ Schedule make(const Collective& c, bool) {
     Lane& lane = s.ranks[static_cast<size_t>(r)].lanes[0];
     add(lane, {Operand::input(r)}, {Operand::output(r)});
     for (int k = 1; k < n; k++) {
-      // Without a power of two, i + j = k (mod n) pairs ranks up as well; a rank may be its own partner.
+      // Without a power of two, i + j = k (mod n) pairs ranks up as well; a rank may be its own
+      // partner.
       const int partner = xor_partners ? (r ^ k) : wrap(k - r, n);
       if (partner == r) continue;
       add(lane, {Operand::input(partner)}, {Operand::peer(partner)});
@@ -34,7 +36,8 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kPairwise = {"pairwise", "one partner per round",
-                             [](const Collective& c) { return c.kind == CollectiveKind::kAllToAll; }, make};
+const Generator kPairwise = {
+    "pairwise", "one partner per round",
+    [](const Collective& c) { return c.kind == CollectiveKind::kAllToAll; }, make};
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// Recursive doubling and halving: log2(ranks) exchanges with ever more distant (or nearer) partners.
+// Recursive doubling and halving: log2(ranks) exchanges with ever more distant (or nearer)
+// partners.
 #include <bit>
 
 #include "algorithms/generators/building.h"
@@ -21,7 +22,8 @@ Operands ordered(int rank, int partner, Operand mine) {
   return partner < rank ? Operands{theirs, mine} : Operands{mine, theirs};
 }
 
-// Exchange whole vectors. Ranks beyond the largest power of two hand their input to a partner and get the result back.
+// Exchange whole vectors. Ranks beyond the largest power of two hand their input to a partner and
+// get the result back.
 Schedule all_reduce(const Collective& c) {
   const int n = c.nranks, core = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
   Schedule s = blank("recursive", c, 1, 1);
@@ -89,6 +91,7 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kRecursive = {"recursive", "recursive doubling and halving, log2(ranks) exchanges", supports, make};
+const Generator kRecursive = {"recursive", "recursive doubling and halving, log2(ranks) exchanges",
+                              supports, make};
 
 }  // namespace weft

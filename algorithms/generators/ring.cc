@@ -1,4 +1,5 @@
-// Rings and chains: every rank talks to two neighbours; the least traffic per link, latency grows with the ranks.
+// Rings and chains: every rank talks to two neighbours; the least traffic per link, latency grows
+// with the ranks.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -11,8 +12,10 @@ bool supports(const Collective& c) {
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kReduce: return true;
-    default: return false;
+    case CollectiveKind::kReduce:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -20,8 +23,7 @@ bool supports(const Collective& c) {
 void reduce_phase(Lane& lane, int r, int n, Operands to) {
   const Operand previous = Operand::peer(wrap(r - 1, n)), next = Operand::peer(wrap(r + 1, n));
   add(lane, {Operand::input(wrap(r - 1, n))}, {next});
-  for (int k = 1; k < n - 1; k++)
-    add(lane, {previous, Operand::input(wrap(r - 1 - k, n))}, {next});
+  for (int k = 1; k < n - 1; k++) add(lane, {previous, Operand::input(wrap(r - 1 - k, n))}, {next});
   add(lane, {previous, Operand::input(r)}, std::move(to));
 }
 
@@ -48,7 +50,9 @@ Schedule make(const Collective& c, bool) {
         reduce_phase(lane, r, n, {Operand::output(r), next});
         gather_phase(lane, r, n);
         break;
-      case CollectiveKind::kReduceScatter: reduce_phase(lane, r, n, {Operand::output(0)}); break;
+      case CollectiveKind::kReduceScatter:
+        reduce_phase(lane, r, n, {Operand::output(0)});
+        break;
       case CollectiveKind::kAllGather:
         add(lane, {Operand::input(0)}, {Operand::output(r), next});
         gather_phase(lane, r, n);
@@ -56,7 +60,8 @@ Schedule make(const Collective& c, bool) {
       case CollectiveKind::kBroadcast: {
         Operands to = {Operand::output(0)};
         if (distance < n - 1) to.push_back(next);
-        add(lane, {distance == 0 ? Operand::input(0) : Operand::peer(wrap(r - 1, n))}, std::move(to));
+        add(lane, {distance == 0 ? Operand::input(0) : Operand::peer(wrap(r - 1, n))},
+            std::move(to));
         break;
       }
       default: {  // reduce: towards the root, against the direction of the broadcast
@@ -73,6 +78,7 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kRing = {"ring", "neighbours only: rings, and chains for broadcast and reduce", supports, make};
+const Generator kRing = {"ring", "neighbours only: rings, and chains for broadcast and reduce",
+                         supports, make};
 
 }  // namespace weft

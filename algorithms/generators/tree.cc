@@ -42,12 +42,14 @@ Schedule make(const Collective& c, bool) {
     if (up) {
       Operands from = {Operand::input(0)};
       from.insert(from.end(), children.begin(), children.end());
-      add(lanes[0], std::move(from), {is_root ? Operand::output(0) : Operand::peer(rank_of(f.parent))});
+      add(lanes[0], std::move(from),
+          {is_root ? Operand::output(0) : Operand::peer(rank_of(f.parent))});
     }
     if (down && !(is_root && f.children.empty())) {
       Lane& lane = lanes[up ? 1 : 0];
       std::vector<Dependency> after;
-      if (up) after.push_back({0, 0});  // the way up reads the input that an in-place result overwrites
+      if (up)
+        after.push_back({0, 0});  // the way up reads the input that an in-place result overwrites
       Operands to;
       if (!(up && is_root)) to.push_back(Operand::output(0));
       for (int child : f.children) to.push_back(Operand::peer(rank_of(child), 1));

@@ -15,7 +15,8 @@ inline void check_pointer(const char* name, const void* pointer) {
 
 inline void check_type(ncclDataType_t type, const char* name = "datatype") {
   if (static_cast<int>(type) < 0 || type >= ncclNumTypes)
-    fail(ncclInvalidArgument, "{} is {}, there are {} types", name, static_cast<int>(type), static_cast<int>(ncclNumTypes));
+    fail(ncclInvalidArgument, "{} is {}, there are {} types", name, static_cast<int>(type),
+         static_cast<int>(ncclNumTypes));
 }
 
 inline void check_rank(const char* name, int rank, const ncclComm& comm) {

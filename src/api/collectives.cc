@@ -24,7 +24,8 @@ ncclResult_t run(const char* function, const Arguments& a) {
     check_type(a.type);
     const Collective collective{a.kind, a.comm->nranks, a.root};
     if (collective.rooted()) check_rank("root", a.root, *a.comm);
-    const int in_blocks = collective.input_blocks(a.comm->rank), out_blocks = collective.output_blocks(a.comm->rank);
+    const int in_blocks = collective.input_blocks(a.comm->rank),
+              out_blocks = collective.output_blocks(a.comm->rank);
     check_count(a.count_name, a.count, a.type, std::max({in_blocks, out_blocks, 1}));
     if (a.count > 0 && in_blocks > 0) check_pointer("sendbuff", a.sendbuff);
     if (a.count > 0 && out_blocks > 0) check_pointer("recvbuff", a.recvbuff);
@@ -40,8 +41,8 @@ ncclResult_t run(const char* function, const Arguments& a) {
   });
 }
 
-ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, void* recvbuff, size_t count,
-                      ncclDataType_t type, int peer, ncclComm_t comm) {
+ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, void* recvbuff,
+                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm) {
   return guard(function, [&] {
     check_handle(comm);
     check_type(type);
@@ -63,68 +64,78 @@ ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, vo
 }  // namespace
 
 WEFT_EXPORT(ncclResult_t, AllReduce,
-            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-             ncclComm_t comm, cudaStream_t)) {
-  return run("ncclAllReduce", {CollectiveKind::kAllReduce, sendbuff, recvbuff, count, datatype, comm, "count", 0, &op});
+            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+             ncclRedOp_t op, ncclComm_t comm, cudaStream_t)) {
+  return run("ncclAllReduce", {CollectiveKind::kAllReduce, sendbuff, recvbuff, count, datatype,
+                               comm, "count", 0, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, Reduce,
-            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-             int root, ncclComm_t comm, cudaStream_t)) {
-  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm, "count", root, &op});
+            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t)) {
+  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm,
+                            "count", root, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, ReduceScatter,
-            (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op,
-             ncclComm_t comm, cudaStream_t)) {
-  return run("ncclReduceScatter",
-             {CollectiveKind::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, comm, "recvcount", 0, &op});
+            (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
+             ncclRedOp_t op, ncclComm_t comm, cudaStream_t)) {
+  return run("ncclReduceScatter", {CollectiveKind::kReduceScatter, sendbuff, recvbuff, recvcount,
+                                   datatype, comm, "recvcount", 0, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, Broadcast,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
              ncclComm_t comm, cudaStream_t)) {
-  return run("ncclBroadcast", {CollectiveKind::kBroadcast, sendbuff, recvbuff, count, datatype, comm, "count", root});
+  return run("ncclBroadcast", {CollectiveKind::kBroadcast, sendbuff, recvbuff, count, datatype,
+                               comm, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Bcast,
-            (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t)) {
-  if (buff == nullptr && count > 0)
-    return report("ncclBcast", ncclInvalidArgument, "buff is NULL");
-  return run("ncclBcast", {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, "count", root});
+            (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+             cudaStream_t)) {
+  if (buff == nullptr && count > 0) return report("ncclBcast", ncclInvalidArgument, "buff is NULL");
+  return run("ncclBcast",
+             {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, AllGather,
-            (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
-             cudaStream_t)) {
-  return run("ncclAllGather", {CollectiveKind::kAllGather, sendbuff, recvbuff, sendcount, datatype, comm, "sendcount"});
+            (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+             ncclComm_t comm, cudaStream_t)) {
+  return run("ncclAllGather", {CollectiveKind::kAllGather, sendbuff, recvbuff, sendcount, datatype,
+                               comm, "sendcount"});
 }
 
 WEFT_EXPORT(ncclResult_t, AlltoAll,
-            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-             cudaStream_t)) {
-  return run("ncclAlltoAll", {CollectiveKind::kAllToAll, sendbuff, recvbuff, count, datatype, comm});
+            (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+             ncclComm_t comm, cudaStream_t)) {
+  return run("ncclAlltoAll",
+             {CollectiveKind::kAllToAll, sendbuff, recvbuff, count, datatype, comm});
 }
 
 WEFT_EXPORT(ncclResult_t, Gather,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
              ncclComm_t comm, cudaStream_t)) {
-  return run("ncclGather", {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm, "count", root});
+  return run("ncclGather",
+             {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Scatter,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
              ncclComm_t comm, cudaStream_t)) {
-  return run("ncclScatter", {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm, "count", root});
+  return run("ncclScatter",
+             {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Send,
-            (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t)) {
+            (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+             cudaStream_t)) {
   return run_pair("ncclSend", true, sendbuff, nullptr, count, datatype, peer, comm);
 }
 
 WEFT_EXPORT(ncclResult_t, Recv,
-            (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t)) {
+            (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+             cudaStream_t)) {
   return run_pair("ncclRecv", false, nullptr, recvbuff, count, datatype, peer, comm);
 }
 

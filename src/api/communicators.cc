@@ -11,18 +11,20 @@ namespace {
 UniqueId read_id(const ncclUniqueId& raw) {
   UniqueId id;
   std::memcpy(static_cast<void*>(&id), &raw, sizeof id);
-  if (id.magic != UniqueId::kMagic || id.version != 1 || id.address_count > UniqueId::kMostAddresses)
+  if (id.magic != UniqueId::kMagic || id.version != 1 ||
+      id.address_count > UniqueId::kMostAddresses)
     fail(ncclInvalidArgument, "commId was not made by this library's ncclGetUniqueId");
   return id;
 }
 
 void check_size(int nranks, int rank, const char* rank_name) {
   if (nranks < 1) fail(ncclInvalidArgument, "nranks is {}", nranks);
-  if (rank < 0 || rank >= nranks) fail(ncclInvalidArgument, "{} is {}, it must be in 0..{}", rank_name, rank, nranks - 1);
+  if (rank < 0 || rank >= nranks)
+    fail(ncclInvalidArgument, "{} is {}, it must be in 0..{}", rank_name, rank, nranks - 1);
 }
 
-ncclResult_t init(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& commId, int rank,
-                  const ncclConfig_t* config) {
+ncclResult_t init(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& commId,
+                  int rank, const ncclConfig_t* config) {
   return guard(function, [&] {
     check_pointer("comm", comm);
     *comm = nullptr;
@@ -41,7 +43,8 @@ WEFT_EXPORT(ncclResult_t, GetUniqueId, (ncclUniqueId * uniqueId)) {
   });
 }
 
-WEFT_EXPORT(ncclResult_t, CommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
+WEFT_EXPORT(ncclResult_t, CommInitRank,
+            (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
   return init("ncclCommInitRank", comm, nranks, commId, rank, nullptr);
 }
 
@@ -52,12 +55,14 @@ WEFT_EXPORT(ncclResult_t, CommInitRankConfig,
 
 // Several ids spread the rendezvous over several processes; here one carries all, the first.
 WEFT_EXPORT(ncclResult_t, CommInitRankScalable,
-            (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
+            (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+             ncclConfig_t* config)) {
   return guard("ncclCommInitRankScalable", [&] {
     check_pointer("newcomm", newcomm);
     *newcomm = nullptr;
     check_size(nranks, myrank, "myrank");
-    if (nId < 1 || nId > nranks) fail(ncclInvalidArgument, "nId is {}, it must be in 1..{}", nId, nranks);
+    if (nId < 1 || nId > nranks)
+      fail(ncclInvalidArgument, "nId is {}, it must be in 1..{}", nId, nranks);
     check_pointer("commIds", commIds);
     for (int i = 0; i < nId; i++) read_id(commIds[i]);
     return init_rank(newcomm, read_id(commIds[0]), myrank, nranks, CommConfig::from(config));
@@ -88,7 +93,8 @@ WEFT_EXPORT(ncclResult_t, CommSplit,
     check_pointer("newcomm", newcomm);
     *newcomm = nullptr;
     if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
-      fail(ncclInvalidArgument, "color is {}, it must not be negative (or be NCCL_SPLIT_NOCOLOR)", color);
+      fail(ncclInvalidArgument, "color is {}, it must not be negative (or be NCCL_SPLIT_NOCOLOR)",
+           color);
     return split(*comm, color, key, newcomm, config);
   });
 }
@@ -100,14 +106,18 @@ WEFT_EXPORT(ncclResult_t, CommShrink,
     check_handle(comm);
     check_pointer("newcomm", newcomm);
     *newcomm = nullptr;
-    if (excludeRanksCount < 0 || excludeRanksCount >= comm->nranks)
-      fail(ncclInvalidArgument, "excludeRanksCount is {} of {} ranks", excludeRanksCount, comm->nranks);
+    if (excludeRanksCount < 0)
+      fail(ncclInvalidArgument, "excludeRanksCount is {}", excludeRanksCount);
     if (excludeRanksCount > 0) check_pointer("excludeRanksList", excludeRanksList);
     if (shrinkFlags != NCCL_SHRINK_DEFAULT && shrinkFlags != NCCL_SHRINK_ABORT)
       fail(ncclInvalidArgument, "shrinkFlags is {:#x}", shrinkFlags);
     std::vector<int> excluded;
     for (int i = 0; i < excludeRanksCount; i++) {
       check_rank("excludeRanksList", excludeRanksList[i], *comm);
+      if (excludeRanksList[i] == comm->rank)
+        fail(ncclInvalidArgument,
+             "excludeRanksList holds the calling rank {}: only the ranks that stay call this",
+             comm->rank);
       excluded.push_back(excludeRanksList[i]);
     }
     return shrink(*comm, excluded, newcomm, config, shrinkFlags == NCCL_SHRINK_ABORT);
@@ -140,7 +150,8 @@ WEFT_EXPORT(ncclResult_t, CommAbort, (ncclComm_t comm)) {
 WEFT_EXPORT(ncclResult_t, CommRevoke, (ncclComm_t comm, int revokeFlags)) {
   return guard("ncclCommRevoke", [&] {
     check_handle(comm);
-    if (revokeFlags != NCCL_REVOKE_DEFAULT) fail(ncclInvalidArgument, "revokeFlags is {:#x}, it must be 0", revokeFlags);
+    if (revokeFlags != NCCL_REVOKE_DEFAULT)
+      fail(ncclInvalidArgument, "revokeFlags is {:#x}, it must be 0", revokeFlags);
     revoke(*comm);
   });
 }

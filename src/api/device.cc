@@ -1,5 +1,5 @@
-// The device API of NCCL 2.28 (kernels that communicate themselves). Not served in host mode: every entry that
-// would make something says so; teams are plain arithmetic and work.
+// The device API of NCCL 2.28 (kernels that communicate themselves). Not served in host mode: every
+// entry that would make something says so; teams are plain arithmetic and work.
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 
@@ -13,35 +13,49 @@ namespace {
 
 ncclResult_t refuse(const char* function) {
   return report(function, ncclInvalidUsage,
-                "the device API needs GPUs, and this communicator is in host mode: use the host calls (ncclAllReduce, ...)");
+                "the device API needs GPUs, and this communicator is in host mode: use the host "
+                "calls (ncclAllReduce, ...)");
 }
 
 ncclTeam world(const ncclComm* comm) {
-  return comm != nullptr && comm->magic == ncclComm::kMagic ? ncclTeam{comm->nranks, comm->rank, 1} : ncclTeam{0, 0, 0};
+  return comm != nullptr && comm->magic == ncclComm::kMagic ? ncclTeam{comm->nranks, comm->rank, 1}
+                                                            : ncclTeam{0, 0, 0};
 }
 
 }  // namespace
 
-WEFT_EXPORT(ncclResult_t, DevCommCreate, (ncclComm_t, const void*, void*)) { return refuse("ncclDevCommCreate"); }
-WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t, const void*)) { return refuse("ncclDevCommDestroy"); }
+WEFT_EXPORT(ncclResult_t, DevCommCreate, (ncclComm_t, const void*, void*)) {
+  return refuse("ncclDevCommCreate");
+}
+WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t, const void*)) {
+  return refuse("ncclDevCommDestroy");
+}
 WEFT_EXPORT(ncclResult_t, LsaBarrierCreateRequirement, (ncclTeam_t, int, void*, void*)) {
   return refuse("ncclLsaBarrierCreateRequirement");
 }
-WEFT_EXPORT(ncclResult_t, GinBarrierCreateRequirement, (ncclComm_t, ncclTeam_t, int, void*, void*)) {
+WEFT_EXPORT(ncclResult_t, GinBarrierCreateRequirement,
+            (ncclComm_t, ncclTeam_t, int, void*, void*)) {
   return refuse("ncclGinBarrierCreateRequirement");
 }
-WEFT_EXPORT(ncclResult_t, LLA2ACreateRequirement, (int, int, void*, void*)) { return refuse("ncclLLA2ACreateRequirement"); }
+WEFT_EXPORT(ncclResult_t, LLA2ACreateRequirement, (int, int, void*, void*)) {
+  return refuse("ncclLLA2ACreateRequirement");
+}
 
 // 16-byte slots, half of each being payload.
-WEFT_EXPORT(int, LLA2ACalcSlots, (int maxElts, int maxEltSize)) { return maxElts * ((maxEltSize + 7) / 8); }
+WEFT_EXPORT(int, LLA2ACalcSlots, (int maxElts, int maxEltSize)) {
+  return maxElts * ((maxEltSize + 7) / 8);
+}
 
 WEFT_EXPORT(ncclTeam_t, TeamWorld, (ncclComm_t comm)) { return world(comm); }
-// Without load/store access between GPUs every rank is alone in its team, and the rail is the world.
+// Without load/store access between GPUs every rank is alone in its team, and the rail is the
+// world.
 WEFT_EXPORT(ncclTeam_t, TeamLsa, (ncclComm_t)) { return {1, 0, 1}; }
 WEFT_EXPORT(ncclTeam_t, TeamRail, (ncclComm_t comm)) { return world(comm); }
 WEFT_EXPORT(int, TeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) {
   return world(comm).rank + (rank - team.rank) * team.stride;
 }
-WEFT_EXPORT(int, TeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) { return (rank - team.rank) * team.stride; }
+WEFT_EXPORT(int, TeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) {
+  return (rank - team.rank) * team.stride;
+}
 
 }  // namespace weft::api

@@ -15,15 +15,24 @@ WEFT_EXPORT(ncclResult_t, GetVersion, (int* version)) {
 
 WEFT_EXPORT(const char*, GetErrorString, (ncclResult_t result)) {
   switch (result) {
-    case ncclSuccess: return "no error";
-    case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-    case ncclSystemError: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-    case ncclInternalError: return "internal error - please report this issue to the Weft developers";
-    case ncclInvalidArgument: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-    case ncclInvalidUsage: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-    case ncclRemoteError: return "remote process exited or there was a network error";
-    case ncclInProgress: return "operation in progress";
-    default: return "unknown result code";
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error - please report this issue to the Weft developers";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "operation in progress";
+    default:
+      return "unknown result code";
   }
 }
 
@@ -52,17 +61,22 @@ WEFT_EXPORT(ncclResult_t, GroupEnd, ()) {
   return guard("ncclGroupEnd", [] { return group_end(); });
 }
 
-// There is no cost model yet: the group is forgotten and the estimate stays undefined, as the header allows.
+// There is no cost model yet: the group is forgotten and the estimate stays undefined, as the
+// header allows.
 WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
   return guard("ncclGroupSimulateEnd", [&] {
     if (simInfo != nullptr) {
       const ncclSimInfo_t fresh = NCCL_SIM_INFO_INITIALIZER;
       if (simInfo->magic != fresh.magic)
-        fail(ncclInvalidArgument, "simInfo: initialize it with NCCL_SIM_INFO_INITIALIZER");
+        fail(ncclInvalidArgument,
+             "simInfo: magic is {:#x}; initialize it with NCCL_SIM_INFO_INITIALIZER",
+             simInfo->magic);
       simInfo->estimatedTime = NCCL_UNDEF_FLOAT;
     }
     const size_t calls = group_discard();
-    WEFT_INFO(kTuning, "ncclGroupSimulateEnd: no estimate for {} calls, this release has no cost model", calls);
+    WEFT_INFO(kTuning,
+              "ncclGroupSimulateEnd: no estimate for {} calls, this release has no cost model",
+              calls);
   });
 }
 

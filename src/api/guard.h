@@ -1,4 +1,5 @@
-// The boundary to C: exceptions become ncclResult_t, texts are kept for ncclGetLastError, every name exists twice.
+// The boundary to C: exceptions become ncclResult_t, texts are kept for ncclGetLastError, every
+// name exists twice.
 #pragma once
 
 #include <exception>
@@ -10,10 +11,10 @@
 #include "src/comm/group.h"
 
 // Begins the definition of pncclNAME (strong) and makes ncclNAME its weak alias, as NCCL does.
-#define WEFT_EXPORT(ret, NAME, params)                                                          \
-  extern "C" [[gnu::visibility("default")]] ret pnccl##NAME params;                             \
-  extern "C" [[gnu::visibility("default"), gnu::weak, gnu::alias("pnccl" #NAME)]] ret nccl##NAME \
-      params;                                                                                   \
+#define WEFT_EXPORT(ret, NAME, params)                                                            \
+  extern "C" [[gnu::visibility("default")]] ret pnccl##NAME params;                               \
+  extern "C"                                                                                      \
+      [[gnu::visibility("default"), gnu::weak, gnu::alias("pnccl" #NAME)]] ret nccl##NAME params; \
   ret pnccl##NAME params
 
 namespace weft::api {

@@ -1,5 +1,5 @@
-// Memory, registration and windows. In host mode ncclMemAlloc memory is shared between processes as it is, so
-// registering a buffer adds nothing: it is recorded and checked.
+// Memory, registration and windows. In host mode ncclMemAlloc memory is shared between processes as
+// it is, so registering a buffer adds nothing: it is recorded and checked.
 #include <algorithm>
 
 #include "src/api/checks.h"
@@ -48,7 +48,9 @@ void* add_registration(ncclComm* comm, void* buff, size_t size) {
   if (size == 0) fail(ncclInvalidArgument, "size is 0");
   const Use use(*comm);
   if (Segments::instance().find(buff, size).id == 0)
-    WEFT_INFO(kReg, "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory instead",
+    WEFT_INFO(kReg,
+              "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory "
+              "instead",
               use->context().label, buff);
   return Registrations::instance().add(comm, buff, size);
 }
@@ -67,11 +69,13 @@ WEFT_EXPORT(ncclResult_t, MemAlloc, (void** ptr, size_t size)) {
 WEFT_EXPORT(ncclResult_t, MemFree, (void* ptr)) {
   if (ptr == nullptr) return ncclSuccess;
   return guard("ncclMemFree", [&] {
-    if (!Segments::instance().release(ptr)) fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
+    if (!Segments::instance().release(ptr))
+      fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
   });
 }
 
-WEFT_EXPORT(ncclResult_t, CommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
+WEFT_EXPORT(ncclResult_t, CommRegister,
+            (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
   return guard("ncclCommRegister", [&] {
     check_handle(comm);
     check_pointer("handle", handle);
@@ -92,7 +96,8 @@ WEFT_EXPORT(ncclResult_t, CommWindowRegister,
   return guard("ncclCommWindowRegister", [&] {
     check_handle(comm);
     check_pointer("win", win);
-    if ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0) fail(ncclInvalidArgument, "winFlags is {:#x}", winFlags);
+    if ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0)
+      fail(ncclInvalidArgument, "winFlags is {:#x}", winFlags);
     *win = static_cast<ncclWindow_t>(add_registration(comm, buff, size));
   });
 }
@@ -100,7 +105,8 @@ WEFT_EXPORT(ncclResult_t, CommWindowRegister,
 WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   return guard("ncclCommWindowDeregister", [&] {
     check_handle(comm);
-    if (!Registrations::instance().remove(comm, win)) fail(ncclInvalidArgument, "win is not a window of this communicator");
+    if (!Registrations::instance().remove(comm, win))
+      fail(ncclInvalidArgument, "win is not a window of this communicator");
   });
 }
 

@@ -12,7 +12,8 @@ constexpr int kIndexBits = 12;
 constexpr uint32_t kTagMask = (1u << 18) - 1;
 
 ncclRedOp_t encode(const ncclComm& comm, size_t index) {
-  return static_cast<ncclRedOp_t>(ncclNumOps + static_cast<int>((comm.tag & kTagMask) << kIndexBits | index));
+  return static_cast<ncclRedOp_t>(ncclNumOps +
+                                  static_cast<int>((comm.tag & kTagMask) << kIndexBits | index));
 }
 
 // The comm's mutex must be held.
@@ -20,7 +21,8 @@ UserOp& user_op(ncclComm& comm, ncclRedOp_t op) {
   const auto number = static_cast<uint32_t>(static_cast<int>(op) - static_cast<int>(ncclNumOps));
   const uint32_t index = number & ((1u << kIndexBits) - 1);
   if (number >> kIndexBits != (comm.tag & kTagMask))
-    fail(ncclInvalidArgument, "op {} was made by another communicator (or by none)", static_cast<int>(op));
+    fail(ncclInvalidArgument, "op {} was made by another communicator (or by none)",
+         static_cast<int>(op));
   if (index >= comm.ops.size() || !comm.ops[index].alive)
     fail(ncclInvalidArgument, "op {} does not exist, or has been destroyed", static_cast<int>(op));
   return comm.ops[index];
@@ -31,7 +33,8 @@ UserOp& user_op(ncclComm& comm, ncclRedOp_t op) {
 Reduction reduction_of(ncclComm& comm, ncclRedOp_t op, ncclDataType_t type) {
   Reduction reduction;
   reduction.type = type;
-  if (static_cast<int>(op) < 0 || op > ncclMaxRedOp) fail(ncclInvalidArgument, "op is {}", static_cast<int>(op));
+  if (static_cast<int>(op) < 0 || op > ncclMaxRedOp)
+    fail(ncclInvalidArgument, "op is {}", static_cast<int>(op));
   if (op < ncclAvg) {
     reduction.op = op;
   } else if (op == ncclAvg) {
@@ -53,8 +56,8 @@ Reduction reduction_of(ncclComm& comm, ncclRedOp_t op, ncclDataType_t type) {
 }
 
 WEFT_EXPORT(ncclResult_t, RedOpCreatePreMulSum,
-            (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
-             ncclComm_t comm)) {
+            (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype,
+             ncclScalarResidence_t residence, ncclComm_t comm)) {
   return guard("ncclRedOpCreatePreMulSum", [&] {
     check_pointer("op", op);
     check_pointer("scalar", scalar);
@@ -73,7 +76,8 @@ WEFT_EXPORT(ncclResult_t, RedOpCreatePreMulSum,
     std::lock_guard lock(comm->mutex);
     size_t index = 0;
     while (index < comm->ops.size() && comm->ops[index].alive) index++;
-    if (index >= (1u << kIndexBits)) fail(ncclInvalidUsage, "op: {} operators are alive already", index);
+    if (index >= (1u << kIndexBits))
+      fail(ncclInvalidUsage, "op: {} operators are alive already", index);
     if (index == comm->ops.size()) comm->ops.emplace_back();
     comm->ops[index] = user;
     *op = encode(*comm, index);

@@ -30,10 +30,17 @@ void read_integer(const char* name, Integer& value) {
   long long number = std::strtoll(word.c_str(), &end, 0);
   if (end == word.c_str()) return;
   switch (std::toupper(static_cast<unsigned char>(*end))) {
-    case 'K': number <<= 10; break;
-    case 'M': number <<= 20; break;
-    case 'G': number <<= 30; break;
-    default: break;
+    case 'K':
+      number <<= 10;
+      break;
+    case 'M':
+      number <<= 20;
+      break;
+    case 'G':
+      number <<= 30;
+      break;
+    default:
+      break;
   }
   value = static_cast<Integer>(number);
 }
@@ -62,7 +69,8 @@ Config Config::from_environment() {
   read_integer("WEFT_SLICE_BYTES", config.slice_bytes);
   read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
   read_integer("WEFT_WORKERS", config.workers);
-  // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte header.
+  // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
+  // header.
   if (config.slice_bytes < 64) config.slice_bytes = 64;
   config.slice_bytes = config.slice_bytes / 64 * 64;
   const size_t least = 4 * (config.slice_bytes + 64);
@@ -79,16 +87,22 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_SOCKET_FAMILY", c.socket_family, "AF_INET or AF_INET6"},
       {"NCCL_COMM_ID", c.comm_id, "host:port of the rendezvous"},
       {"NCCL_HOSTID", c.host_id, "replaces this host's identity"},
-      {"NCCL_SHM_DISABLE", fmt::format("{:d}", c.shm_disable), "1: no shared memory between processes"},
-      {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking), "0 or 1 overrides config.blocking"},
-      {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s), "seconds until a missing rank fails the init"},
-      {"WEFT_TIMEOUT", fmt::format("{}", c.timeout_s), "seconds a collective may wait; 0: for ever"},
-      {"WEFT_STALL_WARNING", fmt::format("{}", c.stall_warning_s), "seconds until a waiting rank says for whom"},
+      {"NCCL_SHM_DISABLE", fmt::format("{:d}", c.shm_disable),
+       "1: no shared memory between processes"},
+      {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking),
+       "0 or 1 overrides config.blocking"},
+      {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s),
+       "seconds until a missing rank fails the init"},
+      {"WEFT_TIMEOUT", fmt::format("{}", c.timeout_s),
+       "seconds a collective may wait; 0: for ever"},
+      {"WEFT_STALL_WARNING", fmt::format("{}", c.stall_warning_s),
+       "seconds until a waiting rank says for whom"},
       {"WEFT_SECRET", c.secret.empty() ? "" : "(set)", "shared secret to use with NCCL_COMM_ID"},
       {"WEFT_PLAN", c.plan, "force generators: all_reduce=ring,broadcast=tree"},
       {"WEFT_RING_BYTES", fmt::format("{}", c.ring_bytes), "FIFO per peer and channel"},
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
-      {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes), "hand over addresses from this size on"},
+      {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
+       "hand over addresses from this size on"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
   };
 }

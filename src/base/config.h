@@ -9,26 +9,27 @@ namespace weft {
 
 struct Config {
   // NCCL's own, with NCCL's meaning.
-  std::string debug;               // NCCL_DEBUG: VERSION, WARN, INFO, TRACE
-  std::string debug_subsys;        // NCCL_DEBUG_SUBSYS: list of subsystems, ^ inverts
-  std::string debug_file;          // NCCL_DEBUG_FILE: path with %h (host) and %p (pid)
-  std::string socket_ifname;       // NCCL_SOCKET_IFNAME: prefixes, ^exclude, =exact
-  std::string socket_family;       // NCCL_SOCKET_FAMILY: AF_INET or AF_INET6
-  std::string comm_id;             // NCCL_COMM_ID: host:port of the rendezvous
-  std::string host_id;             // NCCL_HOSTID: replaces the host's identity
-  bool shm_disable = false;        // NCCL_SHM_DISABLE: processes of one host talk over TCP
-  int comm_blocking = -1;          // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
+  std::string debug;          // NCCL_DEBUG: VERSION, WARN, INFO, TRACE
+  std::string debug_subsys;   // NCCL_DEBUG_SUBSYS: list of subsystems, ^ inverts
+  std::string debug_file;     // NCCL_DEBUG_FILE: path with %h (host) and %p (pid)
+  std::string socket_ifname;  // NCCL_SOCKET_IFNAME: prefixes, ^exclude, =exact
+  std::string socket_family;  // NCCL_SOCKET_FAMILY: AF_INET or AF_INET6
+  std::string comm_id;        // NCCL_COMM_ID: host:port of the rendezvous
+  std::string host_id;        // NCCL_HOSTID: replaces the host's identity
+  bool shm_disable = false;   // NCCL_SHM_DISABLE: processes of one host talk over TCP
+  int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
 
   // Ours.
-  double init_timeout_s = 300;     // WEFT_INIT_TIMEOUT: seconds until a missing rank fails the init
-  double timeout_s = 0;            // WEFT_TIMEOUT: seconds a collective may wait for a peer; 0: for ever
+  double init_timeout_s = 300;  // WEFT_INIT_TIMEOUT: seconds until a missing rank fails the init
+  double timeout_s = 0;  // WEFT_TIMEOUT: seconds a collective may wait for a peer; 0: for ever
   double stall_warning_s = 30;     // WEFT_STALL_WARNING: seconds until a waiting rank says for whom
   std::string secret;              // WEFT_SECRET: shared secret when NCCL_COMM_ID is used
   std::string plan;                // WEFT_PLAN: all_reduce=ring,broadcast=tree forces generators
   size_t ring_bytes = 512u << 10;  // WEFT_RING_BYTES: FIFO per peer and channel
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
-  size_t zero_copy_bytes = 8192;   // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
-  int workers = -1;                // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
+  size_t zero_copy_bytes =
+      8192;          // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
+  int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).
   static Config from_environment();

@@ -1,4 +1,5 @@
-// Weft's one exception type. Thrown by slow paths; only api's guard() and thread entry points catch it.
+// Weft's one exception type. Thrown by slow paths; only api's guard() and thread entry points catch
+// it.
 #pragma once
 
 #include <fmt/format.h>

@@ -24,11 +24,25 @@ struct Settings {
 };
 
 constexpr std::array<std::pair<std::string_view, uint32_t>, 19> kNames = {{
-    {"INIT", kInit},   {"COLL", kColl},           {"P2P", kP2p},         {"SHM", kShm},
-    {"NET", kNet},     {"GRAPH", kGraph},         {"TUNING", kTuning},   {"ENV", kEnv},
-    {"ALLOC", kAlloc}, {"CALL", kCall},           {"PROXY", kProxy},     {"NVLS", kNvls},
-    {"REG", kReg},     {"BOOTSTRAP", kBootstrap}, {"PROFILE", kProfile}, {"RAS", kRas},
-    {"ALL", kAll},     {"DESTROY", kDestroy},     {"ALLOC_HOST", kAllocHost},
+    {"INIT", kInit},
+    {"COLL", kColl},
+    {"P2P", kP2p},
+    {"SHM", kShm},
+    {"NET", kNet},
+    {"GRAPH", kGraph},
+    {"TUNING", kTuning},
+    {"ENV", kEnv},
+    {"ALLOC", kAlloc},
+    {"CALL", kCall},
+    {"PROXY", kProxy},
+    {"NVLS", kNvls},
+    {"REG", kReg},
+    {"BOOTSTRAP", kBootstrap},
+    {"PROFILE", kProfile},
+    {"RAS", kRas},
+    {"ALL", kAll},
+    {"DESTROY", kDestroy},
+    {"ALLOC_HOST", kAllocHost},
 }};
 
 std::string hostname() {

@@ -34,7 +34,8 @@ enum Subsystem : uint32_t {
 
 enum class Level { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kAbort = 4, kTrace = 5 };
 
-// True when an INFO (or TRACE) line of this subsystem would be written; ask before building an expensive text.
+// True when an INFO (or TRACE) line of this subsystem would be written; ask before building an
+// expensive text.
 bool enabled(Level level, Subsystem subsystem);
 
 // "host:pid:tid [0] NCCL INFO text". For warnings, file:line stands before "NCCL WARN".
@@ -48,16 +49,16 @@ void set_thread_device(int device);
 
 }  // namespace weft::log
 
-#define WEFT_INFO(subsystem, ...)                                                      \
-  do {                                                                                 \
-    if (::weft::log::enabled(::weft::log::Level::kInfo, ::weft::log::subsystem))       \
-      ::weft::log::write(::weft::log::Level::kInfo, ::weft::log::subsystem, __FILE__,  \
-                         __LINE__, fmt::format(__VA_ARGS__));                          \
+#define WEFT_INFO(subsystem, ...)                                                               \
+  do {                                                                                          \
+    if (::weft::log::enabled(::weft::log::Level::kInfo, ::weft::log::subsystem))                \
+      ::weft::log::write(::weft::log::Level::kInfo, ::weft::log::subsystem, __FILE__, __LINE__, \
+                         fmt::format(__VA_ARGS__));                                             \
   } while (0)
 
-#define WEFT_WARN(...)                                                                 \
-  do {                                                                                 \
-    if (::weft::log::enabled(::weft::log::Level::kWarn, ::weft::log::kAll))            \
-      ::weft::log::write(::weft::log::Level::kWarn, ::weft::log::kAll, __FILE__,       \
-                         __LINE__, fmt::format(__VA_ARGS__));                          \
+#define WEFT_WARN(...)                                                                     \
+  do {                                                                                     \
+    if (::weft::log::enabled(::weft::log::Level::kWarn, ::weft::log::kAll))                \
+      ::weft::log::write(::weft::log::Level::kWarn, ::weft::log::kAll, __FILE__, __LINE__, \
+                         fmt::format(__VA_ARGS__));                                        \
   } while (0)

@@ -1,4 +1,5 @@
-// SipHash-2-4, a keyed pseudo-random function: proves knowledge of a 128-bit secret without sending it.
+// SipHash-2-4, a keyed pseudo-random function: proves knowledge of a 128-bit secret without sending
+// it.
 #pragma once
 
 #include <array>

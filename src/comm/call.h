@@ -15,7 +15,7 @@ struct Call {
   void* output = nullptr;
   size_t count = 0;  // elements per block
   Reduction reduction;
-  int root = 0;      // or the peer of a send or receive
+  int root = 0;        // or the peer of a send or receive
   bool sends = false;  // kSendRecv: which half
 };
 

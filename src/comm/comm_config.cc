@@ -25,7 +25,8 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
   if (user != nullptr) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     if (user->magic != config.magic)
-      fail(ncclInvalidArgument, "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
+      fail(ncclInvalidArgument,
+           "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
     if (user->size < offsetof(ncclConfig_t, cgaClusterSize))
       fail(ncclInvalidArgument, "config: size is {}, too small for any version", user->size);
     // A caller built against an older header has a shorter struct: the rest keeps its defaults.
@@ -38,14 +39,17 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
     check("splitShare", config.splitShare, 0, 1);
     check("trafficClass", config.trafficClass, 0, 255);
     check("collnetEnable", config.collnetEnable, 0, 1);
-    check("CTAPolicy", config.CTAPolicy, NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO);
+    check("CTAPolicy", config.CTAPolicy, NCCL_CTA_POLICY_DEFAULT,
+          NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO);
     check("shrinkShare", config.shrinkShare, 0, 1);
     check("nvlsCTAs", config.nvlsCTAs, 1, kMost);
     check("nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1, kMost);
     check("nvlinkCentricSched", config.nvlinkCentricSched, 0, 1);
-    const bool both = config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT;
+    const bool both =
+        config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT;
     if (both && config.minCTAs > config.maxCTAs)
-      fail(ncclInvalidArgument, "config: minCTAs {} is larger than maxCTAs {}", config.minCTAs, config.maxCTAs);
+      fail(ncclInvalidArgument, "config: minCTAs {} is larger than maxCTAs {}", config.minCTAs,
+           config.maxCTAs);
     if (config.blocking != NCCL_CONFIG_UNDEF_INT) result.blocking = config.blocking == 1;
     if (config.minCTAs != NCCL_CONFIG_UNDEF_INT) result.min_ctas = config.minCTAs;
     if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT) result.max_ctas = config.maxCTAs;

@@ -12,8 +12,8 @@ struct CommConfig {
   int min_ctas = 0, max_ctas = 0;  // 0: as the library likes
   std::string net_name, name;
 
-  // nullptr gives the defaults (or `parent`, for communicators made from another). Older, shorter structs are
-  // accepted. Throws Error(ncclInvalidArgument) naming the field.
+  // nullptr gives the defaults (or `parent`, for communicators made from another). Older, shorter
+  // structs are accepted. Throws Error(ncclInvalidArgument) naming the field.
   static CommConfig from(const ncclConfig_t* config, const CommConfig* parent = nullptr);
 };
 

@@ -23,7 +23,8 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 // Bytes of the whole array as nccl-tests counts them; what plans are chosen by.
 size_t array_bytes(const Collective& c, const Call& call) {
   const size_t block = call.count * element_size(call.reduction.type);
-  const bool whole = c.kind == CollectiveKind::kAllGather || c.kind == CollectiveKind::kReduceScatter ||
+  const bool whole = c.kind == CollectiveKind::kAllGather ||
+                     c.kind == CollectiveKind::kReduceScatter ||
                      c.kind == CollectiveKind::kAllToAll || c.kind == CollectiveKind::kGather ||
                      c.kind == CollectiveKind::kScatter;
   return whole ? block * static_cast<size_t>(c.nranks) : block;
@@ -34,7 +35,9 @@ bool is_in_place(const Collective& c, const Call& call, int rank) {
   const Collective::Overlap overlap = c.overlap(rank, 1);
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);
-  if (input == nullptr || output == nullptr || c.input_blocks(rank) == 0 || c.output_blocks(rank) == 0) return false;
+  if (input == nullptr || output == nullptr || c.input_blocks(rank) == 0 ||
+      c.output_blocks(rank) == 0)
+    return false;
   return input + block * static_cast<size_t>(overlap.output_at) ==
          output + block * static_cast<size_t>(overlap.input_at);
 }
@@ -42,13 +45,18 @@ bool is_in_place(const Collective& c, const Call& call, int rank) {
 }  // namespace
 
 Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label)
-    : secret_(id.secret), rank_(rank), nranks_(nranks), config_(Config::from_environment()),
-      gone_(static_cast<size_t>(nranks)), last_send_(static_cast<size_t>(nranks)),
+    : secret_(id.secret),
+      rank_(rank),
+      nranks_(nranks),
+      config_(Config::from_environment()),
+      gone_(static_cast<size_t>(nranks)),
+      last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
   for (int kind = 0; kind < kCollectiveKinds; kind++)
-    forced_[static_cast<size_t>(kind)] = forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
+    forced_[static_cast<size_t>(kind)] =
+        forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
   if (id.fixed != 0 && rank == 0) {
     Acceptor::instance().listen_at(id.addresses[0]);
     Rendezvous::open(id.secret);
@@ -78,9 +86,12 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   receive_program_ = lower(*pair, 1);
   std::array<int, 4> reached{};
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
-  WEFT_INFO(kInit, "{}: ready in {:.3f} s, host mode; peers: {} in this process, {} over shared memory, {} over TCP", label,
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(), reached[1], reached[2],
-            reached[3]);
+  WEFT_INFO(kInit,
+            "{}: ready in {:.3f} s, host mode; peers: {} in this process, {} over shared memory, "
+            "{} over TCP",
+            label,
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
+            reached[1], reached[2], reached[3]);
 }
 
 Communicator::~Communicator() {
@@ -113,18 +124,14 @@ void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
     context_.stop.store(1, std::memory_order_release);
     if (context_.door != nullptr) wake_all(*context_.door);
   }
-  if (control_ == nullptr) return;
-  if (tell) {
-    control_->abort(why);
-  } else {
-    control_->interrupt(why);
-  }
+  if (tell && control_ != nullptr) control_->abort(why);
 }
 
 // Control thread. During construction the control channel itself tells the waiting thread.
 void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (peer < 0) {
-    WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label, why);
+    WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label,
+              why);
     return;
   }
   std::lock_guard lock(fault_mutex_);
@@ -139,19 +146,22 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (context_.door != nullptr) wake_all(*context_.door);
 }
 
-const Communicator::Plan& Communicator::plan_for(const Collective& collective, const Generator& generator, bool in_place) {
+const Communicator::Plan& Communicator::plan_for(const Collective& collective,
+                                                 const Generator& generator, bool in_place) {
   auto& plans = plans_[static_cast<size_t>(collective.kind)];
   for (const auto& plan : plans)
-    if (plan->generator == &generator && plan->root == collective.root && plan->in_place == in_place) return *plan;
+    if (plan->generator == &generator && plan->root == collective.root &&
+        plan->in_place == in_place)
+      return *plan;
   const auto verified = PlanStore::instance().get(generator, collective, in_place);
   auto plan = std::make_unique<Plan>();
   plan->generator = &generator;
   plan->root = collective.root;
   plan->in_place = in_place;
   plan->program = lower(*verified, rank_);
-  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label, name(collective.kind),
-            collective.root, in_place ? "in place" : "out of place", generator.name, plan->program.lanes.size(),
-            plan->program.steps.size());
+  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label,
+            name(collective.kind), collective.root, in_place ? "in place" : "out of place",
+            generator.name, plan->program.lanes.size(), plan->program.steps.size());
   plans.push_back(std::move(plan));
   return *plans.back();
 }
@@ -161,8 +171,10 @@ void Communicator::cut(Operation& op, const Program& program) const {
   const auto chunks = static_cast<uint64_t>(program.chunks);
   const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
   op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
-  const uint64_t ring_share = (mesh_->ring_bytes() / 4 - kFifoAlign) / static_cast<uint64_t>(program.max_step_chunks);
-  const uint64_t slice = std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
+  const uint64_t ring_share =
+      (mesh_->ring_bytes() / 4 - kFifoAlign) / static_cast<uint64_t>(program.max_step_chunks);
+  const uint64_t slice =
+      std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
   op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
   if (op.iterations == 1) op.slice = op.chunk;
@@ -172,7 +184,8 @@ std::byte* Communicator::scratch(size_t bytes) {
   if (bytes == 0) return nullptr;
   // Earlier ones stay: a task of the same batch may still use them.
   if (scratch_.empty() || scratch_.back().size() < bytes)
-    scratch_.push_back(Mapping::anonymous(round_up(std::max<size_t>(bytes, scratch_.empty() ? 0 : 2 * scratch_.back().size()), 4096)));
+    scratch_.push_back(Mapping::anonymous(round_up(
+        std::max<size_t>(bytes, scratch_.empty() ? 0 : 2 * scratch_.back().size()), 4096)));
   return scratch_.back().data();
 }
 
@@ -195,8 +208,9 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   const Program* program = call.sends ? &send_program_ : &receive_program_;
   if (!pair) {
     const Collective collective{call.kind, nranks_, call.root};
-    const Generator& generator = choose_generator(collective, array_bytes(collective, call), placement_,
-                                                  forced_[static_cast<size_t>(call.kind)]);
+    const Generator& generator =
+        choose_generator(collective, array_bytes(collective, call), placement_,
+                         forced_[static_cast<size_t>(call.kind)]);
     program = &plan_for(collective, generator, is_in_place(collective, call, rank_)).program;
   }
   host::Task& task = batch.add();
@@ -220,12 +234,14 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
     const Collective& c = program->collective;
     const size_t block = op.count * op.element;
     if (const int blocks = c.input_blocks(program->rank); blocks > 0 && op.input != nullptr) {
-      const SegmentRef ref = Segments::instance().find(op.input, block * static_cast<size_t>(blocks));
+      const SegmentRef ref =
+          Segments::instance().find(op.input, block * static_cast<size_t>(blocks));
       op.input_segment = ref.id;
       op.input_offset = ref.offset;
     }
     if (const int blocks = c.output_blocks(program->rank); blocks > 0 && op.output != nullptr) {
-      const SegmentRef ref = Segments::instance().find(op.output, block * static_cast<size_t>(blocks));
+      const SegmentRef ref =
+          Segments::instance().find(op.output, block * static_cast<size_t>(blocks));
       op.output_segment = ref.id;
       op.output_offset = ref.offset;
     }
@@ -233,13 +249,15 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   task.sends.clear();
   task.receives.clear();
   const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
-  const auto channel_of = [&](const ProgramPort& port) { return pair ? kPointToPointChannel : port.channel; };
+  const auto channel_of = [&](const ProgramPort& port) {
+    return pair ? kPointToPointChannel : port.channel;
+  };
   for (const ProgramPort& port : program->sends)
     task.sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));
   for (const ProgramPort& port : program->receives)
     task.receives.push_back(&mesh_->receiver(peer_of(port), channel_of(port)));
   // Calls that use the same FIFOs follow each other; everything else of a group runs side by side.
-  const host::Task*& previous = !pair ? last_collective_
+  const host::Task*& previous = !pair        ? last_collective_
                                 : call.sends ? last_send_[static_cast<size_t>(call.root)]
                                              : last_receive_[static_cast<size_t>(call.root)];
   point_to_point_ = point_to_point_ || pair;
@@ -247,7 +265,8 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   previous = &task;
 }
 
-Communicator::Child Communicator::make_child(const Secret& secret, const std::vector<int>& members) const {
+Communicator::Child Communicator::make_child(const Secret& secret,
+                                             const std::vector<int>& members) const {
   Child child;
   child.nranks = static_cast<int>(members.size());
   const auto it = std::find(members.begin(), members.end(), rank_);
@@ -268,8 +287,9 @@ Communicator::Child Communicator::split(int color, int key) {
   struct Wish {
     int color, key;
   } mine{color, key};
-  const auto blobs = control_->all_gather(std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
-                                          in_seconds(config_.init_timeout_s));
+  const auto blobs =
+      control_->all_gather(std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
+                           in_seconds(config_.init_timeout_s));
   std::vector<std::pair<int, int>> order;  // key, rank
   for (int r = 0; r < nranks_; r++) {
     Wish wish{};
@@ -282,7 +302,8 @@ Communicator::Child Communicator::split(int color, int key) {
   std::vector<int> members;
   for (const auto& [k, r] : order) members.push_back(r);
   const uint64_t number = children_++;
-  return make_child(derive(derive(secret_, "split", number), "color", static_cast<uint64_t>(static_cast<uint32_t>(color))),
+  return make_child(derive(derive(secret_, "split", number), "color",
+                           static_cast<uint64_t>(static_cast<uint32_t>(color))),
                     members);
 }
 

@@ -1,4 +1,5 @@
-// A communicator: one rank's membership in a group of ranks. Turns calls into tasks for the executor.
+// A communicator: one rank's membership in a group of ranks. Turns calls into tasks for the
+// executor.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@
 
 namespace weft {
 
-// Calls that move data come from one thread at a time (NCCL's rule); stop() and the queries from any thread.
+// Calls that move data come from one thread at a time (NCCL's rule); stop() and the queries from
+// any thread.
 class Communicator {
  public:
   // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
@@ -32,7 +34,8 @@ class Communicator {
   host::RankContext& context() { return context_; }
   const Mesh& mesh() const { return *mesh_; }
 
-  // Call begin() before the first call of a batch. add_to() appends a call's task; a call with nothing to move adds none.
+  // Call begin() before the first call of a batch. add_to() appends a call's task; a call with
+  // nothing to move adds none.
   void begin();
   void add_to(host::Batch& batch, const Call& call);
   // True when a batch of calls this size is worth waking workers for.
@@ -86,7 +89,8 @@ class Communicator {
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;
   uint64_t children_ = 0;
-  // The latest tasks of the batch being built, which the next one of the same kind (and peer) must follow.
+  // The latest tasks of the batch being built, which the next one of the same kind (and peer) must
+  // follow.
   const host::Task* last_collective_ = nullptr;
   std::vector<const host::Task*> last_send_, last_receive_;
   bool point_to_point_ = false;

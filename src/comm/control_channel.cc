@@ -25,27 +25,34 @@ Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, D
   while (std::chrono::steady_clock::now() < deadline) {
     for (const Address& address : addresses) {
       Fd fd = connect_tcp(address, deadline);
-      if (fd && authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)))) return fd;
+      if (fd && authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20))))
+        return fd;
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(200));
     if (std::chrono::steady_clock::now() > complain) {
-      WEFT_WARN("rank {}: the rendezvous at {} does not answer yet", rank, describe(addresses.front()));
+      WEFT_WARN("rank {}: the rendezvous at {} does not answer yet", rank,
+                describe(addresses.front()));
       complain = in_seconds(30);
     }
   }
   std::string tried;
   for (const Address& address : addresses) tried += (tried.empty() ? "" : ", ") + describe(address);
   fail(ncclSystemError,
-       "rank {} could not reach the rendezvous at {} (WEFT_INIT_TIMEOUT): is the process that made the unique id still "
-       "running, and is the interface reachable (NCCL_SOCKET_IFNAME)?", rank, tried);
+       "rank {} could not reach the rendezvous at {} (WEFT_INIT_TIMEOUT): is the process that made "
+       "the unique id still "
+       "running, and is the interface reachable (NCCL_SOCKET_IFNAME)?",
+       rank, tried);
 }
 
 }  // namespace
 
-ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secret& secret, int rank,
-                               int nranks, Deadline deadline, Listener listener)
-    : rank_(rank), nranks_(nranks), fd_(join(addresses, secret, rank, deadline)), listener_(std::move(listener)) {
+ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secret& secret,
+                               int rank, int nranks, Deadline deadline, Listener listener)
+    : rank_(rank),
+      nranks_(nranks),
+      fd_(join(addresses, secret, rank, deadline)),
+      listener_(std::move(listener)) {
   EventLoop::instance().watch(fd_.get(), EPOLLIN, [this](uint32_t) { readable(); });
 }
 
@@ -67,8 +74,11 @@ std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Dea
   }
   say({Frame::kGather, nranks_, round, blob});
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, deadline, [&] { return gathered_.count(round) != 0 || !broken_.empty(); }))
-    fail(ncclSystemError, "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)", rank_, nranks_);
+  if (!changed_.wait_until(lock, deadline,
+                           [&] { return gathered_.count(round) != 0 || !broken_.empty(); }))
+    fail(ncclSystemError,
+         "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)",
+         rank_, nranks_);
   const auto it = gathered_.find(round);
   if (it == gathered_.end()) throw Error(ncclRemoteError, broken_);
   std::vector<std::string> blobs;
@@ -81,7 +91,8 @@ std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Dea
     at += 8 + size;
   }
   if (static_cast<int>(blobs.size()) != nranks_)
-    fail(ncclInternalError, "the rendezvous answered with {} entries for {} ranks", blobs.size(), nranks_);
+    fail(ncclInternalError, "the rendezvous answered with {} entries for {} ranks", blobs.size(),
+         nranks_);
   return blobs;
 }
 
@@ -130,7 +141,8 @@ void ControlChannel::handle(Frame& frame) {
     case Frame::kRefused:
       interrupt(frame.text);
       return listener_(-1, true, frame.text);
-    default: return;
+    default:
+      return;
   }
 }
 

@@ -1,4 +1,5 @@
-// A rank's side of the bootstrap: joins a rendezvous, takes part in all-gathers, hears of ranks that are gone.
+// A rank's side of the bootstrap: joins a rendezvous, takes part in all-gathers, hears of ranks
+// that are gone.
 #pragma once
 
 #include <condition_variable>
@@ -17,10 +18,12 @@
 
 namespace weft {
 
-// all_gather() is called by one thread at a time; everything else by any thread. The listener runs on the control thread.
+// all_gather() is called by one thread at a time; everything else by any thread. The listener runs
+// on the control thread.
 class ControlChannel {
  public:
-  // `failed`: the rank died or aborted; otherwise it left in good order. rank < 0: the rendezvous itself is lost.
+  // `failed`: the rank died or aborted; otherwise it left in good order. rank < 0: the rendezvous
+  // itself is lost.
   using Listener = std::function<void(int rank, bool failed, const std::string& why)>;
 
   // Tries the addresses in turn until the deadline.
@@ -30,7 +33,8 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline, naming who is missing if known.
+  // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline, naming who is
+  // missing if known.
   std::vector<std::string> all_gather(const std::string& blob, Deadline deadline);
 
   void leave();

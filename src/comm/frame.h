@@ -11,7 +11,8 @@ namespace weft {
 struct Frame {
   enum Type : uint32_t {
     kGather = 1,    // rank -> rendezvous: number = round, value = nranks; text = blob
-    kGathered = 2,  // rendezvous -> ranks: number = round; text = all blobs, each preceded by its 8-byte size
+    kGathered = 2,  // rendezvous -> ranks: number = round; text = all blobs, each preceded by its
+                    // 8-byte size
     kLeave = 3,     // rank -> rendezvous: goodbye
     kAbort = 4,     // rank -> rendezvous: this rank gave up; text = why
     kLeft = 5,      // rendezvous -> ranks: value = rank

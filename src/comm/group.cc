@@ -36,11 +36,13 @@ thread_local host::Batch thread_batch;
 
 size_t call_bytes(const Call& call) { return call.count * element_size(call.reduction.type); }
 
-// A communicator whose operation broke off cannot go on: its FIFOs are out of step. Everyone is told.
+// A communicator whose operation broke off cannot go on: its FIFOs are out of step. Everyone is
+// told.
 [[noreturn]] void fail_batch(const host::Outcome& outcome, const std::vector<ncclComm*>& comms) {
   ncclComm* culprit = nullptr;
   for (ncclComm* comm : comms)
-    if (outcome.culprit != nullptr && &comm->impl->context() == outcome.culprit->context) culprit = comm;
+    if (outcome.culprit != nullptr && &comm->impl->context() == outcome.culprit->context)
+      culprit = comm;
   ncclResult_t code = outcome.code;
   std::string text = outcome.text;
   if (text.empty() && culprit != nullptr) {
@@ -50,7 +52,9 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
   for (ncclComm* comm : comms) {
     // What stopped from outside (abort, revoke, a dead peer) has been told already.
     if (comm->impl->fault().empty())
-      comm->impl->stop(code, comm == culprit ? text : "an operation launched in the same group failed: " + text, true);
+      comm->impl->stop(
+          code, comm == culprit ? text : "an operation launched in the same group failed: " + text,
+          true);
     set_text(*comm, text);
   }
   throw Error(code, text);
@@ -59,7 +63,8 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
 void launch(host::Batch& batch, std::span<const PendingCall> calls) {
   std::vector<ncclComm*> comms;
   for (const PendingCall& pending : calls)
-    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end()) comms.push_back(pending.comm);
+    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
+      comms.push_back(pending.comm);
   std::vector<Use> uses;
   uses.reserve(comms.size());
   for (ncclComm* comm : comms) {
@@ -74,7 +79,8 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     pending.comm->impl->add_to(batch, pending.call);
   }
   if (batch.empty()) return;
-  const bool workers = comms.size() > 1 ? bytes >= (size_t{256} << 10) : comms[0]->impl->wants_workers(bytes);
+  const bool workers =
+      comms.size() > 1 ? bytes >= (size_t{256} << 10) : comms[0]->impl->wants_workers(bytes);
   const host::Outcome outcome = batch.run(workers);
   if (outcome.code != ncclSuccess) fail_batch(outcome, comms);
 }
@@ -82,7 +88,8 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
 // The common case, one blocking call outside a group: no allocation once warm.
 void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
-  if (use->context().stop.load(std::memory_order_acquire) != 0) throw Error(use->fault_code(), use->fault());
+  if (use->context().stop.load(std::memory_order_acquire) != 0)
+    throw Error(use->fault_code(), use->fault());
   use->begin();
   batch.clear();
   use->add_to(batch, call);
@@ -91,11 +98,13 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   if (outcome.code != ncclSuccess) fail_batch(outcome, {&comm});
 }
 
-// Non-blocking communicators: the calls run on a thread of their own, ncclCommGetAsyncError tells when they are done.
+// Non-blocking communicators: the calls run on a thread of their own, ncclCommGetAsyncError tells
+// when they are done.
 ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
   std::vector<ncclComm*> comms;
   for (const PendingCall& pending : calls)
-    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end()) comms.push_back(pending.comm);
+    if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
+      comms.push_back(pending.comm);
   for (ncclComm* comm : comms) {
     while (comm->progress.load() == ncclInProgress && comm->state.load() == CommState::kReady)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -179,7 +188,8 @@ ncclResult_t run_init_jobs(std::vector<InitJob> jobs) {
     } else if (jobs.size() == 1) {
       run(job, entry.result, entry.text);
     } else {
-      entry.thread = std::thread([job = std::move(job), &entry, run] { run(job, entry.result, entry.text); });
+      entry.thread =
+          std::thread([job = std::move(job), &entry, run] { run(job, entry.result, entry.text); });
     }
   }
   const Running* failed = nullptr;
@@ -212,8 +222,9 @@ ncclResult_t group_end() {
   ncclResult_t result = ncclSuccess;
   if (!mine.jobs.empty()) result = run_init_jobs(std::move(mine.jobs));
   if (mine.calls.empty()) return result;
-  const bool blocking = std::all_of(mine.calls.begin(), mine.calls.end(),
-                                    [](const PendingCall& pending) { return pending.comm->config.blocking; });
+  const bool blocking =
+      std::all_of(mine.calls.begin(), mine.calls.end(),
+                  [](const PendingCall& pending) { return pending.comm->config.blocking; });
   if (!blocking) return launch_in_background(std::move(mine.calls));
   launch(thread_batch, mine.calls);
   mine.calls.clear();

@@ -1,4 +1,5 @@
-// Groups: per thread, what was called between ncclGroupStart and the outermost ncclGroupEnd is launched together.
+// Groups: per thread, what was called between ncclGroupStart and the outermost ncclGroupEnd is
+// launched together.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,8 @@
 
 namespace weft {
 
-// An init, split or shrink that is under way. On failure *out is set to NULL if the communicator blocks.
+// An init, split or shrink that is under way. On failure *out is set to NULL if the communicator
+// blocks.
 struct InitJob {
   ncclComm* comm = nullptr;
   ncclComm** out = nullptr;

@@ -21,7 +21,8 @@ ncclComm* new_handle(int rank, int nranks, const CommConfig& config) {
 
 void check_handle(const ncclComm* comm, const char* argument) {
   if (comm == nullptr) fail(ncclInvalidArgument, "{} is NULL", argument);
-  if (comm->magic != ncclComm::kMagic) fail(ncclInvalidArgument, "{} is not a communicator", argument);
+  if (comm->magic != ncclComm::kMagic)
+    fail(ncclInvalidArgument, "{} is not a communicator", argument);
   if (comm->state.load() == CommState::kDead)
     fail(ncclInvalidArgument, "{} has been destroyed or aborted already", argument);
 }
@@ -29,17 +30,25 @@ void check_handle(const ncclComm* comm, const char* argument) {
 Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
   comm.users.fetch_add(1);
   const CommState state = comm.state.load();
-  const bool usable = state == CommState::kReady || (!for_operations && (state == CommState::kRevoked || state == CommState::kFinalized));
+  const bool usable =
+      state == CommState::kReady ||
+      (!for_operations && (state == CommState::kRevoked || state == CommState::kFinalized));
   if (usable) return;
   comm.users.fetch_sub(1);
   comm_ = nullptr;
   switch (state) {
     case CommState::kInitializing:
-      fail(ncclInvalidArgument, "comm is still being initialized: wait until ncclCommGetAsyncError is not ncclInProgress");
-    case CommState::kFailed: fail(ncclInvalidUsage, "comm failed to initialize: {}", comm.text);
-    case CommState::kFinalized: fail(ncclInvalidUsage, "comm has been finalized, only ncclCommDestroy is left");
-    case CommState::kRevoked: fail(ncclInvalidUsage, "comm has been revoked, it takes no more operations");
-    default: fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
+      fail(ncclInvalidArgument,
+           "comm is still being initialized: wait until ncclCommGetAsyncError is not "
+           "ncclInProgress");
+    case CommState::kFailed:
+      fail(ncclInvalidUsage, "comm failed to initialize: {}", comm.text);
+    case CommState::kFinalized:
+      fail(ncclInvalidUsage, "comm has been finalized, only ncclCommDestroy is left");
+    case CommState::kRevoked:
+      fail(ncclInvalidUsage, "comm has been revoked, it takes no more operations");
+    default:
+      fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   }
 }
 

@@ -1,4 +1,5 @@
-// What an ncclComm_t points to. Handles are never freed: one that is used after its communicator is gone is recognised.
+// What an ncclComm_t points to. Handles are never freed: one that is used after its communicator is
+// gone is recognised.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,7 @@ struct ncclComm {
   static constexpr uint64_t kMagic = 0x6d6d6f6374666577;
   const uint64_t magic = kMagic;
   std::atomic<weft::CommState> state{weft::CommState::kInitializing};
-  std::atomic<int> users{0};                          // calls under way
+  std::atomic<int> users{0};                           // calls under way
   std::atomic<ncclResult_t> progress{ncclInProgress};  // of the init or the last non-blocking call
   int rank = 0, nranks = 0, device = 0;
   uint32_t tag = 0;  // keeps operators of different communicators apart
@@ -50,7 +51,8 @@ ncclComm* new_handle(int rank, int nranks, const CommConfig& config);
 // Throws Error(ncclInvalidArgument) when `comm` is null, no handle, or gone.
 void check_handle(const ncclComm* comm, const char* argument = "comm");
 
-// Keeps a communicator from being destroyed while a call uses it. Throws unless it can take operations.
+// Keeps a communicator from being destroyed while a call uses it. Throws unless it can take
+// operations.
 class Use {
  public:
   explicit Use(ncclComm& comm, bool for_operations = true);

@@ -12,11 +12,13 @@ namespace weft {
 namespace {
 
 std::string label(const ncclComm& comm) {
-  return comm.config.name.empty() ? fmt::format("rank {} of {}", comm.rank, comm.nranks)
-                                  : fmt::format("rank {} of {} in '{}'", comm.rank, comm.nranks, comm.config.name);
+  return comm.config.name.empty()
+             ? fmt::format("rank {} of {}", comm.rank, comm.nranks)
+             : fmt::format("rank {} of {} in '{}'", comm.rank, comm.nranks, comm.config.name);
 }
 
-// Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its own.
+// Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its
+// own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
     auto impl = std::make_unique<Communicator>(id, comm.rank, comm.nranks, label(comm));
@@ -52,13 +54,15 @@ void wait_for_users(ncclComm& comm) {
 
 }  // namespace
 
-ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks, const CommConfig& config) {
+ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
+                       const CommConfig& config) {
   ncclComm* comm = new_handle(rank, nranks, config);
   *out = comm;
   return start(*comm, out, [comm, id] { bring_up(*comm, id); });
 }
 
-ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out, const ncclConfig_t* config) {
+ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
+                   const ncclConfig_t* config) {
   auto use = std::make_shared<Use>(parent, false);
   const CommConfig child_config = CommConfig::from(config, &parent.config);
   // Rank and size become known in the job; a handle is needed before.
@@ -87,8 +91,8 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out, const n
   });
 }
 
-ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out, const ncclConfig_t* config,
-                    bool abort_parent) {
+ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out,
+                    const ncclConfig_t* config, bool abort_parent) {
   const CommConfig child_config = CommConfig::from(config, &parent.config);
   if (abort_parent && parent.impl != nullptr && parent.state.load() == CommState::kReady)
     parent.impl->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
@@ -97,7 +101,6 @@ ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm
     const Use use(parent, false);
     child = use->shrink(excluded);
   }
-  if (child.rank < 0) fail(ncclInvalidUsage, "rank {} excludes itself: only the ranks that stay call ncclCommShrink", parent.rank);
   return init_rank(out, child.id, child.rank, child.nranks, child_config);
 }
 
@@ -106,12 +109,14 @@ void finalize(ncclComm& comm) {
   // Operations are complete when their calls return; only those of other threads may still run.
   while (comm.users.load() > 1) std::this_thread::sleep_for(std::chrono::microseconds(100));
   CommState expected = CommState::kReady;
-  if (!comm.state.compare_exchange_strong(expected, CommState::kFinalized) && expected == CommState::kRevoked)
+  if (!comm.state.compare_exchange_strong(expected, CommState::kFinalized) &&
+      expected == CommState::kRevoked)
     fail(ncclInvalidUsage, "comm has been revoked, it cannot be finalized: destroy it");
 }
 
 void destroy(ncclComm& comm) {
-  while (comm.state.load() == CommState::kInitializing) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (comm.state.load() == CommState::kInitializing)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (comm.state.exchange(CommState::kDead) == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
@@ -120,7 +125,8 @@ void destroy(ncclComm& comm) {
 
 void abort(ncclComm& comm) {
   const CommState state = comm.state.exchange(CommState::kDead);
-  if (state == CommState::kDead) fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
+  if (state == CommState::kDead)
+    fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   if (state == CommState::kInitializing) return;  // whoever is bringing it up will find it dead
   if (comm.impl != nullptr)
     comm.impl->stop(ncclInternalError, fmt::format("rank {} aborted the communicator", comm.rank),
@@ -135,7 +141,8 @@ void revoke(ncclComm& comm) {
     if (expected == CommState::kRevoked) return;
     fail(ncclInvalidUsage, "comm cannot be revoked: it is not ready");
   }
-  comm.impl->stop(ncclInvalidUsage, fmt::format("rank {} revoked the communicator", comm.rank), false);
+  comm.impl->stop(ncclInvalidUsage, fmt::format("rank {} revoked the communicator", comm.rank),
+                  false);
   wait_for_users(comm);
 }
 

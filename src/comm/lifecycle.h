@@ -1,4 +1,5 @@
-// Making and ending communicators. Inside a group, what blocks is put off until the outermost ncclGroupEnd.
+// Making and ending communicators. Inside a group, what blocks is put off until the outermost
+// ncclGroupEnd.
 #pragma once
 
 #include <vector>
@@ -8,12 +9,14 @@
 
 namespace weft {
 
-// Return ncclSuccess, or ncclInProgress for non-blocking communicators; throw Error. *out is set at once, and to NULL if
-// a blocking init fails.
-ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks, const CommConfig& config);
-ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out, const ncclConfig_t* config);
-ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out, const ncclConfig_t* config,
-                    bool abort_parent);
+// Return ncclSuccess, or ncclInProgress for non-blocking communicators; throw Error. *out is set at
+// once, and to NULL if a blocking init fails.
+ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
+                       const CommConfig& config);
+ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
+                   const ncclConfig_t* config);
+ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out,
+                    const ncclConfig_t* config, bool abort_parent);
 
 void finalize(ncclComm& comm);
 void destroy(ncclComm& comm);

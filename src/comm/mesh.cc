@@ -53,19 +53,23 @@ class LocalArenas {
   std::map<std::pair<uint64_t, int>, std::weak_ptr<Arena>> arenas_;
 };
 
-// Rings shrink as ranks grow, so that a communicator's memory stays bounded. All ranks compute the same.
+// Rings shrink as ranks grow, so that a communicator's memory stays bounded. All ranks compute the
+// same.
 uint64_t ring_size(const Config& config, int nranks) {
   const uint64_t share = (uint64_t{4} << 20) / static_cast<uint64_t>(std::max(nranks, 8));
-  return std::max<uint64_t>(uint64_t{32} << 10, std::min<uint64_t>(config.ring_bytes, share)) / 64 * 64;
+  return std::max<uint64_t>(uint64_t{32} << 10, std::min<uint64_t>(config.ring_bytes, share)) / 64 *
+         64;
 }
 
 }  // namespace
 
-Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config, Deadline deadline)
+Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
+           const Config& config, Deadline deadline)
     : secret_(secret), rank_(rank), nranks_(nranks), ring_bytes_(ring_size(config, nranks)) {
   exchange(control, config, deadline);
   classify();
-  const bool shareable = std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
+  const bool shareable =
+      std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
   arena_ = std::make_shared<Arena>(ArenaLayout{local_ranks(), ring_bytes_}, shareable);
   server_ = std::make_unique<MemoryServer>(arena_);
   LocalArenas::instance().publish(public_key(secret_), rank_, arena_);
@@ -116,12 +120,16 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
     PeerInfo& info = infos_.emplace_back();
     const auto peer = static_cast<int>(infos_.size()) - 1;
     if (text.size() != sizeof info)
-      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer, rank_);
+      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer,
+           rank_);
     std::memcpy(&info, text.data(), sizeof info);
     if (info.version != mine.version)
-      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer, rank_);
+      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer,
+           rank_);
     if (info.ring_bytes != mine.ring_bytes || info.slice_bytes != mine.slice_bytes)
-      fail(ncclInvalidUsage, "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank {}: {}/{} and {}/{}",
+      fail(ncclInvalidUsage,
+           "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank {}: {}/{} "
+           "and {}/{}",
            peer, rank_, info.ring_bytes, info.slice_bytes, mine.ring_bytes, mine.slice_bytes);
   }
 }
@@ -155,7 +163,8 @@ void Mesh::connect_local(int peer, Deadline deadline) {
     peer_arenas_[p] = arena_;
   } else if (reach(peer) == Reach::kProcess) {
     peer_arenas_[p] = LocalArenas::instance().find(public_key(secret_), peer);
-    if (peer_arenas_[p] == nullptr) fail(ncclInternalError, "rank {} of this process has no arena", peer);
+    if (peer_arenas_[p] == nullptr)
+      fail(ncclInternalError, "rank {} of this process has no arena", peer);
   } else {
     links_[p] = std::make_unique<MemoryLink>(info(peer).unix_name, secret_, rank_, peer, deadline);
     peer_arenas_[p] = links_[p]->fetch_arena(ArenaLayout{local_ranks(), ring_bytes_}, deadline);
@@ -194,11 +203,13 @@ Fd Mesh::open_stream(int peer, int channel, Deadline deadline) {
   while (std::chrono::steady_clock::now() < deadline) {
     for (int a = 0; a < theirs.address_count; a++) {
       Fd fd = connect_tcp(theirs.addresses[a], deadline);
-      if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20)))) return fd;
+      if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20))))
+        return fd;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  fail(ncclSystemError, "rank {} cannot connect to rank {} at {} (NCCL_SOCKET_IFNAME chooses the interface)", rank_,
+  fail(ncclSystemError,
+       "rank {} cannot connect to rank {} at {} (NCCL_SOCKET_IFNAME chooses the interface)", rank_,
        peer, describe(theirs.addresses[0]));
 }
 
@@ -207,18 +218,22 @@ void Mesh::connect_tcp_peers(Deadline deadline) {
     const int peer = (rank_ + k) % nranks_;
     if (reach(peer) != Reach::kTcp) continue;
     for (int channel = 0; channel < kChannels; channel++) {
-      auto stream = std::make_shared<TcpStream>(open_stream(peer, channel, deadline), ring_bytes_, true, door());
+      auto stream = std::make_shared<TcpStream>(open_stream(peer, channel, deadline), ring_bytes_,
+                                                true, door());
       sends_[index(peer, channel)] = send_port(*stream, peer);
       streams_.push_back(std::move(stream));
     }
   }
   std::unique_lock lock(mutex_);
   if (!arrived_.wait_until(lock, deadline, [&] { return missing_ == 0; }))
-    fail(ncclSystemError, "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_, missing_);
+    fail(ncclSystemError,
+         "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_,
+         missing_);
   for (int peer = 0; peer < nranks_; peer++) {
     if (reach(peer) != Reach::kTcp) continue;
     for (int channel = 0; channel < kChannels; channel++) {
-      auto stream = std::make_shared<TcpStream>(std::move(incoming_[index(peer, channel)]), ring_bytes_, false, door());
+      auto stream = std::make_shared<TcpStream>(std::move(incoming_[index(peer, channel)]),
+                                                ring_bytes_, false, door());
       receives_[index(peer, channel)] = receive_port(*stream, peer);
       streams_.push_back(std::move(stream));
     }

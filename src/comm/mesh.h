@@ -1,4 +1,5 @@
-// The mesh: how this rank reaches every other rank of its communicator, and the FIFO ends towards each of them.
+// The mesh: how this rank reaches every other rank of its communicator, and the FIFO ends towards
+// each of them.
 #pragma once
 
 #include <condition_variable>
@@ -18,10 +19,10 @@ namespace weft {
 
 // What every rank tells the others at init.
 struct PeerInfo {
-  uint32_t version = 0;      // of this library; all ranks must agree
+  uint32_t version = 0;  // of this library; all ranks must agree
   int32_t pid = 0;
-  uint64_t host = 0;         // host_identity()
-  uint64_t process = 0;      // random, one per process
+  uint64_t host = 0;     // host_identity()
+  uint64_t process = 0;  // random, one per process
   uint64_t ring_bytes = 0, slice_bytes = 0;
   int32_t shm_disable = 0;
   int32_t address_count = 0;
@@ -33,8 +34,10 @@ enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kTcp };
 
 class Mesh {
  public:
-  // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or unfit.
-  Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config, Deadline deadline);
+  // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or
+  // unfit.
+  Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
+       Deadline deadline);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -53,7 +56,9 @@ class Mesh {
   void drain(double seconds);
 
  private:
-  static size_t index(int peer, int channel) { return static_cast<size_t>(peer * kChannels + channel); }
+  static size_t index(int peer, int channel) {
+    return static_cast<size_t>(peer * kChannels + channel);
+  }
   void exchange(ControlChannel& control, const Config& config, Deadline deadline);
   void classify();
   void connect_local(int peer, Deadline deadline);

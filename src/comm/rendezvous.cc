@@ -17,13 +17,16 @@ namespace weft {
 void Rendezvous::open(const Secret& secret) {
   auto rendezvous = std::make_shared<Rendezvous>(secret);
   Acceptor::instance().serve(secret, -1, [rendezvous](Fd connection, const Purpose& purpose) {
-    if (purpose.kind == Purpose::kRendezvous) rendezvous->join(std::move(connection), purpose.from_rank);
+    if (purpose.kind == Purpose::kRendezvous)
+      rendezvous->join(std::move(connection), purpose.from_rank);
   });
 }
 
 void Rendezvous::join(Fd connection, int rank) {
   if (members_.count(rank) != 0) {
-    const Frame frame{Frame::kRefused, rank, 0, fmt::format("rank {} joined twice: every rank must have its own number", rank)};
+    const Frame frame{
+        Frame::kRefused, rank, 0,
+        fmt::format("rank {} joined twice: every rank must have its own number", rank)};
     const std::string bytes = frame.encode();
     ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return refuse(frame.text);
@@ -45,12 +48,16 @@ void Rendezvous::readable(int rank) {
   const ssize_t got = recv(it->second.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0)
-    return remove(rank, {Frame::kFailed, rank, 0, fmt::format("rank {} died: its connection closed without a goodbye", rank)});
+    return remove(rank,
+                  {Frame::kFailed, rank, 0,
+                   fmt::format("rank {} died: its connection closed without a goodbye", rank)});
   it->second.reader.append(buffer.data(), static_cast<size_t>(got));
   Frame frame;
-  while (members_.count(rank) != 0 && members_[rank].reader.next(frame)) handle(rank, std::move(frame));
+  while (members_.count(rank) != 0 && members_[rank].reader.next(frame))
+    handle(rank, std::move(frame));
   if (members_.count(rank) != 0 && members_[rank].reader.broken())
-    remove(rank, {Frame::kFailed, rank, 0, fmt::format("rank {} sent something that is no frame", rank)});
+    remove(rank,
+           {Frame::kFailed, rank, 0, fmt::format("rank {} sent something that is no frame", rank)});
 }
 
 void Rendezvous::handle(int rank, Frame frame) {
@@ -58,7 +65,8 @@ void Rendezvous::handle(int rank, Frame frame) {
     case Frame::kGather: {
       if (nranks_ == 0) nranks_ = frame.value;
       if (nranks_ != frame.value)
-        return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank, frame.value, nranks_));
+        return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank,
+                                  frame.value, nranks_));
       Round& round = rounds_[frame.number];
       round.blobs[rank] = std::move(frame.text);
       if (static_cast<int>(round.blobs.size()) < nranks_) return;
@@ -71,9 +79,12 @@ void Rendezvous::handle(int rank, Frame frame) {
       rounds_.erase(frame.number);
       return broadcast(answer);
     }
-    case Frame::kLeave: return remove(rank, {Frame::kLeft, rank, 0, {}});
-    case Frame::kAbort: return remove(rank, {Frame::kFailed, rank, 0, frame.text});
-    default: return;
+    case Frame::kLeave:
+      return remove(rank, {Frame::kLeft, rank, 0, {}});
+    case Frame::kAbort:
+      return remove(rank, {Frame::kFailed, rank, 0, frame.text});
+    default:
+      return;
   }
 }
 
@@ -113,11 +124,13 @@ void Rendezvous::flush(int rank) {
   if (it == members_.end()) return;
   Member& member = it->second;
   while (!member.outgoing.empty()) {
-    const ssize_t sent = ::send(member.fd.get(), member.outgoing.data(), member.outgoing.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(member.fd.get(), member.outgoing.data(), member.outgoing.size(),
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent <= 0) break;  // full, or broken: then reading will find out
     member.outgoing.erase(0, static_cast<size_t>(sent));
   }
-  EventLoop::instance().change(member.fd.get(), member.outgoing.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+  EventLoop::instance().change(member.fd.get(),
+                               member.outgoing.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 
 }  // namespace weft

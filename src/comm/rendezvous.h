@@ -1,5 +1,6 @@
-// The server's side of the bootstrap: a star with one connection per rank. It serves all-gathers of small blobs (at init and
-// whenever ranks must agree on something) and tells everyone when a rank leaves, aborts or dies.
+// The server's side of the bootstrap: a star with one connection per rank. It serves all-gathers of
+// small blobs (at init and whenever ranks must agree on something) and tells everyone when a rank
+// leaves, aborts or dies.
 #pragma once
 
 #include <map>

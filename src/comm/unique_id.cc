@@ -22,7 +22,8 @@ UniqueId UniqueId::create() {
     id.address_count = 1;
     id.addresses[0] = parse_address(config.comm_id);
     if (config.secret.empty())
-      WEFT_INFO(kBootstrap, "NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
+      WEFT_INFO(kBootstrap,
+                "NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
     return id;
   }
   id.secret = random_secret();

@@ -13,24 +13,28 @@ inline constexpr size_t element_size(ncclDataType_t type) {
     case ncclInt8:
     case ncclUint8:
     case ncclFloat8e4m3:
-    case ncclFloat8e5m2: return 1;
+    case ncclFloat8e5m2:
+      return 1;
     case ncclFloat16:
-    case ncclBfloat16: return 2;
+    case ncclBfloat16:
+      return 2;
     case ncclInt32:
     case ncclUint32:
-    case ncclFloat32: return 4;
-    default: return 8;
+    case ncclFloat32:
+      return 4;
+    default:
+      return 8;
   }
 }
 
-// A reduction: combine with `op` (sum, prod, max or min; the caller's input may be multiplied by a scalar first, the
-// completed sum divided by the number of ranks last).
+// A reduction: combine with `op` (sum, prod, max or min; the caller's input may be multiplied by a
+// scalar first, the completed sum divided by the number of ranks last).
 struct Reduction {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
   bool premultiply = false;
-  uint32_t divide_by = 0;      // 0: not an average
-  uint64_t scalar_bits = 0;    // the pre-multiplier, an element of `type` in the low bytes
+  uint32_t divide_by = 0;    // 0: not an average
+  uint64_t scalar_bits = 0;  // the pre-multiplier, an element of `type` in the low bytes
 };
 
 }  // namespace weft

@@ -1,8 +1,10 @@
-// The interpreter of a Program: one step of one lane at a time. Compiled for the host, and by nvcc for a thread block.
+// The interpreter of a Program: one step of one lane at a time. Compiled for the host, and by nvcc
+// for a thread block.
 //
-// A lane is a resumable state machine: advance() never waits. It performs the next step if its dependencies are
-// complete, its messages there and its FIFOs have room, and otherwise says so. The Target supplies memory
-// operations and data movement; everything else, that is the protocol, is here.
+// A lane is a resumable state machine: advance() never waits. It performs the next step if its
+// dependencies are complete, its messages there and its FIFOs have room, and otherwise says so. The
+// Target supplies memory operations and data movement; everything else, that is the protocol, is
+// here.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +23,22 @@ namespace weft {
 
 inline constexpr int kMaxOperands = 64;
 
-// One call of a collective on one rank. `progress` has a counter per lane: steps completed, over all iterations.
+// One call of a collective on one rank. `progress` has a counter per lane: steps completed, over
+// all iterations.
 struct Operation {
   ProgramView program;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  uint64_t count = 0;         // elements per block
-  uint64_t chunk = 0;         // elements per chunk (the last ones of a block may be shorter or empty)
-  uint64_t slice = 0;         // elements of a chunk that one iteration moves
+  uint64_t count = 0;  // elements per block
+  uint64_t chunk = 0;  // elements per chunk (the last ones of a block may be shorter or empty)
+  uint64_t slice = 0;  // elements of a chunk that one iteration moves
   uint64_t iterations = 0;
-  uint32_t element = 1;       // bytes
+  uint32_t element = 1;  // bytes
   Reduction reduction;
   uint64_t lend_from = ~uint64_t{0};  // smallest message that is lent
-  // The shared segments the buffers lie in; 0: none, only processes that share the address space can be lent to.
+  // The shared segments the buffers lie in; 0: none, only processes that share the address space
+  // can be lent to.
   uint64_t input_segment = 0, output_segment = 0;
   uint64_t input_offset = 0, output_offset = 0;
   // What both sides of a message compare.
@@ -60,15 +64,16 @@ struct LaneState {
   uint64_t iteration = 0;
   bool lent = false;
   Failure failure = Failure::kNone;
-  int32_t waits_for = -1;          // when blocked: the peer, -1 for a lane of this rank
+  int32_t waits_for = -1;  // when blocked: the peer, -1 for a lane of this rank
   bool waits_to_send = false;
-  MessageHeader seen;              // when mismatched: what the peer sent
+  MessageHeader seen;  // when mismatched: what the peer sent
 };
 
 template <typename Target>
 class Interpreter {
  public:
-  WEFT_HD Interpreter(const Operation& operation, Target& target) : op_(operation), target_(target) {}
+  WEFT_HD Interpreter(const Operation& operation, Target& target)
+      : op_(operation), target_(target) {}
 
   WEFT_HD Advance advance(LaneState& lane) {
     const ProgramLane& program_lane = op_.program.lanes[lane.lane];
@@ -143,7 +148,8 @@ class Interpreter {
   WEFT_HD const MessageHeader* receive(RecvPort& port) {
     for (;;) {
       if (!there(port, kFifoAlign)) return nullptr;
-      const auto* header = reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
+      const auto* header =
+          reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
       if (header->kind == MessageHeader::kSkip) {
         port.head += port.size - port.head % port.size;
         continue;
@@ -152,9 +158,11 @@ class Interpreter {
     }
   }
 
-  // A network may deliver part of a message, even of a skipped stretch: then the head is ahead of the tail.
+  // A network may deliver part of a message, even of a skipped stretch: then the head is ahead of
+  // the tail.
   WEFT_HD bool there(RecvPort& port, uint64_t bytes) {
-    if (static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes)) return true;
+    if (static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes))
+      return true;
     port.tail_seen = target_.load(&port.control->tail);
     return static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes);
   }
@@ -163,7 +171,8 @@ class Interpreter {
     return kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
   }
 
-  // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they do not.
+  // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they
+  // do not.
   WEFT_HD bool reserve(SendPort& port, uint64_t bytes) {
     const uint64_t at = port.tail % port.size;
     const uint64_t skip = port.size - at < bytes ? port.size - at : 0;
@@ -184,7 +193,8 @@ class Interpreter {
     if (step.count > 1 && op_.iterations > 1) return nullptr;  // not contiguous
     const ProgramOperand* operands = op_.program.operands + step.first_operand;
     for (uint32_t i = 0; i < step.destinations; i++)
-      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer) return &operands[step.sources + i];
+      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer)
+        return &operands[step.sources + i];
     // Only the source itself is left: not if the message must differ from it.
     return op_.reduction.premultiply && step.raw_sources != 0 ? nullptr : &operands[0];
   }
@@ -232,9 +242,11 @@ class Interpreter {
   }
 
   // The data of a message, after checking that the peer means the same call.
-  WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header, uint64_t bytes) {
-    if (header.bytes != bytes || header.sequence != op_.sequence || header.collective != op_.collective ||
-        header.call_bytes != op_.count * op_.element || header.root != op_.root ||
+  WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
+                                uint64_t bytes) {
+    if (header.bytes != bytes || header.sequence != op_.sequence ||
+        header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
+        header.root != op_.root ||
         (op_.collective != static_cast<uint8_t>(CollectiveKind::kSendRecv) &&
          (header.type != static_cast<uint8_t>(op_.reduction.type) ||
           header.op != static_cast<uint8_t>(op_.reduction.op)))) {
@@ -243,8 +255,10 @@ class Interpreter {
       lane.seen = header;
       return nullptr;
     }
-    if (header.kind == MessageHeader::kInline) return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
-    if (header.kind == MessageHeader::kPointer) return reinterpret_cast<const std::byte*>(header.address);
+    if (header.kind == MessageHeader::kInline)
+      return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
+    if (header.kind == MessageHeader::kPointer)
+      return reinterpret_cast<const std::byte*>(header.address);
     const std::byte* base = target_.map(port, header.segment);
     if (base == nullptr) {
       lane.failure = LaneState::Failure::kNoSegment;
@@ -316,7 +330,8 @@ class Interpreter {
         const bool input = lent->buffer == ProgramBuffer::kInput;
         message.kind = MessageHeader::kSegment;
         message.segment = input ? op_.input_segment : op_.output_segment;
-        message.address = (input ? op_.input_offset : op_.output_offset) + local_offset(*lent, 0, lane.iteration);
+        message.address =
+            (input ? op_.input_offset : op_.output_offset) + local_offset(*lent, 0, lane.iteration);
       }
     } else {
       message.kind = MessageHeader::kInline;

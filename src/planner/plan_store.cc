@@ -9,7 +9,8 @@ PlanStore& PlanStore::instance() {
 }
 
 std::shared_ptr<const VerifiedSchedule> PlanStore::get(const Generator& generator,
-                                                       const Collective& collective, bool in_place) {
+                                                       const Collective& collective,
+                                                       bool in_place) {
   const Key key{generator.name, collective.kind, collective.nranks, collective.root, in_place};
   std::promise<std::shared_ptr<const VerifiedSchedule>> promise;
   Entry entry;

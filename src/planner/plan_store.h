@@ -13,18 +13,20 @@
 
 namespace weft {
 
-// Thread-safe; one per process. Ranks that ask for a schedule while another makes it wait for that one.
+// Thread-safe; one per process. Ranks that ask for a schedule while another makes it wait for that
+// one.
 class PlanStore {
  public:
   static PlanStore& instance();
 
-  std::shared_ptr<const VerifiedSchedule> get(const Generator& generator, const Collective& collective,
-                                              bool in_place);
+  std::shared_ptr<const VerifiedSchedule> get(const Generator& generator,
+                                              const Collective& collective, bool in_place);
 
  private:
   using Key = std::tuple<std::string_view, CollectiveKind, int, int, bool>;
   using Entry = std::shared_future<std::shared_ptr<const VerifiedSchedule>>;
-  static constexpr size_t kMost = 512;  // then all are forgotten; plans in use stay alive in their communicators
+  static constexpr size_t kMost =
+      512;  // then all are forgotten; plans in use stay alive in their communicators
 
   std::mutex mutex_;
   std::map<Key, Entry> entries_;

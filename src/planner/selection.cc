@@ -9,7 +9,8 @@ namespace {
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
 
-const Generator& first_supported(const Collective& c, std::initializer_list<const Generator*> preferred) {
+const Generator& first_supported(const Collective& c,
+                                 std::initializer_list<const Generator*> preferred) {
   for (const Generator* generator : preferred)
     if (generator->supports(c)) return *generator;
   fail(ncclInternalError, "no generator makes {} for {} ranks", name(c.kind), c.nranks);
@@ -25,11 +26,13 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
     const std::string entry = forced.substr(begin, end - begin);
     begin = end + 1;
     const size_t equals = entry.find('=');
-    if (equals == std::string::npos) fail(ncclInvalidUsage, "WEFT_PLAN: '{}' is not collective=generator", entry);
+    if (equals == std::string::npos)
+      fail(ncclInvalidUsage, "WEFT_PLAN: '{}' is not collective=generator", entry);
     const auto named = parse_collective(entry.substr(0, equals));
     if (!named) fail(ncclInvalidUsage, "WEFT_PLAN: '{}' is no collective", entry.substr(0, equals));
     const Generator* generator = find_generator(entry.substr(equals + 1));
-    if (generator == nullptr) fail(ncclInvalidUsage, "WEFT_PLAN: there is no generator '{}'", entry.substr(equals + 1));
+    if (generator == nullptr)
+      fail(ncclInvalidUsage, "WEFT_PLAN: there is no generator '{}'", entry.substr(equals + 1));
     if (*named == kind) return generator;
   }
   return nullptr;
@@ -39,8 +42,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
                                   const Generator* forced) {
   if (forced != nullptr) {
     if (!forced->supports(c))
-      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for {} ranks", forced->name, name(c.kind),
-           c.nranks);
+      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for {} ranks", forced->name,
+           name(c.kind), c.nranks);
     return *forced;
   }
   const bool few = c.nranks <= 16;
@@ -50,18 +53,24 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
       return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;
     case CollectiveKind::kAllGather:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
-      return placement.one_host ? kDirect : bytes <= kSmall ? first_supported(c, {&kRecursive, &kDirect}) : kRing;
+      return placement.one_host ? kDirect
+             : bytes <= kSmall  ? first_supported(c, {&kRecursive, &kDirect})
+                                : kRing;
     case CollectiveKind::kReduceScatter:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kRing});
       return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
-      // A chain keeps all ranks busy; where data is lent, the root has nothing to copy and a star is better.
+      // A chain keeps all ranks busy; where data is lent, the root has nothing to copy and a star
+      // is better.
       if (bytes >= kLarge && c.nranks > 2 && !placement.one_process) return kRing;
       return first_supported(c, {few || placement.one_process ? &kDirect : &kTree, &kTree});
-    case CollectiveKind::kAllToAll: return placement.one_host || few ? kDirect : kPairwise;
-    case CollectiveKind::kSendRecv: return kSendRecv;
-    default: return kDirect;
+    case CollectiveKind::kAllToAll:
+      return placement.one_host || few ? kDirect : kPairwise;
+    case CollectiveKind::kSendRecv:
+      return kSendRecv;
+    default:
+      return kDirect;
   }
 }
 

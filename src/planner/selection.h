@@ -14,12 +14,13 @@ struct Placement {
   bool one_host = true;      // all ranks share memory
 };
 
-// The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws on a bad text.
+// The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws
+// on a bad text.
 const Generator* forced_generator(CollectiveKind kind, const std::string& forced);
 
-// `bytes` is the size of the whole array, as in nccl-tests. A forced generator that does not support the collective
-// throws Error(ncclInvalidUsage).
-const Generator& choose_generator(const Collective& collective, size_t bytes, const Placement& placement,
-                                  const Generator* forced);
+// `bytes` is the size of the whole array, as in nccl-tests. A forced generator that does not
+// support the collective throws Error(ncclInvalidUsage).
+const Generator& choose_generator(const Collective& collective, size_t bytes,
+                                  const Placement& placement, const Generator* forced);
 
 }  // namespace weft

@@ -24,15 +24,17 @@ inline constexpr int kCollectiveKinds = 9;
 std::string_view name(CollectiveKind kind);
 std::optional<CollectiveKind> parse_collective(std::string_view text);
 
-// A chunk's content in the abstract: piece `id` of the whole data, and whose contributions it must hold.
+// A chunk's content in the abstract: piece `id` of the whole data, and whose contributions it must
+// hold.
 struct ChunkGoal {
   int32_t id = 0;
   int32_t contributor = 0;  // kEveryone: the reduction over all ranks
   static constexpr int32_t kEveryone = -1;
 };
 
-// One collective over `nranks` ranks. Buffers consist of blocks of `count` elements (the count of the API call);
-// a block is cut into `chunks` chunks, and a buffer's chunks are numbered through its blocks.
+// One collective over `nranks` ranks. Buffers consist of blocks of `count` elements (the count of
+// the API call); a block is cut into `chunks` chunks, and a buffer's chunks are numbered through
+// its blocks.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int nranks = 1;
@@ -50,12 +52,13 @@ struct Collective {
   int input_blocks(int rank) const;
   int output_blocks(int rank) const;
 
-  // What input chunk `index` of `rank` holds at the start, and what output chunk `index` must hold at the end.
+  // What input chunk `index` of `rank` holds at the start, and what output chunk `index` must hold
+  // at the end.
   ChunkGoal start(int rank, int index, int chunks) const;
   ChunkGoal goal(int rank, int index, int chunks) const;
 
-  // Where the buffers lie in each other when the call is in place: the first input chunk is output chunk
-  // `input_at`, or the first output chunk is input chunk `output_at` (the other is zero).
+  // Where the buffers lie in each other when the call is in place: the first input chunk is output
+  // chunk `input_at`, or the first output chunk is input chunk `output_at` (the other is zero).
   struct Overlap {
     int input_at = 0, output_at = 0;
   };

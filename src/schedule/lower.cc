@@ -39,8 +39,8 @@ Program lower(const VerifiedSchedule& verified, int rank) {
         program.max_step_chunks = std::max(program.max_step_chunks, step.count);
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
-    program.lanes.push_back({static_cast<uint32_t>(program.steps.size()),
-                             static_cast<uint32_t>(lane.steps.size())});
+    program.lanes.push_back(
+        {static_cast<uint32_t>(program.steps.size()), static_cast<uint32_t>(lane.steps.size())});
     for (size_t n = 0; n < lane.steps.size(); n++) {
       const Step& step = lane.steps[n];
       const StepFacts& facts = verified.facts(rank, static_cast<int>(l), static_cast<int>(n));
@@ -60,7 +60,8 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       for (const Operand& operand : step.to)
         program.operands.push_back(lower_operand(operand, program.sends));
       for (const Dependency& d : step.after)
-        program.dependencies.push_back({static_cast<uint32_t>(d.lane), static_cast<uint32_t>(d.step)});
+        program.dependencies.push_back(
+            {static_cast<uint32_t>(d.lane), static_cast<uint32_t>(d.step)});
       program.steps.push_back(out);
     }
   }

@@ -1,5 +1,6 @@
-// For one rank at a time: the earliest step of each of its lanes that comes after any given step of the whole schedule
-// (one backward pass over an execution order), then every pair of accesses that could conflict is looked up in that table.
+// For one rank at a time: the earliest step of each of its lanes that comes after any given step of
+// the whole schedule (one backward pass over an execution order), then every pair of accesses that
+// could conflict is looked up in that table.
 #include "src/schedule/ordering.h"
 
 #include <algorithm>
@@ -48,7 +49,8 @@ class RankOrdering {
   void add(const Operand& operand, int count, Access access) {
     if (operand.kind == Operand::Kind::kPeer) return;
     for (int c = 0; c < count; c++)
-      accesses_[static_cast<size_t>(g_.location(rank_, operand.buffer, operand.index + c))].push_back(access);
+      accesses_[static_cast<size_t>(g_.location(rank_, operand.buffer, operand.index + c))]
+          .push_back(access);
   }
 
   int32_t lane_of(int32_t step) const { return g_.step_lane[static_cast<size_t>(step)]; }
@@ -57,7 +59,8 @@ class RankOrdering {
   bool before(int32_t a, int32_t b) {
     if (lane_of(a) == lane_of(b)) return a < b;
     build_table();
-    return table_[static_cast<size_t>(a) * width_ + static_cast<size_t>(lane_of(b) - first_lane_)] <= b;
+    return table_[static_cast<size_t>(a) * width_ +
+                  static_cast<size_t>(lane_of(b) - first_lane_)] <= b;
   }
 
   void build_table() {
@@ -70,7 +73,8 @@ class RankOrdering {
       for (const int32_t d : dependents_[static_cast<size_t>(n)]) follow(n, d);
       const size_t operands = g_.steps[static_cast<size_t>(n)]->to.size();
       for (size_t i = 0; i < operands; i++) {
-        const int32_t receiver = result_.matches[static_cast<size_t>(result_.first_match[static_cast<size_t>(n)]) + i];
+        const int32_t receiver =
+            result_.matches[static_cast<size_t>(result_.first_match[static_cast<size_t>(n)]) + i];
         if (receiver >= 0) follow(n, receiver);
       }
     }
@@ -119,8 +123,10 @@ class RankOrdering {
       lent = &step.from[0];
     if (lent == nullptr) return false;
     for (int c = 0; c < step.count; c++)
-      for (const Access& access : accesses_[static_cast<size_t>(g_.location(rank_, lent->buffer, lent->index + c))])
-        if (access.write && access.step != n && !before(access.step, n) && !after_all_receivers(n, access.step))
+      for (const Access& access :
+           accesses_[static_cast<size_t>(g_.location(rank_, lent->buffer, lent->index + c))])
+        if (access.write && access.step != n && !before(access.step, n) &&
+            !after_all_receivers(n, access.step))
           return false;
     return true;
   }
@@ -128,7 +134,8 @@ class RankOrdering {
   bool after_all_receivers(int32_t n, int32_t write) {
     const size_t operands = g_.steps[static_cast<size_t>(n)]->to.size();
     for (size_t i = 0; i < operands; i++) {
-      const int32_t receiver = result_.matches[static_cast<size_t>(result_.first_match[static_cast<size_t>(n)]) + i];
+      const int32_t receiver =
+          result_.matches[static_cast<size_t>(result_.first_match[static_cast<size_t>(n)]) + i];
       if (receiver >= 0 && !before(receiver, write)) return false;
     }
     return true;
@@ -151,9 +158,11 @@ void check_ordering(const ScheduleGraph& graph, SymbolicResult& result) {
   for (size_t n = 0; n < graph.steps.size(); n++) {
     const StepId at = graph.id(static_cast<int32_t>(n));
     for (const Dependency& d : graph.steps[n]->after)
-      dependents[static_cast<size_t>(graph.step_number(at.rank, d.lane, d.step))].push_back(static_cast<int32_t>(n));
+      dependents[static_cast<size_t>(graph.step_number(at.rank, d.lane, d.step))].push_back(
+          static_cast<int32_t>(n));
   }
-  for (int r = 0; r < graph.schedule.collective.nranks; r++) RankOrdering(graph, result, dependents, r).check();
+  for (int r = 0; r < graph.schedule.collective.nranks; r++)
+    RankOrdering(graph, result, dependents, r).check();
 }
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// A Program: one rank's part of a VerifiedSchedule as flat arrays, the same bytes for host and device.
+// A Program: one rank's part of a VerifiedSchedule as flat arrays, the same bytes for host and
+// device.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct ProgramStep {
   uint16_t sources = 0, destinations = 0, dependencies = 0;
   bool completes = false, lendable = false;
   int32_t count = 1;
-  int32_t sub = 0;  // which chunk of its block the first one is: gives its length whatever buffer it lies in
+  int32_t sub =
+      0;  // which chunk of its block the first one is: gives its length whatever buffer it lies in
 };
 
 struct ProgramLane {
@@ -61,8 +63,12 @@ struct Program {
   std::vector<ProgramPort> receives, sends;
 
   ProgramView view() const {
-    return {lanes.data(), steps.data(), operands.data(), dependencies.data(),
-            static_cast<uint32_t>(lanes.size()), chunks};
+    return {lanes.data(),
+            steps.data(),
+            operands.data(),
+            dependencies.data(),
+            static_cast<uint32_t>(lanes.size()),
+            chunks};
   }
 };
 

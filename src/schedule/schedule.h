@@ -1,5 +1,6 @@
-// The Schedule: for every rank, which lane moves or reduces which chunk, from where to where, after what.
-// Plain data: made by generators, synthesized or imported; nothing runs it before verify() has accepted it.
+// The Schedule: for every rank, which lane moves or reduces which chunk, from where to where, after
+// what. Plain data: made by generators, synthesized or imported; nothing runs it before verify()
+// has accepted it.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +37,10 @@ struct Dependency {
   bool operator==(const Dependency&) const = default;
 };
 
-// Takes `count` chunks from every source, reduces them in the order given if there are several, and writes the result
-// to every destination. MSCCL's types are special cases: s = {local} -> {peer}, rcs = {peer} -> {local, peer},
-// rrc = {peer, local} -> {local}, re = {local, local} -> {local}, nop = no operands; the general form also reduces
-// from N peers and sends to M peers at once.
+// Takes `count` chunks from every source, reduces them in the order given if there are several, and
+// writes the result to every destination. MSCCL's types are special cases: s = {local} -> {peer},
+// rcs = {peer} -> {local, peer}, rrc = {peer, local} -> {local}, re = {local, local} -> {local},
+// nop = no operands; the general form also reduces from N peers and sends to M peers at once.
 struct Step {
   std::vector<Operand> from, to;
   int32_t count = 1;
@@ -47,8 +48,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Steps that run one after the other: a thread block on a GPU, a state machine on the host. A FIFO (peer, channel) is
-// used by one lane of a rank in each direction.
+// Steps that run one after the other: a thread block on a GPU, a state machine on the host. A FIFO
+// (peer, channel) is used by one lane of a rank in each direction.
 struct Lane {
   std::vector<Step> steps;
   bool operator==(const Lane&) const = default;

@@ -67,8 +67,8 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
         int32_t& owner = direction == 0 ? fifo.consumer_lane : fifo.producer_lane;
         if (owner >= 0 && owner != lane)
           fail(ncclInvalidUsage, "{}: lane {} {} peer {} on channel {} already", describe(at),
-               lanes[static_cast<size_t>(owner)].lane, direction == 0 ? "receives from" : "sends to",
-               peer, channel);
+               lanes[static_cast<size_t>(owner)].lane,
+               direction == 0 ? "receives from" : "sends to", peer, channel);
         owner = lane;
         operand_fifo.push_back(number);
       }
@@ -82,9 +82,10 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
 }
 
 void ScheduleGraph::check_local(const StepId& at, const Operand& operand, int count) const {
-  const int size = operand.buffer == Buffer::kInput    ? input_chunks(at.rank)
-                   : operand.buffer == Buffer::kOutput ? output_chunks(at.rank)
-                                                       : schedule.ranks[static_cast<size_t>(at.rank)].scratch_chunks;
+  const int size = operand.buffer == Buffer::kInput ? input_chunks(at.rank)
+                   : operand.buffer == Buffer::kOutput
+                       ? output_chunks(at.rank)
+                       : schedule.ranks[static_cast<size_t>(at.rank)].scratch_chunks;
   if (operand.index < 0 || operand.index > size - count)
     fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
          describe(operand.buffer, operand.index), count, size);
@@ -107,14 +108,16 @@ int32_t ScheduleGraph::location(int rank, Buffer buffer, int index) const {
   if (buffer == Buffer::kOutput) return inputs + index;
   if (!in_place || outputs == 0) return index;
   // In place an input chunk that lies in the output takes the output's number. The other way round
-  // (reduce_scatter, scatter) the output lies in the input: those input chunks take the output's numbers too.
+  // (reduce_scatter, scatter) the output lies in the input: those input chunks take the output's
+  // numbers too.
   const Collective::Overlap overlap = schedule.collective.overlap(rank, schedule.chunks);
   const int as_output = index + overlap.input_at - overlap.output_at;
   return as_output >= 0 && as_output < outputs ? inputs + as_output : index;
 }
 
 int32_t ScheduleGraph::locations(int rank) const {
-  return input_chunks(rank) + output_chunks(rank) + schedule.ranks[static_cast<size_t>(rank)].scratch_chunks;
+  return input_chunks(rank) + output_chunks(rank) +
+         schedule.ranks[static_cast<size_t>(rank)].scratch_chunks;
 }
 
 }  // namespace weft

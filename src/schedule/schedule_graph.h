@@ -1,4 +1,5 @@
-// A Schedule seen as a graph of steps: numbering, FIFOs with their producer and consumer, memory locations.
+// A Schedule seen as a graph of steps: numbering, FIFOs with their producer and consumer, memory
+// locations.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct StepId {
   int32_t rank = 0, lane = 0, step = 0;
 };
 
-// Built once per verify(); checks everything that can be checked without running: bounds, operand counts, FIFO owners.
+// Built once per verify(); checks everything that can be checked without running: bounds, operand
+// counts, FIFO owners.
 class ScheduleGraph {
  public:
   ScheduleGraph(const Schedule& schedule, bool in_place);
@@ -29,17 +31,18 @@ class ScheduleGraph {
 
   const Schedule& schedule;
   const bool in_place;
-  std::vector<LaneRef> lanes;            // all lanes of all ranks, rank by rank
-  std::vector<int32_t> first_lane;       // per rank; one more entry at the end
+  std::vector<LaneRef> lanes;       // all lanes of all ranks, rank by rank
+  std::vector<int32_t> first_lane;  // per rank; one more entry at the end
   std::vector<Fifo> fifos;
-  std::vector<int32_t> step_lane;        // lane number of every step
-  std::vector<const Step*> steps;        // all steps
+  std::vector<int32_t> step_lane;  // lane number of every step
+  std::vector<const Step*> steps;  // all steps
   // FIFO number of every peer operand, steps in order, sources before destinations.
   std::vector<int32_t> operand_fifo;
-  std::vector<int32_t> first_operand;    // per step, index into operand_fifo
+  std::vector<int32_t> first_operand;  // per step, index into operand_fifo
 
   int32_t step_number(int rank, int lane, int step) const {
-    return lanes[static_cast<size_t>(first_lane[static_cast<size_t>(rank)] + lane)].first_step + step;
+    return lanes[static_cast<size_t>(first_lane[static_cast<size_t>(rank)] + lane)].first_step +
+           step;
   }
   StepId id(int32_t step) const {
     const LaneRef& lane = lanes[static_cast<size_t>(step_lane[static_cast<size_t>(step)])];
@@ -50,8 +53,12 @@ class ScheduleGraph {
   int32_t location(int rank, Buffer buffer, int index) const;
   int32_t locations(int rank) const;
 
-  int input_chunks(int rank) const { return schedule.collective.input_blocks(rank) * schedule.chunks; }
-  int output_chunks(int rank) const { return schedule.collective.output_blocks(rank) * schedule.chunks; }
+  int input_chunks(int rank) const {
+    return schedule.collective.input_blocks(rank) * schedule.chunks;
+  }
+  int output_chunks(int rank) const {
+    return schedule.collective.output_blocks(rank) * schedule.chunks;
+  }
 
  private:
   int32_t fifo_number(int source, int destination, int channel);

@@ -67,7 +67,8 @@ class Execution {
   }
 
   Value& at(int rank, Buffer buffer, int index) {
-    return memory_[static_cast<size_t>(rank)][static_cast<size_t>(g_.location(rank, buffer, index))];
+    return memory_[static_cast<size_t>(rank)]
+                  [static_cast<size_t>(g_.location(rank, buffer, index))];
   }
 
   void enqueue(int32_t lane) {
@@ -78,7 +79,8 @@ class Execution {
 
   // The FIFO of an operand of a step; sources are numbered before destinations.
   int32_t fifo_of(int32_t step, size_t operand) const {
-    return g_.operand_fifo[static_cast<size_t>(g_.first_operand[static_cast<size_t>(step)]) + operand];
+    return g_
+        .operand_fifo[static_cast<size_t>(g_.first_operand[static_cast<size_t>(step)]) + operand];
   }
 
   bool is_ready(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step) const {
@@ -247,7 +249,8 @@ class Execution {
         const std::string where = fmt::format("rank {} {}", r, describe(Buffer::kOutput, i));
         if (v.id < 0) fail(ncclInvalidUsage, "{} is never written", where);
         if (v.id != goal.id)
-          fail(ncclInvalidUsage, "{} ends with piece {}, it should hold piece {}", where, v.id, goal.id);
+          fail(ncclInvalidUsage, "{} ends with piece {}, it should hold piece {}", where, v.id,
+               goal.id);
         if (v.set != want)
           fail(ncclInvalidUsage, "{} ends with the wrong contributions: rank {} is {}", where,
                sets_.first_difference(v.set, want),

@@ -22,8 +22,9 @@ VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
     for (const RankSchedule& rank : s.ranks) {
       auto& lanes = verified.facts_.emplace_back();
       for (const Lane& lane : rank.lanes) {
-        lanes.emplace_back(result.facts.begin() + static_cast<std::ptrdiff_t>(n),
-                           result.facts.begin() + static_cast<std::ptrdiff_t>(n + lane.steps.size()));
+        lanes.emplace_back(
+            result.facts.begin() + static_cast<std::ptrdiff_t>(n),
+            result.facts.begin() + static_cast<std::ptrdiff_t>(n + lane.steps.size()));
         n += lane.steps.size();
       }
     }

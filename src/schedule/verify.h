@@ -12,10 +12,12 @@ namespace weft {
 
 // What the proof found out about a step, needed to run it.
 struct StepFacts {
-  int32_t piece = 0;           // the piece of data (ChunkGoal::id) its first chunk is
-  uint64_t raw_sources = 0;    // bit i: source i is the caller's input as given (a pre-multiplier applies here)
-  bool completes = false;      // the result holds every rank's contribution (an average divides here)
-  bool lendable = false;       // receivers may read the data where it lies: nobody overwrites it before they have
+  int32_t piece = 0;  // the piece of data (ChunkGoal::id) its first chunk is
+  uint64_t raw_sources =
+      0;  // bit i: source i is the caller's input as given (a pre-multiplier applies here)
+  bool completes = false;  // the result holds every rank's contribution (an average divides here)
+  bool lendable =
+      false;  // receivers may read the data where it lies: nobody overwrites it before they have
 };
 
 class VerifiedSchedule {
@@ -23,7 +25,8 @@ class VerifiedSchedule {
   const Schedule& schedule() const { return schedule_; }
   bool in_place() const { return in_place_; }
   int fifo_depth() const { return fifo_depth_; }
-  // True when a step keeps a piece in a chunk of another number, so that chunks must all be of one length.
+  // True when a step keeps a piece in a chunk of another number, so that chunks must all be of one
+  // length.
   bool uniform_only() const { return uniform_only_; }
   const StepFacts& facts(int rank, int lane, int step) const {
     return facts_[static_cast<size_t>(rank)][static_cast<size_t>(lane)][static_cast<size_t>(step)];
@@ -39,10 +42,11 @@ class VerifiedSchedule {
   std::vector<std::vector<std::vector<StepFacts>>> facts_;
 };
 
-// Proves by symbolic execution that the schedule does what its collective asks, in place or out of place:
-// every output chunk of every rank ends with exactly the right contributions; sends and receives match; nothing waits for
-// ever when a FIFO holds `fifo_depth` messages; no two unordered steps touch the same chunk unless both only read.
-// Throws Error(ncclInvalidUsage) naming rank, lane, step and chunk otherwise.
+// Proves by symbolic execution that the schedule does what its collective asks, in place or out of
+// place: every output chunk of every rank ends with exactly the right contributions; sends and
+// receives match; nothing waits for ever when a FIFO holds `fifo_depth` messages; no two unordered
+// steps touch the same chunk unless both only read. Throws Error(ncclInvalidUsage) naming rank,
+// lane, step and chunk otherwise.
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth = 2);
 
 }  // namespace weft

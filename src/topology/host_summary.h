@@ -1,4 +1,5 @@
-// What this host has, in a few lines: a first look for people. (The Machine graph comes with the topology stage.)
+// What this host has, in a few lines: a first look for people. (The Machine graph comes with the
+// topology stage.)
 #pragma once
 
 #include <string>

@@ -31,7 +31,8 @@ struct Challenge {
   Proof proof{};
 };
 
-// Everything both sides have said so far, hashed with the secret; the side keeps a proof from being sent back.
+// Everything both sides have said so far, hashed with the secret; the side keeps a proof from being
+// sent back.
 Proof prove(const Secret& secret, std::string_view side, const Hello& hello, const Nonce& server) {
   struct {
     Hello hello;
@@ -94,7 +95,8 @@ struct Acceptor::Pending {
 };
 
 Acceptor& Acceptor::instance() {
-  static Acceptor& acceptor = *std::make_unique<Acceptor>().release();  // lives as long as the control thread
+  static Acceptor& acceptor =
+      *std::make_unique<Acceptor>().release();  // lives as long as the control thread
   return acceptor;
 }
 
@@ -141,7 +143,8 @@ void Acceptor::watch_listener(int listener, bool tcp) {
       pending->fd = std::move(fd);
       const int number = pending->fd.get();
       pending_[number] = pending;
-      EventLoop::instance().watch(number, EPOLLIN, [this, pending](uint32_t) { progress(pending); });
+      EventLoop::instance().watch(number, EPOLLIN,
+                                  [this, pending](uint32_t) { progress(pending); });
     }
   });
 }
@@ -183,7 +186,8 @@ void Acceptor::progress(const std::shared_ptr<Pending>& pending) {
 
 // Reads what there is; true while more is needed. `accepted` says how it ended.
 bool Acceptor::advance(Pending& p) {
-  const std::span<std::byte> goal = p.challenged ? writable_bytes_of(p.proof) : writable_bytes_of(p.hello);
+  const std::span<std::byte> goal =
+      p.challenged ? writable_bytes_of(p.proof) : writable_bytes_of(p.hello);
   const ssize_t got = recv(p.fd.get(), goal.data() + p.got, goal.size() - p.got, MSG_DONTWAIT);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
@@ -194,19 +198,22 @@ bool Acceptor::advance(Pending& p) {
   {
     std::lock_guard lock(mutex_);
     const auto it = services_.find({p.hello.key, p.hello.purpose.to_rank});
-    if (p.hello.magic != kMagic || p.hello.protocol != kProtocol || it == services_.end()) return false;
+    if (p.hello.magic != kMagic || p.hello.protocol != kProtocol || it == services_.end())
+      return false;
     secret = it->second.secret;
   }
   if (p.challenged) {
     p.accepted = same(p.proof, prove(secret, "client", p.hello, p.nonce));
-    if (!p.accepted) WEFT_WARN("dropped a connection whose peer does not know the communicator's secret");
+    if (!p.accepted)
+      WEFT_WARN("dropped a connection whose peer does not know the communicator's secret");
     return false;
   }
   Challenge challenge;
   fill_random(challenge.nonce.data(), challenge.nonce.size());
   p.nonce = challenge.nonce;
   challenge.proof = prove(secret, "server", p.hello, challenge.nonce);
-  if (send(p.fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL) != sizeof challenge) return false;
+  if (send(p.fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL) != sizeof challenge)
+    return false;
   p.challenged = true;
   return true;
 }

@@ -1,7 +1,8 @@
-// Where peers reach this process: one TCP and one unix socket, every connection authenticated before anybody sees it.
+// Where peers reach this process: one TCP and one unix socket, every connection authenticated
+// before anybody sees it.
 //
-// Both sides prove that they know the communicator's secret by answering the other's random challenge with a keyed hash;
-// the secret itself never travels.
+// Both sides prove that they know the communicator's secret by answering the other's random
+// challenge with a keyed hash; the secret itself never travels.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +67,8 @@ class Acceptor {
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
-// The client's half of the handshake, blocking. False when the other side does not know the secret (yet), or closed.
-// Throws on a time-out.
+// The client's half of the handshake, blocking. False when the other side does not know the secret
+// (yet), or closed. Throws on a time-out.
 bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
 
 }  // namespace weft

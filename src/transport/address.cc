@@ -75,11 +75,13 @@ Address parse_address(const std::string& text) {
   if (colon == std::string::npos || colon + 1 == text.size())
     fail(ncclInvalidArgument, "'{}' is not host:port", text);
   std::string host = text.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   addrinfo hints{}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const int error = getaddrinfo(host.c_str(), text.c_str() + colon + 1, &hints, &list);
-  if (error != 0) fail(ncclInvalidArgument, "'{}' cannot be resolved: {}", text, gai_strerror(error));
+  if (error != 0)
+    fail(ncclInvalidArgument, "'{}' cannot be resolved: {}", text, gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   return Address::from_sockaddr(list->ai_addr);
 }
@@ -101,8 +103,8 @@ bool interface_matches(std::string_view list, std::string_view name) {
 }
 
 bool is_virtual_interface(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kPrefixes = {"docker", "veth", "virbr", "br-", "cni",
-                                                         "cali",   "flannel", "tun", "tap"};
+  constexpr std::array<std::string_view, 9> kPrefixes = {"docker", "veth",    "virbr", "br-", "cni",
+                                                         "cali",   "flannel", "tun",   "tap"};
   for (const auto prefix : kPrefixes)
     if (name.substr(0, prefix.size()) == prefix) return true;
   return false;
@@ -123,7 +125,8 @@ std::vector<Address> local_addresses(const Config& config, uint16_t port) {
     if (config.socket_ifname.empty()) {
       if ((i->ifa_flags & IFF_LOOPBACK) != 0) continue;
       if (is_virtual_interface(name)) {
-        WEFT_INFO(kNet, "interface {} left out: it is virtual (NCCL_SOCKET_IFNAME={} would use it)", name, name);
+        WEFT_INFO(kNet, "interface {} left out: it is virtual (NCCL_SOCKET_IFNAME={} would use it)",
+                  name, name);
         continue;
       }
     } else if (!interface_matches(config.socket_ifname, name)) {
@@ -139,7 +142,8 @@ std::vector<Address> local_addresses(const Config& config, uint16_t port) {
   }
   if (addresses.empty()) {
     if (!config.socket_ifname.empty())
-      WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using loopback", config.socket_ifname);
+      WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using loopback",
+                config.socket_ifname);
     addresses.push_back(Address::loopback(port));
   }
   return addresses;

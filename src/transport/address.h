@@ -32,17 +32,20 @@ std::string describe(const Address& address);
 // "host:port" or "[ipv6]:port", resolved. Throws Error(ncclInvalidArgument).
 Address parse_address(const std::string& text);
 
-// Whether an interface name passes NCCL_SOCKET_IFNAME: a comma-separated list of prefixes, "^" in front inverts, "="
-// in front (after any "^") asks for whole names. An empty list passes everything.
+// Whether an interface name passes NCCL_SOCKET_IFNAME: a comma-separated list of prefixes, "^" in
+// front inverts, "=" in front (after any "^") asks for whole names. An empty list passes
+// everything.
 bool interface_matches(std::string_view list, std::string_view name);
 
 // Interfaces that exist only inside this machine: containers' and VMs' bridges and pairs.
 bool is_virtual_interface(std::string_view name);
 
-// The addresses peers should try, best first, all with this port. Never empty: falls back to loopback.
+// The addresses peers should try, best first, all with this port. Never empty: falls back to
+// loopback.
 std::vector<Address> local_addresses(const Config& config, uint16_t port);
 
-// A number that is equal for processes that share this host's memory and loopback (NCCL_HOSTID replaces it).
+// A number that is equal for processes that share this host's memory and loopback (NCCL_HOSTID
+// replaces it).
 uint64_t host_identity(const Config& config);
 
 }  // namespace weft

@@ -34,7 +34,8 @@ SendPort send_port(const Arena& receiver, int sender_index, int channel, int pee
   return port;
 }
 
-RecvPort receive_port(const Arena& mine, const Arena& sender, int sender_index, int channel, int peer_rank) {
+RecvPort receive_port(const Arena& mine, const Arena& sender, int sender_index, int channel,
+                      int peer_rank) {
   RecvPort port;
   port.control = &mine.control(sender_index, channel);
   port.data = mine.ring(sender_index, channel);

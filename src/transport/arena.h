@@ -1,5 +1,5 @@
-// A rank's arena: its doorbell and the FIFOs that the ranks of its host send to it through. In plain memory when all of
-// them live in this process, else in a memfd that the other processes map.
+// A rank's arena: its doorbell and the FIFOs that the ranks of its host send to it through. In
+// plain memory when all of them live in this process, else in a memfd that the other processes map.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,8 @@ struct ArenaLayout {
   }
 };
 
-// Immutable after construction; the memory is shared by design and synchronized by the FIFO protocol.
+// Immutable after construction; the memory is shared by design and synchronized by the FIFO
+// protocol.
 class Arena {
  public:
   // A new one, zeroed. With `shareable` it can be sent to other processes.
@@ -47,6 +48,7 @@ class Arena {
 
 // The two ends of a FIFO that lies in an arena.
 SendPort send_port(const Arena& receiver, int sender_index, int channel, int peer_rank);
-RecvPort receive_port(const Arena& mine, const Arena& sender, int sender_index, int channel, int peer_rank);
+RecvPort receive_port(const Arena& mine, const Arena& sender, int sender_index, int channel,
+                      int peer_rank);
 
 }  // namespace weft

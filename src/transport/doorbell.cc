@@ -1,5 +1,6 @@
-// Futexes that work between processes. Sequential consistency on `sleeping` against the FIFO counters is what makes a
-// lost wake-up impossible: either the ringer sees the sleeper, or the sleeper's last look sees the news.
+// Futexes that work between processes. Sequential consistency on `sleeping` against the FIFO
+// counters is what makes a lost wake-up impossible: either the ringer sees the sleeper, or the
+// sleeper's last look sees the news.
 #include "src/transport/doorbell.h"
 
 #include <linux/futex.h>

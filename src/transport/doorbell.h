@@ -5,10 +5,12 @@
 
 namespace weft {
 
-// To be called after the news is visible (a sequentially consistent store). Costs a load when nobody sleeps.
+// To be called after the news is visible (a sequentially consistent store). Costs a load when
+// nobody sleeps.
 void ring(const Bell& bell) noexcept;
 
-// Protocol of a sleeper: prepare_sleep(), look for work once more, then sleep(). `ticket` is what prepare returned.
+// Protocol of a sleeper: prepare_sleep(), look for work once more, then sleep(). `ticket` is what
+// prepare returned.
 uint32_t prepare_sleep(Doorbell& door) noexcept;
 void sleep(Doorbell& door, uint32_t ticket, uint64_t timeout_ns) noexcept;
 

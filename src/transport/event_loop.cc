@@ -19,7 +19,8 @@ EventLoop& EventLoop::instance() {
   return loop;
 }
 
-EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+EventLoop::EventLoop()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !wake_) fail_errno(errno, "cannot make the control thread's epoll");
   epoll_event event{};
   event.events = EPOLLIN;

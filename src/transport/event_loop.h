@@ -1,5 +1,5 @@
-// The process's one control thread: an epoll loop that accepts connections, serves the bootstrap and watches for peers
-// that die. It never blocks and never moves collective data.
+// The process's one control thread: an epoll loop that accepts connections, serves the bootstrap
+// and watches for peers that die. It never blocks and never moves collective data.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// Thread-safe. Callbacks run on the loop's thread; after unwatch() has returned none is running any more (unless it is
-// the caller).
+// Thread-safe. Callbacks run on the loop's thread; after unwatch() has returned none is running any
+// more (unless it is the caller).
 class EventLoop {
  public:
   static EventLoop& instance();

@@ -1,6 +1,7 @@
-// The FIFO between two ranks: a byte ring in memory both can reach, with monotonic counters that are never reset.
-// One producer and one consumer. The ring lies in the consumer's memory. Messages are a 64-byte header and, unless the
-// data is lent, the data itself, contiguous and padded to 64 bytes.
+// The FIFO between two ranks: a byte ring in memory both can reach, with monotonic counters that
+// are never reset. One producer and one consumer. The ring lies in the consumer's memory. Messages
+// are a 64-byte header and, unless the data is lent, the data itself, contiguous and padded to 64
+// bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,9 @@
 namespace weft {
 
 inline constexpr uint64_t kFifoAlign = 64;
-inline uint64_t fifo_round(uint64_t bytes) { return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign; }
+inline uint64_t fifo_round(uint64_t bytes) {
+  return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign;
+}
 
 struct alignas(kFifoAlign) MessageHeader {
   enum Kind : uint32_t {
@@ -21,7 +24,7 @@ struct alignas(kFifoAlign) MessageHeader {
   uint32_t kind = 0;
   uint8_t collective = 0, type = 0, op = 0, unused = 0;
   uint64_t bytes = 0;
-  uint64_t sequence = 0;  // number of the operation in its communicator; both sides must agree
+  uint64_t sequence = 0;    // number of the operation in its communicator; both sides must agree
   uint64_t call_bytes = 0;  // count argument of the call, in bytes
   uint64_t address = 0, segment = 0;
   int32_t root = 0;
@@ -44,7 +47,8 @@ struct Doorbell {
 // How the other side of a FIFO is told of news.
 struct Bell {
   Doorbell* door = nullptr;
-  int event_fd = -1;  // >= 0: the other side is a proxy thread that waits on this eventfd, not on the futex
+  int event_fd =
+      -1;  // >= 0: the other side is a proxy thread that waits on this eventfd, not on the futex
 };
 
 // Translates a producer's shared segment into an address here; may map it first (a slow path).
@@ -62,9 +66,9 @@ struct SendPort {
   FifoControl* control = nullptr;
   std::byte* data = nullptr;
   uint64_t size = 0;
-  uint64_t tail = 0;         // own copy
-  uint64_t head_seen = 0;    // last value read
-  uint64_t lent_until = 0;   // the consumer has all lent data when its head reaches this
+  uint64_t tail = 0;        // own copy
+  uint64_t head_seen = 0;   // last value read
+  uint64_t lent_until = 0;  // the consumer has all lent data when its head reaches this
   Bell bell;
   Lending lending = Lending::kNever;
   int32_t peer = -1;

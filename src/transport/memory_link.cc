@@ -13,10 +13,11 @@
 
 namespace weft {
 
-MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank,
-                       Deadline deadline)
+MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank,
+                       int peer_rank, Deadline deadline)
     : socket_(connect_unix(unix_name)) {
-  if (!socket_) fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
+  if (!socket_)
+    fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
   Purpose purpose;
   purpose.kind = Purpose::kMemory;
   purpose.from_rank = my_rank;

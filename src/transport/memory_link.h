@@ -13,11 +13,12 @@
 
 namespace weft {
 
-// The client's side: one connection to one rank of another process, open as long as the communicator.
-// map() may be called by the lanes of this rank; calls are serialized.
+// The client's side: one connection to one rank of another process, open as long as the
+// communicator. map() may be called by the lanes of this rank; calls are serialized.
 class MemoryLink : public SegmentMapper {
  public:
-  MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank, Deadline deadline);
+  MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank,
+             Deadline deadline);
 
   std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline);
   const std::byte* map(uint64_t segment) noexcept override;
@@ -34,7 +35,8 @@ class MemoryLink : public SegmentMapper {
   std::vector<Mapped> mapped_;
 };
 
-// The server's side: answers requests for a rank's arena (id 0) and this process's segments. Runs on the control thread.
+// The server's side: answers requests for a rank's arena (id 0) and this process's segments. Runs
+// on the control thread.
 class MemoryServer {
  public:
   explicit MemoryServer(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}

@@ -14,7 +14,8 @@
 namespace weft {
 
 Segments& Segments::instance() {
-  static Segments& segments = *std::make_unique<Segments>().release();  // users may free from exit handlers
+  static Segments& segments =
+      *std::make_unique<Segments>().release();  // users may free from exit handlers
   return segments;
 }
 
@@ -34,7 +35,8 @@ void* Segments::allocate(size_t size) {
   while (n < used && slots_[n].base.load(std::memory_order_relaxed) != 0) n++;
   if (n == kSlots) {
     munmap(base, rounded);
-    fail(ncclSystemError, "ncclMemAlloc: {} allocations are alive, no more fit in the table", kSlots);
+    fail(ncclSystemError, "ncclMemAlloc: {} allocations are alive, no more fit in the table",
+         kSlots);
   }
   Slot& slot = slots_[n];
   slot.fd = std::move(fd);
@@ -56,7 +58,8 @@ bool Segments::release(void* pointer) {
     slot.base.store(0, std::memory_order_release);
     slot.id.store(0, std::memory_order_relaxed);
     // Peers may keep their mapping until their communicator goes; give the pages back now.
-    fallocate(slot.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size));
+    fallocate(slot.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              static_cast<off_t>(size));
     slot.fd.reset();
     munmap(pointer, size);
     return true;

@@ -1,4 +1,5 @@
-// Memory from ncclMemAlloc in host mode: memfd segments that other processes can map, so that data is lent, not copied.
+// Memory from ncclMemAlloc in host mode: memfd segments that other processes can map, so that data
+// is lent, not copied.
 #pragma once
 
 #include <array>
@@ -26,7 +27,8 @@ class Segments {
   bool release(void* pointer);
   // The segment that holds [pointer, pointer + size).
   SegmentRef find(const void* pointer, size_t size) const noexcept;
-  // A descriptor for another process and the segment's size; -1 when there is no such segment. Caller must not keep it.
+  // A descriptor for another process and the segment's size; -1 when there is no such segment.
+  // Caller must not keep it.
   template <typename Use>
   bool share(uint64_t id, Use use) {
     std::lock_guard lock(mutex_);

@@ -48,7 +48,8 @@ Fd new_socket(int family, int flags = 0) {
 
 Deadline in_seconds(double seconds) {
   return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
 }
 
 Fd listen_tcp(const Address* address, uint16_t& port) {
@@ -86,7 +87,8 @@ Fd listen_unix(const std::string& abstract_name) {
   Fd fd = new_socket(AF_UNIX);
   socklen_t size = 0;
   const sockaddr_un address = unix_address(abstract_name, size);
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(fd.get(), 4096) != 0)
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      listen(fd.get(), 4096) != 0)
     fail_errno(errno, "cannot listen on a unix socket");
   return fd;
 }
@@ -130,7 +132,8 @@ void send_all(int fd, std::span<const std::byte> data, Deadline deadline) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       wait_for(fd, POLLOUT, deadline, "sending to a peer");
     } else if (errno != EINTR) {
-      fail(ncclRemoteError, "the connection to a peer broke while sending: {}", std::strerror(errno));
+      fail(ncclRemoteError, "the connection to a peer broke while sending: {}",
+           std::strerror(errno));
     }
   }
 }

@@ -14,15 +14,18 @@ namespace weft {
 using Deadline = std::chrono::steady_clock::time_point;
 Deadline in_seconds(double seconds);
 
-// Listening sockets. Port 0 lets the kernel choose; the dual-stack wildcard address is used unless one is given.
+// Listening sockets. Port 0 lets the kernel choose; the dual-stack wildcard address is used unless
+// one is given.
 Fd listen_tcp(const Address* address, uint16_t& port);
 Fd listen_unix(const std::string& abstract_name);
 
-// Return an empty Fd when nobody answers there (refused, unreachable); throw on errors of this machine.
+// Return an empty Fd when nobody answers there (refused, unreachable); throw on errors of this
+// machine.
 Fd connect_tcp(const Address& address, Deadline deadline);
 Fd connect_unix(const std::string& abstract_name);
 
-// Whole buffers or an exception: Error(ncclRemoteError) when the peer closes, ncclSystemError on a time-out.
+// Whole buffers or an exception: Error(ncclRemoteError) when the peer closes, ncclSystemError on a
+// time-out.
 void send_all(int fd, std::span<const std::byte> data, Deadline deadline);
 void receive_all(int fd, std::span<std::byte> data, Deadline deadline);
 

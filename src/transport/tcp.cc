@@ -58,7 +58,8 @@ TcpProxy& TcpProxy::instance() {
   return proxy;
 }
 
-TcpProxy::TcpProxy() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+TcpProxy::TcpProxy()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!epoll_ || !wake_) fail_errno(errno, "cannot make the TCP proxy's epoll");
   epoll_event event{};
   event.events = EPOLLIN;
@@ -116,9 +117,10 @@ bool TcpProxy::progress(TcpStream& stream) {
     return false;
   }
   const size_t size = std::min(ready, contiguous);
-  const ssize_t moved = stream.outgoing
-                            ? send(stream.fd.get(), stream.bytes() + at, size, MSG_NOSIGNAL | MSG_DONTWAIT)
-                            : recv(stream.fd.get(), stream.bytes() + at, size, MSG_DONTWAIT);
+  const ssize_t moved =
+      stream.outgoing
+          ? send(stream.fd.get(), stream.bytes() + at, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+          : recv(stream.fd.get(), stream.bytes() + at, size, MSG_DONTWAIT);
   if (moved > 0) {
     stream.moved += static_cast<uint64_t>(moved);
     store(stream.outgoing ? control.head : control.tail, stream.moved);
@@ -145,14 +147,17 @@ void TcpProxy::loop() {
       for (const auto& stream : streams_) moved |= progress(*stream);
     }
     if (moved) continue;
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 1000);
+    const int count =
+        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 1000);
     for (int i = 0; i < count; i++) {
-      // A hung-up socket would be reported for ever. What it still holds is read when there is room for it.
+      // A hung-up socket would be reported for ever. What it still holds is read when there is room
+      // for it.
       const epoll_event& event = events[static_cast<size_t>(i)];
       if ((event.events & (EPOLLHUP | EPOLLERR)) == 0) continue;
       std::lock_guard lock(mutex_);
       for (const auto& stream : streams_)
-        if (stream.get() == event.data.ptr) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream->fd.get(), nullptr);
+        if (stream.get() == event.data.ptr)
+          epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stream->fd.get(), nullptr);
     }
     uint64_t ignored = 0;
     [[maybe_unused]] ssize_t got = read(wake_.get(), &ignored, sizeof ignored);

@@ -1,6 +1,7 @@
-// FIFOs over TCP, for ranks on different hosts: the two ends have a ring each in their own memory, and a proxy thread per
-// process copies bytes from ring to socket and from socket to ring. Positions on both sides advance alike, so
-// nothing but the ring's bytes travels. (A plain transport; network plugins will replace it.)
+// FIFOs over TCP, for ranks on different hosts: the two ends have a ring each in their own memory,
+// and a proxy thread per process copies bytes from ring to socket and from socket to ring.
+// Positions on both sides advance alike, so nothing but the ring's bytes travels. (A plain
+// transport; network plugins will replace it.)
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@ struct TcpStream {
 
   Fd fd;
   const bool outgoing;
-  Mapping ring;              // FifoControl, then the bytes
+  Mapping ring;  // FifoControl, then the bytes
   const uint64_t ring_bytes;
   Bell rank_bell;
-  uint64_t moved = 0;        // proxy thread: bytes ever sent or received
-  uint32_t armed = 0;        // proxy thread: epoll events asked for
-  bool broken = false;       // proxy thread: closed by the peer, or failed
+  uint64_t moved = 0;   // proxy thread: bytes ever sent or received
+  uint32_t armed = 0;   // proxy thread: epoll events asked for
+  bool broken = false;  // proxy thread: closed by the peer, or failed
 
   FifoControl& control() const { return *reinterpret_cast<FifoControl*>(ring.data()); }
   std::byte* bytes() const { return ring.data() + sizeof(FifoControl); }
@@ -36,7 +37,8 @@ class TcpProxy {
   static TcpProxy& instance();
 
   void add(const std::shared_ptr<TcpStream>& stream);
-  // After this the proxy does not touch the stream. Outgoing bytes are sent first, for at most `seconds`.
+  // After this the proxy does not touch the stream. Outgoing bytes are sent first, for at most
+  // `seconds`.
   void remove(const std::shared_ptr<TcpStream>& stream, double seconds);
 
   Bell bell() { return {&door_, wake_.get()}; }

@@ -1,4 +1,5 @@
-// Drives lanes round-robin, backs off politely when nothing moves, and turns every way a wait can end into words.
+// Drives lanes round-robin, backs off politely when nothing moves, and turns every way a wait can
+// end into words.
 #include "src/exec/host/batch.h"
 
 #include <sched.h>
@@ -66,7 +67,8 @@ Outcome Batch::run(bool workers) {
   outcome_taken_ = false;
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
-  helped_ = workers && WorkerPool::instance().offer(*this);
+  helped_ = workers && WorkerPool::instance().any();  // before the offer: workers read it
+  if (helped_) WorkerPool::instance().offer(*this);
 
   uint32_t idle_passes = 0;
   Clock::time_point idle_since;
@@ -88,7 +90,8 @@ Batch::Pass Batch::pass(size_t start) {
   for (size_t i = 0; i < used_; i++) {
     Task& task = tasks_[(start + i) % used_];
     if (task.unfinished_.load(std::memory_order_acquire) == 0) continue;
-    if (task.after != nullptr && task.after->unfinished_.load(std::memory_order_acquire) != 0) continue;
+    if (task.after != nullptr && task.after->unfinished_.load(std::memory_order_acquire) != 0)
+      continue;
     for (size_t l = 0; l < task.lane_count_; l++) {
       Task::LaneSlot& slot = task.lanes_[l];
       if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
@@ -107,8 +110,11 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   bool progress = false;
   for (int turn = 0; turn < kTurn; turn++) {
     switch (interpreter.advance(slot.state)) {
-      case Advance::kAgain: progress = true; continue;
-      case Advance::kBlocked: return progress;
+      case Advance::kAgain:
+        progress = true;
+        continue;
+      case Advance::kBlocked:
+        return progress;
       case Advance::kDone:
         slot.done = true;
         if (task.unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1)
@@ -118,24 +124,27 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
         const LaneState& lane = slot.state;
         const MessageHeader& h = lane.seen;
         if (lane.failure == LaneState::Failure::kMismatch) {
-          report_failure(
-              {ncclInvalidUsage,
-               fmt::format("{}: operation {} is {} of {} bytes (type {}, op {}, root {}) here, but peer {} sent a "
-                           "message of operation {}, {} of {} bytes (type {}, op {}, root {}): all ranks must "
-                           "make the same calls in the same order",
-                           task.context->label, task.operation.sequence,
-                           name(static_cast<CollectiveKind>(task.operation.collective)),
-                           task.operation.count * task.operation.element,
-                           static_cast<int>(task.operation.reduction.type),
-                           static_cast<int>(task.operation.reduction.op), task.operation.root,
-                           lane.waits_for, h.sequence,
-                           h.collective < kCollectiveKinds ? name(static_cast<CollectiveKind>(h.collective)) : "?",
-                           h.call_bytes, h.type, h.op, h.root),
-               &task});
+          report_failure({ncclInvalidUsage,
+                          fmt::format("{}: operation {} is {} of {} bytes (type {}, op {}, root "
+                                      "{}) here, but peer {} sent a "
+                                      "message of operation {}, {} of {} bytes (type {}, op {}, "
+                                      "root {}): all ranks must "
+                                      "make the same calls in the same order",
+                                      task.context->label, task.operation.sequence,
+                                      name(static_cast<CollectiveKind>(task.operation.collective)),
+                                      task.operation.count * task.operation.element,
+                                      static_cast<int>(task.operation.reduction.type),
+                                      static_cast<int>(task.operation.reduction.op),
+                                      task.operation.root, lane.waits_for, h.sequence,
+                                      h.collective < kCollectiveKinds
+                                          ? name(static_cast<CollectiveKind>(h.collective))
+                                          : "?",
+                                      h.call_bytes, h.type, h.op, h.root),
+                          &task});
         } else {
           report_failure({ncclSystemError,
-                          fmt::format("{}: cannot map shared segment {} of peer {}", task.context->label,
-                                      h.segment, lane.waits_for),
+                          fmt::format("{}: cannot map shared segment {} of peer {}",
+                                      task.context->label, h.segment, lane.waits_for),
                           &task});
         }
         return true;
@@ -175,11 +184,12 @@ const Task* Batch::first_unfinished(const LaneState** lane) const {
 }
 
 std::string Batch::describe_wait(const Task& task, const LaneState& lane) const {
-  return fmt::format("{}: waiting {} peer {} in operation {} ({} of {} bytes), lane {}, step {}, slice {} of {}",
-                     task.context->label, lane.waits_to_send ? "to send to" : "for data of", lane.waits_for,
-                     task.operation.sequence, name(static_cast<CollectiveKind>(task.operation.collective)),
-                     task.operation.count * task.operation.element, lane.lane, lane.step, lane.iteration,
-                     task.operation.iterations);
+  return fmt::format(
+      "{}: waiting {} peer {} in operation {} ({} of {} bytes), lane {}, step {}, slice {} of {}",
+      task.context->label, lane.waits_to_send ? "to send to" : "for data of", lane.waits_for,
+      task.operation.sequence, name(static_cast<CollectiveKind>(task.operation.collective)),
+      task.operation.count * task.operation.element, lane.lane, lane.step, lane.iteration,
+      task.operation.iterations);
 }
 
 // Spin while an answer within microseconds is likely, then yield, then sleep at the door.
@@ -210,9 +220,14 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
   if (task != nullptr) {
     const bool left = task->context->gone != nullptr && task->context->gone[lane->waits_for].load();
     if (left && idle > 2)
-      return report_failure({ncclRemoteError, describe_wait(*task, *lane) + ", but that peer has left the communicator", task});
+      return report_failure(
+          {ncclRemoteError,
+           describe_wait(*task, *lane) + ", but that peer has left the communicator", task});
     if (context.timeout_s > 0 && idle > context.timeout_s)
-      return report_failure({ncclRemoteError, describe_wait(*task, *lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", idle), task});
+      return report_failure({ncclRemoteError,
+                             describe_wait(*task, *lane) +
+                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", idle),
+                             task});
     if (context.stall_warning_s > 0 && idle > context.stall_warning_s && !warned) {
       WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, *lane), idle);
       warned = true;
@@ -224,7 +239,8 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
     idle_passes = 0;
     return;
   }
-  // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by itself.
+  // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by
+  // itself.
   sleep(*context.door, ticket, single_rank_ && !helped_ ? 50'000'000 : 100'000);
 }
 

@@ -1,5 +1,5 @@
-// A batch: the operations that one call (or one group) launches together, driven to completion by the calling thread,
-// with helpers from the worker pool when there is enough to do.
+// A batch: the operations that one call (or one group) launches together, driven to completion by
+// the calling thread, with helpers from the worker pool when there is enough to do.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,17 @@ namespace weft::host {
 // One rank of a communicator as the executor sees it. Outlives every batch that uses it.
 struct RankContext {
   int rank = 0;
-  std::string label;                   // how messages name it: "rank 3 of 8"
-  Doorbell* door = nullptr;            // where this rank sleeps
-  std::atomic<uint32_t> stop{0};       // nonzero: every wait ends (abort, or a fault found elsewhere)
-  std::atomic<bool>* gone = nullptr;   // per peer: has left the communicator
-  double timeout_s = 0;                // 0: none
-  double stall_warning_s = 30;         // 0: none
-  int local_ranks = 1;                 // ranks of the communicator that share this host's cores
+  std::string label;              // how messages name it: "rank 3 of 8"
+  Doorbell* door = nullptr;       // where this rank sleeps
+  std::atomic<uint32_t> stop{0};  // nonzero: every wait ends (abort, or a fault found elsewhere)
+  std::atomic<bool>* gone = nullptr;  // per peer: has left the communicator
+  double timeout_s = 0;               // 0: none
+  double stall_warning_s = 30;        // 0: none
+  int local_ranks = 1;                // ranks of the communicator that share this host's cores
 };
 
-// An operation with its running state. Obtained from a Batch; its vectors keep their memory from call to call.
+// An operation with its running state. Obtained from a Batch; its vectors keep their memory from
+// call to call.
 class Task {
  public:
   Operation operation;
@@ -61,7 +62,8 @@ class Batch {
   void clear() { used_ = 0; }
   bool empty() const { return used_ == 0; }
 
-  // Returns when all tasks are complete, or one failed or was stopped. `workers` lets the pool help.
+  // Returns when all tasks are complete, or one failed or was stopped. `workers` lets the pool
+  // help.
   Outcome run(bool workers);
 
  private:

@@ -1,4 +1,5 @@
-// Block-wise kernels: a block of every source stays in the first-level cache while it is combined and written out.
+// Block-wise kernels: a block of every source stays in the first-level cache while it is combined
+// and written out.
 #include "src/exec/host/combine.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace weft::host {
 namespace {
 
-constexpr uint64_t kCopyBlock = 16384;  // bytes
+constexpr uint64_t kCopyBlock = 16384;   // bytes
 constexpr uint64_t kReduceBlock = 1024;  // elements
 
 struct Sum {
@@ -87,7 +88,8 @@ void reduce_two(const Job& job, uint64_t at, uint64_t n) {
   const auto* b = reinterpret_cast<const Element*>(job.sources[1]) + at;
   auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
 #pragma GCC ivdep
-  for (uint64_t i = 0; i < n; i++) out[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i])));
+  for (uint64_t i = 0; i < n; i++)
+    out[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i])));
 }
 
 template <typename Type, typename Op>
@@ -121,7 +123,8 @@ void reduce_many(const Job& job, uint64_t at, uint64_t n) {
 template <typename Type, typename Op>
 void reduce(const Job& job) {
   using Element = typename Type::Element;
-  const bool plain = job.source_count == 2 && !(job.reduction.premultiply && job.raw_sources != 0) &&
+  const bool plain = job.source_count == 2 &&
+                     !(job.reduction.premultiply && job.raw_sources != 0) &&
                      !(job.completes && job.reduction.divide_by > 0);
   for (uint64_t at = 0; at < job.elements; at += kReduceBlock) {
     const uint64_t n = std::min(kReduceBlock, job.elements - at);
@@ -139,10 +142,14 @@ void reduce(const Job& job) {
 template <typename Type>
 void dispatch_op(const Job& job) {
   switch (job.reduction.op) {
-    case ncclProd: return reduce<Type, Prod>(job);
-    case ncclMax: return reduce<Type, Max>(job);
-    case ncclMin: return reduce<Type, Min>(job);
-    default: return reduce<Type, Sum>(job);
+    case ncclProd:
+      return reduce<Type, Prod>(job);
+    case ncclMax:
+      return reduce<Type, Max>(job);
+    case ncclMin:
+      return reduce<Type, Min>(job);
+    default:
+      return reduce<Type, Sum>(job);
   }
 }
 
@@ -156,18 +163,30 @@ void combine(const Reduction& reduction, const std::byte* const* sources, uint32
   if (source_count == 1 && !(reduction.premultiply && raw_sources != 0))
     return copy(job, element_size(reduction.type));
   switch (reduction.type) {
-    case ncclInt8: return dispatch_op<Native<int8_t>>(job);
-    case ncclUint8: return dispatch_op<Native<uint8_t>>(job);
-    case ncclInt32: return dispatch_op<Native<int32_t>>(job);
-    case ncclUint32: return dispatch_op<Native<uint32_t>>(job);
-    case ncclInt64: return dispatch_op<Native<int64_t>>(job);
-    case ncclUint64: return dispatch_op<Native<uint64_t>>(job);
-    case ncclFloat16: return dispatch_op<Half>(job);
-    case ncclFloat32: return dispatch_op<Native<float>>(job);
-    case ncclFloat64: return dispatch_op<Native<double>>(job);
-    case ncclBfloat16: return dispatch_op<BFloat16>(job);
-    case ncclFloat8e4m3: return dispatch_op<Float8E4M3>(job);
-    default: return dispatch_op<Float8E5M2>(job);
+    case ncclInt8:
+      return dispatch_op<Native<int8_t>>(job);
+    case ncclUint8:
+      return dispatch_op<Native<uint8_t>>(job);
+    case ncclInt32:
+      return dispatch_op<Native<int32_t>>(job);
+    case ncclUint32:
+      return dispatch_op<Native<uint32_t>>(job);
+    case ncclInt64:
+      return dispatch_op<Native<int64_t>>(job);
+    case ncclUint64:
+      return dispatch_op<Native<uint64_t>>(job);
+    case ncclFloat16:
+      return dispatch_op<Half>(job);
+    case ncclFloat32:
+      return dispatch_op<Native<float>>(job);
+    case ncclFloat64:
+      return dispatch_op<Native<double>>(job);
+    case ncclBfloat16:
+      return dispatch_op<BFloat16>(job);
+    case ncclFloat8e4m3:
+      return dispatch_op<Float8E4M3>(job);
+    default:
+      return dispatch_op<Float8E5M2>(job);
   }
 }
 

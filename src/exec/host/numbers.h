@@ -1,5 +1,6 @@
-// Arithmetic traits of the 12 element types on the host: how an element is loaded into and stored from the type that
-// reductions accumulate in. 16- and 8-bit floats accumulate in float and are rounded once, to nearest even.
+// Arithmetic traits of the 12 element types on the host: how an element is loaded into and stored
+// from the type that reductions accumulate in. 16- and 8-bit floats accumulate in float and are
+// rounded once, to nearest even.
 #pragma once
 
 #include <array>
@@ -29,7 +30,8 @@ struct Half {
   static uint16_t store(float a) { return std::bit_cast<uint16_t>(static_cast<__fp16>(a)); }
 #else
   static float load(uint16_t e) {
-    // Exponent rebias by a multiplication handles subnormals; infinities and NaNs are restored after it.
+    // Exponent rebias by a multiplication handles subnormals; infinities and NaNs are restored
+    // after it.
     const uint32_t magnitude = (e & 0x7fffu) << 13;
     float value = float_from_bits(magnitude) * 0x1p112f;
     if ((e & 0x7c00u) == 0x7c00u) value = float_from_bits(magnitude | 0x7f800000u);
@@ -39,8 +41,9 @@ struct Half {
     const uint32_t bits = bits_from_float(a), sign = (bits >> 16) & 0x8000u;
     const uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
-    if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
-    if (magnitude < 0x38800000u) {  // subnormal: the float adder does the rounding
+    if (magnitude >= 0x477ff000u)
+      return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
+    if (magnitude < 0x38800000u) {                   // subnormal: the float adder does the rounding
       const float shifted = float_from_bits(magnitude) + 0.5f;
       return static_cast<uint16_t>(sign | (bits_from_float(shifted) - 0x3f000000u));
     }
@@ -61,8 +64,8 @@ struct BFloat16 {
   }
 };
 
-// 8-bit floats: ExponentBits of exponent, the rest mantissa. e4m3 has no infinity and one NaN; both saturate to the
-// largest finite value, as CUDA's conversions do.
+// 8-bit floats: ExponentBits of exponent, the rest mantissa. e4m3 has no infinity and one NaN; both
+// saturate to the largest finite value, as CUDA's conversions do.
 template <int ExponentBits, int Bias, uint8_t Largest, uint8_t Nan, bool HasInfinity>
 struct Float8 {
   using Element = uint8_t;
@@ -78,7 +81,8 @@ struct Float8 {
     } else if (exponent == 0) {
       value = std::ldexp(static_cast<float>(mantissa), 1 - Bias - kMantissa);
     } else {
-      value = std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)), exponent - Bias - kMantissa);
+      value =
+          std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)), exponent - Bias - kMantissa);
     }
     return (e & 0x80) != 0 ? -value : value;
   }
@@ -101,11 +105,13 @@ struct Float8 {
     constexpr uint32_t kSmallestNormal = static_cast<uint32_t>(127 - Bias + 1) << 23;
     uint32_t code = 0;
     if (magnitude < kSmallestNormal) {
-      // Adding 2^k, k chosen so that an ulp of the sum is the smallest subnormal, rounds to nearest even.
+      // Adding 2^k, k chosen so that an ulp of the sum is the smallest subnormal, rounds to nearest
+      // even.
       constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 1 - Bias - kMantissa + 23) << 23;
       code = bits_from_float(float_from_bits(magnitude) + float_from_bits(kMagic)) - kMagic;
     } else {
-      const uint32_t rounded = magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u);
+      const uint32_t rounded =
+          magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u);
       code = rounded >> kShift;
     }
     if (code > Largest) code = Largest;

@@ -1,4 +1,5 @@
-// The host's memory operations for the interpreter: sequentially consistent loads and stores, futex bells.
+// The host's memory operations for the interpreter: sequentially consistent loads and stores, futex
+// bells.
 #pragma once
 
 #include "src/exec/host/combine.h"
@@ -9,8 +10,12 @@ namespace weft::host {
 
 struct HostTarget {
   // Sequentially consistent, not just acquire/release: see doorbell.cc. Costs the same on a load.
-  static uint64_t load(const uint64_t* at) noexcept { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
-  static void store(uint64_t* at, uint64_t value) noexcept { __atomic_store_n(at, value, __ATOMIC_SEQ_CST); }
+  static uint64_t load(const uint64_t* at) noexcept {
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+  }
+  static void store(uint64_t* at, uint64_t value) noexcept {
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);
+  }
   static void ring(const Bell& bell) noexcept { weft::ring(bell); }
   static const std::byte* map(const RecvPort& port, uint64_t segment) noexcept {
     return port.segments == nullptr ? nullptr : port.segments->map(segment);

@@ -19,7 +19,8 @@ WorkerPool& WorkerPool::instance() {
 
 WorkerPool::WorkerPool() {
   int workers = Config::from_environment().workers;
-  if (workers < 0) workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())) - 1;
+  if (workers < 0)
+    workers = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())) - 1;
   for (int w = 0; w < std::min(workers, 64); w++) {
     threads_.emplace_back([this, w] { work(static_cast<size_t>(w)); });
     pthread_setname_np(threads_.back().native_handle(), "weft-worker");
@@ -27,14 +28,12 @@ WorkerPool::WorkerPool() {
   }
 }
 
-bool WorkerPool::offer(Batch& batch) {
-  if (threads_.empty()) return false;
+void WorkerPool::offer(Batch& batch) {
   {
     std::lock_guard lock(mutex_);
     batches_.push_back(&batch);
   }
   offered_.notify_all();
-  return true;
 }
 
 void WorkerPool::withdraw(Batch& batch) {
@@ -50,8 +49,10 @@ void WorkerPool::work(size_t index) {
     Batch* batch = batches_[index % batches_.size()];
     batch->helpers_.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
-    // Start elsewhere than the caller does, and leave when there has been nothing to do for a while.
-    for (int idle = 0; idle < 200 && !batch->finished() && !batch->failed_.load(std::memory_order_acquire);) {
+    // Start elsewhere than the caller does, and leave when there has been nothing to do for a
+    // while.
+    for (int idle = 0;
+         idle < 200 && !batch->finished() && !batch->failed_.load(std::memory_order_acquire);) {
       if (batch->pass(index + 1) == Batch::Pass::kProgress) {
         idle = 0;
       } else {

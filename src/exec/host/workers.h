@@ -1,5 +1,5 @@
-// A few threads per process that help to drive large batches of several lanes. They never own an operation: the caller
-// always drives it too, so nothing depends on a worker being free.
+// A few threads per process that help to drive large batches of several lanes. They never own an
+// operation: the caller always drives it too, so nothing depends on a worker being free.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,15 @@ namespace weft::host {
 
 class Batch;
 
-// Thread-safe. One per process, made at first use, never destroyed (threads of a library must survive exit handlers).
+// Thread-safe. One per process, made at first use, never destroyed (threads of a library must
+// survive exit handlers).
 class WorkerPool {
  public:
   static WorkerPool& instance();
 
-  // False when there are no workers. After true, withdraw() must be called before the batch goes away.
-  bool offer(Batch& batch);
+  bool any() const { return !threads_.empty(); }
+  // withdraw() must follow before the batch goes away.
+  void offer(Batch& batch);
   void withdraw(Batch& batch);
 
   WorkerPool();
