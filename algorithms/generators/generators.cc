@@ -6,8 +6,8 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 7> all = {kDirect,    kOneShot,  kRing,    kTree,
-                                               kRecursive, kPairwise, kSendRecv};
+  static const std::array<Generator, 8> all = {kDirect,    kOneShot,  kRing,     kTree,
+                                               kRecursive, kPairwise, kSendRecv, kReach};
   return all;
 }
 

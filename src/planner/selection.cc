@@ -41,11 +41,12 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
 const Generator& choose_generator(const Collective& c, size_t bytes, const Placement& placement,
                                   const Generator* forced) {
   if (forced != nullptr) {
-    if (!forced->supports(c))
-      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for {} ranks", forced->name,
+    if (!forced->supports(c) || (forced == find_generator(kReach.name) && !placement.reach))
+      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks", forced->name,
            name(c.kind), c.nranks);
     return *forced;
   }
+  if (placement.reach) return kReach;
   const bool few = c.nranks <= 16;
   switch (c.kind) {
     case CollectiveKind::kAllReduce:

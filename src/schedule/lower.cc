@@ -17,8 +17,8 @@ int32_t port_number(std::vector<ProgramPort>& ports, int peer, int channel) {
 
 ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& ports) {
   if (operand.kind == Operand::Kind::kPeer)
-    return {ProgramBuffer::kPeer, port_number(ports, operand.index, operand.channel)};
-  return {static_cast<ProgramBuffer>(operand.buffer), operand.index};
+    return {ProgramBuffer::kPeer, -1, port_number(ports, operand.index, operand.channel)};
+  return {static_cast<ProgramBuffer>(operand.buffer), static_cast<int16_t>(operand.owner), operand.index};
 }
 
 }  // namespace
@@ -49,6 +49,9 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       out.completes = facts.completes;
       out.lendable = facts.lendable;
       out.count = step.count;
+      program.reaches_memory |= step.count == 0;
+      for (const Operand& o : step.from) program.reaches_memory |= o.kind == Operand::Kind::kRemote;
+      for (const Operand& o : step.to) program.reaches_memory |= o.kind == Operand::Kind::kRemote;
       out.sub = facts.piece % schedule.chunks;
       out.sources = static_cast<uint16_t>(step.from.size());
       out.destinations = static_cast<uint16_t>(step.to.size());

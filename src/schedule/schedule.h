@@ -13,13 +13,15 @@ namespace weft {
 
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
-// One end of a step: a chunk of a local buffer, or the FIFO from or to a peer on a channel.
+// One end of a step: a chunk of a local buffer, the FIFO from or to a peer on a channel, or a chunk of a peer's buffer
+// that is read or written where it lies.
 struct Operand {
-  enum class Kind : uint8_t { kLocal, kPeer };
+  enum class Kind : uint8_t { kLocal, kPeer, kRemote };
   Kind kind = Kind::kLocal;
   Buffer buffer = Buffer::kInput;
   int16_t channel = 0;  // of a peer
   int32_t index = 0;    // first chunk, or the peer's rank
+  int32_t owner = -1;   // kRemote: whose buffer
 
   static Operand local(Buffer buffer, int index) { return {Kind::kLocal, buffer, 0, index}; }
   static Operand input(int index) { return local(Buffer::kInput, index); }
@@ -27,6 +29,9 @@ struct Operand {
   static Operand scratch(int index) { return local(Buffer::kScratch, index); }
   static Operand peer(int rank, int channel = 0) {
     return {Kind::kPeer, Buffer::kInput, static_cast<int16_t>(channel), rank};
+  }
+  static Operand remote(int owner, Buffer buffer, int index) {
+    return {Kind::kRemote, buffer, 0, index, owner};
   }
   bool operator==(const Operand&) const = default;
 };
@@ -41,6 +46,8 @@ struct Dependency {
 // writes the result to every destination. MSCCL's types are special cases: s = {local} -> {peer},
 // rcs = {peer} -> {local, peer}, rrc = {peer, local} -> {local}, re = {local, local} -> {local},
 // nop = no operands; the general form also reduces from N peers and sends to M peers at once.
+// A step of count 0 moves no data: it sends or receives tokens (peers on one side only), which order what comes before
+// them on one rank with what comes after them on another. Reading and writing peers' buffers needs that.
 struct Step {
   std::vector<Operand> from, to;
   int32_t count = 1;

@@ -43,8 +43,9 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
     const StepId at = id(static_cast<int32_t>(n));
     const int32_t lane = step_lane[n];
     const auto& rank_schedule = s.ranks[static_cast<size_t>(at.rank)];
-    if (step.count < 1) fail(ncclInvalidUsage, "{}: count {}", describe(at), step.count);
-    if (step.from.empty() != step.to.empty())
+    if (step.count < 0) fail(ncclInvalidUsage, "{}: count {}", describe(at), step.count);
+    if (step.count == 0) check_token(at, step);
+    if (step.count > 0 && step.from.empty() != step.to.empty())
       fail(ncclInvalidUsage, "{}: has {} sources but {} destinations", describe(at),
            step.from.size(), step.to.size());
     if (step.from.size() > 64)
@@ -53,8 +54,8 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
     first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
     for (int direction = 0; direction < 2; direction++) {
       for (const Operand& operand : direction == 0 ? step.from : step.to) {
-        if (operand.kind == Operand::Kind::kLocal) {
-          check_local(at, operand, step.count);
+        if (operand.kind != Operand::Kind::kPeer) {
+          check_memory(at, operand, step.count);
           operand_fifo.push_back(-1);
           continue;
         }
@@ -81,11 +82,21 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
   }
 }
 
-void ScheduleGraph::check_local(const StepId& at, const Operand& operand, int count) const {
-  const int size = operand.buffer == Buffer::kInput ? input_chunks(at.rank)
+void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
+  const auto is_peer = [](const Operand& o) { return o.kind == Operand::Kind::kPeer; };
+  if (step.from.empty() == step.to.empty() || !std::all_of(step.from.begin(), step.from.end(), is_peer) ||
+      !std::all_of(step.to.begin(), step.to.end(), is_peer))
+    fail(ncclInvalidUsage, "{}: a step of count 0 sends tokens to peers or receives them from peers", describe(at));
+}
+
+void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count) const {
+  const int owner = memory_owner(at.rank, operand);
+  if (owner < 0 || owner >= schedule.collective.nranks || (operand.kind == Operand::Kind::kRemote && owner == at.rank))
+    fail(ncclInvalidUsage, "{}: reaches into rank {}", describe(at), owner);
+  const int size = operand.buffer == Buffer::kInput ? input_chunks(owner)
                    : operand.buffer == Buffer::kOutput
-                       ? output_chunks(at.rank)
-                       : schedule.ranks[static_cast<size_t>(at.rank)].scratch_chunks;
+                       ? output_chunks(owner)
+                       : schedule.ranks[static_cast<size_t>(owner)].scratch_chunks;
   if (operand.index < 0 || operand.index > size - count)
     fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
          describe(operand.buffer, operand.index), count, size);

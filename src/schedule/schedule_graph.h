@@ -49,6 +49,11 @@ class ScheduleGraph {
     return {lane.rank, lane.lane, step - lane.first_step};
   }
 
+  // Whose memory an operand (not a FIFO) of a step of `rank` is.
+  static int memory_owner(int rank, const Operand& operand) {
+    return operand.kind == Operand::Kind::kRemote ? operand.owner : rank;
+  }
+
   // Every chunk of memory a rank has, as one number; aliases of an in-place call share a number.
   int32_t location(int rank, Buffer buffer, int index) const;
   int32_t locations(int rank) const;
@@ -62,7 +67,8 @@ class ScheduleGraph {
 
  private:
   int32_t fifo_number(int source, int destination, int channel);
-  void check_local(const StepId& at, const Operand& operand, int count) const;
+  void check_token(const StepId& at, const Step& step) const;
+  void check_memory(const StepId& at, const Operand& operand, int count) const;
   std::vector<std::vector<std::pair<int64_t, int32_t>>> fifo_index_;  // per source rank
 };
 

@@ -113,7 +113,7 @@ class Execution {
   }
 
   void perform(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step) {
-    if (step.from.empty()) return;
+    if (step.from.empty() && step.to.empty()) return;
     StepFacts& facts = result_.facts[static_cast<size_t>(number)];
     std::vector<Value> value;
     for (size_t i = 0; i < step.from.size(); i++) {
@@ -127,8 +127,10 @@ class Execution {
         combine(number, value, source);
       }
     }
-    facts.piece = value[0].id;
-    check_uniform(step, value);
+    if (step.count > 0) {
+      facts.piece = value[0].id;
+      check_uniform(step, value);
+    }
     const int32_t everyone = sets_.everyone();
     facts.completes = g_.schedule.collective.reduces() && step.from.size() > 1;
     for (Value& v : value) {
@@ -143,14 +145,14 @@ class Execution {
         continue;
       }
       for (int c = 0; c < step.count; c++)
-        at(lane.rank, to.buffer, to.index + c) = value[static_cast<size_t>(c)];
+        at(ScheduleGraph::memory_owner(lane.rank, to), to.buffer, to.index + c) = value[static_cast<size_t>(c)];
     }
   }
 
   void check_uniform(const Step& step, const std::vector<Value>& value) {
     const int chunks = g_.schedule.chunks;
     const auto differs = [&](const Operand& operand, int c) {
-      return operand.kind == Operand::Kind::kLocal && operand.buffer != Buffer::kScratch &&
+      return operand.kind != Operand::Kind::kPeer && operand.buffer != Buffer::kScratch &&
              (operand.index + c) % chunks != value[static_cast<size_t>(c)].id % chunks;
     };
     for (int c = 0; c < step.count; c++) {
@@ -177,7 +179,7 @@ class Execution {
     }
     std::vector<Value> values;
     for (int c = 0; c < step.count; c++) {
-      const Value& v = at(lane.rank, from.buffer, from.index + c);
+      const Value& v = at(ScheduleGraph::memory_owner(lane.rank, from), from.buffer, from.index + c);
       if (v.id < 0)
         fail(ncclInvalidUsage, "{} reads {}, which holds nothing yet", describe(g_.id(number)),
              describe(from.buffer, from.index + c));

@@ -103,7 +103,8 @@ void reduce_many(const Job& job, uint64_t at, uint64_t n) {
     if (scaled) {
       const Accumulator scalar = scalar_of<Type>(job.reduction);
       for (uint64_t i = 0; i < n; i++) {
-        const Accumulator value = Prod::apply(Type::load(source[i]), scalar);
+        // Rounded to the type at once: other ranks get it as a message of that type, and all must agree.
+        const Accumulator value = Type::load(Type::store(Prod::apply(Type::load(source[i]), scalar)));
         sum[i] = s == 0 ? value : Op::apply(sum[i], value);
       }
     } else if (s == 0) {

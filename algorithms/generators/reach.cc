@@ -1,0 +1,105 @@
+// Load/store schedules: after all ranks have met, each reads its share from every rank's memory and writes it into every
+// rank's memory; then they meet again. Every input is read once and every output written once.
+#include "algorithms/generators/building.h"
+#include "algorithms/generators/generators.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMostRanks = 64;  // sources of one step
+
+bool supports(const Collective& c) { return c.nranks <= kMostRanks; }
+
+// The receiver takes the data out of the sender's memory, and says when it has it.
+Schedule send_recv(const Collective& c) {
+  Schedule s = blank("reach", c, 1, 1);
+  Lane &sender = s.ranks[0].lanes[0], &receiver = s.ranks[1].lanes[0];
+  add(sender, {}, {Operand::peer(1)}, 0);
+  add(sender, {Operand::peer(1)}, {}, 0);
+  add(receiver, {Operand::peer(0)}, {}, 0);
+  add(receiver, {Operand::remote(0, Buffer::kInput, 0)}, {Operand::output(0)});
+  add(receiver, {}, {Operand::peer(0)}, 0);
+  return s;
+}
+
+// Tokens to and from everyone: what came before on any rank is visible after it on all.
+void meet(Lane& lane, int r, int n) {
+  add(lane, {}, everyone_else(r, n), 0);
+  add(lane, everyone_else(r, n), {}, 0);
+}
+
+Operand memory(int rank, int owner, Buffer buffer, int index) {
+  return owner == rank ? Operand::local(buffer, index) : Operand::remote(owner, buffer, index);
+}
+
+// Chunk `index` of a buffer of every rank, in rank order.
+Operands everywhere(int rank, int n, Buffer buffer, int index) {
+  Operands operands;
+  for (int q = 0; q < n; q++) operands.push_back(memory(rank, q, buffer, index));
+  return operands;
+}
+
+void work(Lane& lane, const Collective& c, int r) {
+  const int n = c.nranks;
+  switch (c.kind) {
+    case CollectiveKind::kAllReduce:
+      add(lane, everywhere(r, n, Buffer::kInput, r), everywhere(r, n, Buffer::kOutput, r));
+      break;
+    case CollectiveKind::kReduceScatter:
+      add(lane, everywhere(r, n, Buffer::kInput, r), {Operand::output(0)});
+      break;
+    case CollectiveKind::kAllGather:
+      add(lane, {Operand::input(0)}, everywhere(r, n, Buffer::kOutput, r));
+      break;
+    case CollectiveKind::kBroadcast:
+      add(lane, {memory(r, c.root, Buffer::kInput, r)}, everywhere(r, n, Buffer::kOutput, r));
+      break;
+    case CollectiveKind::kReduce:
+      add(lane, everywhere(r, n, Buffer::kInput, r), {memory(r, c.root, Buffer::kOutput, r)});
+      break;
+    case CollectiveKind::kAllToAll:
+      for (int k = 0; k < n; k++) {
+        const int q = wrap(r + k, n);
+        add(lane, {memory(r, q, Buffer::kInput, r)}, {Operand::output(q)});
+      }
+      break;
+    case CollectiveKind::kGather:
+      add(lane, {Operand::input(0)}, {memory(r, c.root, Buffer::kOutput, r)});
+      break;
+    default:  // scatter
+      add(lane, {memory(r, c.root, Buffer::kInput, r)}, {Operand::output(0)});
+  }
+}
+
+Schedule make(const Collective& c, bool in_place) {
+  const int n = c.nranks;
+  if (n == 1) return single_rank("reach", c);
+  if (c.kind == CollectiveKind::kSendRecv) return send_recv(c);
+  const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kBroadcast ||
+                      c.kind == CollectiveKind::kReduce;
+  Schedule s = blank("reach", c, shared ? n : 1, 1);
+  for (int r = 0; r < n; r++) {
+    RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
+    Lane& lane = rank.lanes[0];
+    // An all-to-all in place would overwrite what others still read: it goes through a copy of the input.
+    const bool copied = in_place && c.kind == CollectiveKind::kAllToAll;
+    if (copied) {
+      rank.scratch_chunks = n;
+      add(lane, {Operand::input(0)}, {Operand::scratch(0)}, n);
+    }
+    meet(lane, r, n);
+    if (copied) {
+      for (int q = 0; q < n; q++) add(lane, {memory(r, q, Buffer::kScratch, r)}, {Operand::output(q)});
+    } else {
+      work(lane, c, r);
+    }
+    meet(lane, r, n);
+  }
+  return s;
+}
+
+}  // namespace
+
+const Generator kReach = {"reach", "load and store in peers' memory between two meetings", supports, make};
+
+}  // namespace weft
