@@ -13,6 +13,7 @@ struct Arguments {
   size_t count;
   ncclDataType_t type;
   ncclComm_t comm;
+  cudaStream_t stream = nullptr;
   const char* count_name = "count";
   int root = 0;
   const ncclRedOp_t* op = nullptr;
@@ -34,6 +35,7 @@ ncclResult_t run(const char* function, const Arguments& a) {
     call.input = a.sendbuff;
     call.output = a.recvbuff;
     call.count = a.count;
+    call.stream = a.stream;
     call.root = collective.rooted() ? a.root : 0;
     call.reduction.type = a.type;
     if (a.op != nullptr) call.reduction = reduction_of(*a.comm, *a.op, a.type);
@@ -42,7 +44,7 @@ ncclResult_t run(const char* function, const Arguments& a) {
 }
 
 ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, void* recvbuff,
-                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm) {
+                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   return guard(function, [&] {
     check_handle(comm);
     check_type(type);
@@ -57,6 +59,7 @@ ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, vo
     call.reduction.type = type;
     call.root = peer;
     call.sends = sends;
+    call.stream = stream;
     return submit(*comm, call);
   });
 }
@@ -65,78 +68,77 @@ ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, vo
 
 WEFT_EXPORT(ncclResult_t, AllReduce,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-             ncclRedOp_t op, ncclComm_t comm, cudaStream_t)) {
+             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclAllReduce", {CollectiveKind::kAllReduce, sendbuff, recvbuff, count, datatype,
-                               comm, "count", 0, &op});
+                               comm, stream, "count", 0, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, Reduce,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t)) {
-  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm,
-                            "count", root, &op});
+             ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)) {
+  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm, stream, "count", root, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, ReduceScatter,
             (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
-             ncclRedOp_t op, ncclComm_t comm, cudaStream_t)) {
+             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclReduceScatter", {CollectiveKind::kReduceScatter, sendbuff, recvbuff, recvcount,
-                                   datatype, comm, "recvcount", 0, &op});
+                                   datatype, comm, stream, "recvcount", 0, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, Broadcast,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-             ncclComm_t comm, cudaStream_t)) {
+             ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclBroadcast", {CollectiveKind::kBroadcast, sendbuff, recvbuff, count, datatype,
-                               comm, "count", root});
+                               comm, stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Bcast,
             (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-             cudaStream_t)) {
+             cudaStream_t stream)) {
   if (buff == nullptr && count > 0) return report("ncclBcast", ncclInvalidArgument, "buff is NULL");
   return run("ncclBcast",
-             {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, "count", root});
+             {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, AllGather,
             (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-             ncclComm_t comm, cudaStream_t)) {
+             ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclAllGather", {CollectiveKind::kAllGather, sendbuff, recvbuff, sendcount, datatype,
-                               comm, "sendcount"});
+                               comm, stream, "sendcount"});
 }
 
 WEFT_EXPORT(ncclResult_t, AlltoAll,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-             ncclComm_t comm, cudaStream_t)) {
+             ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclAlltoAll",
-             {CollectiveKind::kAllToAll, sendbuff, recvbuff, count, datatype, comm});
+             {CollectiveKind::kAllToAll, sendbuff, recvbuff, count, datatype, comm, stream});
 }
 
 WEFT_EXPORT(ncclResult_t, Gather,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-             ncclComm_t comm, cudaStream_t)) {
+             ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclGather",
-             {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm, "count", root});
+             {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm, stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Scatter,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
-             ncclComm_t comm, cudaStream_t)) {
+             ncclComm_t comm, cudaStream_t stream)) {
   return run("ncclScatter",
-             {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm, "count", root});
+             {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm, stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Send,
             (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-             cudaStream_t)) {
-  return run_pair("ncclSend", true, sendbuff, nullptr, count, datatype, peer, comm);
+             cudaStream_t stream)) {
+  return run_pair("ncclSend", true, sendbuff, nullptr, count, datatype, peer, comm, stream);
 }
 
 WEFT_EXPORT(ncclResult_t, Recv,
             (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-             cudaStream_t)) {
-  return run_pair("ncclRecv", false, nullptr, recvbuff, count, datatype, peer, comm);
+             cudaStream_t stream)) {
+  return run_pair("ncclRecv", false, nullptr, recvbuff, count, datatype, peer, comm, stream);
 }
 
 }  // namespace weft::api

@@ -3,6 +3,7 @@
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 #include "src/comm/group.h"
+#include "src/exec/cuda/gpu_executor.h"
 
 namespace weft::api {
 
@@ -88,5 +89,7 @@ extern "C" {
   return "Weft " WEFT_VERSION_STRING ", NCCL 2.28.9 contract";
 }
 
-[[gnu::visibility("default")]] int weftHostMode(void) { return 1; }
+[[gnu::visibility("default")]] int weftHostMode(void) {
+  return weft::cuda::available() ? 0 : 1;
+}
 }

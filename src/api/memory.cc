@@ -4,6 +4,7 @@
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
+#include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/segments.h"
 
 // What handles of ncclCommRegister and windows point to. Owned by their communicator.
@@ -20,8 +21,8 @@ namespace {
 class Registrations {
  public:
   static Registrations& instance() {
-    static Registrations registrations;
-    return registrations;
+    static Registrations& all = *std::make_unique<Registrations>().release();  // for exit handlers
+    return all;
   }
   ncclWindow_vidmem* add(const ncclComm* comm, void* base, size_t size) {
     std::lock_guard lock(mutex_);
@@ -47,7 +48,7 @@ void* add_registration(ncclComm* comm, void* buff, size_t size) {
   check_pointer("buff", buff);
   if (size == 0) fail(ncclInvalidArgument, "size is 0");
   const Use use(*comm);
-  if (Segments::instance().find(buff, size).id == 0)
+  if (!use->on_gpu() && Segments::instance().find(buff, size).id == 0)
     WEFT_INFO(kReg,
               "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory "
               "instead",
@@ -62,13 +63,14 @@ WEFT_EXPORT(ncclResult_t, MemAlloc, (void** ptr, size_t size)) {
     check_pointer("ptr", ptr);
     *ptr = nullptr;
     if (size > SIZE_MAX / 2) fail(ncclInvalidArgument, "size is {}", size);
-    *ptr = Segments::instance().allocate(size);
+    *ptr = cuda::available() ? cuda::allocate(size) : Segments::instance().allocate(size);
   });
 }
 
 WEFT_EXPORT(ncclResult_t, MemFree, (void* ptr)) {
   if (ptr == nullptr) return ncclSuccess;
   return guard("ncclMemFree", [&] {
+    if (cuda::available()) return cuda::release(ptr);
     if (!Segments::instance().release(ptr))
       fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
   });

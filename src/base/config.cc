@@ -69,6 +69,13 @@ Config Config::from_environment() {
   read_integer("WEFT_SLICE_BYTES", config.slice_bytes);
   read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
   read_integer("WEFT_WORKERS", config.workers);
+  int host_mode = 0;
+  read_integer("WEFT_HOST_MODE", host_mode);
+  config.host_mode = host_mode != 0;
+  read_integer("WEFT_CTA_BYTES", config.cta_bytes);
+  if (config.cta_bytes < 1024) config.cta_bytes = 1024;
+  read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
+  read_integer("NCCL_MAX_CTAS", config.max_ctas);
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
   if (config.slice_bytes < 64) config.slice_bytes = 64;
@@ -103,6 +110,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
        "hand over addresses from this size on"},
+      {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
+      {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
+      {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes), "GPU: low-latency all_reduce up to this size"},
+      {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
   };
 }

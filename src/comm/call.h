@@ -17,6 +17,7 @@ struct Call {
   Reduction reduction;
   int root = 0;        // or the peer of a send or receive
   bool sends = false;  // kSendRecv: which half
+  cudaStream_t stream = nullptr;  // GPUs only
 };
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 #include "src/comm/control_channel.h"
 #include "src/comm/mesh.h"
 #include "src/comm/unique_id.h"
+#include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/batch.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
@@ -24,7 +26,8 @@ namespace weft {
 class Communicator {
  public:
   // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
-  Communicator(const UniqueId& id, int rank, int nranks, const std::string& label);
+  // `device` and `max_ctas` matter where there are GPUs.
+  Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device, int max_ctas);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -33,6 +36,10 @@ class Communicator {
   int nranks() const { return nranks_; }
   host::RankContext& context() { return context_; }
   const Mesh& mesh() const { return *mesh_; }
+
+  // On GPUs calls are launched on their streams, all of a group at once; the host's batches are not used.
+  bool on_gpu() const { return gpu_ != nullptr; }
+  void launch(std::span<const Call* const> calls);
 
   // Call begin() before the first call of a batch. add_to() appends a call's task; a call with
   // nothing to move adds none.
@@ -44,6 +51,8 @@ class Communicator {
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;
   ncclResult_t fault_code() const;
+  // Takes note of what kernels found wrong meanwhile.
+  void poll_gpu();
   // Ends every wait with this text, now and later, and tells the other ranks if `tell` is set.
   void stop(ncclResult_t code, const std::string& why, bool tell);
 
@@ -56,7 +65,9 @@ class Communicator {
     int rank = -1, nranks = 0;  // rank -1: not a member
     bool opens_rendezvous = false;
   };
-  Child split(int color, int key);
+  // The number is reserved in the caller's order; the rest may run on another thread.
+  uint64_t reserve_split();
+  Child split(uint64_t round, int color, int key);
   Child shrink(const std::vector<int>& excluded);
 
  private:
@@ -67,6 +78,8 @@ class Communicator {
     Program program;
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
+  void connect_gpu(Deadline deadline);
+  void launch_pairs(std::span<const Call* const> calls);
   void cut(Operation& operation, const Program& program) const;
   std::byte* scratch(size_t bytes);
   Child make_child(const Secret& secret, const std::vector<int>& members) const;
@@ -82,13 +95,15 @@ class Communicator {
   ncclResult_t fault_code_ = ncclSuccess;
   std::unique_ptr<ControlChannel> control_;
   std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<cuda::GpuExecutor> gpu_;
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   Program send_program_, receive_program_;
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;
-  uint64_t children_ = 0;
+  std::map<uint64_t, uint64_t> shrinks_;  // how often each set of ranks has been left out
+  std::atomic<bool> ready_{false};        // mesh_ is complete
   // The latest tasks of the batch being built, which the next one of the same kind (and peer) must
   // follow.
   const host::Task* last_collective_ = nullptr;

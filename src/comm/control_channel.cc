@@ -62,16 +62,27 @@ ControlChannel::~ControlChannel() {
 
 void ControlChannel::say(const Frame& frame) {
   const std::string bytes = frame.encode();
+  std::lock_guard lock(say_mutex_);
   send_all(fd_.get(), std::as_bytes(std::span(bytes.data(), bytes.size())), in_seconds(10));
 }
 
+uint64_t ControlChannel::reserve() {
+  std::lock_guard lock(mutex_);
+  return round_++;
+}
+
+void ControlChannel::check() {
+  std::lock_guard lock(mutex_);
+  if (!broken_.empty()) throw Error(ncclRemoteError, broken_);
+}
+
 std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Deadline deadline) {
-  uint64_t round = 0;
-  {
-    std::lock_guard lock(mutex_);
-    if (!broken_.empty()) throw Error(ncclRemoteError, broken_);
-    round = round_++;
-  }
+  return all_gather(reserve(), blob, deadline);
+}
+
+std::vector<std::string> ControlChannel::all_gather(uint64_t round, const std::string& blob,
+                                                    Deadline deadline) {
+  check();
   say({Frame::kGather, nranks_, round, blob});
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline,
@@ -132,6 +143,7 @@ void ControlChannel::handle(Frame& frame) {
       changed_.notify_all();
       return;
     }
+    case Frame::kWelcome: rendezvous_process_ = frame.number; return;
     case Frame::kLeft:
       interrupt(fmt::format("rank {} has left the communicator", frame.value));
       return listener_(frame.value, false, "");

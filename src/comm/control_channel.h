@@ -2,6 +2,7 @@
 // that are gone.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -33,9 +34,17 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
+  // Rounds are numbered when they are reserved: who reserves in the caller's order may gather on another thread later.
+  uint64_t reserve();
   // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline, naming who is
   // missing if known.
   std::vector<std::string> all_gather(const std::string& blob, Deadline deadline);
+
+  std::vector<std::string> all_gather(uint64_t round, const std::string& blob, Deadline deadline);
+  // Throws if no gather can succeed any more.
+  void check();
+  // The process that holds the rendezvous (Acceptor::token()); 0 until it has said so.
+  uint64_t rendezvous_process() const { return rendezvous_process_.load(); }
 
   void leave();
   void abort(const std::string& why);
@@ -56,6 +65,8 @@ class ControlChannel {
   uint64_t round_ = 0;
   std::map<uint64_t, std::string> gathered_;
   std::string broken_;
+  std::mutex say_mutex_;
+  std::atomic<uint64_t> rendezvous_process_{0};
   bool closed_ = false;
 };
 

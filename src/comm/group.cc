@@ -72,9 +72,17 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     if (!uses.back()->fault().empty()) throw Error(uses.back()->fault_code(), uses.back()->fault());
     uses.back()->begin();
   }
+  for (size_t c = 0; c < comms.size(); c++) {
+    if (!uses[c]->on_gpu()) continue;
+    std::vector<const Call*> own;
+    for (const PendingCall& pending : calls)
+      if (pending.comm == comms[c]) own.push_back(&pending.call);
+    uses[c]->launch(own);
+  }
   batch.clear();
   size_t bytes = 0;
   for (const PendingCall& pending : calls) {
+    if (pending.comm->impl->on_gpu()) continue;
     bytes += call_bytes(pending.call);
     pending.comm->impl->add_to(batch, pending.call);
   }
@@ -90,6 +98,10 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
   if (use->context().stop.load(std::memory_order_acquire) != 0)
     throw Error(use->fault_code(), use->fault());
+  if (use->on_gpu()) {
+    const Call* calls[] = {&call};
+    return use->launch(calls);
+  }
   use->begin();
   batch.clear();
   use->add_to(batch, call);
@@ -122,6 +134,9 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     } catch (const Error& error) {
       result = error.code();
       for (ncclComm* comm : comms) set_text(*comm, error.what());
+    } catch (const std::exception& error) {
+      result = ncclInternalError;
+      for (ncclComm* comm : comms) set_text(*comm, error.what());
     }
     for (ncclComm* comm : comms) {
       comm->progress = result;
@@ -148,7 +163,12 @@ void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
 size_t group_discard() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
   const size_t calls = group.calls.size();
-  if (--group.depth == 0) group.reset();
+  if (--group.depth > 0) return calls;
+  for (InitJob& job : group.jobs) {
+    *job.out = nullptr;
+    job.comm->state = CommState::kDead;
+  }
+  group.reset();
   return calls;
 }
 
@@ -225,7 +245,7 @@ ncclResult_t group_end() {
   const bool blocking =
       std::all_of(mine.calls.begin(), mine.calls.end(),
                   [](const PendingCall& pending) { return pending.comm->config.blocking; });
-  if (!blocking) return launch_in_background(std::move(mine.calls));
+  if (!blocking && !cuda::available()) return launch_in_background(std::move(mine.calls));
   launch(thread_batch, mine.calls);
   mine.calls.clear();
   std::swap(mine.calls, group.calls);  // keep the memory
@@ -237,7 +257,8 @@ ncclResult_t submit(ncclComm& comm, const Call& call) {
     group.calls.push_back({&comm, call});
     return ncclSuccess;
   }
-  if (!comm.config.blocking) return launch_in_background({{&comm, call}});
+  // On GPUs a launch never waits for peers: there is nothing to do in the background.
+  if (!comm.config.blocking && !cuda::available()) return launch_in_background({{&comm, call}});
   launch_one(thread_batch, comm, call);
   return ncclSuccess;
 }

@@ -2,6 +2,7 @@
 #include "src/comm/lifecycle.h"
 
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "src/base/error.h"
@@ -21,7 +22,8 @@ std::string label(const ncclComm& comm) {
 // own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
-    auto impl = std::make_unique<Communicator>(id, comm.rank, comm.nranks, label(comm));
+    auto impl = std::make_unique<Communicator>(id, comm.rank, comm.nranks, label(comm), comm.device,
+                                               comm.config.max_ctas);
     comm.impl = std::move(impl);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {
@@ -29,11 +31,12 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
       return;
     }
     comm.progress = ncclSuccess;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
+    const auto* ours = dynamic_cast<const Error*>(&error);
     set_text(comm, error.what());
     CommState expected = CommState::kInitializing;
     comm.state.compare_exchange_strong(expected, CommState::kFailed);
-    comm.progress = error.code();
+    comm.progress = ours != nullptr ? ours->code() : ncclSystemError;
     throw;
   }
 }
@@ -48,6 +51,14 @@ ncclResult_t start(ncclComm& comm, ncclComm** out, std::function<void()> work) {
   return run_init_jobs({std::move(job)});
 }
 
+// NCCL_COMM_ID names one rendezvous for all communicators of a job: the n-th time a rank joins, it joins the n-th.
+uint64_t generation(int rank) {
+  static std::mutex mutex;
+  static std::map<int, uint64_t>& count = *std::make_unique<std::map<int, uint64_t>>().release();
+  std::lock_guard lock(mutex);
+  return count[rank]++;
+}
+
 void wait_for_users(ncclComm& comm) {
   while (comm.users.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
@@ -56,9 +67,12 @@ void wait_for_users(ncclComm& comm) {
 
 ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
                        const CommConfig& config) {
+  UniqueId own = id;
+  if (id.fixed != 0) own.secret = derive(id.secret, "generation", generation(rank));
   ncclComm* comm = new_handle(rank, nranks, config);
+  if (cuda::available()) comm->device = cuda::current_device();
   *out = comm;
-  return start(*comm, out, [comm, id] { bring_up(*comm, id); });
+  return start(*comm, out, [comm, own] { bring_up(*comm, own); });
 }
 
 ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
@@ -67,11 +81,13 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
   const CommConfig child_config = CommConfig::from(config, &parent.config);
   // Rank and size become known in the job; a handle is needed before.
   ncclComm* comm = color == NCCL_SPLIT_NOCOLOR ? nullptr : new_handle(-1, 0, child_config);
+  if (comm != nullptr) comm->device = parent.device;
   *out = comm;
   ncclComm* holder = comm != nullptr ? comm : new_handle(-1, 0, child_config);
-  return start(*holder, out, [comm, holder, use, color, key]() mutable {
+  const uint64_t round = (**use).reserve_split();
+  return start(*holder, out, [comm, holder, use, round, color, key]() mutable {
     try {
-      const Communicator::Child child = (**use).split(color, key);
+      const Communicator::Child child = (**use).split(round, color, key);
       use.reset();
       if (comm == nullptr) {
         holder->progress = ncclSuccess;
@@ -94,11 +110,10 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
 ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out,
                     const ncclConfig_t* config, bool abort_parent) {
   const CommConfig child_config = CommConfig::from(config, &parent.config);
-  if (abort_parent && parent.impl != nullptr && parent.state.load() == CommState::kReady)
-    parent.impl->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
   Communicator::Child child;
   {
     const Use use(parent, false);
+    if (abort_parent) use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
     child = use->shrink(excluded);
   }
   return init_rank(out, child.id, child.rank, child.nranks, child_config);
@@ -150,10 +165,12 @@ ncclResult_t async_error(ncclComm& comm) {
   const CommState state = comm.state.load();
   if (state == CommState::kInitializing) return ncclInProgress;
   if (comm.progress.load() == ncclInProgress) return ncclInProgress;
-  if (state != CommState::kFailed && comm.impl != nullptr) {
-    const ncclResult_t fault = comm.impl->fault_code();
-    if (fault != ncclSuccess && state != CommState::kRevoked) {
-      set_text(comm, comm.impl->fault());
+  if (state == CommState::kReady || state == CommState::kFinalized) {
+    const Use use(comm, false);  // it may be destroyed meanwhile
+    use->poll_gpu();
+    const ncclResult_t fault = use->fault_code();
+    if (fault != ncclSuccess) {
+      set_text(comm, use->fault());
       return fault;
     }
   }

@@ -18,20 +18,11 @@ namespace {
 
 constexpr uint32_t kLibraryVersion = 1;  // of what ranks say to each other
 
-uint64_t process_token() {
-  static const uint64_t token = [] {
-    uint64_t value = 0;
-    fill_random(&value, sizeof value);
-    return value;
-  }();
-  return token;
-}
-
 // Arenas of this process's ranks, by communicator and rank, for siblings to find.
 class LocalArenas {
  public:
   static LocalArenas& instance() {
-    static LocalArenas arenas;
+    static LocalArenas& arenas = *std::make_unique<LocalArenas>().release();  // exit handlers may need it
     return arenas;
   }
   void publish(uint64_t key, int rank, const std::shared_ptr<Arena>& arena) {
@@ -63,8 +54,8 @@ uint64_t ring_size(const Config& config, int nranks) {
 
 }  // namespace
 
-Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
-           const Config& config, Deadline deadline)
+Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
+           Deadline deadline, std::atomic<bool>* gone)
     : secret_(secret), rank_(rank), nranks_(nranks), ring_bytes_(ring_size(config, nranks)) {
   exchange(control, config, deadline);
   classify();
@@ -87,10 +78,12 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
     control.all_gather("ready", deadline);  // everyone can be reached now
     for (const int peer : local_)
       if (reach_[static_cast<size_t>(peer)] != Reach::kTcp) connect_local(peer, deadline);
-    connect_tcp_peers(deadline);
+    connect_tcp_peers(control, deadline, gone);
     control.all_gather("connected", deadline);
   } catch (...) {
     Acceptor::instance().stop(secret_, rank_);
+    drain(0);
+    LocalArenas::instance().forget(public_key(secret_), rank_);
     throw;
   }
 }
@@ -106,9 +99,10 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
   mine.version = kLibraryVersion;
   mine.pid = getpid();
   mine.host = host_identity(config);
-  mine.process = process_token();
+  mine.process = Acceptor::instance().token();
   mine.ring_bytes = ring_bytes_;
   mine.slice_bytes = config.slice_bytes;
+  mine.plan = siphash(Secret{}, config.plan.data(), config.plan.size());
   mine.shm_disable = config.shm_disable ? 1 : 0;
   const auto addresses = local_addresses(config, Acceptor::instance().port());
   mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
@@ -126,6 +120,8 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
     if (info.version != mine.version)
       fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer,
            rank_);
+    if (info.plan != mine.plan)
+      fail(ncclInvalidUsage, "rank {} has another WEFT_PLAN than rank {}", peer, rank_);
     if (info.ring_bytes != mine.ring_bytes || info.slice_bytes != mine.slice_bytes)
       fail(ncclInvalidUsage,
            "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank {}: {}/{} "
@@ -193,7 +189,7 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
   arrived_.notify_all();
 }
 
-Fd Mesh::open_stream(int peer, int channel, Deadline deadline) {
+Fd Mesh::open_stream(ControlChannel& control, int peer, int channel, Deadline deadline) {
   const PeerInfo& theirs = info(peer);
   Purpose purpose;
   purpose.kind = Purpose::kStream;
@@ -206,6 +202,7 @@ Fd Mesh::open_stream(int peer, int channel, Deadline deadline) {
       if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20))))
         return fd;
     }
+    control.check();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   fail(ncclSystemError,
@@ -213,28 +210,32 @@ Fd Mesh::open_stream(int peer, int channel, Deadline deadline) {
        peer, describe(theirs.addresses[0]));
 }
 
-void Mesh::connect_tcp_peers(Deadline deadline) {
+void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::atomic<bool>* gone) {
   for (int k = 1; k < nranks_; k++) {
     const int peer = (rank_ + k) % nranks_;
     if (reach(peer) != Reach::kTcp) continue;
     for (int channel = 0; channel < kChannels; channel++) {
-      auto stream = std::make_shared<TcpStream>(open_stream(peer, channel, deadline), ring_bytes_,
+      auto stream = std::make_shared<TcpStream>(open_stream(control, peer, channel, deadline), ring_bytes_,
                                                 true, door());
       sends_[index(peer, channel)] = send_port(*stream, peer);
+      stream->lost = &gone[peer];
       streams_.push_back(std::move(stream));
     }
   }
   std::unique_lock lock(mutex_);
-  if (!arrived_.wait_until(lock, deadline, [&] { return missing_ == 0; }))
-    fail(ncclSystemError,
-         "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_,
-         missing_);
+  while (missing_ > 0) {
+    arrived_.wait_for(lock, std::chrono::milliseconds(50));
+    control.check();  // a rank that failed will never connect
+    if (missing_ > 0 && std::chrono::steady_clock::now() > deadline)
+      fail(ncclSystemError, "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_, missing_);
+  }
   for (int peer = 0; peer < nranks_; peer++) {
     if (reach(peer) != Reach::kTcp) continue;
     for (int channel = 0; channel < kChannels; channel++) {
       auto stream = std::make_shared<TcpStream>(std::move(incoming_[index(peer, channel)]),
                                                 ring_bytes_, false, door());
       receives_[index(peer, channel)] = receive_port(*stream, peer);
+      stream->lost = &gone[peer];
       streams_.push_back(std::move(stream));
     }
   }

@@ -2,6 +2,7 @@
 // each of them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@ struct PeerInfo {
   uint64_t host = 0;     // host_identity()
   uint64_t process = 0;  // random, one per process
   uint64_t ring_bytes = 0, slice_bytes = 0;
+  uint64_t plan = 0;  // hash of WEFT_PLAN: ranks must choose alike
   int32_t shm_disable = 0;
   int32_t address_count = 0;
   Address addresses[4];
@@ -36,8 +38,9 @@ class Mesh {
  public:
   // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or
   // unfit.
+  // `gone` has an entry per rank, set when a connection to it ends.
   Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
-       Deadline deadline);
+       Deadline deadline, std::atomic<bool>* gone);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -62,8 +65,8 @@ class Mesh {
   void exchange(ControlChannel& control, const Config& config, Deadline deadline);
   void classify();
   void connect_local(int peer, Deadline deadline);
-  void connect_tcp_peers(Deadline deadline);
-  Fd open_stream(int peer, int channel, Deadline deadline);
+  void connect_tcp_peers(ControlChannel& control, Deadline deadline, std::atomic<bool>* gone);
+  Fd open_stream(ControlChannel& control, int peer, int channel, Deadline deadline);
   void accept(Fd connection, const Purpose& purpose);
 
   const Secret secret_;

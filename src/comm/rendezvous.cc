@@ -37,6 +37,7 @@ void Rendezvous::join(Fd connection, int rank) {
     if ((events & EPOLLOUT) != 0) self->flush(rank);
     if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) self->readable(rank);
   });
+  send(rank, Frame{Frame::kWelcome, rank, Acceptor::instance().token(), {}}.encode());
   if (!refused_.empty()) send(rank, Frame{Frame::kRefused, rank, 0, refused_}.encode());
   for (const Frame& frame : news_) send(rank, frame.encode());
 }

@@ -58,7 +58,7 @@ enum class Advance : uint8_t {
 };
 
 struct LaneState {
-  enum class Failure : uint8_t { kNone, kMismatch, kNoSegment };
+  enum class Failure : uint8_t { kNone, kMismatch, kNoSegment, kClosed };
   uint32_t lane = 0;
   uint32_t step = 0;
   uint64_t iteration = 0;
@@ -80,9 +80,9 @@ class Interpreter {
     if (lane.iteration == op_.iterations || program_lane.steps == 0) return drain(lane);
     const ProgramStep& step = op_.program.steps[program_lane.first_step + lane.step];
     if (!dependencies_complete(lane, step)) return Advance::kBlocked;
-    const uint64_t bytes = step.sources == 0 ? 0 : message_bytes(step, lane.iteration);
-    if (bytes > 0) {
-      const Advance outcome = perform(lane, step, bytes);
+    // Messages of empty chunks are sent too: the proof counts on the order they make.
+    if (step.sources + step.destinations > 0) {
+      const Advance outcome = perform(lane, step, message_bytes(step, lane.iteration));
       if (outcome != Advance::kAgain) return outcome;
     }
     const uint64_t done = lane.iteration * program_lane.steps + lane.step + 1;
@@ -190,13 +190,19 @@ class Interpreter {
   // The operand whose memory holds the step's result for receivers to read, or nullptr.
   WEFT_HD const ProgramOperand* lent_operand(const ProgramStep& step, uint64_t bytes) const {
     if (!step.lendable || bytes < op_.lend_from) return nullptr;
-    if (step.count > 1 && op_.iterations > 1) return nullptr;  // not contiguous
+    if (bytes == 0) return nullptr;
     const ProgramOperand* operands = op_.program.operands + step.first_operand;
-    for (uint32_t i = 0; i < step.destinations; i++)
-      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer)
-        return &operands[step.sources + i];
-    // Only the source itself is left: not if the message must differ from it.
-    return op_.reduction.premultiply && step.raw_sources != 0 ? nullptr : &operands[0];
+    const ProgramOperand* lent = nullptr;
+    for (uint32_t i = 0; i < step.destinations && lent == nullptr; i++)
+      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer) lent = &operands[step.sources + i];
+    if (lent == nullptr) {
+      // Only the source itself is left: not if the message must differ from it.
+      if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
+      lent = &operands[0];
+    }
+    // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
+    const bool blocks = op_.program.chunks == 1 && op_.iterations == 1 && lent->buffer != ProgramBuffer::kScratch;
+    return step.count == 1 || blocks ? lent : nullptr;
   }
 
   WEFT_HD bool lends(const SendPort& port, const ProgramOperand* lent) const {
@@ -257,6 +263,11 @@ class Interpreter {
     }
     if (header.kind == MessageHeader::kInline)
       return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
+    if (target_.load(&port.control->closed) != 0) {
+      lane.failure = LaneState::Failure::kClosed;
+      lane.waits_for = port.peer;
+      return nullptr;
+    }
     if (header.kind == MessageHeader::kPointer)
       return reinterpret_cast<const std::byte*>(header.address);
     const std::byte* base = target_.map(port, header.segment);

@@ -4,7 +4,7 @@
 namespace weft {
 
 PlanStore& PlanStore::instance() {
-  static PlanStore store;
+  static PlanStore& store = *std::make_unique<PlanStore>().release();  // exit handlers may need it
   return store;
 }
 

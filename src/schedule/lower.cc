@@ -35,8 +35,10 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   // Every rank cuts slices alike, so the largest step of any rank counts.
   for (const RankSchedule& part : schedule.ranks)
     for (const Lane& lane : part.lanes)
-      for (const Step& step : lane.steps)
+      for (const Step& step : lane.steps) {
         program.max_step_chunks = std::max(program.max_step_chunks, step.count);
+        program.partial_sums |= step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
+      }
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
     program.lanes.push_back(

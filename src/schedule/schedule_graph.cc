@@ -2,6 +2,7 @@
 #include "src/schedule/schedule_graph.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "src/base/error.h"
 
@@ -51,6 +52,9 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
     if (step.from.size() > 64)
       fail(ncclInvalidUsage, "{}: {} sources, at most 64 fit in one step", describe(at),
            step.from.size());
+    if (step.from.size() > 1 && step.to.size() > 64)
+      fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step", describe(at),
+           step.to.size());
     first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
     for (int direction = 0; direction < 2; direction++) {
       for (const Operand& operand : direction == 0 ? step.from : step.to) {
@@ -71,9 +75,15 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
                lanes[static_cast<size_t>(owner)].lane,
                direction == 0 ? "receives from" : "sends to", peer, channel);
         owner = lane;
+        int32_t& last = direction == 0 ? fifo.last_received : fifo.last_sent;
+        if (last == static_cast<int32_t>(n))
+          fail(ncclInvalidUsage, "{}: {} peer {} on channel {} twice", describe(at),
+               direction == 0 ? "receives from" : "sends to", peer, channel);
+        last = static_cast<int32_t>(n);
         operand_fifo.push_back(number);
       }
     }
+    if (step.count > 1) check_overlap(at, step);
     for (const Dependency& d : step.after)
       if (d.lane < 0 || d.lane >= static_cast<int>(rank_schedule.lanes.size()) || d.step < 0 ||
           d.step >= static_cast<int>(rank_schedule.lanes[static_cast<size_t>(d.lane)].steps.size()))
@@ -100,6 +110,29 @@ void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int c
   if (operand.index < 0 || operand.index > size - count)
     fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
          describe(operand.buffer, operand.index), count, size);
+}
+
+// Executors go through a step chunk by chunk, so a destination may be another operand's place only chunk for chunk.
+void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
+  constexpr int kSeveral = -1;
+  std::unordered_map<int64_t, int> read, written;  // which chunk of the step is at a place
+  const auto place = [&](const Operand& operand, int c) {
+    const int owner = memory_owner(at.rank, operand);
+    return (static_cast<int64_t>(owner) << 32) | location(owner, operand.buffer, operand.index + c);
+  };
+  for (const Operand& from : step.from)
+    for (int c = 0; c < step.count && from.kind != Operand::Kind::kPeer; c++) {
+      const auto [it, inserted] = read.try_emplace(place(from, c), c);
+      if (!inserted && it->second != c) it->second = kSeveral;
+    }
+  for (const Operand& to : step.to)
+    for (int c = 0; c < step.count && to.kind != Operand::Kind::kPeer; c++) {
+      const auto source = read.find(place(to, c));
+      const auto [other, inserted] = written.try_emplace(place(to, c), c);
+      if ((source != read.end() && source->second != c) || (!inserted && other->second != c))
+        fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly", describe(at),
+             describe(to.buffer, to.index), step.count);
+    }
 }
 
 int32_t ScheduleGraph::fifo_number(int source, int destination, int channel) {

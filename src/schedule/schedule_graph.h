@@ -22,6 +22,7 @@ class ScheduleGraph {
   struct Fifo {
     int32_t source = 0, destination = 0, channel = 0;
     int32_t producer_lane = -1, consumer_lane = -1;  // lane numbers over all ranks
+    int32_t last_sent = -1, last_received = -1;      // numbers of the last steps that use it
   };
   struct LaneRef {
     int32_t rank = 0, lane = 0;
@@ -69,6 +70,7 @@ class ScheduleGraph {
   int32_t fifo_number(int source, int destination, int channel);
   void check_token(const StepId& at, const Step& step) const;
   void check_memory(const StepId& at, const Operand& operand, int count) const;
+  void check_overlap(const StepId& at, const Step& step) const;
   std::vector<std::vector<std::pair<int64_t, int32_t>>> fifo_index_;  // per source rank
 };
 

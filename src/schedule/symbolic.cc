@@ -118,9 +118,13 @@ class Execution {
     std::vector<Value> value;
     for (size_t i = 0; i < step.from.size(); i++) {
       std::vector<Value> source = take(lane, number, step, i);
-      bool raw = true;
-      for (const Value& v : source) raw = raw && v.raw;
-      if (raw) facts.raw_sources |= uint64_t{1} << i;
+      size_t raw = 0;
+      for (const Value& v : source) raw += v.raw ? 1 : 0;
+      if (raw == source.size()) facts.raw_sources |= uint64_t{1} << i;
+      if (raw != source.size() && raw != 0 && g_.schedule.collective.reduces())
+        fail(ncclInvalidUsage,
+             "{}: source {} holds inputs as given beside chunks that are not; one step takes only one kind",
+             describe(g_.id(number)), i);
       if (i == 0) {
         value = std::move(source);
       } else {
@@ -131,12 +135,16 @@ class Execution {
       facts.piece = value[0].id;
       check_uniform(step, value);
     }
-    const int32_t everyone = sets_.everyone();
-    facts.completes = g_.schedule.collective.reduces() && step.from.size() > 1;
+    const bool reduces = g_.schedule.collective.reduces() && step.from.size() > 1;
+    size_t complete = 0;
     for (Value& v : value) {
       v.raw = false;
-      facts.completes = facts.completes && v.set == everyone;
+      complete += v.set == sets_.everyone() ? 1 : 0;
     }
+    facts.completes = reduces && complete == value.size();
+    if (reduces && complete != 0 && complete != value.size())
+      fail(ncclInvalidUsage, "{}: completes some of its chunks only; one step completes all or none",
+           describe(g_.id(number)));
     for (size_t i = 0; i < step.to.size(); i++) {
       const Operand& to = step.to[i];
       if (to.kind == Operand::Kind::kPeer) {

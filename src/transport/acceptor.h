@@ -42,7 +42,9 @@ class Acceptor {
 
   uint16_t port() const { return port_; }
   const std::string& unix_name() const { return unix_name_; }
-  // Also listens at this address (NCCL_COMM_ID).
+  // A random number that tells this process from all others.
+  uint64_t token() const { return token_; }
+  // Also listens at this address (NCCL_COMM_ID), once.
   void listen_at(const Address& address);
 
   Acceptor();
@@ -60,6 +62,8 @@ class Acceptor {
 
   Fd tcp_, unix_;
   std::vector<Fd> extra_;
+  std::vector<Address> listening_;
+  uint64_t token_ = 0;
   uint16_t port_ = 0;
   std::string unix_name_;
   std::mutex mutex_;
@@ -67,8 +71,8 @@ class Acceptor {
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
-// The client's half of the handshake, blocking. False when the other side does not know the secret
-// (yet), or closed. Throws on a time-out.
+// The client's half of the handshake, blocking. False when the other side does not know the secret (yet), closed, or
+// said nothing until the deadline.
 bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
 
 }  // namespace weft

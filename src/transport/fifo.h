@@ -35,6 +35,7 @@ static_assert(sizeof(MessageHeader) == kFifoAlign);
 // Shared by both sides. `tail`: bytes ever produced; `head`: bytes ever consumed.
 struct FifoControl {
   alignas(kFifoAlign) uint64_t tail = 0;
+  uint64_t closed = 0;  // set by a producer that failed: what it lent must not be read any more
   alignas(kFifoAlign) uint64_t head = 0;
 };
 

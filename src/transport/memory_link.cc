@@ -43,13 +43,19 @@ std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadli
 
 const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   std::lock_guard lock(mutex_);
-  for (const Mapped& mapped : mapped_)
-    if (mapped.segment == segment) return mapped.memory.data();
+  for (size_t i = 0; i < mapped_.size(); i++) {
+    if (mapped_[i].segment != segment) continue;
+    if (i > 0) std::rotate(mapped_.begin(), mapped_.begin() + static_cast<std::ptrdiff_t>(i),
+                           mapped_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    return mapped_.front().memory.data();
+  }
   try {
     auto [fd, size] = fetch(segment, in_seconds(10));
     if (!fd) return nullptr;
-    mapped_.push_back({segment, Mapping::shared(fd.get(), size)});
-    return mapped_.back().memory.data();
+    // Most recent first. The peer does not say when it frees a segment, so the oldest go.
+    if (mapped_.size() >= kMostMapped) mapped_.pop_back();
+    mapped_.insert(mapped_.begin(), Mapped{segment, Mapping::shared(fd.get(), size)});
+    return mapped_.front().memory.data();
   } catch (const Error& error) {
     WEFT_WARN("cannot map a peer's segment: {}", error.what());
     return nullptr;

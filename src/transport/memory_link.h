@@ -26,6 +26,7 @@ class MemoryLink : public SegmentMapper {
  private:
   std::pair<Fd, uint64_t> fetch(uint64_t id, Deadline deadline);
 
+  static constexpr size_t kMostMapped = 128;
   struct Mapped {
     uint64_t segment = 0;
     Mapping memory;

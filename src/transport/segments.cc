@@ -40,9 +40,9 @@ void* Segments::allocate(size_t size) {
   }
   Slot& slot = slots_[n];
   slot.fd = std::move(fd);
-  slot.id.store(next_id_, std::memory_order_relaxed);
+  slot.id.store(next_id_, std::memory_order_release);
   next_id_ += 2;
-  slot.size.store(rounded, std::memory_order_relaxed);
+  slot.size.store(rounded, std::memory_order_release);
   slot.base.store(reinterpret_cast<uintptr_t>(base), std::memory_order_release);
   if (n == used) used_.store(used + 1, std::memory_order_release);
   return base;
@@ -56,7 +56,7 @@ bool Segments::release(void* pointer) {
     if (slot.base.load(std::memory_order_relaxed) != base || base == 0) continue;
     const size_t size = slot.size.load(std::memory_order_relaxed);
     slot.base.store(0, std::memory_order_release);
-    slot.id.store(0, std::memory_order_relaxed);
+    slot.id.store(0, std::memory_order_release);
     // Peers may keep their mapping until their communicator goes; give the pages back now.
     fallocate(slot.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
               static_cast<off_t>(size));
@@ -72,11 +72,14 @@ SegmentRef Segments::find(const void* pointer, size_t size) const noexcept {
   const size_t used = used_.load(std::memory_order_acquire);
   for (size_t n = 0; n < used; n++) {
     const Slot& slot = slots_[n];
+    const uint64_t id = slot.id.load(std::memory_order_acquire);
     const uintptr_t base = slot.base.load(std::memory_order_acquire);
     if (base == 0 || at < base) continue;
-    const size_t length = slot.size.load(std::memory_order_relaxed);
-    if (at - base < length && size <= length - (at - base))
-      return {slot.id.load(std::memory_order_relaxed), at - base};
+    const size_t length = slot.size.load(std::memory_order_acquire);
+    if (at - base >= length || size > length - (at - base)) continue;
+    // The slot may have been given to another segment while we looked.
+    if (slot.id.load(std::memory_order_acquire) == id && slot.base.load(std::memory_order_acquire) == base)
+      return {id, at - base};
   }
   return {};
 }

@@ -131,7 +131,9 @@ bool TcpProxy::progress(TcpStream& stream) {
     arm(stream, stream.outgoing ? EPOLLOUT : EPOLLIN);
     return false;
   }
-  // The peer's death is noticed and named by the control connection; here the stream just ends.
+  // Closed in good order or not: what has arrived can still be read, nothing more will come.
+  if (stream.lost != nullptr) stream.lost->store(true);
+  ring(stream.rank_bell);
   stream.broken = true;
   arm(stream, 0);
   return false;

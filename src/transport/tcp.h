@@ -4,6 +4,7 @@
 // transport; network plugins will replace it.)
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@ struct TcpStream {
   Bell rank_bell;
   uint64_t moved = 0;   // proxy thread: bytes ever sent or received
   uint32_t armed = 0;   // proxy thread: epoll events asked for
+  std::atomic<bool>* lost = nullptr;  // set when the connection ends, for whoever waits for this peer
   bool broken = false;  // proxy thread: closed by the peer, or failed
 
   FifoControl& control() const { return *reinterpret_cast<FifoControl*>(ring.data()); }

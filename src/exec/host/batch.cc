@@ -82,6 +82,7 @@ Outcome Batch::run(bool workers) {
     }
   }
   if (helped_) WorkerPool::instance().withdraw(*this);
+  if (failed_) take_back();
   return std::move(outcome_);
 }
 
@@ -109,6 +110,11 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   Interpreter<HostTarget> interpreter(task.operation, target);
   bool progress = false;
   for (int turn = 0; turn < kTurn; turn++) {
+    // Also while there is work: a peer that failed may be about to take back what it lent.
+    if (task.context->stop.load(std::memory_order_acquire) != 0) {
+      report_failure({ncclInternalError, "", &task});
+      return true;
+    }
     switch (interpreter.advance(slot.state)) {
       case Advance::kAgain:
         progress = true;
@@ -141,6 +147,11 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
                                           : "?",
                                       h.call_bytes, h.type, h.op, h.root),
                           &task});
+        } else if (lane.failure == LaneState::Failure::kClosed) {
+          report_failure({ncclRemoteError,
+                          fmt::format("{}: peer {} gave up an operation in the middle", task.context->label,
+                                      lane.waits_for),
+                          &task});
         } else {
           report_failure({ncclSystemError,
                           fmt::format("{}: cannot map shared segment {} of peer {}",
@@ -152,6 +163,22 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
     }
   }
   return progress;
+}
+
+// After a failure the caller may free its buffers: no peer may still read what was lent. Those that are reading finish
+// their slice; the rest find the FIFO closed.
+void Batch::take_back() {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(200);
+  for (size_t t = 0; t < used_; t++) {
+    Task& task = tasks_[t];
+    bool lent = false;
+    for (size_t l = 0; l < task.lane_count_; l++) lent = lent || task.lanes_[l].state.lent;
+    if (!lent) continue;
+    for (SendPort* port : task.sends) HostTarget::store(&port->control->closed, 1);
+    for (const SendPort* port : task.sends)
+      while (HostTarget::load(&port->control->head) < port->lent_until && Clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
 }
 
 void Batch::report_failure(Outcome outcome) {
@@ -170,14 +197,18 @@ void Batch::check_stop() {
   }
 }
 
-const Task* Batch::first_unfinished(const LaneState** lane) const {
+const Task* Batch::first_unfinished(LaneState& lane) {
   for (size_t t = 0; t < used_; t++) {
-    const Task& task = tasks_[t];
+    Task& task = tasks_[t];
     if (task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
     for (size_t l = 0; l < task.lane_count_; l++) {
-      if (task.lanes_[l].done || task.lanes_[l].state.waits_for < 0) continue;
-      *lane = &task.lanes_[l].state;
-      return &task;
+      Task::LaneSlot& slot = task.lanes_[l];
+      // A lane that a helper has in hand is not waiting.
+      if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
+      const bool waits = !slot.done && slot.state.waits_for >= 0;
+      if (waits) lane = slot.state;
+      if (helped_) slot.taken.store(false, std::memory_order_release);
+      if (waits) return &task;
     }
   }
   return nullptr;
@@ -214,22 +245,21 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
   }
   const RankContext& context = *tasks_[0].context;
   const double idle = seconds_since(idle_since);
-  const LaneState* lane = nullptr;
-  // With helpers about, lane states may be changing under us: only look when this thread is alone.
-  const Task* task = helped_ ? nullptr : first_unfinished(&lane);
+  LaneState lane;
+  const Task* task = first_unfinished(lane);
   if (task != nullptr) {
-    const bool left = task->context->gone != nullptr && task->context->gone[lane->waits_for].load();
+    const bool left = task->context->gone != nullptr && task->context->gone[lane.waits_for].load();
     if (left && idle > 2)
       return report_failure(
           {ncclRemoteError,
-           describe_wait(*task, *lane) + ", but that peer has left the communicator", task});
+           describe_wait(*task, lane) + ", but that peer has left the communicator, or its connection broke", task});
     if (context.timeout_s > 0 && idle > context.timeout_s)
       return report_failure({ncclRemoteError,
-                             describe_wait(*task, *lane) +
+                             describe_wait(*task, lane) +
                                  fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", idle),
                              task});
     if (context.stall_warning_s > 0 && idle > context.stall_warning_s && !warned) {
-      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, *lane), idle);
+      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, lane), idle);
       warned = true;
     }
   }

@@ -76,7 +76,8 @@ class Batch {
   void check_stop();
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
-  const Task* first_unfinished(const LaneState** lane) const;
+  const Task* first_unfinished(LaneState& lane);
+  void take_back();
 
   std::deque<Task> tasks_;
   size_t used_ = 0;

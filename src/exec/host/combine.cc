@@ -73,8 +73,20 @@ void copy(const Job& job, size_t element) {
   }
 }
 
+// The number of ranks may not fit into a small type.
+template <typename T>
+T divide(T sum, uint32_t by) {
+  if constexpr (std::is_integral_v<T>) {
+    using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+    return static_cast<T>(static_cast<Wide>(sum) / static_cast<Wide>(by));
+  } else {
+    return sum / static_cast<T>(by);
+  }
+}
+
 template <typename Type>
 typename Type::Accumulator scalar_of(const Reduction& reduction) {
+  if (reduction.scale != 0) return static_cast<typename Type::Accumulator>(reduction.scale);
   typename Type::Element element;
   std::memcpy(&element, &reduction.scalar_bits, sizeof element);
   return Type::load(element);
@@ -114,8 +126,7 @@ void reduce_many(const Job& job, uint64_t at, uint64_t n) {
     }
   }
   if (job.completes && job.reduction.divide_by > 0) {
-    const auto divisor = static_cast<Accumulator>(job.reduction.divide_by);
-    for (uint64_t i = 0; i < n; i++) sum[i] = static_cast<Accumulator>(sum[i] / divisor);
+    for (uint64_t i = 0; i < n; i++) sum[i] = divide(sum[i], job.reduction.divide_by);
   }
   auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
   for (uint64_t i = 0; i < n; i++) out[i] = Type::store(sum[i]);

@@ -1,0 +1,25 @@
+// Picks one of the four operators of a type.
+#pragma once
+
+#include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/program_kernel.cuh"
+
+namespace weft::cuda {
+
+template <typename Type, typename Op>
+const void* function_of() {
+  return reinterpret_cast<const void*>(program_kernel<Type, Op>);
+}
+
+// Sums and products of signed and unsigned integers are the same bits: `Same` saves the second kernel.
+template <typename Type, typename Same = Type>
+const void* by_operator(ncclRedOp_t op) {
+  switch (op) {
+    case ncclProd: return function_of<Same, Prod>();
+    case ncclMax: return function_of<Type, Max>();
+    case ncclMin: return function_of<Type, Min>();
+    default: return function_of<Same, Sum>();
+  }
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,10 @@
+// Reductions of the 8-bit floats.
+#include "src/exec/cuda/kernel_table.cuh"
+
+namespace weft::cuda {
+
+const void* float8_kernel(ncclDataType_t type, ncclRedOp_t op) {
+  return type == ncclFloat8e4m3 ? by_operator<Float8E4M3>(op) : by_operator<Float8E5M2>(op);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,10 @@
+// Reductions of the 16-bit floats.
+#include "src/exec/cuda/kernel_table.cuh"
+
+namespace weft::cuda {
+
+const void* half_kernel(ncclDataType_t type, ncclRedOp_t op) {
+  return type == ncclFloat16 ? by_operator<Half>(op) : by_operator<BFloat16>(op);
+}
+
+}  // namespace weft::cuda
