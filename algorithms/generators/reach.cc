@@ -8,7 +8,9 @@ namespace {
 
 constexpr int kMostRanks = 64;  // sources of one step
 
-bool supports(const Collective& c) { return c.nranks <= kMostRanks; }
+bool supports(const Collective& c) {
+  return c.kind == CollectiveKind::kSendRecv ? c.nranks == 2 : c.nranks <= kMostRanks;
+}
 
 // The receiver takes the data out of the sender's memory, and says when it has it.
 Schedule send_recv(const Collective& c) {

@@ -5,9 +5,10 @@ namespace weft::perf {
 
 void check(ncclResult_t result, const char* call) {
   if (result == ncclSuccess) return;
-  std::string text = std::string(call) + " failed: " + ncclGetErrorString(result);
+  std::string text(call);
+  text.append(" failed: ").append(ncclGetErrorString(result));
   const char* detail = ncclGetLastError(nullptr);
-  if (detail != nullptr && *detail != '\0') text += std::string(": ") + detail;
+  if (detail != nullptr && *detail != '\0') text.append(": ").append(detail);
   throw LibraryError(text);
 }
 

@@ -1,0 +1,306 @@
+// What verify() refuses, and that it says where and why.
+#include <gtest/gtest.h>
+
+#include "algorithms/generators/building.h"
+#include "src/base/error.h"
+#include "src/schedule/verify.h"
+
+namespace weft::test {
+namespace {
+
+constexpr Collective kBroadcast{CollectiveKind::kBroadcast, 2, 0};
+constexpr Collective kAllReduce{CollectiveKind::kAllReduce, 2, 0};
+constexpr Collective kAllGather{CollectiveKind::kAllGather, 2, 0};
+
+Lane& lane(Schedule& s, int rank, int number = 0) {
+  return s.ranks[static_cast<size_t>(rank)].lanes[static_cast<size_t>(number)];
+}
+
+// What verify() says, without the part that names the schedule; "" when it accepts.
+std::string refusal(const Schedule& schedule, bool in_place = false, int depth = 2) {
+  try {
+    verify(schedule, in_place, depth);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ncclInvalidUsage);
+    const std::string text = error.what(), mark = " refused: ";
+    EXPECT_EQ(text.find("schedule 'test' ("), 0u) << text;
+    return text.substr(text.find(mark) + mark.size());
+  }
+  return {};
+}
+
+// Rank 0 gives its input to rank 1, and both keep it: right.
+Schedule broadcast(int lanes = 1) {
+  Schedule s = blank("test", kBroadcast, 1, lanes);
+  add(lane(s, 0), {Operand::input(0)}, {Operand::output(0), Operand::peer(1)});
+  add(lane(s, 1), {Operand::peer(0)}, {Operand::output(0)});
+  return s;
+}
+
+// Both ranks exchange their inputs and add them up: right.
+Schedule all_reduce() {
+  Schedule s = blank("test", kAllReduce, 1, 1);
+  for (int r = 0; r < 2; r++) {
+    add(lane(s, r), {Operand::input(0)}, {Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::input(0), Operand::peer(1 - r)}, {Operand::output(0)});
+  }
+  return s;
+}
+
+TEST(Verify, AcceptsWhatIsRight) {
+  EXPECT_EQ(refusal(broadcast()), "");
+  EXPECT_EQ(refusal(all_reduce()), "");
+  EXPECT_EQ(refusal(all_reduce(), true), "");
+}
+
+TEST(Verify, RefusesAReceiveWithoutASend) {
+  Schedule s = broadcast();
+  lane(s, 0).steps[0].to.pop_back();
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 0 never runs: it waits for a message from rank 0 (FIFO depth 2)");
+}
+
+TEST(Verify, RefusesASendWithoutAReceive) {
+  Schedule s = broadcast();
+  add(lane(s, 1), {Operand::output(0)}, {Operand::peer(0)});
+  EXPECT_EQ(refusal(s), "rank 1 lane 0 step 1 sends to rank 0, which never receives it");
+}
+
+TEST(Verify, RefusesRanksThatWaitForEachOther) {
+  Schedule s = all_reduce();
+  for (int r = 0; r < 2; r++) std::swap(lane(s, r).steps[0], lane(s, r).steps[1]);
+  EXPECT_EQ(refusal(s),
+            "rank 0 lane 0 step 0 never runs: it waits for a message from rank 1 (FIFO depth 2)");
+}
+
+TEST(Verify, RefusesLanesThatWaitForEachOther) {
+  Schedule s = broadcast(2);
+  lane(s, 0).steps[0].after = {{1, 0}};
+  add(lane(s, 0, 1), {}, {}, 1, {{0, 0}});
+  EXPECT_EQ(refusal(s),
+            "rank 0 lane 0 step 0 never runs: it waits for lane 1 step 0 (FIFO depth 2)");
+}
+
+TEST(Verify, RefusesWhatNeedsMoreRoomThanAFifoHas) {
+  Schedule s = blank("test", kAllGather, 2, 1);
+  for (int r = 0; r < 2; r++) {
+    for (int c = 0; c < 2; c++)
+      add(lane(s, r), {Operand::input(c)}, {Operand::output(2 * r + c), Operand::peer(1 - r)});
+    for (int c = 0; c < 2; c++)
+      add(lane(s, r), {Operand::peer(1 - r)}, {Operand::output(2 * (1 - r) + c)});
+  }
+  EXPECT_EQ(refusal(s, false, 2), "");
+  EXPECT_EQ(refusal(s, false, 1),
+            "rank 0 lane 0 step 1 never runs: a FIFO it sends to stays full (FIFO depth 1)");
+}
+
+TEST(Verify, RefusesLanesThatTouchAChunkInAnyOrder) {
+  Schedule s = broadcast(2);
+  s.ranks[0].scratch_chunks = 1;
+  add(lane(s, 0, 1), {Operand::input(0)}, {Operand::output(0)});
+  EXPECT_EQ(
+      refusal(s),
+      "rank 0 lane 0 step 0 and rank 0 lane 1 step 0 touch the same chunk and nothing orders them");
+  lane(s, 0, 1).steps[0].after = {{0, 0}};
+  EXPECT_EQ(refusal(s), "");
+}
+
+TEST(Verify, LetsAMessageThereAndBackOrderTwoLanes) {
+  Schedule s = broadcast(2);
+  add(lane(s, 0, 1), {Operand::input(0)}, {Operand::output(0)});
+  EXPECT_NE(refusal(s), "");
+  lane(s, 0, 1).steps.clear();
+  add(lane(s, 1), {Operand::output(0)}, {Operand::peer(0)});
+  add(lane(s, 0, 1), {Operand::peer(1)}, {Operand::output(0)});
+  EXPECT_EQ(refusal(s), "");
+}
+
+TEST(Verify, SeesThatBuffersOverlapInPlace) {
+  // Out of place rank 0 may still send its input after writing its output; in place that is gone.
+  Schedule s = blank("test", kAllReduce, 1, 1);
+  add(lane(s, 0), {Operand::input(0), Operand::peer(1)}, {Operand::output(0)});
+  add(lane(s, 0), {Operand::input(0)}, {Operand::peer(1)});
+  add(lane(s, 1), {Operand::input(0)}, {Operand::peer(0)});
+  add(lane(s, 1), {Operand::input(0), Operand::peer(0)}, {Operand::output(0)});
+  EXPECT_EQ(refusal(s, false), "");
+  EXPECT_EQ(refusal(s, true), "rank 1 lane 0 step 1 counts a rank's contribution to piece 0 twice");
+}
+
+TEST(Verify, RefusesAContributionThatCountsTwice) {
+  Schedule s = all_reduce();
+  lane(s, 0).steps[1].from.push_back(Operand::input(0));
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1 counts a rank's contribution to piece 0 twice");
+}
+
+TEST(Verify, RefusesAContributionThatIsMissing) {
+  Schedule s = all_reduce();
+  lane(s, 0).steps[1].from = {Operand::peer(1)};
+  EXPECT_EQ(refusal(s),
+            "rank 0 output chunk 0 ends with the wrong contributions: rank 0 is missing");
+}
+
+TEST(Verify, RefusesThePieceOfAnotherPlace) {
+  Schedule s = blank("test", kAllGather, 1, 1);
+  for (int r = 0; r < 2; r++) {
+    add(lane(s, r), {Operand::input(0)}, {Operand::output(1 - r), Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::peer(1 - r)}, {Operand::output(r)});
+  }
+  EXPECT_EQ(refusal(s), "rank 0 output chunk 0 ends with piece 1, it should hold piece 0");
+}
+
+TEST(Verify, RefusesAnOutputThatIsNeverWritten) {
+  Schedule s = broadcast();
+  lane(s, 1).steps[0].to = {Operand::scratch(0)};
+  s.ranks[1].scratch_chunks = 1;
+  EXPECT_EQ(refusal(s), "rank 1 output chunk 0 is never written");
+}
+
+TEST(Verify, RefusesToReadWhatNobodyWrote) {
+  Schedule s = broadcast();
+  s.ranks[0].scratch_chunks = 1;
+  lane(s, 0).steps[0].from = {Operand::scratch(0)};
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 0 reads scratch chunk 0, which holds nothing yet");
+}
+
+TEST(Verify, RefusesToReduceDifferentPieces) {
+  Schedule s = blank("test", {CollectiveKind::kReduceScatter, 2, 0}, 1, 1);
+  for (int r = 0; r < 2; r++) {
+    add(lane(s, r), {Operand::input(r)}, {Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::input(r), Operand::peer(1 - r)}, {Operand::output(0)});
+  }
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 1 reduces piece 1 with piece 0, which are different data");
+}
+
+TEST(Verify, RefusesMessagesOfAnotherLengthThanExpected) {
+  Schedule s = blank("test", kBroadcast, 2, 1);
+  add(lane(s, 0), {Operand::input(0)}, {Operand::output(0), Operand::peer(1)}, 2);
+  add(lane(s, 1), {Operand::peer(0)}, {Operand::output(0)}, 1);
+  add(lane(s, 1), {Operand::peer(0)}, {Operand::output(1)}, 1);
+  EXPECT_EQ(refusal(s), "rank 1 lane 0 step 0 receives 1 chunks, but rank 0 lane 0 step 0 sent 2");
+}
+
+TEST(Verify, RefusesChunksOutsideABuffer) {
+  Schedule s = broadcast();
+  lane(s, 0).steps[0].from = {Operand::input(1)};
+  EXPECT_EQ(refusal(s),
+            "rank 0 lane 0 step 0: input chunk 1 (count 1) is outside a buffer of 1 chunks");
+  s = broadcast();
+  lane(s, 1).steps[0].to = {Operand::output(-1)};
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 0: output chunk -1 (count 1) is outside a buffer of 1 chunks");
+  s = broadcast();
+  lane(s, 1).steps[0].count = 2;
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 0: output chunk 0 (count 2) is outside a buffer of 1 chunks");
+  s = broadcast();
+  add(lane(s, 1), {Operand::input(0)}, {Operand::output(0)});  // only the root has an input
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 1: input chunk 0 (count 1) is outside a buffer of 0 chunks");
+}
+
+TEST(Verify, RefusesTwoLanesOnOneFifo) {
+  Schedule s = broadcast(2);
+  add(lane(s, 0, 1), {Operand::input(0)}, {Operand::peer(1)});
+  EXPECT_EQ(refusal(s), "rank 0 lane 1 step 0: lane 0 sends to peer 1 on channel 0 already");
+  s = broadcast(2);
+  add(lane(s, 1, 1), {Operand::peer(0)}, {Operand::output(0)});
+  EXPECT_EQ(refusal(s), "rank 1 lane 1 step 0: lane 0 receives from peer 0 on channel 0 already");
+}
+
+TEST(Verify, RefusesAFifoTwiceInOneStep) {
+  Schedule s = all_reduce();
+  lane(s, 0).steps[1].from.push_back(Operand::peer(1));
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1: receives from peer 1 on channel 0 twice");
+  s = broadcast();
+  lane(s, 0).steps[0].to.push_back(Operand::peer(1));
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 0: sends to peer 1 on channel 0 twice");
+}
+
+TEST(Verify, RefusesChunksThatOverlapShifted) {
+  // Executors go chunk by chunk: the first chunk's result would overwrite the second one's source.
+  Schedule s = blank("test", {CollectiveKind::kBroadcast, 1, 0}, 3, 1);
+  s.ranks[0].scratch_chunks = 3;
+  add(lane(s, 0), {Operand::input(0)}, {Operand::scratch(0)}, 3);
+  add(lane(s, 0), {Operand::scratch(0)}, {Operand::scratch(1)}, 2);
+  add(lane(s, 0), {Operand::input(0)}, {Operand::output(0)}, 3);
+  EXPECT_EQ(
+      refusal(s),
+      "rank 0 lane 0 step 1: scratch chunk 1 (count 2) overlaps another of its operands partly");
+  lane(s, 0).steps[1] = {{Operand::input(0)}, {Operand::scratch(0), Operand::scratch(1)}, 2, {}};
+  EXPECT_EQ(
+      refusal(s),
+      "rank 0 lane 0 step 1: scratch chunk 1 (count 2) overlaps another of its operands partly");
+  lane(s, 0).steps[1] = {{Operand::scratch(0)}, {Operand::scratch(0)}, 3, {}};
+  EXPECT_EQ(refusal(s), "");
+}
+
+TEST(Verify, RefusesMessagesOfWhichOnlyAPartIsRawOrComplete) {
+  // A pre-multiplier (or an average's divisor) applies to all chunks of a step or to none.
+  Schedule s = blank("test", kAllReduce, 2, 1);
+  for (int r = 0; r < 2; r++) {
+    s.ranks[static_cast<size_t>(r)].scratch_chunks = 2;
+    add(lane(s, r), {Operand::input(0)}, {Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::input(0), Operand::peer(1 - r)}, {Operand::scratch(0)});
+    add(lane(s, r), {Operand::input(1)}, {Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::input(1), Operand::peer(1 - r)}, {Operand::scratch(1)});
+    add(lane(s, r), {Operand::scratch(0)}, {Operand::output(0)}, 2);
+  }
+  EXPECT_EQ(refusal(s), "");
+  Schedule mixed = blank("test", kAllReduce, 2, 1);
+  for (int r = 0; r < 2; r++) {
+    auto& mine = lane(mixed, r);
+    add(mine, {Operand::input(0)}, {Operand::output(0)});
+    add(mine, {Operand::input(0)}, {Operand::peer(1 - r)}, 2);
+    add(mine, {Operand::output(0), Operand::peer(1 - r)}, {Operand::output(0)}, 2);
+  }
+  // In place, output chunk 0 has been written and chunk 1 is still the input.
+  EXPECT_EQ(refusal(mixed, true),
+            "rank 0 lane 0 step 1: source 0 holds inputs as given beside chunks that are not; one "
+            "step takes only one "
+            "kind");
+}
+
+TEST(Verify, RefusesDependenciesThatDoNotExist) {
+  for (const Dependency d :
+       {Dependency{1, 0}, Dependency{0, 1}, Dependency{-1, 0}, Dependency{0, -1}}) {
+    Schedule s = broadcast();
+    lane(s, 1).steps[0].after = {d};
+    EXPECT_EQ(refusal(s),
+              fmt::format("rank 1 lane 0 step 0: depends on lane {} step {}, which does not exist",
+                          d.lane, d.step));
+  }
+}
+
+TEST(Verify, RefusesPeersThatDoNotExist) {
+  for (const int peer : {-1, 0, 2}) {
+    Schedule s = broadcast();
+    lane(s, 0).steps[0].to[1] = Operand::peer(peer);
+    EXPECT_EQ(refusal(s), fmt::format("rank 0 lane 0 step 0: peer {} of 2 ranks", peer));
+  }
+}
+
+TEST(Verify, RefusesStepsThatOnlyReadOrOnlyWrite) {
+  Schedule s = broadcast();
+  add(lane(s, 0), {Operand::input(0)}, {});
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1: has 1 sources but 0 destinations");
+}
+
+TEST(Verify, RefusesMoreOperandsThanAStepHolds) {
+  Schedule s = blank("test", {CollectiveKind::kBroadcast, 1, 0}, 1, 1);
+  add(lane(s, 0), {Operand::input(0)}, {Operand::output(0)});
+  add(lane(s, 0), Operands(65, Operand::input(0)), {Operand::output(0)});
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1: 65 sources, at most 64 fit in one step");
+}
+
+TEST(Verify, RefusesPartsForAnotherNumberOfRanks) {
+  Schedule s = broadcast();
+  s.ranks.emplace_back();
+  EXPECT_EQ(refusal(s), "schedule test: has parts for 3 ranks, its collective has 2");
+  s = broadcast();
+  s.chunks = 0;
+  EXPECT_EQ(refusal(s), "schedule test: 0 chunks per block");
+}
+
+}  // namespace
+}  // namespace weft::test
