@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
 constexpr uint32_t kProtocol = 1;
-constexpr double kHandshakeSeconds = 10;
 
 using Nonce = std::array<uint8_t, 16>;
 using Proof = std::array<uint64_t, 2>;
@@ -100,7 +99,7 @@ Acceptor& Acceptor::instance() {
   return acceptor;
 }
 
-Acceptor::Acceptor() {
+Acceptor::Acceptor(double handshake_seconds) : handshake_seconds_(handshake_seconds) {
   fill_random(&token_, sizeof token_);
   unix_name_ = fmt::format("weft-{:016x}", token_);
   tcp_ = listen_tcp(nullptr, port_);
@@ -156,7 +155,7 @@ void Acceptor::watch_listener(int listener, bool tcp) {
 void Acceptor::drop_stale() {
   const auto now = std::chrono::steady_clock::now();
   for (auto it = pending_.begin(); it != pending_.end();) {
-    if (std::chrono::duration<double>(now - it->second->since).count() > kHandshakeSeconds) {
+    if (std::chrono::duration<double>(now - it->second->since).count() > handshake_seconds_) {
       EventLoop::instance().unwatch(it->first);
       it = pending_.erase(it);
     } else {

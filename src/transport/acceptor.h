@@ -47,7 +47,8 @@ class Acceptor {
   // Also listens at this address (NCCL_COMM_ID), once.
   void listen_at(const Address& address);
 
-  Acceptor();
+  // A peer has this long to prove that it knows a secret.
+  explicit Acceptor(double handshake_seconds = 10);
 
  private:
   struct Service {
@@ -64,6 +65,7 @@ class Acceptor {
   std::vector<Fd> extra_;
   std::vector<Address> listening_;
   uint64_t token_ = 0;
+  const double handshake_seconds_;
   uint16_t port_ = 0;
   std::string unix_name_;
   std::mutex mutex_;

@@ -22,13 +22,10 @@ struct Native {
 inline float float_from_bits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t bits_from_float(float value) { return std::bit_cast<uint32_t>(value); }
 
-struct Half {
+// IEEE half precision without help from the processor.
+struct PortableHalf {
   using Element = uint16_t;
   using Accumulator = float;
-#if defined(__ARM_FP16_FORMAT_IEEE)
-  static float load(uint16_t e) { return static_cast<float>(std::bit_cast<__fp16>(e)); }
-  static uint16_t store(float a) { return std::bit_cast<uint16_t>(static_cast<__fp16>(a)); }
-#else
   static float load(uint16_t e) {
     // Exponent rebias by a multiplication handles subnormals; infinities and NaNs are restored
     // after it.
@@ -50,8 +47,18 @@ struct Half {
     const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
     return static_cast<uint16_t>(sign | (rounded >> 13));
   }
-#endif
 };
+
+#if defined(__ARM_FP16_FORMAT_IEEE)
+struct Half {
+  using Element = uint16_t;
+  using Accumulator = float;
+  static float load(uint16_t e) { return static_cast<float>(std::bit_cast<__fp16>(e)); }
+  static uint16_t store(float a) { return std::bit_cast<uint16_t>(static_cast<__fp16>(a)); }
+};
+#else
+using Half = PortableHalf;
+#endif
 
 struct BFloat16 {
   using Element = uint16_t;

@@ -1,0 +1,241 @@
+// The handshake of connections: who knows the secret comes in, nobody else does, and nobody holds
+// up the others.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/transport/acceptor.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int kRank = 3;
+
+// What goes over the wire, written down here a second time: a client of another build must be
+// understood.
+struct Hello {
+  uint32_t magic = 0x57454654, protocol = 1;
+  uint64_t key = 0;
+  Purpose purpose;
+  uint8_t nonce[16] = {};
+};
+static_assert(sizeof(Hello) == 48);
+struct Challenge {
+  uint8_t nonce[16] = {};
+  uint64_t proof[2] = {};
+};
+
+template <typename T>
+std::span<std::byte> bytes(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+class Handshake : public testing::Test {
+ protected:
+  // Its own, with little patience; never destroyed, as the control thread watches it.
+  static Acceptor& acceptor() {
+    static Acceptor& mine = *std::make_unique<Acceptor>(0.3).release();
+    return mine;
+  }
+
+  void SetUp() override {
+    secret_ = random_secret();
+    purpose_.kind = Purpose::kStream;
+    purpose_.from_rank = 1;
+    purpose_.to_rank = kRank;
+    purpose_.channel = 2;
+    acceptor().serve(secret_, kRank, [this](Fd connection, const Purpose& purpose) {
+      std::lock_guard lock(mutex_);
+      accepted_.emplace_back(std::move(connection), purpose);
+      changed_.notify_all();
+    });
+  }
+  void TearDown() override { acceptor().stop(secret_, kRank); }
+
+  static Fd connection() {
+    Fd fd = connect_tcp(Address::loopback(acceptor().port()), in_seconds(5));
+    EXPECT_TRUE(fd);
+    return fd;
+  }
+  size_t accepted() {
+    std::lock_guard lock(mutex_);
+    return accepted_.size();
+  }
+  // True when the acceptor closes the connection without another word.
+  static bool is_closed(int fd) {
+    pollfd p{fd, POLLIN, 0};
+    char byte = 0;
+    return poll(&p, 1, 5000) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
+  }
+  Hello hello() const {
+    Hello h;
+    h.key = public_key(secret_);
+    h.purpose = purpose_;
+    return h;
+  }
+
+  Secret secret_;
+  Purpose purpose_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<Fd, Purpose>> accepted_;
+};
+
+TEST_F(Handshake, LetsInWhoKnowsTheSecretAndTellsWhatFor) {
+  const Fd tcp = connection();
+  ASSERT_TRUE(authenticate(tcp.get(), secret_, purpose_, in_seconds(5)));
+  const Fd local = connect_unix(acceptor().unix_name());
+  ASSERT_TRUE(authenticate(local.get(), secret_, purpose_, in_seconds(5)));
+  std::unique_lock lock(mutex_);
+  ASSERT_TRUE(
+      changed_.wait_for(lock, std::chrono::seconds(5), [&] { return accepted_.size() == 2; }));
+  for (const auto& [fd, purpose] : accepted_) {
+    EXPECT_EQ(purpose.kind, Purpose::kStream);
+    EXPECT_EQ(purpose.from_rank, 1);
+    EXPECT_EQ(purpose.channel, 2u);
+    send_all(fd.get(), std::as_bytes(std::span("hi", 2)), in_seconds(5));
+  }
+  char word[2];
+  receive_all(tcp.get(), std::as_writable_bytes(std::span(word)), in_seconds(5));
+  EXPECT_EQ(std::string(word, 2), "hi");
+}
+
+TEST_F(Handshake, RefusesAnotherSecretAndAnotherRank) {
+  EXPECT_FALSE(authenticate(connection().get(), random_secret(), purpose_, in_seconds(5)));
+  purpose_.to_rank = kRank + 1;
+  EXPECT_FALSE(authenticate(connection().get(), secret_, purpose_, in_seconds(5)));
+  EXPECT_EQ(accepted(), 0u);
+}
+
+TEST_F(Handshake, RefusesWhoKnowsOnlyThePublicName) {
+  const Fd fd = connection();
+  Hello h = hello();
+  send_all(fd.get(), bytes(h), in_seconds(5));
+  Challenge challenge;
+  receive_all(fd.get(), bytes(challenge), in_seconds(5));
+  uint64_t proof[2] = {1, 2};
+  send_all(fd.get(), bytes(proof), in_seconds(5));
+  EXPECT_TRUE(is_closed(fd.get()));
+  EXPECT_EQ(accepted(), 0u);
+}
+
+TEST_F(Handshake, RefusesTheServersOwnProofSentBack) {
+  const Fd fd = connection();
+  Hello h = hello();
+  send_all(fd.get(), bytes(h), in_seconds(5));
+  Challenge challenge;
+  receive_all(fd.get(), bytes(challenge), in_seconds(5));
+  send_all(fd.get(), bytes(challenge.proof), in_seconds(5));
+  EXPECT_TRUE(is_closed(fd.get()));
+  EXPECT_EQ(accepted(), 0u);
+}
+
+TEST_F(Handshake, AsksEveryoneSomethingElse) {
+  Challenge challenges[2];
+  for (Challenge& challenge : challenges) {
+    const Fd fd = connection();
+    Hello h = hello();
+    send_all(fd.get(), bytes(h), in_seconds(5));
+    receive_all(fd.get(), bytes(challenge), in_seconds(5));
+  }
+  EXPECT_NE(std::memcmp(challenges[0].nonce, challenges[1].nonce, 16), 0);
+  EXPECT_NE(challenges[0].proof[0], challenges[1].proof[0]);
+}
+
+TEST_F(Handshake, DropsWhoSpeaksAnotherLanguage) {
+  for (int kind = 0; kind < 3; kind++) {
+    const Fd fd = connection();
+    Hello h = hello();
+    if (kind == 0) h.magic = 0x20544547;  // "GET "
+    if (kind == 1) h.protocol = 99;
+    if (kind == 2) fill_random(&h, sizeof h);
+    send_all(fd.get(), bytes(h), in_seconds(5));
+    EXPECT_TRUE(is_closed(fd.get())) << kind;
+  }
+  EXPECT_EQ(accepted(), 0u);
+}
+
+TEST_F(Handshake, IsNotHeldUpByWhoSaysNothingAndDropsThemInTheEnd) {
+  const Fd silent = connection(), slow = connection();
+  Hello h = hello();
+  send_all(slow.get(), bytes(h).first(10), in_seconds(5));
+  EXPECT_TRUE(authenticate(connection().get(), secret_, purpose_, in_seconds(5)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  connection();  // the acceptor tidies up when somebody comes
+  EXPECT_TRUE(is_closed(silent.get()));
+  EXPECT_TRUE(is_closed(slow.get()));
+}
+
+TEST_F(Handshake, WorksByteByByte) {
+  const Fd fd = connection();
+  Hello h = hello();
+  for (size_t i = 0; i < sizeof h; i++) send_all(fd.get(), bytes(h).subspan(i, 1), in_seconds(5));
+  Challenge challenge;
+  receive_all(fd.get(), bytes(challenge), in_seconds(5));  // it was understood
+}
+
+TEST_F(Handshake, OfAStoppedServiceFails) {
+  acceptor().stop(secret_, kRank);
+  EXPECT_FALSE(authenticate(connection().get(), secret_, purpose_, in_seconds(5)));
+}
+
+// A server that does not know the secret, at the other end of a socket pair.
+TEST_F(Handshake, MakesTheServerProveItselfToo) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Fd client(ends[0]), server(ends[1]);
+  Challenge made_up;
+  fill_random(&made_up, sizeof made_up);
+  send_all(server.get(), bytes(made_up), in_seconds(5));
+  EXPECT_FALSE(authenticate(client.get(), secret_, purpose_, in_seconds(5)));
+  Hello seen;
+  receive_all(server.get(), bytes(seen), in_seconds(5));
+  EXPECT_EQ(seen.key, public_key(secret_)) << "all that was sent is public";
+  uint8_t more = 0;
+  EXPECT_EQ(recv(server.get(), &more, 1, MSG_DONTWAIT), -1)
+      << "no proof for a server that gave none";
+}
+
+TEST_F(Handshake, GivesUpOnAServerThatSaysNothing) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Fd client(ends[0]), server(ends[1]);
+  EXPECT_FALSE(authenticate(client.get(), secret_, purpose_, in_seconds(0.05)));
+}
+
+TEST(Sockets, WaitNoLongerThanTheirDeadline) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Fd one(ends[0]);
+  const Fd other(ends[1]);
+  std::vector<std::byte> data(64 << 20);
+  try {
+    receive_all(one.get(), std::span(data).first(1), in_seconds(0.05));
+    ADD_FAILURE() << "received nothing from nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ncclSystemError);
+  }
+  EXPECT_THROW(send_all(one.get(), data, in_seconds(0.05)), Error) << "nobody reads";
+  one.reset();
+  try {
+    for (;;) receive_all(other.get(), std::span(data), in_seconds(5));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ncclRemoteError) << "the peer is gone";
+  }
+}
+
+TEST(Sockets, FindNobodyWhereNobodyListens) {
+  uint16_t port = 0;
+  listen_tcp(nullptr, port).reset();
+  EXPECT_FALSE(connect_tcp(Address::loopback(port), in_seconds(5)));
+  EXPECT_FALSE(connect_unix("weft-no-such-name"));
+}
+
+}  // namespace
+}  // namespace weft::test

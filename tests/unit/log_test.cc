@@ -1,0 +1,153 @@
+// Log lines: NCCL's shape, its levels and subsystems, and where they go.
+#include "src/base/log.h"
+
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "nccl.h"
+#include "tests/support/environment.h"
+
+namespace weft::test {
+namespace {
+
+std::string host() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
+std::string who(const char* device) {
+  std::ostringstream out;
+  out << host() << ':' << getpid() << ':' << syscall(SYS_gettid) << " [" << device << "] ";
+  return out.str();
+}
+
+// What log() writes with this environment.
+class Log : public testing::Test {
+ protected:
+  std::string lines(const char* level, const char* subsystems, void (*log)()) {
+    const std::string pattern = "/tmp/weft-log-test.%h.%p.%%.txt";
+    const std::string path =
+        "/tmp/weft-log-test." + host() + "." + std::to_string(getpid()) + ".%.txt";
+    std::optional<std::string> wanted;
+    if (subsystems != nullptr) wanted = subsystems;
+    const ScopedEnvironment environment{
+        {"NCCL_DEBUG", level}, {"NCCL_DEBUG_SUBSYS", wanted}, {"NCCL_DEBUG_FILE", pattern}};
+    log::reset();
+    log();
+    log::reset();
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    unlink(path.c_str());
+    return text.str();
+  }
+  void TearDown() override { log::reset(); }
+};
+
+TEST_F(Log, InfoLinesHaveHostPidThreadAndDevice) {
+  const std::string text = lines("INFO", "ALL", [] {
+    WEFT_INFO(kInit, "{} ranks", 8);
+    log::set_thread_device(3);
+    WEFT_INFO(kInit, "second line");
+    log::set_thread_device(-1);
+  });
+  EXPECT_EQ(text, who("-1") + "NCCL INFO 8 ranks\n" + who("3") + "NCCL INFO second line\n");
+}
+
+TEST_F(Log, WarningsNameFileAndLineAfterAnEmptyLine) {
+  const std::string text = lines("WARN", nullptr, [] { WEFT_WARN("it {}", "broke"); });
+  const std::string begin = "\n" + who("-1") + "log_test.cc:", end = " NCCL WARN it broke\n";
+  ASSERT_GT(text.size(), begin.size() + end.size()) << text;
+  EXPECT_EQ(text.substr(0, begin.size()), begin);
+  EXPECT_EQ(text.substr(text.size() - end.size()), end);
+}
+
+TEST_F(Log, LevelsIncludeTheOnesBelow) {
+  const auto log = [] {
+    WEFT_WARN("warning");
+    WEFT_INFO(kInit, "information");
+  };
+  const auto has = [](const std::string& text, const char* word) {
+    return text.find(word) != std::string::npos;
+  };
+  for (const char* level : {"", "NONE", "VERSION", "nonsense"})
+    EXPECT_EQ(lines(level, "ALL", log), "") << level;
+  EXPECT_TRUE(has(lines("WARN", "ALL", log), "warning"));
+  EXPECT_FALSE(has(lines("WARN", "ALL", log), "information"));
+  for (const char* level : {"INFO", "info", "TRACE"}) {
+    EXPECT_TRUE(has(lines(level, "ALL", log), "warning")) << level;
+    EXPECT_TRUE(has(lines(level, "ALL", log), "information")) << level;
+  }
+}
+
+TEST_F(Log, SubsystemsAreChosenByNameOrByExclusion) {
+  const auto log = [] {
+    WEFT_INFO(kInit, "a");
+    WEFT_INFO(kNet, "b");
+    WEFT_INFO(kColl, "c");
+  };
+  const auto seen = [&](const char* subsystems) {
+    std::string letters;
+    std::istringstream text(lines("INFO", subsystems, log));
+    for (std::string line; std::getline(text, line);) letters += line.back();
+    return letters;
+  };
+  EXPECT_EQ(seen(nullptr), "a");  // INIT, BOOTSTRAP and ENV, as NCCL has it
+  EXPECT_EQ(seen("NET"), "b");
+  EXPECT_EQ(seen("net,COLL"), "bc");
+  EXPECT_EQ(seen("^COLL"), "ab");
+  EXPECT_EQ(seen("^INIT,COLL"), "b");
+  EXPECT_EQ(seen("ALL"), "abc");
+  EXPECT_EQ(seen("UNKNOWN"), "");
+}
+
+TEST_F(Log, GoesToStandardOutputByDefaultAndToStandardErrorIfNamed) {
+  {
+    const ScopedEnvironment environment{
+        {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", {}}, {"NCCL_DEBUG_FILE", {}}};
+    log::reset();
+    testing::internal::CaptureStdout();
+    WEFT_INFO(kInit, "here");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), who("-1") + "NCCL INFO here\n");
+  }
+  {
+    const ScopedEnvironment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", "stderr"}};
+    log::reset();
+    testing::internal::CaptureStderr();
+    WEFT_INFO(kInit, "there");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), who("-1") + "NCCL INFO there\n");
+  }
+}
+
+TEST_F(Log, FallsBackToStandardOutputWhereTheFileCannotBeOpened) {
+  const ScopedEnvironment environment{{"NCCL_DEBUG", "INFO"},
+                                      {"NCCL_DEBUG_FILE", "/nonexistent/folder/file"}};
+  log::reset();
+  testing::internal::CaptureStdout();
+  WEFT_INFO(kInit, "here");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), who("-1") + "NCCL INFO here\n");
+}
+
+TEST(ResetDebugInit, MakesTheLibraryReadTheEnvironmentAgain) {
+  const auto output = [](const char* level) {
+    const ScopedEnvironment environment{
+        {"NCCL_DEBUG", level}, {"NCCL_DEBUG_SUBSYS", "ALL"}, {"NCCL_DEBUG_FILE", {}}};
+    ncclResetDebugInit();
+    testing::internal::CaptureStdout();
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(output(""), "");
+  EXPECT_NE(output("INFO").find(" NCCL INFO "), std::string::npos);
+  EXPECT_EQ(output("WARN"), "");
+  ncclResetDebugInit();
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,102 @@
+// Which generator is chosen, what WEFT_PLAN may say, and that plans are made once.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "src/base/error.h"
+#include "src/planner/plan_store.h"
+#include "src/planner/selection.h"
+
+namespace weft::test {
+namespace {
+
+TEST(Selection, AlwaysFindsAGeneratorThatSupportsTheCollective) {
+  for (int kind = 0; kind < kCollectiveKinds; kind++) {
+    for (const int n : {1, 2, 3, 16, 17, 64, 65, 100, 128, 1000}) {
+      const Collective c{static_cast<CollectiveKind>(kind), n, n - 1};
+      if (c.kind == CollectiveKind::kSendRecv && n != 2) continue;
+      for (const size_t bytes :
+           {size_t{1}, size_t{16} << 10, size_t{17} << 10, size_t{1} << 20, size_t{1} << 32}) {
+        for (const bool one_process : {false, true}) {
+          for (const bool one_host : {false, true}) {
+            Placement placement;
+            placement.one_process = one_process;
+            placement.one_host = one_host;
+            const Generator& chosen = choose_generator(c, bytes, placement, nullptr);
+            EXPECT_TRUE(chosen.supports(c))
+                << name(c.kind) << " of " << n << " ranks: " << chosen.name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Selection, ObeysWeftPlan) {
+  const std::string plan = "all_reduce=ring,broadcast=tree";
+  EXPECT_EQ(forced_generator(CollectiveKind::kAllReduce, plan)->name, "ring");
+  EXPECT_EQ(forced_generator(CollectiveKind::kBroadcast, plan)->name, "tree");
+  EXPECT_EQ(forced_generator(CollectiveKind::kReduce, plan), nullptr);
+  EXPECT_EQ(forced_generator(CollectiveKind::kReduce, ""), nullptr);
+  const Collective c{CollectiveKind::kAllReduce, 4, 0};
+  EXPECT_EQ(choose_generator(c, 8, {}, find_generator("tree")).name, "tree");
+}
+
+TEST(Selection, RefusesAPlanItCannotFollowAndSaysWhich) {
+  const auto refusal = [](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ncclInvalidUsage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const char* plan : {"ring", "all_reduce=rings", "allreduce=ring", "all_reduce=ring,tree"})
+    EXPECT_NE(
+        refusal([&] { forced_generator(CollectiveKind::kBroadcast, plan); }).find("WEFT_PLAN"),
+        std::string::npos)
+        << plan;
+  const std::string text = refusal([] {
+    choose_generator({CollectiveKind::kAllToAll, 4, 0}, 8, {}, find_generator("ring"));
+  });
+  EXPECT_NE(text.find("ring"), std::string::npos) << text;
+  EXPECT_NE(text.find("alltoall"), std::string::npos) << text;
+}
+
+TEST(PlanStore, MakesAPlanOnceForAllRanksThatAskAtTheSameTime) {
+  const Collective c{CollectiveKind::kAllReduce, 24, 0};
+  std::vector<std::shared_ptr<const VerifiedSchedule>> plans(8);
+  std::vector<std::thread> threads;
+  for (auto& plan : plans)
+    threads.emplace_back([&] { plan = PlanStore::instance().get(kRing, c, false); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::set(plans.begin(), plans.end()).size(), 1u);
+  EXPECT_NE(PlanStore::instance().get(kRing, c, true), plans[0]);
+}
+
+TEST(PlanStore, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {
+  const Generator broken = {"broken", "", [](const Collective&) { return true; },
+                            [](const Collective& c, bool) {
+                              Schedule schedule;
+                              schedule.name = "broken";
+                              schedule.collective = c;
+                              return schedule;
+                            }};
+  for (int i = 0; i < 2; i++)
+    EXPECT_THROW(PlanStore::instance().get(broken, {CollectiveKind::kAllReduce, 2, 0}, false),
+                 Error);
+}
+
+TEST(PlanStore, ForgetsOldPlansButLeavesThoseInUseAlone) {
+  const auto kept = PlanStore::instance().get(kTree, {CollectiveKind::kBroadcast, 3, 1}, false);
+  for (int n = 2; n < 300; n++)
+    for (int root = 0; root < 3; root++)
+      PlanStore::instance().get(
+          kTree, {CollectiveKind::kBroadcast, 1 + n % 40, root % (1 + n % 40)}, n % 2 == 0);
+  EXPECT_EQ(kept->schedule().collective.nranks, 3);
+}
+
+}  // namespace
+}  // namespace weft::test

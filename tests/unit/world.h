@@ -1,0 +1,83 @@
+// A few ranks wired by hand: verified programs, FIFOs of any size, and the interpreter driven lane
+// by lane.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/generators/generators.h"
+#include "src/base/handles.h"
+#include "src/exec/host/target.h"
+#include "src/exec/interpreter.h"
+#include "src/schedule/program.h"
+#include "src/transport/tcp.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+
+// A collective on int32 data.
+struct WorldCall {
+  const Generator* generator = nullptr;
+  Collective collective;
+  bool in_place = false;
+  uint64_t count = 1;  // elements per block
+  uint64_t slice_bytes = 64;
+  bool lend = false;  // hand over addresses instead of data
+};
+
+class World {
+ public:
+  enum class Wire { kMemory, kTcp };  // kTcp: through socket pairs and the proxy thread
+  World(int nranks, uint64_t ring_bytes, Wire wire = Wire::kMemory);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Both say "" or what went wrong. All ranks on this thread, their lanes in random order:
+  std::string run_in_random_order(const WorldCall& call, Random& random);
+  // A thread per rank, which sleeps at its door when nothing moves:
+  std::string run_in_threads(const WorldCall& call);
+
+  // How often the busiest FIFO has gone round its ring.
+  uint64_t most_rounds() const;
+
+ private:
+  struct Fifo {
+    Mapping memory;
+    std::shared_ptr<TcpStream> out, in;
+    SendPort send;
+    RecvPort receive;
+  };
+  struct Rank {
+    Program program;
+    Operation operation;
+    std::vector<int32_t> buffer, scratch, expected;  // buffer: input and output
+    size_t output_at = 0;                            // elements
+    std::vector<SendPort*> sends;
+    std::vector<RecvPort*> receives;
+    std::vector<uint64_t> progress;
+    std::vector<LaneState> lanes;
+    std::vector<bool> done;
+    bool all_done() const;
+  };
+
+  Fifo& fifo(int from, int to, int channel) {
+    return fifos_[static_cast<size_t>((from * nranks_ + to) * kChannels + channel)];
+  }
+  void set_up(const WorldCall& call);
+  void fill(const WorldCall& call);
+  std::string check() const;
+  static bool advance(Rank& rank, size_t lane, std::string& wrong);
+
+  static constexpr int kChannels = 2;
+  const int nranks_;
+  const uint64_t ring_bytes_;
+  std::vector<Doorbell> doors_;
+  std::deque<Fifo> fifos_;
+  std::vector<Rank> ranks_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace weft::test
