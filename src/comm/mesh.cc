@@ -45,11 +45,12 @@ class LocalArenas {
 };
 
 // Rings shrink as ranks grow, so that a communicator's memory stays bounded. All ranks compute the
-// same.
+// same. However small the user wants them, four messages of a chunk for every rank fit.
 uint64_t ring_size(const Config& config, int nranks) {
-  const uint64_t share = (uint64_t{4} << 20) / static_cast<uint64_t>(std::max(nranks, 8));
-  return std::max<uint64_t>(uint64_t{32} << 10, std::min<uint64_t>(config.ring_bytes, share)) / 64 *
-         64;
+  const auto n = static_cast<uint64_t>(nranks);
+  const uint64_t usual = uint64_t{32} << 10, share = (uint64_t{4} << 20) / std::max<uint64_t>(n, 8);
+  const uint64_t least = std::min(usual, 4 * kFifoAlign * (n + 1));
+  return std::max(least, std::min<uint64_t>(config.ring_bytes, std::max(usual, share))) / 64 * 64;
 }
 
 }  // namespace

@@ -43,6 +43,28 @@ TEST_P(Processes, OfSeparateHostsGiveTheReferenceResults) {
   run_ranks_as_processes("conformance", GetParam(), options);
 }
 
+TEST_P(Processes, WithoutSharedMemoryGiveTheReferenceResults) {
+  ProcessOptions options = options_for(test_samples(10), mix(test_seed(), 5));
+  options.environment = [](int) -> std::map<std::string, std::string> {
+    return {{"NCCL_SHM_DISABLE", "1"}, {"NCCL_SOCKET_IFNAME", "lo"}};
+  };
+  run_ranks_as_processes("conformance", GetParam(), options);
+}
+
+TEST_P(Processes, WithMessagesCutSmallGiveTheReferenceResults) {
+  for (const char* zero_copy : {"1", "1G"}) {
+    ProcessOptions options = options_for(test_samples(10), mix(test_seed(), 6));
+    options.environment = [&](int rank) -> std::map<std::string, std::string> {
+      std::map<std::string, std::string> environment = separate_hosts(rank % 2);
+      environment.insert({{"WEFT_SLICE_BYTES", "1K"},
+                          {"WEFT_RING_BYTES", "8K"},
+                          {"WEFT_ZERO_COPY_BYTES", zero_copy}});
+      return environment;
+    };
+    run_ranks_as_processes("conformance", GetParam(), options);
+  }
+}
+
 class ProcessesOfTwoHosts : public testing::TestWithParam<int> {};
 
 TEST_P(ProcessesOfTwoHosts, GiveTheReferenceResults) {
