@@ -2,6 +2,9 @@
 #include "src/schedule/lower.h"
 
 #include <algorithm>
+#include <set>
+
+#include "src/schedule/schedule_graph.h"
 
 namespace weft {
 namespace {
@@ -19,6 +22,31 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
   if (operand.kind == Operand::Kind::kPeer)
     return {ProgramBuffer::kPeer, -1, port_number(ports, operand.index, operand.channel)};
   return {static_cast<ProgramBuffer>(operand.buffer), static_cast<int16_t>(operand.owner), operand.index};
+}
+
+// Whether a step is independent of the steps [first, n) of its lane.
+bool independent(const ScheduleGraph& graph, int rank, const Lane& lane, size_t first, size_t n) {
+  const auto places = [&](const Step& step, const std::vector<Operand>& operands, std::set<std::pair<int, int32_t>>& out) {
+    for (const Operand& operand : operands) {
+      if (operand.kind == Operand::Kind::kPeer) return false;
+      const int owner = ScheduleGraph::memory_owner(rank, operand);
+      for (int c = 0; c < step.count; c++) out.emplace(owner, graph.location(owner, operand.buffer, operand.index + c));
+    }
+    return true;
+  };
+  std::set<std::pair<int, int32_t>> read, written;
+  for (size_t i = first; i < n; i++)
+    if (lane.steps[i].count == 0 || !places(lane.steps[i], lane.steps[i].from, read) ||
+        !places(lane.steps[i], lane.steps[i].to, written))
+      return false;
+  std::set<std::pair<int, int32_t>> reads, writes;
+  const Step& step = lane.steps[n];
+  if (step.count == 0 || !step.after.empty() || !places(step, step.from, reads) || !places(step, step.to, writes))
+    return false;
+  const auto meets = [](const auto& a, const auto& b) {
+    return std::any_of(a.begin(), a.end(), [&](const auto& place) { return b.count(place) != 0; });
+  };
+  return !meets(reads, written) && !meets(writes, written) && !meets(writes, read);
 }
 
 }  // namespace
@@ -39,8 +67,10 @@ Program lower(const VerifiedSchedule& verified, int rank) {
         program.max_step_chunks = std::max(program.max_step_chunks, step.count);
         program.partial_sums |= step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
+  const ScheduleGraph graph(schedule, verified.in_place());
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
+    size_t run = 0;  // where the present run of independent steps began
     program.lanes.push_back(
         {static_cast<uint32_t>(program.steps.size()), static_cast<uint32_t>(lane.steps.size())});
     for (size_t n = 0; n < lane.steps.size(); n++) {
@@ -50,6 +80,9 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       out.raw_sources = facts.raw_sources;
       out.completes = facts.completes;
       out.lendable = facts.lendable;
+      // Only executors that reach into memory make use of it.
+      out.joins = program.reaches_memory && n > 0 && independent(graph, rank, lane, run, n);
+      if (!out.joins) run = n;
       out.count = step.count;
       program.reaches_memory |= step.count == 0;
       for (const Operand& o : step.from) program.reaches_memory |= o.kind == Operand::Kind::kRemote;

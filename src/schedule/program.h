@@ -26,6 +26,7 @@ struct ProgramStep {
   uint32_t first_operand = 0, first_dependency = 0;
   uint16_t sources = 0, destinations = 0, dependencies = 0;
   bool completes = false, lendable = false;
+  bool joins = false;  // touches nothing that the steps before it in its run of such steps touch
   int32_t count = 1;
   int32_t sub =
       0;  // which chunk of its block the first one is: gives its length whatever buffer it lies in

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/support/case_data.h"
+#include "tests/support/device.h"
 
 namespace weft::test {
 namespace {
@@ -116,31 +117,32 @@ void* CaseRun::receive() const {
 
 ncclResult_t CaseRun::launch() {
   const Case& c = case_;
+  const cudaStream_t stream = stream_of(comm_);
   switch (c.operation) {
     case Operation::kAllReduce:
-      return ncclAllReduce(send(), receive(), c.count, c.type, op_, comm_, nullptr);
+      return ncclAllReduce(send(), receive(), c.count, c.type, op_, comm_, stream);
     case Operation::kReduce:
-      return ncclReduce(send(), receive(), c.count, c.type, op_, c.root, comm_, nullptr);
+      return ncclReduce(send(), receive(), c.count, c.type, op_, c.root, comm_, stream);
     case Operation::kBroadcast:
-      return ncclBroadcast(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+      return ncclBroadcast(send(), receive(), c.count, c.type, c.root, comm_, stream);
     case Operation::kBcast:
-      return ncclBcast(receive(), c.count, c.type, c.root, comm_, nullptr);
+      return ncclBcast(receive(), c.count, c.type, c.root, comm_, stream);
     case Operation::kAllGather:
-      return ncclAllGather(send(), receive(), c.count, c.type, comm_, nullptr);
+      return ncclAllGather(send(), receive(), c.count, c.type, comm_, stream);
     case Operation::kReduceScatter:
-      return ncclReduceScatter(send(), receive(), c.count, c.type, op_, comm_, nullptr);
+      return ncclReduceScatter(send(), receive(), c.count, c.type, op_, comm_, stream);
     case Operation::kAlltoAll:
-      return ncclAlltoAll(send(), receive(), c.count, c.type, comm_, nullptr);
+      return ncclAlltoAll(send(), receive(), c.count, c.type, comm_, stream);
     case Operation::kGather:
-      return ncclGather(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+      return ncclGather(send(), receive(), c.count, c.type, c.root, comm_, stream);
     case Operation::kScatter:
-      return ncclScatter(send(), receive(), c.count, c.type, c.root, comm_, nullptr);
+      return ncclScatter(send(), receive(), c.count, c.type, c.root, comm_, stream);
     case Operation::kSendRecv: {
       if (const ncclResult_t r = ncclGroupStart(); r != ncclSuccess) return r;
       const ncclResult_t sent =
-          ncclSend(send(), c.count, c.type, (rank_ + 1) % nranks_, comm_, nullptr);
+          ncclSend(send(), c.count, c.type, (rank_ + 1) % nranks_, comm_, stream);
       const ncclResult_t received =
-          ncclRecv(receive(), c.count, c.type, (rank_ + nranks_ - 1) % nranks_, comm_, nullptr);
+          ncclRecv(receive(), c.count, c.type, (rank_ + nranks_ - 1) % nranks_, comm_, stream);
       const ncclResult_t ended = ncclGroupEnd();
       return sent != ncclSuccess ? sent : received != ncclSuccess ? received : ended;
     }
@@ -175,7 +177,7 @@ std::string CaseRun::check_result(const char* got) const {
 }
 
 std::string CaseRun::check() const {
-  std::string bad;
+  std::string bad = finish(comm_);
   if (receive_count_ > 0) bad += check_result(static_cast<const char*>(receive()));
   bad += send_buffer_->check_guards();
   if (receive_buffer_) {

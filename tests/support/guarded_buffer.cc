@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "nccl.h"
+#include "tests/support/device.h"
 
 namespace weft::test {
 namespace {
@@ -25,8 +26,9 @@ std::string first_changed(const unsigned char* from, size_t n, const char* what)
 GuardedBuffer::GuardedBuffer(size_t bytes, Memory memory, size_t offset)
     : memory_(memory), size_(bytes), allocated_(bytes + offset + 2 * kGuardBytes) {
   void* base = nullptr;
+  if (on_gpu()) memory_ = Memory::kMalloc;  // device memory cannot be checked from here
   if (memory_ == Memory::kMalloc) {
-    base = std::malloc(allocated_);
+    base = shared_memory(allocated_);
     if (base == nullptr) throw std::bad_alloc();
   } else if (const ncclResult_t result = ncclMemAlloc(&base, allocated_); result != ncclSuccess) {
     throw std::runtime_error(std::string("ncclMemAlloc: ") + ncclGetLastError(nullptr));
@@ -38,7 +40,7 @@ GuardedBuffer::GuardedBuffer(size_t bytes, Memory memory, size_t offset)
 
 GuardedBuffer::~GuardedBuffer() {
   if (memory_ == Memory::kMalloc) {
-    std::free(base_);
+    free_shared_memory(base_);
   } else {
     ncclMemFree(base_);
   }

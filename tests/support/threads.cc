@@ -60,7 +60,9 @@ void run_ranks_as_threads(int n, const std::function<void(int, ncclComm_t)>& fn,
 }
 
 CommSet::CommSet(int n) : comms_(static_cast<size_t>(n), nullptr) {
-  if (!succeeded(ncclCommInitAll(comms_.data(), n, nullptr), "ncclCommInitAll")) {
+  // All ranks on GPU 0, if there is one.
+  const std::vector<int> devices(static_cast<size_t>(n), 0);
+  if (!succeeded(ncclCommInitAll(comms_.data(), n, devices.data()), "ncclCommInitAll")) {
     throw std::runtime_error("ncclCommInitAll failed");
   }
 }

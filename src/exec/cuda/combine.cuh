@@ -31,9 +31,8 @@ struct Pack {
   typename Type::Element e[Count];
 };
 
-// Not inlined: each loop gets the registers to itself.
 template <typename Type, typename Op, int Count, int Unroll>
-__device__ __noinline__ void combine_packs(const Movement& m, uint64_t packs, uint64_t offset) {
+__device__ __forceinline__ void combine_packs(const Movement& m, uint64_t packs, uint64_t offset) {
   using Element = typename Type::Element;
   using P = Pack<Type, Count>;
   const auto load = [](const std::byte* at) {
@@ -47,7 +46,7 @@ __device__ __noinline__ void combine_packs(const Movement& m, uint64_t packs, ui
     return pack;
   };
   const uint64_t stride = blockDim.x;
-  for (uint64_t first = threadIdx.x; first < packs; first += stride * Unroll) {
+  for (uint64_t first = blockIdx.x * stride * Unroll + threadIdx.x; first < packs; first += gridDim.x * stride * Unroll) {
     typename Type::Accumulator sum[Unroll][Count];
     for (uint32_t s = 0; s < m.source_count; s++) {
       const std::byte* source = m.sources[s] + offset;
@@ -93,31 +92,39 @@ __device__ __noinline__ void combine_packs(const Movement& m, uint64_t packs, ui
   }
 }
 
+// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a tile each, so that all of
+// them together sweep through memory: that is kind to DRAM pages.
+struct Team {
+  uint32_t thread, threads, cta, ctas;
+};
+
 // Plain bytes: one source, any number of destinations.
-__device__ __noinline__ inline void copy(const std::byte* source, std::byte* const* destinations, uint32_t count, uint64_t bytes) {
-  constexpr int kUnroll = 4;
+template <int Unroll>
+__device__ __forceinline__ void copy(const std::byte* source, std::byte* const* destinations, uint32_t count, uint64_t bytes,
+                                  const Team& team) {
+  const uint64_t t = team.thread, threads = team.threads;
   uintptr_t misaligned = reinterpret_cast<uintptr_t>(source);
   for (uint32_t d = 0; d < count; d++) misaligned |= reinterpret_cast<uintptr_t>(destinations[d]);
   const uint64_t vectors = (misaligned & 15) == 0 ? bytes / 16 : 0;
-  const uint64_t stride = blockDim.x;
-  for (uint64_t first = threadIdx.x; first < vectors; first += stride * kUnroll) {
-    uint4 v[kUnroll];
+  for (uint64_t first = team.cta * threads * Unroll + t; first < vectors; first += team.ctas * threads * Unroll) {
+    uint4 v[Unroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; u++)
-      if (first + u * stride < vectors) v[u] = load_vector(source + (first + u * stride) * 16);
+    for (int u = 0; u < Unroll; u++)
+      if (first + u * threads < vectors) v[u] = load_vector(source + (first + u * threads) * 16);
     for (uint32_t d = 0; d < count; d++) {
+      std::byte* to = destinations[d] + first * 16;
 #pragma unroll
-      for (int u = 0; u < kUnroll; u++)
-        if (first + u * stride < vectors) store_vector(destinations[d] + (first + u * stride) * 16, v[u]);
+      for (int u = 0; u < Unroll; u++)
+        if (first + u * threads < vectors) store_vector(to + u * threads * 16, v[u]);
     }
   }
   // What is left, or everything if something is not aligned: by four bytes where possible.
   const uint64_t words = (misaligned & 3) == 0 ? (bytes - vectors * 16) / 4 : 0;
-  for (uint64_t w = threadIdx.x; w < words; w += stride) {
+  for (uint64_t w = team.cta * threads + t; w < words; w += team.ctas * threads) {
     const uint32_t v = reinterpret_cast<const volatile uint32_t*>(source + vectors * 16)[w];
     for (uint32_t d = 0; d < count; d++) reinterpret_cast<volatile uint32_t*>(destinations[d] + vectors * 16)[w] = v;
   }
-  for (uint64_t b = vectors * 16 + words * 4 + threadIdx.x; b < bytes; b += stride) {
+  for (uint64_t b = vectors * 16 + words * 4 + team.cta * threads + t; b < bytes; b += team.ctas * threads) {
     const auto v = reinterpret_cast<const volatile uint8_t*>(source)[b];
     for (uint32_t d = 0; d < count; d++) reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
@@ -126,15 +133,17 @@ __device__ __noinline__ inline void copy(const std::byte* source, std::byte* con
 // The type of collectives that only move data.
 struct Bytes : Native<uint8_t> {};
 
-// All threads of the block; the movement is complete in this block's view after the next __syncthreads().
+// All threads of all blocks; a block's part of the movement is complete in its view after the next __syncthreads().
 template <typename Type, typename Op>
 __device__ void combine(const Movement& m) {
   using Element = typename Type::Element;
   if (m.source_count == 1 && m.scaled == 0)
-    return copy(m.sources[0], m.destinations, m.destination_count, m.elements * sizeof(Element));
+    return copy<8>(m.sources[0], m.destinations, m.destination_count, m.elements * sizeof(Element),
+                   {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x});
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
   constexpr int kCount = 16 / sizeof(Element);
-  constexpr int kUnroll = sizeof(typename Type::Accumulator) * kCount > 32 ? 1 : sizeof(Element) >= 4 ? 4 : 2;
+  // As many loads in flight as the registers hold sums for.
+  constexpr int kUnroll = sizeof(Element) >= 4 ? 4 : sizeof(Element) == 2 ? 2 : 1;
   uintptr_t misaligned = 0;
   for (uint32_t s = 0; s < m.source_count; s++) misaligned |= reinterpret_cast<uintptr_t>(m.sources[s]);
   for (uint32_t d = 0; d < m.destination_count; d++) misaligned |= reinterpret_cast<uintptr_t>(m.destinations[d]);

@@ -49,7 +49,7 @@ struct HostFlags {
   uint32_t expected = 0, seen = 0;
 };
 
-// One rank's view, in device memory, constant after init.
+// One rank's view, constant after init. Travels in the kernel's parameters: reading it costs no trip to memory.
 struct DeviceComm {
   int32_t rank = 0, nranks = 0;
   bool one_device = true;       // all peers' memory is this GPU's own: fences can be narrower
@@ -58,11 +58,12 @@ struct DeviceComm {
 };
 
 // A lowered program fits into the kernel's parameters: no upload, nothing to allocate, graphs keep a copy.
-inline constexpr int kMaxSteps = 40;
+inline constexpr int kMaxSteps = 36;
 inline constexpr int kMaxOperands = 256;
 
-struct KernelArguments {
-  const DeviceComm* comm = nullptr;
+struct alignas(16) KernelArguments {
+  Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived
+  DeviceComm comm;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
@@ -79,8 +80,9 @@ struct KernelArguments {
 static_assert(sizeof(KernelArguments) <= 4096);
 
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer and direction.
-struct PairArguments {
-  const DeviceComm* comm = nullptr;
+struct alignas(16) PairArguments {
+  Mailbox* mine = nullptr;
+  DeviceComm comm;
   uint32_t send_count = 0, receive_count = 0;
   struct Message {
     std::byte* pointer;

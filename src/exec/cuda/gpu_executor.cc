@@ -94,7 +94,7 @@ struct GpuExecutor::State {
   int max_ctas = 0;
   size_t cta_bytes = 0;
   Mailbox* mailbox = nullptr;
-  DeviceComm* comm = nullptr;
+  DeviceComm comm;
   HostFlags* flags = nullptr;
   cudaEvent_t event = nullptr;
   cudaStream_t stream = nullptr;  // of the launch under way, and then the last one used
@@ -114,7 +114,6 @@ GpuExecutor::GpuExecutor(int rank, int nranks, int device, int max_ctas) : state
   load_kernels(s.device);
   s.mailbox = device_memory<Mailbox>();
   check(cudaMemset(s.mailbox, 0, sizeof(Mailbox)), "cudaMemset");
-  s.comm = device_memory<DeviceComm>();
   void* flags = nullptr;
   check(cudaHostAlloc(&flags, sizeof(HostFlags), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
   s.flags = static_cast<HostFlags*>(flags);
@@ -129,7 +128,6 @@ GpuExecutor::~GpuExecutor() {
   cudaGetDevice(&before);
   cudaSetDevice(s.device);
   cudaFree(s.mailbox);
-  cudaFree(s.comm);
   cudaFreeHost(s.flags);
   cudaEventDestroy(s.event);
   cudaSetDevice(before);
@@ -165,9 +163,9 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers) {
     cudaGetLastError();
     if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
   }
-  // All thread blocks of all ranks that share a GPU must be resident together: two fit on a multiprocessor.
-  s.max_ctas = std::max(1, std::min(limit, 2 * s.sms / most_sharing));
-  check(cudaMemcpy(s.comm, &comm, sizeof comm, cudaMemcpyHostToDevice), "cudaMemcpy");
+  // All thread blocks of all ranks that share a GPU must be resident together: count on one per multiprocessor.
+  s.max_ctas = std::max(1, std::min(limit, s.sms / most_sharing));
+  s.comm = comm;
 }
 
 void GpuExecutor::begin(std::span<const cudaStream_t> streams) {
@@ -202,6 +200,7 @@ void GpuExecutor::run(const Program& program, const GpuCall& call) {
     fail(ncclInternalError, "a program of {} lanes, {} steps and {} operands does not fit a kernel", program.lanes.size(),
          program.steps.size(), program.operands.size());
   a.comm = s.comm;
+  a.mine = s.mailbox;
   a.input = static_cast<const std::byte*>(call.input);
   a.output = static_cast<std::byte*>(call.output);
   a.count = call.count;
@@ -247,6 +246,7 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends, std::span<const G
   const DeviceScope scope(s.device);
   PairArguments a;
   a.comm = s.comm;
+  a.mine = s.mailbox;
   uint32_t ctas = 1;
   // The number of blocks depends on the size alone, so that both sides come to the same one.
   const uint64_t most = std::max<uint64_t>(1, static_cast<uint64_t>(s.max_ctas));

@@ -53,6 +53,19 @@ __device__ inline void store_release(uint32_t* at, uint32_t v, bool one_device) 
 }
 __device__ inline uint32_t load_volatile(const uint32_t* at) { return *static_cast<const volatile uint32_t*>(at); }
 
+// Kernel parameters lie in constant memory, where every line costs a trip of its own at its first use. One trip for all of
+// them: the block copies them to shared memory through the generic address space, a vector per thread.
+template <typename T>
+__device__ void fetch_parameters(const T& parameters, T& shared) {
+  static_assert(sizeof(T) % 16 == 0 && sizeof(T) / 16 <= kThreads);
+  if (threadIdx.x < sizeof(T) / 16) {
+    const char* at = reinterpret_cast<const char*>(&parameters) + threadIdx.x * 16;
+    uint4 v;
+    asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    reinterpret_cast<uint4*>(&shared)[threadIdx.x] = v;
+  }
+}
+
 // Spins until `ready()`; false when the host asked everyone to stop. The host's flag is far away: looked at now and then.
 template <typename Ready>
 __device__ bool wait_until(const DeviceComm& comm, Ready ready) {

@@ -5,11 +5,14 @@
 namespace weft::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kThreads, 2) pair_kernel(const __grid_constant__ PairArguments a) {
+__global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant__ PairArguments arguments) {
+  __shared__ alignas(16) std::byte parameters[sizeof(PairArguments)];
+  auto& a = *reinterpret_cast<PairArguments*>(parameters);
+  fetch_parameters(arguments, a);
   __shared__ const std::byte* sources[kMaxRanks];
   __shared__ bool stopped;
-  const DeviceComm& comm = *a.comm;
-  Mailbox& mine = *comm.mailboxes[comm.rank];
+  const DeviceComm& comm = a.comm;
+  Mailbox& mine = *arguments.mine;
   const uint32_t cta = blockIdx.x, t = threadIdx.x;
   if (t == 0) stopped = false;
   __syncthreads();
@@ -48,14 +51,14 @@ __global__ void __launch_bounds__(kThreads, 2) pair_kernel(const __grid_constant
   }
   __syncthreads();
   if (stopped) return;
-  for (uint32_t r = 0; r < a.receive_count; r++) {
+  // The threads share the messages out.
+  uint32_t groups = 1;
+  while (groups < a.receive_count && groups < blockDim.x / 32) groups *= 2;
+  const uint32_t threads = blockDim.x / groups;
+  for (uint32_t r = t / threads; r < a.receive_count; r += groups) {
     const auto& m = a.receives[r];
     if (cta >= m.ctas) continue;
-    const uint64_t share = ((m.bytes + m.ctas - 1) / m.ctas + 511) / 512 * 512;
-    const uint64_t begin = share * cta;
-    if (begin >= m.bytes) continue;
-    std::byte* to = m.pointer + begin;
-    copy(sources[r] + begin, &to, 1, m.bytes - begin < share ? m.bytes - begin : share);
+    copy<8>(sources[r], &m.pointer, 1, m.bytes, {t % threads, threads, cta, m.ctas});
   }
   __syncthreads();
   if (t < a.receive_count && cta < a.receives[t].ctas) {

@@ -15,38 +15,45 @@ struct BlockState {
   bool stopped;
 };
 
+// A block's own counters, as its last kernel left them.
+struct Counters {
+  uint32_t met, left, packed;
+};
+
 template <typename Type, typename Op>
 class ProgramRunner {
  public:
-  __device__ ProgramRunner(const KernelArguments& a, BlockState& shared)
-      : a_(a), comm_(*a.comm), mine_(*a.comm->mailboxes[a.comm->rank]), shared_(shared) {}
+  __device__ ProgramRunner(const KernelArguments& a, Mailbox& mine, const Counters& counters, BlockState& shared)
+      : a_(a), comm_(a.comm), mine_(mine), shared_(shared), met_(counters.met), left_(counters.left), packed_(counters.packed) {}
 
   __device__ void run() {
-    if (threadIdx.x == 0) shared_.stopped = false;
-    __syncthreads();
     if constexpr (!std::is_same_v<Type, Bytes>) {
       if (a_.packed) return run_packed();
     }
     uint32_t meetings = 0;
-    for (uint32_t n = 0; n < a_.step_count && !shared_.stopped; n++) {
+    for (uint32_t n = 0; n < a_.step_count; n++) {
       const ProgramStep& step = a_.steps[n];
       if (step.count == 0) {
-        // The first tokens of a call announce its buffers; later ones only order memory.
-        if (step.destinations > 0) meetings++;
-        const bool first = meetings == 1;
+        // The first tokens of a call announce its buffers; later ones only order memory. A thread sends to a peer and
+        // waits for it without minding the others; all meet before data is touched.
         if (step.destinations > 0) {
-          first ? announce(step) : leave(step);
-        } else {
-          first ? hear(step) : wait_for_others(step);
+          meetings == 0 ? announce(step) : leave(step);
+          meetings++;
+          continue;
         }
+        meetings == 1 ? hear(step) : wait_for_others(step);
+      } else if (const uint32_t moves = simple_moves(n); moves > 1) {
+        move_side_by_side(n, moves);
+        n += moves - 1;
       } else {
         for (int32_t c = 0; c < step.count; c++) move(step, c);
       }
       __syncthreads();
+      if (shared_.stopped) return;
     }
     if (threadIdx.x == 0 && meetings > 0) {
-      mine_.met[blockIdx.x]++;
-      mine_.left[blockIdx.x] += meetings - 1;
+      mine_.met[blockIdx.x] = met_ + 1;
+      mine_.left[blockIdx.x] = left_ + meetings - 1;
     }
   }
 
@@ -68,7 +75,7 @@ class ProgramRunner {
     if (threadIdx.x >= step.destinations) return;
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
     Announcement& to = comm_.mailboxes[peer]->announcements[blockIdx.x][comm_.rank];
-    const uint32_t flag = mine_.met[blockIdx.x] + 1;
+    const uint32_t flag = met_ + 1;
     const auto input = reinterpret_cast<uint64_t>(a_.input), output = reinterpret_cast<uint64_t>(a_.output);
     store_packet(&to.input, static_cast<uint32_t>(input), static_cast<uint32_t>(input >> 32), flag);
     store_packet(&to.output, static_cast<uint32_t>(output), static_cast<uint32_t>(output >> 32), flag);
@@ -86,7 +93,7 @@ class ProgramRunner {
     if (threadIdx.x >= step.sources) return;
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
     const Announcement& from = mine_.announcements[blockIdx.x][peer];
-    const uint32_t flag = mine_.met[blockIdx.x] + 1;
+    const uint32_t flag = met_ + 1;
     Packet input, output, scalar, signature;
     const auto fresh = [&](const Packet& p) { return p.flag0 == flag && p.flag1 == flag; };
     const bool heard = wait_until(comm_, [&] {
@@ -111,38 +118,60 @@ class ProgramRunner {
   __device__ void leave(const ProgramStep& step) {
     if (threadIdx.x >= step.destinations) return;
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
-    store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], mine_.left[blockIdx.x] + 1, comm_.one_device);
+    store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], left_ + 1, comm_.one_device);
   }
 
   __device__ void wait_for_others(const ProgramStep& step) {
     if (threadIdx.x >= step.sources) return;
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
     const uint32_t* token = &mine_.tokens[blockIdx.x][peer];
-    const uint32_t goal = mine_.left[blockIdx.x] + 1;
+    const uint32_t goal = left_ + 1;
     if (!wait_until(comm_, [&] { return static_cast<int32_t>(load_acquire(token, comm_.one_device) - goal) >= 0; }))
       shared_.stopped = true;
   }
 
-  // This block's part of chunk c of a step: elements from `begin`.
-  __device__ uint64_t part(const ProgramStep& step, int32_t c, uint64_t& begin) const {
-    const uint64_t from = static_cast<uint64_t>((step.sub + c) % a_.chunks) * a_.chunk;
-    begin = 0;
-    if (from >= a_.count) return 0;
-    const uint64_t length = a_.count - from < a_.chunk ? a_.count - from : a_.chunk;
-    const uint64_t unit = 512 / a_.element;
-    const uint64_t share = ((length + gridDim.x - 1) / gridDim.x + unit - 1) / unit * unit;
-    begin = share * blockIdx.x;
-    if (begin >= length) return 0;
-    return length - begin < share ? length - begin : share;
+  // How many steps from the n-th on just copy one chunk to one place.
+  __device__ uint32_t simple_moves(uint32_t n) const {
+    uint32_t moves = 0;
+    while (n + moves < a_.step_count) {
+      const ProgramStep& step = a_.steps[n + moves];
+      if ((moves > 0 && !step.joins) || step.count != 1 || step.sources != 1 || step.destinations != 1 ||
+          a_.reduction.premultiply)
+        break;
+      moves++;
+    }
+    return moves;
   }
 
-  __device__ std::byte* address(const ProgramOperand& operand, int32_t c, uint64_t begin) const {
-    const auto index = static_cast<uint64_t>(operand.index + c);
-    const auto chunks = static_cast<uint64_t>(a_.chunks);
+  // Copies that lower() found independent: the threads share them out.
+  __device__ void move_side_by_side(uint32_t n, uint32_t moves) {
+    uint32_t groups = 1;
+    while (groups < moves && groups < blockDim.x / 32) groups *= 2;
+    const uint32_t threads = blockDim.x / groups, group = threadIdx.x / threads, t = threadIdx.x % threads;
+    for (uint32_t i = group; i < moves; i += groups) {
+      const ProgramStep& step = a_.steps[n + i];
+      const uint64_t elements = length(step, 0);
+      if (elements == 0) continue;
+      const ProgramOperand* from = operands(step);
+      const std::byte* source = address(from[0], 0);
+      std::byte* destination = address(from[1], 0);
+      if (source != destination) copy<8>(source, &destination, 1, elements * a_.element, {t, threads, blockIdx.x, gridDim.x});
+    }
+  }
+
+  // Elements of chunk c of a step.
+  __device__ uint64_t length(const ProgramStep& step, int32_t c) const {
+    const uint64_t from = static_cast<uint64_t>((step.sub + c) % a_.chunks) * a_.chunk;
+    if (from >= a_.count) return 0;
+    return a_.count - from < a_.chunk ? a_.count - from : a_.chunk;
+  }
+
+  __device__ std::byte* address(const ProgramOperand& operand, int32_t c) const {
+    const auto index = static_cast<uint32_t>(operand.index + c), chunks = static_cast<uint32_t>(a_.chunks);
     const int owner = operand.owner >= 0 ? operand.owner : comm_.rank;
-    const uint64_t chunk = operand.buffer == ProgramBuffer::kScratch
-                               ? index * a_.chunk
-                               : index / chunks * a_.count + index % chunks * a_.chunk;
+    uint64_t chunk = index * a_.chunk;
+    if (operand.buffer != ProgramBuffer::kScratch)
+      chunk = chunks == 1 ? index * a_.count : index / chunks * a_.count + index % chunks * a_.chunk;
     std::byte* base = nullptr;
     if (operand.buffer == ProgramBuffer::kScratch) {
       base = a_.scratch;
@@ -152,21 +181,20 @@ class ProgramRunner {
       base = operand.buffer == ProgramBuffer::kInput ? const_cast<std::byte*>(shared_.inputs[owner])
                                                      : shared_.outputs[owner];
     }
-    return base + (chunk + begin) * a_.element;
+    return base + chunk * a_.element;
   }
 
   __device__ void move(const ProgramStep& step, int32_t c) {
-    uint64_t begin = 0;
-    const uint64_t elements = part(step, c, begin);
+    const uint64_t elements = length(step, c);
     Movement& m = shared_.movement;
     const ProgramOperand* from = operands(step);
     if (threadIdx.x < step.sources) {
       const ProgramOperand& operand = from[threadIdx.x];
-      m.sources[threadIdx.x] = address(operand, c, begin);
+      m.sources[threadIdx.x] = address(operand, c);
       m.scalars[threadIdx.x] = operand.owner >= 0 ? shared_.scalars[operand.owner] : a_.reduction.scalar_bits;
     }
     if (threadIdx.x < step.destinations)
-      m.destinations[threadIdx.x] = address(from[step.sources + threadIdx.x], c, begin);
+      m.destinations[threadIdx.x] = address(from[step.sources + threadIdx.x], c);
     if (threadIdx.x == 0) {
       m.source_count = step.sources;
       m.destination_count = step.destinations;
@@ -178,15 +206,15 @@ class ProgramRunner {
     const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 && m.scaled == 0 &&
                                            m.sources[0] == m.destinations[0]);
     if (!nothing) combine<Type, Op>(m);
-    __syncthreads();
+    if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 
   // The one-shot program with the low-latency protocol: every 8 bytes go to all peers with flags beside them, and a thread reduces
   // the peers' packets of the same place as soon as they are there. No meeting is needed at either end.
-  __device__ __noinline__ void run_packed() {
+  __device__ void run_packed() {
     using Element = typename Type::Element;
     constexpr int kCount = 8 / sizeof(Element);
-    const uint32_t epoch = mine_.packed[blockIdx.x] + 1;
+    const uint32_t epoch = packed_ + 1;
     const uint64_t bytes = a_.count * sizeof(Element), packets = (bytes + 7) / 8;
     const uint64_t share = (packets + gridDim.x - 1) / gridDim.x;
     const uint64_t begin = share * blockIdx.x, end = begin + share < packets ? begin + share : packets;
@@ -199,26 +227,38 @@ class ProgramRunner {
         store_packet(to, static_cast<uint32_t>(mine), static_cast<uint32_t>(mine >> 32), epoch);
       }
     }
+    constexpr int kBatch = 8;  // packets asked for at once
     for (uint64_t p = begin + threadIdx.x; p < end; p += blockDim.x) {
       typename Type::Accumulator sum[kCount];
-      for (int q = 0; q < nranks; q++) {
-        uint64_t data = 0;
-        if (q == rank) {
-          data = read8(p, bytes);
-        } else {
-          const auto* from = reinterpret_cast<const Packet*>(mine_.packets[q][epoch & 1]) + p;
-          Packet packet;
-          if (!wait_until(comm_, [&] {
-                packet = load_packet(from);
-                return packet.flag0 == epoch && packet.flag1 == epoch;
-              }))
-            break;
-          data = static_cast<uint64_t>(packet.data1) << 32 | packet.data0;
-        }
-        Element e[kCount];
-        memcpy(e, &data, 8);
+      for (int first = 0; first < nranks; first += kBatch) {
+        Packet packets[kBatch];
+        const bool there = wait_until(comm_, [&] {
+          bool all = true;
 #pragma unroll
-        for (int i = 0; i < kCount; i++) sum[i] = q == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
+          for (int b = 0; b < kBatch; b++) {
+            const int q = first + b;
+            if (q < nranks && q != rank)
+              packets[b] = load_packet(reinterpret_cast<const Packet*>(mine_.packets[q][epoch & 1]) + p);
+          }
+#pragma unroll
+          for (int b = 0; b < kBatch; b++) {
+            const int q = first + b;
+            if (q < nranks && q != rank) all = all && packets[b].flag0 == epoch && packets[b].flag1 == epoch;
+          }
+          return all;
+        });
+        if (!there) break;
+#pragma unroll
+        for (int b = 0; b < kBatch; b++) {
+          const int q = first + b;
+          if (q >= nranks) continue;
+          const uint64_t data =
+              q == rank ? read8(p, bytes) : static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
+          Element e[kCount];
+          memcpy(e, &data, 8);
+#pragma unroll
+          for (int i = 0; i < kCount; i++) sum[i] = q == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
+        }
       }
       Element e[kCount];
 #pragma unroll
@@ -270,12 +310,20 @@ class ProgramRunner {
   const DeviceComm& comm_;
   Mailbox& mine_;
   BlockState& shared_;
+  const uint32_t met_, left_, packed_;  // this block's counters when the kernel began
 };
 
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 2) program_kernel(const __grid_constant__ KernelArguments arguments) {
+__global__ void __launch_bounds__(kThreads, 1) program_kernel(const __grid_constant__ KernelArguments arguments) {
   __shared__ BlockState shared;
-  ProgramRunner<Type, Op>(arguments, shared).run();
+  __shared__ alignas(16) std::byte copy[sizeof(KernelArguments)];
+  auto& a = *reinterpret_cast<KernelArguments*>(copy);
+  const Counters counters{load_volatile(&arguments.mine->met[blockIdx.x]), load_volatile(&arguments.mine->left[blockIdx.x]),
+                          load_volatile(&arguments.mine->packed[blockIdx.x])};
+  fetch_parameters(arguments, a);
+  if (threadIdx.x == 0) shared.stopped = false;
+  __syncthreads();
+  ProgramRunner<Type, Op>(a, *arguments.mine, counters, shared).run();
 }
 
 }  // namespace weft::cuda
