@@ -75,6 +75,7 @@ Config Config::from_environment() {
   read_integer("WEFT_CTA_BYTES", config.cta_bytes);
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
+  read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
@@ -112,6 +113,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "hand over addresses from this size on"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
+      {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes), "GPU: memory between processes, three times per rank"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes), "GPU: low-latency all_reduce up to this size"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},

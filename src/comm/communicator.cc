@@ -83,10 +83,11 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   placement_ = {mesh_->one_process(), mesh_->one_host(), false};
   if (cuda::available()) {
     try {
-      if (!mesh_->one_process())
+      if (!mesh_->one_host())
         fail(ncclInvalidUsage,
-             "ranks on GPUs must be threads of one process in this release; WEFT_HOST_MODE=1 works on host memory instead");
-      gpu_ = std::make_unique<cuda::GpuExecutor>(rank, nranks, device, max_ctas > 0 ? max_ctas : config_.max_ctas);
+             "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host memory instead");
+      gpu_ = std::make_unique<cuda::GpuExecutor>(rank, nranks, device, max_ctas > 0 ? max_ctas : config_.max_ctas,
+                                                 !mesh_->one_process(), mesh_->info(rank).process);
       connect_gpu(deadline);
     } catch (const Error& error) {
       control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));

@@ -55,11 +55,13 @@ struct DeviceComm {
   bool one_device = true;       // all peers' memory is this GPU's own: fences can be narrower
   HostFlags* flags = nullptr;
   Mailbox* mailboxes[kMaxRanks] = {};
+  // Addresses travel as offsets from these: 0 within a process, else where each rank's stage is mapped here.
+  uint64_t bases[kMaxRanks] = {};
 };
 
 // A lowered program fits into the kernel's parameters: no upload, nothing to allocate, graphs keep a copy.
 inline constexpr int kMaxSteps = 36;
-inline constexpr int kMaxOperands = 256;
+inline constexpr int kMaxOperands = 224;
 
 struct alignas(16) KernelArguments {
   Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived

@@ -14,8 +14,6 @@
 
 namespace weft::cuda {
 
-struct Mailbox;
-
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
@@ -24,10 +22,13 @@ int current_device();
 void* allocate(size_t size);
 void release(void* pointer);
 
-// What a rank tells the other ranks of its process.
+// What a rank tells the others at init.
 struct GpuPeer {
-  Mailbox* mailbox = nullptr;
-  int32_t device = 0;
+  uint64_t process = 0;    // who shares the address space
+  uint64_t memory = 0;     // where its block of memory is, in its own process
+  char handle[64] = {};    // the same for other processes (CUDA IPC)
+  char gpu[16] = {};       // UUID: which ranks share a GPU
+  int32_t device = 0;      // in its own process's numbering
   int32_t max_ctas = 0;
 };
 
@@ -50,8 +51,9 @@ struct GpuMessage {
 // One rank's share. Calls come from one thread at a time, stop() and error() from any.
 class GpuExecutor {
  public:
-  // `max_ctas` 0: as many as fit.
-  GpuExecutor(int rank, int nranks, int device, int max_ctas);
+  // `max_ctas` 0: as many as fit. `staged`: there are ranks in other processes, so data goes through a stage, memory of
+  // the library that all of them map. `process` tells processes apart.
+  GpuExecutor(int rank, int nranks, int device, int max_ctas, bool staged, uint64_t process);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
@@ -78,6 +80,9 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  void launch(const Program& program, const GpuCall& call, const void* input, void* output, size_t count);
+  void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+
   struct State;
   std::unique_ptr<State> state_;
 };

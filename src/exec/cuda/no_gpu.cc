@@ -12,7 +12,7 @@ int current_device() { return 0; }
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
 void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
-GpuExecutor::GpuExecutor(int, int, int, int) { refuse(); }
+GpuExecutor::GpuExecutor(int, int, int, int, bool, uint64_t) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() const { return {}; }
 void GpuExecutor::connect(std::span<const GpuPeer>) {}

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant
     const auto& m = a.sends[t];
     Announcement& to = comm.mailboxes[m.peer]->messages[cta][comm.rank];
     const uint32_t flag = mine.sent[cta][m.peer] + 1;
-    const auto pointer = reinterpret_cast<uint64_t>(m.pointer);
+    const uint64_t pointer = reinterpret_cast<uint64_t>(m.pointer) - comm.bases[comm.rank];
     store_packet(&to.input, static_cast<uint32_t>(pointer), static_cast<uint32_t>(pointer >> 32), flag);
     store_packet(&to.output, static_cast<uint32_t>(m.bytes), static_cast<uint32_t>(m.bytes >> 32), flag);
   }
@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant
           return pointer.flag0 == flag && pointer.flag1 == flag && bytes.flag0 == flag && bytes.flag1 == flag;
         }))
       stopped = true;
-    sources[t] = reinterpret_cast<const std::byte*>(static_cast<uint64_t>(pointer.data1) << 32 | pointer.data0);
+    sources[t] = reinterpret_cast<const std::byte*>(
+        comm.bases[m.peer] + (static_cast<uint64_t>(pointer.data1) << 32 | pointer.data0));
     const uint64_t announced = static_cast<uint64_t>(bytes.data1) << 32 | bytes.data0;
     if (!stopped && announced != m.bytes) {
       stopped = true;

@@ -76,7 +76,8 @@ class ProgramRunner {
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
     Announcement& to = comm_.mailboxes[peer]->announcements[blockIdx.x][comm_.rank];
     const uint32_t flag = met_ + 1;
-    const auto input = reinterpret_cast<uint64_t>(a_.input), output = reinterpret_cast<uint64_t>(a_.output);
+    const uint64_t base = comm_.bases[comm_.rank];
+    const uint64_t input = reinterpret_cast<uint64_t>(a_.input) - base, output = reinterpret_cast<uint64_t>(a_.output) - base;
     store_packet(&to.input, static_cast<uint32_t>(input), static_cast<uint32_t>(input >> 32), flag);
     store_packet(&to.output, static_cast<uint32_t>(output), static_cast<uint32_t>(output >> 32), flag);
     store_packet(&to.scalar, static_cast<uint32_t>(a_.reduction.scalar_bits),
@@ -109,8 +110,8 @@ class ProgramRunner {
     }
     if (signature.data0 != a_.signature) fail(1, peer, a_.signature, signature.data0);
     const auto join = [](const Packet& p) { return static_cast<uint64_t>(p.data1) << 32 | p.data0; };
-    shared_.inputs[peer] = reinterpret_cast<const std::byte*>(join(input));
-    shared_.outputs[peer] = reinterpret_cast<std::byte*>(join(output));
+    shared_.inputs[peer] = reinterpret_cast<const std::byte*>(comm_.bases[peer] + join(input));
+    shared_.outputs[peer] = reinterpret_cast<std::byte*>(comm_.bases[peer] + join(output));
     shared_.scalars[peer] = join(scalar);
   }
 
