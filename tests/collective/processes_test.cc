@@ -73,10 +73,12 @@ TEST_P(ProcessesOfTwoHosts, GiveTheReferenceResults) {
   run_ranks_as_processes("conformance", GetParam(), options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, Processes, testing::Values(1, 2, 3, 4, 7, 8),
+std::vector<int> counts(std::vector<int> all) { return kSanitized ? std::vector<int>{3} : all; }
+
+INSTANTIATE_TEST_SUITE_P(Conformance, Processes, testing::ValuesIn(counts({1, 2, 3, 4, 7, 8})),
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 
-INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfTwoHosts, testing::Values(3, 4, 7),
+INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfTwoHosts, testing::ValuesIn(counts({3, 4, 7})),
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 
 }  // namespace

@@ -197,7 +197,7 @@ WEFT_SCENARIO(wrong_secret) {
   const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, context.rank, &config);
   ncclResult_t state = started;
   if (started == ncclSuccess || started == ncclInProgress)
-    state = settle(comm, std::chrono::seconds(5));
+    state = settle(comm, std::chrono::seconds(10));
   EXPECT_NE(state, ncclSuccess) << "a rank with the wrong secret was let in";
   if (comm != nullptr) ncclCommAbort(comm);
 }
@@ -205,6 +205,9 @@ WEFT_SCENARIO(wrong_secret) {
 TEST(Processes, WithoutTheSecretAreNotLetIn) {
   ProcessOptions options;
   options.limit = std::chrono::seconds(40);
+  options.environment = [](int) -> std::map<std::string, std::string> {
+    return {{"WEFT_INIT_TIMEOUT", "1"}};
+  };
   run_ranks_as_processes("wrong_secret", 2, options);
 }
 

@@ -59,6 +59,7 @@ Outcome Batch::run(bool workers) {
       state.iteration = 0;
       state.lent = false;
       state.failure = LaneState::Failure::kNone;
+      state.waits_for = -1;  // of another communicator, perhaps
       task.lanes_[l].done = false;
     }
     task.unfinished_.store(lanes, std::memory_order_relaxed);
@@ -197,7 +198,10 @@ void Batch::check_stop() {
   }
 }
 
+// A waiting lane, preferably one that waits for data: a lane that waits to send may do so only because its peer waits for
+// a third one.
 const Task* Batch::first_unfinished(LaneState& lane) {
+  const Task* found = nullptr;
   for (size_t t = 0; t < used_; t++) {
     Task& task = tasks_[t];
     if (task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
@@ -206,12 +210,16 @@ const Task* Batch::first_unfinished(LaneState& lane) {
       // A lane that a helper has in hand is not waiting.
       if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
       const bool waits = !slot.done && slot.state.waits_for >= 0;
-      if (waits) lane = slot.state;
+      const bool for_data = waits && !slot.state.waits_to_send;
+      if (for_data || (waits && found == nullptr)) {
+        lane = slot.state;
+        found = &task;
+      }
       if (helped_) slot.taken.store(false, std::memory_order_release);
-      if (waits) return &task;
+      if (for_data) return found;
     }
   }
-  return nullptr;
+  return found;
 }
 
 std::string Batch::describe_wait(const Task& task, const LaneState& lane) const {

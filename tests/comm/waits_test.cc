@@ -1,0 +1,127 @@
+// Waiting always has a way to end, and says for whom it waited: time-outs, peers that left,
+// warnings.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "tests/comm/checks.h"
+#include "tests/support/environment.h"
+#include "tests/support/processes.h"
+#include "tests/support/sampling.h"
+#include "tests/support/threads.h"
+
+namespace weft::test {
+namespace {
+
+std::string last_error(ncclComm_t comm) { return ncclGetLastError(comm); }
+
+bool says(const std::string& text, const char* pattern) {
+  return std::regex_search(text, std::regex(pattern));
+}
+
+TEST(Timeout, EndsAWaitForAPeerThatDoesNotComeAndNamesIt) {
+  const ScopedEnvironment environment{{"WEFT_TIMEOUT", "0.3"}};
+  for (const size_t count : {size_t{1}, size_t{300000}}) {
+    const CommSet set(3);
+    std::string texts[2];
+    run_threads(2, [&](int rank) {  // rank 2 stays away
+      std::vector<float> data(count, 1.0f);
+      EXPECT_EQ(
+          ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, set[rank], nullptr),
+          ncclRemoteError);
+      texts[rank] = last_error(set[rank]);
+    });
+    // Who gives up first tells the other.
+    EXPECT_TRUE(says(texts[0] + texts[1],
+                     "for data of peer 2 .*all_reduce.*lane [0-9]+, step [0-9]+.*WEFT_TIMEOUT"))
+        << texts[0] << '\n'
+        << texts[1];
+  }
+}
+
+TEST(Timeout, EndsAnInitThatMissesARank) {
+  const ScopedEnvironment environment{{"WEFT_INIT_TIMEOUT", "0.5"}};
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclSystemError);
+  EXPECT_TRUE(says(last_error(nullptr), "all 2 ranks.*WEFT_INIT_TIMEOUT")) << last_error(nullptr);
+}
+
+TEST(Timeout, EndsAnInitWithoutARendezvous) {
+  const ScopedEnvironment environment{{"NCCL_COMM_ID", "127.0.0.1:1"},
+                                      {"WEFT_INIT_TIMEOUT", "0.5"}};
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclSystemError);
+  EXPECT_TRUE(says(last_error(nullptr), "127.0.0.1:1.*WEFT_INIT_TIMEOUT")) << last_error(nullptr);
+}
+
+TEST(PeerThatLeft, EndsAWaitForIt) {
+  run_ranks_as_threads(2, [](int rank, ncclComm_t comm) {
+    if (rank == 1) return;  // destroys its communicator
+    int value = 0;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    EXPECT_TRUE(says(last_error(comm), "peer 1.*has left")) << last_error(comm);
+  });
+}
+
+TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
+  const std::string path = "/tmp/weft-stall-test." + std::to_string(getpid()) + ".txt";
+  const ScopedEnvironment environment{
+      {"WEFT_STALL_WARNING", "0.1"}, {"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", path}};
+  ncclResetDebugInit();
+  run_ranks_as_threads(2, [](int rank, ncclComm_t comm) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    expect_all_reduce_works(comm, 100);
+  });
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  unlink(path.c_str());
+  EXPECT_TRUE(says(text.str(), "NCCL WARN rank 0 .*peer 1.*for 0 s already")) << text.str();
+}
+
+// Processes of separate hosts have cores to spare, so that helper threads drive their large
+// operations too.
+WEFT_SCENARIO(alone_with_helpers) {
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, 2, context.ids.at(0), context.rank));
+  expect_all_reduce_works(comm, 500000);
+  if (context.rank == 0) {
+    std::vector<float> data(500000, 1.0f);
+    EXPECT_EQ(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr),
+        ncclRemoteError);
+    EXPECT_TRUE(says(last_error(comm),
+                     context.argument == "leave" ? "peer 1.*has left" : "peer 1.*WEFT_TIMEOUT"))
+        << last_error(comm);
+  } else if (context.argument != "leave") {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  }
+  if (context.rank == 0) {
+    WEFT_OK(ncclCommAbort(comm));
+  } else {
+    WEFT_OK(ncclCommDestroy(comm));
+  }
+}
+
+TEST(HelperThreads, DoNotKeepAWaitFromEnding) {
+  for (const char* argument : {"leave", "stay"}) {
+    ProcessOptions options;
+    options.argument = argument;
+    options.limit = std::chrono::seconds(20);
+    options.environment = [&](int rank) {
+      auto environment = separate_hosts(rank);
+      environment["WEFT_WORKERS"] = "2";
+      if (std::string(argument) == "stay") environment["WEFT_TIMEOUT"] = "0.5";
+      return environment;
+    };
+    run_ranks_as_processes("alone_with_helpers", 2, options);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
