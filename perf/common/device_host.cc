@@ -1,4 +1,4 @@
-// The device seam in host mode: memory of ncclMemAlloc is host memory and calls complete on return.
+// The device seam in builds without CUDA: memory of ncclMemAlloc is host memory and calls complete on return.
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,13 +11,12 @@
 namespace weft::perf::device {
 
 const char* unavailable() {
-  return weftHostMode() == 1
-             ? nullptr
-             : "the library drives GPUs here, but these perf programs were built for host mode "
-               "only";
+  return weftHostMode() == 1 ? nullptr : "the library drives GPUs here, but these programs were built without CUDA";
 }
 
 const char* name() { return "host memory"; }
+
+void select(int) {}
 
 void* allocate(size_t bytes) {
   void* memory = nullptr;

@@ -34,6 +34,7 @@ Ranks::Ranks(Process& process, Team& team, const Options& options, size_t max_by
     rank.group = split_.colour(rank.global);
     rank.rank = split_.rank_in_group(rank.global);
     rank.nranks = split_.group_size(rank.global, job_size_);
+    device::select(rank.global);
     rank.stream = device::stream(static_cast<int>(i), options.stream_null != 0);
     for (Buffer* buffer : {&rank.send, &rank.recv}) {
       buffer->memory = static_cast<std::byte*>(device::allocate(buffer_bytes_));
@@ -60,6 +61,7 @@ void Ranks::connect(std::span<LocalRank> ranks, const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   if (options_.cta_policy >= 0) config.CTAPolicy = options_.cta_policy;
   grouped(ranks, "ncclCommInitRankConfig", [&](LocalRank& rank) {
+    device::select(rank.global);
     return ncclCommInitRankConfig(&rank.world, job_size_, id, rank.global, &config);
   });
   if (split_.active()) {

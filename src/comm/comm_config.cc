@@ -16,6 +16,16 @@ void check(const char* field, int value, int least, int most) {
     fail(ncclInvalidArgument, "config: {} is {}, it must be in {}..{}", field, value, least, most);
 }
 
+// Where the fields end that a version of NCCL had.
+size_t known_bytes(unsigned version) {
+  if (version < NCCL_VERSION(2, 17, 0)) return offsetof(ncclConfig_t, cgaClusterSize);
+  if (version < NCCL_VERSION(2, 18, 0)) return offsetof(ncclConfig_t, splitShare);
+  if (version < NCCL_VERSION(2, 26, 0)) return offsetof(ncclConfig_t, trafficClass);
+  if (version < NCCL_VERSION(2, 27, 0)) return offsetof(ncclConfig_t, commName);
+  if (version < NCCL_VERSION(2, 28, 0)) return offsetof(ncclConfig_t, nChannelsPerNetPeer);
+  return sizeof(ncclConfig_t);
+}
+
 }  // namespace
 
 CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) {
@@ -29,8 +39,9 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
            "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
     if (user->size < offsetof(ncclConfig_t, cgaClusterSize))
       fail(ncclInvalidArgument, "config: size is {}, too small for any version", user->size);
-    // A caller built against an older header has a shorter struct: the rest keeps its defaults.
-    std::memcpy(&config, user, std::min(user->size, sizeof config));
+    // A caller built against an older header has a shorter struct, and padding where newer fields are: what its version
+    // did not have yet keeps the default.
+    std::memcpy(&config, user, std::min({user->size, sizeof config, known_bytes(user->version)}));
     constexpr int kMost = 1 << 16;
     check("blocking", config.blocking, 0, 1);
     check("cgaClusterSize", config.cgaClusterSize, 0, 8);

@@ -222,11 +222,6 @@ std::byte* Communicator::scratch(size_t bytes) {
   return scratch_.back().data();
 }
 
-bool Communicator::wants_workers(size_t bytes) const {
-  static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return bytes >= (size_t{256} << 10) && mesh_->local_ranks() < cores;
-}
-
 void Communicator::begin() {
   last_collective_ = nullptr;
   if (!point_to_point_) return;

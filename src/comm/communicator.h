@@ -45,8 +45,6 @@ class Communicator {
   // nothing to move adds none.
   void begin();
   void add_to(host::Batch& batch, const Call& call);
-  // True when a batch of calls this size is worth waking workers for.
-  bool wants_workers(size_t bytes) const;
 
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;

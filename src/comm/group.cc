@@ -87,9 +87,9 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     pending.comm->impl->add_to(batch, pending.call);
   }
   if (batch.empty()) return;
-  const bool workers =
-      comms.size() > 1 ? bytes >= (size_t{256} << 10) : comms[0]->impl->wants_workers(bytes);
-  const host::Outcome outcome = batch.run(workers);
+  // One thread that drives several ranks gets help with large calls; a thread per rank needs none.
+  const size_t helpers = bytes >= (size_t{256} << 10) ? comms.size() - 1 : 0;
+  const host::Outcome outcome = batch.run(helpers);
   if (outcome.code != ncclSuccess) fail_batch(outcome, comms);
 }
 
@@ -106,7 +106,7 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   batch.clear();
   use->add_to(batch, call);
   if (batch.empty()) return;
-  const host::Outcome outcome = batch.run(use->wants_workers(call_bytes(call)));
+  const host::Outcome outcome = batch.run(0);
   if (outcome.code != ncclSuccess) fail_batch(outcome, {&comm});
 }
 

@@ -100,7 +100,12 @@ TEST(CommInitRankConfig, AcceptsAnOlderShorterConfig) {
     unsigned int version;
     int blocking;
   };
-  OldConfig old{sizeof(OldConfig), 0xcafebeef, NCCL_VERSION(2, 14, 0), 1};
+  OldConfig old;
+  std::memset(&old, 0xff, sizeof old);  // the padding must not be taken for a newer field
+  old.size = sizeof old;
+  old.magic = 0xcafebeef;
+  old.version = NCCL_VERSION(2, 14, 0);
+  old.blocking = 1;
   ncclComm_t comm = nullptr;
   WEFT_OK(
       ncclCommInitRankConfig(&comm, 1, new_unique_id(), 0, reinterpret_cast<ncclConfig_t*>(&old)));

@@ -81,7 +81,11 @@ class Pool {
 
 }  // namespace
 
-bool on_gpu() { return weftHostMode() == 0; }
+bool on_gpu() {
+  // Enough hardware queues for a stream per rank; must be set before the first CUDA call.
+  static const bool gpu = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 && weftHostMode() == 0;
+  return gpu;
+}
 void* shared_memory(size_t bytes) { return on_gpu() ? Pool::instance().allocate(bytes) : std::malloc(bytes); }
 void free_shared_memory(void* pointer) { on_gpu() ? Pool::instance().release(pointer) : std::free(pointer); }
 cudaStream_t stream_of(ncclComm_t comm) { return on_gpu() ? Pool::instance().stream(comm) : nullptr; }

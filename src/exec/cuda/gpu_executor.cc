@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -212,6 +213,14 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers) {
     comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
     comm.bases[p] = s.staged ? reinterpret_cast<uint64_t>(memory) : 0;
   }
+  int here = 0;
+  for (const GpuPeer& peer : peers)
+    here += peer.process == mine.process && std::memcmp(peer.gpu, mine.gpu, sizeof mine.gpu) == 0 ? 1 : 0;
+  const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (s.rank == 0 && here >= (queues != nullptr ? std::max(1, std::atoi(queues)) : 8) && here > 1)
+    WEFT_WARN("{} ranks of this process share GPU {}, which has {} hardware queues: a kernel may be queued behind one that "
+              "waits for it. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the program starts", here, s.device,
+              queues != nullptr ? queues : "8");
   // All thread blocks of all ranks that share a GPU must be resident together: count on one per multiprocessor.
   s.max_ctas = std::max(1, std::min(limit, s.sms / most_sharing));
   s.comm = comm;

@@ -40,7 +40,7 @@ Task& Batch::add() {
   return task;
 }
 
-Outcome Batch::run(bool workers) {
+Outcome Batch::run(size_t helpers) {
   single_rank_ = true;
   for (size_t t = 0; t < used_; t++) {
     Task& task = tasks_[t];
@@ -68,7 +68,8 @@ Outcome Batch::run(bool workers) {
   outcome_taken_ = false;
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
-  helped_ = workers && WorkerPool::instance().any();  // before the offer: workers read it
+  most_helpers_ = helpers;
+  helped_ = helpers > 0 && WorkerPool::instance().any();  // before the offer: workers read it
   if (helped_) WorkerPool::instance().offer(*this);
 
   uint32_t idle_passes = 0;

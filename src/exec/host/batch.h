@@ -62,9 +62,9 @@ class Batch {
   void clear() { used_ = 0; }
   bool empty() const { return used_ == 0; }
 
-  // Returns when all tasks are complete, or one failed or was stopped. `workers` lets the pool
-  // help.
-  Outcome run(bool workers);
+  // Returns when all tasks are complete, or one failed or was stopped. Up to `helpers` threads of
+  // the pool join in.
+  Outcome run(size_t helpers);
 
  private:
   friend class WorkerPool;
@@ -84,6 +84,7 @@ class Batch {
   std::atomic<size_t> unfinished_tasks_{0};
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> helpers_{0};
+  size_t most_helpers_ = 0;
   bool single_rank_ = true;
   bool helped_ = false;
   Outcome outcome_;

@@ -45,8 +45,13 @@ void WorkerPool::withdraw(Batch& batch) {
 void WorkerPool::work(size_t index) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    offered_.wait(lock, [&] { return !batches_.empty(); });
-    Batch* batch = batches_[index % batches_.size()];
+    Batch* batch = nullptr;
+    offered_.wait(lock, [&] {
+      batch = nullptr;
+      for (Batch* offer : batches_)
+        if (offer->helpers_.load(std::memory_order_relaxed) < offer->most_helpers_) batch = offer;
+      return batch != nullptr;
+    });
     batch->helpers_.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
     // Start elsewhere than the caller does, and leave when there has been nothing to do for a

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# PyTorch with this library in place of NCCL, 2 and 4 processes under MPS: torch.sh LIBRARY. Exit 77: no GPU or no PyTorch.
+set -euo pipefail
+if ! nvidia-smi -L >/dev/null 2>&1 || ! python3 -c 'import torch' 2>/dev/null; then
+  echo "skipped: no GPU, or no PyTorch, here"
+  [[ ,${WEFT_REQUIRE:-}, != *,gpu,* ]] || exit 1
+  exit 77
+fi
+work=$(mktemp -d)
+export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log
+mkdir "$work/pipe" "$work/log"
+nvidia-cuda-mps-control -d
+trap 'echo quit | nvidia-cuda-mps-control; rm -rf "$work"' EXIT
+for processes in 2 4; do
+  NCCL_SOCKET_IFNAME=lo LD_PRELOAD=$1 timeout 120 python3 "$(dirname "$0")/torch_first_contact.py" "$processes"
+done
