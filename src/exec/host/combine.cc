@@ -92,16 +92,20 @@ typename Type::Accumulator scalar_of(const Reduction& reduction) {
   return Type::load(element);
 }
 
-// Two plain sources, the commonest case: one pass, no accumulator.
-template <typename Type, typename Op>
-void reduce_two(const Job& job, uint64_t at, uint64_t n) {
+// A few plain sources, the commonest case: one pass, no accumulator in memory.
+template <typename Type, typename Op, uint32_t Count>
+void reduce_few(const Job& job, uint64_t at, uint64_t n) {
   using Element = typename Type::Element;
-  const auto* a = reinterpret_cast<const Element*>(job.sources[0]) + at;
-  const auto* b = reinterpret_cast<const Element*>(job.sources[1]) + at;
+  const Element* sources[Count];
+  for (uint32_t s = 0; s < Count; s++)
+    sources[s] = reinterpret_cast<const Element*>(job.sources[s]) + at;
   auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
 #pragma GCC ivdep
-  for (uint64_t i = 0; i < n; i++)
-    out[i] = Type::store(Op::apply(Type::load(a[i]), Type::load(b[i])));
+  for (uint64_t i = 0; i < n; i++) {
+    auto sum = Op::apply(Type::load(sources[0][i]), Type::load(sources[1][i]));
+    for (uint32_t s = 2; s < Count; s++) sum = Op::apply(sum, Type::load(sources[s][i]));
+    out[i] = Type::store(sum);
+  }
 }
 
 template <typename Type, typename Op>
@@ -115,8 +119,10 @@ void reduce_many(const Job& job, uint64_t at, uint64_t n) {
     if (scaled) {
       const Accumulator scalar = scalar_of<Type>(job.reduction);
       for (uint64_t i = 0; i < n; i++) {
-        // Rounded to the type at once: other ranks get it as a message of that type, and all must agree.
-        const Accumulator value = Type::load(Type::store(Prod::apply(Type::load(source[i]), scalar)));
+        // Rounded to the type at once: other ranks get it as a message of that type, and all must
+        // agree.
+        const Accumulator value =
+            Type::load(Type::store(Prod::apply(Type::load(source[i]), scalar)));
         sum[i] = s == 0 ? value : Op::apply(sum[i], value);
       }
     } else if (s == 0) {
@@ -135,15 +141,25 @@ void reduce_many(const Job& job, uint64_t at, uint64_t n) {
 template <typename Type, typename Op>
 void reduce(const Job& job) {
   using Element = typename Type::Element;
-  const bool plain = job.source_count == 2 &&
-                     !(job.reduction.premultiply && job.raw_sources != 0) &&
+  const bool plain = !(job.reduction.premultiply && job.raw_sources != 0) &&
                      !(job.completes && job.reduction.divide_by > 0);
   for (uint64_t at = 0; at < job.elements; at += kReduceBlock) {
     const uint64_t n = std::min(kReduceBlock, job.elements - at);
-    if (plain) {
-      reduce_two<Type, Op>(job, at, n);
-    } else {
-      reduce_many<Type, Op>(job, at, n);
+    switch (plain ? job.source_count : 0) {
+      case 2:
+        reduce_few<Type, Op, 2>(job, at, n);
+        break;
+      case 3:
+        reduce_few<Type, Op, 3>(job, at, n);
+        break;
+      case 4:
+        reduce_few<Type, Op, 4>(job, at, n);
+        break;
+      case 8:
+        reduce_few<Type, Op, 8>(job, at, n);
+        break;
+      default:
+        reduce_many<Type, Op>(job, at, n);
     }
     const std::byte* first = job.destinations[0] + at * sizeof(Element);
     for (uint32_t d = 1; d < job.destination_count; d++)
