@@ -1,5 +1,6 @@
-// Load/store schedules: after all ranks have met, each reads its share from every rank's memory and writes it into every
-// rank's memory; then they meet again. Every input is read once and every output written once.
+// Load/store schedules: after all ranks have met, each reads its share from every rank's memory and
+// writes it into every rank's memory; then they meet again. Every input is read once and every
+// output written once.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -77,13 +78,14 @@ Schedule make(const Collective& c, bool in_place) {
   const int n = c.nranks;
   if (n == 1) return single_rank("reach", c);
   if (c.kind == CollectiveKind::kSendRecv) return send_recv(c);
-  const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kBroadcast ||
-                      c.kind == CollectiveKind::kReduce;
+  const bool shared = c.kind == CollectiveKind::kAllReduce ||
+                      c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
   Schedule s = blank("reach", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
     RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
     Lane& lane = rank.lanes[0];
-    // An all-to-all in place would overwrite what others still read: it goes through a copy of the input.
+    // An all-to-all in place would overwrite what others still read: it goes through a copy of the
+    // input.
     const bool copied = in_place && c.kind == CollectiveKind::kAllToAll;
     if (copied) {
       rank.scratch_chunks = n;
@@ -91,7 +93,8 @@ Schedule make(const Collective& c, bool in_place) {
     }
     meet(lane, r, n);
     if (copied) {
-      for (int q = 0; q < n; q++) add(lane, {memory(r, q, Buffer::kScratch, r)}, {Operand::output(q)});
+      for (int q = 0; q < n; q++)
+        add(lane, {memory(r, q, Buffer::kScratch, r)}, {Operand::output(q)});
     } else {
       work(lane, c, r);
     }
@@ -102,6 +105,7 @@ Schedule make(const Collective& c, bool in_place) {
 
 }  // namespace
 
-const Generator kReach = {"reach", "load and store in peers' memory between two meetings", supports, make};
+const Generator kReach = {"reach", "load and store in peers' memory between two meetings", supports,
+                          make};
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// The seam between the perf programs and the memory they test: host memory, or GPUs where the library uses them.
+// The seam between the perf programs and the memory they test: host memory, or GPUs where the
+// library uses them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ const char* unavailable();
 // What "# Using devices" and the JSON file call it.
 const char* name();
 
-// Makes the device of a rank current: they are dealt out in turn. Before allocate(), stream() and the rank's init.
+// Makes the device of a rank current: they are dealt out in turn. Before allocate(), stream() and
+// the rank's init.
 void select(int global_rank);
 void* allocate(size_t bytes);
 void release(void* memory);

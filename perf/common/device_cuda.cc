@@ -27,8 +27,9 @@ void check_cuda(cudaError_t error, const char* what) {
 }  // namespace
 
 const char* unavailable() {
-  // Every rank has a stream, and copies use one more: with fewer hardware queues than streams a waiting kernel can stand
-  // in front of the one it waits for. Read when the context is made, so it must be set before the first CUDA call.
+  // Every rank has a stream, and copies use one more: with fewer hardware queues than streams a
+  // waiting kernel can stand in front of the one it waits for. Read when the context is made, so it
+  // must be set before the first CUDA call.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return nullptr;
 }
@@ -36,7 +37,8 @@ const char* unavailable() {
 const char* name() {
   static const std::string text = [] {
     cudaDeviceProp properties;
-    if (!on_gpu() || cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return std::string("host memory");
+    if (!on_gpu() || cudaGetDeviceProperties(&properties, 0) != cudaSuccess)
+      return std::string("host memory");
     return std::string(properties.name);
   }();
   return text.c_str();
@@ -102,7 +104,8 @@ size_t memory_limit() {
   }
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) / 4 * 3 : SIZE_MAX;
+  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) / 4 * 3
+                               : SIZE_MAX;
 }
 
 }  // namespace weft::perf::device

@@ -1,4 +1,5 @@
-// The device seam in builds without CUDA: memory of ncclMemAlloc is host memory and calls complete on return.
+// The device seam in builds without CUDA: memory of ncclMemAlloc is host memory and calls complete
+// on return.
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,7 +12,9 @@
 namespace weft::perf::device {
 
 const char* unavailable() {
-  return weftHostMode() == 1 ? nullptr : "the library drives GPUs here, but these programs were built without CUDA";
+  return weftHostMode() == 1
+             ? nullptr
+             : "the library drives GPUs here, but these programs were built without CUDA";
 }
 
 const char* name() { return "host memory"; }

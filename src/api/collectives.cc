@@ -44,7 +44,8 @@ ncclResult_t run(const char* function, const Arguments& a) {
 }
 
 ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, void* recvbuff,
-                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   return guard(function, [&] {
     check_handle(comm);
     check_type(type);
@@ -76,7 +77,8 @@ WEFT_EXPORT(ncclResult_t, AllReduce,
 WEFT_EXPORT(ncclResult_t, Reduce,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
              ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)) {
-  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm, stream, "count", root, &op});
+  return run("ncclReduce", {CollectiveKind::kReduce, sendbuff, recvbuff, count, datatype, comm,
+                            stream, "count", root, &op});
 }
 
 WEFT_EXPORT(ncclResult_t, ReduceScatter,
@@ -97,8 +99,8 @@ WEFT_EXPORT(ncclResult_t, Bcast,
             (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
              cudaStream_t stream)) {
   if (buff == nullptr && count > 0) return report("ncclBcast", ncclInvalidArgument, "buff is NULL");
-  return run("ncclBcast",
-             {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, stream, "count", root});
+  return run("ncclBcast", {CollectiveKind::kBroadcast, buff, buff, count, datatype, comm, stream,
+                           "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, AllGather,
@@ -118,15 +120,15 @@ WEFT_EXPORT(ncclResult_t, AlltoAll,
 WEFT_EXPORT(ncclResult_t, Gather,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
              ncclComm_t comm, cudaStream_t stream)) {
-  return run("ncclGather",
-             {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm, stream, "count", root});
+  return run("ncclGather", {CollectiveKind::kGather, sendbuff, recvbuff, count, datatype, comm,
+                            stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Scatter,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
              ncclComm_t comm, cudaStream_t stream)) {
-  return run("ncclScatter",
-             {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm, stream, "count", root});
+  return run("ncclScatter", {CollectiveKind::kScatter, sendbuff, recvbuff, count, datatype, comm,
+                             stream, "count", root});
 }
 
 WEFT_EXPORT(ncclResult_t, Send,

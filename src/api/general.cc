@@ -89,7 +89,5 @@ extern "C" {
   return "Weft " WEFT_VERSION_STRING ", NCCL 2.28.9 contract";
 }
 
-[[gnu::visibility("default")]] int weftHostMode(void) {
-  return weft::cuda::available() ? 0 : 1;
-}
+[[gnu::visibility("default")]] int weftHostMode(void) { return weft::cuda::available() ? 0 : 1; }
 }

@@ -28,12 +28,14 @@ struct Config {
   size_t ring_bytes = 512u << 10;  // WEFT_RING_BYTES: FIFO per peer and channel
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
   size_t zero_copy_bytes =
-      8192;          // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
-  bool host_mode = false;          // WEFT_HOST_MODE: 1 ignores GPUs
-  size_t cta_bytes = 16u << 10;    // WEFT_CTA_BYTES: data per thread block before another one joins
-  size_t stage_bytes = 32u << 20;   // WEFT_STAGE_BYTES: GPU memory between processes, three times this per rank
-  size_t packed_bytes = 64u << 10;  // WEFT_PACKED_BYTES: GPU: all_reduce with flags beside the data up to this size
-  int max_ctas = 0;                // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
+      8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
+  bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
+  size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
+  size_t stage_bytes =
+      32u << 20;  // WEFT_STAGE_BYTES: GPU memory between processes, three times this per rank
+  size_t packed_bytes =
+      64u << 10;  // WEFT_PACKED_BYTES: GPU: all_reduce with flags beside the data up to this size
+  int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).

@@ -15,9 +15,15 @@ struct Call {
   void* output = nullptr;
   size_t count = 0;  // elements per block
   Reduction reduction;
-  int root = 0;        // or the peer of a send or receive
-  bool sends = false;  // kSendRecv: which half
+  int root = 0;                   // or the peer of a send or receive
+  bool sends = false;             // kSendRecv: which half
   cudaStream_t stream = nullptr;  // GPUs only
 };
+
+// Bytes of the whole array as nccl-tests counts them; what plans are chosen by.
+size_t array_bytes(const Collective& c, const Call& call);
+// Whether input and output of this rank lie in each other as the in-place form of the collective
+// has them.
+bool is_in_place(const Collective& c, const Call& call, int rank);
 
 }  // namespace weft

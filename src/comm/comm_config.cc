@@ -39,8 +39,8 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
            "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
     if (user->size < offsetof(ncclConfig_t, cgaClusterSize))
       fail(ncclInvalidArgument, "config: size is {}, too small for any version", user->size);
-    // A caller built against an older header has a shorter struct, and padding where newer fields are: what its version
-    // did not have yet keeps the default.
+    // A caller built against an older header has a shorter struct, and padding where newer fields
+    // are: what its version did not have yet keeps the default.
     std::memcpy(&config, user, std::min({user->size, sizeof config, known_bytes(user->version)}));
     constexpr int kMost = 1 << 16;
     check("blocking", config.blocking, 0, 1);

@@ -20,31 +20,10 @@ constexpr uint64_t kNoLending = ~uint64_t{0};
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Bytes of the whole array as nccl-tests counts them; what plans are chosen by.
-size_t array_bytes(const Collective& c, const Call& call) {
-  const size_t block = call.count * element_size(call.reduction.type);
-  const bool whole = c.kind == CollectiveKind::kAllGather ||
-                     c.kind == CollectiveKind::kReduceScatter ||
-                     c.kind == CollectiveKind::kAllToAll || c.kind == CollectiveKind::kGather ||
-                     c.kind == CollectiveKind::kScatter;
-  return whole ? block * static_cast<size_t>(c.nranks) : block;
-}
-
-bool is_in_place(const Collective& c, const Call& call, int rank) {
-  const size_t block = call.count * element_size(call.reduction.type);
-  const Collective::Overlap overlap = c.overlap(rank, 1);
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  if (input == nullptr || output == nullptr || c.input_blocks(rank) == 0 ||
-      c.output_blocks(rank) == 0)
-    return false;
-  return input + block * static_cast<size_t>(overlap.output_at) ==
-         output + block * static_cast<size_t>(overlap.input_at);
-}
-
 }  // namespace
 
-Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device, int max_ctas)
+Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label,
+                           int device, int max_ctas)
     : secret_(id.secret),
       rank_(rank),
       nranks_(nranks),
@@ -70,7 +49,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
   try {
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, deadline, gone_.data());
+    mesh_ =
+        std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -85,8 +65,10 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     try {
       if (!mesh_->one_host())
         fail(ncclInvalidUsage,
-             "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host memory instead");
-      gpu_ = std::make_unique<cuda::GpuExecutor>(rank, nranks, device, max_ctas > 0 ? max_ctas : config_.max_ctas,
+             "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host "
+             "memory instead");
+      gpu_ = std::make_unique<cuda::GpuExecutor>(rank, nranks, device,
+                                                 max_ctas > 0 ? max_ctas : config_.max_ctas,
                                                  !mesh_->one_process(), mesh_->info(rank).process);
       connect_gpu(deadline);
     } catch (const Error& error) {
@@ -105,8 +87,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
             "{} over TCP",
             label,
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
-            gpu_ != nullptr ? fmt::format("GPU {}", gpu_->device()) : "host mode", reached[1], reached[2],
-            reached[3]);
+            gpu_ != nullptr ? fmt::format("GPU {}", gpu_->device()) : "host mode", reached[1],
+            reached[2], reached[3]);
 }
 
 Communicator::~Communicator() {
@@ -153,7 +135,8 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
     for (int r = 0; failed && ready_.load() && r < nranks_; r++)
       if (mesh_->info(r).process == process && !gone_[static_cast<size_t>(r)].load()) holder = r;
     if (holder < 0) {
-      WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label, why);
+      WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label,
+                why);
       return;
     }
     return on_news(holder, true, fmt::format("rank {} died: {}", holder, why));
@@ -187,8 +170,8 @@ const Communicator::Plan& Communicator::plan_for(const Collective& collective,
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})
     for (const ProgramPort& port : *ports)
       if (port.channel < 0 || port.channel >= kCollectiveChannels)
-        fail(ncclInvalidUsage, "schedule {} uses channel {}, there are {}", generator.name, port.channel,
-             kCollectiveChannels);
+        fail(ncclInvalidUsage, "schedule {} uses channel {}, there are {}", generator.name,
+             port.channel, kCollectiveChannels);
   WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label,
             name(collective.kind), collective.root, in_place ? "in place" : "out of place",
             generator.name, plan->program.lanes.size(), plan->program.steps.size());
@@ -206,7 +189,8 @@ void Communicator::cut(Operation& op, const Program& program) const {
   const uint64_t slice =
       std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
   if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign > mesh_->ring_bytes() / 2)
-    fail(ncclInvalidUsage, "a plan that moves {} chunks at once does not fit in FIFOs of {} bytes (WEFT_RING_BYTES)",
+    fail(ncclInvalidUsage,
+         "a plan that moves {} chunks at once does not fit in FIFOs of {} bytes (WEFT_RING_BYTES)",
          program.max_step_chunks, mesh_->ring_bytes());
   op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
@@ -242,7 +226,8 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
     program = &plan_for(collective, generator, is_in_place(collective, call, rank_)).program;
   }
   if (program->uniform_only && call.count % static_cast<size_t>(program->chunks) != 0)
-    fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count, program->chunks);
+    fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
+         program->chunks);
   host::Task& task = batch.add();
   task.context = &context_;
   Operation& op = task.operation;
@@ -255,7 +240,8 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (op.reduction.divide_by > 1 && program->partial_sums && element_size(op.reduction.type) <= 2 &&
       (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
        op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
-    // Partial sums of small floats could overflow on the way: scale what goes in instead of what comes out.
+    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
+    // comes out.
     op.reduction.premultiply = true;
     op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
     op.reduction.divide_by = 0;
@@ -301,137 +287,6 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   point_to_point_ = point_to_point_ || pair;
   task.after = previous;
   previous = &task;
-}
-
-void Communicator::connect_gpu(Deadline deadline) {
-  const cuda::GpuPeer mine = gpu_->describe();
-  std::vector<cuda::GpuPeer> peers;
-  for (const std::string& blob :
-       control_->all_gather(std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
-    cuda::GpuPeer peer;
-    std::memcpy(&peer, blob.data(), std::min(blob.size(), sizeof peer));
-    peers.push_back(peer);
-  }
-  gpu_->connect(peers);
-  control_->all_gather("gpu", deadline);  // nobody launches before all are connected
-  placement_.reach = true;
-}
-
-void Communicator::poll_gpu() {
-  if (gpu_ == nullptr || !fault().empty()) return;
-  const std::string error = gpu_->error();
-  if (!error.empty()) stop(ncclInvalidUsage, fmt::format("{}: {}", context_.label, error), true);
-}
-
-void Communicator::launch(std::span<const Call* const> calls) {
-  std::vector<cudaStream_t> streams;
-  for (const Call* call : calls)
-    if (std::find(streams.begin(), streams.end(), call->stream) == streams.end()) streams.push_back(call->stream);
-  gpu_->begin(streams);
-  std::vector<const Call*> pairs;
-  for (const Call* call : calls) {
-    if (call->count == 0) continue;
-    if (call->kind == CollectiveKind::kSendRecv) {
-      pairs.push_back(call);
-      continue;
-    }
-    const Collective collective{call->kind, nranks_, call->root};
-    const size_t bytes = array_bytes(collective, *call);
-    const Generator* forced = forced_[static_cast<size_t>(call->kind)];
-    cuda::GpuCall gpu_call;
-    // Small all_reduces: one shot with flags beside the data, no meeting.
-    gpu_call.packed = call->kind == CollectiveKind::kAllReduce && forced == nullptr && nranks_ > 1 &&
-                      bytes <= std::min(cuda::GpuExecutor::packed_limit(), config_.packed_bytes);
-    const Generator& generator =
-        gpu_call.packed ? kOneShot : choose_generator(collective, bytes, placement_, forced);
-    const bool in_place = is_in_place(collective, *call, rank_) && call->kind != CollectiveKind::kAllToAll;
-    gpu_call.input = call->input;
-    gpu_call.output = call->output;
-    gpu_call.count = call->count;
-    gpu_call.reduction = call->reduction;
-    gpu_call.reduces = collective.reduces();
-    const uint64_t signature[5] = {static_cast<uint64_t>(call->kind), call->count,
-                                   static_cast<uint64_t>(call->reduction.type),
-                                   static_cast<uint64_t>(call->reduction.op), static_cast<uint64_t>(call->root)};
-    gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
-    gpu_->run(plan_for(collective, generator, in_place).program, gpu_call);
-  }
-  if (!pairs.empty()) launch_pairs(pairs);
-  gpu_->end(streams);
-}
-
-// The k-th message between two ranks goes into the k-th kernel on both sides.
-void Communicator::launch_pairs(std::span<const Call* const> calls) {
-  std::vector<std::vector<cuda::GpuMessage>> sends, receives;
-  std::vector<size_t> sent(static_cast<size_t>(nranks_), 0), received(static_cast<size_t>(nranks_), 0);
-  for (const Call* call : calls) {
-    auto& rounds = call->sends ? sends : receives;
-    const size_t round = (call->sends ? sent : received)[static_cast<size_t>(call->root)]++;
-    if (rounds.size() <= round) rounds.resize(round + 1);
-    void* pointer = call->sends ? const_cast<void*>(call->input) : call->output;
-    rounds[round].push_back({pointer, call->count * element_size(call->reduction.type), call->root});
-  }
-  const size_t rounds = std::max(sends.size(), receives.size());
-  sends.resize(rounds);
-  receives.resize(rounds);
-  for (size_t round = 0; round < rounds; round++) gpu_->run_pairs(sends[round], receives[round]);
-}
-
-Communicator::Child Communicator::make_child(const Secret& secret,
-                                             const std::vector<int>& members) const {
-  Child child;
-  child.nranks = static_cast<int>(members.size());
-  const auto it = std::find(members.begin(), members.end(), rank_);
-  if (it == members.end()) return child;
-  child.rank = static_cast<int>(it - members.begin());
-  // The first member's process holds the rendezvous.
-  const PeerInfo& leader = mesh_->info(members.front());
-  child.opens_rendezvous = child.rank == 0;
-  child.id.secret = secret;
-  child.id.host = leader.host;
-  child.id.address_count = static_cast<uint8_t>(leader.address_count);
-  std::copy_n(leader.addresses, leader.address_count, child.id.addresses);
-  if (child.opens_rendezvous) Rendezvous::open(secret);
-  return child;
-}
-
-uint64_t Communicator::reserve_split() { return control_->reserve(); }
-
-Communicator::Child Communicator::split(uint64_t round, int color, int key) {
-  struct Wish {
-    int color, key;
-  } mine{color, key};
-  const auto blobs = control_->all_gather(round, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
-                                          in_seconds(config_.init_timeout_s));
-  std::vector<std::pair<int, int>> order;  // key, rank
-  for (int r = 0; r < nranks_; r++) {
-    Wish wish{};
-    if (blobs[static_cast<size_t>(r)].size() != sizeof wish)
-      fail(ncclInvalidUsage, "rank {} made another call than ncclCommSplit", r);
-    std::memcpy(&wish, blobs[static_cast<size_t>(r)].data(), sizeof wish);
-    if (wish.color == color && color != NCCL_SPLIT_NOCOLOR) order.emplace_back(wish.key, r);
-  }
-  std::stable_sort(order.begin(), order.end());
-  std::vector<int> members;
-  for (const auto& [k, r] : order) members.push_back(r);
-  return make_child(derive(derive(secret_, "split", round), "color",
-                           static_cast<uint64_t>(static_cast<uint32_t>(color))),
-                    members);
-}
-
-Communicator::Child Communicator::shrink(const std::vector<int>& excluded) {
-  std::vector<int> members;
-  uint64_t hash = 0;
-  for (int r = 0; r < nranks_; r++) {
-    if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) {
-      members.push_back(r);
-    } else {
-      const uint64_t parts[2] = {hash, static_cast<uint64_t>(r)};
-      hash = siphash(Secret{}, parts, sizeof parts);
-    }
-  }
-  const uint64_t number = shrinks_[hash]++;
-  return make_child(derive(derive(secret_, "shrink", number), "excluded", hash), members);
 }
 
 }  // namespace weft

@@ -27,7 +27,8 @@ class Communicator {
  public:
   // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
   // `device` and `max_ctas` matter where there are GPUs.
-  Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device, int max_ctas);
+  Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device,
+               int max_ctas);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -37,7 +38,8 @@ class Communicator {
   host::RankContext& context() { return context_; }
   const Mesh& mesh() const { return *mesh_; }
 
-  // On GPUs calls are launched on their streams, all of a group at once; the host's batches are not used.
+  // On GPUs calls are launched on their streams, all of a group at once; the host's batches are not
+  // used.
   bool on_gpu() const { return gpu_ != nullptr; }
   void launch(std::span<const Call* const> calls);
 

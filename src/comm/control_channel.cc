@@ -143,7 +143,9 @@ void ControlChannel::handle(Frame& frame) {
       changed_.notify_all();
       return;
     }
-    case Frame::kWelcome: rendezvous_process_ = frame.number; return;
+    case Frame::kWelcome:
+      rendezvous_process_ = frame.number;
+      return;
     case Frame::kLeft:
       interrupt(fmt::format("rank {} has left the communicator", frame.value));
       return listener_(frame.value, false, "");

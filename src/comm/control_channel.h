@@ -34,7 +34,8 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Rounds are numbered when they are reserved: who reserves in the caller's order may gather on another thread later.
+  // Rounds are numbered when they are reserved: who reserves in the caller's order may gather on
+  // another thread later.
   uint64_t reserve();
   // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline, naming who is
   // missing if known.

@@ -51,7 +51,8 @@ ncclResult_t start(ncclComm& comm, ncclComm** out, std::function<void()> work) {
   return run_init_jobs({std::move(job)});
 }
 
-// NCCL_COMM_ID names one rendezvous for all communicators of a job: the n-th time a rank joins, it joins the n-th.
+// NCCL_COMM_ID names one rendezvous for all communicators of a job: the n-th time a rank joins, it
+// joins the n-th.
 uint64_t generation(int rank) {
   static std::mutex mutex;
   static std::map<int, uint64_t>& count = *std::make_unique<std::map<int, uint64_t>>().release();
@@ -113,7 +114,8 @@ ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm
   Communicator::Child child;
   {
     const Use use(parent, false);
-    if (abort_parent) use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
+    if (abort_parent)
+      use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
     child = use->shrink(excluded);
   }
   return init_rank(out, child.id, child.rank, child.nranks, child_config);

@@ -22,7 +22,8 @@ constexpr uint32_t kLibraryVersion = 1;  // of what ranks say to each other
 class LocalArenas {
  public:
   static LocalArenas& instance() {
-    static LocalArenas& arenas = *std::make_unique<LocalArenas>().release();  // exit handlers may need it
+    static LocalArenas& arenas =
+        *std::make_unique<LocalArenas>().release();  // exit handlers may need it
     return arenas;
   }
   void publish(uint64_t key, int rank, const std::shared_ptr<Arena>& arena) {
@@ -55,8 +56,8 @@ uint64_t ring_size(const Config& config, int nranks) {
 
 }  // namespace
 
-Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
-           Deadline deadline, std::atomic<bool>* gone)
+Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
+           const Config& config, Deadline deadline, std::atomic<bool>* gone)
     : secret_(secret), rank_(rank), nranks_(nranks), ring_bytes_(ring_size(config, nranks)) {
   exchange(control, config, deadline);
   classify();
@@ -216,8 +217,8 @@ void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::at
     const int peer = (rank_ + k) % nranks_;
     if (reach(peer) != Reach::kTcp) continue;
     for (int channel = 0; channel < kChannels; channel++) {
-      auto stream = std::make_shared<TcpStream>(open_stream(control, peer, channel, deadline), ring_bytes_,
-                                                true, door());
+      auto stream = std::make_shared<TcpStream>(open_stream(control, peer, channel, deadline),
+                                                ring_bytes_, true, door());
       sends_[index(peer, channel)] = send_port(*stream, peer);
       stream->lost = &gone[peer];
       streams_.push_back(std::move(stream));
@@ -228,7 +229,9 @@ void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::at
     arrived_.wait_for(lock, std::chrono::milliseconds(50));
     control.check();  // a rank that failed will never connect
     if (missing_ > 0 && std::chrono::steady_clock::now() > deadline)
-      fail(ncclSystemError, "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_, missing_);
+      fail(ncclSystemError,
+           "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_,
+           missing_);
   }
   for (int peer = 0; peer < nranks_; peer++) {
     if (reach(peer) != Reach::kTcp) continue;

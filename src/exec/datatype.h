@@ -35,7 +35,7 @@ struct Reduction {
   bool premultiply = false;
   uint32_t divide_by = 0;    // 0: not an average
   uint64_t scalar_bits = 0;  // the pre-multiplier, an element of `type` in the low bytes
-  float scale = 0;  // if not 0, the pre-multiplier in full precision instead
+  float scale = 0;           // if not 0, the pre-multiplier in full precision instead
 };
 
 }  // namespace weft

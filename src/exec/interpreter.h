@@ -194,14 +194,16 @@ class Interpreter {
     const ProgramOperand* operands = op_.program.operands + step.first_operand;
     const ProgramOperand* lent = nullptr;
     for (uint32_t i = 0; i < step.destinations && lent == nullptr; i++)
-      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer) lent = &operands[step.sources + i];
+      if (operands[step.sources + i].buffer != ProgramBuffer::kPeer)
+        lent = &operands[step.sources + i];
     if (lent == nullptr) {
       // Only the source itself is left: not if the message must differ from it.
       if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
       lent = &operands[0];
     }
     // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
-    const bool blocks = op_.program.chunks == 1 && op_.iterations == 1 && lent->buffer != ProgramBuffer::kScratch;
+    const bool blocks =
+        op_.program.chunks == 1 && op_.iterations == 1 && lent->buffer != ProgramBuffer::kScratch;
     return step.count == 1 || blocks ? lent : nullptr;
   }
 

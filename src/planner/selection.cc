@@ -42,8 +42,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
                                   const Generator* forced) {
   if (forced != nullptr) {
     if (!forced->supports(c) || (forced == find_generator(kReach.name) && !placement.reach))
-      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks", forced->name,
-           name(c.kind), c.nranks);
+      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
+           forced->name, name(c.kind), c.nranks);
     return *forced;
   }
   if (placement.reach) return kReach;

@@ -12,7 +12,8 @@ namespace weft {
 struct Placement {
   bool one_process = false;  // all ranks share an address space: data can always be lent
   bool one_host = true;      // all ranks share memory
-  bool reach = false;        // all ranks can load and store in each other's buffers, and the executor does it
+  bool reach =
+      false;  // all ranks can load and store in each other's buffers, and the executor does it
 };
 
 // The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws

@@ -21,16 +21,19 @@ int32_t port_number(std::vector<ProgramPort>& ports, int peer, int channel) {
 ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& ports) {
   if (operand.kind == Operand::Kind::kPeer)
     return {ProgramBuffer::kPeer, -1, port_number(ports, operand.index, operand.channel)};
-  return {static_cast<ProgramBuffer>(operand.buffer), static_cast<int16_t>(operand.owner), operand.index};
+  return {static_cast<ProgramBuffer>(operand.buffer), static_cast<int16_t>(operand.owner),
+          operand.index};
 }
 
 // Whether a step is independent of the steps [first, n) of its lane.
 bool independent(const ScheduleGraph& graph, int rank, const Lane& lane, size_t first, size_t n) {
-  const auto places = [&](const Step& step, const std::vector<Operand>& operands, std::set<std::pair<int, int32_t>>& out) {
+  const auto places = [&](const Step& step, const std::vector<Operand>& operands,
+                          std::set<std::pair<int, int32_t>>& out) {
     for (const Operand& operand : operands) {
       if (operand.kind == Operand::Kind::kPeer) return false;
       const int owner = ScheduleGraph::memory_owner(rank, operand);
-      for (int c = 0; c < step.count; c++) out.emplace(owner, graph.location(owner, operand.buffer, operand.index + c));
+      for (int c = 0; c < step.count; c++)
+        out.emplace(owner, graph.location(owner, operand.buffer, operand.index + c));
     }
     return true;
   };
@@ -41,7 +44,8 @@ bool independent(const ScheduleGraph& graph, int rank, const Lane& lane, size_t 
       return false;
   std::set<std::pair<int, int32_t>> reads, writes;
   const Step& step = lane.steps[n];
-  if (step.count == 0 || !step.after.empty() || !places(step, step.from, reads) || !places(step, step.to, writes))
+  if (step.count == 0 || !step.after.empty() || !places(step, step.from, reads) ||
+      !places(step, step.to, writes))
     return false;
   const auto meets = [](const auto& a, const auto& b) {
     return std::any_of(a.begin(), a.end(), [&](const auto& place) { return b.count(place) != 0; });
@@ -65,7 +69,8 @@ Program lower(const VerifiedSchedule& verified, int rank) {
     for (const Lane& lane : part.lanes)
       for (const Step& step : lane.steps) {
         program.max_step_chunks = std::max(program.max_step_chunks, step.count);
-        program.partial_sums |= step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
+        program.partial_sums |=
+            step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
   const ScheduleGraph graph(schedule, verified.in_place());
   for (size_t l = 0; l < mine.lanes.size(); l++) {

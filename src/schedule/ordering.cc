@@ -1,5 +1,6 @@
-// For one rank at a time: the earliest step of each of its lanes that comes after any given step of the whole schedule
-// (one backward pass over an execution order). Every pair of accesses that could conflict is looked up in such a table.
+// For one rank at a time: the earliest step of each of its lanes that comes after any given step of
+// the whole schedule (one backward pass over an execution order). Every pair of accesses that could
+// conflict is looked up in such a table.
 #include "src/schedule/ordering.h"
 
 #include <algorithm>
@@ -50,7 +51,8 @@ class Ordering {
     for (size_t n = 0; n < g_.steps.size(); n++) {
       const Step& step = *g_.steps[n];
       const int rank = g_.id(static_cast<int32_t>(n)).rank;
-      for (const Operand& from : step.from) add(rank, from, step.count, {static_cast<int32_t>(n), false});
+      for (const Operand& from : step.from)
+        add(rank, from, step.count, {static_cast<int32_t>(n), false});
       for (const Operand& to : step.to) add(rank, to, step.count, {static_cast<int32_t>(n), true});
     }
   }
@@ -60,8 +62,9 @@ class Ordering {
     remote_ = remote_ || operand.kind == Operand::Kind::kRemote;
     const int owner = ScheduleGraph::memory_owner(rank, operand);
     for (int c = 0; c < count; c++)
-      accesses_[static_cast<size_t>(owner)][static_cast<size_t>(g_.location(owner, operand.buffer, operand.index + c))]
-          .push_back(access);
+      accesses_[static_cast<size_t>(owner)]
+               [static_cast<size_t>(g_.location(owner, operand.buffer, operand.index + c))]
+                   .push_back(access);
   }
 
   int32_t lane_of(int32_t step) const { return g_.step_lane[static_cast<size_t>(step)]; }
@@ -73,7 +76,8 @@ class Ordering {
     const int32_t first = g_.first_lane[rank];
     const auto width = static_cast<size_t>(g_.first_lane[rank + 1] - first);
     if (tables_[rank].empty()) build_table(tables_[rank], first, width);
-    return tables_[rank][static_cast<size_t>(a) * width + static_cast<size_t>(lane_of(b) - first)] <= b;
+    return tables_[rank]
+                  [static_cast<size_t>(a) * width + static_cast<size_t>(lane_of(b) - first)] <= b;
   }
 
   void build_table(std::vector<int32_t>& table, int32_t first, size_t width) {
@@ -115,8 +119,8 @@ class Ordering {
     }
   }
 
-  // A rank's memory may be touched by others only while the rank is inside the call: after one of its steps, and before the
-  // last step of one of its lanes.
+  // A rank's memory may be touched by others only while the rank is inside the call: after one of
+  // its steps, and before the last step of one of its lanes.
   void check_presence() {
     for (size_t n = 0; n < g_.steps.size(); n++) {
       const Step& step = *g_.steps[n];
@@ -132,8 +136,9 @@ class Ordering {
           stays = stays || before(number, lane.first_step + lane.size - 1);
         }
         if (!entered || !stays)
-          fail(ncclInvalidUsage, "{} touches memory of rank {}, which may {} the call {}", describe(g_.id(number)),
-               operand.owner, entered ? "have left" : "not have entered", entered ? "already" : "yet");
+          fail(ncclInvalidUsage, "{} touches memory of rank {}, which may {} the call {}",
+               describe(g_.id(number)), operand.owner, entered ? "have left" : "not have entered",
+               entered ? "already" : "yet");
       };
       for (const Operand& from : step.from) check(from);
       for (const Operand& to : step.to) check(to);

@@ -14,7 +14,7 @@ enum class ProgramBuffer : uint8_t { kInput, kOutput, kScratch, kPeer };
 struct ProgramOperand {
   ProgramBuffer buffer = ProgramBuffer::kInput;
   int16_t owner = -1;  // >= 0: the buffer of that peer
-  int32_t index = 0;  // first chunk; for a peer, the position in Program::receives or ::sends
+  int32_t index = 0;   // first chunk; for a peer, the position in Program::receives or ::sends
 };
 
 struct ProgramDependency {
@@ -57,9 +57,10 @@ struct Program {
   int32_t chunks = 1;
   int32_t scratch_chunks = 0;
   int32_t max_step_chunks = 1;  // most chunks one message carries
-  bool reaches_memory = false;  // has tokens, or operands in peers' memory: only some executors can run it
-  bool partial_sums = false;    // sums of some ranks only are stored or sent on the way (by any rank)
-  bool uniform_only = false;    // right only when the count divides by `chunks`
+  bool reaches_memory =
+      false;  // has tokens, or operands in peers' memory: only some executors can run it
+  bool partial_sums = false;  // sums of some ranks only are stored or sent on the way (by any rank)
+  bool uniform_only = false;  // right only when the count divides by `chunks`
   std::vector<ProgramLane> lanes;
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;

@@ -13,8 +13,8 @@ namespace weft {
 
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
-// One end of a step: a chunk of a local buffer, the FIFO from or to a peer on a channel, or a chunk of a peer's buffer
-// that is read or written where it lies.
+// One end of a step: a chunk of a local buffer, the FIFO from or to a peer on a channel, or a chunk
+// of a peer's buffer that is read or written where it lies.
 struct Operand {
   enum class Kind : uint8_t { kLocal, kPeer, kRemote };
   Kind kind = Kind::kLocal;
@@ -46,8 +46,9 @@ struct Dependency {
 // writes the result to every destination. MSCCL's types are special cases: s = {local} -> {peer},
 // rcs = {peer} -> {local, peer}, rrc = {peer, local} -> {local}, re = {local, local} -> {local},
 // nop = no operands; the general form also reduces from N peers and sends to M peers at once.
-// A step of count 0 moves no data: it sends or receives tokens (peers on one side only), which order what comes before
-// them on one rank with what comes after them on another. Reading and writing peers' buffers needs that.
+// A step of count 0 moves no data: it sends or receives tokens (peers on one side only), which
+// order what comes before them on one rank with what comes after them on another. Reading and
+// writing peers' buffers needs that.
 struct Step {
   std::vector<Operand> from, to;
   int32_t count = 1;

@@ -53,8 +53,8 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
       fail(ncclInvalidUsage, "{}: {} sources, at most 64 fit in one step", describe(at),
            step.from.size());
     if (step.from.size() > 1 && step.to.size() > 64)
-      fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step", describe(at),
-           step.to.size());
+      fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step",
+           describe(at), step.to.size());
     first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
     for (int direction = 0; direction < 2; direction++) {
       for (const Operand& operand : direction == 0 ? step.from : step.to) {
@@ -94,14 +94,17 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
 
 void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
   const auto is_peer = [](const Operand& o) { return o.kind == Operand::Kind::kPeer; };
-  if (step.from.empty() == step.to.empty() || !std::all_of(step.from.begin(), step.from.end(), is_peer) ||
+  if (step.from.empty() == step.to.empty() ||
+      !std::all_of(step.from.begin(), step.from.end(), is_peer) ||
       !std::all_of(step.to.begin(), step.to.end(), is_peer))
-    fail(ncclInvalidUsage, "{}: a step of count 0 sends tokens to peers or receives them from peers", describe(at));
+    fail(ncclInvalidUsage,
+         "{}: a step of count 0 sends tokens to peers or receives them from peers", describe(at));
 }
 
 void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count) const {
   const int owner = memory_owner(at.rank, operand);
-  if (owner < 0 || owner >= schedule.collective.nranks || (operand.kind == Operand::Kind::kRemote && owner == at.rank))
+  if (owner < 0 || owner >= schedule.collective.nranks ||
+      (operand.kind == Operand::Kind::kRemote && owner == at.rank))
     fail(ncclInvalidUsage, "{}: reaches into rank {}", describe(at), owner);
   const int size = operand.buffer == Buffer::kInput ? input_chunks(owner)
                    : operand.buffer == Buffer::kOutput
@@ -112,7 +115,8 @@ void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int c
          describe(operand.buffer, operand.index), count, size);
 }
 
-// Executors go through a step chunk by chunk, so a destination may be another operand's place only chunk for chunk.
+// Executors go through a step chunk by chunk, so a destination may be another operand's place only
+// chunk for chunk.
 void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
   constexpr int kSeveral = -1;
   std::unordered_map<int64_t, int> read, written;  // which chunk of the step is at a place
@@ -130,8 +134,8 @@ void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
       const auto source = read.find(place(to, c));
       const auto [other, inserted] = written.try_emplace(place(to, c), c);
       if ((source != read.end() && source->second != c) || (!inserted && other->second != c))
-        fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly", describe(at),
-             describe(to.buffer, to.index), step.count);
+        fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly",
+             describe(at), describe(to.buffer, to.index), step.count);
     }
 }
 

@@ -123,7 +123,8 @@ class Execution {
       if (raw == source.size()) facts.raw_sources |= uint64_t{1} << i;
       if (raw != source.size() && raw != 0 && g_.schedule.collective.reduces())
         fail(ncclInvalidUsage,
-             "{}: source {} holds inputs as given beside chunks that are not; one step takes only one kind",
+             "{}: source {} holds inputs as given beside chunks that are not; one step takes only "
+             "one kind",
              describe(g_.id(number)), i);
       if (i == 0) {
         value = std::move(source);
@@ -143,7 +144,8 @@ class Execution {
     }
     facts.completes = reduces && complete == value.size();
     if (reduces && complete != 0 && complete != value.size())
-      fail(ncclInvalidUsage, "{}: completes some of its chunks only; one step completes all or none",
+      fail(ncclInvalidUsage,
+           "{}: completes some of its chunks only; one step completes all or none",
            describe(g_.id(number)));
     for (size_t i = 0; i < step.to.size(); i++) {
       const Operand& to = step.to[i];
@@ -153,7 +155,8 @@ class Execution {
         continue;
       }
       for (int c = 0; c < step.count; c++)
-        at(ScheduleGraph::memory_owner(lane.rank, to), to.buffer, to.index + c) = value[static_cast<size_t>(c)];
+        at(ScheduleGraph::memory_owner(lane.rank, to), to.buffer, to.index + c) =
+            value[static_cast<size_t>(c)];
     }
   }
 
@@ -187,7 +190,8 @@ class Execution {
     }
     std::vector<Value> values;
     for (int c = 0; c < step.count; c++) {
-      const Value& v = at(ScheduleGraph::memory_owner(lane.rank, from), from.buffer, from.index + c);
+      const Value& v =
+          at(ScheduleGraph::memory_owner(lane.rank, from), from.buffer, from.index + c);
       if (v.id < 0)
         fail(ncclInvalidUsage, "{} reads {}, which holds nothing yet", describe(g_.id(number)),
              describe(from.buffer, from.index + c));

@@ -73,8 +73,8 @@ class Acceptor {
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
-// The client's half of the handshake, blocking. False when the other side does not know the secret (yet), closed, or
-// said nothing until the deadline.
+// The client's half of the handshake, blocking. False when the other side does not know the secret
+// (yet), closed, or said nothing until the deadline.
 bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
 
 }  // namespace weft

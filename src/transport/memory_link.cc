@@ -45,8 +45,9 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < mapped_.size(); i++) {
     if (mapped_[i].segment != segment) continue;
-    if (i > 0) std::rotate(mapped_.begin(), mapped_.begin() + static_cast<std::ptrdiff_t>(i),
-                           mapped_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (i > 0)
+      std::rotate(mapped_.begin(), mapped_.begin() + static_cast<std::ptrdiff_t>(i),
+                  mapped_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     return mapped_.front().memory.data();
   }
   try {

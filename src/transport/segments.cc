@@ -78,7 +78,8 @@ SegmentRef Segments::find(const void* pointer, size_t size) const noexcept {
     const size_t length = slot.size.load(std::memory_order_acquire);
     if (at - base >= length || size > length - (at - base)) continue;
     // The slot may have been given to another segment while we looked.
-    if (slot.id.load(std::memory_order_acquire) == id && slot.base.load(std::memory_order_acquire) == base)
+    if (slot.id.load(std::memory_order_acquire) == id &&
+        slot.base.load(std::memory_order_acquire) == base)
       return {id, at - base};
   }
   return {};

@@ -24,9 +24,10 @@ struct TcpStream {
   Mapping ring;  // FifoControl, then the bytes
   const uint64_t ring_bytes;
   Bell rank_bell;
-  uint64_t moved = 0;   // proxy thread: bytes ever sent or received
-  uint32_t armed = 0;   // proxy thread: epoll events asked for
-  std::atomic<bool>* lost = nullptr;  // set when the connection ends, for whoever waits for this peer
+  uint64_t moved = 0;  // proxy thread: bytes ever sent or received
+  uint32_t armed = 0;  // proxy thread: epoll events asked for
+  std::atomic<bool>* lost =
+      nullptr;          // set when the connection ends, for whoever waits for this peer
   bool broken = false;  // proxy thread: closed by the peer, or failed
 
   FifoControl& control() const { return *reinterpret_cast<FifoControl*>(ring.data()); }

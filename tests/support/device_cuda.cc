@@ -66,9 +66,11 @@ class Pool {
   static constexpr size_t kBytes = size_t{1} << 30;
   Pool() : streams_(32) {
     void* base = nullptr;
-    check(cudaHostAlloc(&base, kBytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+    check(cudaHostAlloc(&base, kBytes, cudaHostAllocMapped | cudaHostAllocPortable),
+          "cudaHostAlloc");
     base_ = static_cast<char*>(base);
-    for (auto& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    for (auto& stream : streams_)
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   }
   std::mutex mutex_;
   char* base_ = nullptr;
@@ -83,12 +85,19 @@ class Pool {
 
 bool on_gpu() {
   // Enough hardware queues for a stream per rank; must be set before the first CUDA call.
-  static const bool gpu = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 && weftHostMode() == 0;
+  static const bool gpu =
+      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 && weftHostMode() == 0;
   return gpu;
 }
-void* shared_memory(size_t bytes) { return on_gpu() ? Pool::instance().allocate(bytes) : std::malloc(bytes); }
-void free_shared_memory(void* pointer) { on_gpu() ? Pool::instance().release(pointer) : std::free(pointer); }
-cudaStream_t stream_of(ncclComm_t comm) { return on_gpu() ? Pool::instance().stream(comm) : nullptr; }
+void* shared_memory(size_t bytes) {
+  return on_gpu() ? Pool::instance().allocate(bytes) : std::malloc(bytes);
+}
+void free_shared_memory(void* pointer) {
+  on_gpu() ? Pool::instance().release(pointer) : std::free(pointer);
+}
+cudaStream_t stream_of(ncclComm_t comm) {
+  return on_gpu() ? Pool::instance().stream(comm) : nullptr;
+}
 
 const char* finish(ncclComm_t comm) {
   if (!on_gpu()) return "";

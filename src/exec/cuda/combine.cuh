@@ -1,5 +1,5 @@
-// Data movement of a thread block: reduce from several addresses, write to several. Vectors of 16 bytes with several loads in
-// flight where everything is aligned, element by element otherwise.
+// Data movement of a thread block: reduce from several addresses, write to several. Vectors of 16
+// bytes with several loads in flight where everything is aligned, element by element otherwise.
 #pragma once
 
 #include "src/exec/cuda/memory.cuh"
@@ -10,11 +10,11 @@ namespace weft::cuda {
 // One step's worth of addresses, in shared memory.
 struct Movement {
   const std::byte* sources[kMaxRanks];
-  uint64_t scalars[kMaxRanks];   // pre-multipliers of the sources that have one
+  uint64_t scalars[kMaxRanks];  // pre-multipliers of the sources that have one
   std::byte* destinations[kMaxRanks];
   uint32_t source_count, destination_count;
-  uint64_t scaled;               // bit i: source i is multiplied by scalars[i]
-  uint32_t divide_by;            // 0: no division
+  uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
+  uint32_t divide_by;  // 0: no division
   uint64_t elements;
 };
 
@@ -46,20 +46,23 @@ __device__ __forceinline__ void combine_packs(const Movement& m, uint64_t packs,
     return pack;
   };
   const uint64_t stride = blockDim.x;
-  for (uint64_t first = blockIdx.x * stride * Unroll + threadIdx.x; first < packs; first += gridDim.x * stride * Unroll) {
+  for (uint64_t first = blockIdx.x * stride * Unroll + threadIdx.x; first < packs;
+       first += gridDim.x * stride * Unroll) {
     typename Type::Accumulator sum[Unroll][Count];
     for (uint32_t s = 0; s < m.source_count; s++) {
       const std::byte* source = m.sources[s] + offset;
       P packs_read[Unroll];
 #pragma unroll
       for (int u = 0; u < Unroll; u++)
-        if (first + u * stride < packs) packs_read[u] = load(source + (first + u * stride) * sizeof(P));
+        if (first + u * stride < packs)
+          packs_read[u] = load(source + (first + u * stride) * sizeof(P));
       const bool scaled = ((m.scaled >> s) & 1u) != 0;
 #pragma unroll
       for (int u = 0; u < Unroll; u++) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-          const Element e = scaled ? scale<Type>(packs_read[u].e[i], m.scalars[s]) : packs_read[u].e[i];
+          const Element e =
+              scaled ? scale<Type>(packs_read[u].e[i], m.scalars[s]) : packs_read[u].e[i];
           sum[u][i] = s == 0 ? Type::load(e) : Op::apply(sum[u][i], Type::load(e));
         }
       }
@@ -69,8 +72,7 @@ __device__ __forceinline__ void combine_packs(const Movement& m, uint64_t packs,
     for (int u = 0; u < Unroll; u++) {
 #pragma unroll
       for (int i = 0; i < Count; i++) {
-        if (m.divide_by > 0)
-          sum[u][i] = divide(sum[u][i], m.divide_by);
+        if (m.divide_by > 0) sum[u][i] = divide(sum[u][i], m.divide_by);
         result[u].e[i] = Type::store(sum[u][i]);
       }
     }
@@ -92,21 +94,22 @@ __device__ __forceinline__ void combine_packs(const Movement& m, uint64_t packs,
   }
 }
 
-// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a tile each, so that all of
-// them together sweep through memory: that is kind to DRAM pages.
+// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a
+// tile each, so that all of them together sweep through memory: that is kind to DRAM pages.
 struct Team {
   uint32_t thread, threads, cta, ctas;
 };
 
 // Plain bytes: one source, any number of destinations.
 template <int Unroll>
-__device__ __forceinline__ void copy(const std::byte* source, std::byte* const* destinations, uint32_t count, uint64_t bytes,
-                                  const Team& team) {
+__device__ __forceinline__ void copy(const std::byte* source, std::byte* const* destinations,
+                                     uint32_t count, uint64_t bytes, const Team& team) {
   const uint64_t t = team.thread, threads = team.threads;
   uintptr_t misaligned = reinterpret_cast<uintptr_t>(source);
   for (uint32_t d = 0; d < count; d++) misaligned |= reinterpret_cast<uintptr_t>(destinations[d]);
   const uint64_t vectors = (misaligned & 15) == 0 ? bytes / 16 : 0;
-  for (uint64_t first = team.cta * threads * Unroll + t; first < vectors; first += team.ctas * threads * Unroll) {
+  for (uint64_t first = team.cta * threads * Unroll + t; first < vectors;
+       first += team.ctas * threads * Unroll) {
     uint4 v[Unroll];
 #pragma unroll
     for (int u = 0; u < Unroll; u++)
@@ -122,18 +125,22 @@ __device__ __forceinline__ void copy(const std::byte* source, std::byte* const* 
   const uint64_t words = (misaligned & 3) == 0 ? (bytes - vectors * 16) / 4 : 0;
   for (uint64_t w = team.cta * threads + t; w < words; w += team.ctas * threads) {
     const uint32_t v = reinterpret_cast<const volatile uint32_t*>(source + vectors * 16)[w];
-    for (uint32_t d = 0; d < count; d++) reinterpret_cast<volatile uint32_t*>(destinations[d] + vectors * 16)[w] = v;
+    for (uint32_t d = 0; d < count; d++)
+      reinterpret_cast<volatile uint32_t*>(destinations[d] + vectors * 16)[w] = v;
   }
-  for (uint64_t b = vectors * 16 + words * 4 + team.cta * threads + t; b < bytes; b += team.ctas * threads) {
+  for (uint64_t b = vectors * 16 + words * 4 + team.cta * threads + t; b < bytes;
+       b += team.ctas * threads) {
     const auto v = reinterpret_cast<const volatile uint8_t*>(source)[b];
-    for (uint32_t d = 0; d < count; d++) reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
+    for (uint32_t d = 0; d < count; d++)
+      reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
 }
 
 // The type of collectives that only move data.
 struct Bytes : Native<uint8_t> {};
 
-// All threads of all blocks; a block's part of the movement is complete in its view after the next __syncthreads().
+// All threads of all blocks; a block's part of the movement is complete in its view after the next
+// __syncthreads().
 template <typename Type, typename Op>
 __device__ void combine(const Movement& m) {
   using Element = typename Type::Element;
@@ -145,8 +152,10 @@ __device__ void combine(const Movement& m) {
   // As many loads in flight as the registers hold sums for.
   constexpr int kUnroll = sizeof(Element) >= 4 ? 4 : sizeof(Element) == 2 ? 2 : 1;
   uintptr_t misaligned = 0;
-  for (uint32_t s = 0; s < m.source_count; s++) misaligned |= reinterpret_cast<uintptr_t>(m.sources[s]);
-  for (uint32_t d = 0; d < m.destination_count; d++) misaligned |= reinterpret_cast<uintptr_t>(m.destinations[d]);
+  for (uint32_t s = 0; s < m.source_count; s++)
+    misaligned |= reinterpret_cast<uintptr_t>(m.sources[s]);
+  for (uint32_t d = 0; d < m.destination_count; d++)
+    misaligned |= reinterpret_cast<uintptr_t>(m.destinations[d]);
   const uint64_t vectors = (misaligned & 15) == 0 ? m.elements / kCount : 0;
   combine_packs<Type, Op, kCount, kUnroll>(m, vectors, 0);
   combine_packs<Type, Op, 1, 1>(m, m.elements - vectors * kCount, vectors * 16);

@@ -1,4 +1,5 @@
-// Runs programs on a GPU: one kernel per operation on the caller's stream. No CUDA header is needed to use this.
+// Runs programs on a GPU: one kernel per operation on the caller's stream. No CUDA header is needed
+// to use this.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +25,11 @@ void release(void* pointer);
 
 // What a rank tells the others at init.
 struct GpuPeer {
-  uint64_t process = 0;    // who shares the address space
-  uint64_t memory = 0;     // where its block of memory is, in its own process
-  char handle[64] = {};    // the same for other processes (CUDA IPC)
-  char gpu[16] = {};       // UUID: which ranks share a GPU
-  int32_t device = 0;      // in its own process's numbering
+  uint64_t process = 0;  // who shares the address space
+  uint64_t memory = 0;   // where its block of memory is, in its own process
+  char handle[64] = {};  // the same for other processes (CUDA IPC)
+  char gpu[16] = {};     // UUID: which ranks share a GPU
+  int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
 };
 
@@ -51,8 +52,8 @@ struct GpuMessage {
 // One rank's share. Calls come from one thread at a time, stop() and error() from any.
 class GpuExecutor {
  public:
-  // `max_ctas` 0: as many as fit. `staged`: there are ranks in other processes, so data goes through a stage, memory of
-  // the library that all of them map. `process` tells processes apart.
+  // `max_ctas` 0: as many as fit. `staged`: there are ranks in other processes, so data goes
+  // through a stage, memory of the library that all of them map. `process` tells processes apart.
   GpuExecutor(int rank, int nranks, int device, int max_ctas, bool staged, uint64_t process);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
@@ -66,7 +67,8 @@ class GpuExecutor {
   // Largest message of the low-latency protocol.
   static size_t packed_limit();
 
-  // A launch: begin(), any number of run()s on the first stream, end(). The other streams are joined and wait.
+  // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
+  // joined and wait.
   void begin(std::span<const cudaStream_t> streams);
   void run(const Program& program, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
@@ -80,7 +82,8 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
-  void launch(const Program& program, const GpuCall& call, const void* input, void* output, size_t count);
+  void launch(const Program& program, const GpuCall& call, const void* input, void* output,
+              size_t count);
   void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
 
   struct State;

@@ -11,14 +11,19 @@ const void* function_of() {
   return reinterpret_cast<const void*>(program_kernel<Type, Op>);
 }
 
-// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same` saves the second kernel.
+// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same`
+// saves the second kernel.
 template <typename Type, typename Same = Type>
 const void* by_operator(ncclRedOp_t op) {
   switch (op) {
-    case ncclProd: return function_of<Same, Prod>();
-    case ncclMax: return function_of<Type, Max>();
-    case ncclMin: return function_of<Type, Min>();
-    default: return function_of<Type, Sum>();
+    case ncclProd:
+      return function_of<Same, Prod>();
+    case ncclMax:
+      return function_of<Type, Max>();
+    case ncclMin:
+      return function_of<Type, Min>();
+    default:
+      return function_of<Type, Sum>();
   }
 }
 

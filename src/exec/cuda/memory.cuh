@@ -1,4 +1,5 @@
-// PTX in one place: vector accesses that bypass what they should, loads and stores with ordering, waiting with a way out.
+// PTX in one place: vector accesses that bypass what they should, loads and stores with ordering,
+// waiting with a way out.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,15 @@ __device__ inline uint4 load_vector(const void* at) {
   return v;
 }
 __device__ inline void store_vector(void* at, uint4 v) {
-  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
                : "memory");
 }
 
 // Packets: one 16-byte access each, always to and from memory.
 __device__ inline void store_packet(Packet* at, uint32_t data0, uint32_t data1, uint32_t flag) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(data0), "r"(flag), "r"(data1), "r"(flag)
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(data0), "r"(flag),
+               "r"(data1), "r"(flag)
                : "memory");
 }
 __device__ inline Packet load_packet(const Packet* at) {
@@ -51,22 +54,28 @@ __device__ inline void store_release(uint32_t* at, uint32_t v, bool one_device) 
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
   }
 }
-__device__ inline uint32_t load_volatile(const uint32_t* at) { return *static_cast<const volatile uint32_t*>(at); }
+__device__ inline uint32_t load_volatile(const uint32_t* at) {
+  return *static_cast<const volatile uint32_t*>(at);
+}
 
-// Kernel parameters lie in constant memory, where every line costs a trip of its own at its first use. One trip for all of
-// them: the block copies them to shared memory through the generic address space, a vector per thread.
+// Kernel parameters lie in constant memory, where every line costs a trip of its own at its first
+// use. One trip for all of them: the block copies them to shared memory through the generic address
+// space, a vector per thread.
 template <typename T>
 __device__ void fetch_parameters(const T& parameters, T& shared) {
   static_assert(sizeof(T) % 16 == 0 && sizeof(T) / 16 <= kThreads);
   if (threadIdx.x < sizeof(T) / 16) {
     const char* at = reinterpret_cast<const char*>(&parameters) + threadIdx.x * 16;
     uint4 v;
-    asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
     reinterpret_cast<uint4*>(&shared)[threadIdx.x] = v;
   }
 }
 
-// Spins until `ready()`; false when the host asked everyone to stop. The host's flag is far away: looked at now and then.
+// Spins until `ready()`; false when the host asked everyone to stop. The host's flag is far away:
+// looked at now and then.
 template <typename Ready>
 __device__ bool wait_until(const DeviceComm& comm, Ready ready) {
   for (uint32_t spins = 1; !ready(); spins++) {

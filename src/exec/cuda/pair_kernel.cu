@@ -1,11 +1,13 @@
-// Send and receive: receivers take the data out of the senders' memory. All of a rank's messages of a group in one kernel.
+// Send and receive: receivers take the data out of the senders' memory. All of a rank's messages of
+// a group in one kernel.
 #include "src/exec/cuda/combine.cuh"
 #include "src/exec/cuda/kernels.h"
 
 namespace weft::cuda {
 namespace {
 
-__global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant__ PairArguments arguments) {
+__global__ void __launch_bounds__(kThreads, 1)
+    pair_kernel(const __grid_constant__ PairArguments arguments) {
   __shared__ alignas(16) std::byte parameters[sizeof(PairArguments)];
   auto& a = *reinterpret_cast<PairArguments*>(parameters);
   fetch_parameters(arguments, a);
@@ -23,8 +25,10 @@ __global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant
     Announcement& to = comm.mailboxes[m.peer]->messages[cta][comm.rank];
     const uint32_t flag = mine.sent[cta][m.peer] + 1;
     const uint64_t pointer = reinterpret_cast<uint64_t>(m.pointer) - comm.bases[comm.rank];
-    store_packet(&to.input, static_cast<uint32_t>(pointer), static_cast<uint32_t>(pointer >> 32), flag);
-    store_packet(&to.output, static_cast<uint32_t>(m.bytes), static_cast<uint32_t>(m.bytes >> 32), flag);
+    store_packet(&to.input, static_cast<uint32_t>(pointer), static_cast<uint32_t>(pointer >> 32),
+                 flag);
+    store_packet(&to.output, static_cast<uint32_t>(m.bytes), static_cast<uint32_t>(m.bytes >> 32),
+                 flag);
   }
   if (t < a.receive_count && cta < a.receives[t].ctas) {
     const auto& m = a.receives[t];
@@ -34,7 +38,8 @@ __global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant
     if (!wait_until(comm, [&] {
           pointer = load_packet(&from.input);
           bytes = load_packet(&from.output);
-          return pointer.flag0 == flag && pointer.flag1 == flag && bytes.flag0 == flag && bytes.flag1 == flag;
+          return pointer.flag0 == flag && pointer.flag1 == flag && bytes.flag0 == flag &&
+                 bytes.flag1 == flag;
         }))
       stopped = true;
     sources[t] = reinterpret_cast<const std::byte*>(
@@ -71,7 +76,8 @@ __global__ void __launch_bounds__(kThreads, 1) pair_kernel(const __grid_constant
     const int peer = a.sends[t].peer;
     const uint32_t number = ++mine.sent[cta][peer];
     wait_until(comm, [&] {
-      return static_cast<int32_t>(load_acquire(&mine.acknowledgements[cta][peer], comm.one_device) - number) >= 0;
+      return static_cast<int32_t>(load_acquire(&mine.acknowledgements[cta][peer], comm.one_device) -
+                                  number) >= 0;
     });
   }
 }

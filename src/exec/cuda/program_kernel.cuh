@@ -1,5 +1,5 @@
-// The interpreter on the GPU: one thread block per instance of the program's lane. Every instance runs all steps on its own part
-// of every chunk and meets only the same instance of its peers.
+// The interpreter on the GPU: one thread block per instance of the program's lane. Every instance
+// runs all steps on its own part of every chunk and meets only the same instance of its peers.
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"
@@ -9,7 +9,7 @@ namespace weft::cuda {
 // Shared by the threads of a block while it runs a program.
 struct BlockState {
   Movement movement;
-  const std::byte* inputs[kMaxRanks];   // as the peers announced them
+  const std::byte* inputs[kMaxRanks];  // as the peers announced them
   std::byte* outputs[kMaxRanks];
   uint64_t scalars[kMaxRanks];
   bool stopped;
@@ -23,8 +23,15 @@ struct Counters {
 template <typename Type, typename Op>
 class ProgramRunner {
  public:
-  __device__ ProgramRunner(const KernelArguments& a, Mailbox& mine, const Counters& counters, BlockState& shared)
-      : a_(a), comm_(a.comm), mine_(mine), shared_(shared), met_(counters.met), left_(counters.left), packed_(counters.packed) {}
+  __device__ ProgramRunner(const KernelArguments& a, Mailbox& mine, const Counters& counters,
+                           BlockState& shared)
+      : a_(a),
+        comm_(a.comm),
+        mine_(mine),
+        shared_(shared),
+        met_(counters.met),
+        left_(counters.left),
+        packed_(counters.packed) {}
 
   __device__ void run() {
     if constexpr (!std::is_same_v<Type, Bytes>) {
@@ -34,8 +41,9 @@ class ProgramRunner {
     for (uint32_t n = 0; n < a_.step_count; n++) {
       const ProgramStep& step = a_.steps[n];
       if (step.count == 0) {
-        // The first tokens of a call announce its buffers; later ones only order memory. A thread sends to a peer and
-        // waits for it without minding the others; all meet before data is touched.
+        // The first tokens of a call announce its buffers; later ones only order memory. A thread
+        // sends to a peer and waits for it without minding the others; all meet before data is
+        // touched.
         if (step.destinations > 0) {
           meetings == 0 ? announce(step) : leave(step);
           meetings++;
@@ -58,7 +66,9 @@ class ProgramRunner {
   }
 
  private:
-  __device__ const ProgramOperand* operands(const ProgramStep& step) const { return a_.operands + step.first_operand; }
+  __device__ const ProgramOperand* operands(const ProgramStep& step) const {
+    return a_.operands + step.first_operand;
+  }
 
   __device__ void fail(uint32_t error, int peer, uint32_t expected, uint32_t seen) {
     shared_.stopped = true;
@@ -77,9 +87,11 @@ class ProgramRunner {
     Announcement& to = comm_.mailboxes[peer]->announcements[blockIdx.x][comm_.rank];
     const uint32_t flag = met_ + 1;
     const uint64_t base = comm_.bases[comm_.rank];
-    const uint64_t input = reinterpret_cast<uint64_t>(a_.input) - base, output = reinterpret_cast<uint64_t>(a_.output) - base;
+    const uint64_t input = reinterpret_cast<uint64_t>(a_.input) - base,
+                   output = reinterpret_cast<uint64_t>(a_.output) - base;
     store_packet(&to.input, static_cast<uint32_t>(input), static_cast<uint32_t>(input >> 32), flag);
-    store_packet(&to.output, static_cast<uint32_t>(output), static_cast<uint32_t>(output >> 32), flag);
+    store_packet(&to.output, static_cast<uint32_t>(output), static_cast<uint32_t>(output >> 32),
+                 flag);
     store_packet(&to.scalar, static_cast<uint32_t>(a_.reduction.scalar_bits),
                  static_cast<uint32_t>(a_.reduction.scalar_bits >> 32), flag);
     store_packet(&to.signature, a_.signature, 0, flag);
@@ -109,7 +121,9 @@ class ProgramRunner {
       return;
     }
     if (signature.data0 != a_.signature) fail(1, peer, a_.signature, signature.data0);
-    const auto join = [](const Packet& p) { return static_cast<uint64_t>(p.data1) << 32 | p.data0; };
+    const auto join = [](const Packet& p) {
+      return static_cast<uint64_t>(p.data1) << 32 | p.data0;
+    };
     shared_.inputs[peer] = reinterpret_cast<const std::byte*>(comm_.bases[peer] + join(input));
     shared_.outputs[peer] = reinterpret_cast<std::byte*>(comm_.bases[peer] + join(output));
     shared_.scalars[peer] = join(scalar);
@@ -119,7 +133,8 @@ class ProgramRunner {
   __device__ void leave(const ProgramStep& step) {
     if (threadIdx.x >= step.destinations) return;
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
-    store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], left_ + 1, comm_.one_device);
+    store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], left_ + 1,
+                  comm_.one_device);
   }
 
   __device__ void wait_for_others(const ProgramStep& step) {
@@ -127,7 +142,9 @@ class ProgramRunner {
     const int peer = a_.operands[step.first_operand + threadIdx.x].index;
     const uint32_t* token = &mine_.tokens[blockIdx.x][peer];
     const uint32_t goal = left_ + 1;
-    if (!wait_until(comm_, [&] { return static_cast<int32_t>(load_acquire(token, comm_.one_device) - goal) >= 0; }))
+    if (!wait_until(comm_, [&] {
+          return static_cast<int32_t>(load_acquire(token, comm_.one_device) - goal) >= 0;
+        }))
       shared_.stopped = true;
   }
 
@@ -136,8 +153,8 @@ class ProgramRunner {
     uint32_t moves = 0;
     while (n + moves < a_.step_count) {
       const ProgramStep& step = a_.steps[n + moves];
-      if ((moves > 0 && !step.joins) || step.count != 1 || step.sources != 1 || step.destinations != 1 ||
-          a_.reduction.premultiply)
+      if ((moves > 0 && !step.joins) || step.count != 1 || step.sources != 1 ||
+          step.destinations != 1 || a_.reduction.premultiply)
         break;
       moves++;
     }
@@ -148,7 +165,8 @@ class ProgramRunner {
   __device__ void move_side_by_side(uint32_t n, uint32_t moves) {
     uint32_t groups = 1;
     while (groups < moves && groups < blockDim.x / 32) groups *= 2;
-    const uint32_t threads = blockDim.x / groups, group = threadIdx.x / threads, t = threadIdx.x % threads;
+    const uint32_t threads = blockDim.x / groups, group = threadIdx.x / threads,
+                   t = threadIdx.x % threads;
     for (uint32_t i = group; i < moves; i += groups) {
       const ProgramStep& step = a_.steps[n + i];
       const uint64_t elements = length(step, 0);
@@ -156,7 +174,9 @@ class ProgramRunner {
       const ProgramOperand* from = operands(step);
       const std::byte* source = address(from[0], 0);
       std::byte* destination = address(from[1], 0);
-      if (source != destination) copy<8>(source, &destination, 1, elements * a_.element, {t, threads, blockIdx.x, gridDim.x});
+      if (source != destination)
+        copy<8>(source, &destination, 1, elements * a_.element,
+                {t, threads, blockIdx.x, gridDim.x});
     }
   }
 
@@ -168,11 +188,13 @@ class ProgramRunner {
   }
 
   __device__ std::byte* address(const ProgramOperand& operand, int32_t c) const {
-    const auto index = static_cast<uint32_t>(operand.index + c), chunks = static_cast<uint32_t>(a_.chunks);
+    const auto index = static_cast<uint32_t>(operand.index + c),
+               chunks = static_cast<uint32_t>(a_.chunks);
     const int owner = operand.owner >= 0 ? operand.owner : comm_.rank;
     uint64_t chunk = index * a_.chunk;
     if (operand.buffer != ProgramBuffer::kScratch)
-      chunk = chunks == 1 ? index * a_.count : index / chunks * a_.count + index % chunks * a_.chunk;
+      chunk =
+          chunks == 1 ? index * a_.count : index / chunks * a_.count + index % chunks * a_.chunk;
     std::byte* base = nullptr;
     if (operand.buffer == ProgramBuffer::kScratch) {
       base = a_.scratch;
@@ -192,7 +214,8 @@ class ProgramRunner {
     if (threadIdx.x < step.sources) {
       const ProgramOperand& operand = from[threadIdx.x];
       m.sources[threadIdx.x] = address(operand, c);
-      m.scalars[threadIdx.x] = operand.owner >= 0 ? shared_.scalars[operand.owner] : a_.reduction.scalar_bits;
+      m.scalars[threadIdx.x] =
+          operand.owner >= 0 ? shared_.scalars[operand.owner] : a_.reduction.scalar_bits;
     }
     if (threadIdx.x < step.destinations)
       m.destinations[threadIdx.x] = address(from[step.sources + threadIdx.x], c);
@@ -204,21 +227,23 @@ class ProgramRunner {
       m.elements = std::is_same_v<Type, Bytes> ? elements * a_.element : elements;
     }
     __syncthreads();
-    const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 && m.scaled == 0 &&
-                                           m.sources[0] == m.destinations[0]);
+    const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 &&
+                                           m.scaled == 0 && m.sources[0] == m.destinations[0]);
     if (!nothing) combine<Type, Op>(m);
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 
-  // The one-shot program with the low-latency protocol: every 8 bytes go to all peers with flags beside them, and a thread reduces
-  // the peers' packets of the same place as soon as they are there. No meeting is needed at either end.
+  // The one-shot program with the low-latency protocol: every 8 bytes go to all peers with flags
+  // beside them, and a thread reduces the peers' packets of the same place as soon as they are
+  // there. No meeting is needed at either end.
   __device__ void run_packed() {
     using Element = typename Type::Element;
     constexpr int kCount = 8 / sizeof(Element);
     const uint32_t epoch = packed_ + 1;
     const uint64_t bytes = a_.count * sizeof(Element), packets = (bytes + 7) / 8;
     const uint64_t share = (packets + gridDim.x - 1) / gridDim.x;
-    const uint64_t begin = share * blockIdx.x, end = begin + share < packets ? begin + share : packets;
+    const uint64_t begin = share * blockIdx.x,
+                   end = begin + share < packets ? begin + share : packets;
     const int rank = comm_.rank, nranks = comm_.nranks;
     for (uint64_t p = begin + threadIdx.x; p < end; p += blockDim.x) {
       const uint64_t mine = read8(p, bytes);
@@ -239,12 +264,14 @@ class ProgramRunner {
           for (int b = 0; b < kBatch; b++) {
             const int q = first + b;
             if (q < nranks && q != rank)
-              packets[b] = load_packet(reinterpret_cast<const Packet*>(mine_.packets[q][epoch & 1]) + p);
+              packets[b] =
+                  load_packet(reinterpret_cast<const Packet*>(mine_.packets[q][epoch & 1]) + p);
           }
 #pragma unroll
           for (int b = 0; b < kBatch; b++) {
             const int q = first + b;
-            if (q < nranks && q != rank) all = all && packets[b].flag0 == epoch && packets[b].flag1 == epoch;
+            if (q < nranks && q != rank)
+              all = all && packets[b].flag0 == epoch && packets[b].flag1 == epoch;
           }
           return all;
         });
@@ -254,18 +281,19 @@ class ProgramRunner {
           const int q = first + b;
           if (q >= nranks) continue;
           const uint64_t data =
-              q == rank ? read8(p, bytes) : static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
+              q == rank ? read8(p, bytes)
+                        : static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
           Element e[kCount];
           memcpy(e, &data, 8);
 #pragma unroll
-          for (int i = 0; i < kCount; i++) sum[i] = q == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
+          for (int i = 0; i < kCount; i++)
+            sum[i] = q == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
         }
       }
       Element e[kCount];
 #pragma unroll
       for (int i = 0; i < kCount; i++) {
-        if (a_.reduction.divide_by > 0)
-          sum[i] = divide(sum[i], a_.reduction.divide_by);
+        if (a_.reduction.divide_by > 0) sum[i] = divide(sum[i], a_.reduction.divide_by);
         e[i] = Type::store(sum[i]);
       }
       write8(p, bytes, e);
@@ -285,7 +313,9 @@ class ProgramRunner {
       memcpy(e, &v, 8);
     } else {
       for (int i = 0; i < kCount; i++)
-        e[i] = p * 8 + i * sizeof(Element) < bytes ? reinterpret_cast<const volatile Element*>(at)[i] : Element{};
+        e[i] = p * 8 + i * sizeof(Element) < bytes
+                   ? reinterpret_cast<const volatile Element*>(at)[i]
+                   : Element{};
     }
     if (a_.reduction.premultiply)
       for (int i = 0; i < kCount; i++) e[i] = scale<Type>(e[i], a_.reduction.scalar_bits);
@@ -315,11 +345,13 @@ class ProgramRunner {
 };
 
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1) program_kernel(const __grid_constant__ KernelArguments arguments) {
+__global__ void __launch_bounds__(kThreads, 1)
+    program_kernel(const __grid_constant__ KernelArguments arguments) {
   __shared__ BlockState shared;
   __shared__ alignas(16) std::byte copy[sizeof(KernelArguments)];
   auto& a = *reinterpret_cast<KernelArguments*>(copy);
-  const Counters counters{load_volatile(&arguments.mine->met[blockIdx.x]), load_volatile(&arguments.mine->left[blockIdx.x]),
+  const Counters counters{load_volatile(&arguments.mine->met[blockIdx.x]),
+                          load_volatile(&arguments.mine->left[blockIdx.x]),
                           load_volatile(&arguments.mine->packed[blockIdx.x])};
   fetch_parameters(arguments, a);
   if (threadIdx.x == 0) shared.stopped = false;

@@ -151,8 +151,8 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
                           &task});
         } else if (lane.failure == LaneState::Failure::kClosed) {
           report_failure({ncclRemoteError,
-                          fmt::format("{}: peer {} gave up an operation in the middle", task.context->label,
-                                      lane.waits_for),
+                          fmt::format("{}: peer {} gave up an operation in the middle",
+                                      task.context->label, lane.waits_for),
                           &task});
         } else {
           report_failure({ncclSystemError,
@@ -167,8 +167,8 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   return progress;
 }
 
-// After a failure the caller may free its buffers: no peer may still read what was lent. Those that are reading finish
-// their slice; the rest find the FIFO closed.
+// After a failure the caller may free its buffers: no peer may still read what was lent. Those that
+// are reading finish their slice; the rest find the FIFO closed.
 void Batch::take_back() {
   const auto deadline = Clock::now() + std::chrono::milliseconds(200);
   for (size_t t = 0; t < used_; t++) {
@@ -199,8 +199,8 @@ void Batch::check_stop() {
   }
 }
 
-// A waiting lane, preferably one that waits for data: a lane that waits to send may do so only because its peer waits for
-// a third one.
+// A waiting lane, preferably one that waits for data: a lane that waits to send may do so only
+// because its peer waits for a third one.
 const Task* Batch::first_unfinished(LaneState& lane) {
   const Task* found = nullptr;
   for (size_t t = 0; t < used_; t++) {
@@ -261,7 +261,9 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
     if (left && idle > 2)
       return report_failure(
           {ncclRemoteError,
-           describe_wait(*task, lane) + ", but that peer has left the communicator, or its connection broke", task});
+           describe_wait(*task, lane) +
+               ", but that peer has left the communicator, or its connection broke",
+           task});
     if (context.timeout_s > 0 && idle > context.timeout_s)
       return report_failure({ncclRemoteError,
                              describe_wait(*task, lane) +
