@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <thread>
 
 #include "tests/comm/checks.h"
 #include "tests/support/environment.h"
+#include "tests/support/patterns.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
 #include "tests/support/threads.h"
@@ -18,10 +18,6 @@ namespace weft::test {
 namespace {
 
 std::string last_error(ncclComm_t comm) { return ncclGetLastError(comm); }
-
-bool says(const std::string& text, const char* pattern) {
-  return std::regex_search(text, std::regex(pattern));
-}
 
 TEST(Timeout, EndsAWaitForAPeerThatDoesNotComeAndNamesIt) {
   const ScopedEnvironment environment{{"WEFT_TIMEOUT", "0.3"}};
