@@ -20,7 +20,7 @@ size_t affordable_bytes(Process& process, const Options& options) {
   const int neighbours = local == nullptr ? process.size() : std::max(std::atoi(local), 1);
   const auto buffers =
       2u * static_cast<size_t>(options.threads * options.ranks_per_thread * neighbours);
-  const double mine = static_cast<double>(device::memory_limit() / buffers);
+  const double mine = static_cast<double>(device::memory_limit()) / static_cast<double>(buffers);
   const auto limit = static_cast<size_t>(process.combine(mine, Combine::kMin));
   if (limit >= options.max_bytes) return options.max_bytes;
   if (limit < options.min_bytes) {
