@@ -1,5 +1,7 @@
 // Prints every value, size, offset and function type of nccl.h as "name value" lines: compiled once
 // with our header and once with the CUDA toolkit's, the two outputs must be equal.
+// Rows of macros have no layout that clang-format would keep.
+// clang-format off
 #include <nccl.h>
 
 #include <cstddef>
@@ -14,8 +16,7 @@
 
 static void macros() {
   VALUE(NCCL_MAJOR)
-  VALUE(NCCL_MINOR)
-  VALUE(NCCL_PATCH) VALUE(NCCL_VERSION_CODE) VALUE(NCCL_UNIQUE_ID_BYTES)
+  VALUE(NCCL_MINOR) VALUE(NCCL_PATCH) VALUE(NCCL_VERSION_CODE) VALUE(NCCL_UNIQUE_ID_BYTES)
       VALUE(NCCL_CONFIG_UNDEF_INT) VALUE(NCCL_SPLIT_NOCOLOR) VALUE(NCCL_WIN_DEFAULT)
           VALUE(NCCL_WIN_COLL_SYMMETRIC) VALUE(NCCL_WIN_REQUIRED_ALIGNMENT)
               VALUE(NCCL_CTA_POLICY_DEFAULT) VALUE(NCCL_CTA_POLICY_EFFICIENCY)
@@ -30,72 +31,73 @@ static void macros() {
 
 static void enumerators() {
   VALUE(ncclSuccess)
-  VALUE(ncclUnhandledCudaError)
-  VALUE(ncclSystemError) VALUE(ncclInternalError) VALUE(ncclInvalidArgument) VALUE(ncclInvalidUsage)
-      VALUE(ncclRemoteError) VALUE(ncclInProgress) VALUE(ncclNumResults) VALUE(ncclNumOps_dummy)
-          VALUE(ncclSum) VALUE(ncclProd) VALUE(ncclMax) VALUE(ncclMin) VALUE(ncclAvg)
-              VALUE(ncclNumOps) VALUE(ncclMaxRedOp) VALUE(ncclInt8) VALUE(ncclChar) VALUE(ncclUint8)
-                  VALUE(ncclInt32) VALUE(ncclInt) VALUE(ncclUint32) VALUE(ncclInt64)
-                      VALUE(ncclUint64) VALUE(ncclFloat16) VALUE(ncclHalf) VALUE(ncclFloat32)
-                          VALUE(ncclFloat) VALUE(ncclFloat64) VALUE(ncclDouble) VALUE(ncclBfloat16)
-                              VALUE(ncclFloat8e4m3) VALUE(ncclFloat8e5m2) VALUE(ncclNumTypes)
-                                  VALUE(ncclScalarDevice) VALUE(ncclScalarHostImmediate)
+  VALUE(ncclUnhandledCudaError) VALUE(ncclSystemError) VALUE(ncclInternalError)
+      VALUE(ncclInvalidArgument) VALUE(ncclInvalidUsage) VALUE(ncclRemoteError)
+          VALUE(ncclInProgress) VALUE(ncclNumResults) VALUE(ncclNumOps_dummy) VALUE(ncclSum)
+              VALUE(ncclProd) VALUE(ncclMax) VALUE(ncclMin) VALUE(ncclAvg) VALUE(ncclNumOps)
+                  VALUE(ncclMaxRedOp) VALUE(ncclInt8) VALUE(ncclChar) VALUE(ncclUint8)
+                      VALUE(ncclInt32) VALUE(ncclInt) VALUE(ncclUint32) VALUE(ncclInt64)
+                          VALUE(ncclUint64) VALUE(ncclFloat16) VALUE(ncclHalf) VALUE(ncclFloat32)
+                              VALUE(ncclFloat) VALUE(ncclFloat64) VALUE(ncclDouble)
+                                  VALUE(ncclBfloat16) VALUE(ncclFloat8e4m3) VALUE(ncclFloat8e5m2)
+                                      VALUE(ncclNumTypes) VALUE(ncclScalarDevice)
+                                          VALUE(ncclScalarHostImmediate)
 }
 
 static void structures() {
   SIZE(ncclUniqueId)
-  FIELD(ncclUniqueId, internal)
-  SIZE(ncclComm_t) SIZE(ncclWindow_t) SIZE(ncclResult_t) SIZE(ncclDataType_t) SIZE(ncclRedOp_t)
-      SIZE(ncclRedOp_dummy_t) SIZE(ncclScalarResidence_t) SIZE(ncclConfig_t)
-          FIELD(ncclConfig_t, size) FIELD(ncclConfig_t, magic) FIELD(ncclConfig_t, version)
-              FIELD(ncclConfig_t, blocking) FIELD(ncclConfig_t, cgaClusterSize) FIELD(
-                  ncclConfig_t, minCTAs) FIELD(ncclConfig_t, maxCTAs) FIELD(ncclConfig_t, netName)
-                  FIELD(ncclConfig_t, splitShare) FIELD(ncclConfig_t, trafficClass)
-                      FIELD(ncclConfig_t, commName) FIELD(ncclConfig_t, collnetEnable)
-                          FIELD(ncclConfig_t, CTAPolicy) FIELD(ncclConfig_t, shrinkShare)
-                              FIELD(ncclConfig_t, nvlsCTAs) FIELD(ncclConfig_t, nChannelsPerNetPeer)
-                                  FIELD(ncclConfig_t, nvlinkCentricSched) SIZE(ncclSimInfo_t)
-                                      FIELD(ncclSimInfo_t, size) FIELD(ncclSimInfo_t, magic)
-                                          FIELD(ncclSimInfo_t, version)
-                                              FIELD(ncclSimInfo_t, estimatedTime)
+  FIELD(ncclUniqueId, internal) SIZE(ncclComm_t) SIZE(ncclWindow_t) SIZE(ncclResult_t)
+      SIZE(ncclDataType_t) SIZE(ncclRedOp_t) SIZE(ncclRedOp_dummy_t) SIZE(ncclScalarResidence_t)
+          SIZE(ncclConfig_t) FIELD(ncclConfig_t, size) FIELD(ncclConfig_t, magic)
+              FIELD(ncclConfig_t, version) FIELD(ncclConfig_t, blocking)
+                  FIELD(ncclConfig_t, cgaClusterSize) FIELD(ncclConfig_t, minCTAs)
+                      FIELD(ncclConfig_t, maxCTAs) FIELD(ncclConfig_t, netName)
+                          FIELD(ncclConfig_t, splitShare) FIELD(ncclConfig_t, trafficClass)
+                              FIELD(ncclConfig_t, commName) FIELD(ncclConfig_t, collnetEnable)
+                                  FIELD(ncclConfig_t, CTAPolicy) FIELD(ncclConfig_t, shrinkShare)
+                                      FIELD(ncclConfig_t, nvlsCTAs)
+                                          FIELD(ncclConfig_t, nChannelsPerNetPeer)
+                                              FIELD(ncclConfig_t, nvlinkCentricSched)
+                                                  SIZE(ncclSimInfo_t) FIELD(ncclSimInfo_t, size)
+                                                      FIELD(ncclSimInfo_t, magic)
+                                                          FIELD(ncclSimInfo_t, version)
+                                                              FIELD(ncclSimInfo_t, estimatedTime)
 }
 
 static void initializers() {
   const ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   VALUE(config.size)
-  VALUE(config.magic)
-  VALUE(config.version) VALUE(config.blocking) VALUE(config.cgaClusterSize) VALUE(config.minCTAs)
-      VALUE(config.maxCTAs) VALUE(config.splitShare) VALUE(config.trafficClass)
-          VALUE(config.collnetEnable) VALUE(config.CTAPolicy) VALUE(config.shrinkShare)
-              VALUE(config.nvlsCTAs) VALUE(config.nChannelsPerNetPeer)
+  VALUE(config.magic) VALUE(config.version) VALUE(config.blocking) VALUE(config.cgaClusterSize)
+      VALUE(config.minCTAs) VALUE(config.maxCTAs) VALUE(config.splitShare)
+          VALUE(config.trafficClass) VALUE(config.collnetEnable) VALUE(config.CTAPolicy)
+              VALUE(config.shrinkShare) VALUE(config.nvlsCTAs) VALUE(config.nChannelsPerNetPeer)
                   VALUE(config.nvlinkCentricSched)
                       std::printf("config.netName %d config.commName %d\n",
                                   config.netName == nullptr, config.commName == nullptr);
   const ncclSimInfo_t sim = NCCL_SIM_INFO_INITIALIZER;
   VALUE(sim.size)
-  VALUE(sim.magic)
-  VALUE(sim.version) std::printf("sim.estimatedTime %a\n", static_cast<double>(sim.estimatedTime));
+  VALUE(sim.magic) VALUE(sim.version)
+      std::printf("sim.estimatedTime %a\n", static_cast<double>(sim.estimatedTime));
 }
 
 static void functions() {
   FUNCTION(ncclAllGather)
-  FUNCTION(ncclAllReduce)
-  FUNCTION(ncclAlltoAll) FUNCTION(ncclBcast) FUNCTION(ncclBroadcast) FUNCTION(ncclCommAbort) FUNCTION(
-      ncclCommCount) FUNCTION(ncclCommCuDevice) FUNCTION(ncclCommDeregister) FUNCTION(ncclCommDestroy)
-      FUNCTION(ncclCommFinalize) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommInitAll) FUNCTION(
-          ncclCommInitRank) FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommInitRankScalable)
-          FUNCTION(ncclCommRegister) FUNCTION(ncclCommRevoke) FUNCTION(ncclCommShrink) FUNCTION(
-              ncclCommSplit) FUNCTION(ncclCommUserRank) FUNCTION(ncclCommWindowDeregister)
-              FUNCTION(ncclCommWindowRegister) FUNCTION(ncclGather) FUNCTION(
-                  ncclGetErrorString) FUNCTION(ncclGetLastError) FUNCTION(ncclGetUniqueId)
-                  FUNCTION(ncclGetVersion) FUNCTION(ncclGroupEnd) FUNCTION(ncclGroupSimulateEnd) FUNCTION(
-                      ncclGroupStart) FUNCTION(ncclMemAlloc) FUNCTION(ncclMemFree) FUNCTION(ncclRecv)
-                      FUNCTION(ncclRedOpCreatePreMulSum) FUNCTION(ncclRedOpDestroy) FUNCTION(
-                          ncclReduce) FUNCTION(ncclReduceScatter) FUNCTION(ncclResetDebugInit)
-                          FUNCTION(ncclScatter) FUNCTION(ncclSend) FUNCTION(pncclAllGather) FUNCTION(
-                              pncclAllReduce) FUNCTION(pncclAlltoAll) FUNCTION(pncclBcast)
-                              FUNCTION(pncclBroadcast) FUNCTION(pncclCommAbort) FUNCTION(
-                                  pncclCommCount) FUNCTION(pncclCommCuDevice)
+  FUNCTION(ncclAllReduce) FUNCTION(ncclAlltoAll) FUNCTION(ncclBcast) FUNCTION(ncclBroadcast) FUNCTION(
+      ncclCommAbort) FUNCTION(ncclCommCount) FUNCTION(ncclCommCuDevice) FUNCTION(ncclCommDeregister)
+      FUNCTION(ncclCommDestroy) FUNCTION(ncclCommFinalize) FUNCTION(ncclCommGetAsyncError) FUNCTION(
+          ncclCommInitAll) FUNCTION(ncclCommInitRank) FUNCTION(ncclCommInitRankConfig)
+          FUNCTION(ncclCommInitRankScalable) FUNCTION(ncclCommRegister) FUNCTION(
+              ncclCommRevoke) FUNCTION(ncclCommShrink) FUNCTION(ncclCommSplit) FUNCTION(ncclCommUserRank)
+              FUNCTION(ncclCommWindowDeregister) FUNCTION(ncclCommWindowRegister) FUNCTION(
+                  ncclGather) FUNCTION(ncclGetErrorString) FUNCTION(ncclGetLastError)
+                  FUNCTION(ncclGetUniqueId) FUNCTION(ncclGetVersion) FUNCTION(ncclGroupEnd) FUNCTION(
+                      ncclGroupSimulateEnd) FUNCTION(ncclGroupStart) FUNCTION(ncclMemAlloc)
+                      FUNCTION(ncclMemFree) FUNCTION(ncclRecv) FUNCTION(ncclRedOpCreatePreMulSum) FUNCTION(
+                          ncclRedOpDestroy) FUNCTION(ncclReduce) FUNCTION(ncclReduceScatter)
+                          FUNCTION(ncclResetDebugInit) FUNCTION(ncclScatter) FUNCTION(ncclSend) FUNCTION(
+                              pncclAllGather) FUNCTION(pncclAllReduce) FUNCTION(pncclAlltoAll)
+                              FUNCTION(pncclBcast) FUNCTION(pncclBroadcast) FUNCTION(
+                                  pncclCommAbort) FUNCTION(pncclCommCount) FUNCTION(pncclCommCuDevice)
                                   FUNCTION(pncclCommDeregister) FUNCTION(pncclCommDestroy) FUNCTION(
                                       pncclCommFinalize) FUNCTION(pncclCommGetAsyncError)
                                       FUNCTION(pncclCommInitAll) FUNCTION(pncclCommInitRank) FUNCTION(

@@ -133,7 +133,7 @@ TEST_F(Arguments, LastErrorOfTheCommunicatorSaysTheSame) {
   EXPECT_BAD_ARGUMENT("root", ncclBroadcast(a_, b_, 1, ncclFloat32, 9, comm_, nullptr));
   EXPECT_NE(std::string(ncclGetLastError(comm_)).find("root"), std::string::npos)
       << ncclGetLastError(comm_);
-  EXPECT_NE(std::string(ncclGetLastError(comm_)).find("9"), std::string::npos)
+  EXPECT_NE(std::string(ncclGetLastError(comm_)).find('9'), std::string::npos)
       << ncclGetLastError(comm_);
 }
 
