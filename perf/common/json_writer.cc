@@ -74,7 +74,7 @@ std::string write_new_file(const std::string& path, const std::string& text) {
   };
   constexpr int kMostTries = 10000;
   for (int n = 0; n < kMostTries; ++n) {
-    const std::string name = n == 0 ? path : path + "." + std::to_string(n);
+    std::string name = n == 0 ? path : path + "." + std::to_string(n);
     const std::unique_ptr<std::FILE, Closer> file(std::fopen(name.c_str(), "wx"));
     if (file == nullptr && errno == EEXIST) continue;
     if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||

@@ -14,7 +14,7 @@ constexpr auto kTick = std::chrono::seconds(1);
 Watch::Watch(bool show_progress, int timeout_s, std::function<void(const std::string&)> on_timeout)
     : show_progress_(show_progress), timeout_(timeout_s), on_timeout_(std::move(on_timeout)) {
   if (!show_progress && timeout_s == 0) return;
-  thread_ = std::jthread([this](std::stop_token stop) { watch(stop); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
 Watch::~Watch() { end(); }
@@ -33,7 +33,7 @@ void Watch::end() {
   line_shown_ = false;
 }
 
-void Watch::watch(std::stop_token stop) {
+void Watch::watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     if (what_.empty()) {

@@ -23,7 +23,7 @@ class Watch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void watch(std::stop_token stop);
+  void watch(const std::stop_token& stop);
 
   const bool show_progress_;
   const std::chrono::seconds timeout_;

@@ -10,6 +10,7 @@
 
 #define VALUE(name) std::printf(#name " %lld\n", static_cast<long long>(name));
 #define SIZE(type) std::printf("sizeof(" #type ") %zu\n", sizeof(type));
+// NOLINTNEXTLINE(bugprone-macro-parentheses): neither a type nor a field can be in parentheses.
 #define FIELD(type, field) \
   std::printf(#type "." #field " at %zu size %zu\n", offsetof(type, field), sizeof(type::field));
 #define FUNCTION(f) std::printf(#f " %s\n", typeid(decltype(&f)).name());
