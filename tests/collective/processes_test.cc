@@ -73,7 +73,9 @@ TEST_P(ProcessesOfTwoHosts, GiveTheReferenceResults) {
   run_ranks_as_processes("conformance", GetParam(), options);
 }
 
-std::vector<int> counts(const std::vector<int>& all) { return kSanitized ? std::vector<int>{3} : all; }
+std::vector<int> counts(const std::vector<int>& all) {
+  return kSanitized ? std::vector<int>{3} : all;
+}
 
 INSTANTIATE_TEST_SUITE_P(Conformance, Processes, testing::ValuesIn(counts({1, 2, 3, 4, 7, 8})),
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
