@@ -45,6 +45,17 @@ inline Operands in_rank_order(int rank, int nranks, Operand mine, int channel = 
   return sources;
 }
 
+// Tokens to and from everyone: what came before on any rank is visible after it on all.
+inline void meet(Lane& lane, int r, int n) {
+  add(lane, {}, everyone_else(r, n), 0);
+  add(lane, everyone_else(r, n), {}, 0);
+}
+
+// A chunk of some rank's buffer, as `rank` sees it.
+inline Operand memory(int rank, int owner, Buffer buffer, int index) {
+  return owner == rank ? Operand::local(buffer, index) : Operand::remote(owner, buffer, index);
+}
+
 // The schedule of a single rank: its input is its output.
 inline Schedule single_rank(const char* name, const Collective& collective) {
   Schedule schedule = blank(name, collective, 1, 1);

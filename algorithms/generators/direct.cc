@@ -133,6 +133,24 @@ Schedule make(const Collective& c, bool in_place) {
   }
 }
 
+// The same on a single lane: everything is sent before anything is awaited, so that data small
+// enough for the FIFOs takes one trip (or two, for an all_reduce) and a thread block per part is
+// enough.
+Schedule make_exchange(const Collective& c, bool in_place) {
+  Schedule s = make(c, in_place);
+  s.name = "exchange";
+  for (RankSchedule& rank : s.ranks) {
+    Lane all;
+    for (Lane& lane : rank.lanes)
+      for (Step& step : lane.steps) {
+        step.after.clear();  // lanes are in the order their steps depend on each other
+        all.steps.push_back(std::move(step));
+      }
+    rank.lanes = {std::move(all)};
+  }
+  return s;
+}
+
 bool supports_one_shot(const Collective& c) {
   return c.kind == CollectiveKind::kAllReduce && c.nranks <= kMostReducedRanks;
 }
@@ -162,6 +180,8 @@ Schedule make_send_recv(const Collective& c, bool) {
 }  // namespace
 
 const Generator kDirect = {"direct", "all ranks exchange parts with all ranks", supports, make};
+const Generator kExchange = {"exchange", "direct, on a single lane: for small sizes", supports,
+                             make_exchange};
 const Generator kOneShot = {"one_shot", "all ranks send everything to all ranks", supports_one_shot,
                             make_one_shot};
 const Generator kSendRecv = {

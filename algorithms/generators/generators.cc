@@ -6,8 +6,8 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 8> all = {kDirect,    kOneShot,  kRing,     kTree,
-                                               kRecursive, kPairwise, kSendRecv, kReach};
+  static const std::array<Generator, 10> all = {kDirect,    kExchange, kOneShot,  kRing,  kTree,
+                                                kRecursive, kPairwise, kSendRecv, kReach, kStage};
   return all;
 }
 

@@ -23,6 +23,7 @@ std::span<const Generator> generators();
 const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
-extern const Generator kDirect, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv, kReach;
+extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
+    kReach, kStage;
 
 }  // namespace weft

@@ -25,16 +25,6 @@ Schedule send_recv(const Collective& c) {
   return s;
 }
 
-// Tokens to and from everyone: what came before on any rank is visible after it on all.
-void meet(Lane& lane, int r, int n) {
-  add(lane, {}, everyone_else(r, n), 0);
-  add(lane, everyone_else(r, n), {}, 0);
-}
-
-Operand memory(int rank, int owner, Buffer buffer, int index) {
-  return owner == rank ? Operand::local(buffer, index) : Operand::remote(owner, buffer, index);
-}
-
 // Chunk `index` of a buffer of every rank, in rank order.
 Operands everywhere(int rank, int n, Buffer buffer, int index) {
   Operands operands;
@@ -77,27 +67,20 @@ void work(Lane& lane, const Collective& c, int r) {
 Schedule make(const Collective& c, bool in_place) {
   const int n = c.nranks;
   if (n == 1) return single_rank("reach", c);
+  // An all-to-all in place would overwrite what others still read.
+  if (in_place && c.kind == CollectiveKind::kAllToAll) {
+    Schedule s = kStage.make(c, in_place);
+    s.name = "reach";
+    return s;
+  }
   if (c.kind == CollectiveKind::kSendRecv) return send_recv(c);
   const bool shared = c.kind == CollectiveKind::kAllReduce ||
                       c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
   Schedule s = blank("reach", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
-    RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
-    Lane& lane = rank.lanes[0];
-    // An all-to-all in place would overwrite what others still read: it goes through a copy of the
-    // input.
-    const bool copied = in_place && c.kind == CollectiveKind::kAllToAll;
-    if (copied) {
-      rank.scratch_chunks = n;
-      add(lane, {Operand::input(0)}, {Operand::scratch(0)}, n);
-    }
+    Lane& lane = s.ranks[static_cast<size_t>(r)].lanes[0];
     meet(lane, r, n);
-    if (copied) {
-      for (int q = 0; q < n; q++)
-        add(lane, {memory(r, q, Buffer::kScratch, r)}, {Operand::output(q)});
-    } else {
-      work(lane, c, r);
-    }
+    work(lane, c, r);
     meet(lane, r, n);
   }
   return s;

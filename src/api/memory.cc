@@ -29,12 +29,13 @@ class Registrations {
     all_.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm, base, size}));
     return all_.back().get();
   }
-  bool remove(const ncclComm* comm, const void* handle) {
+  bool remove(const ncclComm* comm, const void* handle, void*& base) {
     std::lock_guard lock(mutex_);
     const auto it = std::find_if(all_.begin(), all_.end(), [&](const auto& window) {
       return window.get() == handle && window->comm == comm;
     });
     if (it == all_.end()) return false;
+    base = (*it)->base;
     all_.erase(it);
     return true;
   }
@@ -53,7 +54,15 @@ void* add_registration(ncclComm* comm, void* buff, size_t size) {
               "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory "
               "instead",
               use->context().label, buff);
+  use->register_memory(buff, size);
   return Registrations::instance().add(comm, buff, size);
+}
+
+bool remove_registration(ncclComm* comm, const void* handle) {
+  void* base = nullptr;
+  if (!Registrations::instance().remove(comm, handle, base)) return false;
+  Use(*comm)->deregister_memory(base);
+  return true;
 }
 
 }  // namespace
@@ -88,7 +97,7 @@ WEFT_EXPORT(ncclResult_t, CommRegister,
 WEFT_EXPORT(ncclResult_t, CommDeregister, (const ncclComm_t comm, void* handle)) {
   return guard("ncclCommDeregister", [&] {
     check_handle(comm);
-    if (!Registrations::instance().remove(comm, handle))
+    if (!remove_registration(comm, handle))
       fail(ncclInvalidArgument, "handle is not a registration of this communicator");
   });
 }
@@ -107,7 +116,7 @@ WEFT_EXPORT(ncclResult_t, CommWindowRegister,
 WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   return guard("ncclCommWindowDeregister", [&] {
     check_handle(comm);
-    if (!Registrations::instance().remove(comm, win))
+    if (!remove_registration(comm, win))
       fail(ncclInvalidArgument, "win is not a window of this communicator");
   });
 }

@@ -114,9 +114,9 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
-       "GPU: memory between processes, three times per rank"},
+       "GPU: memory that all ranks can reach, for private buffers"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
-       "GPU: low-latency all_reduce up to this size"},
+       "GPU: largest array that travels with flags beside the data"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
   };

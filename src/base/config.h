@@ -32,9 +32,9 @@ struct Config {
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =
-      32u << 20;  // WEFT_STAGE_BYTES: GPU memory between processes, three times this per rank
+      16u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
   size_t packed_bytes =
-      64u << 10;  // WEFT_PACKED_BYTES: GPU: all_reduce with flags beside the data up to this size
+      512u << 10;  // WEFT_PACKED_BYTES: GPU: largest array that travels with flags beside the data
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 

@@ -67,9 +67,17 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
         fail(ncclInvalidUsage,
              "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host "
              "memory instead");
-      gpu_ = std::make_unique<cuda::GpuExecutor>(rank, nranks, device,
-                                                 max_ctas > 0 ? max_ctas : config_.max_ctas,
-                                                 !mesh_->one_process(), mesh_->info(rank).process);
+      cuda::GpuOptions options;
+      options.rank = rank;
+      options.nranks = nranks;
+      options.device = device;
+      options.max_ctas = max_ctas > 0 ? max_ctas : config_.max_ctas;
+      options.process = mesh_->info(rank).process;
+      options.one_process = mesh_->one_process();
+      options.timeout_s = config_.timeout_s;
+      options.stage_bytes = config_.stage_bytes;
+      options.cta_bytes = config_.cta_bytes;
+      gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
     } catch (const Error& error) {
       control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));

@@ -38,6 +38,10 @@ class Communicator {
   host::RankContext& context() { return context_; }
   const Mesh& mesh() const { return *mesh_; }
 
+  // Memory that other processes may use where it is. Without effect in host mode.
+  void register_memory(const void* pointer, size_t size);
+  void deregister_memory(const void* pointer);
+
   // On GPUs calls are launched on their streams, all of a group at once; the host's batches are not
   // used.
   bool on_gpu() const { return gpu_ != nullptr; }
@@ -78,6 +82,12 @@ class Communicator {
     Program program;
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
+  struct GpuEntry {
+    const Generator* generator = nullptr;
+    int root = 0;
+    std::shared_ptr<cuda::GpuPlan> plan;
+  };
+  const GpuEntry& gpu_plan(const Collective& collective, const GpuChoice& choice);
   void connect_gpu(Deadline deadline);
   void launch_pairs(std::span<const Call* const> calls);
   void cut(Operation& operation, const Program& program) const;
@@ -99,6 +109,7 @@ class Communicator {
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
+  std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;

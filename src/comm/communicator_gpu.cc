@@ -3,7 +3,10 @@
 #include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/planner/plan_store.h"
+#include "src/schedule/lower.h"
 
 namespace weft {
 
@@ -16,9 +19,28 @@ void Communicator::connect_gpu(Deadline deadline) {
     std::memcpy(&peer, blob.data(), std::min(blob.size(), sizeof peer));
     peers.push_back(peer);
   }
-  gpu_->connect(peers);
+  std::vector<std::byte*> boards;
+  for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_->board(peer));
+  static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
+  gpu_->connect(peers, boards);
   control_->all_gather("gpu", deadline);  // nobody launches before all are connected
+  gpu_->write_probes();
+  control_->all_gather("probed", deadline);
+  const int lost = gpu_->missing_probe();
+  if (lost >= 0)
+    fail(ncclSystemError,
+         "rank {} wrote to the memory of rank {}'s GPU, and nothing arrived: peer-to-peer access "
+         "does not work on this machine",
+         lost, rank_);
   placement_.reach = true;
+}
+
+void Communicator::register_memory(const void* pointer, size_t size) {
+  if (gpu_ != nullptr) gpu_->register_memory(pointer, size);
+}
+
+void Communicator::deregister_memory(const void* pointer) {
+  if (gpu_ != nullptr) gpu_->deregister_memory(pointer);
 }
 
 void Communicator::poll_gpu() {
@@ -41,30 +63,54 @@ void Communicator::launch(std::span<const Call* const> calls) {
       continue;
     }
     const Collective collective{call->kind, nranks_, call->root};
-    const size_t bytes = array_bytes(collective, *call);
-    const Generator* forced = forced_[static_cast<size_t>(call->kind)];
     cuda::GpuCall gpu_call;
-    // Small all_reduces: one shot with flags beside the data, no meeting.
-    gpu_call.packed = call->kind == CollectiveKind::kAllReduce && forced == nullptr &&
-                      nranks_ > 1 &&
-                      bytes <= std::min(cuda::GpuExecutor::packed_limit(), config_.packed_bytes);
-    const Generator& generator =
-        gpu_call.packed ? kOneShot : choose_generator(collective, bytes, placement_, forced);
-    const bool in_place =
-        is_in_place(collective, *call, rank_) && call->kind != CollectiveKind::kAllToAll;
     gpu_call.input = call->input;
     gpu_call.output = call->output;
     gpu_call.count = call->count;
     gpu_call.reduction = call->reduction;
-    gpu_call.reduces = collective.reduces();
     const uint64_t signature[5] = {
         static_cast<uint64_t>(call->kind), call->count, static_cast<uint64_t>(call->reduction.type),
         static_cast<uint64_t>(call->reduction.op), static_cast<uint64_t>(call->root)};
     gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
-    gpu_->run(plan_for(collective, generator, in_place).program, gpu_call);
+    const GpuChoice choice =
+        choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes,
+                       forced_[static_cast<size_t>(call->kind)]);
+    gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
   if (!pairs.empty()) launch_pairs(pairs);
   gpu_->end(streams);
+}
+
+// Whether a call is in place makes no difference to these schedules; where it does (all-to-all),
+// the fallback is taken.
+const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collective,
+                                                     const GpuChoice& choice) {
+  auto& plans = gpu_plans_[static_cast<size_t>(collective.kind)];
+  for (const auto& entry : plans)
+    if (entry->generator == choice.generator && entry->root == collective.root) return *entry;
+  const auto lowered = [&](const Generator& generator) {
+    return lower(*PlanStore::instance().get(generator, collective, false), rank_);
+  };
+  const Program program = lowered(*choice.generator);
+  const bool may_fall_back =
+      choice.generator->name == kReach.name && nranks_ > 1 &&
+      (!placement_.one_process || collective.kind == CollectiveKind::kAllToAll);
+  std::shared_ptr<cuda::GpuPlan> plan;
+  if (may_fall_back) {
+    const Program fallback = lowered(kStage);
+    plan = gpu_->prepare(program, false, &fallback);
+  } else {
+    plan = gpu_->prepare(program, choice.packed, nullptr);
+  }
+  if (plan == nullptr)
+    fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",
+         name(collective.kind), choice.generator->name, nranks_);
+  WEFT_INFO(kTuning, "{}: {} root {} runs as {}{}: {} steps here", context_.label,
+            name(collective.kind), collective.root, choice.generator->name,
+            choice.packed ? " with the low-latency protocol" : "", program.steps.size());
+  plans.push_back(
+      std::make_unique<GpuEntry>(GpuEntry{choice.generator, collective.root, std::move(plan)}));
+  return *plans.back();
 }
 
 // The k-th message between two ranks goes into the k-th kernel on both sides.

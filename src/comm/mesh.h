@@ -49,6 +49,11 @@ class Mesh {
   SendPort& sender(int peer, int channel) { return sends_[index(peer, channel)]; }
   RecvPort& receiver(int peer, int channel) { return receives_[index(peer, channel)]; }
   const PeerInfo& info(int peer) const { return infos_[static_cast<size_t>(peer)]; }
+  // Memory that a rank of this host shares with the others; nullptr for ranks of other hosts.
+  std::byte* board(int peer) const {
+    const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
+    return arena == nullptr ? nullptr : arena->board();
+  }
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
   int local_ranks() const { return static_cast<int>(local_.size()); }

@@ -10,14 +10,9 @@
 #include <cstdint>
 
 #include "src/exec/datatype.h"
+#include "src/exec/portable.h"
 #include "src/schedule/program.h"
 #include "src/transport/fifo.h"
-
-#ifdef __CUDACC__
-#define WEFT_HD __host__ __device__
-#else
-#define WEFT_HD
-#endif
 
 namespace weft {
 

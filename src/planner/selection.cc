@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
+constexpr size_t kOneShotTraffic = 512u << 10;
 
 const Generator& first_supported(const Collective& c,
                                  std::initializer_list<const Generator*> preferred) {
@@ -41,7 +42,8 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
 const Generator& choose_generator(const Collective& c, size_t bytes, const Placement& placement,
                                   const Generator* forced) {
   if (forced != nullptr) {
-    if (!forced->supports(c) || (forced == find_generator(kReach.name) && !placement.reach))
+    const bool reaches = forced->name == kReach.name || forced->name == kStage.name;
+    if (!forced->supports(c) || (reaches && !placement.reach))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);
     return *forced;
@@ -73,6 +75,21 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     default:
       return kDirect;
   }
+}
+
+GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
+                         const Generator* forced) {
+  if (forced != nullptr) {
+    if (!forced->supports(c))
+      fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
+           forced->name, name(c.kind), c.nranks);
+    return {forced, forced->name != kReach.name && forced->name != kStage.name};
+  }
+  if (c.nranks == 1 || bytes > packed_bytes) return {&kReach, false};
+  // Every rank gets everything once: fine while that is little.
+  const bool one_shot = c.kind == CollectiveKind::kAllReduce &&
+                        bytes * static_cast<size_t>(c.nranks) <= kOneShotTraffic;
+  return {one_shot ? &kOneShot : &kExchange, true};
 }
 
 }  // namespace weft

@@ -25,4 +25,13 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
 const Generator& choose_generator(const Collective& collective, size_t bytes,
                                   const Placement& placement, const Generator* forced);
 
+// On GPUs that reach each other's memory: small arrays go through FIFOs with flags beside the data,
+// large ones are read and written where they are.
+struct GpuChoice {
+  const Generator* generator = nullptr;
+  bool packed = false;
+};
+GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packed_bytes,
+                         const Generator* forced);
+
 }  // namespace weft

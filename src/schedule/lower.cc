@@ -25,32 +25,76 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
           operand.index};
 }
 
-// Whether a step is independent of the steps [first, n) of its lane.
-bool independent(const ScheduleGraph& graph, int rank, const Lane& lane, size_t first, size_t n) {
-  const auto places = [&](const Step& step, const std::vector<Operand>& operands,
-                          std::set<std::pair<int, int32_t>>& out) {
-    for (const Operand& operand : operands) {
-      if (operand.kind == Operand::Kind::kPeer) return false;
-      const int owner = ScheduleGraph::memory_owner(rank, operand);
-      for (int c = 0; c < step.count; c++)
-        out.emplace(owner, graph.location(owner, operand.buffer, operand.index + c));
-    }
-    return true;
-  };
-  std::set<std::pair<int, int32_t>> read, written;
-  for (size_t i = first; i < n; i++)
-    if (lane.steps[i].count == 0 || !places(lane.steps[i], lane.steps[i].from, read) ||
-        !places(lane.steps[i], lane.steps[i].to, written))
+// A run of steps that may go side by side: what it has touched so far.
+class Run {
+ public:
+  Run(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
+
+  void begin(const Step& step) {
+    read_.clear();
+    written_.clear();
+    sends_ = receives_ = false;
+    open_ = step.count > 0 && add(step);
+  }
+
+  // Whether the step may join; it is taken in if so.
+  bool join(const Step& step) { return open_ && step.count > 0 && step.after.empty() && add(step); }
+
+ private:
+  // Owner and location of memory. A port is a place of its own, below the owners, and using it in
+  // either direction changes it.
+  using Places = std::set<std::pair<int, int32_t>>;
+
+  bool add(const Step& step) {
+    Places read, written;
+    bool sends = sends_, receives = receives_;
+    places(step, step.from, 0, read, written, receives);
+    places(step, step.to, 1, written, written, sends);
+    // A thread that waits for a message must not be needed to send another.
+    if ((sends && receives) || meets(read, written_) || meets(written, written_) ||
+        meets(written, read_))
       return false;
-  std::set<std::pair<int, int32_t>> reads, writes;
-  const Step& step = lane.steps[n];
-  if (step.count == 0 || !step.after.empty() || !places(step, step.from, reads) ||
-      !places(step, step.to, writes))
-    return false;
-  const auto meets = [](const auto& a, const auto& b) {
+    read_.merge(read);
+    written_.merge(written);
+    sends_ = sends;
+    receives_ = receives;
+    return true;
+  }
+
+  void places(const Step& step, const std::vector<Operand>& operands, int direction, Places& memory,
+              Places& ports, bool& peers) const {
+    for (const Operand& operand : operands) {
+      if (operand.kind == Operand::Kind::kPeer) {
+        peers = true;
+        ports.emplace(-1 - operand.index, operand.channel * 2 + direction);
+        continue;
+      }
+      const int owner = ScheduleGraph::memory_owner(rank_, operand);
+      for (int c = 0; c < step.count; c++)
+        memory.emplace(owner, graph_.location(owner, operand.buffer, operand.index + c));
+    }
+  }
+  static bool meets(const Places& a, const Places& b) {
     return std::any_of(a.begin(), a.end(), [&](const auto& place) { return b.count(place) != 0; });
-  };
-  return !meets(reads, written) && !meets(writes, written) && !meets(writes, read);
+  }
+
+  const ScheduleGraph& graph_;
+  const int rank_;
+  Places read_, written_;
+  bool sends_ = false, receives_ = false, open_ = false;
+};
+
+void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramStep* steps) {
+  Run run(graph, rank);
+  size_t first = 0;
+  for (size_t n = 0; n < lane.steps.size(); n++) {
+    if (n > 0 && run.join(lane.steps[n])) {
+      steps[first].run++;
+      continue;
+    }
+    first = n;
+    run.begin(lane.steps[n]);
+  }
 }
 
 }  // namespace
@@ -75,7 +119,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   const ScheduleGraph graph(schedule, verified.in_place());
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
-    size_t run = 0;  // where the present run of independent steps began
+    const size_t first = program.steps.size();
     program.lanes.push_back(
         {static_cast<uint32_t>(program.steps.size()), static_cast<uint32_t>(lane.steps.size())});
     for (size_t n = 0; n < lane.steps.size(); n++) {
@@ -85,9 +129,6 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       out.raw_sources = facts.raw_sources;
       out.completes = facts.completes;
       out.lendable = facts.lendable;
-      // Only executors that reach into memory make use of it.
-      out.joins = program.reaches_memory && n > 0 && independent(graph, rank, lane, run, n);
-      if (!out.joins) run = n;
       out.count = step.count;
       program.reaches_memory |= step.count == 0;
       for (const Operand& o : step.from) program.reaches_memory |= o.kind == Operand::Kind::kRemote;
@@ -107,6 +148,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
             {static_cast<uint32_t>(d.lane), static_cast<uint32_t>(d.step)});
       program.steps.push_back(out);
     }
+    mark_runs(graph, rank, lane, program.steps.data() + first);
   }
   return program;
 }

@@ -25,8 +25,10 @@ struct ProgramStep {
   uint64_t raw_sources = 0;  // see StepFacts
   uint32_t first_operand = 0, first_dependency = 0;
   uint16_t sources = 0, destinations = 0, dependencies = 0;
+  // This many steps from here on may run side by side: none touches what another touches, no port
+  // is used twice, and none that waits for a message keeps another from sending one.
+  uint16_t run = 1;
   bool completes = false, lendable = false;
-  bool joins = false;  // touches nothing that the steps before it in its run of such steps touch
   int32_t count = 1;
   int32_t sub =
       0;  // which chunk of its block the first one is: gives its length whatever buffer it lies in

@@ -17,7 +17,7 @@ Arena::Arena(const ArenaLayout& layout, Fd fd)
 
 FifoControl& Arena::control(int sender, int channel) const {
   const auto number = static_cast<size_t>(sender * kChannels + channel);
-  return *reinterpret_cast<FifoControl*>(memory_.data() + 4096 + number * layout_.fifo_stride());
+  return *reinterpret_cast<FifoControl*>(memory_.data() + kFifosAt + number * layout_.fifo_stride());
 }
 
 std::byte* Arena::ring(int sender, int channel) const {

@@ -14,13 +14,18 @@ inline constexpr int kCollectiveChannels = 2;
 inline constexpr int kPointToPointChannel = 2;
 inline constexpr int kChannels = 3;
 
+// The first page holds the doorbell; then comes a board of 64 KiB for whoever has small things to
+// tell all ranks of the host, then the FIFOs. Pages that are not used cost nothing.
+inline constexpr size_t kBoardAt = 4096, kBoardBytes = 64u << 10;
+inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;
+
 struct ArenaLayout {
   int senders = 0;          // ranks of the host, this one included
   uint64_t ring_bytes = 0;  // per FIFO
 
   size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
   size_t size() const {
-    return 4096 + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(kChannels);
+    return kFifosAt + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(kChannels);
   }
 };
 
@@ -34,6 +39,7 @@ class Arena {
   Arena(const ArenaLayout& layout, Fd fd);
 
   Doorbell& door() const { return *reinterpret_cast<Doorbell*>(memory_.data()); }
+  std::byte* board() const { return memory_.data() + kBoardAt; }
   FifoControl& control(int sender, int channel) const;
   std::byte* ring(int sender, int channel) const;
   uint64_t ring_bytes() const { return layout_.ring_bytes; }

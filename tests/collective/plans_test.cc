@@ -52,7 +52,8 @@ constexpr Cutting kCuttings[] = {
 std::vector<size_t> host_generators() {
   std::vector<size_t> numbers;
   for (size_t i = 0; i < generators().size(); i++)
-    if (generators()[i].name != kReach.name && generators()[i].name != kSendRecv.name)
+    if (generators()[i].name != kReach.name && generators()[i].name != kStage.name &&
+        generators()[i].name != kSendRecv.name)
       numbers.push_back(i);
   return numbers;
 }

@@ -1,5 +1,5 @@
 // Data movement of a thread block: reduce from several addresses, write to several. Vectors of 16
-// bytes with several loads in flight where everything is aligned, element by element otherwise.
+// bytes with several loads in flight, wherever the buffers lie.
 #pragma once
 
 #include "src/exec/cuda/memory.cuh"
@@ -18,6 +18,14 @@ struct Movement {
   uint64_t elements;
 };
 
+// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a
+// tile each, so that all of them together sweep through memory: that is kind to DRAM pages.
+struct Team {
+  uint32_t thread, threads, cta, ctas;
+};
+__device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
+__device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
+
 template <typename Type>
 __device__ typename Type::Element scale(typename Type::Element e, uint64_t scalar_bits) {
   typename Type::Element scalar;
@@ -31,134 +39,221 @@ struct Pack {
   typename Type::Element e[Count];
 };
 
-template <typename Type, typename Op, int Count, int Unroll>
-__device__ __forceinline__ void combine_packs(const Movement& m, uint64_t packs, uint64_t offset) {
-  using Element = typename Type::Element;
-  using P = Pack<Type, Count>;
-  const auto load = [](const std::byte* at) {
-    P pack;
-    if constexpr (sizeof(P) == 16) {
-      const uint4 v = load_vector(at);
-      memcpy(&pack, &v, 16);
-    } else {
-      pack.e[0] = *reinterpret_cast<const volatile Element*>(at);
-    }
-    return pack;
-  };
-  const uint64_t stride = blockDim.x;
-  for (uint64_t first = blockIdx.x * stride * Unroll + threadIdx.x; first < packs;
-       first += gridDim.x * stride * Unroll) {
-    typename Type::Accumulator sum[Unroll][Count];
+template <typename P, bool Aligned>
+__device__ __forceinline__ P load_pack(const std::byte* at) {
+  P pack;
+  if constexpr (sizeof(P) == 16) {
+    const uint4 v = Aligned ? load_vector(at) : load_unaligned_vector(at);
+    memcpy(&pack, &v, 16);
+  } else {
+    using Element = std::remove_reference_t<decltype(pack.e[0])>;
+    pack.e[0] = *reinterpret_cast<const volatile Element*>(at);
+  }
+  return pack;
+}
+template <typename P>
+__device__ __forceinline__ void store_pack(std::byte* at, const P& pack) {
+  if constexpr (sizeof(P) == 16) {
+    uint4 v;
+    memcpy(&v, &pack, 16);
+    store_vector(at, v);
+  } else {
+    using Element = std::remove_cvref_t<decltype(pack.e[0])>;
+    *reinterpret_cast<volatile Element*>(at) = pack.e[0];
+  }
+}
+
+// Reduces what was read of source s into the sums.
+template <typename Type, typename Op, int Count>
+__device__ __forceinline__ void accumulate(const Movement& m, uint32_t s,
+                                           const Pack<Type, Count>& read,
+                                           typename Type::Accumulator (&sum)[Count]) {
+  const bool scaled = ((m.scaled >> s) & 1u) != 0;
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    const auto e = scaled ? scale<Type>(read.e[i], m.scalars[s]) : read.e[i];
+    sum[i] = s == 0 ? Type::load(e) : Op::apply(sum[i], Type::load(e));
+  }
+}
+template <typename Type, int Count>
+__device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
+                                                    typename Type::Accumulator (&sum)[Count]) {
+  Pack<Type, Count> result;
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    if (m.divide_by > 0) sum[i] = divide(sum[i], m.divide_by);
+    result.e[i] = Type::store(sum[i]);
+  }
+  return result;
+}
+
+// Bulk: a warp moves tiles of `Unroll` times 32 vectors, so that all addresses of a tile are one
+// address and constants.
+template <typename Type, typename Op, int Unroll>
+__device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles, uint64_t offset,
+                                              const Team& team) {
+  constexpr int kCount = 16 / sizeof(typename Type::Element);
+  using P = Pack<Type, kCount>;
+  const uint32_t lane = team.thread % 32, warps = team.threads / 32;
+  for (uint64_t tile = uint64_t{team.cta} * warps + team.thread / 32; tile < tiles;
+       tile += uint64_t{team.ctas} * warps) {
+    const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
+    typename Type::Accumulator sum[Unroll][kCount];
     for (uint32_t s = 0; s < m.source_count; s++) {
-      const std::byte* source = m.sources[s] + offset;
-      P packs_read[Unroll];
+      const std::byte* source = m.sources[s] + at;
+      P read[Unroll];
 #pragma unroll
-      for (int u = 0; u < Unroll; u++)
-        if (first + u * stride < packs)
-          packs_read[u] = load(source + (first + u * stride) * sizeof(P));
-      const bool scaled = ((m.scaled >> s) & 1u) != 0;
+      for (int u = 0; u < Unroll; u++) read[u] = load_pack<P, true>(source + u * 512);
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-          const Element e =
-              scaled ? scale<Type>(packs_read[u].e[i], m.scalars[s]) : packs_read[u].e[i];
-          sum[u][i] = s == 0 ? Type::load(e) : Op::apply(sum[u][i], Type::load(e));
-        }
-      }
+      for (int u = 0; u < Unroll; u++) accumulate<Type, Op, kCount>(m, s, read[u], sum[u]);
     }
     P result[Unroll];
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) {
-#pragma unroll
-      for (int i = 0; i < Count; i++) {
-        if (m.divide_by > 0) sum[u][i] = divide(sum[u][i], m.divide_by);
-        result[u].e[i] = Type::store(sum[u][i]);
-      }
-    }
+    for (int u = 0; u < Unroll; u++) result[u] = finish<Type, kCount>(m, sum[u]);
     for (uint32_t d = 0; d < m.destination_count; d++) {
-      std::byte* destination = m.destinations[d] + offset;
+      std::byte* to = m.destinations[d] + at;
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) {
-        if (first + u * stride >= packs) continue;
-        std::byte* at = destination + (first + u * stride) * sizeof(P);
-        if constexpr (sizeof(P) == 16) {
-          uint4 v;
-          memcpy(&v, &result[u], 16);
-          store_vector(at, v);
-        } else {
-          *reinterpret_cast<volatile Element*>(at) = result[u].e[0];
-        }
-      }
+      for (int u = 0; u < Unroll; u++) store_pack(to + u * 512, result[u]);
     }
   }
 }
 
-// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a
-// tile each, so that all of them together sweep through memory: that is kind to DRAM pages.
-struct Team {
-  uint32_t thread, threads, cta, ctas;
-};
+// The rest, pack by pack: `Group` sources are asked for before the first is needed.
+template <typename Type, typename Op, int Count, int Group, bool Aligned>
+__device__ __forceinline__ void combine_singles(const Movement& m, uint64_t packs, uint64_t offset,
+                                                const Team& team) {
+  using P = Pack<Type, Count>;
+  for (uint64_t p = uint64_t{team.cta} * team.threads + team.thread; p < packs;
+       p += uint64_t{team.ctas} * team.threads) {
+    const uint64_t at = offset + p * sizeof(P);
+    typename Type::Accumulator sum[Count];
+    for (uint32_t s = 0; s < m.source_count; s += Group) {
+      P read[Group];
+#pragma unroll
+      for (int g = 0; g < Group; g++)
+        if (s + g < m.source_count) read[g] = load_pack<P, Aligned>(m.sources[s + g] + at);
+#pragma unroll
+      for (int g = 0; g < Group; g++)
+        if (s + g < m.source_count) accumulate<Type, Op, Count>(m, s + g, read[g], sum);
+    }
+    const P result = finish<Type, Count>(m, sum);
+    for (uint32_t d = 0; d < m.destination_count; d++) store_pack(m.destinations[d] + at, result);
+  }
+}
 
-// Plain bytes: one source, any number of destinations.
+// How `bytes` at these addresses are cut: a head until the destinations are aligned, vectors, and a
+// tail. Destinations that are not aligned alike leave everything to the head.
+struct Cut {
+  uint64_t head, vectors;
+  bool aligned;  // the sources too, once the head is done
+};
+__device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count,
+                          std::byte* const* destinations, uint32_t destination_count,
+                          uint64_t bytes, uint32_t element) {
+  const uintptr_t to = reinterpret_cast<uintptr_t>(destinations[0]);
+  uintptr_t differ = 0, shifted = 0;
+  for (uint32_t d = 1; d < destination_count; d++)
+    differ |= (reinterpret_cast<uintptr_t>(destinations[d]) ^ to) & 15;
+  for (uint32_t s = 0; s < source_count; s++)
+    shifted |= (reinterpret_cast<uintptr_t>(sources[s]) ^ to) & 15;
+  const uint64_t head = (16 - (to & 15)) & 15;
+  if (differ != 0 || head % element != 0 || bytes < head + 32) return {bytes, 0, true};
+  // An unaligned load reads up to the next vector's end: the last one is left to the tail.
+  return {head, (bytes - head) / 16 - (shifted != 0 ? 1 : 0), shifted == 0};
+}
+
+// Plain bytes: one source, any number of destinations. Tiles as above.
 template <int Unroll>
-__device__ __forceinline__ void copy(const std::byte* source, std::byte* const* destinations,
-                                     uint32_t count, uint64_t bytes, const Team& team) {
-  const uint64_t t = team.thread, threads = team.threads;
-  uintptr_t misaligned = reinterpret_cast<uintptr_t>(source);
-  for (uint32_t d = 0; d < count; d++) misaligned |= reinterpret_cast<uintptr_t>(destinations[d]);
-  const uint64_t vectors = (misaligned & 15) == 0 ? bytes / 16 : 0;
-  for (uint64_t first = team.cta * threads * Unroll + t; first < vectors;
-       first += team.ctas * threads * Unroll) {
+__device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* const* destinations,
+                                           uint32_t count, uint64_t offset, uint64_t tiles,
+                                           const Team& team) {
+  const uint32_t lane = team.thread % 32, warps = team.threads / 32;
+  for (uint64_t tile = uint64_t{team.cta} * warps + team.thread / 32; tile < tiles;
+       tile += uint64_t{team.ctas} * warps) {
+    const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
     uint4 v[Unroll];
 #pragma unroll
-    for (int u = 0; u < Unroll; u++)
-      if (first + u * threads < vectors) v[u] = load_vector(source + (first + u * threads) * 16);
+    for (int u = 0; u < Unroll; u++) v[u] = load_vector(source + at + u * 512);
     for (uint32_t d = 0; d < count; d++) {
-      std::byte* to = destinations[d] + first * 16;
+      std::byte* to = destinations[d] + at;
 #pragma unroll
-      for (int u = 0; u < Unroll; u++)
-        if (first + u * threads < vectors) store_vector(to + u * threads * 16, v[u]);
+      for (int u = 0; u < Unroll; u++) store_vector(to + u * 512, v[u]);
     }
   }
-  // What is left, or everything if something is not aligned: by four bytes where possible.
-  const uint64_t words = (misaligned & 3) == 0 ? (bytes - vectors * 16) / 4 : 0;
-  for (uint64_t w = team.cta * threads + t; w < words; w += team.ctas * threads) {
-    const uint32_t v = reinterpret_cast<const volatile uint32_t*>(source + vectors * 16)[w];
-    for (uint32_t d = 0; d < count; d++)
-      reinterpret_cast<volatile uint32_t*>(destinations[d] + vectors * 16)[w] = v;
+}
+template <bool Aligned>
+__device__ __forceinline__ void copy_singles(const std::byte* source,
+                                             std::byte* const* destinations, uint32_t count,
+                                             uint64_t offset, uint64_t vectors, const Team& team) {
+  for (uint64_t i = uint64_t{team.cta} * team.threads + team.thread; i < vectors;
+       i += uint64_t{team.ctas} * team.threads) {
+    const uint64_t at = offset + i * 16;
+    const uint4 v = Aligned ? load_vector(source + at) : load_unaligned_vector(source + at);
+    for (uint32_t d = 0; d < count; d++) store_vector(destinations[d] + at, v);
   }
-  for (uint64_t b = vectors * 16 + words * 4 + team.cta * threads + t; b < bytes;
-       b += team.ctas * threads) {
+}
+__device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* const* destinations,
+                                           uint32_t count, uint64_t begin, uint64_t end,
+                                           Team team) {
+  uintptr_t misaligned = reinterpret_cast<uintptr_t>(source + begin);
+  for (uint32_t d = 0; d < count; d++)
+    misaligned |= reinterpret_cast<uintptr_t>(destinations[d] + begin);
+  const uint64_t words = (misaligned & 3) == 0 ? (end - begin) / 4 : 0;
+  const uint64_t t = team.cta * team.threads + team.thread, all = team.ctas * team.threads;
+  for (uint64_t w = t; w < words; w += all) {
+    const uint32_t v = reinterpret_cast<const volatile uint32_t*>(source + begin)[w];
+    for (uint32_t d = 0; d < count; d++)
+      reinterpret_cast<volatile uint32_t*>(destinations[d] + begin)[w] = v;
+  }
+  for (uint64_t b = begin + words * 4 + t; b < end; b += all) {
     const auto v = reinterpret_cast<const volatile uint8_t*>(source)[b];
     for (uint32_t d = 0; d < count; d++)
       reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
 }
+// Not inlined: the registers are its own.
+__device__ __noinline__ inline void copy(const std::byte* source, std::byte* const* destinations,
+                                         uint32_t count, uint64_t bytes, Team team) {
+  constexpr int kUnroll = 8;
+  const Cut c = cut(&source, 1, destinations, count, bytes, 1);
+  if (c.aligned) {
+    const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;
+    const uint64_t tiles = bulk ? c.vectors / (32 * kUnroll) : 0, done = tiles * (32 * kUnroll);
+    copy_tiles<kUnroll>(source, destinations, count, c.head, tiles, team);
+    copy_singles<true>(source, destinations, count, c.head + done * 16, c.vectors - done, team);
+  } else {
+    copy_singles<false>(source, destinations, count, c.head, c.vectors, team);
+  }
+  if (c.head > 0) copy_bytes(source, destinations, count, 0, c.head, team);
+  const uint64_t done = c.head + c.vectors * 16;
+  if (done < bytes) copy_bytes(source, destinations, count, done, bytes, team);
+}
 
 // The type of collectives that only move data.
 struct Bytes : Native<uint8_t> {};
 
-// All threads of all blocks; a block's part of the movement is complete in its view after the next
-// __syncthreads().
+// A block's part of the movement is complete in its view after the next __syncthreads().
 template <typename Type, typename Op>
-__device__ void combine(const Movement& m) {
-  using Element = typename Type::Element;
+__device__ __noinline__ void combine(const Movement& m, Team team) {
+  constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && m.scaled == 0)
-    return copy<8>(m.sources[0], m.destinations, m.destination_count, m.elements * sizeof(Element),
-                   {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x});
+    return copy(m.sources[0], m.destinations, m.destination_count, m.elements * kSize, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
-  constexpr int kCount = 16 / sizeof(Element);
   // As many loads in flight as the registers hold sums for.
-  constexpr int kUnroll = sizeof(Element) >= 4 ? 4 : sizeof(Element) == 2 ? 2 : 1;
-  uintptr_t misaligned = 0;
-  for (uint32_t s = 0; s < m.source_count; s++)
-    misaligned |= reinterpret_cast<uintptr_t>(m.sources[s]);
-  for (uint32_t d = 0; d < m.destination_count; d++)
-    misaligned |= reinterpret_cast<uintptr_t>(m.destinations[d]);
-  const uint64_t vectors = (misaligned & 15) == 0 ? m.elements / kCount : 0;
-  combine_packs<Type, Op, kCount, kUnroll>(m, vectors, 0);
-  combine_packs<Type, Op, 1, 1>(m, m.elements - vectors * kCount, vectors * 16);
+  constexpr int kUnroll = kSize >= 4 ? 4 : kSize == 2 ? 2 : 1;
+  const Cut c = cut(m.sources, m.source_count, m.destinations, m.destination_count,
+                    m.elements * kSize, kSize);
+  if (c.aligned) {
+    const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;
+    const uint64_t tiles = bulk ? c.vectors / (32 * kUnroll) : 0, done = tiles * (32 * kUnroll);
+    combine_tiles<Type, Op, kUnroll>(m, tiles, c.head, team);
+    combine_singles<Type, Op, kCount, 4, true>(m, c.vectors - done, c.head + done * 16, team);
+  } else {
+    combine_singles<Type, Op, kCount, 2, false>(m, c.vectors, c.head, team);
+  }
+  const uint64_t done = c.head + c.vectors * 16;
+  combine_singles<Type, Op, 1, 2, true>(m, c.head / kSize, 0, team);
+  combine_singles<Type, Op, 1, 2, true>(m, m.elements - done / kSize, done, team);
 }
 
 }  // namespace weft::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/exec/datatype.h"
+#include "src/exec/portable.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -13,10 +14,16 @@ namespace weft::cuda {
 inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
-// Low-latency messages carry 8 bytes of data and two flags in 16 bytes. Two buffers per sender,
-// used in turn: when a rank writes the third message, everyone has read the first.
-inline constexpr uint64_t kPackedBytes = 64u << 10;  // largest message, data only
-inline constexpr uint64_t kPackedBufferBytes = 2 * kPackedBytes;
+
+// The low-latency protocol: FIFOs of packets, 8 bytes of data and two flags in 16 bytes, per thread
+// block, peer and channel. A message is at most a slot; while the peer has not read a slot it is
+// not written again.
+inline constexpr uint32_t kPackedSlots = 2;
+inline constexpr uint32_t kSlotPackets = 1024;
+inline constexpr size_t kSlotBytes = kSlotPackets * 8;  // of data
+inline constexpr int kPackedChannels = 3;               // two for programs, one for send/recv
+inline constexpr int kPairChannel = 2;
+inline constexpr uint32_t kMaxPorts = kPackedChannels * kMaxRanks;
 
 // What a rank tells a peer when it enters an operation: 16-byte stores that carry their own flag,
 // so no fence is needed.
@@ -27,20 +34,39 @@ struct Announcement {
   Packet input, output, scalar, signature;
 };
 
-// One rank's memory that others write into (announcements, tokens, packed) and its own counters.
+// One rank's memory that others write into (announcements, tokens) and its own counters.
 // Counters only grow, so CUDA graphs can be replayed without telling anyone. Index [cta][peer].
-struct Mailbox {
+// Behind it lie the counters and slots of the low-latency protocol, then the stage.
+struct alignas(256) Mailbox {
   Announcement announcements[kMaxCtas][kMaxRanks];
   Announcement messages[kMaxCtas][kMaxRanks];  // of send/recv
   uint32_t tokens[kMaxCtas][kMaxRanks];
   uint32_t acknowledgements[kMaxCtas][kMaxRanks];
   // Private to the rank's own thread block: how often it has done each of these.
+  uint32_t announced[kMaxCtas];
   uint32_t met[kMaxCtas];
-  uint32_t left[kMaxCtas];
   uint32_t sent[kMaxCtas][kMaxRanks], received[kMaxCtas][kMaxRanks];
-  uint32_t packed[kMaxCtas];
-  alignas(16) std::byte packets[kMaxRanks][2][kPackedBufferBytes];
+  uint32_t probe[kMaxRanks];  // what peers wrote at init, see GpuExecutor::probe()
 };
+
+// Messages so far on a port of the low-latency protocol: sent and received are the owner's,
+// `consumed` is written by the peer.
+struct alignas(16) PortCounters {
+  uint32_t sent, received, consumed, unused;
+};
+
+WEFT_HD inline PortCounters* port_counters(Mailbox* mailbox) {
+  return reinterpret_cast<PortCounters*>(mailbox + 1);
+}
+// Slots are numbered [cta][port][slot].
+WEFT_HD inline Packet* packed_slots(Mailbox* mailbox, uint32_t ctas, uint32_t ports) {
+  return reinterpret_cast<Packet*>(port_counters(mailbox) + ctas * ports);
+}
+inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
+  return sizeof(Mailbox) +
+         size_t{ctas} * ports *
+             (sizeof(PortCounters) + kPackedSlots * kSlotPackets * sizeof(Packet));
+}
 
 // In pinned host memory, so that the host can stop kernels and hear of errors while they run.
 struct HostFlags {
@@ -54,51 +80,101 @@ struct HostFlags {
 // trip to memory.
 struct DeviceComm {
   int32_t rank = 0, nranks = 0;
-  bool one_device = true;  // all peers' memory is this GPU's own: fences can be narrower
+  bool one_device = true;   // all peers' memory is this GPU's own: fences can be narrower
+  bool one_process = true;  // addresses mean the same to all ranks
+  uint32_t packed_ctas = 0, ports = 0;
+  uint64_t timeout_ns = 0;  // 0: wait for ever
   HostFlags* flags = nullptr;
+  uint64_t stage = 0;  // from the mailbox to the stage, in bytes
+  // Between processes: where the peers' registered memory is mapped here, [rank][registration].
+  const uint64_t* registrations = nullptr;
   Mailbox* mailboxes[kMaxRanks] = {};
-  // Addresses travel as offsets from these: 0 within a process, else where each rank's stage is
-  // mapped here.
-  uint64_t bases[kMaxRanks] = {};
+
+  WEFT_HD uint32_t port(int peer, int channel) const {
+    return static_cast<uint32_t>(channel * nranks + peer);
+  }
 };
+
+// What a rank writes into a peer's Mailbox::probe at init.
+WEFT_HD inline uint32_t probe_value(int from, int to) {
+  return 0x57454654u ^ static_cast<uint32_t>(from * 65599 + to * 257 + 1);
+}
+
+// How a rank says where its buffer is. Within a process: the address. Between processes: which of
+// its registrations it lies in, and where; kPrivate if the peers cannot reach it.
+inline constexpr int kMaxRegistrations = 256;
+inline constexpr int kOffsetBits = 48;
+inline constexpr uint64_t kPrivate = ~uint64_t{0};
 
 // A lowered program fits into the kernel's parameters: no upload, nothing to allocate, graphs keep
 // a copy.
-inline constexpr int kMaxSteps = 36;
-inline constexpr int kMaxOperands = 224;
+inline constexpr uint32_t kMaxSteps = 128;
+inline constexpr uint32_t kMaxOperands = 512;
+inline constexpr size_t kProgramBytes =
+    kMaxSteps * sizeof(ProgramStep) + kMaxOperands * sizeof(ProgramOperand);
+
+// How a program is run.
+enum class Protocol : uint8_t {
+  kReach,   // peers' buffers are read and written where they are
+  kStage,   // the same with scratch memory that all can reach, piece by piece
+  kPacked,  // FIFOs of the low-latency protocol
+};
+
+// Part of the steps: a program of its own.
+struct StepRange {
+  uint32_t first = 0, count = 0;
+  int32_t chunks = 1;
+  uint64_t chunk = 0;  // elements per chunk
+  // kStage and kPacked: a chunk is worked off in slices, a thread block has a part of each.
+  uint64_t slice = 0, part = 0, slices = 1;
+  Protocol protocol = Protocol::kReach;
+};
 
 struct alignas(16) KernelArguments {
   Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived
-  DeviceComm comm;
+  uint32_t ports = 0;
+  uint16_t bytes = 0;        // of all this that are in use
+  uint16_t operands_at = 0;  // where the operands begin in `program_bytes`
+  uint32_t signature = 0;    // kind, count, type, op, root: peers must announce the same
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  std::byte* scratch = nullptr;
-  uint64_t count = 0, chunk = 0;
+  uint64_t count = 0;
+  // Where the buffers are, for the peers.
+  uint64_t input_place = kPrivate, output_place = kPrivate;
   Reduction reduction;
   uint32_t element = 1;
-  int32_t chunks = 1;
-  uint32_t signature = 0;  // kind, count, type, op, root: peers must announce the same
-  uint32_t step_count = 0;
-  bool packed = false;  // messages use the low-latency protocol
-  ProgramStep steps[kMaxSteps];
-  ProgramOperand operands[kMaxOperands];
+  bool has_fallback = false;
+  // What to run, and what to run instead if some rank's buffers cannot be reached by the others.
+  StepRange program, fallback;
+  DeviceComm comm;
+  alignas(16) std::byte program_bytes[kProgramBytes];  // steps, then operands, close together
+
+  WEFT_HD const ProgramStep& step(uint32_t n) const {
+    return reinterpret_cast<const ProgramStep*>(program_bytes)[n];
+  }
+  WEFT_HD const ProgramOperand& operand(uint32_t n) const {
+    return reinterpret_cast<const ProgramOperand*>(program_bytes + operands_at)[n];
+  }
 };
-static_assert(sizeof(KernelArguments) <= 4096);
+static_assert(sizeof(KernelArguments) < 16384);
 
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer
 // and direction.
 struct alignas(16) PairArguments {
   Mailbox* mine = nullptr;
-  DeviceComm comm;
+  uint32_t ports = 0;
   uint32_t send_count = 0, receive_count = 0;
+  uint32_t packed_words = 0;  // most that a thread block has of one packed message, up to a slot
   struct Message {
     std::byte* pointer;
+    uint64_t place;  // of what is sent, for the peer
     uint64_t bytes;
     int32_t peer;
-    uint32_t ctas;  // how many thread blocks share it; a function of `bytes`, so both sides agree
+    uint16_t ctas;  // how many thread blocks share it; a function of `bytes`, so both sides agree
+    bool packed;    // likewise
   };
   Message sends[kMaxRanks], receives[kMaxRanks];
+  DeviceComm comm;
 };
-static_assert(sizeof(PairArguments) <= 4096);
 
 }  // namespace weft::cuda

@@ -23,6 +23,17 @@ int current_device();
 void* allocate(size_t size);
 void release(void* pointer);
 
+struct GpuOptions {
+  int rank = 0, nranks = 1;
+  int device = 0;
+  int max_ctas = 0;         // 0: as many as fit
+  uint64_t process = 0;     // tells processes apart
+  bool one_process = true;  // all ranks share this address space
+  double timeout_s = 0;     // 0: kernels wait for ever
+  size_t stage_bytes = 0;   // scratch memory that all ranks can reach
+  size_t cta_bytes = 0;     // data per thread block before another one joins
+};
+
 // What a rank tells the others at init.
 struct GpuPeer {
   uint64_t process = 0;  // who shares the address space
@@ -38,8 +49,6 @@ struct GpuCall {
   void* output = nullptr;
   size_t count = 0;
   Reduction reduction;
-  bool packed = false;  // one-shot program with the low-latency protocol
-  bool reduces = false;
   uint32_t signature = 0;
 };
 
@@ -49,30 +58,45 @@ struct GpuMessage {
   int peer = 0;
 };
 
+// A program made ready for kernels. Belongs to the executor that prepared it.
+class GpuPlan;
+
 // One rank's share. Calls come from one thread at a time, stop() and error() from any.
 class GpuExecutor {
  public:
-  // `max_ctas` 0: as many as fit. `staged`: there are ranks in other processes, so data goes
-  // through a stage, memory of the library that all of them map. `process` tells processes apart.
-  GpuExecutor(int rank, int nranks, int device, int max_ctas, bool staged, uint64_t process);
+  explicit GpuExecutor(const GpuOptions& options);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
   GpuPeer describe() const;
-  // Throws when a peer's device cannot be reached.
-  void connect(std::span<const GpuPeer> peers);
+  // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
+  // shares with the others of its host, for registrations; unused within one process.
+  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   int device() const;
+  static constexpr size_t kBoardBytes = 64 << 10;
 
-  // Largest message of the low-latency protocol.
-  static size_t packed_limit();
+  // Init: every rank writes into every other's memory, all meet, and each looks at what arrived.
+  void write_probes();
+  // The first rank whose write did not arrive, -1 if all did.
+  int missing_probe() const;
+
+  // With `packed` the program's FIFOs use the low-latency protocol; otherwise it reaches into
+  // memory. `fallback` runs instead when some rank's buffers are private to its process. nullptr
+  // when a program does not fit into a kernel.
+  std::shared_ptr<GpuPlan> prepare(const Program& program, bool packed, const Program* fallback);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait.
   void begin(std::span<const cudaStream_t> streams);
-  void run(const Program& program, const GpuCall& call);
+  void run(GpuPlan& plan, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   void end(std::span<const cudaStream_t> streams);
+
+  // Memory that other processes may use where it is, from some later call on. Registering the same
+  // memory again counts.
+  void register_memory(const void* pointer, size_t size);
+  void deregister_memory(const void* pointer);
 
   // Makes every kernel that waits give up, now and later.
   void stop() noexcept;
@@ -82,9 +106,10 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
-  void launch(const Program& program, const GpuCall& call, const void* input, void* output,
-              size_t count);
-  void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  // `place(message)`: where what is sent lies, for the peer.
+  template <typename Place>
+  void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,
+                    Place place);
 
   struct State;
   std::unique_ptr<State> state_;

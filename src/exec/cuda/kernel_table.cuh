@@ -2,19 +2,21 @@
 #pragma once
 
 #include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/packed_kernel.cuh"
 #include "src/exec/cuda/program_kernel.cuh"
 
 namespace weft::cuda {
 
 template <typename Type, typename Op>
-const void* function_of() {
-  return reinterpret_cast<const void*>(program_kernel<Type, Op>);
+Kernels function_of() {
+  return {reinterpret_cast<const void*>(program_kernel<Type, Op>),
+          reinterpret_cast<const void*>(packed_kernel<Type, Op>)};
 }
 
 // Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same`
 // saves the second kernel.
 template <typename Type, typename Same = Type>
-const void* by_operator(ncclRedOp_t op) {
+Kernels by_operator(ncclRedOp_t op) {
   switch (op) {
     case ncclProd:
       return function_of<Same, Prod>();

@@ -5,16 +5,23 @@
 
 namespace weft::cuda {
 
+// Two interpreters, both with KernelArguments.
+struct Kernels {
+  const void* program;  // Protocol::kReach and kStage
+  const void* packed;   // Protocol::kPacked
+};
+
 // For reductions; sum, prod, max or min.
-const void* program_kernel_function(ncclDataType_t type, ncclRedOp_t op);
+Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
-const void* move_kernel_function();
-const void* pair_kernel_function();
+Kernels move_kernels();
+const void* pair_kernel_function();   // PairArguments
+const void* probe_kernel_function();  // DeviceComm
 
 // Parts of the table above, one per source file.
-const void* integer_kernel(ncclDataType_t type, ncclRedOp_t op);
-const void* wide_float_kernel(ncclDataType_t type, ncclRedOp_t op);
-const void* half_kernel(ncclDataType_t type, ncclRedOp_t op);
-const void* float8_kernel(ncclDataType_t type, ncclRedOp_t op);
+Kernels integer_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels wide_float_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels half_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels float8_kernels(ncclDataType_t type, ncclRedOp_t op);
 
 }  // namespace weft::cuda

@@ -3,7 +3,7 @@
 
 namespace weft::cuda {
 
-const void* float8_kernel(ncclDataType_t type, ncclRedOp_t op) {
+Kernels float8_kernels(ncclDataType_t type, ncclRedOp_t op) {
   return type == ncclFloat8e4m3 ? by_operator<Float8E4M3>(op) : by_operator<Float8E5M2>(op);
 }
 

@@ -3,7 +3,7 @@
 
 namespace weft::cuda {
 
-const void* half_kernel(ncclDataType_t type, ncclRedOp_t op) {
+Kernels half_kernels(ncclDataType_t type, ncclRedOp_t op) {
   return type == ncclFloat16 ? by_operator<Half>(op) : by_operator<BFloat16>(op);
 }
 

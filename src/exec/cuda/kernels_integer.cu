@@ -3,7 +3,7 @@
 
 namespace weft::cuda {
 
-const void* integer_kernel(ncclDataType_t type, ncclRedOp_t op) {
+Kernels integer_kernels(ncclDataType_t type, ncclRedOp_t op) {
   switch (type) {
     case ncclInt8:
       return by_operator<Native<int8_t>, Native<uint8_t>>(op);
@@ -20,6 +20,6 @@ const void* integer_kernel(ncclDataType_t type, ncclRedOp_t op) {
   }
 }
 
-const void* move_kernel_function() { return function_of<Bytes, Sum>(); }
+Kernels move_kernels() { return function_of<Bytes, Sum>(); }
 
 }  // namespace weft::cuda

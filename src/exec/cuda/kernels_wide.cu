@@ -3,7 +3,7 @@
 
 namespace weft::cuda {
 
-const void* wide_float_kernel(ncclDataType_t type, ncclRedOp_t op) {
+Kernels wide_float_kernels(ncclDataType_t type, ncclRedOp_t op) {
   return type == ncclFloat32 ? by_operator<Native<float>>(op) : by_operator<Native<double>>(op);
 }
 

@@ -5,6 +5,7 @@
 namespace weft::cuda {
 
 struct GpuExecutor::State {};
+class GpuPlan {};
 
 bool available() { return false; }
 int current_device() { return 0; }
@@ -12,16 +13,20 @@ int current_device() { return 0; }
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
 void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
-GpuExecutor::GpuExecutor(int, int, int, int, bool, uint64_t) { refuse(); }
+GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() const { return {}; }
-void GpuExecutor::connect(std::span<const GpuPeer>) {}
+void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>) {}
 int GpuExecutor::device() const { return 0; }
-size_t GpuExecutor::packed_limit() { return 0; }
+void GpuExecutor::write_probes() {}
+int GpuExecutor::missing_probe() const { return -1; }
+std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, bool, const Program*) { refuse(); }
 void GpuExecutor::begin(std::span<const cudaStream_t>) {}
-void GpuExecutor::run(const Program&, const GpuCall&) {}
+void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
+void GpuExecutor::register_memory(const void*, size_t) {}
+void GpuExecutor::deregister_memory(const void*) {}
 void GpuExecutor::stop() noexcept {}
 std::string GpuExecutor::error() const { return {}; }
 void GpuExecutor::synchronize() noexcept {}

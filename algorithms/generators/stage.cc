@@ -1,0 +1,145 @@
+// The caller's buffers stay private: what others need is copied to scratch memory that all ranks
+// can reach, and taken from there after everyone has met. The executor cuts large data into pieces,
+// so that the scratch memory stays small (and in a cache).
+#include "algorithms/generators/building.h"
+#include "algorithms/generators/generators.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMostRanks = 32;  // two scratch chunks per rank, at most 64 sources of one step
+
+bool supports(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanks;
+}
+
+// Chunk `r` of everyone's contribution, in rank order; this rank's own from its input.
+Operands contributions(int r, int n) {
+  Operands sources;
+  for (int q = 0; q < n; q++)
+    sources.push_back(q == r ? Operand::input(r) : Operand::remote(q, Buffer::kScratch, r));
+  return sources;
+}
+
+// Everything in `lane` before the first meeting, between the two, and after the second.
+class Stage {
+ public:
+  Stage(RankSchedule& rank, const Collective& c, int r) : rank_(rank), c_(c), r_(r), n_(c.nranks) {}
+
+  void fill() {
+    const bool root = r_ == c_.root;
+    switch (c_.kind) {
+      case CollectiveKind::kAllReduce:
+      case CollectiveKind::kReduceScatter:
+      case CollectiveKind::kReduce:
+      case CollectiveKind::kAllToAll:
+        return publish_all();
+      case CollectiveKind::kAllGather:
+        return publish(0, r_);
+      case CollectiveKind::kGather:
+        if (!root) step(Operand::input(0), Operand::scratch(0));
+        return;
+      case CollectiveKind::kBroadcast:
+        if (root) publish(0, 0);
+        return;
+      default:  // scatter
+        if (root) publish_all();
+    }
+  }
+
+  void work() {
+    const bool root = r_ == c_.root;
+    switch (c_.kind) {
+      case CollectiveKind::kAllReduce: {
+        Operands to = {Operand::output(r_)};
+        for (int k = 1; k < n_; k++)
+          to.push_back(Operand::remote(wrap(r_ + k, n_), Buffer::kScratch, n_ + r_));
+        add(lane(), contributions(r_, n_), std::move(to));
+        break;
+      }
+      case CollectiveKind::kReduceScatter:
+        add(lane(), contributions(r_, n_), {Operand::output(0)});
+        break;
+      case CollectiveKind::kReduce:
+        add(lane(), contributions(r_, n_),
+            {root ? Operand::output(r_) : Operand::remote(c_.root, Buffer::kScratch, n_ + r_)});
+        break;
+      case CollectiveKind::kAllGather:
+        for (int k = 1; k < n_; k++) take(wrap(r_ + k, n_), 0, wrap(r_ + k, n_));
+        break;
+      case CollectiveKind::kAllToAll:
+        for (int k = 1; k < n_; k++) take(wrap(r_ + k, n_), r_, wrap(r_ + k, n_));
+        step(Operand::input(r_), Operand::output(r_));
+        break;
+      case CollectiveKind::kBroadcast:
+        if (!root) take(c_.root, 0, 0);
+        break;
+      case CollectiveKind::kGather:
+        for (int k = 1; root && k < n_; k++) take(wrap(r_ + k, n_), 0, wrap(r_ + k, n_));
+        if (root) step(Operand::input(0), Operand::output(r_));
+        break;
+      default:  // scatter
+        if (root) {
+          step(Operand::input(r_), Operand::output(0));
+        } else {
+          take(c_.root, r_, 0);
+        }
+    }
+  }
+
+  void empty() {
+    const bool sums = c_.kind == CollectiveKind::kAllReduce ||
+                      (c_.kind == CollectiveKind::kReduce && r_ == c_.root);
+    for (int k = 1; sums && k < n_; k++) {
+      const int q = wrap(r_ + k, n_);
+      step(Operand::scratch(n_ + q), Operand::output(q));
+    }
+  }
+
+ private:
+  Lane& lane() { return rank_.lanes[0]; }
+  void step(Operand from, Operand to) { add(lane(), {from}, {to}); }
+  void take(int owner, int chunk, int output) {
+    step(Operand::remote(owner, Buffer::kScratch, chunk), Operand::output(output));
+  }
+  // Input chunk q goes to scratch chunk q, for every other rank q.
+  void publish_all() {
+    for (int k = 1; k < n_; k++)
+      step(Operand::input(wrap(r_ + k, n_)), Operand::scratch(wrap(r_ + k, n_)));
+  }
+  // One chunk for everyone, this rank's own output included.
+  void publish(int chunk, int output) {
+    add(lane(), {Operand::input(chunk)}, {Operand::scratch(chunk), Operand::output(output)});
+  }
+
+  RankSchedule& rank_;
+  const Collective& c_;
+  const int r_, n_;
+};
+
+Schedule make(const Collective& c, bool) {
+  const int n = c.nranks;
+  if (n == 1) return single_rank("stage", c);
+  const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce;
+  const bool one_chunk = c.kind == CollectiveKind::kAllGather ||
+                         c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kGather;
+  Schedule s = blank("stage", c, shared ? n : 1, 1);
+  for (int r = 0; r < n; r++) {
+    RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
+    rank.scratch_chunks = one_chunk ? 1 : shared ? 2 * n : n;
+    Stage stage(rank, c, r);
+    stage.fill();
+    meet(rank.lanes[0], r, n);
+    stage.work();
+    meet(rank.lanes[0], r, n);
+    stage.empty();
+  }
+  return s;
+}
+
+}  // namespace
+
+const Generator kStage = {"stage", "through scratch memory that all ranks can reach", supports,
+                          make};
+
+}  // namespace weft

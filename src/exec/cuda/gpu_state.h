@@ -1,0 +1,43 @@
+// What the executor's own files share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <vector>
+
+#include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/registrations.h"
+
+namespace weft::cuda {
+
+struct GpuExecutor::State {
+  GpuOptions options;
+  int sms = 0;
+  int max_ctas = 1;
+  std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
+  size_t stage_bytes = 0, send_stage_bytes = 0;
+  Mailbox* mailbox = nullptr;
+  std::vector<void*> opened;  // peers' memory, mapped here
+  DeviceComm comm;
+  HostFlags* flags = nullptr;
+  cudaEvent_t event = nullptr;
+  cudaStream_t stream = nullptr;  // of the launch under way, and then the last one used
+  bool used = false;
+  std::unique_ptr<Registrations> registrations;  // between processes
+};
+
+// The kernel's parameters with all that does not change from call to call filled in.
+class GpuPlan {
+ public:
+  KernelArguments arguments;
+  Collective collective;
+  bool reduces = false;
+  struct Form {
+    int32_t scratch_chunks = 0, max_step_chunks = 1;
+    bool uniform_only = false;
+  } program, fallback;
+};
+
+}  // namespace weft::cuda

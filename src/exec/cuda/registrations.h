@@ -1,0 +1,83 @@
+// Device memory that processes share by registration. Every rank has a board in host memory where
+// it lists what it registered; the others look at it when they launch something, map what is new,
+// and say on their own boards how far they have read. A registration is used once everyone has it,
+// so that no call has to wait for anyone.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/exec/cuda/device_comm.h"
+
+namespace weft::cuda {
+
+struct BoardEntry {
+  std::atomic<uint64_t> version;  // 0: never used; odd: being written
+  uint64_t base, size;            // size 0: withdrawn
+  char handle[64];
+};
+struct Board {
+  std::atomic<uint64_t> version;
+  std::atomic<uint64_t> seen[kMaxRanks];  // of the others' boards
+  BoardEntry entries[kMaxRegistrations];
+};
+
+// Used by one thread at a time.
+class Registrations {
+ public:
+  // `processes`: of each rank.
+  Registrations(int rank, std::span<std::byte* const> boards, std::span<const uint64_t> processes);
+  ~Registrations();
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+
+  void add(const void* pointer, size_t size);
+  void remove(const void* pointer);
+
+  // Maps what the others have registered meanwhile. May touch the device; cheap when nothing is
+  // new.
+  void catch_up();
+  // Where [pointer, pointer + size) is for the others: see DeviceComm; kPrivate when they cannot
+  // reach it (yet).
+  uint64_t place(const void* pointer, size_t size);
+
+  const uint64_t* table() const { return table_; }
+
+ private:
+  struct Own {
+    uint64_t base = 0, size = 0, version = 0;
+    int count = 0;
+    uint64_t allocation = 0;  // of memory from allocate() that nobody registered: its number
+  };
+  struct Mapped {
+    uint64_t version = 0;
+    void* opened = nullptr;
+  };
+  void publish(size_t slot, uint64_t base, uint64_t size, const void* handle);
+  void import(int peer, size_t slot, const BoardEntry& entry);
+  bool seen_by_all(uint64_t version) const;
+
+  const int rank_;
+  std::vector<Board*> boards_;
+  std::vector<uint64_t> processes_;
+  std::vector<uint64_t> read_;  // how far each board has been read
+  std::vector<Own> own_;
+  std::vector<Mapped> mapped_;    // [rank][slot]
+  std::vector<uint64_t> mirror_;  // of the table
+  uint64_t* table_ = nullptr;     // device memory
+  cudaStream_t stream_ = nullptr;
+  bool changed_ = false;
+};
+
+// The whole allocation that `pointer` lies in; false when CUDA does not know it.
+bool find_allocation(const void* pointer, uint64_t& base, uint64_t& size);
+
+// The number of the allocation of ncclMemAlloc that `pointer` lies in, 0 if it is in none. Such
+// memory is registered by itself at its first use; numbers tell a new allocation from an old one at
+// the same address.
+uint64_t allocation_number(const void* pointer);
+
+}  // namespace weft::cuda

@@ -1,0 +1,8 @@
+// For code that both compilers see.
+#pragma once
+
+#ifdef __CUDACC__
+#define WEFT_HD __host__ __device__
+#else
+#define WEFT_HD
+#endif
