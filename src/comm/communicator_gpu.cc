@@ -98,9 +98,9 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
   std::shared_ptr<cuda::GpuPlan> plan;
   if (may_fall_back) {
     const Program fallback = lowered(kStage);
-    plan = gpu_->prepare(program, false, &fallback);
+    plan = gpu_->prepare(program, &fallback);
   } else {
-    plan = gpu_->prepare(program, choice.packed, nullptr);
+    plan = choice.packed ? gpu_->prepare_packed(program) : gpu_->prepare(program, nullptr);
   }
   if (plan == nullptr)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",

@@ -113,11 +113,10 @@ inline constexpr uint32_t kMaxOperands = 512;
 inline constexpr size_t kProgramBytes =
     kMaxSteps * sizeof(ProgramStep) + kMaxOperands * sizeof(ProgramOperand);
 
-// How a program is run.
+// How a program that reaches into memory is run.
 enum class Protocol : uint8_t {
-  kReach,   // peers' buffers are read and written where they are
-  kStage,   // the same with scratch memory that all can reach, piece by piece
-  kPacked,  // FIFOs of the low-latency protocol
+  kReach,  // peers' buffers are read and written where they are
+  kStage,  // the same with scratch memory that all can reach, piece by piece
 };
 
 // Part of the steps: a program of its own.
@@ -125,14 +124,13 @@ struct StepRange {
   uint32_t first = 0, count = 0;
   int32_t chunks = 1;
   uint64_t chunk = 0;  // elements per chunk
-  // kStage and kPacked: a chunk is worked off in slices, a thread block has a part of each.
+  // kStage: a chunk is worked off in slices, a thread block has a part of each.
   uint64_t slice = 0, part = 0, slices = 1;
   Protocol protocol = Protocol::kReach;
 };
 
 struct alignas(16) KernelArguments {
-  Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived
-  uint32_t ports = 0;
+  Mailbox* mine = nullptr;   // first: its counters are asked for before the rest has arrived
   uint16_t bytes = 0;        // of all this that are in use
   uint16_t operands_at = 0;  // where the operands begin in `program_bytes`
   uint32_t signature = 0;    // kind, count, type, op, root: peers must announce the same
@@ -158,20 +156,66 @@ struct alignas(16) KernelArguments {
 };
 static_assert(sizeof(KernelArguments) < 16384);
 
+// A program with FIFOs for the low-latency protocol, with everything worked out that the host can
+// work out: a thread finds an operand with two looks into shared memory.
+struct alignas(16) PackedOperand {
+  enum Kind : uint8_t { kMemory, kScratch, kMessage };
+  std::byte* base = nullptr;  // for block 0 and slice 0; of a message, the port's first slot
+  uint16_t port = 0;
+  uint16_t before = 0, per_slice = 0;  // messages on the port before this one, and in a whole slice
+  uint8_t kind = kMemory;
+  bool receives = false;  // a message: comes in, not out
+};
+struct alignas(16) PackedStep {
+  uint64_t bytes = 0;  // of the chunk
+  uint64_t raw_sources = 0;
+  uint16_t first_operand = 0, run = 1;
+  uint8_t sources = 0, destinations = 0;
+  bool completes = false;
+};
+
+struct alignas(16) PackedArguments {
+  Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived
+  uint32_t ports = 0;
+  uint16_t bytes = 0;        // of all this that are in use
+  uint16_t operands_at = 0;  // where the operands begin in `program_bytes`
+  uint32_t signature = 0;
+  uint16_t step_count = 0, operand_count = 0;
+  // A chunk is worked off in slices, a thread block has a part of each.
+  uint64_t slice_bytes = 0;
+  uint32_t part_bytes = 0, slices = 1;
+  Reduction reduction;
+  DeviceComm comm;
+  static constexpr size_t kProgramBytes =
+      kMaxSteps * sizeof(PackedStep) + kMaxOperands * sizeof(PackedOperand);
+  alignas(16) std::byte program_bytes[kProgramBytes];
+
+  WEFT_HD const PackedStep& step(uint32_t n) const {
+    return reinterpret_cast<const PackedStep*>(program_bytes)[n];
+  }
+  WEFT_HD const PackedOperand& operand(uint32_t n) const {
+    return reinterpret_cast<const PackedOperand*>(program_bytes + operands_at)[n];
+  }
+};
+static_assert(sizeof(PackedArguments) < 16384);
+
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer
 // and direction.
 struct alignas(16) PairArguments {
   Mailbox* mine = nullptr;
   uint32_t ports = 0;
   uint32_t send_count = 0, receive_count = 0;
-  uint32_t packed_words = 0;  // most that a thread block has of one packed message, up to a slot
+  // The most that a thread block has of one packed message: slots full, and words of one.
+  uint32_t packed_slices = 0, packed_words = 0;
   struct Message {
     std::byte* pointer;
     uint64_t place;  // of what is sent, for the peer
     uint64_t bytes;
-    int32_t peer;
-    uint16_t ctas;  // how many thread blocks share it; a function of `bytes`, so both sides agree
-    bool packed;    // likewise
+    std::byte* slots;  // of a packed message: the port's first
+    uint32_t part;     // bytes per thread block of a packed message
+    int16_t peer;
+    uint8_t ctas;  // how many thread blocks share it; a function of `bytes`, so both sides agree
+    bool packed;   // likewise
   };
   Message sends[kMaxRanks], receives[kMaxRanks];
   DeviceComm comm;

@@ -60,6 +60,7 @@ struct GpuMessage {
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
 class GpuPlan;
+struct StepRange;
 
 // One rank's share. Calls come from one thread at a time, stop() and error() from any.
 class GpuExecutor {
@@ -81,10 +82,11 @@ class GpuExecutor {
   // The first rank whose write did not arrive, -1 if all did.
   int missing_probe() const;
 
-  // With `packed` the program's FIFOs use the low-latency protocol; otherwise it reaches into
-  // memory. `fallback` runs instead when some rank's buffers are private to its process. nullptr
-  // when a program does not fit into a kernel.
-  std::shared_ptr<GpuPlan> prepare(const Program& program, bool packed, const Program* fallback);
+  // For programs that reach into memory; `fallback` runs instead when some rank's buffers are
+  // private to its process. nullptr when a program does not fit into a kernel.
+  std::shared_ptr<GpuPlan> prepare(const Program& program, const Program* fallback);
+  // For small data: the program's FIFOs use the low-latency protocol.
+  std::shared_ptr<GpuPlan> prepare_packed(const Program& program);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait.
@@ -106,6 +108,9 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  void run_packed(GpuPlan& plan, const GpuCall& call);
+  void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
+           uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.
   template <typename Place>
   void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,

@@ -31,13 +31,17 @@ struct GpuExecutor::State {
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
-  KernelArguments arguments;
   Collective collective;
-  bool reduces = false;
+  bool packed = false;
+  // A program that reaches into memory, and perhaps another one in case it cannot.
+  KernelArguments arguments;
   struct Form {
-    int32_t scratch_chunks = 0, max_step_chunks = 1;
+    int32_t scratch_chunks = 0;
     bool uniform_only = false;
   } program, fallback;
+  // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
+  PackedArguments packed_arguments;
+  Program source;
 };
 
 }  // namespace weft::cuda

@@ -20,7 +20,8 @@ void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>)
 int GpuExecutor::device() const { return 0; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
-std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, bool, const Program*) { refuse(); }
+std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&) { refuse(); }
 void GpuExecutor::begin(std::span<const cudaStream_t>) {}
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}

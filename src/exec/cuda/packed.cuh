@@ -8,23 +8,20 @@
 
 namespace weft::cuda {
 
-// One end of a movement: memory of this GPU's own, or the packets of a message.
-struct alignas(16) PackedEnd {
+// One end of a movement, as a thread sees it: eight bytes of memory, or a packet.
+struct PackedEnd {
   std::byte* at;
   uint32_t flag;  // the message's number on its port
   uint16_t port;
-  bool message;  // packets, not plain memory
-  bool full;     // the peer had not taken enough when the kernel began: look again
-
-  __device__ Packet* packets() const { return reinterpret_cast<Packet*>(at); }
+  bool message;
 };
 
-__device__ inline int peer_of(const DeviceComm& comm, const PackedEnd& end) {
-  return static_cast<int>(end.port % static_cast<uint32_t>(comm.nranks));
+__device__ inline int peer_of(const DeviceComm& comm, uint32_t port) {
+  return static_cast<int>(port % static_cast<uint32_t>(comm.nranks));
 }
 
-// A thread block's ports and how many messages have gone through each, in shared memory. All
-// threads call all functions except where it says otherwise.
+// A thread block's ports, in shared memory: how many messages had gone through each when the kernel
+// began.
 class PackedPorts {
  public:
   // The counters, in two halves so that this trip to memory goes side by side with fetching the
@@ -33,61 +30,50 @@ class PackedPorts {
     return threadIdx.x < ports ? load_counters(own(mine, ports) + threadIdx.x) : uint4{};
   }
   __device__ void take(const uint4& counters, uint32_t ports) {
-    if (threadIdx.x >= ports) return;
-    sent_[threadIdx.x] = counters.x;
-    received_[threadIdx.x] = counters.y;
-    consumed_[threadIdx.x] = counters.z;
+    if (threadIdx.x < ports) before_[threadIdx.x] = counters;
   }
 
-  // Thread-local: the next message to or from `peer` on a channel. One thread per port.
-  __device__ PackedEnd next_send(const DeviceComm& comm, int peer, int channel) {
-    const uint32_t port = comm.port(peer, channel), flag = ++sent_[port];
-    return {slot(comm, peer, comm.port(comm.rank, channel), flag), flag,
-            static_cast<uint16_t>(port), true, flag - consumed_[port] > kPackedSlots};
-  }
-  __device__ PackedEnd next_receive(const DeviceComm& comm, int peer, int channel) {
-    const uint32_t port = comm.port(peer, channel), flag = ++received_[port];
-    return {slot(comm, comm.rank, port, flag), flag, static_cast<uint16_t>(port), true, false};
+  // The number of the message that is the `n`-th on its port in this kernel.
+  __device__ uint32_t sent(uint32_t port, uint32_t n) const { return before_[port].x + n; }
+  __device__ uint32_t received(uint32_t port, uint32_t n) const { return before_[port].y + n; }
+
+  // Waits until the peer has room for message `flag`. False: everyone must stop.
+  __device__ bool wait_for_room(const DeviceComm& comm, uint32_t port, uint32_t flag) const {
+    if (flag - before_[port].z <= kPackedSlots) return true;
+    const uint32_t* consumed = &own(comm.mailboxes[comm.rank], comm.ports)[port].consumed;
+    const int peer = peer_of(comm, port);
+    return wait_until(comm, peer, [&] { return flag - load_volatile(consumed) <= kPackedSlots; });
   }
 
-  // Thread-local: waits until the peer has room for the message.
-  __device__ bool wait_for_room(const DeviceComm& comm, const PackedEnd& end) const {
-    if (!end.full) return true;
-    const uint32_t* consumed = &own(comm.mailboxes[comm.rank], comm.ports)[end.port].consumed;
-    const int peer = peer_of(comm, end);
-    return wait_until(comm, peer,
-                      [&] { return end.flag - load_volatile(consumed) <= kPackedSlots; });
-  }
-
-  // Thread-local, after all threads have read the message: gives its room back.
-  __device__ void give_back(const DeviceComm& comm, const PackedEnd& end) const {
-    const int peer = peer_of(comm, end);
-    const int channel = static_cast<int>(end.port / static_cast<uint32_t>(comm.nranks));
+  // After all threads have read message `flag`: its room is the peer's again.
+  static __device__ void give_back(const DeviceComm& comm, uint32_t port, uint32_t flag) {
+    const int peer = peer_of(comm, port);
+    const int channel = static_cast<int>(port / static_cast<uint32_t>(comm.nranks));
     uint32_t* to = &own(comm.mailboxes[peer], comm.ports)[comm.port(comm.rank, channel)].consumed;
-    *static_cast<volatile uint32_t*>(to) = end.flag;
+    *static_cast<volatile uint32_t*>(to) = flag;
   }
 
-  // Keeps the counters for the next kernel.
-  __device__ void store(Mailbox* mine, uint32_t ports) const {
-    if (threadIdx.x >= ports) return;
-    PortCounters& to = own(mine, ports)[threadIdx.x];
-    to.sent = sent_[threadIdx.x];
-    to.received = received_[threadIdx.x];
+  // Keeps a counter for the next kernel.
+  static __device__ void keep_sent(Mailbox* mine, uint32_t ports, uint32_t port, uint32_t flag) {
+    own(mine, ports)[port].sent = flag;
+  }
+  static __device__ void keep_received(Mailbox* mine, uint32_t ports, uint32_t port,
+                                       uint32_t flag) {
+    own(mine, ports)[port].received = flag;
+  }
+
+  // From a port's first slot of block 0 to the slot of a message of this block.
+  static __device__ uint64_t slot_offset(uint32_t ports, uint32_t flag) {
+    return (uint64_t{blockIdx.x} * ports * kPackedSlots + flag % kPackedSlots) *
+           (kSlotPackets * sizeof(Packet));
   }
 
  private:
   static __device__ PortCounters* own(Mailbox* mailbox, uint32_t ports) {
     return port_counters(mailbox) + blockIdx.x * ports;
   }
-  static __device__ std::byte* slot(const DeviceComm& comm, int owner, uint32_t port,
-                                    uint32_t flag) {
-    const uint64_t index = (static_cast<uint64_t>(blockIdx.x) * comm.ports + port) * kPackedSlots +
-                           flag % kPackedSlots;
-    Packet* slots = packed_slots(comm.mailboxes[owner], comm.packed_ctas, comm.ports);
-    return reinterpret_cast<std::byte*>(slots + index * kSlotPackets);
-  }
 
-  uint32_t sent_[kMaxPorts], received_[kMaxPorts], consumed_[kMaxPorts];
+  uint4 before_[kMaxPorts];  // as PortCounters
 };
 
 // Eight bytes of memory as a thread sees them; what lies behind `bytes` reads as zero and is not
@@ -117,24 +103,21 @@ __device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
   }
 }
 
-// Asks for the words of up to `Batch` sources at once and waits until all are there. `signature`
-// is what a packet's second flag is mixed with: a peer that means another call is found out. False:
-// everyone must stop.
+// Waits until all of up to `Batch` words are there; those of plain memory are already.
+// `signature` is what a packet's second flag is mixed with: a peer that means another call is found
+// out. False: everyone must stop.
 template <int Batch>
-__device__ __forceinline__ bool load_words(const DeviceComm& comm, const PackedEnd* sources,
-                                           int count, uint64_t p, uint64_t left, uint32_t signature,
-                                           uint64_t (&words)[Batch]) {
-#pragma unroll
-  for (int b = 0; b < Batch; b++)
-    if (b < count && !sources[b].message)
-      words[b] = left > 0 ? load_word(sources[b].at + p * 8, left) : 0;
+__device__ __forceinline__ bool wait_for_words(const DeviceComm& comm,
+                                               const PackedEnd (&sources)[Batch], int count,
+                                               uint32_t signature, uint64_t (&words)[Batch]) {
   int peer = -1;  // who is waited for
   uint32_t looks = 0;
-  const bool there = wait_until(comm, peer, [&] {
+  return wait_until(comm, peer, [&] {
     Packet packets[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
-      if (b < count && sources[b].message) packets[b] = load_packet(sources[b].packets() + p);
+      if (b < count && sources[b].message)
+        packets[b] = load_packet(reinterpret_cast<const Packet*>(sources[b].at));
     bool all = true;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
@@ -144,31 +127,12 @@ __device__ __forceinline__ bool load_words(const DeviceComm& comm, const PackedE
       if (packets[b].flag0 == flag && packets[b].flag1 == (flag ^ signature)) continue;
       all = false;
       if (looks < 256) continue;
-      peer = peer_of(comm, sources[b]);
+      peer = peer_of(comm, sources[b].port);
       if (packets[b].flag0 == flag) report(comm, 1, peer, signature, packets[b].flag1 ^ flag);
     }
     looks++;
     return all;
   });
-  return there;
-}
-
-// Gives one word to every destination. False: the host asked everyone to stop.
-__device__ __forceinline__ bool store_words(const DeviceComm& comm, const PackedPorts& ports,
-                                            const PackedEnd* destinations, uint32_t count,
-                                            uint64_t p, uint64_t left, uint32_t signature,
-                                            uint64_t word) {
-  for (uint32_t d = 0; d < count; d++) {
-    const PackedEnd& to = destinations[d];
-    if (!to.message) {
-      if (left > 0) store_word(to.at + p * 8, left, word);
-      continue;
-    }
-    if (!ports.wait_for_room(comm, to)) return false;
-    store_packet(to.packets() + p, static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32),
-                 to.flag, to.flag ^ signature);
-  }
-  return true;
 }
 
 }  // namespace weft::cuda

@@ -1,9 +1,9 @@
 // The interpreter of programs with FIFOs, with the low-latency protocol: every thread block runs
-// all steps on its own part of every chunk, and talks only to the same block of its peers.
+// all steps on its own part of every chunk, and talks only to the same block of its peers. A thread
+// moves eight bytes at a time from all sources of a step to all its destinations.
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"
-#include "src/exec/cuda/geometry.cuh"
 #include "src/exec/cuda/packed.cuh"
 
 namespace weft::cuda {
@@ -12,133 +12,114 @@ namespace weft::cuda {
 struct PackedState {
   PackedPorts ports;
   bool stopped;
-  // Where the operands of two runs of steps are, used in turn.
-  PackedEnd ends[2][kMaxOperands];
-  uint64_t bytes[2][kMaxSteps];
 };
 
 template <typename Type, typename Op>
 class PackedRunner {
  public:
-  __device__ PackedRunner(const KernelArguments& a, PackedState& shared)
+  __device__ PackedRunner(const PackedArguments& a, PackedState& shared)
       : a_(a), comm_(a.comm), shared_(shared) {}
 
   __device__ void run() {
-    const StepRange& range = a_.program;
-    uint32_t turn = 0;
-    for (uint64_t slice = 0; slice < range.slices; slice++) {
-      for (uint32_t n = range.first; n < range.first + range.count; n += a_.step(n).run) {
+    for (uint32_t slice = 0; slice < a_.slices; slice++) {
+      for (uint32_t n = 0; n < a_.step_count;) {
         const uint32_t moves = a_.step(n).run;
-        const int32_t chunks = a_.step(n).count > 1 ? a_.step(n).count : 1;
-        for (int32_t c = 0; c < chunks; c++) {
-          if (c > 0) __syncthreads();
-          find_ends(range, n, moves, c, slice, turn);
-          __syncthreads();
-          move_packed(range, n, moves, turn);
-        }
+        move(n, moves, slice);
         __syncthreads();
         if (shared_.stopped) return;
-        give_back(n, moves, turn);
-        turn ^= 1;
+        give_back(n, moves, slice);
+        n += moves;
       }
     }
-    shared_.ports.store(a_.mine, a_.ports);
+    keep_counters();
   }
 
  private:
   using Element = typename Type::Element;
+  static constexpr int kCount = 8 / sizeof(Element), kBatch = 8;
 
-  // Calls visit(step, operand) for what this thread looks after: an operand of a single step, or
-  // all operands of one of several steps.
-  template <typename Visit>
-  __device__ void for_mine(uint32_t n, uint32_t moves, Visit visit) {
-    const auto operands = [&](uint32_t i) { return a_.step(i).sources + a_.step(i).destinations; };
-    if (moves == 1) {
-      if (threadIdx.x < operands(n)) visit(0u, threadIdx.x);
-    } else if (threadIdx.x < moves) {
-      for (uint32_t i = 0; i < operands(n + threadIdx.x); i++) visit(threadIdx.x, i);
-    }
-  }
-
-  __device__ void find_ends(const StepRange& range, uint32_t n, uint32_t moves, int32_t c,
-                            uint64_t slice, uint32_t turn) {
-    if (threadIdx.x < moves)
-      shared_.bytes[turn][threadIdx.x] =
-          a_.step(n + threadIdx.x).count == 0
-              ? 0
-              : length(a_, range, a_.step(n + threadIdx.x), c, slice) * a_.element;
-    const uint32_t first = a_.step(n).first_operand;
-    for_mine(n, moves, [&](uint32_t j, uint32_t i) {
-      const ProgramStep& step = a_.step(n + j);
-      const ProgramOperand& operand = a_.operand(step.first_operand + i);
-      PackedEnd& end = shared_.ends[turn][step.first_operand - first + i];
-      if (operand.buffer != ProgramBuffer::kPeer) {
-        end = {address(a_, range, operand, c, slice, a_.input, a_.output), 0, 0, false, false};
-      } else if (c > 0) {
-        end.at += words(range) * sizeof(Packet);  // the next chunk of the same message
-      } else if (i < step.sources) {
-        end = shared_.ports.next_receive(comm_, operand.index, operand.owner);
-      } else {
-        end = shared_.ports.next_send(comm_, operand.index, operand.owner);
-      }
-    });
-  }
-
-  __device__ void give_back(uint32_t n, uint32_t moves, uint32_t turn) {
-    const uint32_t first = a_.step(n).first_operand;
-    for_mine(n, moves, [&](uint32_t j, uint32_t i) {
-      const ProgramStep& step = a_.step(n + j);
-      const PackedEnd& end = shared_.ends[turn][step.first_operand - first + i];
-      if (i < step.sources && end.message) shared_.ports.give_back(comm_, end);
-    });
-  }
-
-  // Words of a block's part of a chunk.
-  __device__ uint32_t words(const StepRange& range) const {
-    return static_cast<uint32_t>((range.part * a_.element + 7) / 8);
-  }
-
-  __device__ void move_packed(const StepRange& range, uint32_t n, uint32_t moves, uint32_t turn) {
-    const uint32_t stride = words(range), first = a_.step(n).first_operand;
+  // Words of several steps side by side.
+  __device__ __forceinline__ void move(uint32_t n, uint32_t moves, uint32_t slice) {
+    const uint32_t stride = (a_.part_bytes + 7) / 8;
     for (uint32_t i = threadIdx.x; i < moves * stride; i += blockDim.x) {
       const uint32_t j = moves == 1 ? 0 : i / stride, p = i - j * stride;
-      const uint64_t bytes = shared_.bytes[turn][j];
+      const PackedStep& step = a_.step(n + j);
+      const uint64_t skipped =
+          slice * a_.slice_bytes + uint64_t{blockIdx.x} * a_.part_bytes + p * 8;
+      // What is left of the chunk here, within this slice and this block's part.
+      uint64_t end = (slice + 1) * a_.slice_bytes;
+      if (end > step.bytes) end = step.bytes;
+      uint64_t left = end > skipped ? end - skipped : 0;
+      if (left > a_.part_bytes - p * 8) left = a_.part_bytes - p * 8;
       // An empty message is a packet without data: others count on the order it makes.
-      if (p * uint64_t{8} >= bytes && (p > 0 || bytes > 0)) continue;
-      const ProgramStep& step = a_.step(n + j);
-      const PackedEnd* sources = shared_.ends[turn] + (step.first_operand - first);
-      const uint64_t left = bytes - p * uint64_t{8};
+      if (left == 0 && p > 0) continue;
       uint64_t word = 0;
-      const bool scaled = a_.reduction.premultiply && step.raw_sources != 0;
-      const bool there = step.sources == 1 && !scaled ? take(sources, p, left, word)
-                                                      : reduce(step, sources, p, left, word);
-      if (!there || !store_words(comm_, shared_.ports, sources + step.sources, step.destinations, p,
-                                 left, a_.signature, word)) {
+      if (!take(step, p, left, slice, word) || !give(step, p, left, slice, word)) {
         shared_.stopped = true;
         return;
       }
     }
   }
 
-  __device__ bool take(const PackedEnd* sources, uint32_t p, uint64_t left, uint64_t& word) {
-    uint64_t words[1];
-    if (!load_words<1>(comm_, sources, 1, p, left, a_.signature, words)) return false;
-    word = words[0];
-    return true;
+  __device__ std::byte* memory(const PackedOperand& operand, uint32_t p, uint32_t slice) const {
+    const uint64_t advanced = operand.kind == PackedOperand::kScratch ? 0 : slice * a_.slice_bytes;
+    return operand.base + advanced + uint64_t{blockIdx.x} * a_.part_bytes + p * 8;
+  }
+  __device__ std::byte* packet(const PackedOperand& operand, uint32_t flag, uint32_t p) const {
+    return operand.base + PackedPorts::slot_offset(a_.ports, flag) + p * sizeof(Packet);
+  }
+  // The operand's message is the n-th on its port in this kernel.
+  static __device__ uint32_t number(const PackedOperand& operand, uint32_t slice) {
+    return slice * operand.per_slice + operand.before + 1;
   }
 
-  __device__ bool reduce(const ProgramStep& step, const PackedEnd* sources, uint32_t p,
-                         uint64_t left, uint64_t& word) {
-    constexpr int kCount = 8 / sizeof(Element), kBatch = 8;
+  // The step's result for one word: a copy, or the reduction of all sources.
+  __device__ __forceinline__ bool take(const PackedStep& step, uint32_t p, uint64_t left,
+                                       uint32_t slice, uint64_t& word) {
+    const bool scaled = a_.reduction.premultiply && step.raw_sources != 0;
+    if (step.sources == 1 && !scaled) {
+      PackedEnd ends[1];
+      uint64_t words[1];
+      look(step, 0, p, left, slice, ends[0], words[0]);
+      if (ends[0].message && !wait_for_words<1>(comm_, ends, 1, a_.signature, words)) return false;
+      word = words[0];
+      return true;
+    }
+    if constexpr (std::is_same_v<Type, Bytes>) {
+      return true;  // nothing else is asked of it
+    } else {
+      return reduce(step, p, left, slice, word);
+    }
+  }
+
+  __device__ __forceinline__ void look(const PackedStep& step, int source, uint32_t p,
+                                       uint64_t left, uint32_t slice, PackedEnd& end,
+                                       uint64_t& word) {
+    const PackedOperand& operand = a_.operand(step.first_operand + source);
+    end.port = operand.port;
+    end.message = operand.kind == PackedOperand::kMessage;
+    if (end.message) {
+      end.flag = shared_.ports.received(operand.port, number(operand, slice));
+      end.at = packet(operand, end.flag, p);
+    } else {
+      word = left > 0 ? load_word(memory(operand, p, slice), left) : 0;
+    }
+  }
+
+  __device__ __forceinline__ bool reduce(const PackedStep& step, uint32_t p, uint64_t left,
+                                         uint32_t slice, uint64_t& word) {
     typename Type::Accumulator sum[kCount];
     for (int first = 0; first < step.sources; first += kBatch) {
+      const int count = step.sources - first;
+      PackedEnd ends[kBatch];
       uint64_t words[kBatch];
-      if (!load_words<kBatch>(comm_, sources + first, step.sources - first, p, left, a_.signature,
-                              words))
-        return false;
+#pragma unroll
+      for (int b = 0; b < kBatch; b++)
+        if (b < count) look(step, first + b, p, left, slice, ends[b], words[b]);
+      if (!wait_for_words<kBatch>(comm_, ends, count, a_.signature, words)) return false;
 #pragma unroll
       for (int b = 0; b < kBatch; b++) {
-        if (first + b >= step.sources) continue;
+        if (b >= count) continue;
         Element e[kCount];
         memcpy(e, &words[b], 8);
         const bool scaled =
@@ -161,17 +142,63 @@ class PackedRunner {
     return true;
   }
 
-  const KernelArguments& a_;
+  __device__ __forceinline__ bool give(const PackedStep& step, uint32_t p, uint64_t left,
+                                       uint32_t slice, uint64_t word) {
+    for (int d = 0; d < step.destinations; d++) {
+      const PackedOperand& operand = a_.operand(step.first_operand + step.sources + d);
+      if (operand.kind != PackedOperand::kMessage) {
+        if (left > 0) store_word(memory(operand, p, slice), left, word);
+        continue;
+      }
+      const uint32_t flag = shared_.ports.sent(operand.port, number(operand, slice));
+      if (!shared_.ports.wait_for_room(comm_, operand.port, flag)) return false;
+      store_packet(reinterpret_cast<Packet*>(packet(operand, flag, p)), static_cast<uint32_t>(word),
+                   static_cast<uint32_t>(word >> 32), flag, flag ^ a_.signature);
+    }
+    return true;
+  }
+
+  // All threads have what came in: the room is the peers' again. A thread per operand of the run.
+  __device__ void give_back(uint32_t n, uint32_t moves, uint32_t slice) {
+    const uint32_t first = a_.step(n).first_operand;
+    const PackedStep& last = a_.step(n + moves - 1);
+    const uint32_t end = last.first_operand + last.sources + last.destinations;
+    for (uint32_t o = first + threadIdx.x; o < end; o += blockDim.x) {
+      const PackedOperand& operand = a_.operand(o);
+      if (operand.kind == PackedOperand::kMessage && operand.receives)
+        PackedPorts::give_back(comm_, operand.port,
+                               shared_.ports.received(operand.port, number(operand, slice)));
+    }
+  }
+
+  // The last message of each port says how far it has come.
+  __device__ void keep_counters() {
+    for (uint32_t o = threadIdx.x; o < a_.operand_count; o += blockDim.x) {
+      const PackedOperand& operand = a_.operand(o);
+      if (operand.kind != PackedOperand::kMessage || operand.before + 1 != operand.per_slice)
+        continue;
+      const uint32_t n = a_.slices * operand.per_slice;
+      if (operand.receives) {
+        PackedPorts::keep_received(a_.mine, a_.ports, operand.port,
+                                   shared_.ports.received(operand.port, n));
+      } else {
+        PackedPorts::keep_sent(a_.mine, a_.ports, operand.port,
+                               shared_.ports.sent(operand.port, n));
+      }
+    }
+  }
+
+  const PackedArguments& a_;
   const DeviceComm& comm_;
   PackedState& shared_;
 };
 
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
-    packed_kernel(const __grid_constant__ KernelArguments arguments) {
+    packed_kernel(const __grid_constant__ PackedArguments arguments) {
   __shared__ PackedState shared;
-  __shared__ alignas(16) std::byte copy[sizeof(KernelArguments)];
-  auto& a = *reinterpret_cast<KernelArguments*>(copy);
+  __shared__ alignas(16) std::byte copy[sizeof(PackedArguments)];
+  auto& a = *reinterpret_cast<PackedArguments*>(copy);
   const uint32_t ports = arguments.ports;
   const uint4 counters = PackedPorts::ask(arguments.mine, ports);
   Parameters parameters;

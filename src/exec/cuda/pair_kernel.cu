@@ -11,7 +11,6 @@ struct PairState {
   const std::byte* sources[kMaxRanks];
   bool stopped;
   PackedPorts ports;
-  PackedEnd to[2][kMaxRanks], from[2][kMaxRanks];
 };
 
 class PairRunner {
@@ -28,7 +27,6 @@ class PairRunner {
     take();
     __syncthreads();
     acknowledge();
-    shared_.ports.store(&mine_, a_.ports);
   }
 
  private:
@@ -118,71 +116,69 @@ class PairRunner {
     });
   }
 
-  // Bytes of a packed message that this block has, of which it moves a slot at a time.
-  __device__ uint64_t part(const Message& m) const {
-    const uint64_t all = (m.bytes + m.ctas - 1) / m.ctas;
-    return (all + 15) / 16 * 16;
-  }
-  __device__ uint64_t slice_bytes(const Message& m, uint64_t slice) const {
+  // Bytes of a packed message from word p of a slice on that are this block's.
+  __device__ static uint64_t left(const Message& m, uint32_t slice, uint32_t p) {
     if (!m.packed || blockIdx.x >= m.ctas) return 0;
-    const uint64_t begin = blockIdx.x * part(m) + slice * kSlotBytes;
-    uint64_t end = (blockIdx.x + 1) * part(m);
-    if (end > m.bytes) end = m.bytes;
-    if (end > begin + kSlotBytes) end = begin + kSlotBytes;
-    return end > begin ? end - begin : 0;
+    const uint64_t within = slice * kSlotBytes + p * 8;
+    const uint64_t begin = uint64_t{blockIdx.x} * m.part + within;
+    if (within >= m.part || begin >= m.bytes) return 0;
+    const uint64_t all = m.bytes - begin, mine = m.part - within;
+    return all < mine ? all : mine;
   }
+  __device__ static std::byte* at(const Message& m, uint32_t slice, uint32_t p) {
+    return m.pointer + uint64_t{blockIdx.x} * m.part + slice * kSlotBytes + p * 8;
+  }
+  __device__ Packet* packet(const Message& m, uint32_t flag, uint32_t p) const {
+    return reinterpret_cast<Packet*>(m.slots + PackedPorts::slot_offset(a_.ports, flag)) + p;
+  }
+  __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kPairChannel); }
+  // Both sides know how long a message should be.
+  __device__ static uint32_t signature(const Message& m) { return static_cast<uint32_t>(m.bytes); }
 
   __device__ void run_packed() {
-    uint32_t turn = 0;
-    for (uint64_t slice = 0;; slice++) {
-      bool sends_more = false, receives_more = false;
-      if (threadIdx.x < a_.send_count && slice_bytes(a_.sends[threadIdx.x], slice) > 0) {
-        sends_more = true;
-        shared_.to[turn][threadIdx.x] =
-            shared_.ports.next_send(comm_, a_.sends[threadIdx.x].peer, kPairChannel);
-      }
-      if (threadIdx.x < a_.receive_count && slice_bytes(a_.receives[threadIdx.x], slice) > 0) {
-        receives_more = true;
-        shared_.from[turn][threadIdx.x] =
-            shared_.ports.next_receive(comm_, a_.receives[threadIdx.x].peer, kPairChannel);
-      }
-      if (__syncthreads_or(static_cast<int>(sends_more || receives_more)) == 0) return;
+    for (uint32_t slice = 0; slice < a_.packed_slices; slice++) {
       // Everything is sent before anything is awaited.
-      move(a_.sends, a_.send_count, slice, [&](uint32_t m, uint32_t p, uint64_t left) {
-        const PackedEnd memory = {at(a_.sends[m], slice), 0, 0, false, false};
-        uint64_t words[1];
-        load_words<1>(comm_, &memory, 1, p, left, 0, words);
-        return store_words(comm_, shared_.ports, &shared_.to[turn][m], 1, p, left,
-                           signature(a_.sends[m]), words[0]);
-      });
-      move(a_.receives, a_.receive_count, slice, [&](uint32_t m, uint32_t p, uint64_t left) {
-        uint64_t words[1];
-        if (!load_words<1>(comm_, &shared_.from[turn][m], 1, p, left, signature(a_.receives[m]),
-                           words))
-          return false;
-        store_word(at(a_.receives[m], slice) + p * uint64_t{8}, left, words[0]);
+      for_words(a_.sends, a_.send_count, slice, [&](const Message& m, uint32_t p, uint64_t rest) {
+        const uint64_t word = load_word(at(m, slice, p), rest);
+        const uint32_t flag = shared_.ports.sent(port(m), slice + 1);
+        if (!shared_.ports.wait_for_room(comm_, port(m), flag)) return false;
+        store_packet(packet(m, flag, p), static_cast<uint32_t>(word),
+                     static_cast<uint32_t>(word >> 32), flag, flag ^ signature(m));
         return true;
       });
+      for_words(a_.receives, a_.receive_count, slice,
+                [&](const Message& m, uint32_t p, uint64_t rest) {
+                  const uint32_t flag = shared_.ports.received(port(m), slice + 1);
+                  const PackedEnd from[1] = {{reinterpret_cast<std::byte*>(packet(m, flag, p)),
+                                              flag, static_cast<uint16_t>(port(m)), true}};
+                  uint64_t words[1];
+                  if (!wait_for_words<1>(comm_, from, 1, signature(m), words)) return false;
+                  store_word(at(m, slice, p), rest, words[0]);
+                  return true;
+                });
       __syncthreads();
       if (shared_.stopped) return;
-      if (receives_more) shared_.ports.give_back(comm_, shared_.from[turn][threadIdx.x]);
-      turn ^= 1;
+      if (threadIdx.x < a_.receive_count && left(a_.receives[threadIdx.x], slice, 0) > 0) {
+        const Message& m = a_.receives[threadIdx.x];
+        const uint32_t flag = shared_.ports.received(port(m), slice + 1);
+        PackedPorts::give_back(comm_, port(m), flag);
+        PackedPorts::keep_received(&mine_, a_.ports, port(m), flag);
+      }
+      if (threadIdx.x < a_.send_count && left(a_.sends[threadIdx.x], slice, 0) > 0) {
+        const Message& m = a_.sends[threadIdx.x];
+        PackedPorts::keep_sent(&mine_, a_.ports, port(m), shared_.ports.sent(port(m), slice + 1));
+      }
     }
   }
 
-  __device__ std::byte* at(const Message& m, uint64_t slice) const {
-    return m.pointer + blockIdx.x * part(m) + slice * kSlotBytes;
-  }
-  __device__ static uint32_t signature(const Message& m) { return static_cast<uint32_t>(m.bytes); }
-
-  // Words of all messages side by side.
+  // Words of all packed messages side by side.
   template <typename Each>
-  __device__ void move(const Message* messages, uint32_t count, uint64_t slice, Each each) {
+  __device__ __forceinline__ void for_words(const Message* messages, uint32_t count, uint32_t slice,
+                                            Each each) {
     for (uint32_t i = threadIdx.x; i < count * a_.packed_words; i += blockDim.x) {
-      const uint32_t m = i / a_.packed_words, p = i % a_.packed_words;
-      const uint64_t bytes = slice_bytes(messages[m], slice);
-      if (p * uint64_t{8} >= bytes) continue;
-      if (!each(m, p, bytes - p * uint64_t{8})) {
+      const uint32_t m = i / a_.packed_words, p = i - m * a_.packed_words;
+      const uint64_t rest = left(messages[m], slice, p);
+      if (rest > 0 && !each(messages[m], p, rest)) {
         shared_.stopped = true;
         return;
       }

@@ -1,0 +1,227 @@
+// Launches with the low-latency protocol: programs with FIFOs, and send/recv.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/gpu_state.h"
+#include "src/exec/cuda/kernels.h"
+
+namespace weft::cuda {
+namespace {
+
+// Data per thread block before another one joins.
+constexpr uint64_t kWordsPerCta = 128;
+constexpr uint64_t kPairCtaBytes = 256;  // there may be many messages
+constexpr size_t kPackedPair = 32 << 10;
+
+bool is_packed(size_t message_bytes) { return message_bytes <= kPackedPair; }
+
+bool fits(const Program& program) {
+  const auto channels = [](const std::vector<ProgramPort>& ports) {
+    return std::all_of(ports.begin(), ports.end(), [](const ProgramPort& port) {
+      return port.channel >= 0 && port.channel < kPairChannel;
+    });
+  };
+  return program.lanes.size() == 1 && program.steps.size() <= kMaxSteps &&
+         program.operands.size() <= kMaxOperands && !program.uniform_only &&
+         channels(program.receives) && channels(program.sends) &&
+         std::all_of(program.steps.begin(), program.steps.end(),
+                     [](const ProgramStep& step) { return step.count <= 1; });
+}
+
+// The first slot of a port, for thread block 0.
+std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
+  Packet* slots = packed_slots(comm.mailboxes[owner], comm.packed_ctas, comm.ports);
+  return reinterpret_cast<std::byte*>(slots + size_t{port} * kPackedSlots * kSlotPackets);
+}
+
+}  // namespace
+
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program) {
+  State& s = *state_;
+  if (!fits(program)) return nullptr;
+  auto plan = std::make_shared<GpuPlan>();
+  plan->packed = true;
+  plan->collective = program.collective;
+  plan->source = program;
+  PackedArguments& a = plan->packed_arguments;
+  a.mine = s.mailbox;
+  a.ports = s.comm.ports;
+  a.comm = s.comm;
+  a.step_count = static_cast<uint16_t>(program.steps.size());
+  a.operand_count = static_cast<uint16_t>(program.operands.size());
+  std::vector<PackedStep> steps;
+  std::vector<PackedOperand> operands;
+  std::map<std::pair<uint16_t, bool>, uint16_t> messages;  // so far, by port and direction
+  for (const ProgramStep& step : program.steps) {
+    PackedStep& out = steps.emplace_back();
+    out.raw_sources = step.raw_sources;
+    out.first_operand = static_cast<uint16_t>(operands.size());
+    out.run = step.run;
+    out.sources = static_cast<uint8_t>(step.sources);
+    out.destinations = static_cast<uint8_t>(step.destinations);
+    out.completes = step.completes;
+    for (uint32_t i = 0; i < static_cast<uint32_t>(step.sources + step.destinations); i++) {
+      const ProgramOperand& from = program.operands[step.first_operand + i];
+      PackedOperand& operand = operands.emplace_back();
+      operand.kind = from.buffer == ProgramBuffer::kPeer      ? PackedOperand::kMessage
+                     : from.buffer == ProgramBuffer::kScratch ? PackedOperand::kScratch
+                                                              : PackedOperand::kMemory;
+      if (operand.kind != PackedOperand::kMessage) continue;
+      operand.receives = i < step.sources;
+      const ProgramPort& port =
+          (operand.receives ? program.receives : program.sends)[static_cast<size_t>(from.index)];
+      operand.port = static_cast<uint16_t>(s.comm.port(port.peer, port.channel));
+      operand.before = messages[{operand.port, operand.receives}]++;
+      operand.base = operand.receives
+                         ? first_slot(s.comm, s.options.rank, operand.port)
+                         : first_slot(s.comm, port.peer, s.comm.port(s.options.rank, port.channel));
+    }
+  }
+  for (PackedOperand& operand : operands)
+    if (operand.kind == PackedOperand::kMessage)
+      operand.per_slice = messages[{operand.port, operand.receives}];
+  const size_t step_bytes = steps.size() * sizeof(PackedStep),
+               operand_bytes = operands.size() * sizeof(PackedOperand);
+  a.operands_at = static_cast<uint16_t>(step_bytes);
+  std::memcpy(a.program_bytes, steps.data(), step_bytes);
+  std::memcpy(a.program_bytes + step_bytes, operands.data(), operand_bytes);
+  a.bytes =
+      static_cast<uint16_t>(offsetof(PackedArguments, program_bytes) + step_bytes + operand_bytes);
+  return plan;
+}
+
+void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
+  State& s = *state_;
+  PackedArguments& a = plan.packed_arguments;
+  const Program& program = plan.source;
+  const Collective& c = plan.collective;
+  const auto chunks = static_cast<uint64_t>(program.chunks);
+  const uint64_t element = element_size(call.reduction.type), all = call.count * element;
+  const uint64_t chunk = round_up(ceil_div(all, chunks), 16);
+  // The same on all ranks: how many words they send or receive side by side.
+  const bool whole = c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce ||
+                     (c.kind == CollectiveKind::kAllReduce && chunks == 1);
+  const uint64_t words = ceil_div(chunk, 8) * (whole ? 1 : static_cast<uint64_t>(c.nranks) - 1);
+  const uint64_t ctas = std::clamp<uint64_t>(
+      ceil_div(words, kWordsPerCta), 1,
+      std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
+  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kThreads);
+  a.slice_bytes = std::min(chunk, ctas * kSlotBytes);
+  if (program.scratch_chunks > 0)
+    a.slice_bytes = std::min(
+        a.slice_bytes, s.stage_bytes / static_cast<uint64_t>(program.scratch_chunks) / 64 * 64);
+  a.part_bytes = static_cast<uint32_t>(round_up(ceil_div(a.slice_bytes, ctas), 16));
+  a.slices = static_cast<uint32_t>(ceil_div(chunk, a.slice_bytes));
+  a.reduction = call.reduction;
+  a.signature = call.signature;
+  auto* steps = reinterpret_cast<PackedStep*>(a.program_bytes);
+  auto* operands = reinterpret_cast<PackedOperand*>(a.program_bytes + a.operands_at);
+  for (size_t n = 0; n < program.steps.size(); n++) {
+    const uint64_t from = static_cast<uint64_t>(program.steps[n].sub) % chunks * chunk;
+    steps[n].bytes = program.steps[n].count == 0 || from >= all ? 0 : std::min(chunk, all - from);
+  }
+  for (size_t o = 0; o < program.operands.size(); o++) {
+    const auto index = static_cast<uint64_t>(program.operands[o].index);
+    const uint64_t at = index / chunks * all + index % chunks * chunk;
+    switch (program.operands[o].buffer) {
+      case ProgramBuffer::kInput:
+        operands[o].base = static_cast<std::byte*>(const_cast<void*>(call.input)) + at;
+        break;
+      case ProgramBuffer::kOutput:
+        operands[o].base = static_cast<std::byte*>(call.output) + at;
+        break;
+      case ProgramBuffer::kScratch:
+        operands[o].base = s.memory + s.comm.stage + index * a.slice_bytes;
+        break;
+      default:  // a message: known since the plan was made
+        break;
+    }
+  }
+  const Kernels kernels =
+      c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
+  void* parameters[] = {&a};
+  check(cudaLaunchKernel(kernels.packed, dim3(static_cast<unsigned>(ctas)),
+                         dim3(static_cast<unsigned>(threads)), parameters, 0, s.stream),
+        "launching a collective");
+}
+
+// Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
+// piece; what is received is taken from the sender's memory. Both sides cut alike.
+void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
+                            std::span<const GpuMessage> receives) {
+  State& s = *state_;
+  const DeviceScope scope(s.options.device);
+  if (s.registrations == nullptr) {
+    const auto place = [](const GpuMessage& m) { return reinterpret_cast<uint64_t>(m.pointer); };
+    return launch_pairs(sends, receives, place);
+  }
+  s.registrations->catch_up();
+  const size_t slot = s.send_stage_bytes / static_cast<size_t>(s.options.nranks) / 64 * 64;
+  size_t most = 0;
+  for (const GpuMessage& m : sends) most = std::max(most, m.bytes);
+  for (const GpuMessage& m : receives) most = std::max(most, m.bytes);
+  for (size_t at = 0; at < most; at += slot) {
+    const auto piece = [&](std::span<const GpuMessage> messages) {
+      std::vector<GpuMessage> pieces;
+      for (const GpuMessage& m : messages)
+        if (at < m.bytes)
+          pieces.push_back(
+              {static_cast<std::byte*>(m.pointer) + at, std::min(slot, m.bytes - at), m.peer});
+      return pieces;
+    };
+    launch_pairs(piece(sends), piece(receives), [&](const GpuMessage& m) {
+      if (is_packed(m.bytes)) return kPrivate;
+      const uint64_t registered = s.registrations->place(m.pointer, m.bytes);
+      if (registered != kPrivate) return registered;
+      const uint64_t offset = s.comm.stage + s.stage_bytes + slot * static_cast<size_t>(m.peer);
+      check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,
+                            s.stream),
+            "copying to the stage");
+      return offset;
+    });
+  }
+}
+
+template <typename Place>
+void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
+                               std::span<const GpuMessage> receives, Place place) {
+  State& s = *state_;
+  PairArguments a;
+  a.comm = s.comm;
+  a.mine = s.mailbox;
+  a.ports = s.comm.ports;
+  uint32_t ctas = 1;
+  const auto add = [&](PairArguments::Message* list, uint32_t& count, const GpuMessage& m,
+                       bool sent) {
+    PairArguments::Message& message = list[count++];
+    message.pointer = static_cast<std::byte*>(m.pointer);
+    message.place = sent ? place(m) : 0;
+    message.bytes = m.bytes;
+    message.peer = static_cast<int16_t>(m.peer);
+    message.packed = is_packed(m.bytes);
+    message.slots = sent ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kPairChannel))
+                         : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kPairChannel));
+    // The number of blocks depends on the size alone, so that both sides come to the same one.
+    const auto most = static_cast<uint64_t>(s.max_ctas);
+    const uint64_t blocks = std::clamp<uint64_t>(
+        ceil_div(m.bytes, message.packed ? kPairCtaBytes : s.options.cta_bytes), 1,
+        message.packed ? std::min<uint64_t>(most, s.comm.packed_ctas) : most);
+    message.ctas = static_cast<uint8_t>(blocks);
+    ctas = std::max(ctas, static_cast<uint32_t>(blocks));
+    if (!message.packed) return;
+    message.part = static_cast<uint32_t>(round_up(ceil_div(m.bytes, blocks), 16));
+    a.packed_slices =
+        std::max(a.packed_slices, static_cast<uint32_t>(ceil_div(message.part, kSlotBytes)));
+    a.packed_words = std::max(a.packed_words, std::min<uint32_t>(message.part / 8, kSlotPackets));
+  };
+  for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
+  for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
+  void* parameters[] = {&a};
+  check(
+      cudaLaunchKernel(pair_kernel_function(), dim3(ctas), dim3(kThreads), parameters, 0, s.stream),
+      "launching send/recv");
+}
+
+}  // namespace weft::cuda
