@@ -55,16 +55,16 @@ WEFT_SCENARIO(first_use_while_a_kernel_waits) {
                }
              me.meet();
              if (me.rank == 0) {
-          WEFT_OK(waiting->launch(me.streams[0]));
-        }
+               WEFT_OK(waiting->launch(me.streams[0]));
+             }
              std::this_thread::sleep_for(milliseconds(100));
              for (const auto& run : runs) {
                WEFT_OK(run->launch(me.streams[1]));
                expect_right(run->check(me.streams[1]));
              }
              if (me.rank == 1) {
-          WEFT_OK(waiting->launch(me.streams[0]));
-        }
+               WEFT_OK(waiting->launch(me.streams[0]));
+             }
              expect_right(waiting->check(me.streams[0]));
            },
            {.comms = 2, .streams = 2});
