@@ -13,6 +13,7 @@ if ! nvidia-cuda-mps-control -d; then
   rm -rf "$work"
   skip mps "the MPS daemon does not start"
 fi
+export WEFT_TEST_MPS=1
 "$@"
 status=$?
 # A client that never ends must not keep the daemon, and this script, from ending.
