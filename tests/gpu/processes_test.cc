@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/graph.h"
@@ -265,6 +266,29 @@ TEST_F(KilledRank, IsNoticedInASmallCall) { expect_noticed("100"); }
 TEST_F(KilledRank, IsNoticedInALargeCall) { expect_noticed("4000000"); }
 TEST_F(KilledRank, IsNoticedByOtherHosts) { expect_noticed("100000", separate_hosts); }
 
+// Rank 1 lives but does not call. The argument is the count.
+WEFT_SCENARIO(one_stays_away) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  me.run({plain(Operation::kAllReduce, 1000)}, arena);
+  if (me.rank() == 1) {
+    std::this_thread::sleep_for(seconds(4));
+  } else {
+    WEFT_OK(ncclAllReduce(arena.data(), arena.data(), std::stoul(context.argument), ncclFloat32,
+                          ncclSum, me.comm(), me.stream()));
+    EXPECT_NE(async_error_within(me.comm(), seconds(6)), ncclSuccess);
+    const std::string text = ncclGetLastError(me.comm());
+    EXPECT_TRUE(says(text, "peer 1.*WEFT_TIMEOUT|WEFT_TIMEOUT.*peer 1")) << text;
+    EXPECT_EQ(finish_within(me.stream(), seconds(5)), "");
+  }
+  expect_abort_succeeds(me.take());
+}
+
+TEST_F(GpuProcesses, EndAWaitAtTheTimeout) {
+  for (const char* count : {"100", "1000000"})
+    play("one_stays_away", 2, count, {{"WEFT_TIMEOUT", "1"}});
+}
+
 // Every process its own host, so that nothing is reached by load and store.
 class TwoFakeHosts : public GpuProcesses {
  protected:
@@ -300,6 +324,10 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
   play_on(2, "device_conformance", 4, "registered");
+}
+
+TEST_F(TwoFakeHosts, EndAWaitAtTheTimeout) {
+  play_on(2, "one_stays_away", 2, "100000", {{"WEFT_TIMEOUT", "1"}});
 }
 
 // Every process drives two ranks by threads.

@@ -67,7 +67,7 @@ WEFT_SCENARIO(first_use_while_a_kernel_waits) {
              }
              expect_right(waiting->check(me.streams[0]));
            },
-           {.comms = 2, .streams = 2});
+           {.comms = 2, .streams = 2, .arena_bytes = size_t{128} << 20});
 }
 
 TEST(Trap, OfLateLoadingDoesNotDeadlock) {

@@ -49,6 +49,9 @@ void run_team(int n, const std::function<void(Rank&)>& fn, const TeamOptions& op
           fn(me);
         } catch (const std::exception& e) {
           ADD_FAILURE() << "rank " << r << ": " << e.what();
+          // So that the others do not wait for this rank until the watchdog ends the program.
+          for (const ncclComm_t comm : me.comms) ncclCommAbort(comm);
+          me.comms.clear();
         }
         everyone.arrive_and_drop();
         for (const cudaStream_t stream : me.streams)
