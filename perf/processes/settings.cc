@@ -14,7 +14,8 @@ namespace {
 
 double shared(int n) { return static_cast<double>(n - 1) / n; }
 float sum(size_t i, int n) {
-  return static_cast<float>(n) * static_cast<float>(i % 97) + static_cast<float>(n * (n + 1) / 2);
+  return static_cast<float>(n) * static_cast<float>(i % 97) +
+         0.5f * static_cast<float>(n * (n + 1));
 }
 size_t whole(size_t array, int) { return array; }
 size_t block(size_t array, int n) { return array / static_cast<size_t>(n); }
