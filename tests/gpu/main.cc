@@ -14,8 +14,10 @@ int main(int argc, char** argv) {
   if (int exit_code = 0; weft::test::play_scenario(&exit_code)) return exit_code;
   if (testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   if (const std::string reason = weft::test::gpu_missing(); !reason.empty()) {
-    std::printf("SKIPPED: %s\n", reason.c_str());
-    return weft::test::is_required("gpu") ? 1 : 77;
+    const bool required = weft::test::is_required("gpu");
+    std::printf("%s: %s\n", required ? "FAILED: WEFT_REQUIRE names 'gpu', but" : "SKIPPED",
+                reason.c_str());
+    return required ? 1 : 77;
   }
   // A hardware queue per stream; CUDA reads it when the context is made.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
