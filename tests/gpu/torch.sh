@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # PyTorch with this library in place of NCCL, 2 and 4 processes under MPS: torch.sh LIBRARY. Exit 77: no GPU or no PyTorch.
 set -euo pipefail
-if ! nvidia-smi -L >/dev/null 2>&1 || ! python3 -c 'import torch' 2>/dev/null; then
-  echo "skipped: no GPU, or no PyTorch, here"
-  [[ ,${WEFT_REQUIRE:-}, != *,gpu,* ]] || exit 1
-  exit 77
-fi
+# shellcheck source=tests/support/skip.sh
+source "$(dirname "$0")/../support/skip.sh"
+nvidia-smi -L >/dev/null 2>&1 || skip gpu "no GPU here"
+python3 -c 'import torch' 2>/dev/null || skip torch "no PyTorch here"
 work=$(mktemp -d)
 export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log
 mkdir "$work/pipe" "$work/log"

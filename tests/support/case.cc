@@ -62,21 +62,27 @@ std::string to_string(const Case& c, int nranks) {
   return out.str();
 }
 
+InPlace in_place_of(const Case& c, int rank) {
+  const size_t block = static_cast<size_t>(rank) * c.count;
+  InPlace at;
+  if (c.operation == Operation::kAllGather) at.send_at = block;
+  if (c.operation == Operation::kReduceScatter) at.receive_at = block;
+  if (c.operation == Operation::kGather && rank == c.root) at.send_at = block;
+  if (c.operation == Operation::kScatter && rank == c.root) at.receive_at = block;
+  return at;
+}
+
 CaseRun::CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm)
     : case_(c), type_(type_of(c.type)), rank_(rank), nranks_(nranks), comm_(comm) {
   // Bcast has one buffer by nature; so has every in-place case.
   if (case_.operation == Operation::kBcast) case_.in_place = true;
-  const auto me = static_cast<size_t>(rank);
   send_count_ = input_count(case_, rank, nranks);
   receive_count_ = result_count(case_, rank, nranks);
   input_ = input_bytes(case_, rank, nranks);
   const size_t offset = case_.shifted ? type_.bytes : 0;
   if (case_.in_place) {
-    if (case_.operation == Operation::kAllGather) send_at_ = me * case_.count;
-    if (case_.operation == Operation::kReduceScatter) receive_at_ = me * case_.count;
-    if (case_.operation == Operation::kGather && rank == case_.root) send_at_ = me * case_.count;
-    if (case_.operation == Operation::kScatter && rank == case_.root)
-      receive_at_ = me * case_.count;
+    send_at_ = in_place_of(case_, rank).send_at;
+    receive_at_ = in_place_of(case_, rank).receive_at;
     const size_t elements = std::max({send_at_ + send_count_, receive_at_ + receive_count_});
     send_buffer_ =
         std::make_unique<GuardedBuffer>(elements * type_.bytes, memory_for(c, rank), offset);
@@ -116,33 +122,34 @@ void* CaseRun::receive() const {
 }
 
 ncclResult_t CaseRun::launch() {
-  const Case& c = case_;
-  const cudaStream_t stream = stream_of(comm_);
+  return issue(case_, {rank_, nranks_, comm_, send(), receive(), op_, stream_of(comm_)});
+}
+
+ncclResult_t issue(const Case& c, const CaseCall& to) {
   switch (c.operation) {
     case Operation::kAllReduce:
-      return ncclAllReduce(send(), receive(), c.count, c.type, op_, comm_, stream);
+      return ncclAllReduce(to.send, to.receive, c.count, c.type, to.op, to.comm, to.stream);
     case Operation::kReduce:
-      return ncclReduce(send(), receive(), c.count, c.type, op_, c.root, comm_, stream);
+      return ncclReduce(to.send, to.receive, c.count, c.type, to.op, c.root, to.comm, to.stream);
     case Operation::kBroadcast:
-      return ncclBroadcast(send(), receive(), c.count, c.type, c.root, comm_, stream);
+      return ncclBroadcast(to.send, to.receive, c.count, c.type, c.root, to.comm, to.stream);
     case Operation::kBcast:
-      return ncclBcast(receive(), c.count, c.type, c.root, comm_, stream);
+      return ncclBcast(to.receive, c.count, c.type, c.root, to.comm, to.stream);
     case Operation::kAllGather:
-      return ncclAllGather(send(), receive(), c.count, c.type, comm_, stream);
+      return ncclAllGather(to.send, to.receive, c.count, c.type, to.comm, to.stream);
     case Operation::kReduceScatter:
-      return ncclReduceScatter(send(), receive(), c.count, c.type, op_, comm_, stream);
+      return ncclReduceScatter(to.send, to.receive, c.count, c.type, to.op, to.comm, to.stream);
     case Operation::kAlltoAll:
-      return ncclAlltoAll(send(), receive(), c.count, c.type, comm_, stream);
+      return ncclAlltoAll(to.send, to.receive, c.count, c.type, to.comm, to.stream);
     case Operation::kGather:
-      return ncclGather(send(), receive(), c.count, c.type, c.root, comm_, stream);
+      return ncclGather(to.send, to.receive, c.count, c.type, c.root, to.comm, to.stream);
     case Operation::kScatter:
-      return ncclScatter(send(), receive(), c.count, c.type, c.root, comm_, stream);
+      return ncclScatter(to.send, to.receive, c.count, c.type, c.root, to.comm, to.stream);
     case Operation::kSendRecv: {
       if (const ncclResult_t r = ncclGroupStart(); r != ncclSuccess) return r;
-      const ncclResult_t sent =
-          ncclSend(send(), c.count, c.type, (rank_ + 1) % nranks_, comm_, stream);
-      const ncclResult_t received =
-          ncclRecv(receive(), c.count, c.type, (rank_ + nranks_ - 1) % nranks_, comm_, stream);
+      const int next = (to.rank + 1) % to.nranks, last = (to.rank + to.nranks - 1) % to.nranks;
+      const ncclResult_t sent = ncclSend(to.send, c.count, c.type, next, to.comm, to.stream);
+      const ncclResult_t received = ncclRecv(to.receive, c.count, c.type, last, to.comm, to.stream);
       const ncclResult_t ended = ncclGroupEnd();
       return sent != ncclSuccess ? sent : received != ncclSuccess ? received : ended;
     }
@@ -150,35 +157,36 @@ ncclResult_t CaseRun::launch() {
   return ncclInternalError;
 }
 
-std::string CaseRun::check_result(const char* got) const {
-  const std::vector<char> expected = result_bytes(case_, rank_, nranks_);
-  const bool exact =
-      !reduces(case_.operation) || reduction_is_exact(type_, case_.reduction, nranks_);
+std::string wrong_elements(const Case& c, int rank, int nranks, const char* got) {
+  const NumberType& type = type_of(c.type);
+  const std::vector<char> expected = result_bytes(c, rank, nranks);
+  const bool exact = !reduces(c.operation) || reduction_is_exact(type, c.reduction, nranks);
   if (exact && std::memcmp(got, expected.data(), expected.size()) == 0) return {};
   const size_t first =
-      case_.operation == Operation::kReduceScatter ? static_cast<size_t>(rank_) * case_.count : 0;
+      c.operation == Operation::kReduceScatter ? static_cast<size_t>(rank) * c.count : 0;
+  const size_t count = expected.size() / type.bytes;
   size_t wrong = 0;
   std::ostringstream out;
-  for (size_t i = 0; i < receive_count_; ++i) {
-    const uint64_t g = load(type_, got + i * type_.bytes);
-    const uint64_t e = load(type_, expected.data() + i * type_.bytes);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t g = load(type, got + i * type.bytes);
+    const uint64_t e = load(type, expected.data() + i * type.bytes);
     if (g == e) continue;
-    if (!exact && close_enough(type_, case_.reduction, column_at(case_, nranks_, first + i), g))
-      continue;
+    if (!exact && close_enough(type, c.reduction, column_at(c, nranks, first + i), g)) continue;
     if (++wrong == 1) {
       out << "element " << i << " is 0x" << std::hex << g << ", expected 0x" << e << std::dec;
-      if (type_.is_float)
-        out << " (" << decode(type_, g) << ", expected " << decode(type_, e) << ")";
+      if (type.is_float) out << " (" << decode(type, g) << ", expected " << decode(type, e) << ")";
     }
   }
   if (wrong == 0) return {};
-  out << ", " << wrong << " of " << receive_count_ << " wrong; ";
+  out << ", " << wrong << " of " << count << " wrong; ";
   return out.str();
 }
 
 std::string CaseRun::check() const {
   std::string bad = finish(comm_);
-  if (receive_count_ > 0) bad += check_result(static_cast<const char*>(receive()));
+  if (receive_count_ > 0) {
+    bad += wrong_elements(case_, rank_, nranks_, static_cast<const char*>(receive()));
+  }
   bad += send_buffer_->check_guards();
   if (receive_buffer_) {
     bad += receive_buffer_->check_guards();

@@ -48,6 +48,27 @@ struct Case {
 
 std::string to_string(const Case& c, int nranks);
 
+// Where input and result start in the one buffer of an in-place case, in elements.
+struct InPlace {
+  size_t send_at = 0, receive_at = 0;
+};
+InPlace in_place_of(const Case& c, int rank);
+
+// The call of a case by one rank.
+struct CaseCall {
+  int rank = 0;
+  int nranks = 1;
+  ncclComm_t comm = nullptr;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  ncclRedOp_t op = ncclSum;
+  cudaStream_t stream = nullptr;
+};
+ncclResult_t issue(const Case& c, const CaseCall& call);
+
+// "" or what is wrong with the result that `rank` has got.
+std::string wrong_elements(const Case& c, int rank, int nranks, const char* got);
+
 // A case on one rank: buffers filled on construction, then launch() once, then check().
 class CaseRun {
  public:
@@ -63,7 +84,6 @@ class CaseRun {
  private:
   const void* send() const;
   void* receive() const;
-  std::string check_result(const char* got) const;
 
   Case case_;
   const NumberType& type_;

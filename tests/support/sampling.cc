@@ -1,4 +1,4 @@
-// Reads WEFT_TEST_SEED and WEFT_TEST_SAMPLES.
+// Reads WEFT_TEST_SEED, WEFT_TEST_SAMPLES and WEFT_TEST_PATIENCE.
 #include "tests/support/sampling.h"
 
 #include <algorithm>
@@ -26,7 +26,11 @@ int test_samples(int normal) {
 }
 
 std::chrono::milliseconds patience(std::chrono::milliseconds normal) {
-  return kSanitized ? normal * 4 : normal;
+  static const int factor = [] {
+    const char* given = std::getenv("WEFT_TEST_PATIENCE");
+    return given != nullptr ? std::max(1, std::atoi(given)) : kSanitized ? 4 : 1;
+  }();
+  return normal * factor;
 }
 
 }  // namespace weft::test

@@ -19,7 +19,7 @@ uint64_t test_seed();
 // WEFT_TEST_SAMPLES, or `normal`, or a fifth of it under a sanitizer.
 int test_samples(int normal);
 
-// A time limit, longer under sanitizers.
+// A time limit: times WEFT_TEST_PATIENCE, or longer under sanitizers.
 std::chrono::milliseconds patience(std::chrono::milliseconds normal);
 
 // The bit mixer behind all generated data (splitmix64).

@@ -1,0 +1,37 @@
+// What the processes of one measurement share: a piece of memory that the parent makes and its
+// children inherit.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "nccl.h"
+
+namespace weft::perf {
+
+inline constexpr int kMostRanks = 64;
+inline constexpr int kMostRows = 512;
+
+// Plain memory, zero at first. Only atomics of address-free kinds, so processes may share it.
+struct Board {
+  struct Row {
+    double us;
+    long wrong;
+  };
+  ncclUniqueId id;
+  std::atomic<int> arrived, round;
+  double us[kMostRanks];
+  long wrong[kMostRanks];
+  Row rows[kMostRows];
+
+  // Waits until all `ranks` are here.
+  void meet(int ranks);
+};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// The parent's: a file descriptor that children inherit. Throws std::system_error.
+int make_board();
+// Maps it.
+Board& map_board(int descriptor);
+
+}  // namespace weft::perf

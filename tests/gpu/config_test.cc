@@ -1,0 +1,178 @@
+// What a communicator's configuration and the environment ask for changes no result.
+#include <gtest/gtest.h>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/team.h"
+#include "tests/gpu/support/waiting.h"
+#include "tests/support/environment.h"
+
+namespace weft::test {
+namespace {
+
+class GpuConfig : public GpuTest {};
+
+ncclConfig_t with(const std::function<void(ncclConfig_t&)>& change) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  change(config);
+  return config;
+}
+
+// Small, medium and large, all operations, in and out of place.
+void run_everything(Rank& me) {
+  for (const Operation operation : all_operations())
+    for (const size_t count : {size_t{1}, size_t{999}, size_t{120000}})
+      for (const bool in_place : {false, true}) {
+        Case c = make_case(operation, count);
+        c.in_place = in_place && can_be_in_place(operation);
+        c.root = me.nranks - 1;
+        me.run(c);
+      }
+}
+
+TEST_F(GpuConfig, LimitsOfThreadBlocksGiveRightResults) {
+  for (const auto& [least, most] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {4, 8}, {16, 16}, {1, 64}, {64, 1000}}) {
+    TeamOptions options;
+    options.config = with([&](ncclConfig_t& config) {
+      config.minCTAs = least;
+      config.maxCTAs = most;
+    });
+    run_team(3, run_everything, options);
+  }
+}
+
+TEST_F(GpuConfig, TheEnvironmentsLimitOfThreadBlocksGivesRightResults) {
+  for (const char* most : {"1", "3", "32"}) {
+    const ScopedEnvironment environment{{"NCCL_MAX_CTAS", most}};
+    run_team(3, run_everything);
+  }
+}
+
+TEST_F(GpuConfig, LimitsThatDifferBetweenRanksGiveRightResults) {
+  const ncclUniqueId id = new_unique_id();
+  Arena arenas[2] = {{size_t{48} << 20, Origin::kCudaMalloc},
+                     {size_t{48} << 20, Origin::kCudaMalloc}};
+  stream_number(0);
+  run_threads(
+      2,
+      [&](int r) {
+        ncclConfig_t config = with([&](ncclConfig_t& c) { c.maxCTAs = r == 0 ? 2 : 24; });
+        ncclComm_t comm = nullptr;
+        WEFT_OK(ncclCommInitRankConfig(&comm, 2, id, r, &config));
+        Rank me{r, 2, {comm}, {stream_number(static_cast<size_t>(r))}, &arenas[r], nullptr};
+        run_everything(me);
+        WEFT_OK(ncclCommDestroy(comm));
+      },
+      std::chrono::seconds(20));
+}
+
+TEST_F(GpuConfig, PoliciesGiveRightResults) {
+  for (const int policy : {NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY}) {
+    TeamOptions options;
+    options.config = with([&](ncclConfig_t& config) { config.CTAPolicy = policy; });
+    run_team(4, run_everything, options);
+  }
+}
+
+TEST_F(GpuConfig, AGroupMayMixCommunicatorsOfDifferentLimits) {
+  const ncclUniqueId ids[2] = {new_unique_id(), new_unique_id()};
+  Arena arenas[2] = {{size_t{48} << 20, Origin::kCudaMalloc},
+                     {size_t{48} << 20, Origin::kCudaMalloc}};
+  stream_number(0);
+  run_threads(
+      2,
+      [&](int r) {
+        ncclComm_t comms[2] = {};
+        std::unique_ptr<DeviceCase> runs[2];
+        for (size_t i = 0; i < 2; ++i) {
+          ncclConfig_t config = with([&](ncclConfig_t& c) { c.maxCTAs = i == 0 ? 1 : 16; });
+          WEFT_OK(ncclCommInitRankConfig(&comms[i], 2, ids[i], r, &config));
+        }
+        const cudaStream_t stream = stream_number(static_cast<size_t>(r));
+        for (size_t i = 0; i < 2; ++i)
+          runs[i] = std::make_unique<DeviceCase>(make_case(Operation::kAllReduce, 50000), r, 2,
+                                                 comms[i], arenas[r], stream);
+        WEFT_OK(ncclGroupStart());
+        for (const auto& run : runs) WEFT_OK(run->launch(stream));
+        WEFT_OK(ncclGroupEnd());
+        for (const auto& run : runs) expect_right(run->check(stream));
+        for (ncclComm_t comm : comms) WEFT_OK(ncclCommDestroy(comm));
+      },
+      std::chrono::seconds(20));
+}
+
+// No thread blocks for moving data: copies by the copy engines.
+class CopyEngines : public GpuTest {
+ protected:
+  static TeamOptions options() {
+    TeamOptions options;
+    options.config = with([](ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; });
+    return options;
+  }
+};
+
+TEST_F(CopyEngines, GiveRightResultsInEveryOperation) {
+  for (const int n : {1, 2, 3, 4, 8}) run_team(n, run_everything, options());
+}
+
+TEST_F(CopyEngines, GiveRightResultsForManyCallsInARow) {
+  run_team(
+      4,
+      [](Rank& me) {
+        std::vector<std::unique_ptr<DeviceCase>> runs;
+        for (const Operation operation : {Operation::kAllGather, Operation::kAlltoAll,
+                                          Operation::kBroadcast, Operation::kSendRecv})
+          for (const size_t count : {size_t{7}, size_t{100000}})
+            runs.push_back(me.make(make_case(operation, count)));
+        me.meet();
+        for (int turn = 0; turn < 50; ++turn)
+          for (const auto& run : runs) {
+            run->refill(me.stream());
+            WEFT_OK(run->launch(me.stream()));
+          }
+        for (const auto& run : runs) expect_right(run->check(me.stream()));
+      },
+      options());
+}
+
+TEST_F(CopyEngines, GiveRightResultsInGraphs) {
+  run_team(
+      4,
+      [](Rank& me) {
+        for (const Operation operation : {Operation::kAllGather, Operation::kAlltoAll,
+                                          Operation::kBroadcast, Operation::kSendRecv}) {
+          me.arena->reset();
+          const auto run = me.make(make_case(operation, 60000));
+          me.meet();
+          const Graph graph(me.stream(), [&] { WEFT_OK(run->launch(me.stream())); });
+          me.meet();
+          for (int i = 0; i < 50; ++i) {
+            run->refill(me.stream());
+            graph.replay(me.stream());
+          }
+          expect_right(run->check(me.stream()));
+          me.meet();
+        }
+      },
+      options());
+}
+
+TEST_F(CopyEngines, StopWaitingWhenTheyAreAborted) {
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comms[2] = {};
+  run_threads(2, [&](int r) {
+    ncclConfig_t config = *options().config;
+    WEFT_OK(ncclCommInitRankConfig(&comms[r], 2, id, r, &config));
+  });
+  Arena arena(size_t{16} << 20, Origin::kCudaMalloc);
+  char* memory = arena.take(size_t{12} << 20);
+  const cudaStream_t stream = stream_number(0);
+  WEFT_OK(ncclAllGather(memory, memory + (size_t{4} << 20), 500000, ncclFloat32, comms[0], stream));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (ncclComm_t comm : comms) expect_abort_succeeds(comm);
+  expect_usable(stream, memory);
+  if (!HasFailure()) expect_new_communicators_work();
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,232 @@
+// A kernel that waits always has a way to end, and the GPU is usable afterwards.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/team.h"
+#include "tests/gpu/support/waiting.h"
+#include "tests/support/environment.h"
+#include "tests/support/patterns.h"
+
+namespace weft::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What a rank calls while the other stays away: one name per way of waiting.
+struct Lonely {
+  const char* name;
+  ncclResult_t (*call)(ncclComm_t comm, char* in, char* out, cudaStream_t stream);
+};
+constexpr size_t kLarge = size_t{1} << 20;  // elements
+const Lonely kLonely[] = {
+    {"SmallAllReduce",
+     [](ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllReduce(in, out, 100, ncclFloat32, ncclSum, comm, stream);
+     }},
+    {"LargeAllReduce",
+     [](ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllReduce(in, out, kLarge, ncclFloat32, ncclSum, comm, stream);
+     }},
+    {"AllGather",
+     [](ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllGather(in, out, kLarge, ncclFloat32, comm, stream);
+     }},
+    {"BroadcastFromTheAbsent",
+     [](ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclBroadcast(in, out, 5000, ncclFloat32, 1, comm, stream);
+     }},
+    {"Recv", [](ncclComm_t comm, char*, char* out,
+                cudaStream_t stream) { return ncclRecv(out, 5000, ncclFloat32, 1, comm, stream); }},
+    {"LargeSend",
+     [](ncclComm_t comm, char* in, char*, cudaStream_t stream) {
+       return ncclSend(in, 2 * kLarge, ncclFloat32, 1, comm, stream);
+     }},
+};
+
+// Two ranks by one thread; rank 0 is the one that calls.
+class Faults : public GpuTest {
+ protected:
+  void SetUp() override {
+    arena_ = std::make_unique<Arena>(size_t{64} << 20, Origin::kCudaMalloc);
+    in_ = arena_->take(size_t{16} << 20);
+    out_ = arena_->take(size_t{16} << 20);
+    // The first use of memset loads code: not while a kernel waits.
+    WEFT_CUDA(cudaMemset(in_, 0, size_t{16} << 20));
+    WEFT_CUDA(cudaDeviceSynchronize());
+  }
+  void TearDown() override {
+    set_.reset();
+    arena_.reset();
+    GpuTest::TearDown();
+  }
+  void make_communicators() { set_ = std::make_unique<CommSet>(2); }
+  void call_alone(const Lonely& lonely) {
+    WEFT_OK(lonely.call((*set_)[0], in_, out_, stream_));
+    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady) << "should be waiting for rank 1";
+    cudaGetLastError();
+  }
+  // Aborts both and tries the device again.
+  void expect_recovery() {
+    for (int r = 0; r < 2; ++r)
+      if (ncclComm_t comm = set_->take(r); comm != nullptr) expect_abort_succeeds(comm);
+    for (const cudaStream_t stream : {stream_, stream_number(1)}) expect_usable(stream, in_);
+    if (!HasFailure()) expect_new_communicators_work();
+  }
+  const cudaStream_t stream_ = stream_number(0);
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<CommSet> set_;
+  char *in_ = nullptr, *out_ = nullptr;
+};
+
+class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {};
+
+TEST_P(WaitOf, EndsWhenAnotherThreadAborts) {
+  make_communicators();
+  call_alone(GetParam());
+  expect_abort_succeeds(set_->take(0));
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+TEST_P(WaitOf, EndsWhenTheAbsentRankAborts) {
+  make_communicators();
+  call_alone(GetParam());
+  expect_abort_succeeds(set_->take(1));
+  EXPECT_NE(async_error_within((*set_)[0], seconds(5)), ncclSuccess);
+  EXPECT_TRUE(says(ncclGetLastError((*set_)[0]), "(rank|peer) 1")) << ncclGetLastError((*set_)[0]);
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+TEST_P(WaitOf, EndsAtTheTimeoutAndNamesThePeer) {
+  const ScopedEnvironment environment{{"WEFT_TIMEOUT", "1"}};
+  make_communicators();
+  call_alone(GetParam());
+  EXPECT_NE(async_error_within((*set_)[0], seconds(6)), ncclSuccess);
+  const std::string text = ncclGetLastError((*set_)[0]);
+  EXPECT_TRUE(says(text, "peer 1")) << text;
+  EXPECT_TRUE(says(text, "WEFT_TIMEOUT")) << text;
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, WaitOf, testing::ValuesIn(kLonely),
+                         [](const auto& tested) { return tested.param.name; });
+
+TEST_F(Faults, AGraphThatWaitsEndsWhenItIsAborted) {
+  make_communicators();
+  const Graph graph(stream_, [&] { WEFT_OK(kLonely[1].call((*set_)[0], in_, out_, stream_)); });
+  for (int i = 0; i < 3; ++i) graph.replay(stream_);
+  std::this_thread::sleep_for(milliseconds(50));
+  expect_abort_succeeds(set_->take(0));
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+TEST_F(Faults, ManyQueuedCallsEndWhenTheyAreAborted) {
+  make_communicators();
+  for (int i = 0; i < 50; ++i)
+    for (const Lonely& lonely : kLonely) WEFT_OK(lonely.call((*set_)[0], in_, out_, stream_));
+  std::this_thread::sleep_for(milliseconds(50));
+  expect_abort_succeeds(set_->take(0));
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+TEST_F(Faults, AWaitEndsWhenItsCommunicatorIsRevoked) {
+  make_communicators();
+  call_alone(kLonely[1]);
+  WEFT_OK(ncclCommRevoke((*set_)[0], NCCL_REVOKE_DEFAULT));
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
+
+// As in host mode: it has left, so it will never come.
+TEST_F(Faults, AWaitEndsWhenThePeerDestroysItsCommunicator) {
+  make_communicators();
+  call_alone(kLonely[1]);
+  ncclComm_t leaving = set_->take(1);
+  PendingCall destroy([leaving] { return ncclCommDestroy(leaving); });
+  EXPECT_NE(async_error_within((*set_)[0], seconds(5)), ncclSuccess);
+  expect_recovery();
+  EXPECT_NE(destroy.wait_for(seconds(5)), ncclNumResults) << "the destroy still blocks";
+}
+
+TEST_F(Faults, ARankThatIsLateIsNotATimeout) {
+  const ScopedEnvironment environment{{"WEFT_TIMEOUT", "3"}};
+  run_team(2, [](Rank& me) {
+    for (const size_t count : {size_t{50}, size_t{100000}}) {
+      const auto run = me.make(make_case(Operation::kAllReduce, count));
+      me.meet();
+      if (me.rank == 1) std::this_thread::sleep_for(milliseconds(600));
+      WEFT_OK(run->launch(me.stream()));
+      expect_right(run->check(me.stream()));
+    }
+  });
+}
+
+// What the two ranks call that does not fit together.
+struct Mismatch {
+  const char* name;
+  ncclResult_t (*call)(int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream);
+};
+const Mismatch kMismatches[] = {
+    {"SmallCounts",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllReduce(in, out, rank == 0 ? 1000 : 2000, ncclInt32, ncclSum, comm, stream);
+     }},
+    {"LargeCounts",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllReduce(in, out, rank == 0 ? 200000 : 250000, ncclInt32, ncclSum, comm, stream);
+     }},
+    {"Types",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return ncclAllReduce(in, out, 100000, rank == 0 ? ncclInt32 : ncclFloat32, ncclSum, comm,
+                            stream);
+     }},
+    {"Operations",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return rank == 0 ? ncclReduceScatter(in, out, 5000, ncclInt32, ncclSum, comm, stream)
+                        : ncclAllGather(in, out, 5000, ncclInt32, comm, stream);
+     }},
+    {"Roots",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       // Two roots may both just send: then the next call finds it.
+       const ncclResult_t first = ncclBroadcast(in, out, 100000, ncclInt32, rank, comm, stream);
+       return first != ncclSuccess
+                  ? first
+                  : ncclAllReduce(in, out, 100000, ncclInt32, ncclSum, comm, stream);
+     }},
+    {"SentAndReceivedBytes",
+     [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
+       return rank == 0 ? ncclSend(in, 10000, ncclInt32, 1, comm, stream)
+                        : ncclRecv(out, 9000, ncclInt32, 0, comm, stream);
+     }},
+};
+
+class MismatchOf : public Faults, public testing::WithParamInterface<Mismatch> {};
+
+TEST_P(MismatchOf, IsAnErrorThatNamesThePeer) {
+  make_communicators();
+  const size_t half = size_t{8} << 20;
+  for (int r = 0; r < 2; ++r)  // a rank may already find it when it calls
+    GetParam().call(r, (*set_)[r], in_ + static_cast<size_t>(r) * half,
+                    out_ + static_cast<size_t>(r) * half, stream_number(static_cast<size_t>(r)));
+  std::string texts;
+  for (int i = 0; i < 500 && texts.empty(); ++i)
+    for (int r = 0; r < 2; ++r)
+      if (async_error_within((*set_)[r], milliseconds(5)) != ncclSuccess)
+        texts += ncclGetLastError((*set_)[r]);
+  EXPECT_TRUE(says(texts, "(peer|rank) [01]")) << "no error, or no peer in it: '" << texts << "'";
+  expect_recovery();
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, MismatchOf, testing::ValuesIn(kMismatches),
+                         [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace weft::test

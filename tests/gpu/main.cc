@@ -1,0 +1,25 @@
+// main() of the GPU tests: plays a scenario if it was started for one; ends with 77 (skipped) where
+// there is no GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/support/processes.h"
+#include "tests/support/require.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (int exit_code = 0; weft::test::play_scenario(&exit_code)) return exit_code;
+  if (testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
+  if (const std::string reason = weft::test::gpu_missing(); !reason.empty()) {
+    const bool required = weft::test::is_required("gpu");
+    std::printf("%s: %s\n", required ? "FAILED: WEFT_REQUIRE names 'gpu', but" : "SKIPPED",
+                reason.c_str());
+    return required ? 1 : 77;
+  }
+  // A hardware queue per stream; CUDA reads it when the context is made.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,362 @@
+// Ranks as processes that share the GPU by MPS, with memory from everywhere.
+#include "tests/support/processes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/graph.h"
+#include "tests/gpu/support/process_rank.h"
+#include "tests/gpu/support/waiting.h"
+#include "tests/support/patterns.h"
+#include "tests/support/require.h"
+#include "tests/support/sampling.h"
+#include "tests/support/threads.h"
+
+namespace weft::test {
+namespace {
+
+using std::chrono::seconds;
+using Environment = std::map<std::string, std::string>;
+
+constexpr size_t kArena = size_t{128} << 20;
+
+Case plain(Operation operation, size_t count) {
+  Case c;
+  c.operation = operation;
+  c.count = count;
+  return c;
+}
+
+Origin origin_named(const std::string& name) {
+  for (const Origin origin : all_origins())
+    if (name == name_of(origin)) return origin;
+  throw std::invalid_argument("no origin " + name);
+}
+
+// The argument: an origin, "all" in turn, or "mixed", another one on every rank.
+WEFT_SCENARIO(device_conformance) {
+  ProcessRank me(context);
+  const auto run = [&](Origin origin, int samples) {
+    Arena arena(kArena, origin, me.comm());
+    me.run(process_cases(me.nranks(), samples, 11), arena);
+    me.meet(arena);
+  };
+  if (context.argument == "all") {
+    for (const Origin origin : all_origins()) run(origin, 10);
+  } else if (context.argument == "mixed") {
+    // All but windows, which are registered by all ranks together.
+    const Origin each[] = {Origin::kRegistered, Origin::kCudaMalloc, Origin::kVirtualRegistered,
+                           Origin::kNcclMemAlloc, Origin::kVirtualPrivate};
+    run(each[me.rank() % 5], 30);
+  } else {
+    run(origin_named(context.argument), 30);
+  }
+}
+
+// Processes only make sense where they can share the GPU.
+class GpuProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = mps_missing(); !reason.empty()) WEFT_SKIP("mps", reason);
+  }
+  static void play(const char* scenario, int n, const std::string& argument = "",
+                   const Environment& environment = {}, seconds limit = seconds(40)) {
+    ProcessOptions options;
+    options.limit = limit;
+    options.argument = argument;
+    options.environment = [&](int) { return environment; };
+    run_ranks_as_processes(scenario, n, options);
+  }
+};
+
+struct Place {
+  int processes;
+  std::string origin;
+};
+class GpuMemory : public GpuProcesses, public testing::WithParamInterface<Place> {};
+
+TEST_P(GpuMemory, GivesRightResultsBetweenProcesses) {
+  play("device_conformance", GetParam().processes, GetParam().origin);
+}
+
+std::vector<Place> places() {
+  std::vector<Place> all;
+  for (const int n : {2, 4}) {
+    for (const Origin origin : all_origins()) all.push_back({n, name_of(origin)});
+    all.push_back({n, "mixed"});
+  }
+  for (const int n : {3, 5, 7}) all.push_back({n, "all"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, GpuMemory, testing::ValuesIn(places()), [](const auto& tested) {
+  return std::to_string(tested.param.processes) + "processes_" + tested.param.origin;
+});
+
+TEST_F(GpuProcesses, WithOneHardwareQueueGiveRightResults) {
+  play("device_conformance", 2, "cudaMalloc", {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}});
+}
+
+// So that every large call is cut into pieces.
+TEST_F(GpuProcesses, WithASmallStageGiveRightResults) {
+  play("device_conformance", 3, "cudaMalloc", {{"WEFT_STAGE_BYTES", "1M"}});
+}
+
+TEST_F(GpuProcesses, WithLazyLoadingOffGiveRightResults) {
+  play("device_conformance", 2, "cudaMalloc", {{"CUDA_MODULE_LOADING", "EAGER"}});
+}
+
+WEFT_SCENARIO(default_streams) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  cudaStream_t blocking = nullptr;
+  WEFT_CUDA(cudaStreamCreate(&blocking));
+  std::vector<Case> cases;
+  for (const Operation operation : all_operations())
+    for (const size_t count : {size_t{10}, size_t{90000}}) cases.push_back(plain(operation, count));
+  for (const cudaStream_t stream :
+       {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread, blocking}) {
+    me.use_stream(stream);
+    me.run(cases, arena);
+  }
+  me.meet(arena);
+  WEFT_CUDA(cudaStreamDestroy(blocking));
+}
+
+TEST_F(GpuProcesses, MayUseDefaultStreams) { play("default_streams", 3); }
+
+WEFT_SCENARIO(graphs_between_processes) {
+  ProcessRank me(context);
+  Arena arena(kArena, origin_named(context.argument), me.comm());
+  for (const Operation operation : all_operations()) {
+    for (const size_t count : {size_t{300}, size_t{150000}}) {
+      const Case c = plain(operation, count);
+      me.note("graph of " + to_string(c, me.nranks()));
+      arena.reset();
+      DeviceCase run(c, me.rank(), me.nranks(), me.comm(), arena, me.stream());
+      const Graph graph(me.stream(), [&] { WEFT_OK(run.launch(me.stream())); });
+      for (int i = 0; i < 40; ++i) {
+        run.refill(me.stream());
+        graph.replay(me.stream());
+      }
+      const std::string bad = run.check(me.stream());
+      EXPECT_EQ(bad, "") << to_string(c, me.nranks());
+    }
+  }
+  me.meet(arena);
+}
+
+TEST_F(GpuProcesses, ReplayGraphsWithPlainBuffers) {
+  play("graphs_between_processes", 3, "cudaMalloc");
+}
+TEST_F(GpuProcesses, ReplayGraphsWithRegisteredBuffers) {
+  play("graphs_between_processes", 3, "registered");
+}
+
+// Memory that comes and goes: the same address often means other memory the next time.
+WEFT_SCENARIO(memory_that_changes) {
+  ProcessRank me(context);
+  Arena still(size_t{1} << 20, Origin::kCudaMalloc);
+  const Origin origin = origin_named(context.argument);
+  Random random(9);
+  size_t free_early = 0, free_late = 0, total = 0;
+  constexpr int kTurns = 40;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    me.note("turn " + std::to_string(turn) + " with " + context.argument);
+    const size_t megabytes = 12 + random.below(24);
+    {
+      Arena arena(megabytes << 20, origin, me.comm());
+      me.run({plain(Operation::kAllReduce, 10 + random.below(300000)),
+              plain(Operation::kAllGather, 10 + random.below(60000)),
+              plain(Operation::kSendRecv, 10 + random.below(300000))},
+             arena);
+      me.meet(still);  // nobody reads it any more when it goes
+    }
+    me.meet(still);
+    if (turn == kTurns / 4) WEFT_CUDA(cudaMemGetInfo(&free_early, &total));
+    me.meet(still);
+  }
+  WEFT_CUDA(cudaMemGetInfo(&free_late, &total));
+  me.meet(still);
+  // 30 turns of 24 MiB on average: a leak would be 720 MiB for every rank.
+  EXPECT_LT(free_early > free_late ? free_early - free_late : 0, size_t{128} << 20)
+      << "device memory that is gone";
+}
+
+class ChangingMemory : public GpuProcesses, public testing::WithParamInterface<Origin> {};
+
+TEST_P(ChangingMemory, GivesRightResultsBetweenProcesses) {
+  play("memory_that_changes", 3, name_of(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, ChangingMemory, testing::ValuesIn(all_origins()),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+// A part in the middle of an allocation, many times over, while other parts stay registered.
+WEFT_SCENARIO(registrations) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  void* large = nullptr;
+  WEFT_OK(ncclCommRegister(me.comm(), arena.data() + (size_t{64} << 20), size_t{32} << 20, &large));
+  for (int turn = 0; turn < 200; ++turn) {
+    const size_t at = static_cast<size_t>(turn) * 4096 + 512;
+    const size_t bytes = 4096 + static_cast<size_t>(turn) * 1000;
+    void *one = nullptr, *two = nullptr;
+    WEFT_OK(ncclCommRegister(me.comm(), arena.data() + at, bytes, &one));
+    WEFT_OK(ncclCommRegister(me.comm(), arena.data() + at, bytes, &two));  // twice is allowed
+    if (turn % 20 == 0) me.run({plain(Operation::kAllReduce, 20000)}, arena);
+    WEFT_OK(ncclCommDeregister(me.comm(), one));
+    if (turn % 20 == 0) me.run({plain(Operation::kAllGather, 5000)}, arena);
+    WEFT_OK(ncclCommDeregister(me.comm(), two));
+  }
+  me.meet(arena);
+  WEFT_OK(ncclCommDeregister(me.comm(), large));
+  me.run({plain(Operation::kAllReduce, 20000)}, arena);
+  me.meet(arena);
+}
+
+TEST_F(GpuProcesses, MayRegisterAndDeregisterManyTimes) { play("registrations", 2); }
+
+// Rank 1 dies while the others wait for it. The argument is the count.
+WEFT_SCENARIO(one_is_killed) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  me.run({plain(Operation::kAllReduce, 1000), plain(Operation::kAllReduce, 100000)}, arena);
+  if (me.rank() == 1) {
+    WEFT_CUDA(cudaDeviceSynchronize());
+    raise(SIGKILL);
+  }
+  me.note("waiting for the dead");
+  const auto start = std::chrono::steady_clock::now();
+  ncclResult_t error = ncclAllReduce(arena.data(), arena.data(), std::stoul(context.argument),
+                                     ncclFloat32, ncclSum, me.comm(), me.stream());
+  if (error == ncclSuccess) error = async_error_within(me.comm(), seconds(10));
+  EXPECT_NE(error, ncclSuccess) << "nobody noticed";
+  EXPECT_TRUE(says(ncclGetLastError(me.comm()), "(rank|peer) 1")) << ncclGetLastError(me.comm());
+  EXPECT_EQ(finish_within(me.stream(), seconds(5)), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
+  expect_abort_succeeds(me.take());
+}
+
+class KilledRank : public GpuProcesses {
+ protected:
+  static void expect_noticed(const std::string& count,
+                             const std::function<Environment(int)>& environment = nullptr) {
+    ProcessOptions options;
+    options.limit = seconds(40);
+    options.argument = count;
+    options.environment = environment;
+    const std::vector<ProcessResult> results = run_processes("one_is_killed", 3, options);
+    for (size_t r = 0; r < results.size(); ++r) {
+      if (r == 1) {
+        EXPECT_EQ(results[r].signal, SIGKILL);
+      } else {
+        EXPECT_TRUE(results[r].exit_code == 0 && !results[r].hung) << "rank " << r << ":\n"
+                                                                   << results[r].output;
+      }
+    }
+  }
+};
+
+TEST_F(KilledRank, IsNoticedInASmallCall) { expect_noticed("100"); }
+TEST_F(KilledRank, IsNoticedInALargeCall) { expect_noticed("4000000"); }
+TEST_F(KilledRank, IsNoticedByOtherHosts) { expect_noticed("100000", separate_hosts); }
+
+// Rank 1 lives but does not call. The argument is the count.
+WEFT_SCENARIO(one_stays_away) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  me.run({plain(Operation::kAllReduce, 1000)}, arena);
+  if (me.rank() == 1) {
+    std::this_thread::sleep_for(seconds(4));
+  } else {
+    WEFT_OK(ncclAllReduce(arena.data(), arena.data(), std::stoul(context.argument), ncclFloat32,
+                          ncclSum, me.comm(), me.stream()));
+    EXPECT_NE(async_error_within(me.comm(), seconds(6)), ncclSuccess);
+    const std::string text = ncclGetLastError(me.comm());
+    EXPECT_TRUE(says(text, "peer 1.*WEFT_TIMEOUT|WEFT_TIMEOUT.*peer 1")) << text;
+    EXPECT_EQ(finish_within(me.stream(), seconds(5)), "");
+  }
+  expect_abort_succeeds(me.take());
+}
+
+TEST_F(GpuProcesses, EndAWaitAtTheTimeout) {
+  for (const char* count : {"100", "1000000"})
+    play("one_stays_away", 2, count, {{"WEFT_TIMEOUT", "1"}});
+}
+
+// Every process its own host, so that nothing is reached by load and store.
+class TwoFakeHosts : public GpuProcesses {
+ protected:
+  static void play_on(int hosts, const char* scenario, int n, const std::string& argument,
+                      const Environment& more = {}) {
+    ProcessOptions options;
+    options.limit = seconds(60);
+    options.argument = argument;
+    options.environment = [&](int process) {
+      Environment all = separate_hosts(process % hosts);
+      all.insert(more.begin(), more.end());
+      return all;
+    };
+    run_ranks_as_processes(scenario, n, options);
+  }
+};
+
+class FakeHosts : public TwoFakeHosts, public testing::WithParamInterface<int> {};
+
+TEST_P(FakeHosts, OneForEachProcessGiveRightResults) {
+  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc");
+}
+
+TEST_P(FakeHosts, OneForEachProcessReplayGraphs) {
+  play_on(GetParam(), "graphs_between_processes", GetParam(), "cudaMalloc");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, FakeHosts, testing::Values(2, 3),
+                         [](const auto& tested) { return std::to_string(tested.param) + "hosts"; });
+
+TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {
+  play_on(2, "device_conformance", 4, "cudaMalloc");
+}
+TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
+  play_on(2, "device_conformance", 4, "registered");
+}
+
+TEST_F(TwoFakeHosts, EndAWaitAtTheTimeout) {
+  play_on(2, "one_stays_away", 2, "100000", {{"WEFT_TIMEOUT", "1"}});
+}
+
+// Every process drives two ranks by threads.
+WEFT_SCENARIO(two_ranks_each) {
+  const int n = 2 * context.nranks;
+  WEFT_CUDA(cudaSetDevice(0));
+  stream_number(0);
+  Arena arenas[2] = {{kArena, Origin::kCudaMalloc}, {kArena, Origin::kCudaMalloc}};
+  run_threads(
+      2,
+      [&](int thread) {
+        const int rank = 2 * context.rank + thread;
+        const cudaStream_t stream = stream_number(static_cast<size_t>(thread));
+        ncclComm_t comm = nullptr;
+        WEFT_OK(ncclCommInitRank(&comm, n, context.ids.at(0), rank));
+        int failures = 0;
+        for (const Case& c : process_cases(n, 10, 5)) {
+          arenas[thread].reset();
+          const std::string bad = run_device_case(c, rank, n, comm, arenas[thread], stream);
+          if (!bad.empty() && ++failures <= 3) ADD_FAILURE() << bad;
+        }
+        WEFT_CUDA(cudaStreamSynchronize(stream));
+        WEFT_OK(ncclCommDestroy(comm));
+      },
+      seconds(30));
+}
+
+TEST_F(TwoFakeHosts, OfTwoThreadsEachGiveRightResults) { play_on(2, "two_ranks_each", 2, ""); }
+TEST_F(GpuProcesses, OfTwoThreadsEachGiveRightResults) { play("two_ranks_each", 2); }
+
+}  // namespace
+}  // namespace weft::test

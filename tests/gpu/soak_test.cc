@@ -1,0 +1,195 @@
+// Many mixed operations on several streams and in graphs: no error, no leak.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/team.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+// WEFT_TEST_OPERATIONS, or 10,000.
+int operations() {
+  const char* given = std::getenv("WEFT_TEST_OPERATIONS");
+  return given != nullptr ? std::atoi(given) : 10000;
+}
+
+size_t resident_bytes() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+size_t device_bytes() {
+  size_t free = 0, total = 0;
+  WEFT_CUDA(cudaMemGetInfo(&free, &total));
+  return total - free;
+}
+
+struct Usage {
+  size_t host = resident_bytes(), device = device_bytes();
+};
+
+// What is free in the allocator is no leak.
+Usage usage() {
+  malloc_trim(0);
+  return {};
+}
+
+void expect_flat(const Usage& early, const Usage& late) {
+  std::printf("host memory %zu -> %zu KiB, device memory %zu -> %zu KiB\n", early.host >> 10,
+              late.host >> 10, early.device >> 10, late.device >> 10);
+  EXPECT_LT(late.host, early.host + (size_t{8} << 20));
+  EXPECT_LT(late.device, early.device + (size_t{4} << 20));
+}
+
+// What one rank does; decisions come from a seed that all ranks share.
+class Soak {
+ public:
+  Soak(Rank& me, uint64_t seed) : me_(me), random_(seed) {
+    WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    for (size_t i = 0; i < 36; ++i) {
+      Case c = make_case(random_.pick(all_operations()), 0, random_.pick(all_types()).id);
+      c.reduction = random_.pick(all_reductions());
+      const size_t most = random_.below(4) == 0 ? 100000 : 3000;
+      c.count = random_.below(most);
+      c.root = static_cast<int>(random_.below(4));
+      c.in_place = can_be_in_place(c.operation) && random_.below(2) == 0;
+      c.salt = random_.next();
+      runs_.push_back(me_.make(c));
+    }
+  }
+
+  ~Soak() { cudaEventDestroy(event_); }
+  Soak(const Soak&) = delete;
+  Soak& operator=(const Soak&) = delete;
+
+  // A case stays on one stream: its buffers are then used by one call at a time.
+  cudaStream_t stream_of(size_t run) const { return me_.streams[run % me_.streams.size()]; }
+
+  void capture() {
+    me_.meet();  // nobody waits for anyone while graphs are made
+    graphs_.clear();
+    for (size_t g = 0; g < 4; ++g) {
+      std::vector<size_t> members;
+      for (size_t k = 0; k < 3; ++k) members.push_back(random_.below(12) * me_.streams.size());
+      graphs_.push_back(std::make_unique<Graph>(me_.streams[0], [&] {
+        for (const size_t run : members) launch(run);
+      }));
+    }
+    me_.meet();
+  }
+
+  // One to four operations; returns how many.
+  int step() {
+    if (random_.below(8) == 0) {
+      // A replay is nothing the communicator sees: events order it with the calls.
+      for (size_t s = 1; s < me_.streams.size(); ++s) hand_over(me_.streams[s], me_.streams[0]);
+      graphs_[random_.below(graphs_.size())]->replay(me_.streams[0]);
+      for (size_t s = 1; s < me_.streams.size(); ++s) hand_over(me_.streams[0], me_.streams[s]);
+      return 3;
+    }
+    const size_t calls = random_.below(6) == 0 ? 4 : 1;
+    if (calls > 1) {
+      WEFT_OK(ncclGroupStart());
+    }
+    for (size_t i = 0; i < calls; ++i) {
+      const size_t run = random_.below(runs_.size());
+      if (calls == 1) runs_[run]->refill(stream_of(run));
+      WEFT_OK(runs_[run]->launch(stream_of(run)));
+    }
+    if (calls > 1) {
+      WEFT_OK(ncclGroupEnd());
+    }
+    return static_cast<int>(calls);
+  }
+
+  // Everything once more from fresh data, and checked.
+  void check() {
+    for (size_t run = 0; run < runs_.size(); ++run) {
+      launch(run);
+      expect_right(runs_[run]->check(stream_of(run)));
+    }
+  }
+
+ private:
+  void hand_over(cudaStream_t from, cudaStream_t to) {
+    WEFT_CUDA(cudaEventRecord(event_, from));
+    WEFT_CUDA(cudaStreamWaitEvent(to, event_, 0));
+  }
+  void launch(size_t run) {
+    runs_[run]->refill(stream_of(run));
+    WEFT_OK(runs_[run]->launch(stream_of(run)));
+  }
+  Rank& me_;
+  Random random_;
+  cudaEvent_t event_ = nullptr;
+  std::vector<std::unique_ptr<DeviceCase>> runs_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
+};
+
+class LongRun : public GpuTest {
+ protected:
+  LongRun() : GpuTest(std::chrono::seconds(100)) {}
+};
+
+TEST_F(LongRun, OfMixedOperationsHasNoErrorAndNoLeak) {
+  const int total = operations();
+  Usage early, late;
+  const uint64_t seed = test_seed();
+  const auto start = std::chrono::steady_clock::now();
+  run_team(4,
+           [&](Rank& me) {
+             Soak soak(me, seed);
+             int done = 0, checked = 0, captured = 0;
+             bool measured = false;
+             soak.capture();
+             while (done < total) {
+               done += soak.step();
+               if (done - checked >= 300) {
+                 checked = done;
+                 soak.check();
+                 done += 36;
+               }
+               if (done - captured >= 1500) {
+                 captured = done;
+                 soak.check();
+                 soak.capture();
+               }
+               if (!measured && done > total * 3 / 10) {
+                 measured = true;
+                 soak.check();
+                 me.meet();
+                 if (me.rank == 0) early = usage();
+                 me.meet();
+               }
+             }
+             soak.check();
+             me.meet();
+             if (me.rank == 0) late = usage();
+             me.meet();
+           },
+           {.streams = 3, .arena_bytes = size_t{256} << 20, .limit = std::chrono::seconds(95)});
+  expect_flat(early, late);
+  std::printf("%d operations per rank in %.1f s\n", total,
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+TEST_F(LongRun, OfCommunicatorsThatComeAndGoHasNoLeak) {
+  const auto once = [] {
+    run_team(4, [](Rank& me) { me.run(make_case(Operation::kAllReduce, 50000)); },
+             {.arena_bytes = size_t{4} << 20});
+  };
+  for (int i = 0; i < 10; ++i) once();
+  const Usage early = usage();
+  for (int i = 0; i < 30; ++i) once();
+  expect_flat(early, usage());
+}
+
+}  // namespace
+}  // namespace weft::test

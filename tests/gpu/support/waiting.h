@@ -1,0 +1,24 @@
+// Helpers of tests in which a kernel waits for a rank that does not come.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "nccl.h"
+
+namespace weft::test {
+
+// What ncclCommGetAsyncError says once it is neither success nor in progress; ncclSuccess if that
+// does not happen within `limit`.
+ncclResult_t async_error_within(ncclComm_t comm, std::chrono::milliseconds limit);
+
+// ncclCommAbort, in its own thread: it must succeed within a few seconds.
+void expect_abort_succeeds(ncclComm_t comm);
+
+// The stream must finish within a few seconds, and do its work afterwards.
+void expect_usable(cudaStream_t stream, char* memory);
+
+// New communicators on the device must work.
+void expect_new_communicators_work();
+
+}  // namespace weft::test

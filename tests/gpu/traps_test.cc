@@ -1,0 +1,192 @@
+// What deadlocks when kernels wait for each other: code loaded late, allocations, hardware queues,
+// thread blocks that do not fit. Each in a process of its own, where everything happens for the
+// first time.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/team.h"
+#include "tests/support/patterns.h"
+#include "tests/support/processes.h"
+
+namespace weft::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A scenario in one process with this environment; its output if all went well.
+std::string play(const char* scenario, const std::string& argument,
+                 const std::map<std::string, std::string>& environment = {}) {
+  ProcessOptions options;
+  options.limit = seconds(30);
+  options.argument = argument;
+  options.environment = [&](int) { return environment; };
+  const std::vector<ProcessResult> results = run_processes(scenario, 1, options);
+  EXPECT_TRUE(results[0].exit_code == 0 && !results[0].hung)
+      << scenario << ' ' << argument << (results[0].hung ? " hung" : " failed") << ":\n"
+      << results[0].output;
+  return results[0].output;
+}
+
+// While rank 0's kernel waits on one communicator, everything else is used for the first time on
+// another.
+WEFT_SCENARIO(first_use_while_a_kernel_waits) {
+  run_team(2,
+           [](Rank& me) {
+             const auto waiting = me.make(make_case(Operation::kSendRecv, 100));
+             std::vector<std::unique_ptr<DeviceCase>> runs;
+             const auto add = [&](const Case& c) {
+               runs.push_back(std::make_unique<DeviceCase>(c, me.rank, me.nranks, me.comms[1],
+                                                           *me.arena, me.streams[1]));
+             };
+             for (const Operation operation : all_operations())
+               for (const size_t count : {size_t{64}, size_t{40000}})
+                 add(make_case(operation, count));
+             for (const NumberType& type : all_types())
+               for (const Reduction reduction : all_reductions()) {
+                 Case c = make_case(Operation::kAllReduce, 64, type.id);
+                 c.reduction = reduction;
+                 add(c);
+                 c.count = 20000;
+                 add(c);
+               }
+             me.meet();
+             if (me.rank == 0) {
+               WEFT_OK(waiting->launch(me.streams[0]));
+             }
+             std::this_thread::sleep_for(milliseconds(100));
+             for (const auto& run : runs) {
+               WEFT_OK(run->launch(me.streams[1]));
+               expect_right(run->check(me.streams[1]));
+             }
+             if (me.rank == 1) {
+               WEFT_OK(waiting->launch(me.streams[0]));
+             }
+             expect_right(waiting->check(me.streams[0]));
+           },
+           {.comms = 2, .streams = 2, .arena_bytes = size_t{128} << 20});
+}
+
+TEST(Trap, OfLateLoadingDoesNotDeadlock) {
+  play("first_use_while_a_kernel_waits", "", {{"CUDA_MODULE_LOADING", "LAZY"}});
+}
+
+TEST(Trap, OfEagerLoadingDoesNotDeadlockEither) {
+  play("first_use_while_a_kernel_waits", "", {{"CUDA_MODULE_LOADING", "EAGER"}});
+}
+
+// Rank 0 calls, and then rank 1 calls for the first time at all. The argument is what the
+// application of rank 1 does meanwhile.
+WEFT_SCENARIO(first_call_while_a_kernel_waits) {
+  run_team(2,
+           [&](Rank& me) {
+             for (const Operation operation : all_operations()) {
+               Case c = make_case(operation, 500000);
+               c.in_place = can_be_in_place(operation);  // an all-to-all in place needs a copy
+               me.arena->reset();
+               const auto run = me.make(c);
+               me.meet();
+               void *memory = nullptr, *large = nullptr;
+               if (me.rank == 1) {
+                 std::this_thread::sleep_for(milliseconds(50));
+                 if (context.argument == "cudaMalloc") {
+                   WEFT_CUDA(cudaMalloc(&memory, 1000));
+                   WEFT_CUDA(cudaMalloc(&large, size_t{256} << 20));
+                 } else if (context.argument == "cudaMallocAsync") {
+                   WEFT_CUDA(cudaMallocAsync(&memory, 1000, me.stream()));
+                   WEFT_CUDA(cudaMallocAsync(&large, size_t{64} << 20, me.stream()));
+                 }
+               }
+               WEFT_OK(run->launch(me.stream()));
+               expect_right(run->check(me.stream()));
+               me.meet();  // freeing waits for kernels by its nature
+               if (memory != nullptr) {
+                 WEFT_CUDA(cudaFree(memory));
+                 WEFT_CUDA(cudaFree(large));
+               }
+               me.meet();
+             }
+           },
+           {.arena_bytes = size_t{64} << 20});
+}
+
+TEST(Trap, OfAllocationInTheLibraryDoesNotDeadlock) {
+  play("first_call_while_a_kernel_waits", "nothing");
+}
+TEST(Trap, OfCudaMallocInTheApplicationDoesNotDeadlock) {
+  play("first_call_while_a_kernel_waits", "cudaMalloc");
+}
+TEST(Trap, OfCudaMallocAsyncInTheApplicationDoesNotDeadlock) {
+  play("first_call_while_a_kernel_waits", "cudaMallocAsync");
+}
+
+// Makes 8 ranks in one process; the argument is the number of hardware queues, or "unset".
+WEFT_SCENARIO(eight_ranks) {
+  if (context.argument == "unset") {
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  } else {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", context.argument.c_str(), 1);
+  }
+  run_team(8, [](Rank&) {});
+}
+
+TEST(Trap, OfTooFewHardwareQueuesIsWarnedOf) {
+  const char* warning = "NCCL WARN.*CUDA_DEVICE_MAX_CONNECTIONS";
+  const std::string few = play("eight_ranks", "unset", {{"NCCL_DEBUG", "WARN"}});
+  EXPECT_TRUE(says(few, warning)) << few;
+  const std::string many = play("eight_ranks", "32", {{"NCCL_DEBUG", "WARN"}});
+  EXPECT_FALSE(says(many, warning)) << many;
+}
+
+WEFT_SCENARIO(crowded) {
+  const int n = std::stoi(context.argument);
+  const auto ranks = static_cast<size_t>(n);
+  run_team(n, [&](Rank& me) {
+    for (const Operation operation : all_operations()) {
+      const bool blocks = operation != Operation::kAllReduce && operation != Operation::kReduce &&
+                          operation != Operation::kBroadcast && operation != Operation::kBcast &&
+                          operation != Operation::kSendRecv;
+      const auto run = me.make(make_case(operation, blocks ? (1u << 20) / ranks : 1u << 20));
+      me.meet();
+      for (int turn = 0; turn < 5; ++turn) {
+        run->refill(me.stream());
+        WEFT_OK(run->launch(me.stream()));
+      }
+      expect_right(run->check(me.stream()));
+      me.arena->reset();
+    }
+  });
+}
+
+TEST(Trap, OfSixteenRanksOnOneGpuDoesNotDeadlock) { play("crowded", "16"); }
+TEST(Trap, OfThirtyTwoRanksOnOneGpuDoesNotDeadlock) { play("crowded", "32"); }
+
+// Every communicator thinks it has the GPU to itself.
+WEFT_SCENARIO(two_communicators) {
+  run_team(
+      8,
+      [](Rank& me) {
+        std::vector<std::unique_ptr<DeviceCase>> runs;
+        for (size_t c = 0; c < 2; ++c)
+          runs.push_back(std::make_unique<DeviceCase>(
+              make_case(c == 0 ? Operation::kAllReduce : Operation::kAllGather, 300000 >> (3 * c)),
+              me.rank, me.nranks, me.comms[c], *me.arena, me.streams[c]));
+        me.meet();
+        for (int turn = 0; turn < 30; ++turn) {
+          for (size_t c = 0; c < 2; ++c) {
+            runs[c]->refill(me.streams[c]);
+            WEFT_OK(runs[c]->launch(me.streams[c]));
+          }
+        }
+        for (size_t c = 0; c < 2; ++c) expect_right(runs[c]->check(me.streams[c]));
+      },
+      {.comms = 2, .streams = 2});
+}
+
+TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) { play("two_communicators", ""); }
+
+}  // namespace
+}  // namespace weft::test
