@@ -3,6 +3,7 @@
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
+#include "src/exec/cuda/gpu_executor.h"
 
 namespace weft::api {
 namespace {
@@ -49,8 +50,11 @@ Reduction reduction_of(ncclComm& comm, ncclRedOp_t op, ncclDataType_t type) {
     reduction.op = ncclSum;
     reduction.premultiply = true;
     reduction.scalar_bits = user.bits;
-    if (user.device_scalar != nullptr)
+    if (user.device_scalar != nullptr && cuda::available()) {
+      reduction.scalar_at = user.device_scalar;
+    } else if (user.device_scalar != nullptr) {
       std::memcpy(&reduction.scalar_bits, user.device_scalar, element_size(type));
+    }
   }
   return reduction;
 }

@@ -116,7 +116,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
        "GPU: memory that all ranks can reach, for private buffers"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
-       "GPU: largest array that travels with flags beside the data"},
+       "GPU: low-latency protocol up to this size times ranks"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
   };

@@ -34,7 +34,7 @@ struct Config {
   size_t stage_bytes =
       16u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
   size_t packed_bytes =
-      512u << 10;  // WEFT_PACKED_BYTES: GPU: largest array that travels with flags beside the data
+      1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data up to this size times ranks
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 

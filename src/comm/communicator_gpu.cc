@@ -50,6 +50,8 @@ void Communicator::poll_gpu() {
 }
 
 void Communicator::launch(std::span<const Call* const> calls) {
+  poll_gpu();
+  if (!fault().empty()) throw Error(fault_code(), fault());
   std::vector<cudaStream_t> streams;
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())

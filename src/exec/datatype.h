@@ -33,9 +33,10 @@ struct Reduction {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
   bool premultiply = false;
-  uint32_t divide_by = 0;    // 0: not an average
-  uint64_t scalar_bits = 0;  // the pre-multiplier, an element of `type` in the low bytes
-  float scale = 0;           // if not 0, the pre-multiplier in full precision instead
+  uint32_t divide_by = 0;           // 0: not an average
+  uint64_t scalar_bits = 0;         // the pre-multiplier, an element of `type` in the low bytes
+  const void* scalar_at = nullptr;  // if set, where a GPU finds it when the call runs
+  float scale = 0;                  // if not 0, the pre-multiplier in full precision instead
 };
 
 }  // namespace weft

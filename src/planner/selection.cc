@@ -85,7 +85,8 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, forced->name != kReach.name && forced->name != kStage.name};
   }
-  if (c.nranks == 1 || bytes > packed_bytes) return {&kReach, false};
+  if (c.nranks == 1 || bytes * static_cast<size_t>(c.nranks) > packed_bytes)
+    return {&kReach, false};
   // Every rank gets everything once: fine while that is little.
   const bool one_shot = c.kind == CollectiveKind::kAllReduce &&
                         bytes * static_cast<size_t>(c.nranks) <= kOneShotTraffic;

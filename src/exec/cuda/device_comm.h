@@ -14,6 +14,7 @@ namespace weft::cuda {
 inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
+inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
 
 // The low-latency protocol: FIFOs of packets, 8 bytes of data and two flags in 16 bytes, per thread
 // block, peer and channel. A message is at most a slot; while the peer has not read a slot it is
@@ -73,7 +74,6 @@ struct HostFlags {
   uint32_t stop = 0;
   uint32_t error = 0;  // 1: the peer announced another call; 2: waited too long
   int32_t peer = -1;
-  uint32_t expected = 0, seen = 0;
 };
 
 // One rank's view, constant after init. Travels in the kernel's parameters: reading it costs no
@@ -172,6 +172,7 @@ struct alignas(16) PackedStep {
   uint16_t first_operand = 0, run = 1;
   uint8_t sources = 0, destinations = 0;
   bool completes = false;
+  bool takes = false;  // a step of this run receives messages
 };
 
 struct alignas(16) PackedArguments {

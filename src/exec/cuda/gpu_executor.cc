@@ -249,12 +249,12 @@ std::string GpuExecutor::error() const {
   const uint32_t error = __atomic_load_n(&flags.error, __ATOMIC_SEQ_CST);
   if (error == 0) return {};
   if (error == 2)
-    return fmt::format("waited {} s for rank {} in a kernel (WEFT_TIMEOUT)",
+    return fmt::format("waited {} s for peer {} in a kernel (WEFT_TIMEOUT)",
                        state_->options.timeout_s, flags.peer);
   return fmt::format(
-      "peer {} made another call than this rank (signatures {:#x} and {:#x}): all ranks must make "
-      "the same calls in the same order",
-      flags.peer, flags.seen, flags.expected);
+      "peer {} made another call than this rank: all ranks must make the same calls, with the same "
+      "counts, types, operators and roots, in the same order",
+      flags.peer);
 }
 
 void GpuExecutor::synchronize() noexcept {

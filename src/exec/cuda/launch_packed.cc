@@ -82,6 +82,10 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program) {
   for (PackedOperand& operand : operands)
     if (operand.kind == PackedOperand::kMessage)
       operand.per_slice = messages[{operand.port, operand.receives}];
+  for (size_t n = 0; n < steps.size(); n++)
+    for (size_t i = n; i < n + steps[n].run; i++)
+      for (uint32_t o = 0; o < steps[i].sources; o++)
+        steps[n].takes |= operands[steps[i].first_operand + o].kind == PackedOperand::kMessage;
   const size_t step_bytes = steps.size() * sizeof(PackedStep),
                operand_bytes = operands.size() * sizeof(PackedOperand);
   a.operands_at = static_cast<uint16_t>(step_bytes);
@@ -107,7 +111,8 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   const uint64_t ctas = std::clamp<uint64_t>(
       ceil_div(words, kWordsPerCta), 1,
       std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
-  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kThreads);
+  const uint64_t threads =
+      std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kPackedThreads);
   a.slice_bytes = std::min(chunk, ctas * kSlotBytes);
   if (program.scratch_chunks > 0)
     a.slice_bytes = std::min(

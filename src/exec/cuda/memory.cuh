@@ -134,13 +134,24 @@ class Parameters {
   uint4 v_[kMost];
 };
 
+// A pre-multiplier that lies on the device has its value when the kernel runs. All threads; the
+// reduction is in shared memory.
+__device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
+  if (reduction.scalar_at == nullptr) return;
+  if (threadIdx.x == 0) {
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < bytes; i++)
+      bits |= static_cast<uint64_t>(static_cast<const volatile uint8_t*>(reduction.scalar_at)[i])
+              << (8 * i);
+    reduction.scalar_bits = bits;
+  }
+  __syncthreads();
+}
+
 // The first error of a kernel is told to the host, and every wait ends.
-__device__ inline void report(const DeviceComm& comm, uint32_t error, int peer, uint32_t expected,
-                              uint32_t seen) {
+__device__ inline void report(const DeviceComm& comm, uint32_t error, int peer) {
   if (atomicCAS_system(&comm.flags->error, 0u, error) == 0u) {
     comm.flags->peer = peer;
-    comm.flags->expected = expected;
-    comm.flags->seen = seen;
     __threadfence_system();
   }
   *static_cast<volatile uint32_t*>(&comm.flags->stop) = 1;
@@ -164,7 +175,7 @@ __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& pe
     const uint64_t now = now_ns();
     if (begun == 0) begun = now;
     if (now - begun > comm.timeout_ns) {
-      report(comm, 2, peer, 0, 0);
+      report(comm, 2, peer);
       return false;
     }
   }

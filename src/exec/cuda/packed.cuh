@@ -63,9 +63,9 @@ class PackedPorts {
   }
 
   // From a port's first slot of block 0 to the slot of a message of this block.
-  static __device__ uint64_t slot_offset(uint32_t ports, uint32_t flag) {
-    return (uint64_t{blockIdx.x} * ports * kPackedSlots + flag % kPackedSlots) *
-           (kSlotPackets * sizeof(Packet));
+  static __device__ uint32_t slot_offset(uint32_t ports, uint32_t flag) {
+    return (blockIdx.x * ports * kPackedSlots + flag % kPackedSlots) *
+           static_cast<uint32_t>(kSlotPackets * sizeof(Packet));
   }
 
  private:
@@ -105,33 +105,38 @@ __device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
 
 // Waits until all of up to `Batch` words are there; those of plain memory are already.
 // `signature` is what a packet's second flag is mixed with: a peer that means another call is found
-// out. False: everyone must stop.
+// out (a packet may arrive in two halves, so only when it stays that way). False: everyone must
+// stop.
 template <int Batch>
 __device__ __forceinline__ bool wait_for_words(const DeviceComm& comm,
                                                const PackedEnd (&sources)[Batch], int count,
                                                uint32_t signature, uint64_t (&words)[Batch]) {
-  int peer = -1;  // who is waited for
-  uint32_t looks = 0;
+  int peer = -1;         // who is waited for
+  uint32_t foreign = 0;  // looks in a row that saw the right number but another call
   return wait_until(comm, peer, [&] {
     Packet packets[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
       if (b < count && sources[b].message)
         packets[b] = load_packet(reinterpret_cast<const Packet*>(sources[b].at));
-    bool all = true;
+    bool all = true, strange = false;
+    uint32_t port = 0;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
       if (b >= count || !sources[b].message) continue;
-      const uint32_t flag = sources[b].flag;
       words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
-      if (packets[b].flag0 == flag && packets[b].flag1 == (flag ^ signature)) continue;
+      const bool same_number = packets[b].flag0 == sources[b].flag,
+                 same_call = packets[b].flag1 == (sources[b].flag ^ signature);
+      if (same_number && same_call) continue;
       all = false;
-      if (looks < 256) continue;
-      peer = peer_of(comm, sources[b].port);
-      if (packets[b].flag0 == flag) report(comm, 1, peer, signature, packets[b].flag1 ^ flag);
+      strange = strange || same_number;
+      port = sources[b].port;
     }
-    looks++;
-    return all;
+    if (all) return true;
+    peer = peer_of(comm, port);
+    foreign = strange ? foreign + 1 : 0;
+    if (foreign > 4096) report(comm, 1, peer);
+    return false;
   });
 }
 

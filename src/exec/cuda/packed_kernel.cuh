@@ -23,50 +23,62 @@ class PackedRunner {
   __device__ void run() {
     for (uint32_t slice = 0; slice < a_.slices; slice++) {
       for (uint32_t n = 0; n < a_.step_count;) {
-        const uint32_t moves = a_.step(n).run;
+        const PackedStep& step = a_.step(n);
+        const uint32_t moves = step.run;
+        const bool takes = step.takes;
         move(n, moves, slice);
         __syncthreads();
         if (shared_.stopped) return;
-        give_back(n, moves, slice);
+        // Here, not at the end: usually what was sent is still under way.
+        if (n == 0 && slice == 0) keep_counters();
+        if (takes) give_back(n, moves, slice);
         n += moves;
       }
     }
-    keep_counters();
   }
 
  private:
   using Element = typename Type::Element;
-  static constexpr int kCount = 8 / sizeof(Element), kBatch = 8;
+  static constexpr int kCount = 8 / sizeof(Element);
+
+  // Where a thread is: word p of this block's part of a slice.
+  struct Position {
+    uint32_t slice, p;
+    uint32_t left;    // bytes from here on
+    uint64_t memory;  // bytes from the start of the chunk
+  };
 
   // Words of several steps side by side.
   __device__ __forceinline__ void move(uint32_t n, uint32_t moves, uint32_t slice) {
-    const uint32_t stride = (a_.part_bytes + 7) / 8;
+    const uint32_t part = a_.part_bytes, stride = (part + 7) / 8, begin = blockIdx.x * part;
+    const uint64_t sliced = slice * a_.slice_bytes;
     for (uint32_t i = threadIdx.x; i < moves * stride; i += blockDim.x) {
-      const uint32_t j = moves == 1 ? 0 : i / stride, p = i - j * stride;
+      const uint32_t j = moves == 1 ? 0 : i / stride;
       const PackedStep& step = a_.step(n + j);
-      const uint64_t skipped =
-          slice * a_.slice_bytes + uint64_t{blockIdx.x} * a_.part_bytes + p * 8;
-      // What is left of the chunk here, within this slice and this block's part.
-      uint64_t end = (slice + 1) * a_.slice_bytes;
-      if (end > step.bytes) end = step.bytes;
-      uint64_t left = end > skipped ? end - skipped : 0;
-      if (left > a_.part_bytes - p * 8) left = a_.part_bytes - p * 8;
+      Position at{slice, i - j * stride, 0, 0};
+      const uint64_t rest = step.bytes > sliced ? step.bytes - sliced : 0;
+      const auto length = static_cast<uint32_t>(rest < a_.slice_bytes ? rest : a_.slice_bytes);
+      const uint32_t end = length < begin + part ? length : begin + part;
+      const uint32_t here = begin + at.p * 8;
+      at.left = end > here ? end - here : 0;
+      at.memory = sliced + here;
       // An empty message is a packet without data: others count on the order it makes.
-      if (left == 0 && p > 0) continue;
+      if (at.left == 0 && at.p > 0) continue;
       uint64_t word = 0;
-      if (!take(step, p, left, slice, word) || !give(step, p, left, slice, word)) {
+      if (!take(step, at, word) || !give(step, at, word)) {
         shared_.stopped = true;
         return;
       }
     }
   }
 
-  __device__ std::byte* memory(const PackedOperand& operand, uint32_t p, uint32_t slice) const {
-    const uint64_t advanced = operand.kind == PackedOperand::kScratch ? 0 : slice * a_.slice_bytes;
-    return operand.base + advanced + uint64_t{blockIdx.x} * a_.part_bytes + p * 8;
+  __device__ std::byte* memory(const PackedOperand& operand, const Position& at) const {
+    return operand.base + at.memory -
+           (operand.kind == PackedOperand::kScratch ? at.slice * a_.slice_bytes : 0);
   }
   __device__ std::byte* packet(const PackedOperand& operand, uint32_t flag, uint32_t p) const {
-    return operand.base + PackedPorts::slot_offset(a_.ports, flag) + p * sizeof(Packet);
+    return operand.base +
+           (PackedPorts::slot_offset(a_.ports, flag) + p * static_cast<uint32_t>(sizeof(Packet)));
   }
   // The operand's message is the n-th on its port in this kernel.
   static __device__ uint32_t number(const PackedOperand& operand, uint32_t slice) {
@@ -74,13 +86,12 @@ class PackedRunner {
   }
 
   // The step's result for one word: a copy, or the reduction of all sources.
-  __device__ __forceinline__ bool take(const PackedStep& step, uint32_t p, uint64_t left,
-                                       uint32_t slice, uint64_t& word) {
+  __device__ __forceinline__ bool take(const PackedStep& step, const Position& at, uint64_t& word) {
     const bool scaled = a_.reduction.premultiply && step.raw_sources != 0;
     if (step.sources == 1 && !scaled) {
       PackedEnd ends[1];
       uint64_t words[1];
-      look(step, 0, p, left, slice, ends[0], words[0]);
+      look(step, 0, at, ends[0], words[0]);
       if (ends[0].message && !wait_for_words<1>(comm_, ends, 1, a_.signature, words)) return false;
       word = words[0];
       return true;
@@ -88,72 +99,86 @@ class PackedRunner {
     if constexpr (std::is_same_v<Type, Bytes>) {
       return true;  // nothing else is asked of it
     } else {
-      return reduce(step, p, left, slice, word);
+      // Time is instructions here: no more of them than there are sources.
+      typename Type::Accumulator sum[kCount];
+      bool there = true;
+      if (step.sources <= 2) {
+        there = accumulate<2>(step, at, 0, scaled, sum);
+      } else if (step.sources <= 4) {
+        there = accumulate<4>(step, at, 0, scaled, sum);
+      } else {
+        for (int first = 0; there && first < step.sources; first += 8)
+          there = accumulate<8>(step, at, first, scaled, sum);
+      }
+      if (there) word = finish(step, sum);
+      return there;
     }
   }
 
-  __device__ __forceinline__ void look(const PackedStep& step, int source, uint32_t p,
-                                       uint64_t left, uint32_t slice, PackedEnd& end,
-                                       uint64_t& word) {
+  __device__ __forceinline__ void look(const PackedStep& step, int source, const Position& at,
+                                       PackedEnd& end, uint64_t& word) {
     const PackedOperand& operand = a_.operand(step.first_operand + source);
     end.port = operand.port;
     end.message = operand.kind == PackedOperand::kMessage;
     if (end.message) {
-      end.flag = shared_.ports.received(operand.port, number(operand, slice));
-      end.at = packet(operand, end.flag, p);
+      end.flag = shared_.ports.received(operand.port, number(operand, at.slice));
+      end.at = packet(operand, end.flag, at.p);
     } else {
-      word = left > 0 ? load_word(memory(operand, p, slice), left) : 0;
+      word = at.left > 0 ? load_word(memory(operand, at), at.left) : 0;
     }
   }
 
-  __device__ __forceinline__ bool reduce(const PackedStep& step, uint32_t p, uint64_t left,
-                                         uint32_t slice, uint64_t& word) {
-    typename Type::Accumulator sum[kCount];
-    for (int first = 0; first < step.sources; first += kBatch) {
-      const int count = step.sources - first;
-      PackedEnd ends[kBatch];
-      uint64_t words[kBatch];
+  template <int Batch>
+  __device__ __forceinline__ bool accumulate(const PackedStep& step, const Position& at, int first,
+                                             bool scaled,
+                                             typename Type::Accumulator (&sum)[kCount]) {
+    const int count = step.sources - first;
+    PackedEnd ends[Batch];
+    uint64_t words[Batch];
 #pragma unroll
-      for (int b = 0; b < kBatch; b++)
-        if (b < count) look(step, first + b, p, left, slice, ends[b], words[b]);
-      if (!wait_for_words<kBatch>(comm_, ends, count, a_.signature, words)) return false;
+    for (int b = 0; b < Batch; b++)
+      if (b < count) look(step, first + b, at, ends[b], words[b]);
+    if (!wait_for_words<Batch>(comm_, ends, count, a_.signature, words)) return false;
 #pragma unroll
-      for (int b = 0; b < kBatch; b++) {
-        if (b >= count) continue;
-        Element e[kCount];
-        memcpy(e, &words[b], 8);
-        const bool scaled =
-            a_.reduction.premultiply && ((step.raw_sources >> (first + b)) & 1) != 0;
+    for (int b = 0; b < Batch; b++) {
+      if (b >= count) continue;
+      Element e[kCount];
+      memcpy(e, &words[b], 8);
+      if (scaled && ((step.raw_sources >> (first + b)) & 1) != 0)
+        for (int i = 0; i < kCount; i++) e[i] = scale<Type>(e[i], a_.reduction.scalar_bits);
 #pragma unroll
-        for (int i = 0; i < kCount; i++) {
-          const Element x = scaled ? scale<Type>(e[i], a_.reduction.scalar_bits) : e[i];
-          sum[i] = first + b == 0 ? Type::load(x) : Op::apply(sum[i], Type::load(x));
-        }
-      }
+      for (int i = 0; i < kCount; i++)
+        sum[i] = first + b == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
     }
-    Element e[kCount];
-#pragma unroll
-    for (int i = 0; i < kCount; i++) {
-      if (step.completes && a_.reduction.divide_by > 0)
-        sum[i] = divide(sum[i], a_.reduction.divide_by);
-      e[i] = Type::store(sum[i]);
-    }
-    memcpy(&word, e, 8);
     return true;
   }
 
-  __device__ __forceinline__ bool give(const PackedStep& step, uint32_t p, uint64_t left,
-                                       uint32_t slice, uint64_t word) {
-    for (int d = 0; d < step.destinations; d++) {
-      const PackedOperand& operand = a_.operand(step.first_operand + step.sources + d);
+  __device__ __forceinline__ uint64_t finish(const PackedStep& step,
+                                             typename Type::Accumulator (&sum)[kCount]) const {
+    Element e[kCount];
+    const uint32_t divide_by = step.completes ? a_.reduction.divide_by : 0;
+#pragma unroll
+    for (int i = 0; i < kCount; i++)
+      e[i] = Type::store(divide_by > 0 ? divide(sum[i], divide_by) : sum[i]);
+    uint64_t word;
+    memcpy(&word, e, 8);
+    return word;
+  }
+
+  __device__ __forceinline__ bool give(const PackedStep& step, const Position& at, uint64_t word) {
+    const uint32_t first = step.first_operand + step.sources;
+#pragma unroll 4
+    for (uint32_t d = first; d < first + step.destinations; d++) {
+      const PackedOperand& operand = a_.operand(d);
       if (operand.kind != PackedOperand::kMessage) {
-        if (left > 0) store_word(memory(operand, p, slice), left, word);
+        if (at.left > 0) store_word(memory(operand, at), at.left, word);
         continue;
       }
-      const uint32_t flag = shared_.ports.sent(operand.port, number(operand, slice));
+      const uint32_t flag = shared_.ports.sent(operand.port, number(operand, at.slice));
       if (!shared_.ports.wait_for_room(comm_, operand.port, flag)) return false;
-      store_packet(reinterpret_cast<Packet*>(packet(operand, flag, p)), static_cast<uint32_t>(word),
-                   static_cast<uint32_t>(word >> 32), flag, flag ^ a_.signature);
+      store_packet(reinterpret_cast<Packet*>(packet(operand, flag, at.p)),
+                   static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), flag,
+                   flag ^ a_.signature);
     }
     return true;
   }
@@ -194,7 +219,7 @@ class PackedRunner {
 };
 
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kPackedThreads, 1)
     packed_kernel(const __grid_constant__ PackedArguments arguments) {
   __shared__ PackedState shared;
   __shared__ alignas(16) std::byte copy[sizeof(PackedArguments)];
@@ -207,6 +232,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
   PackedRunner<Type, Op>(a, shared).run();
 }
 

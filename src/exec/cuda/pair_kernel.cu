@@ -69,7 +69,7 @@ class PairRunner {
     };
     if (join(bytes) != m.bytes) {
       shared_.stopped = true;
-      report(comm_, 1, m.peer, static_cast<uint32_t>(m.bytes), static_cast<uint32_t>(join(bytes)));
+      report(comm_, 1, m.peer);
       return;
     }
     shared_.sources[threadIdx.x] = locate(m.peer, join(place));

@@ -82,7 +82,7 @@ class ProgramRunner {
     }
     if (signature.data0 != a_.signature) {
       shared_.stopped = true;
-      report(comm_, 1, peer, a_.signature, signature.data0);
+      report(comm_, 1, peer);
       return;
     }
     const auto join = [](const Packet& p) {
@@ -231,6 +231,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     shared.fall_back = false;
   }
   __syncthreads();
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
   ProgramRunner<Type, Op>(a, announced, met, shared).run();
 }
 
