@@ -52,7 +52,10 @@ pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
   const std::string part = std::string(kPart) + "=" + std::to_string(static_cast<int>(mode)) + " " +
                            std::to_string(first) + " " + std::to_string(count) + " " +
                            std::to_string(descriptor);
-  std::string queues = "CUDA_DEVICE_MAX_CONNECTIONS=32", text = part;
+  // A hardware queue per rank of a process; processes share those that MPS has.
+  std::string queues =
+      std::string("CUDA_DEVICE_MAX_CONNECTIONS=") + (mode == Mode::kThreads ? "32" : "4");
+  std::string text = part;
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
   if (std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr) environment.push_back(queues.data());

@@ -50,7 +50,7 @@ Reduction reduction_of(ncclComm& comm, ncclRedOp_t op, ncclDataType_t type) {
     reduction.op = ncclSum;
     reduction.premultiply = true;
     reduction.scalar_bits = user.bits;
-    if (user.device_scalar != nullptr && cuda::available()) {
+    if (user.device_scalar != nullptr && cuda::available() && cuda::on_device(user.device_scalar)) {
       reduction.scalar_at = user.device_scalar;
     } else if (user.device_scalar != nullptr) {
       std::memcpy(&reduction.scalar_bits, user.device_scalar, element_size(type));

@@ -45,6 +45,13 @@ int current_device() {
   return device;
 }
 
+bool on_device(const void* pointer) {
+  cudaPointerAttributes attributes;
+  const bool known = cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess;
+  cudaGetLastError();
+  return known && attributes.type != cudaMemoryTypeUnregistered;
+}
+
 void* allocate(size_t size) {
   void* memory = nullptr;
   size = size > 0 ? size : 1;

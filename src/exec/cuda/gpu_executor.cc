@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -16,28 +17,44 @@
 namespace weft::cuda {
 namespace {
 
-// A kernel that is loaded lazily while another rank's kernel already spins would deadlock: all are
-// loaded at init.
+// A kernel that is loaded lazily while another rank's kernel already spins would deadlock, and so
+// would one that needs more local memory than any before it: all are loaded at init, and the one
+// with the largest stack runs once, with nothing to do.
 void load_kernels(int device) {
   static std::mutex mutex;
   static std::vector<int> loaded;
   std::lock_guard lock(mutex);
   if (std::find(loaded.begin(), loaded.end(), device) != loaded.end()) return;
-  cudaFuncAttributes attributes;
-  const auto load = [&](const void* function) {
+  const auto begun = std::chrono::steady_clock::now();
+  static KernelArguments nothing;
+  static PackedArguments nothing_packed;
+  static PairArguments nothing_paired;
+  size_t most = 0;
+  const auto load = [&](const void* function, void* arguments) {
+    cudaFuncAttributes attributes;
     check(cudaFuncGetAttributes(&attributes, function), "loading kernels");
+    if (attributes.localSizeBytes <= most) return;
+    most = attributes.localSizeBytes;
+    void* parameters[] = {arguments};
+    check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, nullptr), "a first kernel");
   };
   const auto load_both = [&](const Kernels& kernels) {
-    load(kernels.program);
-    load(kernels.packed);
+    load(kernels.program, &nothing);
+    load(kernels.packed, &nothing_packed);
   };
-  load(pair_kernel_function());
-  load(probe_kernel_function());
+  load(pair_kernel_function(), &nothing_paired);
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
   load_both(move_kernels());
   for (int type = 0; type < ncclNumTypes; type++)
     for (int op = ncclSum; op <= ncclMin; op++)
       load_both(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
+  check(cudaDeviceSynchronize(), "loading kernels");
   loaded.push_back(device);
+  WEFT_INFO(
+      kInit, "GPU {}: kernels loaded in {:.1f} ms, {} bytes of stack", device,
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun).count(),
+      most);
 }
 
 constexpr size_t kUnit = size_t{1} << 20;

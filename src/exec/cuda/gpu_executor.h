@@ -19,6 +19,9 @@ namespace weft::cuda {
 bool available();
 int current_device();
 
+// Whether kernels can read at this address.
+bool on_device(const void* pointer);
+
 // Device memory for ncclMemAlloc.
 void* allocate(size_t size);
 void release(void* pointer);

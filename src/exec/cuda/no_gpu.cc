@@ -11,6 +11,7 @@ bool available() { return false; }
 int current_device() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
+bool on_device(const void*) { return false; }
 void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }

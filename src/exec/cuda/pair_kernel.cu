@@ -196,6 +196,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ alignas(16) std::byte parameters[sizeof(PairArguments)];
   __shared__ PairState shared;
   auto& a = *reinterpret_cast<PairArguments*>(parameters);
+  if (arguments.mine == nullptr) return;  // only to be loaded
   const uint32_t ports = arguments.ports;
   const uint4 counters = PackedPorts::ask(arguments.mine, ports);
   Parameters fetched;
