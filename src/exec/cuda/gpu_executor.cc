@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "src/base/log.h"
@@ -88,6 +89,35 @@ void warn_about_queues(int here, int device) {
 
 }  // namespace
 
+std::shared_ptr<SharedMemory> SharedMemory::of(uint64_t group) {
+  static std::mutex mutex;
+  static std::map<uint64_t, std::weak_ptr<SharedMemory>> all;
+  std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<SharedMemory> shared = all[group].lock();
+  if (shared == nullptr) all[group] = shared = std::make_shared<SharedMemory>();
+  return shared;
+}
+
+std::byte* SharedMemory::allocate(int device, size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "cudaMalloc");
+  std::lock_guard lock(mutex_);
+  blocks_.push_back({device, memory});
+  return static_cast<std::byte*>(memory);
+}
+
+SharedMemory::~SharedMemory() {
+  int before = 0;
+  cudaGetDevice(&before);
+  for (const Block& block : blocks_) {
+    cudaSetDevice(block.device);
+    cudaFree(block.memory);
+  }
+  cudaSetDevice(before);
+  cudaGetLastError();
+}
+
 GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = options;
@@ -108,9 +138,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   // Between processes there is another stage for what is sent: it holds messages, not slices.
   s.send_stage_bytes = options.one_process ? 0 : 4 * s.stage_bytes;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
-  void* memory = nullptr;
-  check(cudaMalloc(&memory, bytes), "cudaMalloc");
-  s.memory = static_cast<std::byte*>(memory);
+  s.shared = SharedMemory::of(options.group);
+  s.memory = s.shared->allocate(options.device, bytes);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemset(s.memory, 0, s.comm.stage), "cudaMemset");
   void* flags = nullptr;
@@ -129,7 +158,7 @@ GpuExecutor::~GpuExecutor() {
   cudaSetDevice(s.options.device);
   s.registrations.reset();
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
-  cudaFree(s.memory);
+  s.shared.reset();
   cudaFreeHost(s.flags);
   cudaEventDestroy(s.event);
   cudaSetDevice(before);

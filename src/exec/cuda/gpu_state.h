@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "src/exec/cuda/device_comm.h"
@@ -12,8 +13,27 @@
 
 namespace weft::cuda {
 
+// Memory that ranks of this process reach into: a rank that has left keeps its own until the last
+// one leaves, because peers may still have something to tell it.
+class SharedMemory {
+ public:
+  ~SharedMemory();
+  // The one of a communicator in this process; thread-safe.
+  static std::shared_ptr<SharedMemory> of(uint64_t group);
+  std::byte* allocate(int device, size_t bytes);
+
+ private:
+  struct Block {
+    int device;
+    void* memory;
+  };
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+};
+
 struct GpuExecutor::State {
   GpuOptions options;
+  std::shared_ptr<SharedMemory> shared;
   int sms = 0;
   int max_ctas = 1;
   std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
