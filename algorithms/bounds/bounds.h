@@ -1,0 +1,31 @@
+// What no schedule can beat: the greatest throughput of a collective on a machine, whatever its
+// chunks, routes and order; latency is left out. Data may be relayed and copied at every node, and
+// reduced where it is copied when turned round. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "src/schedule/collective.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+struct Bound {
+  double algbw_gbps = 0;  // size of the whole array over time, as in nccl-tests; GB is 1e9 bytes
+  // False when the machine was too irregular to solve: then the optimum may be lower, never higher.
+  bool exact = true;
+  // The nodes on the sending side of the cut that limits, where a cut does; may be empty.
+  std::vector<int> cut;
+};
+
+// Ranks 0..n-1 are the first n GPUs. One rank moves nothing: its bound is infinite. A machine whose
+// GPUs cannot all reach each other has the bound 0.
+//   all_gather, reduce_scatter  the cut bound N * min over node sets S of capacity(S) / GPUs in S
+//   all_reduce                  reduce_scatter, then all_gather: reachable, and what we compare
+//   with broadcast, reduce           least maximum flow between the root and any other rank gather,
+//   scatter             maximum flow to or from all ranks at once alltoall maximum concurrent flow,
+//   see exchange.h
+// Throws Error(ncclInvalidArgument) where the machine has fewer GPUs than the collective ranks.
+Bound throughput_bound(const Machine& machine, const Collective& collective);
+
+}  // namespace weft

@@ -1,0 +1,203 @@
+// The bounds against published and hand-computed figures, and against brute force.
+#include "algorithms/bounds/bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "src/base/error.h"
+#include "tests/planner/machines.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+double bound(const Machine& machine, CollectiveKind kind, int root = 0) {
+  const Bound result =
+      throughput_bound(machine, {kind, static_cast<int>(gpus(machine).size()), root});
+  EXPECT_TRUE(result.exact) << machine.name << " " << name(kind);
+  return result.algbw_gbps;
+}
+
+// The published table: all_gather and reduce_scatter to four digits, all_reduce half of it.
+void expect_gathers(const Machine& machine, double gbps) {
+  const double tolerance = gbps * 5e-5;
+  EXPECT_NEAR(bound(machine, CollectiveKind::kAllGather), gbps, tolerance) << machine.name;
+  EXPECT_NEAR(bound(machine, CollectiveKind::kReduceScatter), gbps, tolerance) << machine.name;
+  EXPECT_NEAR(bound(machine, CollectiveKind::kAllReduce), gbps / 2, tolerance) << machine.name;
+}
+
+Machine dgx2(int hosts, double gbps, bool sk1 = false) {
+  return switched(
+      {.hosts = hosts, .gpus = 16, .nics = 8, .switch_gbps = gbps, .nic_gbps = 12.5, .sk1 = sk1});
+}
+
+Machine dgx_a100(int hosts) {
+  return switched({.hosts = hosts, .switch_gbps = 300, .nic_gbps = 25});
+}
+
+Machine dgx_h100(int hosts) {
+  return switched({.hosts = hosts, .switch_gbps = 450, .nic_gbps = 50});
+}
+
+TEST(Bounds, EqualThePublishedOnesOfNdv2) {
+  expect_gathers(ndv2(1), 171.4286);
+  expect_gathers(ndv2(1, 1000.0 / 46), 149.0683);
+  expect_gathers(ndv2(2), 25);
+  expect_gathers(ndv2(2, 1000.0 / 46, 1000.0 / 105), 19.04762);
+  expect_gathers(ndv2(4), 16.66667);
+}
+
+TEST(Bounds, EqualThePublishedOnesOfDgx2) {
+  expect_gathers(dgx2(1, 150), 160);
+  expect_gathers(dgx2(1, 125), 133.3333);
+  expect_gathers(dgx2(2, 150), 167.7419);
+  expect_gathers(dgx2(2, 125), 141.9355);
+}
+
+TEST(Bounds, EqualThePublishedOneOfDgx2WhereOnlySomeGpusRelay) {
+  EXPECT_NEAR(bound(dgx2(2, 125, true), CollectiveKind::kAllGather), 129.0323, 0.005);
+}
+
+TEST(Bounds, EqualThePublishedOnesOfDgxA100) {
+  expect_gathers(dgx_a100(1), 342.8571);
+  expect_gathers(dgx_a100(2), 346.6667);
+  expect_gathers(dgx_a100(4), 266.6667);
+  expect_gathers(dgx_a100(8), 228.5714);
+}
+
+TEST(Bounds, EqualThePublishedOnesOfDgxH100) {
+  expect_gathers(dgx_h100(1), 514.2857);
+  expect_gathers(dgx_h100(2), 533.3333);
+  expect_gathers(dgx_h100(4), 516.1290);
+  expect_gathers(dgx_h100(8), 457.1429);
+  expect_gathers(dgx_h100(16), 426.6667);
+}
+
+TEST(Bounds, EqualThePublishedOnesOfMi250) {
+  expect_gathers(mi250(1), 342.8571);
+  expect_gathers(mi250(2), 354.1333);
+  expect_gathers(mi250(4), 341.3333);
+}
+
+TEST(Bounds, EqualThePublishedOnesOfAllToAll) {
+  EXPECT_NEAR(bound(ndv2(2), CollectiveKind::kAllToAll), 3.125, 1e-6);
+  EXPECT_NEAR(bound(dgx2(2, 125), CollectiveKind::kAllToAll), 12.5, 1e-6);
+}
+
+TEST(Bounds, OfAllToAllOn128GpusAreSolvedExactly) {
+  // Half of the 16 hosts' data: each host's NICs carry 8 * 15/16 of an array out.
+  EXPECT_NEAR(bound(dgx_h100(16), CollectiveKind::kAllToAll), 8 * 50 / (8 * 15.0 / 16), 1e-4);
+}
+
+TEST(Bounds, OfAllToAllAreSetByHopsWhereNoCutIsNarrow) {
+  // In a circle of 5 every rank's data crosses 1+1+2+2 links and there are 2 links a rank.
+  EXPECT_NEAR(bound(circle(5, 30, 0), CollectiveKind::kAllToAll), 5 * 2 * 30 / 6.0, 1e-6);
+  EXPECT_NEAR(bound(mesh(6, 10, 0), CollectiveKind::kAllToAll), 60, 1e-6);
+}
+
+TEST(Bounds, OfRootedCollectivesFollowTheRoot) {
+  const Machine m = line(4, 20, 0);
+  for (const int root : {0, 1, 3}) {
+    EXPECT_NEAR(bound(m, CollectiveKind::kBroadcast, root), 20, 1e-9);
+    EXPECT_NEAR(bound(m, CollectiveKind::kReduce, root), 20, 1e-9);
+  }
+  EXPECT_NEAR(bound(m, CollectiveKind::kScatter, 0), 20 * 4 / 3.0, 1e-9);
+  EXPECT_NEAR(bound(m, CollectiveKind::kScatter, 1), 20 * 4 / 2.0, 1e-9);
+  EXPECT_NEAR(bound(m, CollectiveKind::kGather, 3), 20 * 4 / 3.0, 1e-9);
+}
+
+TEST(Bounds, TellTheDirectionsOfALinkApart) {
+  Machine m = line(2, 10, 0);
+  m.links[1].gbps = 4;  // from GPU 1 to GPU 0
+  EXPECT_NEAR(bound(m, CollectiveKind::kBroadcast, 0), 10, 1e-9);
+  EXPECT_NEAR(bound(m, CollectiveKind::kReduce, 0), 4, 1e-9);
+  EXPECT_NEAR(bound(m, CollectiveKind::kGather, 0), 8, 1e-9);
+  EXPECT_NEAR(bound(m, CollectiveKind::kScatter, 0), 20, 1e-9);
+}
+
+TEST(Bounds, NameTheCutThatLimits) {
+  const Machine m = ndv2(2);
+  const Bound result = throughput_bound(m, {CollectiveKind::kAllGather, 16, 0});
+  double capacity = 0;
+  int inside = 0;
+  std::vector<bool> side(m.nodes.size(), false);
+  for (const int v : result.cut) {
+    side[static_cast<size_t>(v)] = true;
+    inside += m.nodes[static_cast<size_t>(v)].type == NodeType::kGpu ? 1 : 0;
+  }
+  for (const Link& link : m.links)
+    if (side[static_cast<size_t>(link.from)] && !side[static_cast<size_t>(link.to)])
+      capacity += link.gbps;
+  EXPECT_EQ(inside, 8);
+  EXPECT_NEAR(capacity / inside * 16, result.algbw_gbps, 1e-9);
+}
+
+TEST(Bounds, OfUnconnectedGpusAreZero) {
+  Machine m = line(3, 10, 0);
+  m.links.resize(2);
+  EXPECT_EQ(bound(m, CollectiveKind::kAllGather), 0);
+  EXPECT_EQ(bound(m, CollectiveKind::kAllReduce), 0);
+  EXPECT_EQ(bound(m, CollectiveKind::kAllToAll), 0);
+  EXPECT_EQ(bound(m, CollectiveKind::kBroadcast), 0);
+}
+
+TEST(Bounds, OfOneRankAreInfiniteAndOfTooManyRefused) {
+  const Machine m = line(2, 10, 0);
+  EXPECT_TRUE(std::isinf(throughput_bound(m, {CollectiveKind::kAllGather, 1, 0}).algbw_gbps));
+  EXPECT_THROW(throughput_bound(m, {CollectiveKind::kAllGather, 3, 0}), Error);
+  EXPECT_THROW(throughput_bound(m, {CollectiveKind::kBroadcast, 2, 2}), Error);
+}
+
+// All node sets, one by one: what the flows must find.
+double least_ratio(const Machine& m) {
+  const size_t n = m.nodes.size();
+  double least = std::numeric_limits<double>::infinity();
+  for (uint32_t set = 1; set < (1u << n); set++) {
+    int inside = 0, all = 0;
+    for (size_t v = 0; v < n; v++) {
+      if (m.nodes[v].type != NodeType::kGpu) continue;
+      all++;
+      inside += (set >> v) & 1;
+    }
+    if (inside == 0 || inside == all) continue;
+    double capacity = 0;
+    for (const Link& link : m.links)
+      if (((set >> link.from) & 1) != 0 && ((set >> link.to) & 1) == 0) capacity += link.gbps;
+    least = std::min(least, capacity / inside);
+  }
+  return least;
+}
+
+TEST(Bounds, OfAllGatherAreTheLeastRatioOfAllCutsOfRandomMachines) {
+  const uint64_t seed = test_seed();
+  for (uint64_t i = 0; i < 60; i++) {
+    const int n = 2 + static_cast<int>(i % 6);
+    const Machine m = random_machine(n, mix(seed, i));
+    EXPECT_NEAR(bound(m, CollectiveKind::kAllGather), n * least_ratio(m), 1e-6) << m.name;
+  }
+}
+
+// Every cut bounds the exchange too; the flow bound is never above.
+TEST(Bounds, OfAllToAllAreNeverAboveACutOfRandomMachines) {
+  const uint64_t seed = test_seed();
+  for (uint64_t i = 0; i < 40; i++) {
+    const int n = 2 + static_cast<int>(i % 6);
+    const Machine m = random_machine(n, mix(seed, i));
+    const double flow = bound(m, CollectiveKind::kAllToAll);
+    EXPECT_GT(flow, 0);
+    for (uint32_t set = 1; set < (1u << m.nodes.size()); set++) {
+      int inside = 0;
+      double capacity = 0;
+      for (int v = 0; v < n; v++) inside += (set >> v) & 1;
+      for (const Link& link : m.links)
+        if (((set >> link.from) & 1) != 0 && ((set >> link.to) & 1) == 0) capacity += link.gbps;
+      if (inside == 0 || inside == n) continue;
+      ASSERT_LE(flow, n * capacity / (inside * (n - inside)) + 1e-6) << m.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
