@@ -77,6 +77,10 @@ Config Config::from_environment() {
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
+  config.topo_file = text("NCCL_TOPO_FILE");
+  config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
+  read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
+  config.catalogue = text("WEFT_CATALOGUE");
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
   if (config.slice_bytes < 64) config.slice_bytes = 64;
@@ -119,6 +123,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "GPU: low-latency all_reduce up to this size"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
+      {"NCCL_TOPO_FILE", c.topo_file, "a file that describes this machine"},
+      {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},
+      {"NCCL_TOPO_DUMP_FILE_RANK", fmt::format("{}", c.topo_dump_rank), "the rank that writes it"},
+      {"WEFT_CATALOGUE", c.catalogue, "folder of machines that go before the built-in ones"},
   };
 }
 

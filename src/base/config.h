@@ -38,6 +38,11 @@ struct Config {
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 
+  std::string topo_file;       // NCCL_TOPO_FILE: a file that describes this machine
+  std::string topo_dump_file;  // NCCL_TOPO_DUMP_FILE: where to write this machine, in NCCL's format
+  int topo_dump_rank = 0;      // NCCL_TOPO_DUMP_FILE_RANK: the rank that writes it
+  std::string catalogue;  // WEFT_CATALOGUE: folder of machines that go before the built-in ones
+
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).
   static Config from_environment();
 };

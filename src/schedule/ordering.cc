@@ -53,8 +53,18 @@ class Ordering {
       const int rank = g_.id(static_cast<int32_t>(n)).rank;
       for (const Operand& from : step.from)
         add(rank, from, step.count, {static_cast<int32_t>(n), false});
-      for (const Operand& to : step.to) add(rank, to, step.count, {static_cast<int32_t>(n), true});
+      for (const Operand& to : step.to)
+        if (!stays(rank, step, to)) add(rank, to, step.count, {static_cast<int32_t>(n), true});
     }
+  }
+
+  // A copy of a chunk to where it lies already, as in-place calls make of a copy from input to
+  // output, writes nothing. (Where data is reduced it may: a pre-multiplier applies on the way.)
+  bool stays(int rank, const Step& step, const Operand& to) const {
+    return !g_.schedule.collective.reduces() && step.from.size() == 1 &&
+           step.from[0].kind == Operand::Kind::kLocal && to.kind == Operand::Kind::kLocal &&
+           g_.location(rank, to.buffer, to.index) ==
+               g_.location(rank, step.from[0].buffer, step.from[0].index);
   }
 
   void add(int rank, const Operand& operand, int count, Access access) {
