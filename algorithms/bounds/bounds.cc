@@ -9,6 +9,7 @@
 #include "algorithms/bounds/exchange.h"
 #include "algorithms/bounds/max_flow.h"
 #include "src/base/error.h"
+#include "src/topology/flow_graph.h"
 
 namespace weft {
 namespace {
@@ -21,6 +22,10 @@ struct Ratio {
 
 bool operator<(const Ratio& a, const Ratio& b) {
   return static_cast<__int128>(a.capacity) * b.ranks < static_cast<__int128>(b.capacity) * a.ranks;
+}
+
+bool crosses(const std::vector<bool>& side, const Link& link) {
+  return side[static_cast<size_t>(link.from)] && !side[static_cast<size_t>(link.to)];
 }
 
 class Cuts {
@@ -115,9 +120,7 @@ class Cuts {
   void improve(Ratio& best, const std::vector<bool>& side, int64_t ranks) {
     Ratio ratio{0, ranks};
     for (size_t l = 0; l < machine_.links.size(); l++)
-      if (side[static_cast<size_t>(machine_.links[l].from)] &&
-          !side[static_cast<size_t>(machine_.links[l].to)])
-        ratio.capacity += capacities_.units[l];
+      if (crosses(side, machine_.links[l])) ratio.capacity += capacities_.units[l];
     if (!(ratio < best)) return;
     best = ratio;
     side_ = side;
@@ -125,8 +128,8 @@ class Cuts {
 
   Bound bound(double units) const {
     Bound result{units * capacities_.unit_gbps, true, {}};
-    for (size_t v = 0; v < side_.size(); v++)
-      if (side_[v]) result.cut.push_back(static_cast<int>(v));
+    for (size_t l = 0; l < machine_.links.size(); l++)
+      if (crosses(side_, machine_.links[l])) result.narrow.push_back(static_cast<int>(l));
     return result;
   }
 
@@ -138,30 +141,11 @@ class Cuts {
   std::vector<bool> side_;  // of the best cut so far
 };
 
-// Of the bound on the reversed machine, the cut as seen on the machine itself.
-Bound turned(Bound bound, const Machine& machine) {
-  std::vector<bool> side(machine.nodes.size(), true);
-  for (const int v : bound.cut) side[static_cast<size_t>(v)] = false;
-  if (bound.cut.empty()) return bound;
-  bound.cut.clear();
-  for (size_t v = 0; v < side.size(); v++)
-    if (side[v]) bound.cut.push_back(static_cast<int>(v));
-  return bound;
-}
-
-}  // namespace
-
-Bound throughput_bound(const Machine& machine, const Collective& c) {
-  const auto available = static_cast<int>(gpus(machine).size());
-  if (c.nranks > available || c.nranks < 1)
-    fail(ncclInvalidArgument, "{} has {} GPUs, the collective {} ranks", machine.name, available,
-         c.nranks);
-  if (c.rooted() && (c.root < 0 || c.root >= c.nranks))
-    fail(ncclInvalidArgument, "root {} of {} ranks", c.root, c.nranks);
-  if (c.nranks == 1) return {std::numeric_limits<double>::infinity(), true, {}};
+// On a machine in which every walk is allowed.
+Bound bound_of(const Machine& machine, const Collective& c) {
   const auto on_reverse = [&](auto query) {
     const Machine reverse = reversed(machine);
-    return turned(query(Cuts(reverse, c.nranks)), machine);
+    return query(Cuts(reverse, c.nranks));
   };
   switch (c.kind) {
     case CollectiveKind::kAllGather:
@@ -188,6 +172,19 @@ Bound throughput_bound(const Machine& machine, const Collective& c) {
       return Cuts(machine, 2).broadcast(0);
   }
   return {};
+}
+
+}  // namespace
+
+Bound throughput_bound(const Machine& machine, const Collective& c) {
+  const auto available = static_cast<int>(gpus(machine).size());
+  if (c.nranks > available || c.nranks < 1)
+    fail(ncclInvalidArgument, "{} has {} GPUs, the collective {} ranks",
+         machine.name.empty() ? "the machine" : machine.name, available, c.nranks);
+  if (c.rooted() && (c.root < 0 || c.root >= c.nranks))
+    fail(ncclInvalidArgument, "root {} of {} ranks", c.root, c.nranks);
+  if (c.nranks == 1) return {std::numeric_limits<double>::infinity(), true, {}};
+  return bound_of(flow_graph(machine).machine, c);
 }
 
 }  // namespace weft

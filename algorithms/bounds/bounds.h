@@ -14,8 +14,8 @@ struct Bound {
   double algbw_gbps = 0;  // size of the whole array over time, as in nccl-tests; GB is 1e9 bytes
   // False when the machine was too irregular to solve: then the optimum may be lower, never higher.
   bool exact = true;
-  // The nodes on the sending side of the cut that limits, where a cut does; may be empty.
-  std::vector<int> cut;
+  // The links that limit: an optimal schedule keeps every one of them busy all the time.
+  std::vector<int> narrow;
 };
 
 // Ranks 0..n-1 are the first n GPUs. One rank moves nothing: its bound is infinite. A machine whose

@@ -162,7 +162,12 @@ class Exchange {
 Bound exchange_bound(const Machine& machine, int nranks) {
   Exchange exchange(machine, nranks);
   if (!exchange.connected()) return {0, true, {}};
-  if (const auto lengths = exchange.optimal_lengths()) return {exchange.bound(*lengths), true, {}};
+  if (const auto lengths = exchange.optimal_lengths()) {
+    Bound bound{exchange.bound(*lengths), true, {}};
+    for (size_t l = 0; l < lengths->size(); l++)
+      if ((*lengths)[l] > 1e-9) bound.narrow.push_back(static_cast<int>(l));
+    return bound;
+  }
   return {exchange.improved_bound(), false, {}};
 }
 

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// Ways from a GPU are searched for when first asked for. Not thread-safe. The machine must outlive
-// it.
+// Of a machine in which every walk is allowed (flow_graph.h); it must outlive the routes. Ways from
+// a GPU are searched for when first asked for. Not thread-safe.
 class Routes {
  public:
   explicit Routes(const Machine& machine);

@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/planner/event_queue.h"
 #include "src/planner/routes.h"
+#include "src/topology/flow_graph.h"
 
 namespace weft {
 namespace {
@@ -54,7 +55,11 @@ class Simulator {
  public:
   Simulator(const Machine& machine, const Schedule& schedule, double bytes,
             const SimulationOptions& options)
-      : machine_(machine), options_(options), graph_(schedule, false), routes_(machine) {
+      : machine_(machine),
+        options_(options),
+        graph_(schedule, false),
+        ways_(flow_graph(machine)),
+        routes_(ways_.machine) {
     const auto available = static_cast<int>(gpus(machine).size());
     if (schedule.collective.nranks > available)
       fail(ncclInvalidUsage, "schedule '{}' is for {} ranks, but {} has {} GPUs", schedule.name,
@@ -90,7 +95,10 @@ class Simulator {
       const auto index = static_cast<size_t>(event.subject & ((1u << 30) - 1));
       switch (static_cast<Kind>(event.subject >> 30)) {
         case Kind::kMessage:
-          messages_[index].hop < messages_[index].hops ? cross(index) : arrive(index);
+          if (messages_[index].hop < messages_[index].hops)
+            cross(index);
+          else
+            arrive(index);
           break;
         case Kind::kStepEnd:
           end_step(static_cast<int32_t>(index));
@@ -406,6 +414,7 @@ class Simulator {
   const Machine& machine_;
   const SimulationOptions options_;
   const ScheduleGraph graph_;
+  const FlowGraph ways_;  // has the machine's links, by the same numbers
   Routes routes_;
   std::vector<std::span<const int32_t>> fifo_routes_;
   int32_t slices_ = 1;

@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -34,7 +31,7 @@ Machine switched(const SwitchedShape& shape) {
   for (int h = 0; h < shape.hosts; h++)
     for (int g = 0; g < shape.gpus; g++)
       add_node(m, fmt::format("h{}g{}", h, g), NodeType::kGpu, h);
-  const int network = add_node(m, "network", NodeType::kSwitch);
+  const int network = add_node(m, "network", NodeType::kSwitch, -1);
   for (int h = 0; h < shape.hosts; h++) {
     const int nvs = add_node(m, fmt::format("h{}nvs", h), NodeType::kSwitch, h);
     for (int g = 0; g < shape.gpus; g++)
@@ -50,58 +47,6 @@ Machine switched(const SwitchedShape& shape) {
         if (!shape.sk1 || g % 2 == 0) add_link(m, nic, gpu, shape.nic_gbps);
       }
     }
-  }
-  return m;
-}
-
-Machine ndv2(int hosts, double link_gbps, double nic_gbps) {
-  // Who has how many NVLinks to whom.
-  constexpr std::array<std::array<int, 3>, 16> kCables = {{{0, 1, 1},
-                                                           {0, 2, 1},
-                                                           {0, 3, 2},
-                                                           {0, 4, 2},
-                                                           {1, 2, 2},
-                                                           {1, 3, 1},
-                                                           {1, 5, 2},
-                                                           {2, 3, 2},
-                                                           {2, 6, 1},
-                                                           {3, 7, 1},
-                                                           {4, 5, 1},
-                                                           {4, 6, 1},
-                                                           {4, 7, 2},
-                                                           {5, 6, 2},
-                                                           {5, 7, 1},
-                                                           {6, 7, 2}}};
-  Machine m;
-  m.name = "ndv2";
-  for (int h = 0; h < hosts; h++)
-    for (int g = 0; g < 8; g++) add_node(m, fmt::format("h{}g{}", h, g), NodeType::kGpu, h);
-  const int network = add_node(m, "network", NodeType::kSwitch);
-  for (int h = 0; h < hosts; h++) {
-    for (const auto& [a, b, links] : kCables)
-      add_cable(m, h * 8 + a, h * 8 + b, link_gbps * links, 0.7);
-    if (hosts == 1) continue;
-    const int nic = add_node(m, fmt::format("h{}nic", h), NodeType::kNic, h);
-    add_cable(m, nic, network, nic_gbps, 1.3);
-    for (int g = 0; g < 8; g++) add_cable(m, h * 8 + g, nic, nic_gbps);
-  }
-  return m;
-}
-
-Machine mi250(int hosts) {
-  constexpr std::array<std::array<int, 3>, 28> kCables = {
-      {{0, 1, 4},   {2, 3, 4},  {4, 5, 4},   {6, 7, 4},   {8, 9, 4},   {10, 11, 4}, {12, 13, 4},
-       {14, 15, 4}, {0, 4, 2},  {0, 8, 1},   {1, 5, 1},   {1, 9, 1},   {1, 10, 1},  {2, 6, 1},
-       {2, 9, 1},   {2, 10, 1}, {3, 7, 2},   {3, 11, 1},  {4, 6, 1},   {5, 6, 1},   {5, 7, 1},
-       {8, 12, 2},  {9, 13, 1}, {10, 14, 1}, {11, 15, 2}, {12, 14, 1}, {13, 14, 1}, {13, 15, 1}}};
-  Machine m;
-  m.name = "mi250";
-  for (int h = 0; h < hosts; h++)
-    for (int g = 0; g < 16; g++) add_node(m, fmt::format("h{}g{}", h, g), NodeType::kGpu, h);
-  const int network = add_node(m, "network", NodeType::kSwitch);
-  for (int h = 0; h < hosts; h++) {
-    for (const auto& [a, b, links] : kCables) add_cable(m, h * 16 + a, h * 16 + b, 50.0 * links);
-    for (int g = 0; g < 16 && hosts > 1; g++) add_cable(m, h * 16 + g, network, 16);
   }
   return m;
 }

@@ -1,4 +1,4 @@
-// Machines for tests: those of the published bounds, simple shapes, and random ones.
+// Machines for tests: simple shapes, and random ones. Real ones are in the catalogue.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,6 @@ struct SwitchedShape {
   bool sk1 = false;                  // only even GPUs may receive from the NICs, only odd ones send
 };
 Machine switched(const SwitchedShape& shape);
-
-// DGX-1V boxes: NVLinks of `link_gbps` each, one NIC a box.
-Machine ndv2(int hosts, double link_gbps = 25, double nic_gbps = 12.5);
-
-// Boxes of 16 MI250 dies with xGMI links, one NIC a die.
-Machine mi250(int hosts);
 
 // n GPUs in a circle of cables, in a line of cables, all cabled to all.
 Machine circle(int n, double gbps, double us);
