@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-enum class Kind : uint32_t { kMessage, kStepEnd, kWrite };
+enum class Kind : uint32_t { kMessage, kWrite, kStepEnd };
 
 constexpr uint32_t subject(Kind kind, size_t index) {
   return static_cast<uint32_t>(kind) << 30 | static_cast<uint32_t>(index);
@@ -30,7 +30,8 @@ struct Message {
   const int32_t* route = nullptr;
   int32_t hops = 0, hop = 0;
   double bytes = 0;
-  int32_t target = 0;  // number of the FIFO, or of the lane whose step reads or writes
+  double tail_us = 0;  // when its last byte is where its first byte is now
+  int32_t target = 0;  // number of the FIFO, or of the piece that reads or writes
   int32_t span = 0;    // who sent it
   int32_t destination = 0;
   Purpose purpose = Purpose::kFifo;
@@ -38,7 +39,6 @@ struct Message {
 
 struct FifoState {
   int64_t sent = 0, arrived = 0, taken = 0;
-  std::vector<int32_t> spans;  // of the messages that arrived, a ring of fifo_depth
 };
 
 struct LaneState {
@@ -46,9 +46,17 @@ struct LaneState {
   int32_t gate = 0;             // conditions of the step that are known to hold
   int32_t fifo = -1;            // the one it waits for, -1 if none
   bool busy = false;
-  int32_t unfinished = 0;  // reads, then writes, of the present step that have not arrived
-  double head_us = 0, tail_us = 0, end_us = 0;  // of what it reads; of all it does
-  std::vector<int32_t> waiting;                 // lanes that wait for this one
+  int32_t pieces = 1, begun = 0, ended = 0;  // of the step at work
+  double end_us = 0;                         // of what has ended of it
+  std::vector<int32_t> waiting;              // lanes that wait for this one
+};
+
+// What a step does at once. Steps that reach into peers' memory do many, several of them at a time;
+// all others are one piece.
+struct Piece {
+  int32_t lane = 0;
+  int32_t unfinished = 0;           // reads that have not begun to arrive; then writes
+  double head_us = 0, tail_us = 0;  // when all that is read has begun to arrive, and has arrived
 };
 
 class Simulator {
@@ -71,6 +79,8 @@ class Simulator {
                                          kMostSpans / static_cast<double>(graph_.steps.size() + 1));
     slices_ = static_cast<int32_t>(
         std::clamp(std::ceil(chunk / options.slice_bytes), 1.0, std::max(1.0, most)));
+    for (const Step* step : graph_.steps) reaches_ = reaches_ || reaches(*step);
+    if (reaches_) slices_ = 1;
     slice_bytes_ = chunk / slices_;
     free_us_.assign(machine.links.size(), 0.0);
     use_.resize(machine.links.size());
@@ -79,7 +89,6 @@ class Simulator {
       us_per_byte_.push_back(machine.links[l].gbps > 0 ? 1e-3 / machine.links[l].gbps : 0);
     }
     fifos_.resize(graph_.fifos.size());
-    for (FifoState& fifo : fifos_) fifo.spans.resize(static_cast<size_t>(options.fifo_depth));
     lanes_.resize(graph_.lanes.size());
     find_routes();
     if (options.record) {
@@ -104,7 +113,7 @@ class Simulator {
           end_step(static_cast<int32_t>(index));
           break;
         case Kind::kWrite:
-          write(static_cast<int32_t>(index));
+          write(index);
           break;
       }
     }
@@ -149,6 +158,12 @@ class Simulator {
          graph_.schedule.name, from, to, machine_.name.empty() ? "the machine" : machine_.name,
          machine_.nodes[static_cast<size_t>(ranks[static_cast<size_t>(from)])].id,
          machine_.nodes[static_cast<size_t>(ranks[static_cast<size_t>(to)])].id);
+  }
+
+  static bool reaches(const Step& step) {
+    const auto remote = [](const Operand& o) { return o.kind == Operand::Kind::kRemote; };
+    return step.count == 0 || std::any_of(step.from.begin(), step.from.end(), remote) ||
+           std::any_of(step.to.begin(), step.to.end(), remote);
   }
 
   static bool is_remote(int rank, const Operand& operand) {
@@ -202,176 +217,200 @@ class Simulator {
   void begin_step(int32_t number, int32_t cause) {
     LaneState& lane = lanes_[static_cast<size_t>(number)];
     const Step& step = step_of(number);
-    const int32_t rank = graph_.lanes[static_cast<size_t>(number)].rank;
-    const double bytes = slice_bytes_ * step.count;
     lane.busy = true;
-    lane.end_us = lane.head_us = lane.tail_us = now_ + options_.step_us;
     if (options_.record)
       spans_[static_cast<size_t>(span_number(number))] = {step_number(number), lane.slice, now_, 0,
                                                           cause};
-    const auto first =
-        static_cast<size_t>(graph_.first_operand[static_cast<size_t>(step_number(number))]);
-    for (size_t i = 0; i < step.to.size(); i++) {
-      const int32_t f = graph_.operand_fifo[first + step.from.size() + i];
-      if (f >= 0) fifos_[static_cast<size_t>(f)].sent++;
-    }
-    lane.unfinished = 0;
+    for_fifos(number, step.from.size(), step.to.size(),
+              [&](int32_t f) { fifos_[static_cast<size_t>(f)].sent++; });
+    lane.pieces = pieces(number);
+    lane.begun = lane.ended = 0;
+    lane.end_us = now_ + options_.step_us;
+    const double begin = lane.end_us;
+    while (lane.begun < std::min(lane.pieces, options_.fifo_depth)) begin_piece(number, begin);
+  }
+
+  template <typename Visit>
+  void for_fifos(int32_t lane, size_t first, size_t count, Visit visit) {
+    const auto operand =
+        static_cast<size_t>(graph_.first_operand[static_cast<size_t>(step_number(lane))]) + first;
+    for (size_t i = operand; i < operand + count; i++)
+      if (graph_.operand_fifo[i] >= 0) visit(graph_.operand_fifo[i]);
+  }
+
+  // Memory is read and written piece by piece; a message is always whole.
+  int32_t pieces(int32_t number) const {
+    const Step& step = step_of(number);
+    if (!reaches_) return 1;
+    const auto is_peer = [](const Operand& o) { return o.kind == Operand::Kind::kPeer; };
+    if (std::any_of(step.from.begin(), step.from.end(), is_peer) ||
+        std::any_of(step.to.begin(), step.to.end(), is_peer))
+      return 1;
+    return static_cast<int32_t>(
+        std::clamp(std::ceil(slice_bytes_ * step.count / options_.slice_bytes), 1.0,
+                   static_cast<double>(options_.most_slices)));
+  }
+
+  double piece_bytes(int32_t lane) const {
+    return slice_bytes_ * step_of(lane).count / lanes_[static_cast<size_t>(lane)].pieces;
+  }
+
+  void begin_piece(int32_t number, double at) {
+    LaneState& lane = lanes_[static_cast<size_t>(number)];
+    const Step& step = step_of(number);
+    const int32_t rank = graph_.lanes[static_cast<size_t>(number)].rank;
+    lane.begun++;
+    const size_t index = take(pieces_, unused_pieces_);
+    pieces_[index] = {number, 0, at, at};
     for (const Operand& from : step.from)
-      if (is_remote(rank, from)) lane.unfinished++;
-    if (lane.unfinished == 0) {
-      if (options_.step_us > 0)
-        events_.push(lane.end_us, subject(Kind::kWrite, static_cast<size_t>(number)));
+      if (is_remote(rank, from)) pieces_[index].unfinished++;
+    if (pieces_[index].unfinished == 0) {
+      if (at > now_)
+        events_.push(at, subject(Kind::kWrite, index));
       else
-        write(number);
+        write(index);
       return;
     }
     for (const Operand& from : step.from)
       if (is_remote(rank, from))
-        send(routes_.between(from.owner, rank), bytes, Purpose::kRead, number, number, rank,
-             lane.end_us);
+        send(routes_.between(from.owner, rank), Purpose::kRead, static_cast<int32_t>(index), number,
+             rank, at, at);
   }
 
-  // Everything the step needs is there, or will be in time: what it writes sets out.
-  void write(int32_t number) {
+  // What the piece reads has begun to arrive: what it writes sets out.
+  void write(size_t index) {
+    const int32_t number = pieces_[index].lane;
     LaneState& lane = lanes_[static_cast<size_t>(number)];
     const Step& step = step_of(number);
     const int32_t rank = graph_.lanes[static_cast<size_t>(number)].rank;
-    const double bytes = slice_bytes_ * step.count;
-    lane.end_us = std::max(now_, lane.tail_us);
-    lane.unfinished = 1;  // this function itself
-    const auto first =
-        static_cast<size_t>(graph_.first_operand[static_cast<size_t>(step_number(number))]);
-    for (size_t i = 0; i < step.to.size(); i++) {
-      const Operand& to = step.to[i];
-      const int32_t f = graph_.operand_fifo[first + step.from.size() + i];
-      if (f >= 0) {
-        const ScheduleGraph::Fifo& fifo = graph_.fifos[static_cast<size_t>(f)];
-        send(fifo_routes_[static_cast<size_t>(f)], bytes, Purpose::kFifo, f, number,
-             fifo.destination, now_);
-      } else if (is_remote(rank, to)) {
-        lane.unfinished++;
-        send(routes_.between(rank, to.owner), bytes, Purpose::kWrite, number, number, to.owner,
-             now_);
-      }
+    lane.end_us = std::max({lane.end_us, now_, pieces_[index].tail_us});
+    pieces_[index].unfinished = 1;  // this function itself
+    for_fifos(number, step.from.size(), step.to.size(), [&](int32_t f) {
+      const double left =
+          send(fifo_routes_[static_cast<size_t>(f)], Purpose::kFifo, f, number,
+               graph_.fifos[static_cast<size_t>(f)].destination, now_, pieces_[index].tail_us);
+      lane.end_us = std::max(lane.end_us, left);
+    });
+    for (const Operand& to : step.to) {
+      if (!is_remote(rank, to)) continue;
+      pieces_[index].unfinished++;
+      send(routes_.between(rank, to.owner), Purpose::kWrite, static_cast<int32_t>(index), number,
+           to.owner, now_, pieces_[index].tail_us);
     }
-    finish_part(number);
+    finish_part(index);
   }
 
-  void send(std::span<const int32_t> route, double bytes, Purpose purpose, int32_t target,
-            int32_t lane, int32_t destination, double at) {
-    size_t index = messages_.size();
-    if (unused_.empty()) {
-      messages_.emplace_back();
-    } else {
-      index = unused_.back();
-      unused_.pop_back();
+  void finish_part(size_t index) {
+    if (--pieces_[index].unfinished > 0) return;
+    const int32_t number = pieces_[index].lane;
+    LaneState& lane = lanes_[static_cast<size_t>(number)];
+    unused_pieces_.push_back(index);
+    if (lane.begun < lane.pieces) begin_piece(number, now_);
+    if (++lane.ended == lane.pieces)
+      events_.push(lane.end_us, subject(Kind::kStepEnd, static_cast<size_t>(number)));
+  }
+
+  template <typename Item>
+  static size_t take(std::vector<Item>& items, std::vector<size_t>& unused) {
+    if (unused.empty()) {
+      items.emplace_back();
+      return items.size() - 1;
     }
+    const size_t index = unused.back();
+    unused.pop_back();
+    return index;
+  }
+
+  // Returns when the message has left the sender, if it can set out now.
+  double send(std::span<const int32_t> route, Purpose purpose, int32_t target, int32_t lane,
+              int32_t destination, double at, double tail) {
+    const size_t index = take(messages_, unused_messages_);
     messages_[index] = {route.data(),
                         static_cast<int32_t>(route.size()),
                         0,
-                        bytes,
+                        piece_bytes(lane),
+                        tail,
                         target,
                         span_number(lane),
                         destination,
                         purpose};
-    if (at > now_) {
-      events_.push(at, subject(Kind::kMessage, index));
-      return;
-    }
-    const double left = cross(index);
-    LaneState& sender = lanes_[static_cast<size_t>(lane)];
-    if (purpose == Purpose::kFifo) sender.end_us = std::max(sender.end_us, left);
+    if (at <= now_) return cross(index);
+    events_.push(at, subject(Kind::kMessage, index));
+    return at;
   }
 
-  // The message enters its next link; returns when it has left it. Called in order of time.
+  // The message's first byte enters its next link; returns when its last byte has left it. A link
+  // is charged as soon as the message enters, though the last byte may come later from a slower
+  // one.
   double cross(size_t index) {
     Message& message = messages_[index];
     const int32_t l = message.route[message.hop++];
     const auto link = static_cast<size_t>(l);
     const double busy = message.bytes * us_per_byte_[link];
     const double begin = std::max(now_, free_us_[link]), end = begin + busy;
-    const double us = machine_.links[link].us;
+    const double left = std::max(end, message.tail_us), us = machine_.links[link].us;
     free_us_[link] = end;
+    message.tail_us = left + us;
     use_[link].busy_us += busy;
     use_[link].bytes += message.bytes;
     if (options_.record) transfers_.push_back({l, message.span, message.destination, begin, end});
     if (message.hop < message.hops) {
-      // Cut through, but not so early that a faster link would run dry.
-      const auto next = static_cast<size_t>(message.route[message.hop]);
-      events_.push(us + std::max(begin, end - message.bytes * us_per_byte_[next]),
-                   subject(Kind::kMessage, index));
+      events_.push(begin + us, subject(Kind::kMessage, index));
     } else if (message.purpose == Purpose::kRead) {
-      LaneState& lane = lanes_[static_cast<size_t>(message.target)];
-      lane.head_us = std::max(lane.head_us, begin + us);
-      lane.tail_us = std::max(lane.tail_us, end + us);
-      unused_.push_back(index);
-      if (--lane.unfinished == 0) begin_writing(message.target);
+      Piece& piece = pieces_[static_cast<size_t>(message.target)];
+      piece.head_us = std::max(piece.head_us, begin + us);
+      piece.tail_us = std::max(piece.tail_us, message.tail_us);
+      unused_messages_.push_back(index);
+      if (--piece.unfinished == 0)
+        events_.push(std::max(piece.head_us, writes(piece.lane) ? 0 : piece.tail_us),
+                     subject(Kind::kWrite, static_cast<size_t>(message.target)));
     } else {
-      events_.push(end + us, subject(Kind::kMessage, index));
+      events_.push(message.tail_us, subject(Kind::kMessage, index));
     }
-    return end;
+    return left;
   }
 
-  // The last of what a step reads is on its last link: when can it write without running dry?
-  void begin_writing(int32_t number) {
-    const LaneState& lane = lanes_[static_cast<size_t>(number)];
-    const Step& step = step_of(number);
-    const int32_t rank = graph_.lanes[static_cast<size_t>(number)].rank;
-    double fastest = 0;  // us to write it all
-    bool writes = false;
-    for (const Operand& to : step.to) {
-      const int peer = to.kind == Operand::Kind::kPeer ? to.index : to.owner;
-      if (to.kind == Operand::Kind::kLocal || peer == rank) continue;
-      const double us = slice_bytes_ * step.count *
-                        us_per_byte_[static_cast<size_t>(routes_.between(rank, peer).front())];
-      fastest = writes ? std::min(fastest, us) : us;
-      writes = true;
-    }
-    const double at = std::max({now_, lane.head_us, lane.tail_us - fastest});
-    events_.push(at, subject(Kind::kWrite, static_cast<size_t>(number)));
+  // Whether the step at work on the lane sends anything anywhere.
+  bool writes(int32_t lane) const {
+    const int32_t rank = graph_.lanes[static_cast<size_t>(lane)].rank;
+    const auto& to = step_of(lane).to;
+    return std::any_of(to.begin(), to.end(), [&](const Operand& o) {
+      return o.kind == Operand::Kind::kPeer || is_remote(rank, o);
+    });
   }
 
   void arrive(size_t index) {
     const Message message = messages_[index];
-    unused_.push_back(index);
+    unused_messages_.push_back(index);
     if (message.purpose == Purpose::kWrite) {
-      LaneState& lane = lanes_[static_cast<size_t>(message.target)];
+      const auto piece = static_cast<size_t>(message.target);
+      LaneState& lane = lanes_[static_cast<size_t>(pieces_[piece].lane)];
       lane.end_us = std::max(lane.end_us, now_);
-      finish_part(message.target);
+      finish_part(piece);
       return;
     }
-    FifoState& fifo = fifos_[static_cast<size_t>(message.target)];
-    fifo.spans[static_cast<size_t>(fifo.arrived++ % options_.fifo_depth)] = message.span;
+    fifos_[static_cast<size_t>(message.target)].arrived++;
     wake(graph_.fifos[static_cast<size_t>(message.target)].consumer_lane, message.target,
          message.span);
   }
 
-  void finish_part(int32_t number) {
-    LaneState& lane = lanes_[static_cast<size_t>(number)];
-    if (--lane.unfinished == 0)
-      events_.push(lane.end_us, subject(Kind::kStepEnd, static_cast<size_t>(number)));
-  }
-
   void end_step(int32_t number) {
     LaneState& lane = lanes_[static_cast<size_t>(number)];
-    const Step& step = step_of(number);
     const int32_t span = span_number(number);
-    const auto first =
-        static_cast<size_t>(graph_.first_operand[static_cast<size_t>(step_number(number))]);
     if (options_.record) spans_[static_cast<size_t>(span)].end_us = now_;
     if (now_ > end_us_ || last_span_ < 0) {
       end_us_ = now_;
       last_span_ = span;
     }
+    taken_.clear();
+    for_fifos(number, 0, step_of(number).from.size(), [&](int32_t f) { taken_.push_back(f); });
     lane.busy = false;
     lane.gate = 0;
     if (++lane.step == graph_.lanes[static_cast<size_t>(number)].size) {
       lane.step = 0;
       lane.slice++;
     }
-    for (size_t i = 0; i < step.from.size(); i++) {
-      const int32_t f = graph_.operand_fifo[first + i];
-      if (f < 0) continue;
+    for (const int32_t f : taken_) {
       fifos_[static_cast<size_t>(f)].taken++;
       wake(graph_.fifos[static_cast<size_t>(f)].producer_lane, f, span);
     }
@@ -417,6 +456,7 @@ class Simulator {
   const FlowGraph ways_;  // has the machine's links, by the same numbers
   Routes routes_;
   std::vector<std::span<const int32_t>> fifo_routes_;
+  bool reaches_ = false;  // into peers' memory: such programs run once, see pieces()
   int32_t slices_ = 1;
   double slice_bytes_ = 0;
 
@@ -428,8 +468,9 @@ class Simulator {
   std::vector<FifoState> fifos_;
   std::vector<LaneState> lanes_;
   std::vector<Message> messages_;
-  std::vector<size_t> unused_;
-  std::vector<int32_t> woken_;
+  std::vector<Piece> pieces_;
+  std::vector<size_t> unused_messages_, unused_pieces_;
+  std::vector<int32_t> taken_, woken_;  // for end_step()
   std::vector<StepSpan> spans_;
   std::vector<LinkSpan> transfers_;
 };

@@ -4,18 +4,21 @@
 // The model, in the alpha-beta terms of TACCL and TE-CCL:
 // - A message of b bytes occupies a link for b / bandwidth and reaches the next one a latency
 // later.
-//   It is cut through: it enters the next link as soon as it can cross it without a gap, so alone
-//   it takes the sum of latencies plus b / the least bandwidth of its route.
+//   It is cut through: its first byte enters the next link before its last byte has left this one,
+//   so alone it takes the sum of latencies plus b / the least bandwidth of its route.
 // - A link serves one message at a time in the order of their arrival. Ports are links: whatever
-//   leaves a GPU for its switch shares that link. Switches store without limit.
+//   leaves a GPU for its switch shares that link. Switches store without limit. No link ever
+//   carries more than its bandwidth, so no simulation beats the bounds of bounds.h.
 // - Executors cut chunks into slices and run the whole program once per slice, as MSCCL does; so
 // does
 //   the simulation. Messages are slices.
 // - A lane does one step at a time. A step begins when the step before it, its dependencies and its
 //   messages are there and its FIFOs have room; it ends, after a fixed overhead, when its data has
 //   left the GPU. Its messages' places in the FIFO are free again at that moment.
-// - Data read from or written to a peer's memory crosses the same links; reading and writing of one
-//   step overlap, and the step ends when all of it has arrived.
+// - Schedules that reach into peers' memory run once. Such a step moves its data in pieces of a
+// slice,
+//   as many under way as a FIFO holds messages; reading and writing overlap, and the step ends when
+//   all of it has arrived. The bytes cross the same links; asking for them costs nothing.
 // - Local copies and reductions cost only the overhead.
 #pragma once
 
