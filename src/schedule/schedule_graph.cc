@@ -255,24 +255,41 @@ void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int c
 // Executors go through a step chunk by chunk, so a destination may be another operand's place only
 // chunk for chunk.
 void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
-  constexpr int kSeveral = -1;
-  std::unordered_map<int64_t, int> read, written;  // which chunk of the step is at a place
-  const auto place_of = [&](const Operand& operand, int c) {
-    return place(memory_owner(at.rank, operand), operand.buffer, operand.index + c);
+  // Chunks of an operand that lie one after the other; chunk c of the step lies at `origin` + c.
+  struct Stretch {
+    int32_t origin, first, end;
   };
-  for (const Operand& from : step.from)
-    for (int c = 0; c < step.count && from.kind != Operand::Kind::kPeer; c++) {
-      const auto [it, inserted] = read.try_emplace(place_of(from, c), c);
-      if (!inserted && it->second != c) it->second = kSeveral;
+  const auto stretches = [&](const Operand& operand, std::vector<Stretch>& out) {
+    if (operand.kind == Operand::Kind::kPeer) return;
+    const int owner = memory_owner(at.rank, operand);
+    const Layout& layout = layouts_[static_cast<size_t>(owner)];
+    // In place an input leaves the output where that begins or ends.
+    int cuts[] = {0, step.count, step.count, step.count};
+    if (operand.buffer == Buffer::kInput) {
+      cuts[1] = std::clamp(-layout.shift - operand.index, 0, step.count);
+      cuts[2] = std::clamp(layout.outputs - layout.shift - operand.index, cuts[1], step.count);
     }
-  for (const Operand& to : step.to)
-    for (int c = 0; c < step.count && to.kind != Operand::Kind::kPeer; c++) {
-      const auto source = read.find(place_of(to, c));
-      const auto [other, inserted] = written.try_emplace(place_of(to, c), c);
-      if ((source != read.end() && source->second != c) || (!inserted && other->second != c))
-        fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly",
-             describe(at), describe(to.buffer, to.index), step.count);
-    }
+    for (int i = 0; i < 3; i++)
+      if (cuts[i] < cuts[i + 1])
+        out.push_back({place(owner, operand.buffer, operand.index + cuts[i]) - cuts[i], cuts[i],
+                       cuts[i + 1]});
+  };
+  const auto meets_shifted = [](const Stretch& a, const Stretch& b) {
+    return a.origin != b.origin && a.origin + a.first < b.origin + b.end &&
+           b.origin + b.first < a.origin + a.end;
+  };
+  std::vector<Stretch> others, mine;
+  for (const Operand& from : step.from) stretches(from, others);
+  for (const Operand& to : step.to) {
+    mine.clear();
+    stretches(to, mine);
+    for (const Stretch& written : mine)
+      for (const Stretch& other : others)
+        if (meets_shifted(written, other))
+          fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly",
+               describe(at), describe(to.buffer, to.index), step.count);
+    others.insert(others.end(), mine.begin(), mine.end());
+  }
 }
 
 int32_t ScheduleGraph::fifo_number(int source, int destination, int channel) {
