@@ -73,6 +73,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
             step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
   const ScheduleGraph graph(schedule, verified.in_place());
+  const std::vector<bool> lendable = verified.lendable(rank);
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
     size_t run = 0;  // where the present run of independent steps began
@@ -84,7 +85,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       ProgramStep out;
       out.raw_sources = facts.raw_sources;
       out.completes = facts.completes;
-      out.lendable = facts.lendable;
+      out.lendable = lendable[program.steps.size()];
       // Only executors that reach into memory make use of it.
       out.joins = program.reaches_memory && n > 0 && independent(graph, rank, lane, run, n);
       if (!out.joins) run = n;

@@ -5,6 +5,8 @@
 
 #include "src/base/error.h"
 #include "src/schedule/msccl_xml.h"
+#include "src/schedule/schedule_json.h"
+#include "src/schedule/schedule_text.h"
 
 namespace weft {
 namespace {
@@ -39,7 +41,17 @@ ScheduleFile parse_schedule(std::string_view text, const std::string& source,
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string_view::npos) fail(ncclInvalidUsage, "{}: the file is empty", source);
   if (text[first] == '<') return read_msccl_xml(text, source, collective);
-  fail(ncclInvalidUsage, "{}:1: neither MSCCL XML nor JSON", source);
+  if (text[first] == '{') return read_schedule_json(text, source, collective);
+  fail(ncclInvalidUsage, "{}:{}: neither MSCCL XML nor JSON", source, line_at(text, first));
+}
+
+void save_schedule(const ScheduleFile& file, const std::filesystem::path& path) {
+  const std::string text =
+      path.extension() == ".xml" ? write_msccl_xml(file) : write_schedule_json(file);
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) fail(ncclSystemError, "{}: cannot be written", path.string());
 }
 
 ProvedFile prove(const ScheduleFile& file, int fifo_depth) {

@@ -10,7 +10,7 @@ namespace weft {
 
 // A file may ask for no more than this; verify() bounds the product of ranks and chunks.
 inline constexpr int64_t kMostFileRanks = 65536;
-inline constexpr int64_t kMostFileChunks = 1 << 20;    // per buffer of a rank
+inline constexpr int64_t kMostFileChunks = 1 << 24;    // per buffer of a rank
 inline constexpr int64_t kMostFileChannels = 1 << 10;  // numbers a FIFO may have
 
 // 1 for the first line.
