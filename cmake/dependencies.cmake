@@ -2,6 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
+find_package(pugixml REQUIRED)
 
 set(WEFT_SUMMARY "")
 macro(weft_note text)
