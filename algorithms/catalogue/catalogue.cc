@@ -65,12 +65,12 @@ Machine load(const std::string& topo, int depth) {
     const char* end = topo.data() + topo.size();
     const auto [rest, error] = std::from_chars(topo.data() + x + 1, end, count);
     if (error == std::errc() && rest == end && count > 0) {
-      if (count > kMostHosts)
-        fail(ncclInvalidArgument, "{}: more than {} hosts", topo, kMostHosts);
+      if (count > kMostHosts) fail(ncclInvalidArgument, "{}: more than {} hosts", topo, kMostHosts);
       if (auto machine = by_name(topo.substr(0, x), depth)) return replicate(*machine, count);
     }
   }
-  fail(ncclInvalidArgument, "{}: neither a file nor a machine of the catalogue ({}; xN behind it for N hosts)",
+  fail(ncclInvalidArgument,
+       "{}: neither a file nor a machine of the catalogue ({}; xN behind it for N hosts)",
        topo.substr(0, 200), fmt::join(catalogue_names(), ", "));
 }
 

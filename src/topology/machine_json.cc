@@ -87,7 +87,8 @@ Enum word(const Fields& fields, const std::string& value, std::initializer_list<
     if (name_of(each) == value) return each;
     words += fmt::format("{}{}", words.empty() ? "" : ", ", name_of(each));
   }
-  fail(ncclInvalidArgument, "{}: type '{}' is none of {}", fields.place, value.substr(0, 60), words);
+  fail(ncclInvalidArgument, "{}: type '{}' is none of {}", fields.place, value.substr(0, 60),
+       words);
 }
 
 Fields element(const json& object, std::string place) {
@@ -101,9 +102,8 @@ Node read_node(const json& object, const std::string& where, size_t index) {
   node.id = fields.text("id", true);
   if (node.id.empty()) fields.refuse("id", "a name");
   fields.place += fmt::format(" ('{}')", node.id.substr(0, 60));
-  node.type =
-      word<NodeType>(fields, fields.text("type", true),
-                     {NodeType::kGpu, NodeType::kCpu, NodeType::kSwitch, NodeType::kNic});
+  node.type = word<NodeType>(fields, fields.text("type", true),
+                             {NodeType::kGpu, NodeType::kCpu, NodeType::kSwitch, NodeType::kNic});
   node.host = fields.integer("host", -1, 0);
   node.model = fields.text("model");
   node.pci = fields.text("pci");
@@ -230,9 +230,9 @@ std::string machine_to_json(const Machine& machine) {
     Link back = link;
     std::swap(back.from, back.to);
     const bool both = i + 1 < machine.links.size() && machine.links[i + 1] == back;
-    text += fmt::format(R"({}{{"from": {}, "to": {}, "type": "{}", "gbps": {}, "us": {})", separator,
-                        quoted(machine.nodes[link.from].id), quoted(machine.nodes[link.to].id),
-                        name_of(link.type), link.gbps, link.us);
+    text += fmt::format(R"({}{{"from": {}, "to": {}, "type": "{}", "gbps": {}, "us": {})",
+                        separator, quoted(machine.nodes[link.from].id),
+                        quoted(machine.nodes[link.to].id), name_of(link.type), link.gbps, link.us);
     if (link.count != 1) text += fmt::format(R"(, "count": {})", link.count);
     text += both ? R"(, "both": true})" : "}";
     if (both) i++;

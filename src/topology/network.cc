@@ -65,8 +65,7 @@ std::vector<int> rack_of_hosts(const Network& network, size_t hosts) {
     }
   }
   const auto lost = std::find(rack.begin(), rack.end(), -1);
-  if (lost != rack.end())
-    fail(ncclInvalidArgument, "host {} is in no rack", lost - rack.begin());
+  if (lost != rack.end()) fail(ncclInvalidArgument, "host {} is in no rack", lost - rack.begin());
   return rack;
 }
 
@@ -100,8 +99,8 @@ void wire(Machine& all, const std::vector<Port>& ports, const Network& network, 
     if (!spines.count(key))
       spines[key] = add_switch(all, network.spine ? "net.spine" : fmt::format("net.spine{}", key),
                                "spine switch");
-    connect(all, leaf.node, spines[key], LinkType::kNetwork,
-            leaf.gbps / network.oversubscription, network.switch_us);
+    connect(all, leaf.node, spines[key], LinkType::kNetwork, leaf.gbps / network.oversubscription,
+            network.switch_us);
   }
 }
 
