@@ -96,7 +96,7 @@ std::string short_text(const Step& step) {
 }
 
 std::vector<PathPart> critical_parts(const Schedule& schedule, const Simulation& simulation) {
-  const ScheduleGraph graph(schedule, false);
+  const ScheduleGraph graph = step_graph(schedule);
   std::vector<PathPart> parts;
   int32_t last = -1;
   for (const int32_t number : simulation.critical) {
@@ -114,7 +114,7 @@ std::vector<PathPart> critical_parts(const Schedule& schedule, const Simulation&
 
 void write_trace(const Machine& machine, const Schedule& schedule, const Simulation& simulation,
                  std::ostream& out) {
-  const ScheduleGraph graph(schedule, false);
+  const ScheduleGraph graph = step_graph(schedule);
   const size_t links = schedule.ranks.size();  // the process after the ranks
   const std::vector<int> ranks = gpus(machine);
   Writer writer(out);

@@ -26,7 +26,7 @@ SimulationRun::SimulationRun(const Machine& machine, const Schedule& schedule, d
     : machine_(machine),
       bytes_(bytes),
       options_(options),
-      graph_(schedule, false),
+      graph_(step_graph(schedule)),
       ways_(flow_graph(machine)),
       routes_(ways_.machine) {
   const auto available = static_cast<int>(gpus(machine).size());
@@ -112,6 +112,14 @@ Simulation SimulationRun::result() {
   simulation.steps = std::move(spans_);
   simulation.transfers = std::move(transfers_);
   return simulation;
+}
+
+ScheduleGraph step_graph(const Schedule& schedule) {
+  try {
+    return ScheduleGraph(schedule, false);
+  } catch (const Error&) {
+    return ScheduleGraph(schedule, true);  // it may write where only a call in place lets it
+  }
 }
 
 double block_bytes(const Collective& collective, double bytes) {

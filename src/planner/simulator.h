@@ -81,6 +81,9 @@ struct Simulation {
 Simulation simulate(const Machine& machine, const Schedule& schedule, double bytes,
                     const SimulationOptions& options = {});
 
+// The schedule's steps by number, whether it is for calls in place or out of place.
+ScheduleGraph step_graph(const Schedule& schedule);
+
 // Bytes of one block of the schedule's buffers, of an array of that size.
 double block_bytes(const Collective& collective, double bytes);
 
