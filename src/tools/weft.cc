@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   weft::add_topo(app);
   weft::add_bound(app);
   weft::add_simulate(app);
+  weft::add_show(app);
   weft::add_env(app);
   weft::add_generators(app);
   try {
