@@ -132,7 +132,7 @@ class Reader {
     }
     file_.min_bytes = static_cast<uint64_t>(whole_or(algo, "minBytes", 0, kMost, 0));
     const auto most = static_cast<uint64_t>(whole_or(algo, "maxBytes", 0, kMost, 0));
-    if (most != 0) file_.max_bytes = most;
+    if (most != 0 && most != static_cast<uint64_t>(kMost)) file_.max_bytes = most;
     if (file_.max_bytes < file_.min_bytes)
       refuse(algo, "maxBytes {} is less than minBytes {}", file_.max_bytes, file_.min_bytes);
     file_.modes_declared = algo.attribute("inplace") || algo.attribute("outofplace");
