@@ -71,9 +71,12 @@ class Reader {
   template <typename... Args>
   [[noreturn]] void refuse(pugi::xml_node node, fmt::format_string<Args...> format,
                            Args&&... args) const {
-    fail(ncclInvalidUsage, "{}:{}: {}: {}", source_,
-         line_at(text_, static_cast<size_t>(std::max<std::ptrdiff_t>(0, node.offset_debug()))),
-         path(node), fmt::format(format, std::forward<Args>(args)...));
+    throw Error(ncclInvalidUsage,
+                complaint(node, fmt::format(format, std::forward<Args>(args)...)));
+  }
+  std::string complaint(pugi::xml_node node, const std::string& what) const {
+    const auto at = static_cast<size_t>(std::max<std::ptrdiff_t>(0, node.offset_debug()));
+    return fmt::format("{}:{}: {}: {}", source_, line_at(text_, at), path(node), what);
   }
 
   // "gpu 0 tb 3 step 7"
@@ -148,8 +151,10 @@ class Reader {
     const std::string_view coll = algo.attribute("coll").value();
     if (coll.empty() || coll == "custom") {
       if (named) return *named;
-      refuse(algo, "{}: say which collective it is (--coll)",
-             coll.empty() ? "has no attribute coll" : "coll is 'custom'");
+      throw Error(ncclInvalidArgument,
+                  complaint(algo, coll.empty()
+                                      ? "has no attribute coll: say which collective it is (--coll)"
+                                      : "coll is 'custom': say which collective it is (--coll)"));
     }
     for (const CollName& known : kCollNames) {
       if (known.name != coll) continue;

@@ -10,5 +10,10 @@ namespace weft {
 void add_topo(CLI::App& app);
 void add_env(CLI::App& app);
 void add_generators(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_run(CLI::App& app);
+
+// For options that name a collective.
+CLI::Validator is_collective();
 
 }  // namespace weft
