@@ -2,6 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
 find_package(pugixml REQUIRED)
 
 # The archive, where there is one, so that what we build loads where pugixml is not installed.

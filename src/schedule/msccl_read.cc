@@ -71,9 +71,12 @@ class Reader {
   template <typename... Args>
   [[noreturn]] void refuse(pugi::xml_node node, fmt::format_string<Args...> format,
                            Args&&... args) const {
-    fail(ncclInvalidUsage, "{}:{}: {}: {}", source_,
-         line_at(text_, static_cast<size_t>(std::max<std::ptrdiff_t>(0, node.offset_debug()))),
-         path(node), fmt::format(format, std::forward<Args>(args)...));
+    throw Error(ncclInvalidUsage,
+                complaint(node, fmt::format(format, std::forward<Args>(args)...)));
+  }
+  std::string complaint(pugi::xml_node node, const std::string& what) const {
+    const auto at = static_cast<size_t>(std::max<std::ptrdiff_t>(0, node.offset_debug()));
+    return fmt::format("{}:{}: {}: {}", source_, line_at(text_, at), path(node), what);
   }
 
   // "gpu 0 tb 3 step 7"
@@ -132,7 +135,7 @@ class Reader {
     }
     file_.min_bytes = static_cast<uint64_t>(whole_or(algo, "minBytes", 0, kMost, 0));
     const auto most = static_cast<uint64_t>(whole_or(algo, "maxBytes", 0, kMost, 0));
-    if (most != 0) file_.max_bytes = most;
+    if (most != 0 && most != static_cast<uint64_t>(kMost)) file_.max_bytes = most;
     if (file_.max_bytes < file_.min_bytes)
       refuse(algo, "maxBytes {} is less than minBytes {}", file_.max_bytes, file_.min_bytes);
     file_.modes_declared = algo.attribute("inplace") || algo.attribute("outofplace");
@@ -148,8 +151,10 @@ class Reader {
     const std::string_view coll = algo.attribute("coll").value();
     if (coll.empty() || coll == "custom") {
       if (named) return *named;
-      refuse(algo, "{}: say which collective it is (--coll)",
-             coll.empty() ? "has no attribute coll" : "coll is 'custom'");
+      throw Error(ncclInvalidArgument,
+                  complaint(algo, coll.empty()
+                                      ? "has no attribute coll: say which collective it is (--coll)"
+                                      : "coll is 'custom': say which collective it is (--coll)"));
     }
     for (const CollName& known : kCollNames) {
       if (known.name != coll) continue;

@@ -1,7 +1,7 @@
 // Schedules as files: MSCCL XML (both dialects) and Weft's own JSON, told apart by their content.
 // Functions only, callable from any thread. Everything that is wrong with a file becomes
-// Error(ncclInvalidUsage) in one line with file, line and element; a file that cannot be read
-// becomes Error(ncclSystemError).
+// Error(ncclInvalidUsage) in one line with file, line and element, ncclInvalidArgument where only
+// the collective's name is missing; a file that cannot be read becomes Error(ncclSystemError).
 #pragma once
 
 #include <cstdint>

@@ -13,5 +13,10 @@ void add_simulate(CLI::App& app);
 void add_show(CLI::App& app);
 void add_env(CLI::App& app);
 void add_generators(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_run(CLI::App& app);
+
+// For options that name a collective.
+CLI::Validator is_collective();
 
 }  // namespace weft

@@ -9,18 +9,23 @@
 
 namespace weft {
 
-// Channels 0 and 1 carry collectives, 2 point-to-point messages.
+// Channels 0 and 1 carry collectives, 2 point-to-point messages. Imported schedules may need more
+// for collectives: those follow.
 inline constexpr int kCollectiveChannels = 2;
 inline constexpr int kPointToPointChannel = 2;
 inline constexpr int kChannels = 3;
+inline int collective_channel(int number) {
+  return number < kCollectiveChannels ? number : number + kChannels - kCollectiveChannels;
+}
 
 struct ArenaLayout {
   int senders = 0;          // ranks of the host, this one included
   uint64_t ring_bytes = 0;  // per FIFO
+  int channels = kChannels;
 
   size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
   size_t size() const {
-    return 4096 + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(kChannels);
+    return 4096 + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(channels);
   }
 };
 
