@@ -4,6 +4,11 @@ find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(pugixml REQUIRED)
 
+# The archive, where there is one, so that what we build loads where pugixml is not installed.
+add_library(weft_pugixml INTERFACE)
+target_link_libraries(weft_pugixml INTERFACE
+  $<IF:$<TARGET_EXISTS:pugixml::static>,pugixml::static,pugixml::pugixml>)
+
 set(WEFT_SUMMARY "")
 macro(weft_note text)
   string(APPEND WEFT_SUMMARY "${text}; ")

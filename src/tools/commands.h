@@ -8,6 +8,7 @@
 namespace weft {
 
 void add_topo(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_env(CLI::App& app);
 void add_generators(CLI::App& app);
 

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "weft " WEFT_VERSION_STRING);
   app.require_subcommand(1);
   weft::add_topo(app);
+  weft::add_doctor(app);
   weft::add_env(app);
   weft::add_generators(app);
   try {
