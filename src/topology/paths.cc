@@ -5,6 +5,8 @@
 #include <functional>
 #include <queue>
 
+#include "src/topology/flow_graph.h"
+
 namespace weft {
 namespace {
 
@@ -15,10 +17,21 @@ bool is_fast(const Link& link) {
 // The widest path, of equally wide ones the quickest, through nodes and links that are allowed.
 class Search {
  public:
-  explicit Search(const Machine& machine) : machine_(machine), out_(machine.nodes.size()) {
-    for (size_t i = 0; i < machine.links.size(); i++)
-      out_[machine.links[i].from].push_back(static_cast<int>(i));
+  explicit Search(const Machine& machine)
+      : graph_(flow_graph(machine)), parts_(machine.nodes.size()) {
+    for (size_t i = 0; i < graph_.origin.size(); i++)
+      parts_[graph_.origin[i]].push_back(static_cast<int>(i));
+    out_.resize(graph_.origin.size());
+    for (size_t i = 0; i < machine_.links.size(); i++)
+      out_[machine_.links[i].from].push_back(static_cast<int>(i));
   }
+
+  // Nodes of the graph that is searched. Of a NIC: where its sending half, or its receiving half,
+  // begins.
+  int start(int node) const { return parts_[node].back(); }
+  int goal(int node) const { return parts_[node].front(); }
+  // The graph in which every walk is allowed; its links have the numbers of the original's.
+  const Machine& machine() const { return machine_; }
 
   using Allow = std::function<bool(const Link&, const Node& between)>;
   Path widest(int from, int to, PathClass path_class, const Allow& allow) const {
@@ -50,9 +63,6 @@ class Search {
         const Link& link = machine_.links[index];
         if (best[link.to].done || link.to == from) continue;
         if (!allow(link, link.to == to ? machine_.nodes[from] : machine_.nodes[link.to])) continue;
-        if (link.to != to && machine_.nodes[link.to].type == NodeType::kNic &&
-            !through_nic(link, link.to))
-          continue;
         const double gbps = std::min(best[node].gbps, link.gbps), us = best[node].us + link.us;
         if (!better(gbps, us, best[link.to])) continue;
         best[link.to] = {gbps, us, index, false};
@@ -71,33 +81,26 @@ class Search {
   }
 
  private:
-  // A NIC passes data between host and network only; without a network there is nowhere to go.
-  bool through_nic(const Link& arriving, int nic) const {
-    const bool from_network = arriving.type == LinkType::kNetwork;
-    return std::any_of(out_[nic].begin(), out_[nic].end(), [&](int index) {
-      return (machine_.links[index].type == LinkType::kNetwork) != from_network;
-    });
-  }
-
-  const Machine& machine_;
-  std::vector<std::vector<int>> out_;
+  const FlowGraph graph_;
+  const Machine& machine_ = graph_.machine;
+  std::vector<std::vector<int>> parts_, out_;
 };
-
-bool blind(const Node& node) { return node.type == NodeType::kGpu && fact(node, "p2p") == "0"; }
 
 bool is_device(const Node& node) {
   return node.type == NodeType::kGpu || node.type == NodeType::kNic;
 }
 
-std::vector<Path> paths_with(const Search& search, const Machine& machine, int from, int to) {
+std::vector<Path> paths_with(const Search& search, int first, int last) {
+  if (first == last) return {{PathClass::kSelf, {}, 1e30, 0}};
   std::vector<Path> all;
+  const Machine& machine = search.machine();
+  const int from = search.start(first), to = search.goal(last);
   const auto add = [&](PathClass path_class, const Search::Allow& allow) {
     Path path = search.widest(from, to, path_class, allow);
     const bool known = std::any_of(all.begin(), all.end(),
                                    [&](const Path& other) { return other.links == path.links; });
     if (!path.links.empty() && !known) all.push_back(std::move(path));
   };
-  if (from == to) return {{PathClass::kSelf, {}, 1e30, 0}};
   const bool same_host = machine.nodes[from].host == machine.nodes[to].host;
   add(PathClass::kNvlink, [](const Link& link, const Node& between) {
     return is_fast(link) && (between.type == NodeType::kSwitch || between.type == NodeType::kGpu);
@@ -119,11 +122,10 @@ std::vector<Path> paths_with(const Search& search, const Machine& machine, int f
     }
   }
   if (same_host) {
-    if (!blind(machine.nodes[from]) && !blind(machine.nodes[to]))
-      add(PathClass::kPcieSwitch, [&](const Link& link, const Node& between) {
-        return link.type == LinkType::kPcie &&
-               (between.type == NodeType::kSwitch || &between == &machine.nodes[from]);
-      });
+    add(PathClass::kPcieSwitch, [&](const Link& link, const Node& between) {
+      return link.type == LinkType::kPcie &&
+             (between.type == NodeType::kSwitch || &between == &machine.nodes[from]);
+    });
     const auto through_cpus = [&](const Link& link, const Node& between) {
       return !(is_fast(link) && machine.nodes[link.to].type == NodeType::kGpu &&
                machine.nodes[link.from].type == NodeType::kGpu) &&
@@ -137,15 +139,6 @@ std::vector<Path> paths_with(const Search& search, const Machine& machine, int f
     add(PathClass::kSockets, [&](const Link& link, const Node& between) {
       return link.type != LinkType::kNetwork && through_cpus(link, between);
     });
-    // Without peer-to-peer access a short cut below the CPU does not exist.
-    if (blind(machine.nodes[from]) || blind(machine.nodes[to])) {
-      std::erase_if(all, [&](const Path& path) {
-        return path.path_class >= PathClass::kPcieSwitch &&
-               std::none_of(path.links.begin(), path.links.end(), [&](int link) {
-                 return machine.nodes[machine.links[link].to].type == NodeType::kCpu;
-               });
-      });
-    }
   } else {
     add(PathClass::kNetwork, [&](const Link&, const Node& between) {
       return between.type != NodeType::kGpu || &between == &machine.nodes[from];
@@ -190,7 +183,7 @@ std::string_view name_of(PathClass path_class) {
 }
 
 std::vector<Path> paths(const Machine& machine, int from, int to) {
-  return paths_with(Search(machine), machine, from, to);
+  return paths_with(Search(machine), from, to);
 }
 
 Path best_path(const Machine& machine, int from, int to) {
@@ -207,7 +200,7 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
     choice.gpu = gpu;
     for (const int nic : nics) {
       if (machine.nodes[nic].host != machine.nodes[gpu].host) continue;
-      const auto all = paths_with(search, machine, gpu, nic);
+      const auto all = paths_with(search, gpu, nic);
       if (all.empty()) continue;
       // Nearest first; a NIC that is down or much slower than the path helps nobody.
       const Path& path = all.front();
@@ -231,7 +224,7 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
       if (choice.nic < 0 || machine.nodes[choice.gpu].host != machine.nodes[nic].host) continue;
       const Node &first = machine.nodes[choice.nic], &other = machine.nodes[nic];
       if (first.gbps > other.gbps * 1.01 || first.us != other.us) continue;
-      const auto all = paths_with(search, machine, choice.gpu, nic);
+      const auto all = paths_with(search, choice.gpu, nic);
       const Path& now = choice.direct;
       if (all.empty() || all[0].path_class != now.path_class || all[0].gbps < now.gbps * 0.99 ||
           all[0].us > now.us + 1e-9)
@@ -248,7 +241,7 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
       if (machine.nodes[other.gpu].host != machine.nodes[choice.gpu].host) continue;
       const double now = choice.relay >= 0 ? choice.relayed.gbps : choice.direct.gbps;
       if (other.direct.path_class >= choice.direct.path_class && other.direct.gbps <= now) continue;
-      const auto hops = paths_with(search, machine, choice.gpu, other.gpu);
+      const auto hops = paths_with(search, choice.gpu, other.gpu);
       if (hops.empty() || hops[0].path_class != PathClass::kNvlink) continue;
       Path path = hops[0];
       path.path_class = PathClass::kNvlinkRelay;

@@ -110,7 +110,7 @@ void read_nics(Host& host, const Sysfs& sysfs) {
     if (sysfs.exists(folder + "/master") && !sysfs.exists(folder + "/device")) continue;
     nic.mbps = std::max(0.0, sysfs.number(folder + "/speed", 0));
     if (nic.mbps > 1e7) nic.mbps = 0;  // -1 as unsigned
-    nic.facts["port"] = "0";
+    nic.facts.emplace("port", "0");
     host.nics.push_back(std::move(nic));
   }
 }

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <sstream>
 
 #include "src/topology/fingerprint.h"
 #include "src/topology/paths.h"
@@ -53,10 +55,7 @@ class Text {
       std::swap(tree, text_);
       host_tree(host);
       std::swap(tree, text_);
-      std::string shape = tree;
-      const std::string prefix = fmt::format("h{}.", host);
-      for (size_t at = 0; (at = shape.find(prefix, at)) != std::string::npos;)
-        shape.erase(at, prefix.size());
+      const std::string shape = shape_of(tree);
       const auto same = std::find_if(seen.begin(), seen.end(),
                                      [&](const auto& other) { return other.first == shape; });
       if (same != seen.end()) {
@@ -76,8 +75,23 @@ class Text {
     }
   }
 
+  // The tree without names: ids by the order they come in, bus ids left out.
+  std::string shape_of(const std::string& tree) const {
+    std::string shape;
+    std::map<std::string, size_t> order;
+    std::istringstream words(tree);
+    for (std::string word; words >> word;) {
+      if (const int node = find_node(machine_, word); node >= 0)
+        word = fmt::format("#{}", order.emplace(word, order.size()).first->second);
+      else if (std::count(word.begin(), word.end(), ':') == 2)
+        continue;
+      shape += word + " ";
+    }
+    return shape;
+  }
+
   void network_switch(int node) {
-    size_t nics = 0;
+    size_t nics = 0, fabric = 0;
     double gbps = 0;
     text_ += fmt::format("  {}", machine_.nodes[node].id);
     std::string up;
@@ -86,11 +100,16 @@ class Text {
       if (machine_.nodes[link.to].type == NodeType::kNic) {
         nics++;
         gbps += link.gbps;
+      } else if (machine_.nodes[link.to].type == NodeType::kGpu) {
+        fabric++;
       } else {
         up += fmt::format(", {} GB/s to {}", rate(link.gbps), machine_.nodes[link.to].id);
       }
     }
-    text_ += fmt::format(": {} of {} GB/s together{}\n", plural(nics, "NIC"), rate(gbps), up);
+    if (fabric > 0)
+      text_ += fmt::format(": {} joins {}\n", machine_.nodes[node].model, plural(fabric, "GPU"));
+    else
+      text_ += fmt::format(": {} of {} GB/s together{}\n", plural(nics, "NIC"), rate(gbps), up);
   }
 
   void host_tree(int host) {
