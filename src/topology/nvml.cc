@@ -18,7 +18,7 @@ using Result = int;
 using Device = struct OpaqueDevice*;
 constexpr Result kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3;
 constexpr unsigned kMostLinks = 36;
-constexpr int kRemoteSwitch = 2, kRemoteNpu = 1;
+constexpr int kRemoteGpu = 0, kRemoteNpu = 1, kRemoteSwitch = 2;
 constexpr int kP2pRead = 0;
 
 struct PciInfo {
@@ -173,6 +173,7 @@ class Reader {
     found.target = hidden ? "fffffff:ffff:ff" : short_bus(remote);
     int kind = -1;
     if (library_.call({"nvmlDeviceGetNvLinkRemoteDeviceType"}, device, link, &kind) == kSuccess) {
+      if (kind == kRemoteGpu) found.target_class = 0x030200;
       if (kind == kRemoteSwitch) found.target_class = 0x068000;
       if (kind == kRemoteNpu) found.target = "cpu";
     }
