@@ -4,39 +4,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
-
-#include "src/base/error.h"
 
 namespace weft {
 
-double size_named(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  std::string_view unit(end);
-  double factor = 1;
-  if (!unit.empty()) {
-    const size_t power = std::string_view("KMGT").find(
-        static_cast<char>(std::toupper(static_cast<unsigned char>(unit.front()))));
-    if (power != std::string_view::npos) {
-      factor = std::pow(1024.0, static_cast<double>(power) + 1);
-      unit.remove_prefix(1);
-    }
-    if (unit == "B" || unit == "iB") unit = {};
-  }
-  const double bytes = value * factor;
-  if (end == text.c_str() || !unit.empty() || !std::isfinite(bytes) || bytes < 0 || bytes > 1e18)
-    fail(ncclInvalidArgument, "'{}' is no size (64K, 1M, 2G, or bytes)", text);
-  return std::floor(bytes);
-}
-
-CollectiveKind collective_named(const std::string& text) {
-  if (const auto kind = parse_collective(text)) return *kind;
-  std::string known;
-  for (int kind = 0; kind < kCollectiveKinds; kind++)
-    known += fmt::format("{}{}", kind > 0 ? ", " : "", name(static_cast<CollectiveKind>(kind)));
-  fail(ncclInvalidArgument, "'{}' is no collective ({})", text, known);
+std::optional<CollectiveKind> collective_named(const std::string& text) {
+  return text.empty() ? std::nullopt : parse_collective(text);
 }
 
 double busbw_factor(const Collective& collective) {

@@ -1,8 +1,8 @@
 // What several commands of `weft` read and print alike.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "src/planner/simulator.h"
@@ -10,11 +10,8 @@
 
 namespace weft {
 
-// "64K", "1M", "1.5G", "4096": powers of 1024. Throws Error(ncclInvalidArgument).
-double size_named(const std::string& text);
-
-// Throws Error(ncclInvalidArgument) with the names there are.
-CollectiveKind collective_named(const std::string& text);
+// What --coll says; nothing where it was not given. The option's validator has seen it.
+std::optional<CollectiveKind> collective_named(const std::string& text);
 
 // nccl-tests' factor from algbw to busbw.
 double busbw_factor(const Collective& collective);

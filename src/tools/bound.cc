@@ -20,7 +20,7 @@ struct Arguments {
 
 void answer(const Arguments& arguments) {
   const Machine machine = load_machine(arguments.topo);
-  const Collective collective{collective_named(arguments.collective),
+  const Collective collective{*collective_named(arguments.collective),
                               static_cast<int>(gpus(machine).size()), arguments.root};
   const Bound bound = throughput_bound(machine, collective);
   if (arguments.json) {
@@ -54,9 +54,11 @@ void answer(const Arguments& arguments) {
 void add_bound(CLI::App& app) {
   auto* command = app.add_subcommand("bound", "the best throughput any schedule can have");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("topo", arguments->topo, "a machine: a file, or a name such as dgx-a100x4")
+  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-a100x4")
       ->required();
-  command->add_option("--coll", arguments->collective, "collective")->required();
+  command->add_option("--coll", arguments->collective, "collective")
+      ->required()
+      ->check(is_collective());
   command->add_option("--root", arguments->root, "of rooted collectives");
   command->add_flag("--json", arguments->json, "one JSON object");
   command->callback([arguments] { answer(*arguments); });

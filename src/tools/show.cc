@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kMostSpans = 60'000;  // what a browser draws without effort
 
 struct Arguments {
-  std::string schedule, topo, output, size = "1M", collective;
+  std::string schedule, topo, output, collective;
+  uint64_t size = 1 << 20;
 };
 
 // Where no machine is named: all GPUs on one switch.
@@ -99,7 +100,6 @@ std::string page_of(const Json& data) {
 }
 
 void answer(const Arguments& arguments) {
-  const double bytes = size_named(arguments.size);
   const ScheduleFile file = load_schedule(
       arguments.schedule, arguments.collective.empty()
                               ? std::nullopt
@@ -112,7 +112,8 @@ void answer(const Arguments& arguments) {
   options.record = true;
   options.most_slices =
       std::clamp(kMostSpans / std::max(1, static_cast<int>(graph.steps.size())), 1, 64);
-  const Simulation simulation = simulate(machine, schedule, bytes, options);
+  const Simulation simulation =
+      simulate(machine, schedule, static_cast<double>(arguments.size), options);
 
   Json data = {{"name", schedule.name},
                {"collective", name(schedule.collective.kind)},
@@ -149,12 +150,15 @@ void answer(const Arguments& arguments) {
 void add_show(CLI::App& app) {
   auto* command = app.add_subcommand("show", "draw a schedule: machine, chunk routes, timeline");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("schedule", arguments->schedule, "MSCCL XML or Weft JSON")->required();
-  command->add_option("topo", arguments->topo,
+  command->add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON")->required();
+  command->add_option("TOPO", arguments->topo,
                       "a machine: a file, or a name such as ndv2x2; none: GPUs on one switch");
   command->add_option("-o,--output", arguments->output, "the page, an HTML file")->required();
-  command->add_option("--size", arguments->size, "of the whole array")->capture_default_str();
-  command->add_option("--coll", arguments->collective, "collective, where the file does not say");
+  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      ->check(is_collective());
   command->callback([arguments] { answer(*arguments); });
 }
 

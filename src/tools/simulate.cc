@@ -20,7 +20,8 @@ namespace {
 constexpr size_t kBusiest = 8;
 
 struct Arguments {
-  std::string topo, schedule, size, slice = "64K", trace, collective;
+  std::string topo, schedule, trace, collective;
+  uint64_t size = 0, slice = 65536;
   SimulationOptions options;
   bool json = false;
 };
@@ -79,16 +80,13 @@ void print_text(const Machine& machine, const Schedule& schedule, const Simulati
 }
 
 void answer(Arguments& arguments) {
-  const double bytes = size_named(arguments.size);
-  arguments.options.slice_bytes = size_named(arguments.slice);
+  arguments.options.slice_bytes = static_cast<double>(arguments.slice);
   arguments.options.record = true;
   const Machine machine = load_machine(arguments.topo);
   const Schedule schedule =
-      load_schedule(arguments.schedule, arguments.collective.empty()
-                                            ? std::nullopt
-                                            : std::optional(collective_named(arguments.collective)))
-          .schedule;
-  const Simulation simulation = simulate(machine, schedule, bytes, arguments.options);
+      load_schedule(arguments.schedule, collective_named(arguments.collective)).schedule;
+  const Simulation simulation =
+      simulate(machine, schedule, static_cast<double>(arguments.size), arguments.options);
   const Bound bound = throughput_bound(machine, schedule.collective);
   if (!arguments.trace.empty()) {
     std::ofstream file(arguments.trace);
@@ -104,16 +102,21 @@ void answer(Arguments& arguments) {
 void add_simulate(CLI::App& app) {
   auto* command = app.add_subcommand("simulate", "predict the time of a schedule on a machine");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("topo", arguments->topo, "a machine: a file, or a name such as ndv2x2")
+  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as ndv2x2")
       ->required();
-  command->add_option("schedule", arguments->schedule, "MSCCL XML or Weft JSON")->required();
-  command->add_option("--size", arguments->size, "of the whole array: 64K, 1M, 1G")->required();
-  command->add_option("--coll", arguments->collective, "collective, where the file does not say");
+  command->add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON")->required();
+  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      ->required()
+      ->transform(CLI::AsSizeValue(false));
+  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      ->check(is_collective());
   command->add_option("--trace", arguments->trace, "timeline for chrome://tracing or Perfetto");
   command->add_option("--fifo-depth", arguments->options.fifo_depth, "messages a FIFO holds")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--slice", arguments->slice, "most bytes of a chunk a step moves at once")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--step-us", arguments->options.step_us, "overhead of every step")
       ->check(CLI::Range(0.0, 1e6))

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   weft::add_bound(app);
   weft::add_simulate(app);
   weft::add_show(app);
+  weft::add_doctor(app);
   weft::add_env(app);
   weft::add_generators(app);
   weft::add_verify(app);

@@ -236,11 +236,35 @@ class Builder {
     }
     add_direct(direct);
     if (nvswitch >= 0) {
+      const size_t groups = fabric_groups();
       if (fabric.begin()->compare(0, 6, "ffffff") != 0)
         machine_.nodes[nvswitch].pci = *fabric.begin();
+      if (groups > 1)
+        machine_.notes.push_back(fmt::format(
+            "{} NVSwitches in {} groups, and no link between them is reported: taken as one fabric",
+            fabric.size(), groups));
       if (fabric.size() > 1)
         machine_.nodes[nvswitch].model = fmt::format("NVSwitch ({} chips)", fabric.size());
     }
+  }
+
+  // NVSwitches that no GPU joins with the others (a DGX-2 has two boards of six).
+  size_t fabric_groups() const {
+    std::vector<std::set<std::string>> groups;
+    for (const auto& gpu : host_.gpus) {
+      std::set<std::string> mine;
+      for (const auto& link : gpu.links)
+        if (link.target_class == 0x068000) mine.insert(link.target);
+      if (mine.empty()) continue;
+      for (auto it = groups.begin(); it != groups.end();) {
+        const bool meets = std::any_of(
+            it->begin(), it->end(), [&](const std::string& each) { return mine.count(each) > 0; });
+        if (meets) mine.insert(it->begin(), it->end());
+        it = meets ? groups.erase(it) : it + 1;
+      }
+      groups.push_back(std::move(mine));
+    }
+    return groups.size();
   }
 
   // Both ends report their links; where one end does not, or reports fewer, say so.

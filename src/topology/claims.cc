@@ -21,8 +21,10 @@ class Grouped {
     lines_.push_back({what, {who}});
   }
   void flush(std::vector<std::string>& notes) const {
-    for (const auto& [text, names] : lines_)
+    for (auto [text, names] : lines_) {
+      std::sort(names.begin(), names.end());
       notes.push_back(fmt::format("{}: {}", fmt::join(names, ", "), text));
+    }
   }
 
  private:

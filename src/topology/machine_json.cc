@@ -120,21 +120,18 @@ Node read_node(const json& object, const std::string& where, size_t index) {
   return node;
 }
 
-std::string quoted(const std::string& text) {
-  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string node_line(const Node& node) {
-  std::string line = fmt::format(R"({{"id": {}, "type": "{}", "host": {})", quoted(node.id),
+  std::string line = fmt::format(R"({{"id": {}, "type": "{}", "host": {})", json_quoted(node.id),
                                  name_of(node.type), node.host);
-  if (!node.model.empty()) line += fmt::format(R"(, "model": {})", quoted(node.model));
-  if (!node.pci.empty()) line += fmt::format(R"(, "pci": {})", quoted(node.pci));
+  if (!node.model.empty()) line += fmt::format(R"(, "model": {})", json_quoted(node.model));
+  if (!node.pci.empty()) line += fmt::format(R"(, "pci": {})", json_quoted(node.pci));
   if (node.numa >= 0) line += fmt::format(R"(, "numa": {})", node.numa);
   if (node.gbps > 0) line += fmt::format(R"(, "gbps": {}, "us": {})", node.gbps, node.us);
   if (!node.facts.empty()) {
     std::string facts;
     for (const auto& [name, value] : node.facts)
-      facts += fmt::format("{}{}: {}", facts.empty() ? "" : ", ", quoted(name), quoted(value));
+      facts +=
+          fmt::format("{}{}: {}", facts.empty() ? "" : ", ", json_quoted(name), json_quoted(value));
     line += fmt::format(R"(, "facts": {{{}}})", facts);
   }
   return line + "}";
@@ -160,6 +157,10 @@ Network read_network(const Fields& fields, size_t hosts) {
 }
 
 }  // namespace
+
+std::string json_quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 Machine machine_from_json(std::string_view text, const std::string& where) {
   const json document = parse(text, where);
@@ -217,7 +218,7 @@ Machine machine_from_json(std::string_view text, const std::string& where) {
 }
 
 std::string machine_to_json(const Machine& machine) {
-  std::string text = fmt::format("{{\"name\": {},\n \"nodes\": [", quoted(machine.name));
+  std::string text = fmt::format("{{\"name\": {},\n \"nodes\": [", json_quoted(machine.name));
   const char* separator = "\n  ";
   for (const auto& node : machine.nodes) {
     text += separator + node_line(node);
@@ -230,9 +231,10 @@ std::string machine_to_json(const Machine& machine) {
     Link back = link;
     std::swap(back.from, back.to);
     const bool both = i + 1 < machine.links.size() && machine.links[i + 1] == back;
-    text += fmt::format(R"({}{{"from": {}, "to": {}, "type": "{}", "gbps": {}, "us": {})",
-                        separator, quoted(machine.nodes[link.from].id),
-                        quoted(machine.nodes[link.to].id), name_of(link.type), link.gbps, link.us);
+    text +=
+        fmt::format(R"({}{{"from": {}, "to": {}, "type": "{}", "gbps": {}, "us": {})", separator,
+                    json_quoted(machine.nodes[link.from].id),
+                    json_quoted(machine.nodes[link.to].id), name_of(link.type), link.gbps, link.us);
     if (link.count != 1) text += fmt::format(R"(, "count": {})", link.count);
     text += both ? R"(, "both": true})" : "}";
     if (both) i++;
@@ -243,7 +245,7 @@ std::string machine_to_json(const Machine& machine) {
     text += ",\n \"notes\": [";
     separator = "\n  ";
     for (const auto& note : machine.notes) {
-      text += separator + quoted(note);
+      text += separator + json_quoted(note);
       separator = ",\n  ";
     }
     text += "]";

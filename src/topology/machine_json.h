@@ -21,6 +21,9 @@ Machine machine_from_json(std::string_view text, const std::string& where);
 // reads back gives an equal Machine up to the order of links.
 std::string machine_to_json(const Machine& machine);
 
+// A string as JSON writes it, with its quotes.
+std::string json_quoted(const std::string& text);
+
 // A cluster is described by {"hosts": [NAME or {"machine": NAME, "count": N}, ...], "network":
 // {...}} (network.h); `resolve` turns each NAME into a Machine.
 using Resolve = std::function<Machine(const std::string& name)>;

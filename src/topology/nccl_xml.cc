@@ -109,7 +109,7 @@ class Reader {
     gpu.dev = xml_.integer(node, "dev", -1);
     gpu.rank = xml_.integer(node, "rank", -1);
     gpu.sm = xml_.integer(node, "sm", 0);
-    keep(gpu.facts, node, {"gdr", "gcn", "arch", "mlopart"});
+    keep(gpu.facts, node, {"gdr", "gcn", "arch", "mlopart", "p2p"});
     for (const auto& child : node.children()) {
       const std::string_view name = child.name();
       if (name == "nvlink" || name == "xgmi") {

@@ -77,7 +77,7 @@ class Writer {
     for (const auto& link : machine_.links) {
       if (link.from != parent || link.type != LinkType::kPcie || done_[link.to]) continue;
       if (machine_.nodes[link.to].type == NodeType::kCpu) continue;
-      device(link.to, link.gbps, indent);
+      device(link.to, link.gbps, indent, machine_.nodes[parent].type == NodeType::kCpu);
     }
   }
 
@@ -85,14 +85,14 @@ class Writer {
     for (size_t i = 0; i < machine_.nodes.size(); i++) {
       const NodeType type = machine_.nodes[i].type;
       if (!done_[i] && (type == NodeType::kGpu || type == NodeType::kNic))
-        device(static_cast<int>(i), pcie_gbps(16, 16), 2);
+        device(static_cast<int>(i), pcie_gbps(16, 16), 2, true);
     }
   }
 
-  void device(int index, double gbps, int indent) {
+  void device(int index, double gbps, int indent, bool on_cpu) {
     const Node& node = machine_.nodes[index];
     done_[index] = true;
-    if (node.type == NodeType::kNic && node.pci.empty() && fact(node, "class").empty()) {
+    if (node.type == NodeType::kNic && node.pci.empty() && on_cpu) {
       line(indent, "<nic>");
       net(node, indent + 1);
       line(indent, "</nic>");
@@ -133,7 +133,7 @@ class Writer {
   void net(const Node& node, int indent) {
     line(indent, "<net name=\"{}\"{}{}{}{}{}{}{}{}/>", xml_escaped(node.id),
          attribute(node, "dev", std::to_string(nets_)),
-         attribute(node, "speed", fmt::format("{:.0f}", node.gbps * 8000)),
+         attribute(node, "speed", fmt::format("{:.0f}", network_mbps(node.gbps))),
          attribute(node, "port", "0"), attribute(node, "latency", "0.000000"),
          attribute(node, "guid", fmt::format("0x{:x}", nets_)), attribute(node, "maxconn", "65536"),
          attribute(node, "gdr", "0"), attribute(node, "coll"));
@@ -162,9 +162,9 @@ class Writer {
            peer.type == NodeType::kGpu ? "0x030200" : "0x068000");
     }
     std::swap(children, text_);
-    line(indent, "<gpu{}{} rank=\"{}\"{}{}{}{}", attribute(node, "dev", std::to_string(rank)),
-         attribute(node, "sm", xgmi_ ? "" : "80"), rank, attribute(node, "gdr", "0"),
-         attribute(node, "gcn"), attribute(node, "arch"), children.empty() ? "/>" : ">");
+    line(indent, "<gpu{}{} rank=\"{}\"{}{}{}{}{}", attribute(node, "dev", std::to_string(rank)),
+         attribute(node, "sm"), rank, attribute(node, "gdr"), attribute(node, "gcn"),
+         attribute(node, "arch"), attribute(node, "p2p"), children.empty() ? "/>" : ">");
     if (children.empty()) return;
     text_ += children;
     line(indent, "</gpu>");

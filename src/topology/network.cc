@@ -39,7 +39,13 @@ std::vector<Port> append(Machine& all, const Machine& host, int position, int& n
     link.to += first;
     all.links.push_back(link);
   }
-  for (const auto& note : host.notes) all.notes.push_back(fmt::format("h{}: {}", position, note));
+  for (const auto& note : host.notes) {
+    // What equal hosts all say is said once.
+    const bool known = std::any_of(
+        all.notes.begin(), all.notes.end(),
+        [&](const std::string& other) { return other.substr(other.find(' ') + 1) == note; });
+    if (!known) all.notes.push_back(fmt::format("h{}: {}", position, note));
+  }
   return ports;
 }
 

@@ -79,7 +79,10 @@ double socket_gbps(std::string_view arch, std::string_view vendor, int family, i
   return 10;
 }
 
-double network_gbps(double mbps) { return mbps / 8000 * 0.96; }
+constexpr double kPayload = 0.96;  // of a port's bits
+
+double network_gbps(double mbps) { return mbps / 8000 * kPayload; }
+double network_mbps(double gbps) { return gbps * 8000 / kPayload; }
 
 const KnownDevice* known_device(unsigned vendor, unsigned device) {
   static constexpr KnownDevice kDevices[] = {

@@ -25,6 +25,7 @@ double xgmi_gbps(std::string_view arch);
 double socket_gbps(std::string_view arch, std::string_view vendor, int family, int model);
 // A NIC port of this many Mb/s.
 double network_gbps(double mbps);
+double network_mbps(double gbps);  // the other way round
 
 constexpr double kNvlinkUs = 0.7;        // GPU to GPU
 constexpr double kNvswitchHopUs = 0.35;  // GPU to NVSwitch

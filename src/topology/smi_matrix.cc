@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <numeric>
 #include <sstream>
@@ -44,8 +45,12 @@ std::string plain(std::string_view text) {
 }
 
 bool is_device(const std::string& word) {
-  return word.compare(0, 3, "GPU") == 0 || word.compare(0, 3, "NIC") == 0 ||
-         word.compare(0, 4, "mlx5") == 0 || word.compare(0, 4, "mlx4") == 0;
+  for (const char* prefix : {"GPU", "NIC", "mlx5_", "mlx4_"})
+    if (const size_t size = std::string_view(prefix).size();
+        word.compare(0, size, prefix) == 0 && word.size() > size &&
+        std::isdigit(static_cast<unsigned char>(word[size])) != 0)
+      return true;
+  return false;
 }
 
 Matrix read(std::string_view text, const std::string& where) {
@@ -57,7 +62,6 @@ Matrix read(std::string_view text, const std::string& where) {
     auto words = split(line);
     if (words.empty()) continue;
     if (matrix.names.empty()) {
-      while (!words.empty() && is_device(words.back()) == false) words.pop_back();
       if (words.empty() || words[0] != "GPU0") continue;
       const auto end = std::find_if_not(words.begin(), words.end(), is_device);
       matrix.names.assign(words.begin(), end);
