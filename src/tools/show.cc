@@ -100,10 +100,8 @@ std::string page_of(const Json& data) {
 }
 
 void answer(const Arguments& arguments) {
-  const ScheduleFile file = load_schedule(
-      arguments.schedule, arguments.collective.empty()
-                              ? std::nullopt
-                              : std::optional(collective_named(arguments.collective)));
+  const ScheduleFile file =
+      load_schedule(arguments.schedule, collective_named(arguments.collective));
   const Schedule& schedule = file.schedule;
   const Machine machine = arguments.topo.empty() ? plain_machine(schedule.collective.nranks)
                                                  : load_machine(arguments.topo);

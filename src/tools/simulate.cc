@@ -116,7 +116,7 @@ void add_simulate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--slice", arguments->slice, "most bytes of a chunk a step moves at once")
       ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
       ->capture_default_str();
   command->add_option("--step-us", arguments->options.step_us, "overhead of every step")
       ->check(CLI::Range(0.0, 1e6))

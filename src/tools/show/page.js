@@ -1,5 +1,12 @@
 // What is chosen, and everything that follows from it. #t=12.5us&chunk=3&rank=0&view=lanes in the
 // address chooses too.
+function bytes(count) {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB'];
+  let unit = 0;
+  while (count >= 1024 && count % 1024 === 0 && unit < 3) { count /= 1024; unit++; }
+  return `${count} ${units[unit]}`;
+}
+
 function facts() {
   const percent = data.bound > 0 ? `${(100 * data.algbw / data.bound).toFixed(1)}%` : '–';
   const list = [['time', time(data.time)], ['algbw', `${data.algbw.toPrecision(4)} GB/s`],
@@ -13,7 +20,7 @@ function facts() {
   }));
   $('name').textContent = data.name;
   document.title = `${data.name} – Weft`;
-  $('what').textContent = `${data.collective} of ${data.size} bytes, ${data.ranks} ranks on ${data.machine}; ` +
+  $('what').textContent = `${data.collective} of ${bytes(data.size)}, ${data.ranks} ranks on ${data.machine}; ` +
       `${data.steps.length} steps, ${data.slices} ${data.slices > 1 ? 'slices' : 'slice'}`;
   $('banner').hidden = !data.banner;
   $('banner').textContent = data.banner;
