@@ -10,21 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 fail() { echo "FAILED: $*"; exit 1; }
 
-# A ring all_gather of 4 ranks.
-{
-  echo '<algo name="ring of &lt;/script&gt; four" proto="Simple" nchannels="1" nchunksperloop="4" ngpus="4" coll="allgather"'
-  echo '      inplace="1" outofplace="0" minBytes="0" maxBytes="0">'
-  for r in 0 1 2 3; do
-    echo "<gpu id=\"$r\" i_chunks=\"1\" o_chunks=\"4\" s_chunks=\"0\"><tb id=\"0\" send=\"$(((r + 1) % 4))\" recv=\"$(((r + 3) % 4))\" chan=\"0\">"
-    step() { echo "<step s=\"$1\" type=\"$2\" srcbuf=\"o\" srcoff=\"$3\" dstbuf=\"o\" dstoff=\"$3\" cnt=\"1\" depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>"; }
-    step 0 s "$r"
-    step 1 rcs $(((r + 3) % 4))
-    step 2 rcs $(((r + 2) % 4))
-    step 3 r $(((r + 1) % 4))
-    echo '</tb></gpu>'
-  done
-  echo '</algo>'
-} >"$work/ring.xml"
+"$here/ring.sh" "ring of </script> four" >"$work/ring.xml"
 cat >"$work/box.json" <<'JSON'
 {"name": "box", "nodes": [{"id": "g0", "type": "gpu"}, {"id": "g1", "type": "gpu"}, {"id": "g2", "type": "gpu"},
   {"id": "g3", "type": "gpu"}, {"id": "nvs", "type": "switch"}],
