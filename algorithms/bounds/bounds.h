@@ -20,11 +20,12 @@ struct Bound {
 
 // Ranks 0..n-1 are the first n GPUs. One rank moves nothing: its bound is infinite. A machine whose
 // GPUs cannot all reach each other has the bound 0.
-//   all_gather, reduce_scatter  the cut bound N * min over node sets S of capacity(S) / GPUs in S
-//   all_reduce                  reduce_scatter, then all_gather: reachable, and what we compare
-//   with broadcast, reduce           least maximum flow between the root and any other rank gather,
-//   scatter             maximum flow to or from all ranks at once alltoall maximum concurrent flow,
-//   see exchange.h
+// - all_gather and reduce_scatter: N times the least capacity(S) / (GPUs in S) of all node sets S.
+// - all_reduce: reduce_scatter, then all_gather. Reachable, and what schedules are compared with;
+//   where links differ, a schedule may do better.
+// - broadcast and reduce: the least maximum flow between the root and any other rank.
+// - gather and scatter: the maximum flow between the root and all other ranks at once.
+// - alltoall: the maximum concurrent flow, see exchange.h.
 // Throws Error(ncclInvalidArgument) where the machine has fewer GPUs than the collective ranks.
 Bound throughput_bound(const Machine& machine, const Collective& collective);
 

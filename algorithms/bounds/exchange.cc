@@ -12,9 +12,9 @@ namespace weft {
 namespace {
 
 constexpr double kFar = std::numeric_limits<double>::infinity();
-constexpr int64_t kMostCells = 4'000'000;
+constexpr int64_t kMostCells = 1'500'000;  // a second or two
 constexpr int kMostPivots = 20'000;
-constexpr int kRounds = 200;
+constexpr double kMostSearched = 5e7;  // links, in all rounds of improving lengths
 
 class Exchange {
  public:
@@ -90,7 +90,9 @@ class Exchange {
     std::vector<double> lengths, load;
     for (const Link& link : machine_.links) lengths.push_back(link.gbps > 0 ? 1 / link.gbps : 0);
     double best = kFar;
-    for (int round = 0; round < kRounds; round++) {
+    const double each = static_cast<double>(ranks_.size() * machine_.links.size());
+    const int rounds = static_cast<int>(std::clamp(kMostSearched / each, 10.0, 1000.0));
+    for (int round = 0; round < rounds; round++) {
       best = std::min(best, bound(lengths, &load));
       double worst = 0;
       for (size_t l = 0; l < load.size(); l++)

@@ -9,7 +9,7 @@
 namespace weft {
 
 // Solves the program where symmetry leaves it small enough (every machine of equal hosts, and any
-// machine of up to about 16 GPUs); otherwise improves lengths for a fixed number of rounds and says
+// machine of up to about 20 GPUs); otherwise improves lengths for a fixed number of rounds and says
 // that the bound is not exact.
 Bound exchange_bound(const Machine& machine, int nranks);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 
 namespace weft {
 
@@ -29,7 +30,7 @@ double busbw_factor(const Collective& collective) {
 
 nlohmann::ordered_json number(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return value;
+  return std::strtod(fmt::format("{:.12g}", value).c_str(), nullptr);
 }
 
 std::string duration(double us) {

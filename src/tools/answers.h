@@ -16,7 +16,8 @@ std::optional<CollectiveKind> collective_named(const std::string& text);
 // nccl-tests' factor from algbw to busbw.
 double busbw_factor(const Collective& collective);
 
-// JSON has no infinity: null.
+// To twelve digits, which hides what floating point did to round figures. JSON has no infinity:
+// null.
 nlohmann::ordered_json number(double value);
 
 // "12.3 us", "1.20 ms"

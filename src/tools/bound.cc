@@ -6,6 +6,7 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
 
@@ -22,6 +23,7 @@ void answer(const Arguments& arguments) {
   const Machine machine = load_machine(arguments.topo);
   const Collective collective{*collective_named(arguments.collective),
                               static_cast<int>(gpus(machine).size()), arguments.root};
+  if (collective.nranks == 0) fail(ncclInvalidArgument, "{} has no GPUs", machine.name);
   const Bound bound = throughput_bound(machine, collective);
   if (arguments.json) {
     nlohmann::ordered_json out;
