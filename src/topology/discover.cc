@@ -26,7 +26,7 @@ constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopol
 // The PCI tree and the NUMA nodes.
 Host tree_of(const Discovery& how, const Sysfs& sysfs) {
   std::string why_not, xml = how.hwloc_xml;
-  if (xml.empty() && how.use_hwloc && how.root.empty()) xml = hwloc_view(why_not);
+  if (xml.empty() && how.hwloc != nullptr && how.root.empty()) xml = how.hwloc(why_not);
   if (!xml.empty()) {
     try {
       Host host = host_from_hwloc_xml(xml, "hwloc");

@@ -246,6 +246,7 @@ void apply_nvml(Host& host, const NvmlReport& report) {
     gpu.model = nvml.model;
     if (!nvml.uuid.empty()) gpu.facts["uuid"] = nvml.uuid;
     if (nvml.minor >= 0) gpu.facts["minor"] = std::to_string(nvml.minor);
+    if (nvml.nvlink_version > 0) gpu.facts["nvlink"] = std::to_string(nvml.nvlink_version);
     gpu.links = nvml.links;
     for (auto& link : gpu.links)
       if (link.target == "cpu")
