@@ -58,8 +58,8 @@ Host look(const Discovery& how) {
     apply_visible_devices(host, visible, order != nullptr && std::string(order) == "PCI_BUS_ID");
   }
   read_nics(host, sysfs);
-  const std::string direct = gpudirect(sysfs);
-  for (auto& gpu : host.gpus) gpu.facts["gdr"] = direct.empty() ? "0" : "1";
+  const std::string direct(1, gpudirect(sysfs).empty() ? '0' : '1');
+  for (auto& gpu : host.gpus) gpu.facts.insert_or_assign("gdr", direct);
   return host;
 }
 

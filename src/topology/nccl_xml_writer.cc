@@ -66,9 +66,11 @@ class Writer {
   }
 
   void open_cpu(const Node& cpu) {
+    const bool intel = fact(cpu, "arch").empty() && fact(cpu, "vendor").empty();
     line(1, "<cpu numaid=\"{}\"{}{}{}{}{}>", cpu.numa, attribute(cpu, "affinity", "ffffffff"),
-         attribute(cpu, "arch", "x86_64"), attribute(cpu, "vendor", "GenuineIntel"),
-         attribute(cpu, "familyid", "6"), attribute(cpu, "modelid", "85"));
+         attribute(cpu, "arch", "x86_64"), attribute(cpu, "vendor", intel ? "GenuineIntel" : ""),
+         attribute(cpu, "familyid", intel ? "6" : ""),
+         attribute(cpu, "modelid", intel ? "85" : ""));
   }
 
   // What hangs below a CPU or switch and has not been written yet.
