@@ -57,7 +57,8 @@ class Writer {
     text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
 
-  // name="value" for the facts that are known, defaults for those NCCL needs.
+  // name="value" for the facts that are known, defaults for those NCCL needs. What is left out NCCL
+  // fills in from the machine (a made-up affinity would bind threads to it).
   static std::string attribute(const Node& node, const char* name,
                                std::string_view otherwise = "") {
     std::string_view value = fact(node, name);
@@ -67,7 +68,7 @@ class Writer {
 
   void open_cpu(const Node& cpu) {
     const bool intel = fact(cpu, "arch").empty() && fact(cpu, "vendor").empty();
-    line(1, "<cpu numaid=\"{}\"{}{}{}{}{}>", cpu.numa, attribute(cpu, "affinity", "ffffffff"),
+    line(1, "<cpu numaid=\"{}\"{}{}{}{}{}>", cpu.numa, attribute(cpu, "affinity"),
          attribute(cpu, "arch", "x86_64"), attribute(cpu, "vendor", intel ? "GenuineIntel" : ""),
          attribute(cpu, "familyid", intel ? "6" : ""),
          attribute(cpu, "modelid", intel ? "85" : ""));
