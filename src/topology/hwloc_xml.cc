@@ -82,7 +82,8 @@ class Reader {
     std::string set = object.attribute("cpuset").value();
     for (size_t at = 0; (at = set.find("0x", at)) != std::string::npos;) set.erase(at, 2);
     const bool plain = set.find_first_not_of("0123456789abcdef,") == std::string::npos;
-    return plain && set.size() <= 255 ? set : "";
+    if (!plain || set.size() > 255) set.clear();
+    return set;
   }
 
   // The only NUMA node in an object's nodeset ("0x00000002" is node 1), or -1 if there are several.
@@ -179,7 +180,7 @@ class Reader {
     nic.name = name;
     nic.pci = place.parent;
     nic.cpu = std::max(0, place.cpu);
-    if (kind == 3) nic.facts["port"] = "1";
+    if (kind == 3) nic.facts.emplace("port", "1");
     if (const std::string state = info(object, "Port1State"); !state.empty())
       nic.facts["state"] = state;
     if (const std::string guid = info(object, "NodeGUID"); !guid.empty()) nic.facts["guid"] = guid;

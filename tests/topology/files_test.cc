@@ -41,8 +41,9 @@ void expect_valid_for_nccl(const std::string& xml) {
     }
     EXPECT_LE(attributes.size(), 16u) << line;
     for (const auto& [key, value] : attributes) EXPECT_LE(value.size(), 255u) << line;
-    if (const auto list = needed.find(name); list != needed.end())
+    if (const auto list = needed.find(name); list != needed.end()) {
       for (const auto& key : list->second) EXPECT_EQ(attributes.count(key), 1u) << key << line;
+    }
     if (attributes.count("link_speed") > 0) {
       EXPECT_EQ(speeds.count(attributes["link_speed"]), 1u) << line;
     }
