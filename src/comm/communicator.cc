@@ -9,6 +9,7 @@
 #include "src/comm/rendezvous.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
+#include "src/topology/discover.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/segments.h"
@@ -34,6 +35,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       last_receive_(static_cast<size_t>(nranks)) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
+  if (!config_.topo_dump_file.empty()) dump_machine(this_machine(), rank);
   for (int kind = 0; kind < kCollectiveKinds; kind++)
     forced_[static_cast<size_t>(kind)] =
         forced_generator(static_cast<CollectiveKind>(kind), config_.plan);

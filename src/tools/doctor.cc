@@ -5,6 +5,7 @@
 
 #include "src/tools/commands.h"
 #include "src/topology/health.h"
+#include "src/topology/hwloc_view.h"
 #include "src/topology/machine_json.h"
 
 namespace weft {
@@ -39,7 +40,7 @@ void add_doctor(CLI::App& app) {
       app.add_subcommand("doctor", "what this machine lacks for full speed, and what to do");
   command->add_flag("--json", *json, "one JSON object");
   command->callback([json] {
-    const auto findings = examine(this_machine());
+    const auto findings = examine(this_machine({hwloc_view}));
     if (*json)
       print_json(findings);
     else

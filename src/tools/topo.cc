@@ -1,11 +1,14 @@
 // weft topo: shows a machine, or converts it.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
+#include <thread>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/tools/commands.h"
 #include "src/topology/discover.h"
+#include "src/topology/hwloc_view.h"
 #include "src/topology/machine_json.h"
 #include "src/topology/nccl_xml.h"
 #include "src/topology/view.h"
@@ -19,6 +22,11 @@ std::string in_format(const Machine& machine, const std::string& format) {
   if (format == "dot") return machine_dot(machine);
   if (format == "svg") return machine_svg(machine);
   return machine_text(machine);
+}
+
+double memory_gib() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) /
+         (1u << 30);
 }
 
 }  // namespace
@@ -37,7 +45,11 @@ void add_topo(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json", "nccl", "dot", "svg"}));
   command->add_flag("--json", options->json, "the same as --format json");
   command->callback([options] {
-    const Machine machine = options->topo.empty() ? this_machine() : load_machine(options->topo);
+    const Machine machine =
+        options->topo.empty() ? this_machine({hwloc_view}) : load_machine(options->topo);
+    if (options->topo.empty() && options->format == "text" && !options->json)
+      fmt::print("{} hardware threads, {:.1f} GiB of memory\n", std::thread::hardware_concurrency(),
+                 memory_gib());
     fmt::print("{}", in_format(machine, options->json ? "json" : options->format));
   });
 }

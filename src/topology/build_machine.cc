@@ -225,6 +225,7 @@ class Builder {
           node.id = "nvs";
           node.type = NodeType::kSwitch;
           node.model = "NVSwitch";
+          if (gpu.facts.count("fabric") > 0) node.facts["fabric"] = gpu.facts.at("fabric");
           nvswitch = add(std::move(node));
         }
         connect(machine_, gpu_node_[i], nvswitch, LinkType::kNvlink,

@@ -26,7 +26,7 @@ constexpr const char* kVirtualTopology = "/var/run/nvidia-topologyd/virtualTopol
 // The PCI tree and the NUMA nodes.
 Host tree_of(const Discovery& how, const Sysfs& sysfs) {
   std::string why_not, xml = how.hwloc_xml;
-  if (xml.empty() && how.use_hwloc && how.root.empty()) xml = hwloc_view(why_not);
+  if (xml.empty() && how.hwloc != nullptr && how.root.empty()) xml = how.hwloc(why_not);
   if (!xml.empty()) {
     try {
       Host host = host_from_hwloc_xml(xml, "hwloc");
@@ -58,8 +58,8 @@ Host look(const Discovery& how) {
     apply_visible_devices(host, visible, order != nullptr && std::string(order) == "PCI_BUS_ID");
   }
   read_nics(host, sysfs);
-  const std::string direct = gpudirect(sysfs);
-  for (auto& gpu : host.gpus) gpu.facts["gdr"] = direct.empty() ? "0" : "1";
+  const std::string direct(1, gpudirect(sysfs).empty() ? '0' : '1');
+  for (auto& gpu : host.gpus) gpu.facts.insert_or_assign("gdr", direct);
   return host;
 }
 

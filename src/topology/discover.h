@@ -9,14 +9,16 @@
 namespace weft {
 
 struct Discovery {
-  std::string root;                        // stands before /sys, /proc and /dev (tests)
+  // Asks hwloc for the PCI tree: hwloc_view() of hwloc_view.h, or nullptr for /sys alone. A
+  // pointer, so that what does not want libhwloc does not link it.
+  std::string (*hwloc)(std::string& why_not) noexcept = nullptr;
   std::string nvml = "libnvidia-ml.so.1";  // for dlopen
+  std::string root;                        // stands before /sys, /proc and /dev (tests)
   std::string hwloc_xml;                   // instead of asking hwloc (tests)
-  bool use_hwloc = true;                   // otherwise /sys alone
 };
 
-// PCI tree and NUMA nodes by hwloc (by /sys where hwloc is not built in), GPUs and NVLink by NVML,
-// NICs by /sys, without what CUDA_VISIBLE_DEVICES and containers hide.
+// PCI tree and NUMA nodes by hwloc (by /sys where it is not at hand), GPUs and NVLink by NVML, NICs
+// by /sys, without what CUDA_VISIBLE_DEVICES and containers hide.
 Host discover_host(const Discovery& how = {}) noexcept;
 
 // The machine as init and tools want it: the one NCCL_TOPO_FILE (or NVIDIA's
@@ -31,9 +33,5 @@ void dump_machine(const Machine& machine, int rank) noexcept;
 // NCCL's rule for files: GPUs and NICs that are here are filled into the file's tree by their bus
 // ids, or added; what the file names but is not here is left out, with a note.
 Host complete(Host file, const Host& live);
-
-// hwloc's view of this machine as XML, or "" and why not. In a file of its own because it alone
-// needs libhwloc.
-std::string hwloc_view(std::string& why_not) noexcept;
 
 }  // namespace weft

@@ -1,7 +1,7 @@
-// hwloc_view() of discover.h: the only file that needs hwloc.
-#include <memory>
+// See hwloc_view.h.
+#include "src/topology/hwloc_view.h"
 
-#include "src/topology/discover.h"
+#include <memory>
 
 #ifdef WEFT_HAVE_HWLOC
 #include <hwloc.h>

@@ -68,12 +68,22 @@ class Reader {
       keep("vendor", "CPUVendor");
       keep("familyid", "CPUFamilyNumber");
       keep("modelid", "CPUModelNumber");
+      if (const std::string set = affinity_of(object); !set.empty()) cpu.facts["affinity"] = set;
       if (!arch_.empty()) cpu.facts["arch"] = arch_ == "aarch64" ? "arm64" : arch_;
       for (const auto& other : host_.cpus)
         if (other.numa == cpu.numa) xml_.refuse(object, "is the second of its os_index");
       host_.cpus.push_back(std::move(cpu));
     }
     for (const auto& child : object.children("object")) read_cpus(child, package, depth + 1);
+  }
+
+  // hwloc's "0x0000000f,0xffffffff" as the kernel and NCCL write it: "0000000f,ffffffff".
+  static std::string affinity_of(const pugi::xml_node& object) {
+    std::string set = object.attribute("cpuset").value();
+    for (size_t at = 0; (at = set.find("0x", at)) != std::string::npos;) set.erase(at, 2);
+    const bool plain = set.find_first_not_of("0123456789abcdef,") == std::string::npos;
+    if (!plain || set.size() > 255) set.clear();
+    return set;
   }
 
   // The only NUMA node in an object's nodeset ("0x00000002" is node 1), or -1 if there are several.
@@ -170,7 +180,7 @@ class Reader {
     nic.name = name;
     nic.pci = place.parent;
     nic.cpu = std::max(0, place.cpu);
-    if (kind == 3) nic.facts["port"] = "1";
+    if (kind == 3) nic.facts.emplace("port", "1");
     if (const std::string state = info(object, "Port1State"); !state.empty())
       nic.facts["state"] = state;
     if (const std::string guid = info(object, "NodeGUID"); !guid.empty()) nic.facts["guid"] = guid;

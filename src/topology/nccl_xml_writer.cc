@@ -57,7 +57,8 @@ class Writer {
     text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
 
-  // name="value" for the facts that are known, defaults for those NCCL needs.
+  // name="value" for the facts that are known, defaults for those NCCL needs. What is left out NCCL
+  // fills in from the machine (a made-up affinity would bind threads to it).
   static std::string attribute(const Node& node, const char* name,
                                std::string_view otherwise = "") {
     std::string_view value = fact(node, name);
@@ -66,9 +67,11 @@ class Writer {
   }
 
   void open_cpu(const Node& cpu) {
-    line(1, "<cpu numaid=\"{}\"{}{}{}{}{}>", cpu.numa, attribute(cpu, "affinity", "ffffffff"),
-         attribute(cpu, "arch", "x86_64"), attribute(cpu, "vendor", "GenuineIntel"),
-         attribute(cpu, "familyid", "6"), attribute(cpu, "modelid", "85"));
+    const bool intel = fact(cpu, "arch").empty() && fact(cpu, "vendor").empty();
+    line(1, "<cpu numaid=\"{}\"{}{}{}{}{}>", cpu.numa, attribute(cpu, "affinity"),
+         attribute(cpu, "arch", "x86_64"), attribute(cpu, "vendor", intel ? "GenuineIntel" : ""),
+         attribute(cpu, "familyid", intel ? "6" : ""),
+         attribute(cpu, "modelid", intel ? "85" : ""));
   }
 
   // What hangs below a CPU or switch and has not been written yet.

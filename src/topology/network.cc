@@ -24,9 +24,20 @@ std::vector<Port> append(Machine& all, const Machine& host, int position, int& n
   for (const auto& node : host.nodes)
     if (node.host >= 0) renumbered.emplace(node.host, 0);
   for (auto& [_, number] : renumbered) number = next_host++;
-  const int first = static_cast<int>(all.nodes.size());
+  std::vector<int> index;
   int rail = 0;
   for (const auto& node : host.nodes) {
+    index.push_back(static_cast<int>(all.nodes.size()));
+    if (node.type == NodeType::kSwitch && !fact(node, "fabric").empty()) {
+      const auto same = std::find_if(all.nodes.begin(), all.nodes.end(), [&](const Node& other) {
+        return other.type == NodeType::kSwitch && fact(other, "fabric") == fact(node, "fabric");
+      });
+      if (same != all.nodes.end()) {
+        same->host = -1;
+        index.back() = static_cast<int>(same - all.nodes.begin());
+        continue;
+      }
+    }
     Node copy = node;
     copy.id = fmt::format("h{}.{}", position, node.id);
     if (node.host >= 0) copy.host = renumbered.at(node.host);
@@ -35,8 +46,8 @@ std::vector<Port> append(Machine& all, const Machine& host, int position, int& n
     all.nodes.push_back(std::move(copy));
   }
   for (Link link : host.links) {
-    link.from += first;
-    link.to += first;
+    link.from = index[link.from];
+    link.to = index[link.to];
     all.links.push_back(link);
   }
   for (const auto& note : host.notes) {

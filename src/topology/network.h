@@ -23,7 +23,8 @@ struct Network {
 };
 
 // Ids get the host's number in front ("h1.g0") unless there is one host only and no network is
-// needed. A host that is itself a cluster (an NVL72 rack) keeps its hosts apart.
+// needed. A host that is itself a cluster (an NVL72 rack) keeps its hosts apart. NVSwitches of one
+// fabric (fact "fabric", as NVML reports it) become one node.
 Machine join(const std::vector<Machine>& hosts, const Network& network = {});
 
 // The same machine N times.

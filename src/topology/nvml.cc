@@ -27,6 +27,14 @@ struct PciInfo {
   char bus_id[32];
 };
 
+struct FabricInfo {
+  unsigned char cluster[16];
+  Result status;
+  unsigned clique;
+  unsigned char state;  // 3: a member
+};
+constexpr unsigned char kFabricMember = 3;
+
 class Library {
  public:
   explicit Library(const std::string& name)
@@ -134,6 +142,15 @@ class Reader {
     if (library_.call({"nvmlDeviceGetMaxPcieLinkWidth"}, device, &number) == kSuccess &&
         number <= 32)
       gpu.width = static_cast<int>(number);
+    FabricInfo fabric{};
+    if (library_.call({"nvmlDeviceGetGpuFabricInfo"}, device, &fabric) == kSuccess &&
+        fabric.state == kFabricMember && fabric.status == kSuccess) {
+      std::string cluster;
+      for (const unsigned char byte : fabric.cluster) cluster += fmt::format("{:02x}", byte);
+      // Zeros: a fabric of this host alone.
+      if (cluster.find_first_not_of('0') != std::string::npos)
+        gpu.fabric = fmt::format("{}.{}", cluster, fabric.clique);
+    }
     read_links(device, gpu);
     devices_.push_back(device);
     report_.gpus.push_back(std::move(gpu));
@@ -246,6 +263,8 @@ void apply_nvml(Host& host, const NvmlReport& report) {
     gpu.model = nvml.model;
     if (!nvml.uuid.empty()) gpu.facts["uuid"] = nvml.uuid;
     if (nvml.minor >= 0) gpu.facts["minor"] = std::to_string(nvml.minor);
+    if (nvml.nvlink_version > 0) gpu.facts["nvlink"] = std::to_string(nvml.nvlink_version);
+    if (!nvml.fabric.empty()) gpu.facts["fabric"] = nvml.fabric;
     gpu.links = nvml.links;
     for (auto& link : gpu.links)
       if (link.target == "cpu")

@@ -21,6 +21,7 @@ struct NvmlGpu {
   std::vector<HostNvlink> links;  // those that are up
   double gts = 0;
   int width = 0;
+  std::string fabric;       // the NVLink domain of several hosts it is a member of, or ""
   std::vector<int> no_p2p;  // indices of GPUs it cannot reach
 };
 

@@ -8,16 +8,11 @@
 #include "src/topology/flow_graph.h"
 
 namespace weft {
-namespace {
-
-bool is_fast(const Link& link) {
-  return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
-}
 
 // The widest path, of equally wide ones the quickest, through nodes and links that are allowed.
-class Search {
+class PathSearch {
  public:
-  explicit Search(const Machine& machine)
+  explicit PathSearch(const Machine& machine)
       : graph_(flow_graph(machine)), parts_(machine.nodes.size()) {
     for (size_t i = 0; i < graph_.origin.size(); i++)
       parts_[graph_.origin[i]].push_back(static_cast<int>(i));
@@ -86,16 +81,22 @@ class Search {
   std::vector<std::vector<int>> parts_, out_;
 };
 
+namespace {
+
+bool is_fast(const Link& link) {
+  return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
+}
+
 bool is_device(const Node& node) {
   return node.type == NodeType::kGpu || node.type == NodeType::kNic;
 }
 
-std::vector<Path> paths_with(const Search& search, int first, int last) {
+std::vector<Path> paths_with(const PathSearch& search, int first, int last) {
   if (first == last) return {{PathClass::kSelf, {}, 1e30, 0}};
   std::vector<Path> all;
   const Machine& machine = search.machine();
   const int from = search.start(first), to = search.goal(last);
-  const auto add = [&](PathClass path_class, const Search::Allow& allow) {
+  const auto add = [&](PathClass path_class, const PathSearch::Allow& allow) {
     Path path = search.widest(from, to, path_class, allow);
     const bool known = std::any_of(all.begin(), all.end(),
                                    [&](const Path& other) { return other.links == path.links; });
@@ -182,16 +183,25 @@ std::string_view name_of(PathClass path_class) {
   return "";
 }
 
+PathFinder::PathFinder(const Machine& machine)
+    : search_(std::make_unique<const PathSearch>(machine)) {}
+PathFinder::~PathFinder() = default;
+
+std::vector<Path> PathFinder::paths(int from, int to) const {
+  return paths_with(*search_, from, to);
+}
+Path PathFinder::best(int from, int to) const { return best_of(paths(from, to)); }
+
 std::vector<Path> paths(const Machine& machine, int from, int to) {
-  return paths_with(Search(machine), from, to);
+  return PathFinder(machine).paths(from, to);
 }
 
 Path best_path(const Machine& machine, int from, int to) {
-  return best_of(paths(machine, from, to));
+  return PathFinder(machine).best(from, to);
 }
 
 std::vector<NicChoice> nic_affinity(const Machine& machine) {
-  const Search search(machine);
+  const PathSearch search(machine);
   const std::vector<int> nics = nodes_of(machine, NodeType::kNic);
   std::vector<int> load(machine.nodes.size(), 0);
   std::vector<NicChoice> choices;

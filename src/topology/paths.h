@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,19 @@ std::vector<Path> paths(const Machine& machine, int from, int to);
 // The path data should take: the widest, of those within 5% the nearest, and a relay only where
 // there is no direct NVLink.
 Path best_path(const Machine& machine, int from, int to);
+
+// The same for many pairs of one machine, without preparing the graph each time. Any number of
+// threads may ask one finder.
+class PathFinder {
+ public:
+  explicit PathFinder(const Machine& machine);
+  ~PathFinder();
+  std::vector<Path> paths(int from, int to) const;
+  Path best(int from, int to) const;
+
+ private:
+  std::unique_ptr<const class PathSearch> search_;
+};
 
 // How a GPU gets to the network.
 struct NicChoice {

@@ -14,7 +14,7 @@ double cost(const Path& path) { return path.gbps > 0 ? 1000 / path.gbps + path.u
 
 class HostOrder {
  public:
-  HostOrder(const Machine& machine, std::vector<int> members,
+  HostOrder(const PathFinder& finder, std::vector<int> members,
             const std::map<int, NicChoice>& choices)
       : order_(std::move(members)) {
     for (const int a : order_) {
@@ -23,7 +23,7 @@ class HostOrder {
                     ? 0
                     : cost(choice.direct) * (1 + static_cast<int>(choice.direct.path_class));
       for (const int b : order_)
-        if (a != b) step_[{a, b}] = cost(best_path(machine, a, b));
+        if (a != b) step_[{a, b}] = cost(finder.best(a, b));
     }
   }
 
@@ -78,9 +78,10 @@ std::vector<int> pipeline_order(const Machine& machine) {
   for (const int gpu : gpus(machine)) hosts[machine.nodes[gpu].host].push_back(gpu);
   std::map<int, NicChoice> choices;
   for (auto& choice : nic_affinity(machine)) choices[choice.gpu] = choice;
+  const PathFinder finder(machine);
   std::vector<int> order;
   for (auto& [_, members] : hosts) {
-    const auto part = HostOrder(machine, members, choices).run();
+    const auto part = HostOrder(finder, members, choices).run();
     order.insert(order.end(), part.begin(), part.end());
   }
   return order;

@@ -114,6 +114,125 @@ int nvlinks(const std::string& word) {
   return word.find_first_not_of("0123456789", 2) == word.npos ? std::stoi(word.substr(2)) : 0;
 }
 
+class Builder {
+ public:
+  explicit Builder(const Matrix& matrix) : matrix_(matrix), count_(matrix.names.size()) {}
+
+  Machine run() {
+    machine_.notes.emplace_back(
+        "from a matrix of nvidia-smi: PCIe is taken as generation 4 x16, NICs as 100 Gb/s, and "
+        "NVLink as A100's");
+    add_devices();
+    add_pci();
+    add_nvlinks();
+    return std::move(machine_);
+  }
+
+ private:
+  bool is_gpu(size_t i) const { return matrix_.names[i].compare(0, 3, "GPU") == 0; }
+
+  int add(std::string id, NodeType type, int numa, const char* model) {
+    while (find_node(machine_, id) >= 0) id += "'";
+    Node node;
+    node.id = std::move(id);
+    node.type = type;
+    node.numa = numa;
+    node.model = model;
+    machine_.nodes.push_back(std::move(node));
+    return static_cast<int>(machine_.nodes.size()) - 1;
+  }
+
+  void add_devices() {
+    for (size_t i = 0; i < count_; i++) {
+      const auto name = matrix_.legend.find(matrix_.names[i]);
+      std::string id =
+          is_gpu(i) ? fmt::format("g{}", matrix_.names[i].substr(3)) : matrix_.names[i];
+      if (!is_gpu(i) && name != matrix_.legend.end()) id = name->second;
+      const int node = add(id, is_gpu(i) ? NodeType::kGpu : NodeType::kNic, matrix_.numa[i], "");
+      if (is_gpu(i)) continue;
+      machine_.nodes[node].gbps = network_gbps(100000);
+      machine_.nodes[node].us = kInfinibandHopUs;
+    }
+  }
+
+  // Devices that reach each other without crossing sockets share a CPU. The matrix says NODE and
+  // PHB only where no better way (NVLink) hides it, so a row's NUMA column counts as well.
+  std::vector<int> sockets() const {
+    auto socket = groups(matrix_, {"PIX", "PXB", "PHB", "NODE"});
+    for (size_t a = 0; a < count_; a++)
+      for (size_t b = 0; b < a; b++)
+        if (matrix_.numa[a] >= 0 && matrix_.numa[a] == matrix_.numa[b]) {
+          const int from = socket[a], to = socket[b];
+          std::replace(socket.begin(), socket.end(), from, to);
+        }
+    return socket;
+  }
+
+  void add_pci() {
+    const auto socket = sockets();
+    const auto outer = groups(matrix_, {"PIX", "PXB"}), inner = groups(matrix_, {"PIX"});
+    std::map<int, int> cpus, switches;
+    for (size_t i = 0; i < count_; i++) {
+      if (!cpus.count(socket[i])) {
+        const int number = static_cast<int>(cpus.size());
+        cpus[socket[i]] = add(fmt::format("cpu{}", number), NodeType::kCpu,
+                              matrix_.numa[i] >= 0 ? matrix_.numa[i] : number, "");
+      }
+      int above = cpus[socket[i]];
+      const int numa = machine_.nodes[above].numa;
+      machine_.nodes[i].numa = numa;
+      // A group of several devices is a switch; PXB joins switches below another one.
+      for (const auto* level : {&outer, &inner}) {
+        const auto size = std::count(level->begin(), level->end(), (*level)[i]);
+        const bool same =
+            level == &inner && std::count(outer.begin(), outer.end(), outer[i]) == size;
+        if (size < 2 || same) continue;
+        const int key = (*level)[i] * 2 + (level == &inner ? 1 : 0);
+        if (!switches.count(key)) {
+          const int number = static_cast<int>(switches.size());
+          switches[key] =
+              add(fmt::format("pcie{}", number), NodeType::kSwitch, numa, "PCIe switch");
+          connect(machine_, above, switches[key], LinkType::kPcie, pcie_gbps(16, 16), kPcieHopUs);
+        }
+        above = switches[key];
+      }
+      connect(machine_, above, static_cast<int>(i), LinkType::kPcie, pcie_gbps(16, 16), kPcieHopUs);
+    }
+    for (auto a = cpus.begin(); a != cpus.end(); ++a)
+      for (auto b = std::next(a); b != cpus.end(); ++b)
+        connect(machine_, a->second, b->second, LinkType::kSocket, 10, kSocketUs);
+  }
+
+  void add_nvlinks() {
+    std::vector<int> all = gpus(machine_);
+    int least = 1 << 20, most = 0;
+    const auto links = [&](int a, int b) { return nvlinks(matrix_.values[a][b]); };
+    for (const int a : all) {
+      for (const int b : all) {
+        if (a == b) continue;
+        least = std::min(least, links(a, b));
+        most = std::max(most, links(a, b));
+      }
+    }
+    const double rate = nvlink_gbps(80);
+    // More links to all others together than a GPU has: they go through NVSwitch.
+    if (all.size() > 2 && least == most && most >= 6) {
+      const int fabric = add("nvs", NodeType::kSwitch, -1, "NVSwitch");
+      for (const int a : all)
+        connect(machine_, a, fabric, LinkType::kNvlink, most * rate, kNvswitchHopUs, most);
+      return;
+    }
+    for (const int a : all)
+      for (const int b : all)
+        if (b > a && links(a, b) > 0)
+          connect(machine_, a, b, LinkType::kNvlink, links(a, b) * rate, kNvlinkUs, links(a, b));
+  }
+
+  const Matrix& matrix_;
+  const size_t count_;
+  Machine machine_;
+};
+
 }  // namespace
 
 bool is_smi_matrix(std::string_view text) {
@@ -124,100 +243,7 @@ bool is_smi_matrix(std::string_view text) {
 
 Machine machine_from_smi_matrix(std::string_view text, const std::string& where) {
   const Matrix matrix = read(text, where);
-  Machine machine;
-  machine.notes.emplace_back(
-      "from a matrix of nvidia-smi: PCIe is taken as generation 4 x16, NICs as 100 Gb/s, and "
-      "NVLink as A100's");
-  const size_t count = matrix.names.size();
-  const auto is_gpu = [&](size_t i) { return matrix.names[i].compare(0, 3, "GPU") == 0; };
-  for (size_t i = 0; i < count; i++) {
-    Node node;
-    const auto name = matrix.legend.find(matrix.names[i]);
-    node.id = is_gpu(i) ? fmt::format("g{}", matrix.names[i].substr(3))
-                        : (name == matrix.legend.end() ? matrix.names[i] : name->second);
-    if (find_node(machine, node.id) >= 0) node.id = fmt::format("{}.{}", node.id, i);
-    node.type = is_gpu(i) ? NodeType::kGpu : NodeType::kNic;
-    if (!is_gpu(i)) {
-      node.gbps = network_gbps(100000);
-      node.us = kInfinibandHopUs;
-    }
-    machine.nodes.push_back(std::move(node));
-  }
-  const auto add = [&](std::string id, NodeType type, int numa, const char* model) {
-    Node node;
-    node.id = std::move(id);
-    node.type = type;
-    node.numa = numa;
-    node.model = model;
-    machine.nodes.push_back(std::move(node));
-    return static_cast<int>(machine.nodes.size()) - 1;
-  };
-  // Devices that reach each other without crossing sockets share a CPU. The matrix says NODE and
-  // PHB only where no better way (NVLink) hides it, so a row's NUMA column counts as well.
-  auto socket = groups(matrix, {"PIX", "PXB", "PHB", "NODE"});
-  for (size_t a = 0; a < count; a++)
-    for (size_t b = 0; b < a; b++)
-      if (matrix.numa[a] >= 0 && matrix.numa[a] == matrix.numa[b]) {
-        const int from = socket[a], to = socket[b];
-        std::replace(socket.begin(), socket.end(), from, to);
-      }
-  const auto outer = groups(matrix, {"PIX", "PXB"});
-  const auto inner = groups(matrix, {"PIX"});
-  std::map<int, int> cpus, switches;
-  for (size_t i = 0; i < count; i++) {
-    auto& cpu = cpus.try_emplace(socket[i], -1).first->second;
-    if (cpu < 0) {
-      const int number = static_cast<int>(cpus.size()) - 1;
-      cpu = add(fmt::format("cpu{}", number), NodeType::kCpu,
-                matrix.numa[i] >= 0 ? matrix.numa[i] : number, "");
-    }
-    machine.nodes[i].numa = machine.nodes[cpu].numa;
-    int above = cpu;
-    // A group of several devices is a switch; PXB joins switches below another one.
-    int last = -1;
-    for (const auto* level : {&outer, &inner}) {
-      const int group = (*level)[i];
-      const auto size = std::count(level->begin(), level->end(), group);
-      if (size < 2 || (level == &inner && std::count(outer.begin(), outer.end(), outer[i]) == size))
-        continue;
-      const int key = group * 2 + (level == &inner ? 1 : 0);
-      if (!switches.count(key)) {
-        switches[key] = add(fmt::format("pcie{}", switches.size()), NodeType::kSwitch,
-                            machine.nodes[cpu].numa, "PCIe switch");
-        connect(machine, above, switches[key], LinkType::kPcie, pcie_gbps(16, 16), kPcieHopUs);
-      }
-      above = last = switches[key];
-    }
-    connect(machine, above, static_cast<int>(i), LinkType::kPcie, pcie_gbps(16, 16), kPcieHopUs);
-  }
-  for (auto a = cpus.begin(); a != cpus.end(); ++a)
-    for (auto b = std::next(a); b != cpus.end(); ++b)
-      connect(machine, a->second, b->second, LinkType::kSocket, 10, kSocketUs);
-  // More links to all others together than to one: they go through NVSwitch.
-  std::vector<size_t> all;
-  for (size_t i = 0; i < count; i++)
-    if (is_gpu(i)) all.push_back(i);
-  int least = 1 << 20, most = 0;
-  for (const size_t a : all)
-    for (const size_t b : all)
-      if (a != b) {
-        least = std::min(least, nvlinks(matrix.values[a][b]));
-        most = std::max(most, nvlinks(matrix.values[a][b]));
-      }
-  const double rate = nvlink_gbps(80);
-  if (all.size() > 2 && least == most && most >= 6) {
-    const int fabric = add("nvs", NodeType::kSwitch, -1, "NVSwitch");
-    for (const size_t a : all)
-      connect(machine, static_cast<int>(a), fabric, LinkType::kNvlink, most * rate, kNvswitchHopUs,
-              most);
-  } else {
-    for (const size_t a : all)
-      for (const size_t b : all)
-        if (const int links = nvlinks(matrix.values[a][b]); b > a && links > 0)
-          connect(machine, static_cast<int>(a), static_cast<int>(b), LinkType::kNvlink,
-                  links * rate, kNvlinkUs, links);
-  }
-  return machine;
+  return Builder(matrix).run();
 }
 
 }  // namespace weft

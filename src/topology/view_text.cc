@@ -172,7 +172,7 @@ class Text {
   }
 
   std::string cell(int a, int b) const {
-    const Path path = best_path(machine_, a, b);
+    const Path path = finder_.best(a, b);
     std::string code;
     switch (path.path_class) {
       case PathClass::kSelf:
@@ -257,6 +257,7 @@ class Text {
   }
 
   const Machine& machine_;
+  const PathFinder finder_{machine_};
   std::vector<bool> shown_;
   std::string text_;
 };

@@ -1,9 +1,9 @@
 // A libnvidia-ml.so.1 that serves the machine described in WEFT_FAKE_NVML, one line a thing:
 //   init CODE                     nvmlInit fails with CODE
 //   count CODE                    nvmlDeviceGetCount fails
-//   gpu BUS SM [mig] [lost]       a GPU; lost: its handle cannot be had
-//   link BUS[*N] [switch|hidden|down|broken]   N links of the GPU above
-//   nop2p                         no GPU reaches another
+//   gpu BUS SM [mig] [lost] [fabric]  a GPU; lost: its handle cannot be had; fabric: of several
+//   hosts link BUS[*N] [switch|hidden|down|broken]   N links of the GPU above nop2p no GPU reaches
+//   another
 // Built twice: as a driver of today, and with WEFT_OLD_DRIVER as one that lacks newer functions.
 #include <array>
 #include <cstdio>
@@ -22,7 +22,7 @@ struct FakeLink {
 struct FakeGpu {
   unsigned domain = 0, bus = 0, device = 0;
   int sm = 80, index = 0;
-  bool mig = false, lost = false;
+  bool mig = false, lost = false, fabric = false;
   std::vector<FakeLink> links;
 };
 struct FakeMachine {
@@ -50,6 +50,7 @@ FakeMachine read_machine() {
       while (words >> word) {
         if (word == "mig") gpu.mig = true;
         if (word == "lost") gpu.lost = true;
+        if (word == "fabric") gpu.fabric = true;
       }
       machine.gpus.push_back(gpu);
     }
@@ -146,6 +147,18 @@ FAKE int nvmlDeviceGetMinorNumber(FakeGpu* gpu, unsigned* minor) {
 }
 FAKE int nvmlDeviceGetMigMode(FakeGpu* gpu, unsigned* current, unsigned* pending) {
   *current = *pending = gpu->mig ? 1 : 0;
+  return 0;
+}
+struct FabricInfo {
+  unsigned char cluster[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+};
+FAKE int nvmlDeviceGetGpuFabricInfo(FakeGpu* gpu, FabricInfo* info) {
+  *info = {};
+  info->cluster[0] = gpu->fabric ? 0xab : 0;
+  info->state = 3;
   return 0;
 }
 FAKE int nvmlDeviceGetMaxPcieLinkGeneration(FakeGpu* gpu, unsigned* generation) {

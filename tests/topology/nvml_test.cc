@@ -1,8 +1,10 @@
 // NVLink discovery without a GPU: a fake driver library serves machines, old ones and broken ones.
 #include "src/topology/nvml.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "src/topology/network.h"
 #include "src/topology/paths.h"
 #include "src/topology/visibility.h"
 #include "tests/support/environment.h"
@@ -60,6 +62,25 @@ TEST(Nvml, JoinsLinksToSeveralNvswitchesIntoOneFabric) {
   EXPECT_EQ(up->count, 18);
   EXPECT_NEAR(up->gbps, 370.8, 1e-9);
   EXPECT_EQ(best_path(machine, 0, 1).path_class, PathClass::kNvlink);
+}
+
+TEST(Nvml, KnowsFabricsOfSeveralHosts) {
+  const auto tray = [](const char* more) {
+    Machine machine =
+        machine_of(fmt::format("gpu 0000:06:00.0 100 {0}\nlink 0000:c0:00.0*18 switch\n"
+                               "gpu 0000:07:00.0 100 {0}\nlink 0000:c0:00.0*18 switch\n",
+                               more));
+    machine.name = "tray";
+    return machine;
+  };
+  const Machine rack = replicate(tray("fabric"), 3);
+  EXPECT_EQ(best_path(rack, find_node(rack, "h0.g0"), find_node(rack, "h2.g1")).path_class,
+            PathClass::kNvlink);
+  EXPECT_EQ(rack.nodes[find_node(rack, "h0.nvs")].host, -1);
+  EXPECT_EQ(find_node(rack, "h1.nvs"), -1);
+  const Machine apart = replicate(tray(""), 2);
+  EXPECT_EQ(best_path(apart, find_node(apart, "h0.g0"), find_node(apart, "h1.g1")).path_class,
+            PathClass::kNone);
 }
 
 TEST(Nvml, TakesHiddenEndsForNvswitchAndSaysSo) {
