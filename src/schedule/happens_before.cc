@@ -20,7 +20,6 @@ HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32
       local_(graph.schedule.ranks.size()),
       global_(graph.schedule.ranks.size()) {
   build_dependents();
-  sort_by_rank();
 }
 
 // Steps of a rank have numbers that follow each other, so its part begins at its first number.
@@ -59,6 +58,7 @@ bool HappensBefore::operator()(int32_t a, int32_t b) {
   const int32_t rank = g_.lanes[static_cast<size_t>(lane_b)].rank;
   const auto r = static_cast<size_t>(rank);
   if (g_.lanes[static_cast<size_t>(lane_a)].rank == rank) {
+    if (rank_order_.empty()) sort_by_rank();
     if (local_[r].width == 0) build(local_[r], rank, false);
     if (local_[r].tells(a, b, lane_b)) return true;
   }

@@ -70,6 +70,7 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
       std::min(steps.size(), static_cast<size_t>(nranks) * static_cast<size_t>(nranks)));
   for (size_t n = 0; n < steps.size(); n++) check_step(static_cast<int32_t>(n));
   match_messages();
+  fifo_index_ = {};
 }
 
 void ScheduleGraph::lay_out() {
