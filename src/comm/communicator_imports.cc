@@ -15,7 +15,7 @@ void Communicator::load_schedules(std::shared_ptr<const ImportedSchedules> given
           "WEFT_SCHEDULES, MSCCL_XML_FILES and MSCCL_ALGO_DIR are not used: imported schedules run "
           "in host mode only in this release");
   } else if (given == nullptr && named) {
-    given = ImportedSchedules::load(config_, nranks_);
+    given = ImportedSchedules::load(config_, nranks_, rank_ == 0);
   }
   imported_ = given != nullptr ? given : std::make_shared<const ImportedSchedules>();
   told_.assign(imported_->all().size(), 0);
@@ -48,7 +48,7 @@ const ImportedSchedule* Communicator::imported_for(const ImportedCall& call) {
     if ((told_[i] & bit) != 0) continue;
     told_[i] |= bit;
     if (rank_ == 0)
-      WEFT_INFO(kTuning, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
+      WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
                 name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",
                 why == Unfit::kNone ? fmt::format("WEFT_PLAN asks for {}", forced->name)
                                     : describe(why, schedule));

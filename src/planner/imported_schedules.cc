@@ -117,12 +117,12 @@ std::shared_ptr<const ImportedSchedule> import_and_tell(const std::string& path,
   try {
     ScheduleFile file = load_schedule(path);
     if (file.schedule.collective.nranks != nranks) {
-      WEFT_INFO(kTuning, "schedule {} is not used in communicators of {} ranks: it is for {} ranks",
+      WEFT_INFO(kInit, "schedule {} is not used in communicators of {} ranks: it is for {} ranks",
                 path, nranks, file.schedule.collective.nranks);
       return nullptr;
     }
     auto imported = import(std::move(file), path);
-    WEFT_INFO(kTuning, "schedule {} is for {} of {} ranks, {}, {}", path,
+    WEFT_INFO(kInit, "schedule {} is for {} of {} ranks, {}, {}", path,
               name(imported->collective.kind), nranks, describe_modes(*imported),
               describe_sizes(*imported));
     return imported;
@@ -204,7 +204,8 @@ std::string describe(Unfit why, const ImportedSchedule& s) {
   return "";
 }
 
-std::shared_ptr<const ImportedSchedules> ImportedSchedules::load(const Config& config, int nranks) {
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::load(const Config& config, int nranks,
+                                                                 bool tell) {
   auto schedules = std::make_shared<ImportedSchedules>();
   for (const SchedulePath& file : schedule_paths(config)) {
     auto imported = Shelf::instance().get(file, nranks);
@@ -213,8 +214,9 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::load(const Config& c
         std::find_if(schedules->all_.begin(), schedules->all_.end(),
                      [&](const auto& earlier) { return hides(*earlier, *imported); });
     if (hiding != schedules->all_.end()) {
-      WEFT_INFO(kTuning, "schedule {} is not used: {}, named earlier, serves the same calls",
-                file.path, (*hiding)->path);
+      if (tell)
+        WEFT_INFO(kInit, "schedule {} is not used: {}, named earlier, serves the same calls",
+                  file.path, (*hiding)->path);
       continue;
     }
     schedules->add(std::move(imported));

@@ -49,8 +49,8 @@ class ImportedSchedules {
  public:
   // Reads and proves what the configuration names, for communicators of `nranks` ranks. Files are
   // read and proved once per process and number of ranks; a line of log then says what each is for,
-  // or which rule excludes it.
-  static std::shared_ptr<const ImportedSchedules> load(const Config& config, int nranks);
+  // or which rule excludes it. `tell`: also say which are hidden by others; one rank does.
+  static std::shared_ptr<const ImportedSchedules> load(const Config& config, int nranks, bool tell);
   // A single one, whatever the environment says. Throws if it cannot be used.
   static std::shared_ptr<const ImportedSchedules> only(const ScheduleFile& file,
                                                        const std::string& path);

@@ -22,6 +22,20 @@ HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32
   build_dependents();
 }
 
+// Steps of a rank have numbers that follow each other, so its part begins at its first number.
+void HappensBefore::sort_by_rank() {
+  std::vector<int32_t> next(g_.schedule.ranks.size());
+  for (size_t r = 0; r < next.size(); r++) {
+    const auto lane = static_cast<size_t>(g_.first_lane[r]);
+    next[r] =
+        lane < g_.lanes.size() ? g_.lanes[lane].first_step : static_cast<int32_t>(g_.steps.size());
+  }
+  rank_order_.resize(order_.size());
+  for (const int32_t n : order_)
+    rank_order_[static_cast<size_t>(
+        next[static_cast<size_t>(g_.lanes[static_cast<size_t>(lane_of(n))].rank)]++)] = n;
+}
+
 void HappensBefore::build_dependents() {
   first_dependent_.assign(g_.steps.size() + 1, 0);
   const auto for_each = [&](auto visit) {
@@ -44,6 +58,7 @@ bool HappensBefore::operator()(int32_t a, int32_t b) {
   const int32_t rank = g_.lanes[static_cast<size_t>(lane_b)].rank;
   const auto r = static_cast<size_t>(rank);
   if (g_.lanes[static_cast<size_t>(lane_a)].rank == rank) {
+    if (rank_order_.empty()) sort_by_rank();
     if (local_[r].width == 0) build(local_[r], rank, false);
     if (local_[r].tells(a, b, lane_b)) return true;
   }
@@ -83,9 +98,10 @@ void HappensBefore::build(Table& table, int rank, bool all_ranks) const {
     if (lane >= 0 && lane < static_cast<int32_t>(table.width))
       mine[lane] = std::min(mine[lane], next);
   };
-  for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
-    const int32_t n = *it;
-    if (!all_ranks && (n < begin || n >= end)) continue;
+  const std::vector<int32_t>& order = all_ranks ? order_ : rank_order_;
+  for (size_t i = all_ranks ? order.size() : static_cast<size_t>(end);
+       i-- > (all_ranks ? 0 : static_cast<size_t>(begin));) {
+    const int32_t n = order[i];
     const auto& lane = g_.lanes[static_cast<size_t>(lane_of(n))];
     if (n + 1 < lane.first_step + lane.size) follow(n, n + 1);
     for (int32_t d = first_dependent_[static_cast<size_t>(n)];
@@ -93,8 +109,8 @@ void HappensBefore::build(Table& table, int rank, bool all_ranks) const {
       follow(n, dependents_[static_cast<size_t>(d)]);
     if (!all_ranks) continue;
     const size_t destinations = g_.steps[static_cast<size_t>(n)]->to.size();
-    for (size_t i = 0; i < destinations; i++)
-      if (const int32_t receiver = g_.receiver(n, i); receiver >= 0) follow(n, receiver);
+    for (size_t d = 0; d < destinations; d++)
+      if (const int32_t receiver = g_.receiver(n, d); receiver >= 0) follow(n, receiver);
   }
 }
 

@@ -36,10 +36,12 @@ class HappensBefore {
   int32_t lane_of(int32_t step) const { return g_.step_lane[static_cast<size_t>(step)]; }
   void build(Table& table, int rank, bool all_ranks) const;
   void build_dependents();
+  void sort_by_rank();
 
   const ScheduleGraph& g_;
   const std::vector<int32_t>& order_;
   std::vector<int32_t> first_dependent_, dependents_;  // steps that name a step in `after`
+  std::vector<int32_t> rank_order_;                    // `order` rank by rank
   std::vector<Table> local_, global_;                  // per rank
 };
 

@@ -72,7 +72,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
         program.partial_sums |=
             step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
-  const ScheduleGraph graph(schedule, verified.in_place());
+  const ScheduleGraph& graph = verified.graph();
   const std::vector<bool> lendable = verified.lendable(rank);
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];

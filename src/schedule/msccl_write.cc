@@ -190,6 +190,9 @@ class Writer {
       refuse("{} reaches into a peer's memory", describe(at));
     const bool empty = step.from.empty() && step.to.empty();
     if (step.count == 0 && !empty) refuse("{} moves a token", describe(at));
+    if (step.from.empty() != step.to.empty())
+      refuse("{} has {} sources but {} destinations", describe(at), step.from.size(),
+             step.to.size());
     if (step.count > kMostCount && !empty)
       refuse("{} moves {} chunks, at most {} fit in a step", describe(at), step.count, kMostCount);
     // All dependencies but the last one go into lines of their own.

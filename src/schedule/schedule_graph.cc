@@ -66,8 +66,11 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
   operand_fifo.reserve(2 * steps.size());
   operand_message.reserve(2 * steps.size());
   first_operand.reserve(steps.size());
+  fifo_index_.reserve(
+      std::min(steps.size(), static_cast<size_t>(nranks) * static_cast<size_t>(nranks)));
   for (size_t n = 0; n < steps.size(); n++) check_step(static_cast<int32_t>(n));
   match_messages();
+  fifo_index_ = {};
 }
 
 void ScheduleGraph::lay_out() {

@@ -328,6 +328,7 @@ bool Reader::start_array(size_t) {
   } else {
     refuse_value("a list");
   }
+  key_.clear();
   return true;
 }
 

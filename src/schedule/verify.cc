@@ -10,13 +10,14 @@ namespace weft {
 
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
   VerifiedSchedule verified;
-  verified.schedule_ = std::move(schedule);
+  verified.schedule_ = std::make_shared<const Schedule>(std::move(schedule));
   verified.in_place_ = in_place;
   verified.fifo_depth_ = fifo_depth;
-  const Schedule& s = verified.schedule_;
+  const Schedule& s = *verified.schedule_;
   try {
     if (fifo_depth < 1) fail(ncclInvalidUsage, "FIFOs of {} messages", fifo_depth);
-    const ScheduleGraph graph(s, in_place);
+    verified.graph_ = std::make_shared<const ScheduleGraph>(s, in_place);
+    const ScheduleGraph& graph = *verified.graph_;
     verified.order_ = run_order(graph, fifo_depth);
     // Races first: with one, what a chunk holds in the order at hand means nothing.
     check_ordering(graph, verified.order_);
@@ -36,11 +37,9 @@ VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
 }
 
 std::vector<bool> VerifiedSchedule::lendable(int rank) const {
-  return lendable_steps(ScheduleGraph(schedule_, in_place_), order_, rank);
+  return lendable_steps(*graph_, order_, rank);
 }
 
-int VerifiedSchedule::least_fifo_depth() const {
-  return weft::least_fifo_depth(ScheduleGraph(schedule_, in_place_));
-}
+int VerifiedSchedule::least_fifo_depth() const { return weft::least_fifo_depth(*graph_); }
 
 }  // namespace weft

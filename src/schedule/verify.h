@@ -18,9 +18,14 @@ struct StepFacts {
   bool completes = false;  // the result holds every rank's contribution (an average divides here)
 };
 
+class ScheduleGraph;
+
+// Immutable; copies share what they hold. Any thread may ask.
 class VerifiedSchedule {
  public:
-  const Schedule& schedule() const { return schedule_; }
+  const Schedule& schedule() const { return *schedule_; }
+  // The numbering that the proof ran on.
+  const ScheduleGraph& graph() const { return *graph_; }
   bool in_place() const { return in_place_; }
   int fifo_depth() const { return fifo_depth_; }
   // True when a step keeps a piece in a chunk of another number, so that chunks must all be of one
@@ -41,7 +46,8 @@ class VerifiedSchedule {
  private:
   friend VerifiedSchedule verify(Schedule, bool, int);
   VerifiedSchedule() = default;
-  Schedule schedule_;
+  std::shared_ptr<const Schedule> schedule_;
+  std::shared_ptr<const ScheduleGraph> graph_;
   bool in_place_ = false;
   int fifo_depth_ = 0;
   bool uniform_only_ = false;

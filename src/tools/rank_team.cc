@@ -67,9 +67,9 @@ std::vector<RankReport> run_processes(int nranks, const Work& work) {
   const size_t bytes = sizeof(Board) + sizeof(RankReport) * static_cast<size_t>(nranks);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail_errno(errno, "cannot share {} bytes", bytes);
-  auto* board = new (memory) Board;
+  auto* board = std::construct_at(static_cast<Board*>(memory));
   auto* reports = reinterpret_cast<RankReport*>(board + 1);
-  for (int rank = 0; rank < nranks; rank++) new (reports + rank) RankReport;
+  for (int rank = 0; rank < nranks; rank++) std::construct_at(reports + rank);
   std::vector<pid_t> children;
   for (int rank = 0; rank < nranks; rank++) {
     const pid_t child = fork();

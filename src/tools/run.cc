@@ -167,7 +167,14 @@ void print(const Arguments& arguments, const Collective& c, uint64_t bytes,
 void run_file(const Arguments& arguments) {
   std::optional<CollectiveKind> kind;
   if (!arguments.collective.empty()) kind = parse_collective(arguments.collective);
-  ScheduleFile file = load_schedule(arguments.path, kind);
+  ScheduleFile file;
+  try {
+    file = load_schedule(arguments.path, kind);
+  } catch (const Error& error) {
+    if (error.code() != ncclInvalidArgument) throw;
+    fmt::print(stderr, "weft: {}\n", error.what());  // read, but of no known collective
+    throw CLI::RuntimeError(1);
+  }
   // The user names the size here; what the file is chosen for elsewhere does not matter.
   file.min_bytes = 0;
   file.max_bytes = ScheduleFile::kNoLimit;
