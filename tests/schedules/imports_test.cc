@@ -201,7 +201,7 @@ TEST_F(Imports, MayNeedDeepFifosAndManyChannels) {
     const ScopedEnvironment environment{{"WEFT_SCHEDULES", path},
                                         {"WEFT_ZERO_COPY_BYTES", zero_copy}};
     EXPECT_EQ(run_calls(2, {call(CollectiveKind::kAllGather, 2, 17),
-                            call(CollectiveKind::kAllGather, 2, 1 << 20)}),
+                            call(CollectiveKind::kAllGather, 2, 1 << 16)}),
               0u);
   }
   EXPECT_EQ(uses(path), 4u);

@@ -1,12 +1,10 @@
-// Proving is fast enough to be done whenever a communicator starts. Bounds are generous: machines
-// that run tests are busy.
+// Proving is fast enough to be done whenever a communicator starts.
 #include <gtest/gtest.h>
-
-#include <chrono>
 
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 #include "src/schedule/verify.h"
+#include "tests/support/cpu_time.h"
 
 namespace weft::test {
 namespace {
@@ -18,9 +16,9 @@ constexpr double kPatience = 1;
 #endif
 
 double seconds(Schedule schedule, bool in_place) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   verify(std::move(schedule), in_place);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return cpu_seconds() - start;
 }
 
 // Rings side by side, one after the other in every lane.
