@@ -1,5 +1,8 @@
 # libFuzzer targets for the readers of machines. They need clang, whatever compiles the rest, so their objects are built by
 # commands of their own. Corpora: tests/fuzz/corpus/topology_*.
+if(WEFT_SANITIZE)
+  return()  # they have sanitizers of their own
+endif()
 set(WEFT_TOPOLOGY_FUZZ_SECONDS 6 CACHE STRING "how long each fuzz target of the topology runs as a test")
 find_program(WEFT_FUZZ_CLANG NAMES clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14)
 set(topology_fuzz ${CMAKE_CURRENT_LIST_DIR})
