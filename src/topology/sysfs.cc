@@ -56,7 +56,7 @@ bool Sysfs::exists(const std::string& path) const {
 std::string Sysfs::real(const std::string& path) const {
   char buffer[PATH_MAX];
   if (realpath((root_ + path).c_str(), buffer) == nullptr) return "";
-  const std::string full = buffer;
+  std::string full = buffer;
   if (root_.empty()) return full;
   char base[PATH_MAX];
   if (realpath(root_.c_str(), base) == nullptr) return full;
