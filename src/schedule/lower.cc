@@ -27,9 +27,9 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
 }
 
 // A run of steps that may go side by side: what it has touched so far.
-class Run {
+class SideBySide {
  public:
-  Run(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
+  SideBySide(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
 
   void begin(const Step& step) {
     read_.clear();
@@ -86,7 +86,7 @@ class Run {
 };
 
 void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramStep* steps) {
-  Run run(graph, rank);
+  SideBySide run(graph, rank);
   size_t first = 0;
   for (size_t n = 0; n < lane.steps.size(); n++) {
     if (n > 0 && steps[first].run < std::numeric_limits<uint16_t>::max() &&

@@ -46,9 +46,9 @@ constexpr StepType kStepTypes[] = {
     {"re", false, false, true, true},
 };
 
-class Reader {
+class XmlReader {
  public:
-  Reader(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+  XmlReader(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
   ScheduleFile read(std::optional<CollectiveKind> named) {
     if (const size_t bad = first_not_utf8(text_); bad != std::string_view::npos)
@@ -337,7 +337,7 @@ class Reader {
 
 ScheduleFile read_msccl_xml(std::string_view text, const std::string& source,
                             std::optional<CollectiveKind> collective) {
-  return Reader(text, source).read(collective);
+  return XmlReader(text, source).read(collective);
 }
 
 }  // namespace weft

@@ -13,8 +13,8 @@ namespace weft {
 namespace {
 
 // What the runtimes' parsers take.
-constexpr int kMostSteps = 256;   // of a thread block
-constexpr int kMostBlocks = 216;  // of a GPU
+constexpr int kMostBlockSteps = 256;  // of a thread block
+constexpr int kMostBlocks = 216;      // of a GPU
 constexpr int kMostChannels = 32;
 constexpr int kMostBlocksOfChannel = 32;
 constexpr int kMostCount = 72;
@@ -43,7 +43,7 @@ std::string_view coll_name(CollectiveKind kind, MscclDialect dialect) {
   return "";
 }
 
-std::string escaped(std::string_view text) {
+std::string xml_escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '&' || c == '<' || c == '>' || c == '"' || static_cast<unsigned char>(c) < 0x20) {
@@ -70,9 +70,9 @@ struct XmlBlock {
   std::vector<int32_t> last;  // per step of the lane: the line that completes it
 };
 
-class Writer {
+class XmlWriter {
  public:
-  Writer(const ScheduleFile& file, MscclDialect dialect)
+  XmlWriter(const ScheduleFile& file, MscclDialect dialect)
       : file_(file), s_(file.schedule), dialect_(dialect) {}
 
   std::string write() {
@@ -82,7 +82,7 @@ class Writer {
     return fmt::format(
         "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" "
         "coll=\"{}\"{}{}>\n{}</algo>\n",
-        escaped(s_.name), file_.protocol, channels_, input_chunks_or_output(), s_.ranks.size(),
+        xml_escaped(s_.name), file_.protocol, channels_, input_chunks_or_output(), s_.ranks.size(),
         coll, selection(),
         s_.collective.rooted() && s_.collective.root != 0
             ? fmt::format(" root=\"{}\"", s_.collective.root)
@@ -141,9 +141,9 @@ class Writer {
                     chunks_of(c.input_blocks(c.root)), chunks_of(outputs()), mine.scratch_chunks);
     for (size_t l = 0; l < blocks.size(); l++) {
       const XmlBlock& block = blocks[l];
-      if (static_cast<int>(block.steps.size()) > kMostSteps)
+      if (static_cast<int>(block.steps.size()) > kMostBlockSteps)
         refuse("rank {} lane {} has {} steps, at most {} fit", rank, l, block.steps.size(),
-               kMostSteps);
+               kMostBlockSteps);
       text_ += fmt::format("    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"{}\">\n", l,
                            block.send, block.receive, block.channel);
       for (size_t n = 0; n < block.steps.size(); n++) write_step(n, block.steps[n]);
@@ -324,7 +324,7 @@ class Writer {
 }  // namespace
 
 std::string write_msccl_xml(const ScheduleFile& file, MscclDialect dialect) {
-  return Writer(file, dialect).write();
+  return XmlWriter(file, dialect).write();
 }
 
 }  // namespace weft

@@ -35,9 +35,9 @@ struct Cursor {
   bool operator!=(const Cursor& other) const { return at != other.at; }
 };
 
-class Reader final : public nlohmann::json_sax<Json> {
+class JsonReader final : public nlohmann::json_sax<Json> {
  public:
-  Reader(std::string_view text, const std::string& source, std::optional<CollectiveKind> named)
+  JsonReader(std::string_view text, const std::string& source, std::optional<CollectiveKind> named)
       : text_(text), source_(source), named_(named), reached_(text.data()) {}
 
   ScheduleFile read() {
@@ -151,7 +151,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 };
 
 // In the order of the bits of Place::seen.
-std::span<const std::string_view> Reader::keys_of(At at) {
+std::span<const std::string_view> JsonReader::keys_of(At at) {
   static constexpr std::array<std::string_view, 11> kTop = {
       "weft_schedule", "name",      "collective", "ranks", "chunks",  "parts",
       "root",          "min_bytes", "max_bytes",  "modes", "protocol"};
@@ -173,9 +173,9 @@ std::span<const std::string_view> Reader::keys_of(At at) {
   }
 }
 
-uint32_t Reader::required(At at) { return at == At::kTop ? 0x3f : at == At::kPart ? 0x1 : 0; }
+uint32_t JsonReader::required(At at) { return at == At::kTop ? 0x3f : at == At::kPart ? 0x1 : 0; }
 
-bool Reader::key(std::string& name) {
+bool JsonReader::key(std::string& name) {
   const auto keys = keys_of(at());
   const auto it = std::find(keys.begin(), keys.end(), name);
   const auto index = static_cast<uint32_t>(it - keys.begin());
@@ -188,7 +188,7 @@ bool Reader::key(std::string& name) {
   return true;
 }
 
-int64_t Reader::within(uint64_t value, bool negative, int64_t least, int64_t most) const {
+int64_t JsonReader::within(uint64_t value, bool negative, int64_t least, int64_t most) const {
   const std::string what = key_.empty() ? "a number" : fmt::format("\"{}\"", key_);
   if (negative)
     refuse("{} is {}, must be {} to {}", what, static_cast<int64_t>(value), least, most);
@@ -197,7 +197,7 @@ int64_t Reader::within(uint64_t value, bool negative, int64_t least, int64_t mos
   return static_cast<int64_t>(value);
 }
 
-bool Reader::number(uint64_t value, bool negative) {
+bool JsonReader::number(uint64_t value, bool negative) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto ranged = [&](int64_t least, int64_t most) {
     return static_cast<int32_t>(within(value, negative, least, most));
@@ -246,7 +246,7 @@ bool Reader::number(uint64_t value, bool negative) {
   return true;
 }
 
-bool Reader::string(std::string& value) {
+bool JsonReader::string(std::string& value) {
   Schedule& s = file_.schedule;
   if (at() == At::kModes) {
     bool& mode = value == "in_place" ? file_.in_place : file_.out_of_place;
@@ -275,7 +275,7 @@ bool Reader::string(std::string& value) {
   return true;
 }
 
-bool Reader::start_object(size_t) {
+bool JsonReader::start_object(size_t) {
   switch (at()) {
     case At::kNothing:
       open(At::kTop);
@@ -305,7 +305,7 @@ bool Reader::start_object(size_t) {
   return true;
 }
 
-bool Reader::start_array(size_t) {
+bool JsonReader::start_array(size_t) {
   if (at() == At::kTop && key_ == "parts") {
     open(At::kParts);
   } else if (at() == At::kTop && key_ == "modes") {
@@ -332,7 +332,7 @@ bool Reader::start_array(size_t) {
   return true;
 }
 
-bool Reader::end_object() {
+bool JsonReader::end_object() {
   const auto keys = keys_of(at());
   const uint32_t missing = required(at()) & ~places_.back().seen;
   for (size_t i = 0; i < keys.size(); i++)
@@ -344,7 +344,7 @@ bool Reader::end_object() {
 }
 
 // Which kind of operand the keys of an object make it.
-void Reader::finish_operand() {
+void JsonReader::finish_operand() {
   const uint32_t seen = places_.back().seen;
   const bool to = places_[places_.size() - 2].at == At::kTo;
   Operand& operand = (to ? step().to : step().from).back();
@@ -357,7 +357,7 @@ void Reader::finish_operand() {
   if (rank) operand.kind = Operand::Kind::kRemote;
 }
 
-bool Reader::end_array() {
+bool JsonReader::end_array() {
   if (at() == At::kDependency && pair_ != 2) refuse("a dependency is [lane, step]");
   if (at() == At::kModes && !file_.in_place && !file_.out_of_place) refuse("\"modes\" is empty");
   places_.pop_back();
@@ -368,7 +368,7 @@ bool Reader::end_array() {
 
 ScheduleFile read_schedule_json(std::string_view text, const std::string& source,
                                 std::optional<CollectiveKind> collective) {
-  return Reader(text, source, collective).read();
+  return JsonReader(text, source, collective).read();
 }
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-std::string escaped(std::string_view text) {
+std::string json_escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -23,14 +23,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-class Writer {
+class JsonWriter {
  public:
   std::string write(const ScheduleFile& file) {
     const Schedule& s = file.schedule;
     put("{{\"weft_schedule\": {}, \"name\": \"{}\", \"collective\": \"{}\", \"ranks\": {},\n",
-        kScheduleJsonVersion, escaped(s.name), name(s.collective.kind), s.collective.nranks);
+        kScheduleJsonVersion, json_escaped(s.name), name(s.collective.kind), s.collective.nranks);
     put(" \"root\": {}, \"chunks\": {}, \"protocol\": \"{}\", \"min_bytes\": {}", s.collective.root,
-        s.chunks, escaped(file.protocol), file.min_bytes);
+        s.chunks, json_escaped(file.protocol), file.min_bytes);
     if (file.max_bytes != ScheduleFile::kNoLimit) put(", \"max_bytes\": {}", file.max_bytes);
     if (file.modes_declared)
       put(", \"modes\": [{}{}{}]", file.in_place ? "\"in_place\"" : "",
@@ -113,6 +113,6 @@ class Writer {
 
 }  // namespace
 
-std::string write_schedule_json(const ScheduleFile& file) { return Writer().write(file); }
+std::string write_schedule_json(const ScheduleFile& file) { return JsonWriter().write(file); }
 
 }  // namespace weft

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int kDeepest = 256;
+constexpr int kDeepestObject = 256;
 constexpr size_t kLargestMatrix = 1024;
 
 std::string info(const pugi::xml_node& object, const char* name) {
@@ -24,9 +24,9 @@ std::string info(const pugi::xml_node& object, const char* name) {
   return "";
 }
 
-class Reader {
+class HwlocReader {
  public:
-  Reader(std::string_view text, const std::string& where) : xml_(text, where) {}
+  HwlocReader(std::string_view text, const std::string& where) : xml_(text, where) {}
 
   Host run() {
     const pugi::xml_node root = xml_.root();
@@ -51,7 +51,7 @@ class Reader {
  private:
   // NUMA nodes, with what their package says about the processor.
   void read_cpus(const pugi::xml_node& object, pugi::xml_node package, int depth) {
-    if (depth > kDeepest) xml_.refuse(object, "is nested too deep");
+    if (depth > kDeepestObject) xml_.refuse(object, "is nested too deep");
     const std::string_view type = object.attribute("type").value();
     if (type == "Package") {
       package = object;
@@ -111,7 +111,7 @@ class Reader {
   };
 
   void read_io(const pugi::xml_node& object, Place place, int depth) {
-    if (depth > kDeepest) xml_.refuse(object, "is nested too deep");
+    if (depth > kDeepestObject) xml_.refuse(object, "is nested too deep");
     const std::string_view type = object.attribute("type").value();
     if (object.attribute("nodeset")) {
       place.cpu = -1;
@@ -280,7 +280,7 @@ class Reader {
 }  // namespace
 
 Host host_from_hwloc_xml(std::string_view text, const std::string& where) {
-  return Reader(text, where).run();
+  return HwlocReader(text, where).run();
 }
 
 }  // namespace weft

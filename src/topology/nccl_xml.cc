@@ -11,11 +11,11 @@
 namespace weft {
 namespace {
 
-constexpr int kDeepest = 64;  // bridges below bridges
+constexpr int kDeepestBridge = 64;  // bridges below bridges
 
-class Reader {
+class NcclReader {
  public:
-  Reader(std::string_view text, const std::string& where) : xml_(text, where) {}
+  NcclReader(std::string_view text, const std::string& where) : xml_(text, where) {}
 
   Host run() {
     const pugi::xml_node system = xml_.root();
@@ -68,7 +68,7 @@ class Reader {
   }
 
   void read_pci(const pugi::xml_node& node, int cpu, int parent, int depth) {
-    if (depth > kDeepest) xml_.refuse(node, "is nested too deep");
+    if (depth > kDeepestBridge) xml_.refuse(node, "is nested too deep");
     HostPci pci;
     pci.bus = normal_bus(node.attribute("busid").value());
     if (pci.bus.empty()) xml_.refuse(node, "busid is missing");
@@ -161,7 +161,7 @@ class Reader {
 }  // namespace
 
 Host host_from_nccl_xml(std::string_view text, const std::string& where) {
-  return Reader(text, where).run();
+  return NcclReader(text, where).run();
 }
 
 }  // namespace weft

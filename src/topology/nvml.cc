@@ -88,9 +88,9 @@ std::string short_bus(const PciInfo& info) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", info.domain, info.bus, info.device);
 }
 
-class Reader {
+class NvmlReader {
  public:
-  explicit Reader(const Library& library) : library_(library) {}
+  explicit NvmlReader(const Library& library) : library_(library) {}
 
   NvmlReport run() {
     unsigned count = 0;
@@ -232,7 +232,7 @@ NvmlReport read_nvml(const std::string& name) {
     report.notes.push_back(fmt::format("{} does not start: {}", name, why(started)));
     return report;
   }
-  report = Reader(library).run();
+  report = NvmlReader(library).run();
   library.call({"nvmlShutdown"});
   return report;
 }

@@ -44,7 +44,7 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-bool is_device(const std::string& word) {
+bool names_device(const std::string& word) {
   for (const char* prefix : {"GPU", "NIC", "mlx5_", "mlx4_"})
     if (const size_t size = std::string_view(prefix).size();
         word.compare(0, size, prefix) == 0 && word.size() > size &&
@@ -53,7 +53,7 @@ bool is_device(const std::string& word) {
   return false;
 }
 
-Matrix read(std::string_view text, const std::string& where) {
+Matrix read_matrix(std::string_view text, const std::string& where) {
   Matrix matrix;
   std::istringstream lines(plain(text));
   int number = 0;
@@ -63,14 +63,14 @@ Matrix read(std::string_view text, const std::string& where) {
     if (words.empty()) continue;
     if (matrix.names.empty()) {
       if (words.empty() || words[0] != "GPU0") continue;
-      const auto end = std::find_if_not(words.begin(), words.end(), is_device);
+      const auto end = std::find_if_not(words.begin(), words.end(), names_device);
       matrix.names.assign(words.begin(), end);
       if (matrix.names.size() > kMostDevices)
         fail(ncclInvalidArgument, "{}: line {}: more than {} devices", where, number, kMostDevices);
       continue;
     }
     const size_t count = matrix.names.size();
-    if (matrix.values.size() < count && is_device(words[0]) && words[0].back() != ':') {
+    if (matrix.values.size() < count && names_device(words[0]) && words[0].back() != ':') {
       if (words[0] != matrix.names[matrix.values.size()])
         fail(ncclInvalidArgument, "{}: line {}: the row of {} is expected, not of {}", where,
              number, matrix.names[matrix.values.size()], words[0].substr(0, 40));
@@ -114,9 +114,9 @@ int nvlinks(const std::string& word) {
   return word.find_first_not_of("0123456789", 2) == word.npos ? std::stoi(word.substr(2)) : 0;
 }
 
-class Builder {
+class HostBuilder {
  public:
-  explicit Builder(const Matrix& matrix) : matrix_(matrix), count_(matrix.names.size()) {}
+  explicit HostBuilder(const Matrix& matrix) : matrix_(matrix), count_(matrix.names.size()) {}
 
   Machine run() {
     machine_.notes.emplace_back(
@@ -242,8 +242,8 @@ bool is_smi_matrix(std::string_view text) {
 }
 
 Machine machine_from_smi_matrix(std::string_view text, const std::string& where) {
-  const Matrix matrix = read(text, where);
-  return Builder(matrix).run();
+  const Matrix matrix = read_matrix(text, where);
+  return HostBuilder(matrix).run();
 }
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-const std::string kDevices = "/sys/bus/pci/devices/";
+const std::string kPciDevices = "/sys/bus/pci/devices/";
 
 // "0000:3b:00.0"
 bool is_bus(const std::string& word) {
@@ -42,15 +42,15 @@ void add_device(Host& host, const Sysfs& sysfs, const std::string& bus) {
   HostPci pci;
   pci.bus = bus;
   pci.device_class = static_cast<unsigned>(
-      std::strtoul(sysfs.line(kDevices + bus + "/class").c_str(), nullptr, 16));
+      std::strtoul(sysfs.line(kPciDevices + bus + "/class").c_str(), nullptr, 16));
   for (const char* name : {"vendor", "device", "subsystem_vendor", "subsystem_device"})
-    if (const std::string value = sysfs.line(kDevices + bus + "/" + name); !value.empty())
+    if (const std::string value = sysfs.line(kPciDevices + bus + "/" + name); !value.empty())
       pci.facts[name] = value;
   // The path names every bridge above.
-  std::istringstream path(sysfs.real(kDevices + bus));
+  std::istringstream path(sysfs.real(kPciDevices + bus));
   for (std::string part; std::getline(path, part, '/');)
     if (is_bus(part) && part != bus) pci.parent = find_pci(host, part);
-  const int numa = static_cast<int>(sysfs.number(kDevices + bus + "/numa_node", -1));
+  const int numa = static_cast<int>(sysfs.number(kPciDevices + bus + "/numa_node", -1));
   if (pci.parent >= 0) {
     pci.cpu = host.pci[pci.parent].cpu;
   } else if (numa >= 0) {
@@ -88,7 +88,7 @@ Host host_from_sysfs(const Sysfs& sysfs) {
   auto devices = sysfs.list("/sys/bus/pci/devices");
   // Bridges have shorter paths than what is below them.
   std::vector<std::pair<std::string, std::string>> ordered;
-  for (const auto& bus : devices) ordered.emplace_back(sysfs.real(kDevices + bus), bus);
+  for (const auto& bus : devices) ordered.emplace_back(sysfs.real(kPciDevices + bus), bus);
   std::sort(ordered.begin(), ordered.end());
   for (const auto& [_, bus] : ordered)
     if (is_bus(bus)) add_device(host, sysfs, normal_bus(bus));
@@ -98,7 +98,7 @@ Host host_from_sysfs(const Sysfs& sysfs) {
 
 void read_link_speeds(Host& host, const Sysfs& sysfs) {
   for (auto& pci : host.pci) {
-    const std::string folder = kDevices + pci.bus;
+    const std::string folder = kPciDevices + pci.bus;
     const double gts = sysfs.number(folder + "/max_link_speed", 0);
     const double width = sysfs.number(folder + "/max_link_width", 0);
     if (gts > 0 && gts <= 128) pci.gts = gts;

@@ -17,7 +17,8 @@ Arena::Arena(const ArenaLayout& layout, Fd fd)
 
 FifoControl& Arena::control(int sender, int channel) const {
   const auto number = static_cast<size_t>(sender * layout_.channels + channel);
-  return *reinterpret_cast<FifoControl*>(memory_.data() + kFifosAt + number * layout_.fifo_stride());
+  return *reinterpret_cast<FifoControl*>(memory_.data() + kFifosAt +
+                                         number * layout_.fifo_stride());
 }
 
 std::byte* Arena::ring(int sender, int channel) const {
