@@ -37,8 +37,8 @@ std::string block(int id, const std::string& steps, int send = 1, int recv = 1, 
 ScheduleFile read(const std::string& text) { return read_msccl_xml(text, "file"); }
 
 // What reading says, "" when it accepts.
-std::string refusal(const std::string& text,
-                    std::optional<CollectiveKind> collective = std::nullopt) {
+std::string xml_refusal(const std::string& text,
+                        std::optional<CollectiveKind> collective = std::nullopt) {
   try {
     read_msccl_xml(text, "file", collective);
   } catch (const Error& error) {
@@ -158,10 +158,11 @@ TEST(MscclXml, GivesANopsDependencyToTheStepAfterItToo) {
 }
 
 TEST(MscclXml, ReadsPastCommentsDeclarationsAndForeignAttributes) {
-  EXPECT_EQ(refusal("<?xml version=\"1.0\"?>\n<!-- made by hand -->\n<!-- twice -->\n" +
-                    two_ranks("<!-- here too -->" + block(0, "<!-- and here -->"),
-                              " coll=\"allreduce\" inplace=\"1\" redop=\"nop\" nthreads=\"64\"")),
-            "");
+  EXPECT_EQ(
+      xml_refusal("<?xml version=\"1.0\"?>\n<!-- made by hand -->\n<!-- twice -->\n" +
+                  two_ranks("<!-- here too -->" + block(0, "<!-- and here -->"),
+                            " coll=\"allreduce\" inplace=\"1\" redop=\"nop\" nthreads=\"64\"")),
+      "");
 }
 
 TEST(MscclXml, MeansTheOnlyBufferByTheInputOfARankThatHasNone) {
@@ -232,18 +233,18 @@ TEST(MscclXml, SaysWhereAFileIsWrong) {
        "file:5: gpu 0 tb 0 <op>: the short form <op> is not supported; write <step>"},
       {two_ranks("<!-- \xff -->"), "file:3: not UTF-8"},
   };
-  for (const auto& c : kCases) EXPECT_EQ(refusal(c.text), c.error) << c.text;
+  for (const auto& c : kCases) EXPECT_EQ(xml_refusal(c.text), c.error) << c.text;
 }
 
 TEST(MscclXml, AsksForTheCollectiveWhereAFileDoesNotName) {
   const std::string nameless = two_ranks("", ""), custom = two_ranks("", " coll=\"custom\"");
-  EXPECT_EQ(refusal(nameless),
+  EXPECT_EQ(xml_refusal(nameless),
             "file:1: <algo>: has no attribute coll: say which collective it is (--coll)");
-  EXPECT_EQ(refusal(custom),
+  EXPECT_EQ(xml_refusal(custom),
             "file:1: <algo>: coll is 'custom': say which collective it is (--coll)");
-  EXPECT_EQ(refusal(nameless, CollectiveKind::kAllReduce), "");
-  EXPECT_EQ(refusal(custom, CollectiveKind::kAllReduce), "");
-  EXPECT_EQ(refusal(two_ranks(""), CollectiveKind::kBroadcast),
+  EXPECT_EQ(xml_refusal(nameless, CollectiveKind::kAllReduce), "");
+  EXPECT_EQ(xml_refusal(custom, CollectiveKind::kAllReduce), "");
+  EXPECT_EQ(xml_refusal(two_ranks(""), CollectiveKind::kBroadcast),
             "file:1: <algo>: coll is 'allreduce', not broadcast");
 }
 

@@ -10,7 +10,7 @@
 namespace weft::test {
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string json_refusal(const std::string& text) {
   try {
     read_schedule_json(text, "file");
   } catch (const Error& error) {
@@ -70,7 +70,7 @@ TEST(ScheduleJson, HoldsTokensNopsAndEmptyLanes) {
 
 TEST(ScheduleJson, SaysWhereAFileIsWrong) {
   const std::string step = "{\"from\": [{\"input\": 0}], \"to\": [{\"output\": 0}]}";
-  ASSERT_EQ(refusal(with_steps(step)), "");
+  ASSERT_EQ(json_refusal(with_steps(step)), "");
   const struct {
     std::string text, error;
   } kCases[] = {
@@ -114,10 +114,10 @@ TEST(ScheduleJson, SaysWhereAFileIsWrong) {
       {"{\"weft_schedule\": 1, \"parts\": [{}]}", "file:1: rank 0: \"lanes\" is missing"},
       {"{\"weft_schedule\": 1,\n \"name\": \"\xff\"}", "file:2: not UTF-8"},
   };
-  for (const auto& c : kCases) EXPECT_EQ(refusal(c.text), c.error) << c.text;
-  EXPECT_NE(refusal("{\"weft_schedule\": 1,\n\n ]").find("file:3: not well-formed JSON: "),
+  for (const auto& c : kCases) EXPECT_EQ(json_refusal(c.text), c.error) << c.text;
+  EXPECT_NE(json_refusal("{\"weft_schedule\": 1,\n\n ]").find("file:3: not well-formed JSON: "),
             std::string::npos)
-      << refusal("{\"weft_schedule\": 1,\n\n ]");
+      << json_refusal("{\"weft_schedule\": 1,\n\n ]");
 }
 
 }  // namespace
