@@ -2,6 +2,13 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(pugixml REQUIRED)
+
+# The archive, where there is one, so that what we build loads where pugixml is not installed.
+add_library(weft_pugixml INTERFACE)
+target_link_libraries(weft_pugixml INTERFACE
+  $<IF:$<TARGET_EXISTS:pugixml::static>,pugixml::static,pugixml::pugixml>)
 
 set(WEFT_SUMMARY "")
 macro(weft_note text)

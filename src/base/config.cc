@@ -60,11 +60,14 @@ Config Config::from_environment() {
   read_integer("NCCL_SHM_DISABLE", shm_disable);
   config.shm_disable = shm_disable != 0;
   read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
+  config.msccl_xml_files = text("MSCCL_XML_FILES");
+  config.msccl_algo_dir = text("MSCCL_ALGO_DIR");
   read("WEFT_INIT_TIMEOUT", config.init_timeout_s);
   read("WEFT_TIMEOUT", config.timeout_s);
   read("WEFT_STALL_WARNING", config.stall_warning_s);
   config.secret = text("WEFT_SECRET");
   config.plan = text("WEFT_PLAN");
+  config.schedules = text("WEFT_SCHEDULES");
   read_integer("WEFT_RING_BYTES", config.ring_bytes);
   read_integer("WEFT_SLICE_BYTES", config.slice_bytes);
   read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
@@ -77,6 +80,10 @@ Config Config::from_environment() {
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
+  config.topo_file = text("NCCL_TOPO_FILE");
+  config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
+  read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
+  config.catalogue = text("WEFT_CATALOGUE");
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
   if (config.slice_bytes < 64) config.slice_bytes = 64;
@@ -99,6 +106,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "1: no shared memory between processes"},
       {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking),
        "0 or 1 overrides config.blocking"},
+      {"MSCCL_XML_FILES", c.msccl_xml_files, "schedule files to use, ':' between them"},
+      {"MSCCL_ALGO_DIR", c.msccl_algo_dir, "folder of schedule files to use"},
       {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s),
        "seconds until a missing rank fails the init"},
       {"WEFT_TIMEOUT", fmt::format("{}", c.timeout_s),
@@ -107,6 +116,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "seconds until a waiting rank says for whom"},
       {"WEFT_SECRET", c.secret.empty() ? "" : "(set)", "shared secret to use with NCCL_COMM_ID"},
       {"WEFT_PLAN", c.plan, "force generators: all_reduce=ring,broadcast=tree"},
+      {"WEFT_SCHEDULES", c.schedules, "schedule files and folders to use, ':' between them"},
       {"WEFT_RING_BYTES", fmt::format("{}", c.ring_bytes), "FIFO per peer and channel"},
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
@@ -119,6 +129,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "GPU: low-latency protocol up to this size times ranks"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
+      {"NCCL_TOPO_FILE", c.topo_file, "a file that describes this machine"},
+      {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},
+      {"NCCL_TOPO_DUMP_FILE_RANK", fmt::format("{}", c.topo_dump_rank), "the rank that writes it"},
+      {"WEFT_CATALOGUE", c.catalogue, "folder of machines that go before the built-in ones"},
   };
 }
 

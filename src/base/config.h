@@ -19,12 +19,17 @@ struct Config {
   bool shm_disable = false;   // NCCL_SHM_DISABLE: processes of one host talk over TCP
   int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
 
+  // MSCCL's.
+  std::string msccl_xml_files;  // MSCCL_XML_FILES: schedule files, ':' between them
+  std::string msccl_algo_dir;   // MSCCL_ALGO_DIR: a folder of schedule files
+
   // Ours.
   double init_timeout_s = 300;  // WEFT_INIT_TIMEOUT: seconds until a missing rank fails the init
   double timeout_s = 0;  // WEFT_TIMEOUT: seconds a collective may wait for a peer; 0: for ever
   double stall_warning_s = 30;     // WEFT_STALL_WARNING: seconds until a waiting rank says for whom
   std::string secret;              // WEFT_SECRET: shared secret when NCCL_COMM_ID is used
   std::string plan;                // WEFT_PLAN: all_reduce=ring,broadcast=tree forces generators
+  std::string schedules;           // WEFT_SCHEDULES: schedule files and folders, ':' between them
   size_t ring_bytes = 512u << 10;  // WEFT_RING_BYTES: FIFO per peer and channel
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
   size_t zero_copy_bytes =
@@ -37,6 +42,11 @@ struct Config {
       1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data up to this size times ranks
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
+
+  std::string topo_file;       // NCCL_TOPO_FILE: a file that describes this machine
+  std::string topo_dump_file;  // NCCL_TOPO_DUMP_FILE: where to write this machine, in NCCL's format
+  int topo_dump_rank = 0;      // NCCL_TOPO_DUMP_FILE_RANK: the rank that writes it
+  std::string catalogue;  // WEFT_CATALOGUE: folder of machines that go before the built-in ones
 
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).
   static Config from_environment();

@@ -9,6 +9,7 @@
 #include "src/comm/rendezvous.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
+#include "src/topology/discover.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/segments.h"
@@ -23,7 +24,8 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 }  // namespace
 
 Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label,
-                           int device, int max_ctas)
+                           int device, int max_ctas,
+                           std::shared_ptr<const ImportedSchedules> schedules)
     : secret_(id.secret),
       rank_(rank),
       nranks_(nranks),
@@ -33,9 +35,11 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       last_receive_(static_cast<size_t>(nranks)) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
+  if (!config_.topo_dump_file.empty()) dump_machine(this_machine(), rank);
   for (int kind = 0; kind < kCollectiveKinds; kind++)
     forced_[static_cast<size_t>(kind)] =
         forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
+  load_schedules(std::move(schedules));
   if (id.fixed != 0 && rank == 0) {
     Acceptor::instance().listen_at(id.addresses[0]);
     Rendezvous::open(id.secret);
@@ -49,8 +53,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
   try {
-    mesh_ =
-        std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, deadline, gone_.data());
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, *imported_, deadline,
+                                   gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -60,6 +64,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     context_.door = &mesh_->door();
   }
   context_.local_ranks = mesh_->local_ranks();
+  check_schedules_fit();
   placement_ = {mesh_->one_process(), mesh_->one_host(), false};
   if (cuda::available()) {
     try {
@@ -163,41 +168,20 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (context_.door != nullptr) wake_all(*context_.door);
 }
 
-const Communicator::Plan& Communicator::plan_for(const Collective& collective,
-                                                 const Generator& generator, bool in_place) {
-  auto& plans = plans_[static_cast<size_t>(collective.kind)];
-  for (const auto& plan : plans)
-    if (plan->generator == &generator && plan->root == collective.root &&
-        plan->in_place == in_place)
-      return *plan;
-  const auto verified = PlanStore::instance().get(generator, collective, in_place);
-  auto plan = std::make_unique<Plan>();
-  plan->generator = &generator;
-  plan->root = collective.root;
-  plan->in_place = in_place;
-  plan->program = lower(*verified, rank_);
-  for (const auto* ports : {&plan->program.sends, &plan->program.receives})
-    for (const ProgramPort& port : *ports)
-      if (port.channel < 0 || port.channel >= kCollectiveChannels)
-        fail(ncclInvalidUsage, "schedule {} uses channel {}, there are {}", generator.name,
-             port.channel, kCollectiveChannels);
-  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label,
-            name(collective.kind), collective.root, in_place ? "in place" : "out of place",
-            generator.name, plan->program.lanes.size(), plan->program.steps.size());
-  plans.push_back(std::move(plan));
-  return *plans.back();
-}
-
-// Cuts blocks into chunks, and chunks into slices of which a ring holds at least four.
+// Cuts blocks into chunks, and chunks into slices of which a ring holds at least four, or more
+// where the schedule needs FIFOs that deep.
 void Communicator::cut(Operation& op, const Program& program) const {
   const auto chunks = static_cast<uint64_t>(program.chunks);
   const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
   op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
+  const auto depth = static_cast<uint64_t>(program.fifo_depth);
   const uint64_t ring_share =
-      (mesh_->ring_bytes() / 4 - kFifoAlign) / static_cast<uint64_t>(program.max_step_chunks);
+      (mesh_->ring_bytes() / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
+      static_cast<uint64_t>(program.max_step_chunks);
   const uint64_t slice =
       std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
-  if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign > mesh_->ring_bytes() / 2)
+  if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
+      mesh_->ring_bytes() / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
     fail(ncclInvalidUsage,
          "a plan that moves {} chunks at once does not fit in FIFOs of {} bytes (WEFT_RING_BYTES)",
          program.max_step_chunks, mesh_->ring_bytes());
@@ -226,14 +210,8 @@ void Communicator::begin() {
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
   const bool pair = call.kind == CollectiveKind::kSendRecv;
-  const Program* program = call.sends ? &send_program_ : &receive_program_;
-  if (!pair) {
-    const Collective collective{call.kind, nranks_, call.root};
-    const Generator& generator =
-        choose_generator(collective, array_bytes(collective, call), placement_,
-                         forced_[static_cast<size_t>(call.kind)]);
-    program = &plan_for(collective, generator, is_in_place(collective, call, rank_)).program;
-  }
+  const Plan* plan = pair ? nullptr : &choose_plan(call);
+  const Program* program = !pair ? &plan->program : call.sends ? &send_program_ : &receive_program_;
   if (program->uniform_only && call.count % static_cast<size_t>(program->chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
          program->chunks);
@@ -258,6 +236,7 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   op.element = static_cast<uint32_t>(element_size(call.reduction.type));
   op.collective = static_cast<uint8_t>(call.kind);
   op.root = pair ? 0 : call.root;
+  op.plan = pair ? 0 : plan->tag;
   op.sequence = pair ? 0 : sequence_++;
   cut(op, *program);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
@@ -283,7 +262,7 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   task.receives.clear();
   const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
   const auto channel_of = [&](const ProgramPort& port) {
-    return pair ? kPointToPointChannel : port.channel;
+    return pair ? kPointToPointChannel : collective_channel(port.channel);
   };
   for (const ProgramPort& port : program->sends)
     task.sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));

@@ -16,6 +16,7 @@
 #include "src/comm/unique_id.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/batch.h"
+#include "src/planner/imported_schedules.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
 
@@ -26,9 +27,10 @@ namespace weft {
 class Communicator {
  public:
   // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
-  // `device` and `max_ctas` matter where there are GPUs.
+  // `device` and `max_ctas` matter where there are GPUs. `schedules` replaces those that the
+  // environment names.
   Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device,
-               int max_ctas);
+               int max_ctas, std::shared_ptr<const ImportedSchedules> schedules = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -51,6 +53,8 @@ class Communicator {
   // nothing to move adds none.
   void begin();
   void add_to(host::Batch& batch, const Call& call);
+  // The imported schedule that such a call runs as, nullptr if it takes a built-in plan.
+  const ImportedSchedule* imported_for(const ImportedCall& call);
 
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;
@@ -76,12 +80,22 @@ class Communicator {
 
  private:
   struct Plan {
-    const Generator* generator = nullptr;
+    const void* source = nullptr;  // the Generator or ImportedSchedule
+    uint32_t tag = 0;              // see MessageHeader::plan
     int root = 0;
     bool in_place = false;
     Program program;
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
+  const Plan& plan_for(const ImportedSchedule& schedule, const Collective& collective,
+                       bool in_place);
+  const Plan* find_plan(const void* source, const Collective& collective, bool in_place) const;
+  const Plan& add_plan(std::unique_ptr<Plan> plan, const void* source, std::string_view label,
+                       const Collective& collective, const VerifiedSchedule& verified,
+                       int fifo_depth);
+  const Plan& choose_plan(const Call& call);
+  void load_schedules(std::shared_ptr<const ImportedSchedules> given);
+  void check_schedules_fit();
   struct GpuEntry {
     const Generator* generator = nullptr;
     int root = 0;
@@ -108,6 +122,9 @@ class Communicator {
   std::unique_ptr<cuda::GpuExecutor> gpu_;
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
+  std::shared_ptr<const ImportedSchedules> imported_;
+  static constexpr uint8_t kNeverFits = 0xff;
+  std::vector<uint8_t> told_;  // per imported schedule, a bit per rule that has been logged
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;

@@ -54,25 +54,40 @@ uint64_t ring_size(const Config& config, int nranks) {
   return std::max(least, std::min<uint64_t>(config.ring_bytes, std::max(usual, share))) / 64 * 64;
 }
 
+int most_channels(int collective) {
+  return std::max(kChannels, collective + kChannels - kCollectiveChannels);
+}
+
 }  // namespace
 
+int Mesh::channels(int source, int destination) const {
+  return most_channels(imported_.channels(source, destination));
+}
+
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
-           const Config& config, Deadline deadline, std::atomic<bool>* gone)
-    : secret_(secret), rank_(rank), nranks_(nranks), ring_bytes_(ring_size(config, nranks)) {
+           const Config& config, const ImportedSchedules& imported, Deadline deadline,
+           std::atomic<bool>* gone)
+    : secret_(secret),
+      rank_(rank),
+      nranks_(nranks),
+      imported_(imported),
+      channels_(most_channels(imported.most_channels())),
+      ring_bytes_(ring_size(config, nranks)) {
   exchange(control, config, deadline);
   classify();
   const bool shareable =
       std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
-  arena_ = std::make_shared<Arena>(ArenaLayout{local_ranks(), ring_bytes_}, shareable);
+  arena_ = std::make_shared<Arena>(layout(), shareable);
   server_ = std::make_unique<MemoryServer>(arena_);
   LocalArenas::instance().publish(public_key(secret_), rank_, arena_);
-  const auto ports = static_cast<size_t>(nranks_ * kChannels);
+  const auto ports = static_cast<size_t>(nranks_ * channels_);
   sends_.resize(ports);
   receives_.resize(ports);
   incoming_.resize(ports);
   peer_arenas_.resize(static_cast<size_t>(nranks_));
   links_.resize(static_cast<size_t>(nranks_));
-  for (const Reach reach : reach_) missing_ += reach == Reach::kTcp ? kChannels : 0;
+  for (int peer = 0; peer < nranks_; peer++)
+    missing_ += reach(peer) == Reach::kTcp ? channels(peer, rank_) : 0;
   Acceptor::instance().serve(secret_, rank_, [this](Fd connection, const Purpose& purpose) {
     accept(std::move(connection), purpose);
   });
@@ -105,6 +120,7 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
   mine.ring_bytes = ring_bytes_;
   mine.slice_bytes = config.slice_bytes;
   mine.plan = siphash(Secret{}, config.plan.data(), config.plan.size());
+  mine.schedules = imported_.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
   const auto addresses = local_addresses(config, Acceptor::instance().port());
   mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
@@ -124,6 +140,11 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
            rank_);
     if (info.plan != mine.plan)
       fail(ncclInvalidUsage, "rank {} has another WEFT_PLAN than rank {}", peer, rank_);
+    if (info.schedules != mine.schedules)
+      fail(ncclInvalidUsage,
+           "rank {} has other schedules than rank {} (WEFT_SCHEDULES, MSCCL_XML_FILES, "
+           "MSCCL_ALGO_DIR): files and their order must be the same on all ranks",
+           peer, rank_);
     if (info.ring_bytes != mine.ring_bytes || info.slice_bytes != mine.slice_bytes)
       fail(ncclInvalidUsage,
            "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank {}: {}/{} "
@@ -165,10 +186,10 @@ void Mesh::connect_local(int peer, Deadline deadline) {
       fail(ncclInternalError, "rank {} of this process has no arena", peer);
   } else {
     links_[p] = std::make_unique<MemoryLink>(info(peer).unix_name, secret_, rank_, peer, deadline);
-    peer_arenas_[p] = links_[p]->fetch_arena(ArenaLayout{local_ranks(), ring_bytes_}, deadline);
+    peer_arenas_[p] = links_[p]->fetch_arena(layout(), deadline);
     lending = Lending::kSegment;
   }
-  for (int channel = 0; channel < kChannels; channel++) {
+  for (int channel = 0; channel < channels_; channel++) {
     SendPort& out = sends_[index(peer, channel)];
     out = send_port(*peer_arenas_[p], position(rank_), channel, peer);
     out.lending = lending;
@@ -182,7 +203,7 @@ void Mesh::connect_local(int peer, Deadline deadline) {
 void Mesh::accept(Fd connection, const Purpose& purpose) {
   if (purpose.kind == Purpose::kMemory) return server_->add(std::move(connection));
   if (purpose.kind != Purpose::kStream || purpose.from_rank < 0 || purpose.from_rank >= nranks_ ||
-      purpose.channel >= static_cast<uint32_t>(kChannels))
+      purpose.channel >= static_cast<uint32_t>(channels(purpose.from_rank, rank_)))
     return;
   std::lock_guard lock(mutex_);
   Fd& slot = incoming_[index(purpose.from_rank, static_cast<int>(purpose.channel))];
@@ -216,7 +237,7 @@ void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::at
   for (int k = 1; k < nranks_; k++) {
     const int peer = (rank_ + k) % nranks_;
     if (reach(peer) != Reach::kTcp) continue;
-    for (int channel = 0; channel < kChannels; channel++) {
+    for (int channel = 0; channel < channels(rank_, peer); channel++) {
       auto stream = std::make_shared<TcpStream>(open_stream(control, peer, channel, deadline),
                                                 ring_bytes_, true, door());
       sends_[index(peer, channel)] = send_port(*stream, peer);
@@ -235,7 +256,7 @@ void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::at
   }
   for (int peer = 0; peer < nranks_; peer++) {
     if (reach(peer) != Reach::kTcp) continue;
-    for (int channel = 0; channel < kChannels; channel++) {
+    for (int channel = 0; channel < channels(peer, rank_); channel++) {
       auto stream = std::make_shared<TcpStream>(std::move(incoming_[index(peer, channel)]),
                                                 ring_bytes_, false, door());
       receives_[index(peer, channel)] = receive_port(*stream, peer);

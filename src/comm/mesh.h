@@ -12,6 +12,7 @@
 #include "src/base/config.h"
 #include "src/base/siphash.h"
 #include "src/comm/control_channel.h"
+#include "src/planner/imported_schedules.h"
 #include "src/transport/arena.h"
 #include "src/transport/memory_link.h"
 #include "src/transport/tcp.h"
@@ -25,7 +26,8 @@ struct PeerInfo {
   uint64_t host = 0;     // host_identity()
   uint64_t process = 0;  // random, one per process
   uint64_t ring_bytes = 0, slice_bytes = 0;
-  uint64_t plan = 0;  // hash of WEFT_PLAN: ranks must choose alike
+  uint64_t plan = 0;       // hash of WEFT_PLAN: ranks must choose alike
+  uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
   int32_t shm_disable = 0;
   int32_t address_count = 0;
   Address addresses[4];
@@ -38,9 +40,10 @@ class Mesh {
  public:
   // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or
   // unfit.
-  // `gone` has an entry per rank, set when a connection to it ends.
+  // `gone` has an entry per rank, set when a connection to it ends. `imported` says which pairs of
+  // ranks need more channels than the built-in plans do.
   Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
-       Deadline deadline, std::atomic<bool>* gone);
+       const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -64,9 +67,12 @@ class Mesh {
   void drain(double seconds);
 
  private:
-  static size_t index(int peer, int channel) {
-    return static_cast<size_t>(peer * kChannels + channel);
+  size_t index(int peer, int channel) const {
+    return static_cast<size_t>(peer * channels_ + channel);
   }
+  // Channels that messages from one rank to another can take.
+  int channels(int source, int destination) const;
+  ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_}; }
   void exchange(ControlChannel& control, const Config& config, Deadline deadline);
   void classify();
   void connect_local(int peer, Deadline deadline);
@@ -76,6 +82,8 @@ class Mesh {
 
   const Secret secret_;
   const int rank_, nranks_;
+  const ImportedSchedules& imported_;
+  const int channels_;  // of the pair of ranks that has most
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<Reach> reach_;

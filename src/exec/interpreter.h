@@ -40,6 +40,7 @@ struct Operation {
   uint64_t sequence = 0;
   uint8_t collective = 0;
   int32_t root = 0;
+  uint32_t plan = 0;
   SendPort* const* sends = nullptr;
   RecvPort* const* receives = nullptr;
   uint64_t* progress = nullptr;
@@ -249,7 +250,7 @@ class Interpreter {
                                 uint64_t bytes) {
     if (header.bytes != bytes || header.sequence != op_.sequence ||
         header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
-        header.root != op_.root ||
+        header.root != op_.root || header.plan != op_.plan ||
         (op_.collective != static_cast<uint8_t>(CollectiveKind::kSendRecv) &&
          (header.type != static_cast<uint8_t>(op_.reduction.type) ||
           header.op != static_cast<uint8_t>(op_.reduction.op)))) {
@@ -330,6 +331,7 @@ class Interpreter {
     message.type = static_cast<uint8_t>(op_.reduction.type);
     message.op = static_cast<uint8_t>(op_.reduction.op);
     message.root = op_.root;
+    message.plan = op_.plan;
     if (lends(port, lent)) {
       if (port.lending == Lending::kPointer) {
         message.kind = MessageHeader::kPointer;

@@ -2,6 +2,7 @@
 #include "src/schedule/lower.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "src/schedule/schedule_graph.h"
@@ -26,9 +27,9 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
 }
 
 // A run of steps that may go side by side: what it has touched so far.
-class Run {
+class SideBySide {
  public:
-  Run(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
+  SideBySide(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
 
   void begin(const Step& step) {
     read_.clear();
@@ -85,10 +86,11 @@ class Run {
 };
 
 void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramStep* steps) {
-  Run run(graph, rank);
+  SideBySide run(graph, rank);
   size_t first = 0;
   for (size_t n = 0; n < lane.steps.size(); n++) {
-    if (n > 0 && run.join(lane.steps[n])) {
+    if (n > 0 && steps[first].run < std::numeric_limits<uint16_t>::max() &&
+        run.join(lane.steps[n])) {
       steps[first].run++;
       continue;
     }
@@ -116,7 +118,8 @@ Program lower(const VerifiedSchedule& verified, int rank) {
         program.partial_sums |=
             step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
-  const ScheduleGraph graph(schedule, verified.in_place());
+  const ScheduleGraph& graph = verified.graph();
+  const std::vector<bool> lendable = verified.lendable(rank);
   for (size_t l = 0; l < mine.lanes.size(); l++) {
     const Lane& lane = mine.lanes[l];
     const size_t first = program.steps.size();
@@ -128,7 +131,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       ProgramStep out;
       out.raw_sources = facts.raw_sources;
       out.completes = facts.completes;
-      out.lendable = facts.lendable;
+      out.lendable = lendable[program.steps.size()];
       out.count = step.count;
       program.reaches_memory |= step.count == 0;
       for (const Operand& o : step.from) program.reaches_memory |= o.kind == Operand::Kind::kRemote;

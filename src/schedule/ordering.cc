@@ -1,200 +1,223 @@
-// For one rank at a time: the earliest step of each of its lanes that comes after any given step of
-// the whole schedule (one backward pass over an execution order). Every pair of accesses that could
-// conflict is looked up in such a table.
+// Every chunk's accesses, lane by lane. Those of one lane are ordered, so for a write it is enough
+// to look, in each other lane, at the first access that is not before it.
 #include "src/schedule/ordering.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "src/base/error.h"
+#include "src/schedule/happens_before.h"
 
 namespace weft {
 namespace {
-
-constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
 struct Access {
   int32_t step = 0;
   bool write = false;
 };
 
-class Ordering {
- public:
-  Ordering(const ScheduleGraph& graph, SymbolicResult& result) : g_(graph), result_(result) {
-    dependents_.resize(g_.steps.size());
-    for (size_t n = 0; n < g_.steps.size(); n++) {
-      const StepId at = g_.id(static_cast<int32_t>(n));
-      for (const Dependency& d : g_.steps[n]->after)
-        dependents_[static_cast<size_t>(g_.step_number(at.rank, d.lane, d.step))].push_back(
-            static_cast<int32_t>(n));
+// A copy of a chunk to where it lies already, as in-place calls make of a copy from input to
+// output, writes nothing. (Where data is reduced it may: a pre-multiplier applies on the way.)
+bool stays(const ScheduleGraph& g, int rank, const Step& step, const Operand& to) {
+  return !g.schedule.collective.reduces() && step.from.size() == 1 &&
+         step.from[0].kind == Operand::Kind::kLocal && to.kind == Operand::Kind::kLocal &&
+         g.place(rank, to.buffer, to.index) ==
+             g.place(rank, step.from[0].buffer, step.from[0].index);
+}
+
+// Calls visit(place, access, operand) for everything a step touches.
+template <typename Visit>
+void for_accesses(const ScheduleGraph& g, int32_t number, Visit visit) {
+  const Step& step = *g.steps[static_cast<size_t>(number)];
+  const int rank = g.lanes[static_cast<size_t>(g.step_lane[static_cast<size_t>(number)])].rank;
+  for (const bool write : {false, true})
+    for (const Operand& operand : write ? step.to : step.from) {
+      if (operand.kind == Operand::Kind::kPeer || (write && stays(g, rank, step, operand)))
+        continue;
+      const int owner = ScheduleGraph::memory_owner(rank, operand);
+      for (int c = 0; c < step.count; c++)
+        visit(g.place(owner, operand.buffer, operand.index + c), Access{number, write});
     }
-    const auto nranks = static_cast<size_t>(g_.schedule.collective.nranks);
-    tables_.resize(nranks);
-    accesses_.resize(nranks);
-    for (size_t r = 0; r < nranks; r++)
-      accesses_[r].resize(static_cast<size_t>(g_.locations(static_cast<int>(r))));
-    collect();
+}
+
+// The accesses of every place of a range, in the order of step numbers.
+class Accesses {
+ public:
+  Accesses(const ScheduleGraph& g, int32_t first_step, int32_t end_step, int32_t first_place,
+           int32_t end_place)
+      : first_place_(first_place), begin_(static_cast<size_t>(end_place - first_place) + 1, 0) {
+    const auto for_all = [&](auto visit) {
+      for (int32_t n = first_step; n < end_step; n++)
+        for_accesses(g, n, [&](int32_t place, Access access) {
+          if (place >= first_place && place < end_place)
+            visit(static_cast<size_t>(place - first_place), access);
+        });
+    };
+    for_all([&](size_t place, Access) { begin_[place + 1]++; });
+    for (size_t p = 1; p < begin_.size(); p++) begin_[p] += begin_[p - 1];
+    all_.resize(begin_.back());
+    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
+    for_all([&](size_t place, Access access) { all_[next[place]++] = access; });
   }
 
+  size_t places() const { return begin_.size() - 1; }
+  const Access* begin(size_t place) const { return all_.data() + begin_[place]; }
+  const Access* end(size_t place) const { return all_.data() + begin_[place + 1]; }
+  size_t at(int32_t place) const { return static_cast<size_t>(place - first_place_); }
+
+ private:
+  int32_t first_place_;
+  std::vector<size_t> begin_;
+  std::vector<Access> all_;
+};
+
+int32_t first_step(const ScheduleGraph& g, int rank) {
+  const auto lane = static_cast<size_t>(g.first_lane[static_cast<size_t>(rank)]);
+  return lane < g.lanes.size() ? g.lanes[lane].first_step : static_cast<int32_t>(g.steps.size());
+}
+
+class Races {
+ public:
+  Races(const ScheduleGraph& graph, const std::vector<int32_t>& order)
+      : g_(graph), before_(graph, order) {}
+
   void check() {
-    if (remote_) check_presence();
+    if (g_.has_remote()) {
+      check_presence();
+      check_accesses(Accesses(g_, 0, static_cast<int32_t>(g_.steps.size()), 0, g_.places()));
+      return;
+    }
+    // A rank touches only its own memory.
     for (int r = 0; r < g_.schedule.collective.nranks; r++) {
-      for (const auto& accesses : accesses_[static_cast<size_t>(r)]) check_races(accesses);
-      mark_lendable(r);
-      // Only schedules that reach into peers' memory ask about other ranks again.
-      if (!remote_) tables_[static_cast<size_t>(r)] = {};
+      const auto lane = static_cast<size_t>(r);
+      if (g_.first_lane[lane + 1] - g_.first_lane[lane] < 2) continue;
+      check_accesses(Accesses(g_, first_step(g_, r), first_step(g_, r + 1), g_.first_place(r),
+                              g_.first_place(r + 1)));
+      before_.forget(r);
     }
   }
 
  private:
-  void collect() {
-    for (size_t n = 0; n < g_.steps.size(); n++) {
-      const Step& step = *g_.steps[n];
-      const int rank = g_.id(static_cast<int32_t>(n)).rank;
-      for (const Operand& from : step.from)
-        add(rank, from, step.count, {static_cast<int32_t>(n), false});
-      for (const Operand& to : step.to) add(rank, to, step.count, {static_cast<int32_t>(n), true});
+  int32_t lane_of(const Access& access) const {
+    return g_.step_lane[static_cast<size_t>(access.step)];
+  }
+
+  void check_accesses(const Accesses& accesses) {
+    std::vector<const Access*> lanes;  // where the accesses of a lane begin
+    for (size_t place = 0; place < accesses.places(); place++) {
+      const Access *first = accesses.begin(place), *last = accesses.end(place);
+      if (first == last || lane_of(*first) == lane_of(*(last - 1))) continue;
+      if (std::none_of(first, last, [](const Access& a) { return a.write; })) continue;
+      lanes.clear();
+      for (const Access* a = first; a != last; a++)
+        if (a == first || lane_of(*a) != lane_of(*(a - 1))) lanes.push_back(a);
+      lanes.push_back(last);
+      for (size_t mine = 0; mine + 1 < lanes.size(); mine++)
+        for (const Access* a = lanes[mine]; a != lanes[mine + 1]; a++) {
+          if (!a->write || (a != lanes[mine] && (a - 1)->write && (a - 1)->step == a->step))
+            continue;
+          for (size_t other = 0; other + 1 < lanes.size(); other++)
+            if (other != mine) check_write(*a, lanes[other], lanes[other + 1]);
+        }
     }
   }
 
-  void add(int rank, const Operand& operand, int count, Access access) {
-    if (operand.kind == Operand::Kind::kPeer) return;
-    remote_ = remote_ || operand.kind == Operand::Kind::kRemote;
-    const int owner = ScheduleGraph::memory_owner(rank, operand);
-    for (int c = 0; c < count; c++)
-      accesses_[static_cast<size_t>(owner)]
-               [static_cast<size_t>(g_.location(owner, operand.buffer, operand.index + c))]
-                   .push_back(access);
+  // A write against the accesses of another lane.
+  void check_write(const Access& write, const Access* first, const Access* last) {
+    const Access* next = std::partition_point(
+        first, last, [&](const Access& a) { return before_(a.step, write.step); });
+    if (next == last || before_(write.step, next->step)) return;
+    const int32_t one = std::min(write.step, next->step), two = std::max(write.step, next->step);
+    fail(ncclInvalidUsage, "{} and {} touch the same chunk ({}) and nothing orders them",
+         describe(g_.id(one)), describe(g_.id(two)), shared_chunk(one, two));
   }
 
-  int32_t lane_of(int32_t step) const { return g_.step_lane[static_cast<size_t>(step)]; }
-
-  // True when `a` is complete before `b` begins.
-  bool before(int32_t a, int32_t b) {
-    if (lane_of(a) == lane_of(b)) return a < b;
-    const auto rank = static_cast<size_t>(g_.lanes[static_cast<size_t>(lane_of(b))].rank);
-    const int32_t first = g_.first_lane[rank];
-    const auto width = static_cast<size_t>(g_.first_lane[rank + 1] - first);
-    if (tables_[rank].empty()) build_table(tables_[rank], first, width);
-    return tables_[rank]
-                  [static_cast<size_t>(a) * width + static_cast<size_t>(lane_of(b) - first)] <= b;
-  }
-
-  void build_table(std::vector<int32_t>& table, int32_t first, size_t width) {
-    table.assign(g_.steps.size() * width, kNever);
-    // `next` comes after `n`: so does everything after `next`.
-    const auto follow = [&](int32_t n, int32_t next) {
-      int32_t* mine = &table[static_cast<size_t>(n) * width];
-      const int32_t* theirs = &table[static_cast<size_t>(next) * width];
-      for (size_t l = 0; l < width; l++) mine[l] = std::min(mine[l], theirs[l]);
-      const int32_t lane = lane_of(next) - first;
-      if (lane >= 0 && lane < static_cast<int32_t>(width)) mine[lane] = std::min(mine[lane], next);
-    };
-    for (auto it = result_.order.rbegin(); it != result_.order.rend(); ++it) {
-      const int32_t n = *it;
-      const auto& lane = g_.lanes[static_cast<size_t>(lane_of(n))];
-      if (n + 1 < lane.first_step + lane.size) follow(n, n + 1);
-      for (const int32_t d : dependents_[static_cast<size_t>(n)]) follow(n, d);
-      for_receivers(n, [&](int32_t receiver) { follow(n, receiver); });
-    }
-  }
-
-  template <typename Visit>
-  void for_receivers(int32_t n, Visit visit) const {
-    const size_t operands = g_.steps[static_cast<size_t>(n)]->to.size();
-    const auto first = static_cast<size_t>(result_.first_match[static_cast<size_t>(n)]);
-    for (size_t i = 0; i < operands; i++)
-      if (result_.matches[first + i] >= 0) visit(result_.matches[first + i]);
-  }
-
-  void check_races(const std::vector<Access>& accesses) {
-    for (size_t i = 0; i < accesses.size(); i++) {
-      for (size_t j = i + 1; j < accesses.size(); j++) {
-        const Access &a = accesses[i], &b = accesses[j];
-        if (a.step == b.step || (!a.write && !b.write)) continue;
-        if (before(a.step, b.step) || before(b.step, a.step)) continue;
-        fail(ncclInvalidUsage, "{} and {} touch the same chunk and nothing orders them",
-             describe(g_.id(a.step)), describe(g_.id(b.step)));
-      }
-    }
+  // How messages call the chunk that both steps touch.
+  std::string shared_chunk(int32_t one, int32_t two) const {
+    std::vector<std::pair<int32_t, bool>> touched;
+    for_accesses(g_, one, [&](int32_t place, Access a) { touched.emplace_back(place, a.write); });
+    int32_t shared = -1;
+    for_accesses(g_, two, [&](int32_t place, Access a) {
+      for (const auto& [p, write] : touched)
+        if (p == place && (write || a.write) && shared < 0) shared = place;
+    });
+    return g_.describe_place(shared);
   }
 
   // A rank's memory may be touched by others only while the rank is inside the call: after one of
   // its steps, and before the last step of one of its lanes.
   void check_presence() {
     for (size_t n = 0; n < g_.steps.size(); n++) {
-      const Step& step = *g_.steps[n];
-      const auto number = static_cast<int32_t>(n);
-      const auto check = [&](const Operand& operand) {
-        if (operand.kind != Operand::Kind::kRemote) return;
-        bool entered = false, stays = false;
-        const auto owner = static_cast<size_t>(operand.owner);
-        for (int32_t l = g_.first_lane[owner]; l < g_.first_lane[owner + 1]; l++) {
-          const auto& lane = g_.lanes[static_cast<size_t>(l)];
-          if (lane.size == 0) continue;
-          entered = entered || before(lane.first_step, number);
-          stays = stays || before(number, lane.first_step + lane.size - 1);
-        }
-        if (!entered || !stays)
-          fail(ncclInvalidUsage, "{} touches memory of rank {}, which may {} the call {}",
-               describe(g_.id(number)), operand.owner, entered ? "have left" : "not have entered",
-               entered ? "already" : "yet");
-      };
-      for (const Operand& from : step.from) check(from);
-      for (const Operand& to : step.to) check(to);
+      for (const Operand& from : g_.steps[n]->from) check_present(static_cast<int32_t>(n), from);
+      for (const Operand& to : g_.steps[n]->to) check_present(static_cast<int32_t>(n), to);
     }
   }
 
-  void mark_lendable(int rank) {
-    const auto r = static_cast<size_t>(rank);
-    for (int32_t l = g_.first_lane[r]; l < g_.first_lane[r + 1]; l++) {
+  void check_present(int32_t number, const Operand& operand) {
+    if (operand.kind != Operand::Kind::kRemote) return;
+    bool entered = false, remains = false;
+    const auto owner = static_cast<size_t>(operand.owner);
+    for (int32_t l = g_.first_lane[owner]; l < g_.first_lane[owner + 1]; l++) {
       const auto& lane = g_.lanes[static_cast<size_t>(l)];
-      for (int32_t n = lane.first_step; n < lane.first_step + lane.size; n++)
-        result_.facts[static_cast<size_t>(n)].lendable = lendable(rank, n);
+      if (lane.size == 0) continue;
+      entered = entered || before_(lane.first_step, number);
+      remains = remains || before_(number, lane.first_step + lane.size - 1);
     }
-  }
-
-  bool lendable(int rank, int32_t n) {
-    const Step& step = *g_.steps[static_cast<size_t>(n)];
-    // What would be lent: the local destination if there is one, else the only, local source.
-    const Operand* lent = nullptr;
-    bool sends = false;
-    for (const Operand& to : step.to) {
-      if (to.kind == Operand::Kind::kPeer) sends = true;
-      if (to.kind == Operand::Kind::kLocal && lent == nullptr) lent = &to;
-    }
-    if (!sends || step.count == 0) return false;
-    if (lent == nullptr && step.from.size() == 1 && step.from[0].kind == Operand::Kind::kLocal)
-      lent = &step.from[0];
-    if (lent == nullptr) return false;
-    for (int c = 0; c < step.count; c++) {
-      const auto location = static_cast<size_t>(g_.location(rank, lent->buffer, lent->index + c));
-      for (const Access& access : accesses_[static_cast<size_t>(rank)][location])
-        if (access.write && access.step != n && !before(access.step, n) &&
-            !after_all_receivers(n, access.step))
-          return false;
-    }
-    return true;
-  }
-
-  bool after_all_receivers(int32_t n, int32_t write) {
-    bool all = true;
-    for_receivers(n, [&](int32_t receiver) { all = all && before(receiver, write); });
-    return all;
+    if (!entered || !remains)
+      fail(ncclInvalidUsage, "{} touches memory of rank {}, which may {} the call {}",
+           describe(g_.id(number)), operand.owner, entered ? "have left" : "not have entered",
+           entered ? "already" : "yet");
   }
 
   const ScheduleGraph& g_;
-  SymbolicResult& result_;
-  std::vector<std::vector<int32_t>> dependents_;
-  std::vector<std::vector<std::vector<Access>>> accesses_;  // per rank and location, by anyone
-  std::vector<std::vector<int32_t>> tables_;                // per rank, made when asked for
-  bool remote_ = false;
+  HappensBefore before_;
 };
+
+// What receivers would read in place: the local destination if there is one, else the only, local
+// source. nullptr: nothing.
+const Operand* lent_operand(const Step& step) {
+  const Operand* lent = nullptr;
+  bool sends = false;
+  for (const Operand& to : step.to) {
+    if (to.kind == Operand::Kind::kPeer) sends = true;
+    if (to.kind == Operand::Kind::kLocal && lent == nullptr) lent = &to;
+  }
+  if (!sends || step.count == 0) return nullptr;
+  if (lent == nullptr && step.from.size() == 1 && step.from[0].kind == Operand::Kind::kLocal)
+    lent = &step.from[0];
+  return lent;
+}
 
 }  // namespace
 
-void check_ordering(const ScheduleGraph& graph, SymbolicResult& result) {
-  Ordering(graph, result).check();
+void check_ordering(const ScheduleGraph& graph, const std::vector<int32_t>& order) {
+  Races(graph, order).check();
+}
+
+std::vector<bool> lendable_steps(const ScheduleGraph& g, const std::vector<int32_t>& order,
+                                 int rank) {
+  const int32_t first = first_step(g, rank), end = first_step(g, rank + 1);
+  std::vector<bool> lendable(static_cast<size_t>(end - first));
+  HappensBefore before(g, order);
+  // Where ranks reach into each other's memory, any of them may write here.
+  const bool all = g.has_remote();
+  const Accesses accesses(g, all ? 0 : first, all ? static_cast<int32_t>(g.steps.size()) : end,
+                          g.first_place(rank), g.first_place(rank + 1));
+  for (int32_t n = first; n < end; n++) {
+    const Step& step = *g.steps[static_cast<size_t>(n)];
+    const Operand* lent = lent_operand(step);
+    bool safe = lent != nullptr;
+    for (int c = 0; safe && c < step.count; c++) {
+      const size_t place = accesses.at(g.place(rank, lent->buffer, lent->index + c));
+      for (const Access* a = accesses.begin(place); safe && a != accesses.end(place); a++) {
+        if (!a->write || a->step == n || before(a->step, n)) continue;
+        for (size_t i = 0; safe && i < step.to.size(); i++)
+          if (const int32_t receiver = g.receiver(n, i); receiver >= 0)
+            safe = before(receiver, a->step);
+      }
+    }
+    lendable[static_cast<size_t>(n - first)] = safe;
+  }
+  return lendable;
 }
 
 }  // namespace weft

@@ -59,6 +59,7 @@ struct Program {
   int32_t chunks = 1;
   int32_t scratch_chunks = 0;
   int32_t max_step_chunks = 1;  // most chunks one message carries
+  int32_t fifo_depth = 2;       // messages that FIFOs must hold
   bool reaches_memory =
       false;  // has tokens, or operands in peers' memory: only some executors can run it
   bool partial_sums = false;  // sums of some ranks only are stored or sent on the way (by any rank)

@@ -2,11 +2,20 @@
 #include "src/schedule/schedule_graph.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <limits>
 
 #include "src/base/error.h"
 
 namespace weft {
+namespace {
+
+// What a proof may cost. A thousand ranks that exchange everything with everyone stay far below.
+constexpr int64_t kMostPlaces = int64_t{1} << 26;  // chunks of memory, all ranks together
+constexpr int64_t kMostMoves = int64_t{1} << 28;   // chunks that steps touch
+constexpr int64_t kMostSteps = int64_t{1} << 26;
+constexpr size_t kMostDependencies = 65535;  // of a step; what a Program can hold
+
+}  // namespace
 
 std::string describe(const StepId& id) {
   return fmt::format("rank {} lane {} step {}", id.rank, id.lane, id.step);
@@ -17,19 +26,91 @@ std::string describe(Buffer buffer, int index) {
   return fmt::format("{} chunk {}", kLetters[static_cast<int>(buffer)], index);
 }
 
+std::string ScheduleGraph::describe_chunk(int32_t number, int c) const {
+  const Step& step = *steps[static_cast<size_t>(number)];
+  for (const auto* operands : {&step.to, &step.from})
+    for (const Operand& operand : *operands)
+      if (operand.kind == Operand::Kind::kLocal)
+        return fmt::format("{} ({})", describe(id(number)),
+                           describe(operand.buffer, operand.index + c));
+  return describe(id(number));
+}
+
+std::string ScheduleGraph::describe_place(int32_t place) const {
+  size_t rank = layouts_.size() - 1;
+  while (layouts_[rank].first > place) rank--;
+  const Layout& at = layouts_[rank];
+  int32_t index = place - at.first;
+  Buffer buffer = Buffer::kInput;
+  if (index >= at.inputs) {
+    index -= at.inputs;
+    buffer = index < at.outputs ? Buffer::kOutput : Buffer::kScratch;
+    if (buffer == Buffer::kScratch) index -= at.outputs;
+  }
+  return fmt::format("{} of rank {}", describe(buffer, index), rank);
+}
+
 ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), in_place(in_place_) {
   const int nranks = s.collective.nranks;
   if (nranks < 1) fail(ncclInvalidUsage, "schedule {}: {} ranks", s.name, nranks);
   if (s.chunks < 1) fail(ncclInvalidUsage, "schedule {}: {} chunks per block", s.name, s.chunks);
-  if (static_cast<int>(s.ranks.size()) != nranks)
+  if (static_cast<int64_t>(s.ranks.size()) != nranks)
     fail(ncclInvalidUsage, "schedule {}: has parts for {} ranks, its collective has {}", s.name,
          s.ranks.size(), nranks);
-  fifo_index_.resize(static_cast<size_t>(nranks));
-  for (int r = 0; r < nranks; r++) {
+  if (s.collective.rooted() && (s.collective.root < 0 || s.collective.root >= nranks))
+    fail(ncclInvalidUsage, "schedule {}: root {} of {} ranks", s.name, s.collective.root, nranks);
+  if (s.collective.kind == CollectiveKind::kSendRecv && nranks != 2)
+    fail(ncclInvalidUsage, "schedule {}: sendrecv is between 2 ranks, not {}", s.name, nranks);
+  lay_out();
+  number_steps();
+  operand_fifo.reserve(2 * steps.size());
+  operand_message.reserve(2 * steps.size());
+  first_operand.reserve(steps.size());
+  fifo_index_.reserve(
+      std::min(steps.size(), static_cast<size_t>(nranks) * static_cast<size_t>(nranks)));
+  for (size_t n = 0; n < steps.size(); n++) check_step(static_cast<int32_t>(n));
+  match_messages();
+  fifo_index_ = {};
+}
+
+void ScheduleGraph::lay_out() {
+  const Collective& c = schedule.collective;
+  int64_t places = 0;
+  // Pieces are numbered too, in an all-to-all one for every pair of ranks.
+  const int64_t pieces = int64_t{c.nranks} * c.nranks * schedule.chunks;
+  for (int r = 0; r < c.nranks; r++) {
+    const int64_t inputs = int64_t{c.input_blocks(r)} * schedule.chunks;
+    const int64_t outputs = int64_t{c.output_blocks(r)} * schedule.chunks;
+    const int32_t scratch = schedule.ranks[static_cast<size_t>(r)].scratch_chunks;
+    if (scratch < 0) fail(ncclInvalidUsage, "rank {}: {} scratch chunks", r, scratch);
+    const int64_t first = places;
+    places += inputs + outputs + scratch;
+    if (places > kMostPlaces ||
+        (c.kind == CollectiveKind::kAllToAll && pieces > std::numeric_limits<int32_t>::max()))
+      fail(ncclInvalidUsage, "schedule {}: its buffers have more than {} chunks, too many to prove",
+           schedule.name, kMostPlaces);
+    const Collective::Overlap overlap = c.overlap(r, schedule.chunks);
+    layouts_.push_back({static_cast<int32_t>(first), static_cast<int32_t>(inputs),
+                        static_cast<int32_t>(outputs), overlap.input_at - overlap.output_at});
+  }
+  places_ = static_cast<int32_t>(places);
+}
+
+void ScheduleGraph::number_steps() {
+  int64_t count = 0;
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Lane& lane : rank.lanes) count += static_cast<int64_t>(lane.steps.size());
+  if (count > kMostSteps)
+    fail(ncclInvalidUsage, "schedule {}: {} steps, more than {} cannot be proved", schedule.name,
+         count, kMostSteps);
+  steps.reserve(static_cast<size_t>(count));
+  step_lane.reserve(static_cast<size_t>(count));
+  for (size_t r = 0; r < schedule.ranks.size(); r++) {
     first_lane.push_back(static_cast<int32_t>(lanes.size()));
-    const auto& rank_lanes = s.ranks[static_cast<size_t>(r)].lanes;
+    const auto& rank_lanes = schedule.ranks[r].lanes;
     for (size_t l = 0; l < rank_lanes.size(); l++) {
-      lanes.push_back({r, static_cast<int32_t>(l), static_cast<int32_t>(steps.size()),
+      lanes.push_back({static_cast<int32_t>(r), static_cast<int32_t>(l),
+                       static_cast<int32_t>(steps.size()),
                        static_cast<int32_t>(rank_lanes[l].steps.size())});
       for (const Step& step : rank_lanes[l].steps) {
         steps.push_back(&step);
@@ -38,58 +119,112 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
     }
   }
   first_lane.push_back(static_cast<int32_t>(lanes.size()));
+}
 
-  for (size_t n = 0; n < steps.size(); n++) {
-    const Step& step = *steps[n];
-    const StepId at = id(static_cast<int32_t>(n));
-    const int32_t lane = step_lane[n];
-    const auto& rank_schedule = s.ranks[static_cast<size_t>(at.rank)];
-    if (step.count < 0) fail(ncclInvalidUsage, "{}: count {}", describe(at), step.count);
-    if (step.count == 0) check_token(at, step);
-    if (step.count > 0 && step.from.empty() != step.to.empty())
-      fail(ncclInvalidUsage, "{}: has {} sources but {} destinations", describe(at),
-           step.from.size(), step.to.size());
-    if (step.from.size() > 64)
-      fail(ncclInvalidUsage, "{}: {} sources, at most 64 fit in one step", describe(at),
-           step.from.size());
-    if (step.from.size() > 1 && step.to.size() > 64)
-      fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step",
-           describe(at), step.to.size());
-    first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
-    for (int direction = 0; direction < 2; direction++) {
-      for (const Operand& operand : direction == 0 ? step.from : step.to) {
-        if (operand.kind != Operand::Kind::kPeer) {
-          check_memory(at, operand, step.count);
-          operand_fifo.push_back(-1);
-          continue;
-        }
-        const int peer = operand.index, channel = operand.channel;
-        if (peer < 0 || peer >= nranks || (peer == at.rank))
-          fail(ncclInvalidUsage, "{}: peer {} of {} ranks", describe(at), peer, nranks);
-        const int32_t number = direction == 0 ? fifo_number(peer, at.rank, channel)
-                                              : fifo_number(at.rank, peer, channel);
-        Fifo& fifo = fifos[static_cast<size_t>(number)];
-        int32_t& owner = direction == 0 ? fifo.consumer_lane : fifo.producer_lane;
-        if (owner >= 0 && owner != lane)
-          fail(ncclInvalidUsage, "{}: lane {} {} peer {} on channel {} already", describe(at),
-               lanes[static_cast<size_t>(owner)].lane,
-               direction == 0 ? "receives from" : "sends to", peer, channel);
-        owner = lane;
-        int32_t& last = direction == 0 ? fifo.last_received : fifo.last_sent;
-        if (last == static_cast<int32_t>(n))
-          fail(ncclInvalidUsage, "{}: {} peer {} on channel {} twice", describe(at),
-               direction == 0 ? "receives from" : "sends to", peer, channel);
-        last = static_cast<int32_t>(n);
-        operand_fifo.push_back(number);
+void ScheduleGraph::check_step(int32_t number) {
+  const Step& step = *steps[static_cast<size_t>(number)];
+  const StepId at = id(number);
+  const auto& rank_lanes = schedule.ranks[static_cast<size_t>(at.rank)].lanes;
+  if (step.count < 0) fail(ncclInvalidUsage, "{}: count {}", describe(at), step.count);
+  if (step.count == 0) check_token(at, step);
+  if (step.count > 0 && step.from.empty() != step.to.empty())
+    fail(ncclInvalidUsage, "{}: has {} sources but {} destinations", describe(at), step.from.size(),
+         step.to.size());
+  if (step.from.size() > 64)
+    fail(ncclInvalidUsage, "{}: {} sources, at most 64 fit in one step", describe(at),
+         step.from.size());
+  if (step.from.size() > 1 && step.to.size() > 64)
+    fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step",
+         describe(at), step.to.size());
+  if (step.from.size() > 1 && step.count > 0 && !schedule.collective.reduces())
+    fail(ncclInvalidUsage, "{}: reduces, but {} does not", describe(at),
+         name(schedule.collective.kind));
+  moves_ += int64_t{step.count} * static_cast<int64_t>(step.from.size() + step.to.size());
+  if (moves_ > kMostMoves)
+    fail(ncclInvalidUsage, "{}: until here more than {} chunks are moved, too many to prove",
+         describe(at), kMostMoves);
+  first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
+  for (const bool sends : {false, true}) {
+    for (const Operand& operand : sends ? step.to : step.from) {
+      if (operand.kind == Operand::Kind::kPeer) {
+        add_peer(number, operand, sends);
+      } else {
+        check_memory(at, operand, step.count, sends);
+        remote_ = remote_ || operand.kind == Operand::Kind::kRemote;
+        operand_fifo.push_back(-1);
+        operand_message.push_back(-1);
       }
     }
-    if (step.count > 1) check_overlap(at, step);
-    for (const Dependency& d : step.after)
-      if (d.lane < 0 || d.lane >= static_cast<int>(rank_schedule.lanes.size()) || d.step < 0 ||
-          d.step >= static_cast<int>(rank_schedule.lanes[static_cast<size_t>(d.lane)].steps.size()))
-        fail(ncclInvalidUsage, "{}: depends on lane {} step {}, which does not exist", describe(at),
-             d.lane, d.step);
   }
+  if (step.count > 1) check_overlap(at, step);
+  if (step.after.size() > kMostDependencies)
+    fail(ncclInvalidUsage, "{}: depends on {} steps, at most {} fit in one step", describe(at),
+         step.after.size(), kMostDependencies);
+  for (const Dependency& d : step.after)
+    if (d.lane < 0 || d.lane >= static_cast<int>(rank_lanes.size()) || d.step < 0 ||
+        d.step >= static_cast<int>(rank_lanes[static_cast<size_t>(d.lane)].steps.size()))
+      fail(ncclInvalidUsage, "{}: depends on lane {} step {}, which does not exist", describe(at),
+           d.lane, d.step);
+}
+
+void ScheduleGraph::add_peer(int32_t number, const Operand& operand, bool sends) {
+  const StepId at = id(number);
+  const int peer = operand.index, channel = operand.channel;
+  if (peer < 0 || peer >= schedule.collective.nranks || peer == at.rank)
+    fail(ncclInvalidUsage, "{}: peer {} of {} ranks", describe(at), peer,
+         schedule.collective.nranks);
+  const int32_t fifo_at =
+      sends ? fifo_number(at.rank, peer, channel) : fifo_number(peer, at.rank, channel);
+  Fifo& fifo = fifos[static_cast<size_t>(fifo_at)];
+  const int32_t lane = step_lane[static_cast<size_t>(number)];
+  int32_t& owner = sends ? fifo.producer_lane : fifo.consumer_lane;
+  if (owner >= 0 && owner != lane)
+    fail(ncclInvalidUsage, "{}: lane {} {} peer {} on channel {} already", describe(at),
+         lanes[static_cast<size_t>(owner)].lane, sends ? "sends to" : "receives from", peer,
+         channel);
+  owner = lane;
+  int32_t& last = sends ? fifo.last_sent : fifo.last_received;
+  if (last == number)
+    fail(ncclInvalidUsage, "{}: {} peer {} on channel {} twice", describe(at),
+         sends ? "sends to" : "receives from", peer, channel);
+  last = number;
+  fifo.most_chunks = std::max(fifo.most_chunks, steps[static_cast<size_t>(number)]->count);
+  operand_fifo.push_back(fifo_at);
+  operand_message.push_back(sends ? fifo.sent++ : fifo.received++);
+}
+
+void ScheduleGraph::match_messages() {
+  int32_t messages = 0;
+  for (Fifo& fifo : fifos) {
+    fifo.first_message = messages;
+    messages += fifo.messages();
+  }
+  senders.assign(static_cast<size_t>(messages), -1);
+  receivers.assign(static_cast<size_t>(messages), -1);
+  for (size_t n = 0; n < steps.size(); n++) {
+    const auto first = static_cast<size_t>(first_operand[n]);
+    const size_t sources = steps[n]->from.size(), all = sources + steps[n]->to.size();
+    for (size_t i = 0; i < all; i++) {
+      const int32_t fifo = operand_fifo[first + i];
+      if (fifo < 0) continue;
+      (i < sources ? receivers : senders)[static_cast<size_t>(
+          fifos[static_cast<size_t>(fifo)].first_message + operand_message[first + i])] =
+          static_cast<int32_t>(n);
+    }
+  }
+  for (size_t m = 0; m < senders.size(); m++) {
+    if (senders[m] < 0 || receivers[m] < 0) continue;
+    const int sent = steps[static_cast<size_t>(senders[m])]->count;
+    const int expected = steps[static_cast<size_t>(receivers[m])]->count;
+    if (sent != expected)
+      fail(ncclInvalidUsage, "{} receives {} chunks, but {} sent {}", describe(id(receivers[m])),
+           expected, describe(id(senders[m])), sent);
+  }
+  for (const Fifo& fifo : fifos)
+    if (fifo.sent > fifo.received)
+      fail(ncclInvalidUsage, "{} sends to rank {}, which never receives it",
+           describe_chunk(senders[static_cast<size_t>(fifo.first_message + fifo.received)], 0),
+           fifo.destination);
 }
 
 void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
@@ -101,7 +236,8 @@ void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
          "{}: a step of count 0 sends tokens to peers or receives them from peers", describe(at));
 }
 
-void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count) const {
+void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count,
+                                 bool written) const {
   const int owner = memory_owner(at.rank, operand);
   if (owner < 0 || owner >= schedule.collective.nranks ||
       (operand.kind == Operand::Kind::kRemote && owner == at.rank))
@@ -113,59 +249,59 @@ void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int c
   if (operand.index < 0 || operand.index > size - count)
     fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
          describe(operand.buffer, operand.index), count, size);
+  // In place the rest of an input is a workspace, as MSCCL's schedules use it.
+  if (written && operand.buffer == Buffer::kInput && (!in_place || output_chunks(owner) == 0))
+    fail(ncclInvalidUsage, "{}: writes {}, but an input that is no output belongs to the caller",
+         describe(at), describe(operand.buffer, operand.index));
 }
 
 // Executors go through a step chunk by chunk, so a destination may be another operand's place only
 // chunk for chunk.
 void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
-  constexpr int kSeveral = -1;
-  std::unordered_map<int64_t, int> read, written;  // which chunk of the step is at a place
-  const auto place = [&](const Operand& operand, int c) {
-    const int owner = memory_owner(at.rank, operand);
-    return (static_cast<int64_t>(owner) << 32) | location(owner, operand.buffer, operand.index + c);
+  // Chunks of an operand that lie one after the other; chunk c of the step lies at `origin` + c.
+  struct Stretch {
+    int32_t origin, first, end;
   };
-  for (const Operand& from : step.from)
-    for (int c = 0; c < step.count && from.kind != Operand::Kind::kPeer; c++) {
-      const auto [it, inserted] = read.try_emplace(place(from, c), c);
-      if (!inserted && it->second != c) it->second = kSeveral;
+  const auto stretches = [&](const Operand& operand, std::vector<Stretch>& out) {
+    if (operand.kind == Operand::Kind::kPeer) return;
+    const int owner = memory_owner(at.rank, operand);
+    const Layout& layout = layouts_[static_cast<size_t>(owner)];
+    // In place an input leaves the output where that begins or ends.
+    int cuts[] = {0, step.count, step.count, step.count};
+    if (operand.buffer == Buffer::kInput) {
+      cuts[1] = std::clamp(-layout.shift - operand.index, 0, step.count);
+      cuts[2] = std::clamp(layout.outputs - layout.shift - operand.index, cuts[1], step.count);
     }
-  for (const Operand& to : step.to)
-    for (int c = 0; c < step.count && to.kind != Operand::Kind::kPeer; c++) {
-      const auto source = read.find(place(to, c));
-      const auto [other, inserted] = written.try_emplace(place(to, c), c);
-      if ((source != read.end() && source->second != c) || (!inserted && other->second != c))
-        fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly",
-             describe(at), describe(to.buffer, to.index), step.count);
-    }
+    for (int i = 0; i < 3; i++)
+      if (cuts[i] < cuts[i + 1])
+        out.push_back({place(owner, operand.buffer, operand.index + cuts[i]) - cuts[i], cuts[i],
+                       cuts[i + 1]});
+  };
+  const auto meets_shifted = [](const Stretch& a, const Stretch& b) {
+    return a.origin != b.origin && a.origin + a.first < b.origin + b.end &&
+           b.origin + b.first < a.origin + a.end;
+  };
+  std::vector<Stretch> others, mine;
+  for (const Operand& from : step.from) stretches(from, others);
+  for (const Operand& to : step.to) {
+    mine.clear();
+    stretches(to, mine);
+    for (const Stretch& written : mine)
+      for (const Stretch& other : others)
+        if (meets_shifted(written, other))
+          fail(ncclInvalidUsage, "{}: {} (count {}) overlaps another of its operands partly",
+               describe(at), describe(to.buffer, to.index), step.count);
+    others.insert(others.end(), mine.begin(), mine.end());
+  }
 }
 
 int32_t ScheduleGraph::fifo_number(int source, int destination, int channel) {
-  auto& index = fifo_index_[static_cast<size_t>(source)];
-  const int64_t key = (static_cast<int64_t>(channel) << 32) | static_cast<int64_t>(destination);
-  auto it = std::lower_bound(index.begin(), index.end(), std::make_pair(key, int32_t{-1}));
-  if (it != index.end() && it->first == key) return it->second;
-  const auto number = static_cast<int32_t>(fifos.size());
-  fifos.push_back({source, destination, channel, -1, -1});
-  index.insert(it, {key, number});
-  return number;
-}
-
-int32_t ScheduleGraph::location(int rank, Buffer buffer, int index) const {
-  const int inputs = input_chunks(rank), outputs = output_chunks(rank);
-  if (buffer == Buffer::kScratch) return inputs + outputs + index;
-  if (buffer == Buffer::kOutput) return inputs + index;
-  if (!in_place || outputs == 0) return index;
-  // In place an input chunk that lies in the output takes the output's number. The other way round
-  // (reduce_scatter, scatter) the output lies in the input: those input chunks take the output's
-  // numbers too.
-  const Collective::Overlap overlap = schedule.collective.overlap(rank, schedule.chunks);
-  const int as_output = index + overlap.input_at - overlap.output_at;
-  return as_output >= 0 && as_output < outputs ? inputs + as_output : index;
-}
-
-int32_t ScheduleGraph::locations(int rank) const {
-  return input_chunks(rank) + output_chunks(rank) +
-         schedule.ranks[static_cast<size_t>(rank)].scratch_chunks;
+  // Ranks and channels are small numbers: 24, 24 and 16 bits hold them.
+  const uint64_t key = (static_cast<uint64_t>(source) << 40) |
+                       (static_cast<uint64_t>(destination) << 16) | static_cast<uint16_t>(channel);
+  const auto [it, inserted] = fifo_index_.try_emplace(key, static_cast<int32_t>(fifos.size()));
+  if (inserted) fifos.push_back({source, destination, channel});
+  return it->second;
 }
 
 }  // namespace weft

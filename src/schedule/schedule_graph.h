@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/schedule/schedule.h"
@@ -23,6 +25,10 @@ class ScheduleGraph {
     int32_t source = 0, destination = 0, channel = 0;
     int32_t producer_lane = -1, consumer_lane = -1;  // lane numbers over all ranks
     int32_t last_sent = -1, last_received = -1;      // numbers of the last steps that use it
+    int32_t sent = 0, received = 0;                  // messages
+    int32_t first_message = 0;                       // index into `senders` and `receivers`
+    int32_t most_chunks = 0;                         // of a message
+    int32_t messages() const { return sent < received ? received : sent; }
   };
   struct LaneRef {
     int32_t rank = 0, lane = 0;
@@ -37,9 +43,13 @@ class ScheduleGraph {
   std::vector<Fifo> fifos;
   std::vector<int32_t> step_lane;  // lane number of every step
   std::vector<const Step*> steps;  // all steps
-  // FIFO number of every peer operand, steps in order, sources before destinations.
-  std::vector<int32_t> operand_fifo;
+  // FIFO number of every peer operand (-1: memory), steps in order, sources before destinations,
+  // and which message of the FIFO it is.
+  std::vector<int32_t> operand_fifo, operand_message;
   std::vector<int32_t> first_operand;  // per step, index into operand_fifo
+  // Per message the steps that send and receive it, -1: nobody does. A FIFO has one lane at either
+  // end, so its n-th send meets its n-th receive whatever the order in which lanes run.
+  std::vector<int32_t> senders, receivers;
 
   int32_t step_number(int rank, int lane, int step) const {
     return lanes[static_cast<size_t>(first_lane[static_cast<size_t>(rank)] + lane)].first_step +
@@ -50,14 +60,48 @@ class ScheduleGraph {
     return {lane.rank, lane.lane, step - lane.first_step};
   }
 
+  // "rank 3 lane 0 step 7 (output chunk 2)": a step, and where its chunk `c` is on this rank.
+  std::string describe_chunk(int32_t step, int c) const;
+
   // Whose memory an operand (not a FIFO) of a step of `rank` is.
   static int memory_owner(int rank, const Operand& operand) {
     return operand.kind == Operand::Kind::kRemote ? operand.owner : rank;
   }
 
+  // The step that receives what destination `i` of a step sends.
+  int32_t receiver(int32_t step, size_t i) const {
+    const auto n = static_cast<size_t>(step);
+    const size_t operand = static_cast<size_t>(first_operand[n]) + steps[n]->from.size() + i;
+    const int32_t fifo = operand_fifo[operand];
+    if (fifo < 0) return -1;
+    return receivers[static_cast<size_t>(fifos[static_cast<size_t>(fifo)].first_message +
+                                         operand_message[operand])];
+  }
+
   // Every chunk of memory a rank has, as one number; aliases of an in-place call share a number.
-  int32_t location(int rank, Buffer buffer, int index) const;
-  int32_t locations(int rank) const;
+  int32_t location(int rank, Buffer buffer, int index) const {
+    const Layout& at = layouts_[static_cast<size_t>(rank)];
+    if (buffer == Buffer::kScratch) return at.inputs + at.outputs + index;
+    if (buffer == Buffer::kOutput) return at.inputs + index;
+    // In place an input chunk that lies in the output takes the output's number. The other way
+    // round (reduce_scatter, scatter) the output lies in the input: those input chunks take the
+    // output's numbers too.
+    const int as_output = index + at.shift;
+    return in_place && as_output >= 0 && as_output < at.outputs ? at.inputs + as_output : index;
+  }
+  // The same over the memory of all ranks.
+  int32_t place(int rank, Buffer buffer, int index) const {
+    return layouts_[static_cast<size_t>(rank)].first + location(rank, buffer, index);
+  }
+  int32_t places() const { return places_; }
+  // The first place of a rank; for the number after the last rank, the end.
+  int32_t first_place(int rank) const {
+    return static_cast<size_t>(rank) < layouts_.size() ? layouts_[static_cast<size_t>(rank)].first
+                                                       : places_;
+  }
+  // "output chunk 3 of rank 1"
+  std::string describe_place(int32_t place) const;
+  bool has_remote() const { return remote_; }
 
   int input_chunks(int rank) const {
     return schedule.collective.input_blocks(rank) * schedule.chunks;
@@ -67,11 +111,23 @@ class ScheduleGraph {
   }
 
  private:
+  struct Layout {
+    int32_t first = 0, inputs = 0, outputs = 0, shift = 0;
+  };
+  void lay_out();
+  void number_steps();
+  void check_step(int32_t number);
+  void add_peer(int32_t number, const Operand& operand, bool sends);
+  void match_messages();
   int32_t fifo_number(int source, int destination, int channel);
   void check_token(const StepId& at, const Step& step) const;
-  void check_memory(const StepId& at, const Operand& operand, int count) const;
+  void check_memory(const StepId& at, const Operand& operand, int count, bool written) const;
   void check_overlap(const StepId& at, const Step& step) const;
-  std::vector<std::vector<std::pair<int64_t, int32_t>>> fifo_index_;  // per source rank
+  std::vector<Layout> layouts_;
+  int32_t places_ = 0;
+  bool remote_ = false;
+  int64_t moves_ = 0;                                 // chunks touched by all steps together
+  std::unordered_map<uint64_t, int32_t> fifo_index_;  // by source, destination and channel
 };
 
 // "rank 3 lane 0 step 7": how every message names a step.

@@ -1,13 +1,16 @@
 // The symbolic executor behind verify().
 #include "src/schedule/symbolic.h"
 
-#include <deque>
+#include <algorithm>
 
 #include "src/base/error.h"
 #include "src/schedule/contributions.h"
 
 namespace weft {
 namespace {
+
+// Sums that are kept while they are on their way.
+constexpr size_t kMostSetBytes = size_t{2} << 30;
 
 // A chunk's content: piece `id`, reduced over the ranks in set `set`. id < 0: nothing defined.
 struct Value {
@@ -16,239 +19,172 @@ struct Value {
   bool raw = false;  // still the caller's input, untouched
 };
 
-struct Message {
-  std::vector<Value> values;
-  int32_t sender = 0, operand = 0;  // which destination operand of which step sent it
-};
-
 class Execution {
  public:
   Execution(const ScheduleGraph& graph, int fifo_depth)
       : g_(graph),
-        depth_(static_cast<size_t>(fifo_depth)),
+        reduces_(graph.schedule.collective.reduces()),
+        chunks_(graph.schedule.chunks),
         sets_(graph.schedule.collective.nranks),
-        fifos_(graph.fifos.size()),
-        position_(graph.lanes.size(), 0),
-        queued_(graph.lanes.size(), false) {
+        memory_(static_cast<size_t>(graph.places())) {
     result_.facts.resize(g_.steps.size());
-    result_.first_match.resize(g_.steps.size());
-    for (size_t n = 0; n < g_.steps.size(); n++) {
-      result_.first_match[n] = static_cast<int32_t>(result_.matches.size());
-      result_.matches.insert(result_.matches.end(), g_.steps[n]->to.size(), -1);
-    }
     load_inputs();
+    size_t wires = 0;
+    for (const auto& fifo : g_.fifos) {
+      const int32_t slots = std::min(fifo_depth, fifo.messages());
+      wires_.push_back({wires, slots});
+      wires += static_cast<size_t>(slots) * static_cast<size_t>(fifo.most_chunks);
+    }
+    on_wire_.resize(wires);
   }
 
-  SymbolicResult run() {
-    for (size_t l = 0; l < g_.lanes.size(); l++) enqueue(static_cast<int32_t>(l));
-    while (!ready_.empty()) {
-      const int32_t lane = ready_.front();
-      ready_.pop_front();
-      queued_[static_cast<size_t>(lane)] = false;
-      while (try_step(lane)) {
-      }
-    }
-    check_finished();
+  SymbolicResult run(const std::vector<int32_t>& order) {
+    for (const int32_t step : order) perform(step);
     check_outputs();
     return std::move(result_);
   }
 
  private:
+  struct Wire {
+    size_t first = 0;  // of its values in on_wire_
+    int32_t slots = 0;
+  };
+
   void load_inputs() {
     const Schedule& s = g_.schedule;
-    memory_.resize(s.ranks.size());
-    for (int r = 0; r < s.collective.nranks; r++) {
-      memory_[static_cast<size_t>(r)].resize(static_cast<size_t>(g_.locations(r)));
-      for (int i = 0; i < g_.input_chunks(r); i++) {
-        const ChunkGoal start = s.collective.start(r, i, s.chunks);
-        at(r, Buffer::kInput, i) = {start.id, Contributions::only(r), true};
-      }
-    }
+    for (int r = 0; r < s.collective.nranks; r++)
+      for (int i = 0; i < g_.input_chunks(r); i++)
+        memory_[static_cast<size_t>(g_.place(r, Buffer::kInput, i))] = {
+            s.collective.start(r, i, s.chunks).id, Contributions::only(r), true};
   }
 
-  Value& at(int rank, Buffer buffer, int index) {
-    return memory_[static_cast<size_t>(rank)]
-                  [static_cast<size_t>(g_.location(rank, buffer, index))];
+  Value& at(int rank, const Operand& operand, int c) {
+    return memory_[static_cast<size_t>(
+        g_.place(ScheduleGraph::memory_owner(rank, operand), operand.buffer, operand.index + c))];
   }
 
-  void enqueue(int32_t lane) {
-    if (lane < 0 || queued_[static_cast<size_t>(lane)]) return;
-    queued_[static_cast<size_t>(lane)] = true;
-    ready_.push_back(lane);
+  // Where the values of a message are while it is on its way.
+  Value* wire(int32_t fifo, int32_t message) {
+    const Wire& w = wires_[static_cast<size_t>(fifo)];
+    return &on_wire_[w.first +
+                     static_cast<size_t>(message % w.slots) *
+                         static_cast<size_t>(g_.fifos[static_cast<size_t>(fifo)].most_chunks)];
   }
 
-  // The FIFO of an operand of a step; sources are numbered before destinations.
-  int32_t fifo_of(int32_t step, size_t operand) const {
-    return g_
-        .operand_fifo[static_cast<size_t>(g_.first_operand[static_cast<size_t>(step)]) + operand];
+  void assign(Value& place, const Value& value) {
+    sets_.retain(value.set);
+    sets_.release(place.set);
+    place = value;
   }
 
-  bool is_ready(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step) const {
-    const int32_t first = g_.first_lane[static_cast<size_t>(lane.rank)];
-    for (const Dependency& d : step.after)
-      if (position_[static_cast<size_t>(first + d.lane)] <= d.step) return false;
+  void perform(int32_t number) {
+    const auto n = static_cast<size_t>(number);
+    const Step& step = *g_.steps[n];
+    if (step.count == 0 || step.from.empty()) return;
+    const int rank = g_.lanes[static_cast<size_t>(g_.step_lane[n])].rank;
+    const auto operand = static_cast<size_t>(g_.first_operand[n]);
+    const auto count = static_cast<size_t>(step.count);
+    if (values_.size() < count) values_.resize(count);
     for (size_t i = 0; i < step.from.size(); i++)
-      if (step.from[i].kind == Operand::Kind::kPeer &&
-          fifos_[static_cast<size_t>(fifo_of(number, i))].empty())
-        return false;
-    for (size_t i = 0; i < step.to.size(); i++)
-      if (step.to[i].kind == Operand::Kind::kPeer &&
-          fifos_[static_cast<size_t>(fifo_of(number, step.from.size() + i))].size() >= depth_)
-        return false;
-    return true;
-  }
-
-  bool try_step(int32_t lane_number) {
-    const auto& lane = g_.lanes[static_cast<size_t>(lane_number)];
-    int32_t& position = position_[static_cast<size_t>(lane_number)];
-    if (position >= lane.size) return false;
-    const int32_t number = lane.first_step + position;
-    const Step& step = *g_.steps[static_cast<size_t>(number)];
-    if (!is_ready(lane, number, step)) return false;
-    perform(lane, number, step);
-    result_.order.push_back(number);
-    position++;
-    wake(lane, number, step);
-    return true;
-  }
-
-  void perform(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step) {
-    if (step.from.empty() && step.to.empty()) return;
-    StepFacts& facts = result_.facts[static_cast<size_t>(number)];
-    std::vector<Value> value;
-    for (size_t i = 0; i < step.from.size(); i++) {
-      std::vector<Value> source = take(lane, number, step, i);
-      size_t raw = 0;
-      for (const Value& v : source) raw += v.raw ? 1 : 0;
-      if (raw == source.size()) facts.raw_sources |= uint64_t{1} << i;
-      if (raw != source.size() && raw != 0 && g_.schedule.collective.reduces())
-        fail(ncclInvalidUsage,
-             "{}: source {} holds inputs as given beside chunks that are not; one step takes only "
-             "one kind",
-             describe(g_.id(number)), i);
-      if (i == 0) {
-        value = std::move(source);
-      } else {
-        combine(number, value, source);
-      }
-    }
-    if (step.count > 0) {
-      facts.piece = value[0].id;
-      check_uniform(step, value);
-    }
-    const bool reduces = g_.schedule.collective.reduces() && step.from.size() > 1;
-    size_t complete = 0;
-    for (Value& v : value) {
-      v.raw = false;
-      complete += v.set == sets_.everyone() ? 1 : 0;
-    }
-    facts.completes = reduces && complete == value.size();
-    if (reduces && complete != 0 && complete != value.size())
-      fail(ncclInvalidUsage,
-           "{}: completes some of its chunks only; one step completes all or none",
-           describe(g_.id(number)));
+      take(number, rank, step, i, g_.operand_fifo[operand + i], g_.operand_message[operand + i]);
+    settle(number, step);
     for (size_t i = 0; i < step.to.size(); i++) {
-      const Operand& to = step.to[i];
-      if (to.kind == Operand::Kind::kPeer) {
-        fifos_[static_cast<size_t>(fifo_of(number, step.from.size() + i))].push_back(
-            {value, number, static_cast<int32_t>(i)});
-        continue;
+      const size_t k = operand + step.from.size() + i;
+      if (step.to[i].kind == Operand::Kind::kPeer) {
+        Value* out = wire(g_.operand_fifo[k], g_.operand_message[k]);
+        for (size_t c = 0; c < count; c++) assign(out[c], values_[c]);
+      } else {
+        for (size_t c = 0; c < count; c++)
+          assign(at(rank, step.to[i], static_cast<int>(c)), values_[c]);
       }
-      for (int c = 0; c < step.count; c++)
-        at(ScheduleGraph::memory_owner(lane.rank, to), to.buffer, to.index + c) =
-            value[static_cast<size_t>(c)];
     }
+    for (size_t c = 0; c < count; c++) sets_.release(values_[c].set);
+    if (sets_.bytes() > kMostSetBytes)
+      fail(ncclInvalidUsage, "{}: too many different sums are on their way to prove it",
+           describe(g_.id(number)));
   }
 
-  void check_uniform(const Step& step, const std::vector<Value>& value) {
-    const int chunks = g_.schedule.chunks;
-    const auto differs = [&](const Operand& operand, int c) {
-      return operand.kind != Operand::Kind::kPeer && operand.buffer != Buffer::kScratch &&
-             (operand.index + c) % chunks != value[static_cast<size_t>(c)].id % chunks;
-    };
-    for (int c = 0; c < step.count; c++) {
-      if ((value[0].id + c) % chunks != value[static_cast<size_t>(c)].id % chunks)
-        result_.uniform_only = true;
-      for (const Operand& operand : step.from) result_.uniform_only |= differs(operand, c);
-      for (const Operand& operand : step.to) result_.uniform_only |= differs(operand, c);
-    }
-  }
-
-  std::vector<Value> take(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step,
-                          size_t i) {
+  // Source `i` of a step: the first one becomes the result, others are added to it.
+  void take(int32_t number, int rank, const Step& step, size_t i, int32_t fifo, int32_t message) {
     const Operand& from = step.from[i];
-    if (from.kind == Operand::Kind::kPeer) {
-      auto& fifo = fifos_[static_cast<size_t>(fifo_of(number, i))];
-      Message message = std::move(fifo.front());
-      fifo.pop_front();
-      if (static_cast<int>(message.values.size()) != step.count)
-        fail(ncclInvalidUsage, "{} receives {} chunks, but {} sent {}", describe(g_.id(number)),
-             step.count, describe(g_.id(message.sender)), message.values.size());
-      result_.matches[static_cast<size_t>(result_.first_match[static_cast<size_t>(message.sender)] +
-                                          message.operand)] = number;
-      return std::move(message.values);
-    }
-    std::vector<Value> values;
-    for (int c = 0; c < step.count; c++) {
-      const Value& v =
-          at(ScheduleGraph::memory_owner(lane.rank, from), from.buffer, from.index + c);
+    const auto count = static_cast<size_t>(step.count);
+    Value* arrived = fifo >= 0 ? wire(fifo, message) : nullptr;
+    size_t raw = 0;
+    for (size_t c = 0; c < count; c++) {
+      const Value& v = arrived != nullptr ? arrived[c] : at(rank, from, static_cast<int>(c));
       if (v.id < 0)
         fail(ncclInvalidUsage, "{} reads {}, which holds nothing yet", describe(g_.id(number)),
-             describe(from.buffer, from.index + c));
-      values.push_back(v);
+             describe(from.buffer, from.index + static_cast<int>(c)));
+      raw += v.raw ? 1 : 0;
+      if (i == 0) {
+        values_[c] = v;
+        sets_.retain(v.set);
+      } else {
+        combine(number, c, v);
+      }
     }
-    return values;
-  }
-
-  void combine(int32_t number, std::vector<Value>& value, const std::vector<Value>& other) {
-    for (size_t c = 0; c < value.size(); c++) {
-      if (value[c].id != other[c].id)
-        fail(ncclInvalidUsage, "{} reduces piece {} with piece {}, which are different data",
-             describe(g_.id(number)), value[c].id, other[c].id);
-      const int32_t sum = sets_.unite(value[c].set, other[c].set);
-      if (sum < 0)
-        fail(ncclInvalidUsage, "{} counts a rank's contribution to piece {} twice",
-             describe(g_.id(number)), value[c].id);
-      value[c].set = sum;
+    if (raw == count) {
+      result_.facts[static_cast<size_t>(number)].raw_sources |= uint64_t{1} << i;
+    } else if (raw != 0 && reduces_) {
+      fail(ncclInvalidUsage,
+           "{}: source {} holds inputs as given beside chunks that are not; one step takes only "
+           "one kind",
+           g_.describe_chunk(number, 0), i);
     }
+    // The receiver alone holds a message, so that sums grow in place.
+    if (arrived != nullptr)
+      for (size_t c = 0; c < count; c++) {
+        sets_.release(arrived[c].set);
+        arrived[c].set = -1;
+      }
   }
 
-  void wake(const ScheduleGraph::LaneRef& lane, int32_t number, const Step& step) {
-    for (size_t i = 0; i < step.from.size(); i++)
-      if (step.from[i].kind == Operand::Kind::kPeer)
-        enqueue(g_.fifos[static_cast<size_t>(fifo_of(number, i))].producer_lane);
-    for (size_t i = 0; i < step.to.size(); i++)
-      if (step.to[i].kind == Operand::Kind::kPeer)
-        enqueue(g_.fifos[static_cast<size_t>(fifo_of(number, step.from.size() + i))].consumer_lane);
-    const auto rank = static_cast<size_t>(lane.rank);
-    for (int32_t l = g_.first_lane[rank]; l < g_.first_lane[rank + 1]; l++) enqueue(l);
+  void combine(int32_t number, size_t c, const Value& other) {
+    Value& value = values_[c];
+    if (value.id != other.id)
+      fail(ncclInvalidUsage, "{} reduces piece {} with piece {}, which are different data",
+           g_.describe_chunk(number, static_cast<int>(c)), value.id, other.id);
+    const int32_t sum = sets_.add(value.set, other.set);
+    if (sum < 0)
+      fail(ncclInvalidUsage, "{} counts the contribution of rank {} to piece {} twice",
+           g_.describe_chunk(number, static_cast<int>(c)), sets_.first_common(value.set, other.set),
+           value.id);
+    value.set = sum;
   }
 
-  void check_finished() {
-    for (size_t l = 0; l < g_.lanes.size(); l++) {
-      const auto& lane = g_.lanes[l];
-      if (position_[l] == lane.size) continue;
-      const int32_t number = lane.first_step + position_[l];
-      fail(ncclInvalidUsage, "{} never runs: {} (FIFO depth {})", describe(g_.id(number)),
-           why_blocked(lane, number), depth_);
+  // What the result of a step is, before it is written.
+  void settle(int32_t number, const Step& step) {
+    StepFacts& facts = result_.facts[static_cast<size_t>(number)];
+    const auto count = static_cast<size_t>(step.count);
+    facts.piece = values_[0].id;
+    check_uniform(step);
+    size_t complete = 0;
+    for (size_t c = 0; c < count; c++) {
+      values_[c].raw = false;
+      complete += values_[c].set == sets_.everyone() ? 1 : 0;
     }
-    for (size_t f = 0; f < fifos_.size(); f++)
-      if (!fifos_[f].empty())
-        fail(ncclInvalidUsage, "{} sends to rank {}, which never receives it",
-             describe(g_.id(fifos_[f].front().sender)), g_.fifos[f].destination);
+    const bool sums = reduces_ && step.from.size() > 1;
+    facts.completes = sums && complete == count;
+    if (sums && complete != 0 && complete != count)
+      fail(ncclInvalidUsage,
+           "{}: completes some of its chunks only; one step completes all or none",
+           g_.describe_chunk(number, 0));
   }
 
-  std::string why_blocked(const ScheduleGraph::LaneRef& lane, int32_t number) const {
-    const Step& step = *g_.steps[static_cast<size_t>(number)];
-    const int32_t first = g_.first_lane[static_cast<size_t>(lane.rank)];
-    for (const Dependency& d : step.after)
-      if (position_[static_cast<size_t>(first + d.lane)] <= d.step)
-        return fmt::format("it waits for lane {} step {}", d.lane, d.step);
-    for (size_t i = 0; i < step.from.size(); i++)
-      if (step.from[i].kind == Operand::Kind::kPeer &&
-          fifos_[static_cast<size_t>(fifo_of(number, i))].empty())
-        return fmt::format("it waits for a message from rank {}", step.from[i].index);
-    return "a FIFO it sends to stays full";
+  void check_uniform(const Step& step) {
+    if (chunks_ == 1 || result_.uniform_only) return;
+    const auto differs = [&](const Operand& operand, int c, int piece) {
+      return operand.kind != Operand::Kind::kPeer && operand.buffer != Buffer::kScratch &&
+             (operand.index + c) % chunks_ != piece;
+    };
+    const int first = values_[0].id % chunks_;
+    for (int c = 0; c < step.count; c++) {
+      const int piece = c == 0 ? first : values_[static_cast<size_t>(c)].id % chunks_;
+      bool uniform = c > 0 && (first + c) % chunks_ != piece;
+      for (const Operand& operand : step.from) uniform |= differs(operand, c, piece);
+      for (const Operand& operand : step.to) uniform |= differs(operand, c, piece);
+      result_.uniform_only |= uniform;
+    }
   }
 
   void check_outputs() {
@@ -256,38 +192,35 @@ class Execution {
     for (int r = 0; r < s.collective.nranks; r++) {
       for (int i = 0; i < g_.output_chunks(r); i++) {
         const ChunkGoal goal = s.collective.goal(r, i, s.chunks);
-        const Value& v = at(r, Buffer::kOutput, i);
-        const int32_t want = goal.contributor == ChunkGoal::kEveryone
-                                 ? sets_.everyone()
-                                 : Contributions::only(goal.contributor);
+        const Value& v = memory_[static_cast<size_t>(g_.place(r, Buffer::kOutput, i))];
+        const bool sum = goal.contributor == ChunkGoal::kEveryone;
+        const int32_t want = sum ? sets_.everyone() : Contributions::only(goal.contributor);
+        if (v.id == goal.id && v.set == want) continue;
         const std::string where = fmt::format("rank {} {}", r, describe(Buffer::kOutput, i));
         if (v.id < 0) fail(ncclInvalidUsage, "{} is never written", where);
         if (v.id != goal.id)
           fail(ncclInvalidUsage, "{} ends with piece {}, it should hold piece {}", where, v.id,
                goal.id);
-        if (v.set != want)
-          fail(ncclInvalidUsage, "{} ends with the wrong contributions: rank {} is {}", where,
-               sets_.first_difference(v.set, want),
-               goal.contributor == ChunkGoal::kEveryone ? "missing" : "missing or too many");
+        fail(ncclInvalidUsage, "{} ends with the wrong contributions: rank {} is {}", where,
+             sets_.first_difference(v.set, want), sum ? "missing" : "missing or too many");
       }
     }
   }
 
   const ScheduleGraph& g_;
-  const size_t depth_;
+  const bool reduces_;
+  const int chunks_;
   Contributions sets_;
-  std::vector<std::vector<Value>> memory_;
-  std::vector<std::deque<Message>> fifos_;
-  std::vector<int32_t> position_;
-  std::vector<bool> queued_;
-  std::deque<int32_t> ready_;
+  std::vector<Value> memory_, on_wire_, values_;
+  std::vector<Wire> wires_;
   SymbolicResult result_;
 };
 
 }  // namespace
 
-SymbolicResult execute_symbolically(const ScheduleGraph& graph, int fifo_depth) {
-  return Execution(graph, fifo_depth).run();
+SymbolicResult execute_symbolically(const ScheduleGraph& graph, const std::vector<int32_t>& order,
+                                    int fifo_depth) {
+  return Execution(graph, fifo_depth).run(order);
 }
 
 }  // namespace weft

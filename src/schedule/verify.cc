@@ -1,33 +1,33 @@
-// Puts the proofs together: structure, symbolic execution, ordering.
+// Puts the proofs together: structure, order, symbolic execution, races.
 #include "src/schedule/verify.h"
 
 #include "src/base/error.h"
 #include "src/schedule/ordering.h"
+#include "src/schedule/run_order.h"
 #include "src/schedule/symbolic.h"
 
 namespace weft {
 
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
   VerifiedSchedule verified;
-  verified.schedule_ = std::move(schedule);
+  verified.schedule_ = std::make_shared<const Schedule>(std::move(schedule));
   verified.in_place_ = in_place;
   verified.fifo_depth_ = fifo_depth;
-  const Schedule& s = verified.schedule_;
+  const Schedule& s = *verified.schedule_;
   try {
-    const ScheduleGraph graph(s, in_place);
-    SymbolicResult result = execute_symbolically(graph, fifo_depth);
-    check_ordering(graph, result);
+    if (fifo_depth < 1) fail(ncclInvalidUsage, "FIFOs of {} messages", fifo_depth);
+    verified.graph_ = std::make_shared<const ScheduleGraph>(s, in_place);
+    const ScheduleGraph& graph = *verified.graph_;
+    verified.order_ = run_order(graph, fifo_depth);
+    // Races first: with one, what a chunk holds in the order at hand means nothing.
+    check_ordering(graph, verified.order_);
+    SymbolicResult result = execute_symbolically(graph, verified.order_, fifo_depth);
     verified.uniform_only_ = result.uniform_only;
-    size_t n = 0;
-    for (const RankSchedule& rank : s.ranks) {
-      auto& lanes = verified.facts_.emplace_back();
-      for (const Lane& lane : rank.lanes) {
-        lanes.emplace_back(
-            result.facts.begin() + static_cast<std::ptrdiff_t>(n),
-            result.facts.begin() + static_cast<std::ptrdiff_t>(n + lane.steps.size()));
-        n += lane.steps.size();
-      }
-    }
+    verified.facts_ = std::move(result.facts);
+    for (size_t r = 0; r < s.ranks.size(); r++)
+      verified.first_lane_.push_back(static_cast<size_t>(graph.first_lane[r]));
+    for (const auto& lane : graph.lanes)
+      verified.first_step_.push_back(static_cast<size_t>(lane.first_step));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("schedule '{}' ({}, {} ranks, {}) refused: {}", s.name,
                                           name(s.collective.kind), s.collective.nranks,
@@ -35,5 +35,11 @@ VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
   }
   return verified;
 }
+
+std::vector<bool> VerifiedSchedule::lendable(int rank) const {
+  return lendable_steps(*graph_, order_, rank);
+}
+
+int VerifiedSchedule::least_fifo_depth() const { return weft::least_fifo_depth(*graph_); }
 
 }  // namespace weft

@@ -8,7 +8,16 @@
 namespace weft {
 
 void add_topo(CLI::App& app);
+void add_bound(CLI::App& app);
+void add_simulate(CLI::App& app);
+void add_show(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_env(CLI::App& app);
 void add_generators(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_run(CLI::App& app);
+
+// For options that name a collective.
+CLI::Validator is_collective();
 
 }  // namespace weft

@@ -1,3 +1,4 @@
+// weft env: the environment variables Weft reads.
 #include <fmt/format.h>
 
 #include "src/base/config.h"

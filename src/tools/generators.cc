@@ -1,3 +1,4 @@
+// weft generators: what WEFT_PLAN can name.
 #include "algorithms/generators/generators.h"
 
 #include <fmt/format.h>

@@ -1,13 +1,56 @@
+// weft topo: shows a machine, or converts it.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <memory>
+#include <thread>
+
+#include "algorithms/catalogue/catalogue.h"
 #include "src/tools/commands.h"
-#include "src/topology/host_summary.h"
+#include "src/topology/discover.h"
+#include "src/topology/hwloc_view.h"
+#include "src/topology/machine_json.h"
+#include "src/topology/nccl_xml.h"
+#include "src/topology/view.h"
 
 namespace weft {
+namespace {
+
+std::string in_format(const Machine& machine, const std::string& format) {
+  if (format == "json") return machine_to_json(machine);
+  if (format == "nccl") return machine_to_nccl_xml(machine);
+  if (format == "dot") return machine_dot(machine);
+  if (format == "svg") return machine_svg(machine);
+  return machine_text(machine);
+}
+
+double memory_gib() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) /
+         (1u << 30);
+}
+
+}  // namespace
 
 void add_topo(CLI::App& app) {
-  app.add_subcommand("topo", "show this machine")->callback([] {
-    fmt::print("{}", describe_host());
+  struct Options {
+    std::string topo, format = "text";
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("topo", "show a machine, or convert it");
+  command->add_option(
+      "TOPO", options->topo,
+      "file or name of the catalogue, xN behind it for N hosts; default: this machine");
+  command->add_option("--format", options->format, "text, json, nccl, dot or svg")
+      ->check(CLI::IsMember({"text", "json", "nccl", "dot", "svg"}));
+  command->add_flag("--json", options->json, "the same as --format json");
+  command->callback([options] {
+    const Machine machine =
+        options->topo.empty() ? this_machine({hwloc_view}) : load_machine(options->topo);
+    if (options->topo.empty() && options->format == "text" && !options->json)
+      fmt::print("{} hardware threads, {:.1f} GiB of memory\n", std::thread::hardware_concurrency(),
+                 memory_gib());
+    fmt::print("{}", in_format(machine, options->json ? "json" : options->format));
   });
 }
 

@@ -14,14 +14,22 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "weft " WEFT_VERSION_STRING);
   app.require_subcommand(1);
   weft::add_topo(app);
+  weft::add_bound(app);
+  weft::add_simulate(app);
+  weft::add_show(app);
+  weft::add_doctor(app);
   weft::add_env(app);
   weft::add_generators(app);
+  weft::add_verify(app);
+  weft::add_run(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& answer) {
     return answer.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "weft: {} (--help tells more)\n", error.what());
+    return 2;
   } catch (const weft::Error& error) {
     fmt::print(stderr, "weft: {}\n", error.what());
     return 2;

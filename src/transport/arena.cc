@@ -16,8 +16,9 @@ Arena::Arena(const ArenaLayout& layout, Fd fd)
     : layout_(layout), fd_(std::move(fd)), memory_(Mapping::shared(fd_.get(), layout.size())) {}
 
 FifoControl& Arena::control(int sender, int channel) const {
-  const auto number = static_cast<size_t>(sender * kChannels + channel);
-  return *reinterpret_cast<FifoControl*>(memory_.data() + kFifosAt + number * layout_.fifo_stride());
+  const auto number = static_cast<size_t>(sender * layout_.channels + channel);
+  return *reinterpret_cast<FifoControl*>(memory_.data() + kFifosAt +
+                                         number * layout_.fifo_stride());
 }
 
 std::byte* Arena::ring(int sender, int channel) const {

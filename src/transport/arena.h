@@ -9,10 +9,14 @@
 
 namespace weft {
 
-// Channels 0 and 1 carry collectives, 2 point-to-point messages.
+// Channels 0 and 1 carry collectives, 2 point-to-point messages. Imported schedules may need more
+// for collectives: those follow.
 inline constexpr int kCollectiveChannels = 2;
 inline constexpr int kPointToPointChannel = 2;
 inline constexpr int kChannels = 3;
+inline int collective_channel(int number) {
+  return number < kCollectiveChannels ? number : number + kChannels - kCollectiveChannels;
+}
 
 // The first page holds the doorbell; then comes a board of 64 KiB for whoever has small things to
 // tell all ranks of the host, then the FIFOs. Pages that are not used cost nothing.
@@ -22,10 +26,11 @@ inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;
 struct ArenaLayout {
   int senders = 0;          // ranks of the host, this one included
   uint64_t ring_bytes = 0;  // per FIFO
+  int channels = kChannels;
 
   size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
   size_t size() const {
-    return kFifosAt + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(kChannels);
+    return kFifosAt + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(channels);
   }
 };
 

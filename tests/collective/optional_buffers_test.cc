@@ -10,7 +10,7 @@ namespace weft::test {
 namespace {
 
 constexpr int kRanks = 3;
-constexpr size_t kCount = 10;
+constexpr size_t kBufferCount = 10;
 
 std::vector<int> iota(int first, size_t n) {
   std::vector<int> v(n);
@@ -20,43 +20,44 @@ std::vector<int> iota(int first, size_t n) {
 
 TEST(Broadcast, NeedsNoSendBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
-    const std::vector<int> in = iota(5, kCount);
-    std::vector<int> out(kCount, -1);
+    const std::vector<int> in = iota(5, kBufferCount);
+    std::vector<int> out(kBufferCount, -1);
     const int root = 1;
-    WEFT_OK(ncclBroadcast(rank == root ? in.data() : nullptr, out.data(), kCount, ncclInt32, root,
-                          comm, nullptr));
+    WEFT_OK(ncclBroadcast(rank == root ? in.data() : nullptr, out.data(), kBufferCount, ncclInt32,
+                          root, comm, nullptr));
     EXPECT_EQ(out, in);
   });
 }
 
 TEST(Reduce, NeedsNoReceiveBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
-    const std::vector<int> in(kCount, rank + 1);
-    std::vector<int> out(kCount, -1);
+    const std::vector<int> in(kBufferCount, rank + 1);
+    std::vector<int> out(kBufferCount, -1);
     const int root = 2;
-    WEFT_OK(ncclReduce(in.data(), rank == root ? out.data() : nullptr, kCount, ncclInt32, ncclSum,
-                       root, comm, nullptr));
-    EXPECT_EQ(out, std::vector<int>(kCount, rank == root ? 6 : -1));
+    WEFT_OK(ncclReduce(in.data(), rank == root ? out.data() : nullptr, kBufferCount, ncclInt32,
+                       ncclSum, root, comm, nullptr));
+    EXPECT_EQ(out, std::vector<int>(kBufferCount, rank == root ? 6 : -1));
   });
 }
 
 TEST(Gather, NeedsNoReceiveBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
-    const std::vector<int> in = iota(rank * static_cast<int>(kCount), kCount);
-    std::vector<int> out(kCount * kRanks, -1);
-    WEFT_OK(ncclGather(in.data(), rank == 0 ? out.data() : nullptr, kCount, ncclInt32, 0, comm,
-                       nullptr));
-    EXPECT_EQ(out, rank == 0 ? iota(0, kCount * kRanks) : std::vector<int>(kCount * kRanks, -1));
+    const std::vector<int> in = iota(rank * static_cast<int>(kBufferCount), kBufferCount);
+    std::vector<int> out(kBufferCount * kRanks, -1);
+    WEFT_OK(ncclGather(in.data(), rank == 0 ? out.data() : nullptr, kBufferCount, ncclInt32, 0,
+                       comm, nullptr));
+    EXPECT_EQ(out, rank == 0 ? iota(0, kBufferCount * kRanks)
+                             : std::vector<int>(kBufferCount * kRanks, -1));
   });
 }
 
 TEST(Scatter, NeedsNoSendBufferExceptAtTheRoot) {
   run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
-    const std::vector<int> in = iota(0, kCount * kRanks);
-    std::vector<int> out(kCount, -1);
-    WEFT_OK(ncclScatter(rank == 2 ? in.data() : nullptr, out.data(), kCount, ncclInt32, 2, comm,
-                        nullptr));
-    EXPECT_EQ(out, iota(rank * static_cast<int>(kCount), kCount));
+    const std::vector<int> in = iota(0, kBufferCount * kRanks);
+    std::vector<int> out(kBufferCount, -1);
+    WEFT_OK(ncclScatter(rank == 2 ? in.data() : nullptr, out.data(), kBufferCount, ncclInt32, 2,
+                        comm, nullptr));
+    EXPECT_EQ(out, iota(rank * static_cast<int>(kBufferCount), kBufferCount));
   });
 }
 

@@ -1,5 +1,5 @@
-// Skips that say why, and WEFT_REQUIRE=gpu,rdma,mpi,cuda-toolkit,shared,large, which turns them
-// into failures.
+// Skips that say why, and WEFT_REQUIRE=gpu,rdma,mpi,cuda-toolkit,shared,large,browser, which turns
+// them into failures.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -57,20 +57,25 @@ TEST(Verify, RefusesAReceiveWithoutASend) {
   Schedule s = broadcast();
   lane(s, 0).steps[0].to.pop_back();
   EXPECT_EQ(refusal(s),
-            "rank 1 lane 0 step 0 never runs: it waits for a message from rank 0 (FIFO depth 2)");
+            "rank 1 lane 0 step 0 (output chunk 0) never runs: it waits for a message from rank 0 "
+            "(at any "
+            "FIFO depth)");
 }
 
 TEST(Verify, RefusesASendWithoutAReceive) {
   Schedule s = broadcast();
   add(lane(s, 1), {Operand::output(0)}, {Operand::peer(0)});
-  EXPECT_EQ(refusal(s), "rank 1 lane 0 step 1 sends to rank 0, which never receives it");
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 1 (output chunk 0) sends to rank 0, which never receives it");
 }
 
 TEST(Verify, RefusesRanksThatWaitForEachOther) {
   Schedule s = all_reduce();
   for (int r = 0; r < 2; r++) std::swap(lane(s, r).steps[0], lane(s, r).steps[1]);
   EXPECT_EQ(refusal(s),
-            "rank 0 lane 0 step 0 never runs: it waits for a message from rank 1 (FIFO depth 2)");
+            "rank 0 lane 0 step 0 (output chunk 0) never runs: it waits for a message from rank 1 "
+            "(at any "
+            "FIFO depth)");
 }
 
 TEST(Verify, RefusesLanesThatWaitForEachOther) {
@@ -78,7 +83,8 @@ TEST(Verify, RefusesLanesThatWaitForEachOther) {
   lane(s, 0).steps[0].after = {{1, 0}};
   add(lane(s, 0, 1), {}, {}, 1, {{0, 0}});
   EXPECT_EQ(refusal(s),
-            "rank 0 lane 0 step 0 never runs: it waits for lane 1 step 0 (FIFO depth 2)");
+            "rank 0 lane 0 step 0 (output chunk 0) never runs: it waits for lane 1 step 0 (at any "
+            "FIFO depth)");
 }
 
 TEST(Verify, RefusesWhatNeedsMoreRoomThanAFifoHas) {
@@ -91,16 +97,18 @@ TEST(Verify, RefusesWhatNeedsMoreRoomThanAFifoHas) {
   }
   EXPECT_EQ(refusal(s, false, 2), "");
   EXPECT_EQ(refusal(s, false, 1),
-            "rank 0 lane 0 step 1 never runs: a FIFO it sends to stays full (FIFO depth 1)");
+            "rank 0 lane 0 step 1 (output chunk 1) never runs: the FIFO to rank 1 stays full (FIFO "
+            "depth 1; "
+            "depth 2 works)");
 }
 
 TEST(Verify, RefusesLanesThatTouchAChunkInAnyOrder) {
   Schedule s = broadcast(2);
   s.ranks[0].scratch_chunks = 1;
   add(lane(s, 0, 1), {Operand::input(0)}, {Operand::output(0)});
-  EXPECT_EQ(
-      refusal(s),
-      "rank 0 lane 0 step 0 and rank 0 lane 1 step 0 touch the same chunk and nothing orders them");
+  EXPECT_EQ(refusal(s),
+            "rank 0 lane 0 step 0 and rank 0 lane 1 step 0 touch the same chunk (output chunk 0 of "
+            "rank 0) and nothing orders them");
   lane(s, 0, 1).steps[0].after = {{0, 0}};
   EXPECT_EQ(refusal(s), "");
 }
@@ -123,13 +131,17 @@ TEST(Verify, SeesThatBuffersOverlapInPlace) {
   add(lane(s, 1), {Operand::input(0)}, {Operand::peer(0)});
   add(lane(s, 1), {Operand::input(0), Operand::peer(0)}, {Operand::output(0)});
   EXPECT_EQ(refusal(s, false), "");
-  EXPECT_EQ(refusal(s, true), "rank 1 lane 0 step 1 counts a rank's contribution to piece 0 twice");
+  EXPECT_EQ(
+      refusal(s, true),
+      "rank 1 lane 0 step 1 (output chunk 0) counts the contribution of rank 1 to piece 0 twice");
 }
 
 TEST(Verify, RefusesAContributionThatCountsTwice) {
   Schedule s = all_reduce();
   lane(s, 0).steps[1].from.push_back(Operand::input(0));
-  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1 counts a rank's contribution to piece 0 twice");
+  EXPECT_EQ(
+      refusal(s),
+      "rank 0 lane 0 step 1 (output chunk 0) counts the contribution of rank 0 to piece 0 twice");
 }
 
 TEST(Verify, RefusesAContributionThatIsMissing) {
@@ -169,7 +181,8 @@ TEST(Verify, RefusesToReduceDifferentPieces) {
     add(lane(s, r), {Operand::input(r), Operand::peer(1 - r)}, {Operand::output(0)});
   }
   EXPECT_EQ(refusal(s),
-            "rank 1 lane 0 step 1 reduces piece 1 with piece 0, which are different data");
+            "rank 1 lane 0 step 1 (output chunk 0) reduces piece 1 with piece 0, which are "
+            "different data");
 }
 
 TEST(Verify, RefusesMessagesOfAnotherLengthThanExpected) {
@@ -256,9 +269,86 @@ TEST(Verify, RefusesMessagesOfWhichOnlyAPartIsRawOrComplete) {
   }
   // In place, output chunk 0 has been written and chunk 1 is still the input.
   EXPECT_EQ(refusal(mixed, true),
-            "rank 0 lane 0 step 1: source 0 holds inputs as given beside chunks that are not; one "
+            "rank 0 lane 0 step 1 (input chunk 0): source 0 holds inputs as given beside chunks "
+            "that are not; one "
             "step takes only one "
             "kind");
+}
+
+TEST(Verify, NamesTheStepThatHoldsUpTheOthersNotTheFirstThatWaits) {
+  // Rank 2 never sends, so rank 1 cannot, so rank 0 waits.
+  Schedule s = blank("test", {CollectiveKind::kBroadcast, 3, 2}, 1, 1);
+  add(lane(s, 0), {Operand::peer(1)}, {Operand::output(0)});
+  add(lane(s, 1), {Operand::peer(2)}, {Operand::output(0), Operand::peer(0)});
+  add(lane(s, 2), {Operand::input(0)}, {Operand::output(0)});
+  EXPECT_EQ(refusal(s),
+            "rank 1 lane 0 step 0 (output chunk 0) never runs: it waits for a message from rank 2 "
+            "(at any FIFO depth)");
+}
+
+// Both ranks send all their chunks before they receive any: FIFOs must hold them all.
+Schedule eager(int chunks) {
+  Schedule s = blank("test", kAllGather, chunks, 1);
+  for (int r = 0; r < 2; r++) {
+    for (int c = 0; c < chunks; c++)
+      add(lane(s, r), {Operand::input(c)}, {Operand::output(chunks * r + c), Operand::peer(1 - r)});
+    for (int c = 0; c < chunks; c++)
+      add(lane(s, r), {Operand::peer(1 - r)}, {Operand::output(chunks * (1 - r) + c)});
+  }
+  return s;
+}
+
+TEST(Verify, FindsTheLeastFifoDepthThatWorks) {
+  for (const int chunks : {1, 2, 3, 4, 5, 7, 8, 9, 16, 33, 100}) {
+    EXPECT_EQ(verify(eager(chunks), false, chunks).least_fifo_depth(), chunks);
+    EXPECT_EQ(verify(eager(chunks), false, 2 * chunks).least_fifo_depth(), chunks);
+    if (chunks > 1) {
+      EXPECT_NE(refusal(eager(chunks), false, chunks - 1)
+                    .find(fmt::format("(FIFO depth {}; depth {} works)", chunks - 1, chunks)),
+                std::string::npos)
+          << refusal(eager(chunks), false, chunks - 1);
+    }
+  }
+}
+
+TEST(Verify, RefusesToWriteTheCallersInput) {
+  Schedule s = all_reduce();
+  add(lane(s, 0), {Operand::output(0)}, {Operand::input(0)});
+  EXPECT_EQ(refusal(s),
+            "rank 0 lane 0 step 2: writes input chunk 0, but an input that is no output belongs to "
+            "the caller");
+  EXPECT_EQ(refusal(s, true), "");  // there the input is the output
+}
+
+TEST(Verify, TakesACopyOfAChunkOntoItselfForNoWrite) {
+  // In place both ranks' inputs lie in their outputs already.
+  Schedule s = blank("test", kAllGather, 1, 2);
+  for (int r = 0; r < 2; r++) {
+    add(lane(s, r), {Operand::output(r)}, {Operand::peer(1 - r)});
+    add(lane(s, r), {Operand::peer(1 - r)}, {Operand::output(1 - r)});
+    add(lane(s, r, 1), {Operand::input(0)}, {Operand::output(r)});
+  }
+  EXPECT_EQ(refusal(s, true), "");
+  EXPECT_NE(refusal(s, false), "");
+}
+
+TEST(Verify, RefusesToReduceWhereTheCollectiveDoesNot) {
+  Schedule s = broadcast();
+  lane(s, 0).steps[0].from = {Operand::input(0), Operand::input(0)};
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 0: reduces, but broadcast does not");
+}
+
+TEST(Verify, RefusesWhatIsTooLargeToProveBeforeItAllocatesForIt) {
+  Schedule s = broadcast();
+  s.chunks = 1'000'000'000;
+  EXPECT_NE(refusal(s).find("too many to prove"), std::string::npos) << refusal(s);
+  s = broadcast();
+  s.ranks[0].scratch_chunks = 2'000'000'000;
+  EXPECT_NE(refusal(s).find("too many to prove"), std::string::npos) << refusal(s);
+  s = broadcast();
+  s.chunks = 1 << 20;
+  for (int i = 0; i < 200; i++) add(lane(s, 0), {Operand::input(0)}, {Operand::output(0)}, 1 << 20);
+  EXPECT_NE(refusal(s).find("too many to prove"), std::string::npos) << refusal(s);
 }
 
 TEST(Verify, RefusesDependenciesThatDoNotExist) {

@@ -53,6 +53,7 @@ class Simulation {
     const Collective& c = s_.collective;
     for (int r = 0; r < c.nranks; r++) {
       lay_out(r);
+      if (options.lend) lendable_.push_back(verified.lendable(r));
       for (size_t l = 0; l < s_.ranks[static_cast<size_t>(r)].lanes.size(); l++)
         runners_.push_back({r, static_cast<int>(l), 0, {}});
     }
@@ -211,7 +212,12 @@ class Simulation {
   }
 
   std::optional<Place> lent(const Runner& runner, const Step& step, const StepFacts& facts) const {
-    if (!options_.lend || !facts.lendable) return std::nullopt;
+    if (!options_.lend) return std::nullopt;
+    const auto rank = static_cast<size_t>(runner.rank);
+    size_t number = runner.position;  // among the steps of the rank
+    for (int l = 0; l < runner.lane; l++)
+      number += s_.ranks[rank].lanes[static_cast<size_t>(l)].steps.size();
+    if (!lendable_[rank][number]) return std::nullopt;
     for (const Operand& to : step.to)
       if (to.kind == Operand::Kind::kLocal) return place(runner.rank, to, 0);
     // The source itself lacks the multiplication that the step does.
@@ -266,6 +272,7 @@ class Simulation {
   const VerifiedSchedule& verified_;
   const Schedule& s_;
   const SimulationOptions options_;
+  std::vector<std::vector<bool>> lendable_;
   Random random_;
   std::vector<std::array<int, 3>> bases_;
   std::vector<std::vector<Value>> memory_;

@@ -131,7 +131,21 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
       case Advance::kFailed: {
         const LaneState& lane = slot.state;
         const MessageHeader& h = lane.seen;
-        if (lane.failure == LaneState::Failure::kMismatch) {
+        if (lane.failure == LaneState::Failure::kMismatch && h.plan != task.operation.plan &&
+            h.sequence == task.operation.sequence && h.collective == task.operation.collective) {
+          report_failure(
+              {ncclInvalidUsage,
+               fmt::format("{}: operation {} ({}) runs as {} here, but as {} on peer {}: imported "
+                           "schedules need buffers in place on all ranks or on none",
+                           task.context->label, task.operation.sequence,
+                           name(static_cast<CollectiveKind>(task.operation.collective)),
+                           task.operation.plan == 0 ? "a built-in plan" : "an imported schedule",
+                           h.plan == 0                ? "a built-in plan"
+                           : task.operation.plan == 0 ? "an imported schedule"
+                                                      : "another one",
+                           lane.waits_for),
+               &task});
+        } else if (lane.failure == LaneState::Failure::kMismatch) {
           report_failure({ncclInvalidUsage,
                           fmt::format("{}: operation {} is {} of {} bytes (type {}, op {}, root "
                                       "{}) here, but peer {} sent a "

@@ -1,0 +1,190 @@
+// Ratios of cuts are improved Dinkelbach's way: guess the least ratio, look for a cut below it with
+// a maximum flow, take that cut's ratio as the next guess. Each guess is the ratio of a real cut,
+// so the last one is exact, and there are few.
+#include "algorithms/bounds/bounds.h"
+
+#include <limits>
+
+#include "algorithms/bounds/capacities.h"
+#include "algorithms/bounds/exchange.h"
+#include "algorithms/bounds/max_flow.h"
+#include "src/base/error.h"
+#include "src/topology/flow_graph.h"
+
+namespace weft {
+namespace {
+
+// capacity / ranks, of a cut
+struct Ratio {
+  int64_t capacity = 0, ranks = 1;
+  double value() const { return static_cast<double>(capacity) / static_cast<double>(ranks); }
+};
+
+bool operator<(const Ratio& a, const Ratio& b) {
+  return static_cast<__int128>(a.capacity) * b.ranks < static_cast<__int128>(b.capacity) * a.ranks;
+}
+
+bool crosses(const std::vector<bool>& side, const Link& link) {
+  return side[static_cast<size_t>(link.from)] && !side[static_cast<size_t>(link.to)];
+}
+
+class Cuts {
+ public:
+  Cuts(const Machine& machine, int nranks)
+      : machine_(machine),
+        capacities_(capacities(machine)),
+        gpus_(gpus(machine)),
+        extra_(static_cast<int>(machine.nodes.size())),
+        flow_(extra_ + 1) {
+    gpus_.resize(static_cast<size_t>(nranks));
+    for (size_t l = 0; l < machine.links.size(); l++)
+      flow_.add_edge(machine.links[l].from, machine.links[l].to, 0);
+  }
+
+  // Every GPU must receive what all others have.
+  Bound all_gather() {
+    const auto n = static_cast<int64_t>(gpus_.size());
+    const int first = static_cast<int>(machine_.links.size());
+    for (const int gpu : gpus_) flow_.add_edge(extra_, gpu, 0);
+    Ratio best{std::numeric_limits<int64_t>::max(), 1};
+    for (const int gpu : gpus_) {
+      std::vector<bool> others(machine_.nodes.size(), true);
+      others[static_cast<size_t>(gpu)] = false;
+      improve(best, others, n - 1);
+    }
+    // Round and round the GPUs until all of them have accepted the same guess.
+    int64_t accepted = 0;
+    for (size_t i = 0; accepted < n; i = (i + 1) % gpus_.size(), accepted++) {
+      set_links(best.ranks);
+      for (int64_t e = 0; e < n; e++)
+        flow_.set_capacity(first + static_cast<int>(e), best.capacity);
+      if (flow_.run(extra_, gpus_[i]) == n * best.capacity) continue;
+      const std::vector<bool> side = source_side();
+      improve(best, side, ranks_in(side));
+      accepted = -1;
+    }
+    return bound(best.value() * static_cast<double>(n));
+  }
+
+  // The root must reach every GPU with its own part of the data.
+  Bound scatter(int root) {
+    const auto n = static_cast<int64_t>(gpus_.size());
+    const int source = gpus_[static_cast<size_t>(root)];
+    const int first = static_cast<int>(machine_.links.size());
+    for (const int gpu : gpus_) flow_.add_edge(gpu, extra_, 0);
+    std::vector<bool> side(machine_.nodes.size(), false);
+    side[static_cast<size_t>(source)] = true;
+    Ratio best{std::numeric_limits<int64_t>::max(), 1};
+    improve(best, side, n - 1);
+    for (;;) {
+      set_links(best.ranks);
+      for (int64_t e = 0; e < n; e++)
+        flow_.set_capacity(first + static_cast<int>(e), e == root ? 0 : best.capacity);
+      if (flow_.run(source, extra_) == (n - 1) * best.capacity) break;
+      side = source_side();
+      improve(best, side, n - ranks_in(side));
+    }
+    return bound(best.value() * static_cast<double>(n));
+  }
+
+  // The root must reach every GPU with all of the data.
+  Bound broadcast(int root) {
+    set_links(1);
+    Ratio best{std::numeric_limits<int64_t>::max(), 1};
+    for (const int gpu : gpus_) {
+      if (gpu == gpus_[static_cast<size_t>(root)]) continue;
+      flow_.run(gpus_[static_cast<size_t>(root)], gpu);
+      improve(best, source_side(), 1);
+    }
+    return bound(best.value());
+  }
+
+ private:
+  void set_links(int64_t scale) {
+    for (size_t l = 0; l < machine_.links.size(); l++)
+      flow_.set_capacity(static_cast<int>(l), capacities_.units[l] * scale);
+  }
+
+  std::vector<bool> source_side() const {
+    std::vector<bool> side(machine_.nodes.size());
+    for (size_t v = 0; v < side.size(); v++) side[v] = flow_.on_source_side(static_cast<int>(v));
+    return side;
+  }
+
+  int64_t ranks_in(const std::vector<bool>& side) const {
+    int64_t ranks = 0;
+    for (const int gpu : gpus_) ranks += side[static_cast<size_t>(gpu)] ? 1 : 0;
+    return ranks;
+  }
+
+  void improve(Ratio& best, const std::vector<bool>& side, int64_t ranks) {
+    Ratio ratio{0, ranks};
+    for (size_t l = 0; l < machine_.links.size(); l++)
+      if (crosses(side, machine_.links[l])) ratio.capacity += capacities_.units[l];
+    if (!(ratio < best)) return;
+    best = ratio;
+    side_ = side;
+  }
+
+  Bound bound(double units) const {
+    Bound result{units * capacities_.unit_gbps, true, {}};
+    for (size_t l = 0; l < machine_.links.size(); l++)
+      if (crosses(side_, machine_.links[l])) result.narrow.push_back(static_cast<int>(l));
+    return result;
+  }
+
+  const Machine& machine_;
+  Capacities capacities_;
+  std::vector<int> gpus_;
+  int extra_;  // the source or sink of all ranks
+  MaxFlow flow_;
+  std::vector<bool> side_;  // of the best cut so far
+};
+
+// On a machine in which every walk is allowed.
+Bound bound_of(const Machine& machine, const Collective& c) {
+  const auto on_reverse = [&](auto query) {
+    const Machine reverse = reversed(machine);
+    return query(Cuts(reverse, c.nranks));
+  };
+  switch (c.kind) {
+    case CollectiveKind::kAllGather:
+      return Cuts(machine, c.nranks).all_gather();
+    case CollectiveKind::kReduceScatter:
+      return on_reverse([](Cuts cuts) { return cuts.all_gather(); });
+    case CollectiveKind::kAllReduce: {
+      const Bound scatter = on_reverse([](Cuts cuts) { return cuts.all_gather(); });
+      Bound both = Cuts(machine, c.nranks).all_gather();
+      if (both.algbw_gbps > 0) both.algbw_gbps = 1 / (1 / scatter.algbw_gbps + 1 / both.algbw_gbps);
+      return both;
+    }
+    case CollectiveKind::kBroadcast:
+      return Cuts(machine, c.nranks).broadcast(c.root);
+    case CollectiveKind::kReduce:
+      return on_reverse([&](Cuts cuts) { return cuts.broadcast(c.root); });
+    case CollectiveKind::kScatter:
+      return Cuts(machine, c.nranks).scatter(c.root);
+    case CollectiveKind::kGather:
+      return on_reverse([&](Cuts cuts) { return cuts.scatter(c.root); });
+    case CollectiveKind::kAllToAll:
+      return exchange_bound(machine, c.nranks);
+    case CollectiveKind::kSendRecv:
+      return Cuts(machine, 2).broadcast(0);
+  }
+  return {};
+}
+
+}  // namespace
+
+Bound throughput_bound(const Machine& machine, const Collective& c) {
+  const auto available = static_cast<int>(gpus(machine).size());
+  if (c.nranks > available || c.nranks < 1)
+    fail(ncclInvalidArgument, "{} has {} GPUs, the collective {} ranks",
+         machine.name.empty() ? "the machine" : machine.name, available, c.nranks);
+  if (c.rooted() && (c.root < 0 || c.root >= c.nranks))
+    fail(ncclInvalidArgument, "root {} of {} ranks", c.root, c.nranks);
+  if (c.nranks == 1) return {std::numeric_limits<double>::infinity(), true, {}};
+  return bound_of(flow_graph(machine).machine, c);
+}
+
+}  // namespace weft

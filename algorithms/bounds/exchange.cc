@@ -1,0 +1,176 @@
+// See exchange.h.
+#include "algorithms/bounds/exchange.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <queue>
+
+#include "algorithms/bounds/refinement.h"
+
+namespace weft {
+namespace {
+
+constexpr double kFar = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostCells = 1'500'000;  // a second or two
+constexpr int kMostPivots = 20'000;
+constexpr double kMostSearched = 5e7;  // links, in all rounds of improving lengths
+
+class Exchange {
+ public:
+  Exchange(const Machine& machine, int nranks) : machine_(machine), ranks_(gpus(machine)) {
+    ranks_.resize(static_cast<size_t>(nranks));
+    leaving_.resize(machine.nodes.size());
+    for (size_t l = 0; l < machine.links.size(); l++)
+      if (machine.links[l].gbps > 0)
+        leaving_[static_cast<size_t>(machine.links[l].from)].push_back(static_cast<int>(l));
+  }
+
+  bool connected() {
+    const std::vector<double> ones(machine_.links.size(), 1.0);
+    return total_distance(ones, nullptr) < kFar;
+  }
+
+  // algbw that lengths prove to be out of reach: N * machine's capacity / demands' need.
+  double bound(const std::vector<double>& lengths, std::vector<double>* load = nullptr) {
+    double carried = 0;
+    for (size_t l = 0; l < lengths.size(); l++) carried += machine_.links[l].gbps * lengths[l];
+    const double need = total_distance(lengths, load);
+    return need > 0 ? static_cast<double>(ranks_.size()) * carried / need : kFar;
+  }
+
+  // Variables: the length of every link, then the distance of every node from every rank.
+  SparseProgram program() const {
+    const size_t links = machine_.links.size(), nodes = machine_.nodes.size();
+    SparseProgram p;
+    p.c.assign(links + ranks_.size() * nodes, 0.0);
+    double capacity = 0;
+    std::vector<SparseProgram::Entry> total;
+    for (size_t l = 0; l < links; l++) {
+      if (machine_.links[l].gbps <= 0) continue;
+      total.push_back({static_cast<int32_t>(l), machine_.links[l].gbps});
+      capacity += machine_.links[l].gbps;
+    }
+    p.rows.push_back(std::move(total));
+    p.b.push_back(capacity);  // so that lengths are near 1
+    for (size_t s = 0; s < ranks_.size(); s++) {
+      const auto distance = [&](int node) {
+        return static_cast<int32_t>(links + s * nodes + static_cast<size_t>(node));
+      };
+      for (const int rank : ranks_)
+        if (rank != ranks_[s]) p.c[static_cast<size_t>(distance(rank))] = 1;
+      for (size_t l = 0; l < links; l++) {
+        const Link& link = machine_.links[l];
+        if (link.gbps <= 0 || link.to == ranks_[s] || link.from == link.to) continue;
+        std::vector<SparseProgram::Entry> row = {{distance(link.to), 1},
+                                                 {static_cast<int32_t>(l), -1}};
+        if (link.from != ranks_[s]) row.push_back({distance(link.from), -1});
+        p.rows.push_back(std::move(row));
+        p.b.push_back(0);
+      }
+    }
+    return p;
+  }
+
+  // The dual optimum, or nothing where the program stays too large.
+  std::optional<std::vector<double>> optimal_lengths() const {
+    const SparseProgram large = program();
+    const Quotient quotient = refine(large);
+    if (static_cast<int64_t>(quotient.rows) * quotient.columns > kMostCells) return std::nullopt;
+    const auto x = maximise(merged(large, quotient), kMostPivots);
+    if (!x) return std::nullopt;
+    std::vector<double> lengths(machine_.links.size());
+    for (size_t l = 0; l < lengths.size(); l++)
+      lengths[l] = (*x)[static_cast<size_t>(quotient.column_class[l])];
+    return lengths;
+  }
+
+  // Links that shortest paths would overload become longer, round by round.
+  double improved_bound() {
+    std::vector<double> lengths, load;
+    for (const Link& link : machine_.links) lengths.push_back(link.gbps > 0 ? 1 / link.gbps : 0);
+    double best = kFar;
+    const double each = static_cast<double>(ranks_.size() * machine_.links.size());
+    const int rounds = static_cast<int>(std::clamp(kMostSearched / each, 10.0, 1000.0));
+    for (int round = 0; round < rounds; round++) {
+      best = std::min(best, bound(lengths, &load));
+      double worst = 0;
+      for (size_t l = 0; l < load.size(); l++)
+        if (machine_.links[l].gbps > 0) worst = std::max(worst, load[l] / machine_.links[l].gbps);
+      for (size_t l = 0; l < load.size(); l++)
+        if (machine_.links[l].gbps > 0)
+          lengths[l] *= 1 + 0.2 * load[l] / machine_.links[l].gbps / worst;
+    }
+    return best;
+  }
+
+ private:
+  // Sum over all pairs of ranks; adds up in `load` how many pairs cross each link.
+  double total_distance(const std::vector<double>& lengths, std::vector<double>* load) {
+    double total = 0;
+    if (load != nullptr) load->assign(lengths.size(), 0.0);
+    for (const int source : ranks_) {
+      shortest_paths(source, lengths);
+      for (const int target : ranks_) total += distance_[static_cast<size_t>(target)];
+      if (load == nullptr) continue;
+      std::vector<double> below(machine_.nodes.size(), 0.0);
+      for (const int target : ranks_) below[static_cast<size_t>(target)] = 1;
+      for (auto it = settled_.rbegin(); it != settled_.rend(); ++it) {
+        const int via = arrived_by_[static_cast<size_t>(*it)];
+        if (via < 0) continue;
+        (*load)[static_cast<size_t>(via)] += below[static_cast<size_t>(*it)];
+        below[static_cast<size_t>(machine_.links[static_cast<size_t>(via)].from)] +=
+            below[static_cast<size_t>(*it)];
+      }
+    }
+    return total;
+  }
+
+  void shortest_paths(int source, const std::vector<double>& lengths) {
+    distance_.assign(machine_.nodes.size(), kFar);
+    arrived_by_.assign(machine_.nodes.size(), -1);
+    settled_.clear();
+    std::vector<bool> done(machine_.nodes.size(), false);
+    std::priority_queue<std::pair<double, int>, std::vector<std::pair<double, int>>, std::greater<>>
+        queue;
+    distance_[static_cast<size_t>(source)] = 0;
+    queue.push({0.0, source});
+    while (!queue.empty()) {
+      const auto [at, node] = queue.top();
+      queue.pop();
+      if (done[static_cast<size_t>(node)]) continue;
+      done[static_cast<size_t>(node)] = true;
+      settled_.push_back(node);
+      for (const int l : leaving_[static_cast<size_t>(node)]) {
+        const auto to = static_cast<size_t>(machine_.links[static_cast<size_t>(l)].to);
+        const double there = at + lengths[static_cast<size_t>(l)];
+        if (there >= distance_[to]) continue;
+        distance_[to] = there;
+        arrived_by_[to] = l;
+        queue.push({there, static_cast<int>(to)});
+      }
+    }
+  }
+
+  const Machine& machine_;
+  std::vector<int> ranks_;
+  std::vector<std::vector<int>> leaving_;  // per node, links
+  std::vector<double> distance_;
+  std::vector<int> arrived_by_, settled_;
+};
+
+}  // namespace
+
+Bound exchange_bound(const Machine& machine, int nranks) {
+  Exchange exchange(machine, nranks);
+  if (!exchange.connected()) return {0, true, {}};
+  if (const auto lengths = exchange.optimal_lengths()) {
+    Bound bound{exchange.bound(*lengths), true, {}};
+    for (size_t l = 0; l < lengths->size(); l++)
+      if ((*lengths)[l] > 1e-9) bound.narrow.push_back(static_cast<int>(l));
+    return bound;
+  }
+  return {exchange.improved_bound(), false, {}};
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// See max_flow.h.
+#include "algorithms/bounds/max_flow.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace weft {
+
+MaxFlow::MaxFlow(int nodes) : leaving_(static_cast<size_t>(nodes)) {}
+
+int MaxFlow::add_edge(int from, int to, int64_t capacity) {
+  const auto edge = static_cast<int32_t>(capacity_.size());
+  capacity_.push_back(capacity);
+  arcs_.push_back({to, 0});
+  arcs_.push_back({from, 0});
+  leaving_[static_cast<size_t>(from)].push_back(2 * edge);
+  leaving_[static_cast<size_t>(to)].push_back(2 * edge + 1);
+  return edge;
+}
+
+bool MaxFlow::find_levels(int source, int sink) {
+  level_.assign(leaving_.size(), -1);
+  level_[static_cast<size_t>(source)] = 0;
+  queue_.assign(1, source);
+  for (size_t head = 0; head < queue_.size(); head++) {
+    const auto node = static_cast<size_t>(queue_[head]);
+    for (const int32_t number : leaving_[node]) {
+      const Arc& arc = arcs_[static_cast<size_t>(number)];
+      int32_t& level = level_[static_cast<size_t>(arc.to)];
+      if (arc.residual == 0 || level >= 0) continue;
+      level = level_[node] + 1;
+      queue_.push_back(arc.to);
+    }
+  }
+  return level_[static_cast<size_t>(sink)] >= 0;
+}
+
+int64_t MaxFlow::push(int node, int sink, int64_t limit) {
+  if (node == sink) return limit;
+  const auto n = static_cast<size_t>(node);
+  int64_t pushed = 0;
+  for (size_t& i = next_[n]; i < leaving_[n].size(); i++) {
+    const int32_t number = leaving_[n][i];
+    Arc& arc = arcs_[static_cast<size_t>(number)];
+    if (arc.residual == 0 || level_[static_cast<size_t>(arc.to)] != level_[n] + 1) continue;
+    const int64_t part = push(arc.to, sink, std::min(limit - pushed, arc.residual));
+    arc.residual -= part;
+    arcs_[static_cast<size_t>(number ^ 1)].residual += part;
+    pushed += part;
+    if (pushed == limit) return pushed;
+  }
+  return pushed;
+}
+
+int64_t MaxFlow::run(int source, int sink) {
+  for (size_t e = 0; e < capacity_.size(); e++) {
+    arcs_[2 * e].residual = capacity_[e];
+    arcs_[2 * e + 1].residual = 0;
+  }
+  int64_t flow = 0;
+  while (find_levels(source, sink)) {
+    next_.assign(leaving_.size(), 0);
+    flow += push(source, sink, std::numeric_limits<int64_t>::max());
+  }
+  return flow;
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// Maximum flow in a network of integer capacities (Dinic), and the minimum cut that proves it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+// Edges are added once; capacities can be set again between runs. Not thread-safe.
+class MaxFlow {
+ public:
+  explicit MaxFlow(int nodes);
+
+  // Returns the edge's number.
+  int add_edge(int from, int to, int64_t capacity);
+  void set_capacity(int edge, int64_t capacity) { capacity_[static_cast<size_t>(edge)] = capacity; }
+
+  // From nothing, whatever ran before.
+  int64_t run(int source, int sink);
+
+  // After run(): whether the node is on the source's side of the minimum cut nearest the source.
+  bool on_source_side(int node) const { return level_[static_cast<size_t>(node)] >= 0; }
+
+ private:
+  struct Arc {
+    int32_t to = 0;
+    int64_t residual = 0;
+  };
+  bool find_levels(int source, int sink);
+  int64_t push(int node, int sink, int64_t limit);
+
+  std::vector<int64_t> capacity_;              // per edge
+  std::vector<Arc> arcs_;                      // arc 2e is edge e, arc 2e+1 its way back
+  std::vector<std::vector<int32_t>> leaving_;  // per node, numbers of arcs
+  std::vector<int32_t> level_, queue_;
+  std::vector<size_t> next_;
+};
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// Makes a large symmetric linear program small. Rows that look alike, and columns that look alike,
+// are merged as far as colour refinement cannot tell them apart: the quotient has the same optimum,
+// because the average of a solution over each class of columns is a solution too. No symmetry has
+// to be known or searched for; a machine of 128 equal GPUs becomes a few dozen rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "algorithms/bounds/simplex.h"
+
+namespace weft {
+
+// maximise c x subject to A x <= b, x >= 0
+struct SparseProgram {
+  struct Entry {
+    int32_t column = 0;
+    double value = 0;
+  };
+  std::vector<std::vector<Entry>> rows;
+  std::vector<double> b, c;
+};
+
+struct Quotient {
+  int rows = 0, columns = 0;
+  std::vector<int32_t> row_class, column_class;
+};
+
+Quotient refine(const SparseProgram& program);
+
+// One row and one column per class; a column stands for the common value of its class.
+LinearProgram merged(const SparseProgram& program, const Quotient& quotient);
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+// Small dense linear programs: maximise c x subject to A x <= b, x >= 0, where b >= 0, so that
+// x = 0 is a start. For programs of at most some thousand rows; see refinement.h for how large ones
+// become small.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace weft {
+
+struct LinearProgram {
+  int rows = 0, columns = 0;
+  std::vector<double> a;  // row by row
+  std::vector<double> b, c;
+  double& at(int row, int column) {
+    return a[static_cast<size_t>(row) * static_cast<size_t>(columns) + static_cast<size_t>(column)];
+  }
+};
+
+// The optimal x, or nothing when the program is unbounded or `most_pivots` were not enough.
+std::optional<std::vector<double>> maximise(const LinearProgram& program, int most_pivots);
+
+}  // namespace weft

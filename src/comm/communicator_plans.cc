@@ -1,0 +1,63 @@
+// The part of a communicator that chooses and keeps plans.
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/communicator.h"
+#include "src/planner/plan_store.h"
+#include "src/schedule/lower.h"
+
+namespace weft {
+
+const Communicator::Plan* Communicator::find_plan(const void* source, const Collective& collective,
+                                                  bool in_place) const {
+  for (const auto& plan : plans_[static_cast<size_t>(collective.kind)])
+    if (plan->source == source && plan->root == collective.root && plan->in_place == in_place)
+      return plan.get();
+  return nullptr;
+}
+
+const Communicator::Plan& Communicator::plan_for(const Collective& collective,
+                                                 const Generator& generator, bool in_place) {
+  if (const Plan* plan = find_plan(&generator, collective, in_place)) return *plan;
+  const auto verified = PlanStore::instance().get(generator, collective, in_place);
+  return add_plan(std::make_unique<Plan>(), &generator, generator.name, collective, *verified,
+                  verified->fifo_depth());
+}
+
+const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, const void* source,
+                                                 std::string_view label,
+                                                 const Collective& collective,
+                                                 const VerifiedSchedule& verified, int fifo_depth) {
+  plan->source = source;
+  plan->root = collective.root;
+  plan->in_place = verified.in_place();
+  plan->program = lower(verified, rank_);
+  plan->program.fifo_depth = fifo_depth;
+  const int channels = std::max(kCollectiveChannels, imported_->most_channels());
+  for (const auto* ports : {&plan->program.sends, &plan->program.receives})
+    for (const ProgramPort& port : *ports)
+      if (port.channel < 0 || port.channel >= channels)
+        fail(ncclInvalidUsage, "schedule {} uses channel {}, there are {}", label, port.channel,
+             channels);
+  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", context_.label,
+            name(collective.kind), collective.root, plan->in_place ? "in place" : "out of place",
+            label, plan->program.lanes.size(), plan->program.steps.size());
+  auto& plans = plans_[static_cast<size_t>(collective.kind)];
+  plans.push_back(std::move(plan));
+  return *plans.back();
+}
+
+const Communicator::Plan& Communicator::choose_plan(const Call& call) {
+  const Collective collective{call.kind, nranks_, call.root};
+  const size_t bytes = array_bytes(collective, call);
+  const bool in_place = is_in_place(collective, call, rank_);
+  if (!imported_->all().empty())
+    if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
+      return plan_for(*schedule, collective, in_place);
+  const Generator& generator =
+      choose_generator(collective, bytes, placement_, forced_[static_cast<size_t>(call.kind)]);
+  return plan_for(collective, generator, in_place);
+}
+
+}  // namespace weft

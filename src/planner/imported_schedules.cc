@@ -1,0 +1,251 @@
+// See imported_schedules.h.
+#include "src/planner/imported_schedules.h"
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/siphash.h"
+#include "src/planner/schedule_paths.h"
+#include "src/schedule/schedule_json.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMostFifoDepth = 64;
+
+// Numbers the channels between two ranks from 0 on: MSCCL's are numbered over all ranks, and every
+// number in use costs FIFOs between every two ranks.
+std::map<std::pair<int, int>, int> number_channels(Schedule& schedule) {
+  std::map<std::pair<int, int>, std::vector<int>> used;
+  const auto for_peers = [&](auto visit) {
+    for (size_t r = 0; r < schedule.ranks.size(); r++)
+      for (Lane& lane : schedule.ranks[r].lanes)
+        for (Step& step : lane.steps)
+          for (const bool sends : {false, true})
+            for (Operand& o : sends ? step.to : step.from)
+              if (o.kind == Operand::Kind::kPeer)
+                visit(sends ? std::pair(static_cast<int>(r), o.index)
+                            : std::pair(o.index, static_cast<int>(r)),
+                      o);
+  };
+  for_peers([&](std::pair<int, int> ends, const Operand& o) {
+    auto& channels = used[ends];
+    const auto it = std::lower_bound(channels.begin(), channels.end(), o.channel);
+    if (it == channels.end() || *it != o.channel) channels.insert(it, o.channel);
+  });
+  for_peers([&](std::pair<int, int> ends, Operand& o) {
+    const auto& channels = used[ends];
+    o.channel = static_cast<int16_t>(std::lower_bound(channels.begin(), channels.end(), o.channel) -
+                                     channels.begin());
+  });
+  std::map<std::pair<int, int>, int> counts;
+  for (const auto& [ends, channels] : used)
+    if (channels.size() > 1) counts[ends] = static_cast<int>(channels.size());
+  return counts;
+}
+
+bool reaches_memory(const Schedule& schedule) {
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Lane& lane : rank.lanes)
+      for (const Step& step : lane.steps) {
+        if (step.count == 0 && !(step.from.empty() && step.to.empty())) return true;
+        for (const auto* operands : {&step.from, &step.to})
+          for (const Operand& o : *operands)
+            if (o.kind == Operand::Kind::kRemote) return true;
+      }
+  return false;
+}
+
+std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::string& path) {
+  auto imported = std::make_shared<ImportedSchedule>();
+  const Collective c = file.schedule.collective;
+  imported->path = path;
+  if (c.kind == CollectiveKind::kSendRecv)
+    fail(ncclInvalidUsage, "sends and receives are not chosen by schedule");
+  if (reaches_memory(file.schedule))
+    fail(ncclInvalidUsage, "it reaches into peers' memory, which host mode cannot");
+  imported->channels = number_channels(file.schedule);
+  ProvedFile proved = prove(file, kMostFifoDepth);
+  if (c.rooted() && (proved.in_place == nullptr || proved.out_of_place == nullptr)) {
+    file.in_place = file.out_of_place = file.modes_declared = true;
+    try {
+      proved = prove(file, kMostFifoDepth);
+    } catch (const Error& error) {
+      fail(ncclInvalidUsage,
+           "it works {} only, and of a rooted collective's ranks only the root can know that: {}",
+           proved.in_place != nullptr ? "in place" : "out of place", error.what());
+    }
+  }
+  imported->in_place = proved.in_place;
+  imported->out_of_place = proved.out_of_place;
+  for (const auto& verified : {proved.in_place, proved.out_of_place}) {
+    if (verified == nullptr) continue;
+    imported->uniform_only |= verified->uniform_only();
+    imported->fifo_depth = std::max(imported->fifo_depth, verified->least_fifo_depth());
+  }
+  imported->collective = c;
+  imported->chunks = file.schedule.chunks;
+  imported->min_bytes = file.min_bytes;
+  imported->max_bytes = file.max_bytes;
+  for (const RankSchedule& rank : file.schedule.ranks)
+    for (const Lane& lane : rank.lanes)
+      for (const Step& step : lane.steps)
+        imported->most_step_chunks = std::max(imported->most_step_chunks, step.count);
+  const std::string text = write_schedule_json(file);
+  imported->hash = siphash(Secret{}, text.data(), text.size());
+  return imported;
+}
+
+std::string describe_modes(const ImportedSchedule& s) {
+  if (s.in_place == nullptr) return "out of place";
+  return s.out_of_place == nullptr ? "in place" : "in place and out of place";
+}
+
+std::string describe_sizes(const ImportedSchedule& s) {
+  if (s.max_bytes == ScheduleFile::kNoLimit) return fmt::format("{} bytes or more", s.min_bytes);
+  return fmt::format("{} to {} bytes", s.min_bytes, s.max_bytes);
+}
+
+// Reads a file for communicators of so many ranks and says in the log what became of it. nullptr:
+// not usable.
+std::shared_ptr<const ImportedSchedule> import_and_tell(const std::string& path, int nranks) {
+  try {
+    ScheduleFile file = load_schedule(path);
+    if (file.schedule.collective.nranks != nranks) {
+      WEFT_INFO(kInit, "schedule {} is not used in communicators of {} ranks: it is for {} ranks",
+                path, nranks, file.schedule.collective.nranks);
+      return nullptr;
+    }
+    auto imported = import(std::move(file), path);
+    WEFT_INFO(kInit, "schedule {} is for {} of {} ranks, {}, {}", path,
+              name(imported->collective.kind), nranks, describe_modes(*imported),
+              describe_sizes(*imported));
+    return imported;
+  } catch (const Error& error) {
+    WEFT_WARN("schedule {} is not used: {}", path, error.what());
+    return nullptr;
+  }
+}
+
+// What this process has read, for its other ranks and communicators. Thread-safe.
+class Shelf {
+ public:
+  static Shelf& instance() {
+    static Shelf& shelf = *std::make_unique<Shelf>().release();  // exit handlers may need it
+    return shelf;
+  }
+
+  std::shared_ptr<const ImportedSchedule> get(const SchedulePath& file, int nranks) {
+    const Key key{file.path, file.changed, file.size, nranks};
+    std::promise<std::shared_ptr<const ImportedSchedule>> promise;
+    std::shared_future<std::shared_ptr<const ImportedSchedule>> result;
+    bool mine = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (books_.size() >= kMost) books_.clear();
+      const auto [it, inserted] = books_.try_emplace(key);
+      if (inserted) it->second = promise.get_future().share();
+      result = it->second;
+      mine = inserted;
+    }
+    if (mine) {
+      try {
+        promise.set_value(import_and_tell(file.path, nranks));
+      } catch (...) {
+        promise.set_exception(std::current_exception());
+      }
+    }
+    return result.get();
+  }
+
+ private:
+  using Key = std::tuple<std::string, int64_t, uint64_t, int>;
+  static constexpr size_t kMost = 4096;
+  std::mutex mutex_;
+  std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> books_;
+};
+
+// Whether every call that `later` serves goes to `earlier`.
+bool hides(const ImportedSchedule& earlier, const ImportedSchedule& later) {
+  return earlier.collective == later.collective && !earlier.uniform_only &&
+         earlier.min_bytes <= later.min_bytes && earlier.max_bytes >= later.max_bytes &&
+         (earlier.in_place != nullptr || later.in_place == nullptr) &&
+         (earlier.out_of_place != nullptr || later.out_of_place == nullptr);
+}
+
+}  // namespace
+
+Unfit unfit(const ImportedSchedule& s, const ImportedCall& call) {
+  if (s.collective.rooted() && s.collective.root != call.collective.root) return Unfit::kRoot;
+  if ((call.in_place ? s.in_place : s.out_of_place) == nullptr) return Unfit::kMode;
+  if (call.bytes < s.min_bytes || call.bytes > s.max_bytes) return Unfit::kSize;
+  if (s.uniform_only && call.count % static_cast<size_t>(s.chunks) != 0) return Unfit::kCount;
+  return Unfit::kNone;
+}
+
+std::string describe(Unfit why, const ImportedSchedule& s) {
+  switch (why) {
+    case Unfit::kRoot:
+      return fmt::format("it is for root {}", s.collective.root);
+    case Unfit::kMode:
+      return fmt::format("it is for calls {}", describe_modes(s));
+    case Unfit::kSize:
+      return fmt::format("it is for {}", describe_sizes(s));
+    case Unfit::kCount:
+      return fmt::format("it is for counts that divide by {}", s.chunks);
+    case Unfit::kNone:
+      break;
+  }
+  return "";
+}
+
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::load(const Config& config, int nranks,
+                                                                 bool tell) {
+  auto schedules = std::make_shared<ImportedSchedules>();
+  for (const SchedulePath& file : schedule_paths(config)) {
+    auto imported = Shelf::instance().get(file, nranks);
+    if (imported == nullptr) continue;
+    const auto hiding =
+        std::find_if(schedules->all_.begin(), schedules->all_.end(),
+                     [&](const auto& earlier) { return hides(*earlier, *imported); });
+    if (hiding != schedules->all_.end()) {
+      if (tell)
+        WEFT_INFO(kInit, "schedule {} is not used: {}, named earlier, serves the same calls",
+                  file.path, (*hiding)->path);
+      continue;
+    }
+    schedules->add(std::move(imported));
+  }
+  return schedules;
+}
+
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::only(const ScheduleFile& file,
+                                                                 const std::string& path) {
+  auto schedules = std::make_shared<ImportedSchedules>();
+  schedules->add(import(file, path));
+  return schedules;
+}
+
+void ImportedSchedules::add(std::shared_ptr<const ImportedSchedule> schedule) {
+  const uint64_t chain[] = {fingerprint_, schedule->hash};
+  fingerprint_ = siphash(Secret{}, chain, sizeof chain);
+  for (const auto& [ends, count] : schedule->channels)
+    most_channels_ = std::max(most_channels_, count);
+  all_.push_back(std::move(schedule));
+}
+
+int ImportedSchedules::channels(int source, int destination) const {
+  int most = 0;
+  for (const auto& schedule : all_)
+    if (const auto it = schedule->channels.find({source, destination});
+        it != schedule->channels.end())
+      most = std::max(most, it->second);
+  return most;
+}
+
+}  // namespace weft

@@ -1,0 +1,168 @@
+// Lanes and their steps: what a step waits for, what it does, whom its end wakes.
+#include <algorithm>
+#include <cmath>
+
+#include "src/planner/simulation_run.h"
+
+namespace weft {
+void SimulationRun::try_begin(int32_t number, int32_t cause) {
+  LaneState& lane = lanes_[number];
+  if (lane.busy || lane.slice == slices_ || graph_.lanes[number].size == 0) return;
+  const Step& step = step_of(number);
+  const auto dependencies = static_cast<int32_t>(step.after.size());
+  const auto sources = static_cast<int32_t>(step.from.size());
+  const auto conditions = dependencies + sources + static_cast<int32_t>(step.to.size());
+  const int32_t* operand_fifo =
+      graph_.operand_fifo.data() + graph_.first_operand[step_number(number)];
+  for (; lane.gate < conditions; lane.gate++) {
+    if (lane.gate < dependencies) {
+      if (!depends_on_done(number, step.after[lane.gate])) return;
+      continue;
+    }
+    const int32_t f = operand_fifo[lane.gate - dependencies];
+    if (f < 0) continue;
+    const FifoState& fifo = fifos_[f];
+    const bool receives = lane.gate < dependencies + sources;
+    if (receives ? fifo.arrived == fifo.taken : fifo.sent - fifo.taken == options_.fifo_depth) {
+      lane.fifo = f;
+      return;
+    }
+  }
+  lane.fifo = -1;
+  begin_step(number, cause);
+}
+
+void SimulationRun::wake(int32_t lane, int32_t fifo, int32_t cause) {
+  if (lane >= 0 && lanes_[lane].fifo == fifo) try_begin(lane, cause);
+}
+
+bool SimulationRun::depends_on_done(int32_t number, const Dependency& d) {
+  const int32_t rank = graph_.lanes[number].rank;
+  const int32_t other = graph_.first_lane[rank] + d.lane;
+  LaneState& state = lanes_[other];
+  const int32_t slice = lanes_[number].slice;
+  if (state.slice > slice || (state.slice == slice && state.step > d.step)) return true;
+  state.waiting.push_back(number);
+  return false;
+}
+
+void SimulationRun::begin_step(int32_t number, int32_t cause) {
+  LaneState& lane = lanes_[number];
+  const Step& step = step_of(number);
+  lane.busy = true;
+  if (options_.record)
+    spans_[span_number(number)] = {step_number(number), lane.slice, now_, 0, cause};
+  for_fifos(number, step.from.size(), step.to.size(), [&](int32_t f) { fifos_[f].sent++; });
+  lane.pieces = pieces(number);
+  lane.begun = lane.ended = 0;
+  lane.end_us = now_ + options_.step_us;
+  const double begin = lane.end_us;
+  while (lane.begun < std::min(lane.pieces, options_.fifo_depth)) begin_piece(number, begin);
+}
+
+void SimulationRun::end_step(int32_t number) {
+  LaneState& lane = lanes_[number];
+  const int32_t span = span_number(number);
+  if (options_.record) spans_[span].end_us = now_;
+  if (now_ > end_us_ || last_span_ < 0) {
+    end_us_ = now_;
+    last_span_ = span;
+  }
+  taken_.clear();
+  for_fifos(number, 0, step_of(number).from.size(), [&](int32_t f) { taken_.push_back(f); });
+  lane.busy = false;
+  lane.gate = 0;
+  if (++lane.step == graph_.lanes[number].size) {
+    lane.step = 0;
+    lane.slice++;
+  }
+  for (const int32_t f : taken_) {
+    fifos_[f].taken++;
+    wake(graph_.fifos[f].producer_lane, f, span);
+  }
+  woken_.swap(lane.waiting);
+  for (const int32_t other : woken_) try_begin(other, span);
+  woken_.clear();
+  try_begin(number, span);
+}
+
+int32_t SimulationRun::pieces(int32_t number) const {
+  if (!reaches_) return 1;
+  const Step& step = step_of(number);
+  bool message = false, remote = false;
+  for (const auto* operands : {&step.from, &step.to})
+    for (const Operand& operand : *operands) {
+      message = message || operand.kind == Operand::Kind::kPeer;
+      remote = remote || is_remote(graph_.lanes[number].rank, operand);
+    }
+  if (message || !remote) return 1;
+  return static_cast<int32_t>(
+      std::clamp(std::ceil(slice_bytes_ * step.count / options_.slice_bytes), 1.0,
+                 static_cast<double>(options_.most_slices)));
+}
+
+double SimulationRun::piece_bytes(int32_t lane) const {
+  return slice_bytes_ * step_of(lane).count / lanes_[lane].pieces;
+}
+
+void SimulationRun::begin_piece(int32_t number, double at) {
+  LaneState& lane = lanes_[number];
+  const Step& step = step_of(number);
+  const int32_t rank = graph_.lanes[number].rank;
+  lane.begun++;
+  const size_t index = pieces_.take();
+  pieces_[index] = {number, 0, at, at};
+  for (const Operand& from : step.from)
+    if (is_remote(rank, from)) pieces_[index].unfinished++;
+  if (pieces_[index].unfinished == 0) {
+    if (at > now_)
+      push(at, Kind::kWrite, index);
+    else
+      write(index);
+    return;
+  }
+  for (const Operand& from : step.from)
+    if (is_remote(rank, from))
+      send(routes_.between(from.owner, rank), Purpose::kRead, static_cast<int32_t>(index), number,
+           rank, at, at);
+}
+
+void SimulationRun::write(size_t index) {
+  const int32_t number = pieces_[index].lane;
+  LaneState& lane = lanes_[number];
+  const Step& step = step_of(number);
+  const int32_t rank = graph_.lanes[number].rank;
+  lane.end_us = std::max({lane.end_us, now_, pieces_[index].tail_us});
+  pieces_[index].unfinished = 1;  // this function itself
+  for_fifos(number, step.from.size(), step.to.size(), [&](int32_t f) {
+    const double left = send(fifo_routes_[f], Purpose::kFifo, f, number,
+                             graph_.fifos[f].destination, now_, pieces_[index].tail_us);
+    lane.end_us = std::max(lane.end_us, left);
+  });
+  for (const Operand& to : step.to) {
+    if (!is_remote(rank, to)) continue;
+    pieces_[index].unfinished++;
+    send(routes_.between(rank, to.owner), Purpose::kWrite, static_cast<int32_t>(index), number,
+         to.owner, now_, pieces_[index].tail_us);
+  }
+  finish_part(index);
+}
+
+bool SimulationRun::writes(int32_t lane) const {
+  const int32_t rank = graph_.lanes[lane].rank;
+  const auto& to = step_of(lane).to;
+  return std::any_of(to.begin(), to.end(), [&](const Operand& o) {
+    return o.kind == Operand::Kind::kPeer || is_remote(rank, o);
+  });
+}
+
+void SimulationRun::finish_part(size_t index) {
+  if (--pieces_[index].unfinished > 0) return;
+  const int32_t number = pieces_[index].lane;
+  LaneState& lane = lanes_[number];
+  pieces_.give_back(index);
+  if (lane.begun < lane.pieces) begin_piece(number, now_);
+  if (++lane.ended == lane.pieces) push(lane.end_us, Kind::kStepEnd, static_cast<size_t>(number));
+}
+
+}  // namespace weft

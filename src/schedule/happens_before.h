@@ -1,0 +1,48 @@
+// Which step is complete before which other one begins, in every run of a schedule.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/schedule/schedule_graph.h"
+
+namespace weft {
+
+// Tables are built when they are asked for: first one of the orders that a rank's lanes and their
+// dependencies make (small), and only if that does not tell, one of what messages order too, which
+// has an entry for every step of the schedule and lane of the rank. Not thread-safe.
+class HappensBefore {
+ public:
+  // `order`: all steps, each after what it waits for. Both must outlive this.
+  HappensBefore(const ScheduleGraph& graph, const std::vector<int32_t>& order);
+
+  // True when `a` is complete before `b` begins.
+  bool operator()(int32_t a, int32_t b);
+
+  // Gives back the memory of a rank's tables.
+  void forget(int rank);
+
+ private:
+  // Per step and lane of the rank: the first step of the lane that comes after the step.
+  struct Table {
+    int32_t first_step = 0, first_lane = 0;
+    size_t width = 0;
+    std::vector<int32_t> earliest;
+    bool tells(int32_t a, int32_t b, int32_t lane_of_b) const {
+      return earliest[static_cast<size_t>(a - first_step) * width +
+                      static_cast<size_t>(lane_of_b - first_lane)] <= b;
+    }
+  };
+  int32_t lane_of(int32_t step) const { return g_.step_lane[static_cast<size_t>(step)]; }
+  void build(Table& table, int rank, bool all_ranks) const;
+  void build_dependents();
+  void sort_by_rank();
+
+  const ScheduleGraph& g_;
+  const std::vector<int32_t>& order_;
+  std::vector<int32_t> first_dependent_, dependents_;  // steps that name a step in `after`
+  std::vector<int32_t> rank_order_;                    // `order` rank by rank
+  std::vector<Table> local_, global_;                  // per rank
+};
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// Weft's own form of a schedule: JSON that holds everything a Schedule can say, one step a line.
+//
+//   {"weft_schedule": 1, "name": "pair", "collective": "all_reduce", "ranks": 2, "chunks": 1,
+//    "modes": ["in_place", "out_of_place"], "min_bytes": 0, "max_bytes": 65536, "parts": [
+//     {"scratch": 0, "lanes": [[
+//       {"from": [{"input": 0}], "to": [{"peer": 1}]},
+//       {"from": [{"peer": 1}, {"input": 0}], "to": [{"output": 0}]}]]}, ...]}
+//
+// "weft_schedule" comes first and is the version. Optional: "root" and "min_bytes" (0), "max_bytes"
+// (no limit), "protocol" ("Simple"), "modes" (those that verify), "scratch" (0); of a step "from"
+// and "to" (none), "count" (1) and "after" ([[lane, step], ...]); of a peer "channel" (0). A chunk
+// of another rank's buffer also has a "rank". Unknown and repeated keys are errors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/schedule/schedule_file.h"
+
+namespace weft {
+
+inline constexpr int kScheduleJsonVersion = 1;
+
+ScheduleFile read_schedule_json(std::string_view text, const std::string& source,
+                                std::optional<CollectiveKind> collective = std::nullopt);
+std::string write_schedule_json(const ScheduleFile& file);
+
+}  // namespace weft

@@ -1,0 +1,118 @@
+// The writer of schedules as JSON.
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "src/schedule/schedule_json.h"
+
+namespace weft {
+namespace {
+
+std::string json_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+class JsonWriter {
+ public:
+  std::string write(const ScheduleFile& file) {
+    const Schedule& s = file.schedule;
+    put("{{\"weft_schedule\": {}, \"name\": \"{}\", \"collective\": \"{}\", \"ranks\": {},\n",
+        kScheduleJsonVersion, json_escaped(s.name), name(s.collective.kind), s.collective.nranks);
+    put(" \"root\": {}, \"chunks\": {}, \"protocol\": \"{}\", \"min_bytes\": {}", s.collective.root,
+        s.chunks, json_escaped(file.protocol), file.min_bytes);
+    if (file.max_bytes != ScheduleFile::kNoLimit) put(", \"max_bytes\": {}", file.max_bytes);
+    if (file.modes_declared)
+      put(", \"modes\": [{}{}{}]", file.in_place ? "\"in_place\"" : "",
+          file.in_place && file.out_of_place ? ", " : "",
+          file.out_of_place ? "\"out_of_place\"" : "");
+    put(",\n \"parts\": [");
+    list(s.ranks, "\n", [&](const RankSchedule& part) {
+      put("  {{\"scratch\": {}, \"lanes\": [", part.scratch_chunks);
+      list(part.lanes, "", [&](const Lane& lane) {
+        put("[");
+        list(lane.steps, "\n", [&](const Step& step) { write_step(step); });
+        put("]");
+      });
+      put("]}}");
+    });
+    put("]}}\n");
+    return std::move(text_);
+  }
+
+ private:
+  template <typename... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  // Writes the items with commas between them, each after `before`.
+  template <typename Items, typename Write>
+  void list(const Items& items, const char* before, Write write) {
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) text_ += ",";
+      text_ += before;
+      first = false;
+      write(item);
+    }
+  }
+
+  void write_step(const Step& step) {
+    put("    {{");
+    bool more = false;
+    const auto begin = [&](const char* key) {
+      put("{}\"{}\": ", more ? ", " : "", key);
+      more = true;
+    };
+    for (const bool to : {false, true}) {
+      const auto& operands = to ? step.to : step.from;
+      if (operands.empty()) continue;
+      begin(to ? "to" : "from");
+      put("[");
+      list(operands, "", [&](const Operand& operand) { write_operand(operand); });
+      put("]");
+    }
+    if (step.count != 1) {
+      begin("count");
+      put("{}", step.count);
+    }
+    if (!step.after.empty()) {
+      begin("after");
+      put("[");
+      list(step.after, "", [&](const Dependency& d) { put("[{}, {}]", d.lane, d.step); });
+      put("]");
+    }
+    put("}}");
+  }
+
+  void write_operand(const Operand& operand) {
+    constexpr const char* kBuffers[] = {"input", "output", "scratch"};
+    if (operand.kind == Operand::Kind::kPeer) {
+      put("{{\"peer\": {}", operand.index);
+      if (operand.channel != 0) put(", \"channel\": {}", operand.channel);
+    } else {
+      put("{{\"{}\": {}", kBuffers[static_cast<int>(operand.buffer)], operand.index);
+      if (operand.kind == Operand::Kind::kRemote) put(", \"rank\": {}", operand.owner);
+    }
+    put("}}");
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::string write_schedule_json(const ScheduleFile& file) { return JsonWriter().write(file); }
+
+}  // namespace weft

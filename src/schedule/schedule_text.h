@@ -1,0 +1,27 @@
+// What the readers of schedule files share: where in a text something is, and limits that keep a
+// hostile file from costing more than its size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// A file may ask for no more than this; verify() bounds the product of ranks and chunks.
+inline constexpr int64_t kMostFileRanks = 65536;
+inline constexpr int64_t kMostFileChunks = 1 << 24;    // per buffer of a rank
+inline constexpr int64_t kMostFileChannels = 1 << 10;  // numbers a FIFO may have
+
+// 1 for the first line.
+int line_at(std::string_view text, size_t offset);
+
+// Offset of the first byte that is not UTF-8, npos if there is none.
+size_t first_not_utf8(std::string_view text);
+
+// A part of a file as it appears in an error: control characters replaced, cut to a few words;
+// excerpt() puts it between quotes.
+std::string printable(std::string_view text);
+std::string excerpt(std::string_view text);
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+// weft doctor: what this machine lacks for full speed, and what to do.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "src/tools/commands.h"
+#include "src/topology/health.h"
+#include "src/topology/hwloc_view.h"
+#include "src/topology/machine_json.h"
+
+namespace weft {
+namespace {
+
+void print_json(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const auto& finding : findings)
+    text +=
+        fmt::format("{}\n  {{\"verdict\": \"{}\", \"what\": {}, \"cost\": {}, \"fix\": {}}}",
+                    text.empty() ? "" : ",", name_of(finding.verdict), json_quoted(finding.what),
+                    json_quoted(finding.cost), json_quoted(finding.fix));
+  fmt::print("{{\"findings\": [{}]}}\n", text);
+}
+
+void print_text(const std::vector<Finding>& findings) {
+  size_t open = 0;
+  for (const auto& finding : findings) {
+    fmt::print("[{:^7}] {}\n", name_of(finding.verdict), finding.what);
+    if (!finding.cost.empty()) fmt::print("          cost: {}\n", finding.cost);
+    if (!finding.fix.empty()) fmt::print("          fix:  {}\n", finding.fix);
+    open += finding.verdict == Verdict::kGood ? 0 : 1;
+  }
+  fmt::print("{} of {} checks have something to say\n", open, findings.size());
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  const auto json = std::make_shared<bool>(false);
+  auto* command =
+      app.add_subcommand("doctor", "what this machine lacks for full speed, and what to do");
+  command->add_flag("--json", *json, "one JSON object");
+  command->callback([json] {
+    const auto findings = examine(this_machine({hwloc_view}));
+    if (*json)
+      print_json(findings);
+    else
+      print_text(findings);
+  });
+}
+
+}  // namespace weft

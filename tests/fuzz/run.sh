@@ -1,0 +1,23 @@
+#!/bin/bash
+# Runs a libFuzzer program for a fixed time, starting from a corpus, which stays as it is.
+# usage: run.sh PROGRAM CORPUS SECONDS; what made it fail is left beside the program, in PROGRAM.found/
+set -u
+program=$1 corpus=$2 seconds=$3
+found=$program.found
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$found" "$work/new"
+
+# On aarch64 the check for leaks takes longer than the test.
+[ "$(uname -m)" != aarch64 ] || export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
+# One input may take 5 s and 1 GiB at most: what a file costs is bounded.
+"$program" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=16384 -artifact_prefix="$found/" \
+  -print_final_stats=1 -verbosity=0 "$work/new" "$corpus" >"$work/log" 2>&1
+status=$?
+if [ $status -ne 0 ]; then
+  tail -60 "$work/log"
+  echo "FAILED: the input is in $found"
+  exit 1
+fi
+grep -E 'number_of_executed_units|peak_rss_mb|slowest_unit_time_sec' "$work/log"
+echo "OK: $(ls "$corpus" | wc -l) inputs to start from, $(ls "$work/new" | wc -l) found"

@@ -1,0 +1,13 @@
+// Correct schedules of random shape: data goes along random spanning trees, one lane per tree.
+#pragma once
+
+#include <cstdint>
+
+#include "src/schedule/schedule.h"
+
+namespace weft::test {
+
+// all_gather, reduce_scatter, broadcast or reduce; `chunks` trees per block.
+Schedule random_forest(const Collective& collective, int chunks, uint64_t seed);
+
+}  // namespace weft::test

@@ -1,0 +1,101 @@
+// No simulation is faster than the bound allows, whatever the machine and the schedule.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+
+#include "algorithms/bounds/bounds.h"
+#include "algorithms/generators/generators.h"
+#include "src/planner/simulator.h"
+#include "src/schedule/verify.h"
+#include "tests/planner/machines.h"
+#include "tests/planner/random_schedules.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+// What holds for every algorithm. The bound that all_reduce is compared with, a reduce_scatter and
+// then an all_gather, can be beaten where links differ: there, everything has to reach everyone.
+double hard_bound(const Machine& m, const Collective& c) {
+  if (c.kind != CollectiveKind::kAllReduce) return throughput_bound(m, c).algbw_gbps;
+  double least = std::numeric_limits<double>::infinity();
+  for (int root = 0; root < c.nranks; root++)
+    least = std::min(least,
+                     throughput_bound(m, {CollectiveKind::kBroadcast, c.nranks, root}).algbw_gbps);
+  return least;
+}
+
+SimulationOptions random_options(uint64_t seed) {
+  SimulationOptions options;
+  options.fifo_depth = 2 + static_cast<int>(mix(seed, 1) % 7);
+  options.slice_bytes = static_cast<double>(1 + mix(seed, 2) % 200'000);
+  options.most_slices = 1 + static_cast<int>(mix(seed, 3) % 16);
+  return options;
+}
+
+TEST(SimulatedTime, IsNeverBelowTheBoundForGeneratorsOnRandomMachines) {
+  const uint64_t seed = test_seed();
+  int simulated = 0;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(test_samples(40)); i++) {
+    const int n = 2 + static_cast<int>(mix(seed, i) % 7);
+    const Machine m = random_machine(n, mix(seed, i));
+    for (int kind = 0; kind < kCollectiveKinds; kind++) {
+      Collective c{static_cast<CollectiveKind>(kind), n, 0};
+      if (c.kind == CollectiveKind::kSendRecv) continue;
+      c.root = c.rooted() ? static_cast<int>(mix(seed, i + 1) % static_cast<uint64_t>(n)) : 0;
+      const double bound = hard_bound(m, c);
+      for (const Generator& generator : generators()) {
+        if (!generator.supports(c)) continue;
+        const uint64_t draw = mix(mix(seed, i), static_cast<uint64_t>(simulated++));
+        const double bytes = static_cast<double>(mix(draw) % 10'000'000);
+        const Simulation s = simulate(m, generator.make(c, false), bytes, random_options(draw));
+        EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9))
+            << generator.name << " " << name(c.kind) << " of " << n << " ranks, " << bytes
+            << " bytes, on " << m.name;
+        EXPECT_GT(s.time_us, 0);
+      }
+    }
+  }
+  EXPECT_GT(simulated, 100);
+}
+
+TEST(SimulatedTime, IsNeverBelowTheBoundForRandomForestsOnRandomMachines) {
+  const uint64_t seed = test_seed();
+  for (uint64_t i = 0; i < static_cast<uint64_t>(test_samples(60)); i++) {
+    const int n = 2 + static_cast<int>(mix(seed, i) % 7);
+    const Machine m = random_machine(n, mix(seed, i));
+    for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+                                      CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
+      const Collective c{kind, n, 0};
+      const Schedule forest = random_forest(c, 1 + static_cast<int>(i % 3), mix(seed, i));
+      ASSERT_NO_THROW(verify(forest, false)) << name(kind) << " of " << n;
+      const Simulation s = simulate(m, forest, 5e6, random_options(mix(seed, i)));
+      EXPECT_LE(s.algbw_gbps, throughput_bound(m, c).algbw_gbps * (1 + 1e-9))
+          << name(kind) << " of " << n << " ranks on " << m.name;
+    }
+  }
+}
+
+TEST(SimulatedTime, IsFoundAtMillionsOfEventsASecond) {
+  const int n = 64;
+  const Machine m = switched({.hosts = 8, .switch_us = 0.35, .nic_us = 1.3});
+  const Schedule schedule = kDirect.make({CollectiveKind::kAllToAll, n, 0}, false);
+  SimulationOptions options;
+  options.most_slices = 32;
+  const auto begin = std::chrono::steady_clock::now();
+  const Simulation s = simulate(m, schedule, 1e9, options);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const double rate = static_cast<double>(s.events) / took.count();
+  RecordProperty("events_per_second", static_cast<int>(rate));
+  std::printf("[   rate   ] %.2f million events a second (%.2f million)\n", rate / 1e6,
+              static_cast<double>(s.events) / 1e6);
+  EXPECT_GT(s.events, 500'000u);
+  // Far below what it does, so that a busy machine passes and a quadratic algorithm does not.
+  EXPECT_GT(rate, kSanitized ? 2'000 : 200'000);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,90 @@
+// Files of real machines: what we see in each is written down in expected/. They stay where they
+// are, beside the repository; without them these tests are skipped.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "src/topology/fingerprint.h"
+#include "src/topology/nccl_xml.h"
+#include "src/topology/read_machine.h"
+#include "src/topology/view.h"
+#include "tests/support/require.h"
+#include "tests/topology/machines.h"
+
+namespace weft::test {
+namespace {
+
+// NCCL's own reader knows no declaration, at most 16 attributes of 255 characters, and these
+// speeds; it needs the attributes listed.
+void expect_valid_for_nccl(const std::string& xml) {
+  EXPECT_EQ(xml.compare(0, 20, "<system version=\"1\">"), 0);
+  static const std::map<std::string, std::vector<std::string>> needed = {
+      {"cpu", {"numaid"}},
+      {"pci", {"busid", "class", "link_speed", "link_width"}},
+      {"gpu", {"dev", "rank"}},
+      {"nvlink", {"target", "count", "tclass"}},
+      {"net", {"name", "dev", "speed", "port", "guid", "maxconn", "gdr"}}};
+  static const std::set<std::string> speeds = {"2.5 GT/s PCIe",  "5.0 GT/s PCIe",
+                                               "8.0 GT/s PCIe",  "16.0 GT/s PCIe",
+                                               "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
+  std::istringstream lines(xml);
+  for (std::string line; std::getline(lines, line);) {
+    const auto open = line.find('<');
+    ASSERT_NE(open, std::string::npos) << line;
+    const std::string name = line.substr(open + 1, line.find_first_of(" />", open + 1) - open - 1);
+    std::map<std::string, std::string> attributes;
+    for (size_t at = line.find("=\""); at != std::string::npos; at = line.find("=\"", at + 2)) {
+      const auto begin = line.rfind(' ', at) + 1, end = line.find('"', at + 2);
+      attributes[line.substr(begin, at - begin)] = line.substr(at + 2, end - at - 2);
+    }
+    EXPECT_LE(attributes.size(), 16u) << line;
+    for (const auto& [key, value] : attributes) EXPECT_LE(value.size(), 255u) << line;
+    if (const auto list = needed.find(name); list != needed.end()) {
+      for (const auto& key : list->second) EXPECT_EQ(attributes.count(key), 1u) << key << line;
+    }
+    if (attributes.count("link_speed") > 0) {
+      EXPECT_EQ(speeds.count(attributes["link_speed"]), 1u) << line;
+    }
+  }
+}
+
+class RealMachine : public testing::TestWithParam<const char*> {
+ protected:
+  std::string name() const {
+    const std::string path = GetParam();
+    return path.substr(path.find('/') + 1, path.find('.') - path.find('/') - 1);
+  }
+};
+
+TEST_P(RealMachine, IsSeenAsWrittenDown) {
+  const std::string path = shared_machine(GetParam());
+  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
+  expect_text(name(), machine_text(read_machine_file(path)));
+}
+
+TEST_P(RealMachine, IsTheSameGraphAfterADumpInNcclsFormat) {
+  const std::string path = shared_machine(GetParam());
+  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
+  if (name() == "power8gpudistances")
+    GTEST_SKIP() << "NVLinks into a CPU have no form in NCCL's format";
+  const Machine machine = read_machine_file(path);
+  const std::string dump = machine_to_nccl_xml(machine);
+  expect_valid_for_nccl(dump);
+  const Machine again = parse_machine(dump, "dump");
+  EXPECT_EQ(fingerprint_text(machine), fingerprint_text(again));
+  EXPECT_EQ(machine.links.size(), again.links.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, RealMachine,
+    testing::Values("nccl/aws_p4d-24xl-topo.xml", "nccl/azure_ncv4-topo.xml",
+                    "nccl/azure_ndv2-topo.xml", "nccl/azure_ndv4-topo.xml",
+                    "nccl/nccl_8x3090_2plx_1nic.xml", "nccl/nccl_yccl_topo_h800.xml",
+                    "nccl/nccl_yccl_topo_mod.xml", "nccl/oci_H100-topology.xml",
+                    "nccl/simai_topo_8A100_4CX6.xml", "hwloc/96em64t-4n4d3ca2co-pci.xml",
+                    "hwloc/nvidiaDGX2.xml", "hwloc/power8gpudistances.xml"));
+
+}  // namespace
+}  // namespace weft::test
