@@ -1,5 +1,6 @@
 // Reductions of the 8-bit floats.
 #include "src/exec/cuda/kernel_table.cuh"
+#include "src/exec/cuda/small_floats.cuh"
 
 namespace weft::cuda {
 

@@ -1,10 +1,6 @@
-// Arithmetic of the 12 element types on the GPU. 16- and 8-bit floats accumulate in float and are
-// rounded once, as on the host.
+// Arithmetic on the GPU: the types that C++ has, and the operators. See small_floats.cuh for the
+// others.
 #pragma once
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
 
 #include <cstdint>
 #include <type_traits>
@@ -18,34 +14,6 @@ struct Native {
   static __device__ Accumulator load(Element e) { return e; }
   static __device__ Element store(Accumulator a) { return a; }
 };
-struct Half {
-  using Element = uint16_t;
-  using Accumulator = float;
-  static __device__ float load(uint16_t e) { return __half2float(__ushort_as_half(e)); }
-  static __device__ uint16_t store(float a) { return __half_as_ushort(__float2half_rn(a)); }
-};
-struct BFloat16 {
-  using Element = uint16_t;
-  using Accumulator = float;
-  static __device__ float load(uint16_t e) {
-    return __uint_as_float(static_cast<uint32_t>(e) << 16);
-  }
-  static __device__ uint16_t store(float a) { return __bfloat16_as_ushort(__float2bfloat16_rn(a)); }
-};
-template <__nv_fp8_interpretation_t Kind>
-struct Float8 {
-  using Element = uint8_t;
-  using Accumulator = float;
-  static __device__ float load(uint8_t e) {
-    return __half2float(__half(__nv_cvt_fp8_to_halfraw(e, Kind)));
-  }
-  static __device__ uint8_t store(float a) {
-    return __nv_cvt_float_to_fp8(a, __NV_SATFINITE, Kind);
-  }
-};
-using Float8E4M3 = Float8<__NV_E4M3>;
-using Float8E5M2 = Float8<__NV_E5M2>;
-
 struct Sum {
   template <typename T>
   static __device__ T apply(T a, T b) {

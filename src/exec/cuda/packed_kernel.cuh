@@ -222,7 +222,7 @@ template <typename Type, typename Op>
 __global__ void __launch_bounds__(kPackedThreads, 1)
     packed_kernel(const __grid_constant__ PackedArguments arguments) {
   __shared__ PackedState shared;
-  __shared__ alignas(16) std::byte copy[sizeof(PackedArguments)];
+  alignas(16) __shared__ std::byte copy[sizeof(PackedArguments)];
   auto& a = *reinterpret_cast<PackedArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
   const uint32_t ports = arguments.ports;

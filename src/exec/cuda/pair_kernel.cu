@@ -193,7 +193,7 @@ class PairRunner {
 
 __global__ void __launch_bounds__(kThreads, 1)
     pair_kernel(const __grid_constant__ PairArguments arguments) {
-  __shared__ alignas(16) std::byte parameters[sizeof(PairArguments)];
+  alignas(16) __shared__ std::byte parameters[sizeof(PairArguments)];
   __shared__ PairState shared;
   auto& a = *reinterpret_cast<PairArguments*>(parameters);
   if (arguments.mine == nullptr) return;  // only to be loaded

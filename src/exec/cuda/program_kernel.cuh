@@ -218,7 +218,7 @@ template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     program_kernel(const __grid_constant__ KernelArguments arguments) {
   __shared__ BlockState shared;
-  __shared__ alignas(16) std::byte copy[sizeof(KernelArguments)];
+  alignas(16) __shared__ std::byte copy[sizeof(KernelArguments)];
   auto& a = *reinterpret_cast<KernelArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
   Mailbox* mine = arguments.mine;
