@@ -38,6 +38,8 @@ struct Config {
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =
       16u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
+  // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
+  bool graph_mixing = true;
   size_t packed_bytes =
       1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data up to this size times ranks
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit

@@ -83,6 +83,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.timeout_s = config_.timeout_s;
       options.stage_bytes = config_.stage_bytes;
       options.cta_bytes = config_.cta_bytes;
+      options.graph_mixing = config_.graph_mixing;
       gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
     } catch (const Error& error) {

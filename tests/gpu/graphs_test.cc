@@ -249,6 +249,7 @@ TEST_F(Graphs, CanBeCapturedInEveryMode) {
                           cudaStreamCaptureModeRelaxed}) {
     run_team(2, [mode](Rank& me) {
       const auto run = me.make(make_case(Operation::kReduceScatter, 4000));
+      me.meet();
       // One after the other: a global capture forbids other threads to allocate, as making the
       // graph of the other rank does.
       std::unique_ptr<Graph> graph;

@@ -147,7 +147,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
         "cudaHostAlloc");
   s.flags = static_cast<HostFlags*>(flags);
   *s.flags = {};
-  check(cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming), "cudaEventCreate");
+  s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -160,7 +160,7 @@ GpuExecutor::~GpuExecutor() {
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
   s.shared.reset();
   cudaFreeHost(s.flags);
-  cudaEventDestroy(s.event);
+  s.order.reset();
   cudaSetDevice(before);
   cudaGetLastError();
 }
@@ -261,31 +261,13 @@ void GpuExecutor::deregister_memory(const void* pointer) {
 }
 
 void GpuExecutor::begin(std::span<const cudaStream_t> streams) {
-  State& s = *state_;
-  const cudaStream_t stream = streams.front();
-  // Operations of a communicator follow each other, whatever streams they are on. A capture orders
-  // its own.
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  const bool captured = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
-                        capturing != cudaStreamCaptureStatusNone;
-  if (s.used && s.stream != stream && !captured &&
-      cudaEventRecord(s.event, s.stream) == cudaSuccess)
-    cudaStreamWaitEvent(stream, s.event, 0);
-  cudaGetLastError();
-  s.stream = stream;
-  s.used = true;
-  for (const cudaStream_t other : streams.subspan(1)) {
-    check(cudaEventRecord(s.event, other), "cudaEventRecord");
-    check(cudaStreamWaitEvent(stream, s.event, 0), "cudaStreamWaitEvent");
-  }
+  const DeviceScope scope(state_->options.device);
+  state_->order->begin(streams);
 }
 
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
-  State& s = *state_;
-  if (streams.size() < 2) return;
-  check(cudaEventRecord(s.event, s.stream), "cudaEventRecord");
-  for (const cudaStream_t other : streams.subspan(1))
-    check(cudaStreamWaitEvent(other, s.event, 0), "cudaStreamWaitEvent");
+  const DeviceScope scope(state_->options.device);
+  state_->order->end(streams);
 }
 
 void GpuExecutor::stop() noexcept { __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST); }
@@ -305,11 +287,10 @@ std::string GpuExecutor::error() const {
 
 void GpuExecutor::synchronize() noexcept {
   State& s = *state_;
-  if (!s.used) return;
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
-  cudaStreamSynchronize(s.stream);
+  s.order->synchronize();
   cudaSetDevice(before);
   cudaGetLastError();
 }

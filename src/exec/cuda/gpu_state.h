@@ -9,6 +9,7 @@
 
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
 
 namespace weft::cuda {
@@ -42,9 +43,7 @@ struct GpuExecutor::State {
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
   HostFlags* flags = nullptr;
-  cudaEvent_t event = nullptr;
-  cudaStream_t stream = nullptr;  // of the launch under way, and then the last one used
-  bool used = false;
+  std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
 };
 

@@ -143,7 +143,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   void* parameters[] = {&a};
   check(cudaLaunchKernel(kernels.program, dim3(static_cast<unsigned>(ctas)), dim3(kThreads),
-                         parameters, 0, s.stream),
+                         parameters, 0, s.order->stream()),
         "launching a collective");
 }
 

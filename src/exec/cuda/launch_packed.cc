@@ -148,7 +148,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   void* parameters[] = {&a};
   check(cudaLaunchKernel(kernels.packed, dim3(static_cast<unsigned>(ctas)),
-                         dim3(static_cast<unsigned>(threads)), parameters, 0, s.stream),
+                         dim3(static_cast<unsigned>(threads)), parameters, 0, s.order->stream()),
         "launching a collective");
 }
 
@@ -182,7 +182,7 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
       if (registered != kPrivate) return registered;
       const uint64_t offset = s.comm.stage + s.stage_bytes + slot * static_cast<size_t>(m.peer);
       check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,
-                            s.stream),
+                            s.order->stream()),
             "copying to the stage");
       return offset;
     });
@@ -224,9 +224,9 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
   void* parameters[] = {&a};
-  check(
-      cudaLaunchKernel(pair_kernel_function(), dim3(ctas), dim3(kThreads), parameters, 0, s.stream),
-      "launching send/recv");
+  check(cudaLaunchKernel(pair_kernel_function(), dim3(ctas), dim3(kThreads), parameters, 0,
+                         s.order->stream()),
+        "launching send/recv");
 }
 
 }  // namespace weft::cuda
