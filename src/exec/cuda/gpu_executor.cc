@@ -107,9 +107,18 @@ std::byte* SharedMemory::allocate(int device, size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+void SharedMemory::pin(std::byte* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (std::find(pinned_.begin(), pinned_.end(), memory) != pinned_.end()) return;
+  check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+        "cudaHostRegister");
+  pinned_.push_back(memory);
+}
+
 SharedMemory::~SharedMemory() {
   int before = 0;
   cudaGetDevice(&before);
+  for (std::byte* memory : pinned_) cudaHostUnregister(memory);
   for (const Block& block : blocks_) {
     cudaSetDevice(block.device);
     cudaFree(block.memory);
@@ -137,7 +146,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.stage_bytes = round_up(options.stage_bytes, kUnit);
   // Between processes there is another stage for what is sent: it holds messages, not slices.
   s.send_stage_bytes = options.one_process ? 0 : 4 * s.stage_bytes;
-  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
+  s.copy_stage_bytes = options.copy_engines ? 4 * s.stage_bytes : 0;
+  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(options.device, bytes);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
@@ -148,6 +158,9 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.flags = static_cast<HostFlags*>(flags);
   *s.flags = {};
   s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
+  if (options.copy_engines)
+    s.copies =
+        std::make_unique<CopyEngine>(options.rank, options.device, options.timeout_s, s.flags);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -156,6 +169,7 @@ GpuExecutor::~GpuExecutor() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
+  s.copies.reset();
   s.registrations.reset();
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
   s.shared.reset();
@@ -179,6 +193,9 @@ GpuPeer GpuExecutor::describe() const {
     static_assert(sizeof handle == sizeof peer.handle);
     std::memcpy(peer.handle, &handle, sizeof handle);
   }
+  peer.asks_copies = s.copies != nullptr;
+  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.copy_stage_bytes;
+  peer.copies_at = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, s.options.device), "cudaGetDeviceProperties");
   std::memcpy(peer.gpu, &properties.uuid, sizeof peer.gpu);
@@ -187,7 +204,8 @@ GpuPeer GpuExecutor::describe() const {
 
 int GpuExecutor::device() const { return state_->options.device; }
 
-void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards) {
+void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
+                          Borrow borrow) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
@@ -220,9 +238,11 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   s.comm.flags = s.flags;
   if (!s.comm.one_process) {
-    s.registrations = std::make_unique<Registrations>(s.options.rank, boards, processes);
+    s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
+                                                      processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
+  connect_copies(peers, boards, here == 1);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
   // All thread blocks of all ranks that share a GPU must be resident together: count on one per
   // multiprocessor.
@@ -270,7 +290,10 @@ void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   state_->order->end(streams);
 }
 
-void GpuExecutor::stop() noexcept { __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST); }
+void GpuExecutor::stop() noexcept {
+  __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST);
+  if (state_->copies != nullptr) state_->copies->stop();
+}
 
 std::string GpuExecutor::error() const {
   const HostFlags& flags = *state_->flags;

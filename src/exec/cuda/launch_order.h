@@ -27,6 +27,7 @@ class LaunchOrder {
 
   // Of the launch under way.
   cudaStream_t stream() const { return stream_; }
+  bool is_captured() const { return is_captured_; }
   // Waits for everything launched so far on a stream; replays of graphs are their owner's.
   void synchronize() noexcept;
 
