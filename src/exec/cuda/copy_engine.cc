@@ -270,9 +270,7 @@ void CopyEngine::receive(std::span<const CopyPiece> pieces) {
   give(pieces, false);
 }
 
-// A second stream may share a hardware queue with any other stream of the process. Behind this
-// rank's own work that does no harm, because the order of run_copies() is free of deadlocks; behind
-// another rank's it could. A capture would keep it from calls outside.
+// A capture would keep the second stream from calls outside.
 void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
   captured_ = captured;
   const bool two =

@@ -242,7 +242,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
                                                       processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
-  connect_copies(peers, boards, here == 1);
+  connect_copies(peers, boards, here);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
   // All thread blocks of all ranks that share a GPU must be resident together: count on one per
   // multiprocessor.

@@ -127,8 +127,7 @@ class GpuExecutor {
 
  private:
   void run_packed(GpuPlan& plan, const GpuCall& call);
-  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-                      bool alone);
+  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

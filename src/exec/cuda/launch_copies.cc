@@ -1,5 +1,6 @@
 // Launches that leave the data to the copy engines.
 #include <algorithm>
+#include <cstdlib>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
@@ -12,11 +13,23 @@ constexpr size_t kMostPieces = 64;
 static_assert(sizeof(Board) <= kCopyBoardAt);
 static_assert(kCopyBoardAt + kCopyBoardBytes <= GpuExecutor::kBoardBytes);
 
+// See warn_about_queues(): copies have queues of their own.
+void warn_about_copy_queues(int here, int device) {
+  const char* text = std::getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
+  const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
+  if (here > 1 && here >= queues)
+    WEFT_WARN(
+        "{} ranks of this process share GPU {}, which has {} queues for copies: one may be queued "
+        "behind another that waits for it. Set CUDA_DEVICE_MAX_COPY_CONNECTIONS=32 before the "
+        "program starts",
+        here, device, queues);
+}
+
 }  // namespace
 
 // All ranks come to the same answer: it depends on what all of them said.
 void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-                                 bool alone) {
+                                 int here) {
   State& s = *state_;
   if (s.copies == nullptr) return;
   const auto refuse = [&](const std::string& why) {
@@ -28,7 +41,7 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::
     if (!peers[p].asks_copies) return refuse(fmt::format("rank {} does not ask for them", p));
     if (peers[p].copy_bytes == 0)
       return refuse(static_cast<int>(p) == s.options.rank
-                        ? s.copies->missing()
+                        ? (s.copies->missing().empty() ? "there is no stage" : s.copies->missing())
                         : fmt::format("the GPU of rank {} cannot", p));
     if (boards[p] == nullptr)
       return refuse(fmt::format("no memory is shared with rank {} (NCCL_SHM_DISABLE?)", p));
@@ -43,7 +56,11 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::
   for (size_t p = 0; p < peers.size(); p++)
     for (size_t q = 0; q < p; q++) s.crowded |= peers[p].process == peers[q].process;
   const size_t slot = bytes / peers.size() / kCopySlots / 256 * 256;
-  s.copies->connect(ends, slot, alone, *s.shared);
+  // A second stream may share a hardware queue with any other stream of the process. Behind this
+  // rank's own work that does no harm, because the order of run_copies() is free of deadlocks;
+  // behind another rank's it could.
+  s.copies->connect(ends, slot, here == 1, *s.shared);
+  if (s.options.rank == 0) warn_about_copy_queues(here, s.options.device);
   WEFT_INFO(kInit, "rank {}: copy engines move data, in pieces of up to {} KiB", s.options.rank,
             slot >> 10);
 }
