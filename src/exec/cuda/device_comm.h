@@ -200,6 +200,30 @@ struct alignas(16) PackedArguments {
 };
 static_assert(sizeof(PackedArguments) < 16384);
 
+// A program in the form of an ExchangeShape, for the low-latency protocol. Small: read where it is,
+// in constant memory.
+struct ExchangeArguments {
+  Mailbox* mine = nullptr;
+  const std::byte* input = nullptr;  // what goes to rank 0
+  std::byte* output = nullptr;       // where what comes from rank 0 goes, or the sum
+  const std::byte* own_from = nullptr;
+  std::byte* own_to = nullptr;  // set: a copy of `own_from` goes there
+  uint64_t send_stride = 0, receive_stride = 0;
+  uint64_t bytes = 0;  // of a message
+  // A message is worked off in slices, a thread block has a part of each.
+  uint64_t slice_bytes = 0;
+  uint32_t part_bytes = 0, slices = 1;
+  uint32_t send_to = 0, receive_from = 0;
+  uint32_t columns = 0;  // log2 of the threads that work on words side by side; the rest of the
+                         // block's threads see to other peers meanwhile
+  uint32_t ports = 0;
+  uint32_t signature = 0;
+  uint32_t slots_at = 0;  // from a mailbox to its slots, in bytes
+  bool sums_own = false;
+  Reduction reduction;
+  DeviceComm comm;
+};
+
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer
 // and direction.
 struct alignas(16) PairArguments {

@@ -113,7 +113,9 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
   void run_packed(GpuPlan& plan, const GpuCall& call);
+  void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

@@ -11,6 +11,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
 
@@ -50,8 +51,9 @@ struct GpuExecutor::State {
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
+  enum class Kind : uint8_t { kProgram, kPacked, kExchange };
+  Kind kind = Kind::kProgram;
   Collective collective;
-  bool packed = false;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   struct Form {
@@ -61,6 +63,9 @@ class GpuPlan {
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;
+  // A program that needs no interpreter.
+  ExchangeShape shape;
+  ExchangeArguments exchange_arguments;
 };
 
 }  // namespace weft::cuda

@@ -40,9 +40,10 @@ std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program) {
   State& s = *state_;
+  if (auto plan = prepare_exchange(program)) return plan;
   if (!fits(program)) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
-  plan->packed = true;
+  plan->kind = GpuPlan::Kind::kPacked;
   plan->collective = program.collective;
   plan->source = program;
   PackedArguments& a = plan->packed_arguments;
