@@ -129,7 +129,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
        "GPU: memory that all ranks can reach, for private buffers"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
-       "GPU: low-latency protocol up to this size times ranks"},
+       "GPU: low-latency protocol while a rank sends no more than this"},
       {"NCCL_GRAPH_MIXING_SUPPORT", fmt::format("{:d}", c.graph_mixing),
        "GPU: 0: no order between graphs and what runs on other streams meanwhile"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},

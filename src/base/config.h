@@ -41,7 +41,7 @@ struct Config {
   // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
   bool graph_mixing = true;
   size_t packed_bytes =
-      1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data up to this size times ranks
+      1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data while a rank sends no more
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 

@@ -15,6 +15,8 @@ inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
+// Of kernels that let the next one start early: so many thread blocks must fit on a multiprocessor.
+inline constexpr uint32_t kEarlyKernels = 2;
 
 // The low-latency protocol: FIFOs of packets, 8 bytes of data and two flags in 16 bytes, per thread
 // block, peer and channel. A message is at most a slot; while the peer has not read a slot it is

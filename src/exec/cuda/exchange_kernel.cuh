@@ -216,11 +216,13 @@ class Exchange {
 };
 
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kPackedThreads, kEarlyKernels)
     exchange_kernel(const __grid_constant__ ExchangeArguments a) {
   __shared__ uint4 before[kMaxRanks];
   __shared__ uint64_t scalar_bits;
   if (a.mine == nullptr) return;  // only to be loaded
+  wait_for_predecessor();
+  let_successor_start();
   const uint32_t rank = threadIdx.x;
   const bool mine = rank < static_cast<uint32_t>(a.comm.nranks);
   PortCounters* counters = port_counters(a.mine) + blockIdx.x * a.ports;  // channel 0

@@ -129,6 +129,10 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   const DeviceScope scope(options.device);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
+        "cudaDeviceGetAttribute");
+  s.starts_early = major >= 9;
   load_kernels(options.device);
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;

@@ -114,6 +114,9 @@ class GpuExecutor {
 
  private:
   std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
+  // `early`: the kernel waits for its predecessor itself.
+  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+              bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
   void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,

@@ -37,6 +37,7 @@ struct GpuExecutor::State {
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
+  bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
   std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
   size_t stage_bytes = 0, send_stage_bytes = 0;

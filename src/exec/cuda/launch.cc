@@ -142,10 +142,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
         ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(kernels.program, dim3(static_cast<unsigned>(ctas)), dim3(kThreads),
-                         parameters, 0, s.order->stream()),
-        "launching a collective");
+  launch(kernels.program, ctas, kThreads, &a, false);
 }
 
 }  // namespace weft::cuda

@@ -39,6 +39,22 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
   return plan;
 }
 
+void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+                         bool early) const {
+  const State& s = *state_;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = s.order->stream();
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
+  void* parameters[] = {arguments};
+  check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+}
+
 void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   const State& s = *state_;
   const ExchangeShape& shape = plan.shape;
@@ -70,19 +86,15 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
   // Own choice of every rank: how its threads share the work.
   const uint64_t columns =
-      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, kThreads);
+      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, kPackedThreads);
   const auto peers = static_cast<uint64_t>(
       std::max(1, std::max(std::popcount(a.send_to), std::popcount(a.receive_from))));
-  const uint64_t rows = std::min({kThreads / columns, peers, most_rows});
+  const uint64_t rows = std::min({kPackedThreads / columns, peers, most_rows});
   a.columns = static_cast<uint32_t>(std::countr_zero(columns));
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(kernels.exchange, dim3(static_cast<unsigned>(ctas)),
-                         dim3(static_cast<unsigned>(columns * rows)), parameters, 0,
-                         s.order->stream()),
-        "launching a collective");
+  launch(kernels.exchange, ctas, columns * rows, &a, true);
 }
 
 }  // namespace weft::cuda

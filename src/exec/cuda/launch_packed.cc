@@ -147,10 +147,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   }
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(kernels.packed, dim3(static_cast<unsigned>(ctas)),
-                         dim3(static_cast<unsigned>(threads)), parameters, 0, s.order->stream()),
-        "launching a collective");
+  launch(kernels.packed, ctas, threads, &a, false);
 }
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
@@ -224,10 +221,7 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
   };
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(pair_kernel_function(), dim3(ctas), dim3(kThreads), parameters, 0,
-                         s.order->stream()),
-        "launching send/recv");
+  launch(pair_kernel_function(), ctas, kThreads, &a, true);
 }
 
 }  // namespace weft::cuda
