@@ -49,8 +49,9 @@ void Connector::open() {
 void Connector::next_address(const std::string& why) {
   const Address& address = addresses_[address_];
   inform(fmt::format("{}: {}", describe(address), why));
-  if (address_ == 0) reasons_.clear();
-  reasons_ += fmt::format("{}{}: {}", reasons_.empty() ? "" : "; ", describe(address), why);
+  const std::string reason = fmt::format("{}: {}", describe(address), why);
+  if (reasons_.find(reason) == std::string::npos)
+    reasons_ += (reasons_.empty() ? "" : "; ") + reason;
   fd_.reset();
   if (sockets_.empty()) address_ = (address_ + 1) % addresses_.size();
   if (std::chrono::duration<double>(Clock::now() - begun_).count() > kAllSeconds)
@@ -62,17 +63,17 @@ void Connector::next_address(const std::string& why) {
 
 std::unique_ptr<Sender> Connector::advance() {
   if (failed()) return nullptr;
-  const double tried = std::chrono::duration<double>(Clock::now() - tried_).count();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - tried_).count(); };
   if (!fd_) {
     // After a full round of refusals give the peer a moment.
-    if (address_ == 0 && !reasons_.empty() && tried < 0.02) return nullptr;
+    if (address_ == 0 && !reasons_.empty() && seconds() < 0.02) return nullptr;
     open();
     if (!fd_) return nullptr;
   }
   if (!connected_) {
     pollfd p{fd_.get(), POLLOUT, 0};
     if (poll(&p, 1, 0) <= 0) {
-      if (tried > kAddressSeconds) next_address("no answer");
+      if (seconds() > kAddressSeconds) next_address("no answer");
       return nullptr;
     }
     int error = 0;
@@ -88,7 +89,7 @@ std::unique_ptr<Sender> Connector::advance() {
   const Progress progress = handshake_->advance(fd_.get());
   if (progress == Progress::kFailed)
     next_address("another process answers there, or it does not know the secret");
-  if (progress == Progress::kWaiting && tried > kHandshakeSeconds)
+  if (progress == Progress::kWaiting && seconds() > kHandshakeSeconds)
     next_address("connected, but the peer does not speak");
   if (progress != Progress::kDone) return nullptr;
   sockets_.push_back(std::move(fd_));

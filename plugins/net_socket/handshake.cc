@@ -83,7 +83,8 @@ Progress ConnectorHandshake::advance(int fd) {
   if (const Progress p = send_some(fd, claim_); p != Progress::kDone) return p;
   if (const Progress p = receive_some(fd, answer_); p != Progress::kDone) return p;
   const Proof expected = prove(key_, "listener", challenge_.value, claim_.value);
-  return same(answer_.value, expected) ? Progress::kDone : Progress::kFailed;
+  if (!same(answer_.value, expected)) return Progress::kFailed;
+  return send_some(fd, word_);
 }
 
 ListenerHandshake::ListenerHandshake(const Secret& key) : key_(key) {
@@ -101,7 +102,8 @@ Progress ListenerHandshake::advance(int fd) {
     answer_.value = prove(key_, "listener", challenge_.value, claim);
     answered_ = true;
   }
-  return send_some(fd, answer_);
+  if (const Progress p = send_some(fd, answer_); p != Progress::kDone) return p;
+  return receive_some(fd, word_);
 }
 
 }  // namespace weft::net_socket

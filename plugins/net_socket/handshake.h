@@ -1,5 +1,6 @@
 // How a connector proves itself to a listener, without either of them ever waiting:
-// listener -> challenge, connector -> claim (who it is, proof), listener -> its own proof.
+// listener -> challenge, connector -> claim (who it is, proof), listener -> its own proof,
+// connector -> a byte that says that it goes on with this socket, not with another address.
 // The key comes from the random nonce in the listener's handle, and from the communicator's secret
 // where the library has given one. One thread at a time per object.
 #pragma once
@@ -45,6 +46,7 @@ class ConnectorHandshake {
   Transfer<Nonce> challenge_;
   Transfer<Claim> claim_;
   Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<uint8_t> word_;
   bool claimed_ = false;
 };
 
@@ -59,6 +61,7 @@ class ListenerHandshake {
   Transfer<Nonce> challenge_;
   Transfer<Claim> claim_;
   Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<uint8_t> word_;
   bool answered_ = false;
 };
 

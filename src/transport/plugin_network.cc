@@ -221,7 +221,8 @@ NetTable make_table(const std::shared_ptr<void>& library, const Net& net,
 }
 
 template <typename Net>
-bool look_up(const std::shared_ptr<void>& library, NetTable& table) {
+bool look_up(const std::shared_ptr<void>& library, int newest, NetTable& table) {
+  if (Net::kVersion > newest) return false;
   const auto* net = static_cast<const Net*>(dlsym(library.get(), Net::kSymbol));
   if (net == nullptr) return false;
   const auto* extension =
@@ -232,12 +233,13 @@ bool look_up(const std::shared_ptr<void>& library, NetTable& table) {
 
 }  // namespace
 
-NetTable find_table(const std::shared_ptr<void>& library) {
+NetTable find_table(const std::shared_ptr<void>& library, int newest) {
   NetTable table;
-  static_cast<void>(
-      look_up<net_abi::NetV12>(library, table) || look_up<net_abi::NetV11>(library, table) ||
-      look_up<net_abi::NetV10>(library, table) || look_up<net_abi::NetV9>(library, table) ||
-      look_up<net_abi::NetV8>(library, table));
+  static_cast<void>(look_up<net_abi::NetV12>(library, newest, table) ||
+                    look_up<net_abi::NetV11>(library, newest, table) ||
+                    look_up<net_abi::NetV10>(library, newest, table) ||
+                    look_up<net_abi::NetV9>(library, newest, table) ||
+                    look_up<net_abi::NetV8>(library, newest, table));
   return table;
 }
 

@@ -19,9 +19,9 @@ struct NetTable {
   std::function<std::shared_ptr<Network>(uint64_t comm_id, int traffic_class)> open;
 };
 
-// The newest table that a library has; an empty name: none. The library stays open as long as the
-// table is in use.
-NetTable find_table(const std::shared_ptr<void>& library);
+// The newest table that a library has, up to version `newest`; an empty name: none. The library
+// stays open as long as the table is in use.
+NetTable find_table(const std::shared_ptr<void>& library, int newest = net_abi::NetV12::kVersion);
 
 // A table that is compiled in.
 NetTable built_in_table(const net_abi::NetV12& net, const net_abi::ExtensionV1& extension);

@@ -122,9 +122,23 @@ bool Proxy::drive(NetStream& stream, bool eager) noexcept {
   return lock.owns_lock() && stream.progress(eager);
 }
 
-int Proxy::waits_for(const NetStream& stream, pollfd* descriptors, int most) noexcept {
+bool Proxy::drive_all() noexcept {
   const std::lock_guard lock(mutex_);
-  return stream.waits_for(descriptors, most);
+  bool moved = false;
+  for (const auto& stream : streams_) moved = stream->progress(true) || moved;
+  return moved;
+}
+
+bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
+  const std::lock_guard lock(mutex_);
+  bool can_sleep = true;
+  for (const auto& stream : streams_) {
+    pollfd waits[kMostDescriptors];
+    const int count = stream->waits_for(waits, kMostDescriptors);
+    descriptors.insert(descriptors.end(), waits, waits + count);
+    can_sleep = can_sleep && (stream->can_sleep() || stream->broken());
+  }
+  return can_sleep;
 }
 
 bool Proxy::unsent(const NetStream& stream) noexcept {
@@ -153,20 +167,6 @@ bool Proxy::keep_out(uint64_t& visits_seen) {
   return visits_.load() != visits_seen;
 }
 
-bool Proxy::progress_all(std::vector<pollfd>& descriptors, bool& can_sleep) {
-  const std::lock_guard lock(mutex_);
-  bool moved = false;
-  for (const auto& stream : streams_) moved = stream->progress(true) || moved;
-  if (moved) return true;
-  for (const auto& stream : streams_) {
-    pollfd waits[kMostDescriptors];
-    const int count = stream->waits_for(waits, kMostDescriptors);
-    descriptors.insert(descriptors.end(), waits, waits + count);
-    can_sleep = can_sleep && (stream->can_sleep() || stream->broken());
-  }
-  return false;
-}
-
 void Proxy::loop() {
   uint64_t visits_seen = 0;
   std::vector<pollfd> descriptors;
@@ -182,11 +182,11 @@ void Proxy::loop() {
     // that put something into a ring ring the bell.
     polling_.store(true);
     prepare_sleep(door_);
-    bool can_sleep = true;
-    descriptors.assign(1, {wake_.get(), POLLIN, 0});
-    const bool moved = progress_all(descriptors, can_sleep);
+    const bool moved = drive_all();
     if (moved) last_move = std::chrono::steady_clock::now();
     if (!moved && drivers_.load() == 0) {
+      descriptors.assign(1, {wake_.get(), POLLIN, 0});
+      const bool can_sleep = waits_for(descriptors);
       // A plugin that has nothing to sleep on is asked often at first, then less and less.
       const double idle =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - last_move).count();

@@ -54,8 +54,10 @@ class Proxy {
   void leave(bool unfinished) noexcept;
   // Moves one stream; see NetStream::progress(). False also when the proxy is busy with it.
   bool drive(NetStream& stream, bool eager) noexcept;
-  // Descriptors to sleep on, for one stream.
-  int waits_for(const NetStream& stream, pollfd* descriptors, int most) noexcept;
+  // Moves all streams, whoever uses them: what earlier operations left behind must go on too.
+  bool drive_all() noexcept;
+  // Adds descriptors to sleep on, for all streams. False: some stream has none, do not sleep.
+  bool waits_for(std::vector<pollfd>& descriptors);
   bool unsent(const NetStream& stream) noexcept;
   // Ends a stream's connection, so that no memory of a failed operation is touched any more.
   void abandon(NetStream& stream) noexcept;
@@ -66,7 +68,6 @@ class Proxy {
  private:
   void loop();
   bool keep_out(uint64_t& visits_seen);
-  bool progress_all(std::vector<pollfd>& descriptors, bool& can_sleep);
   void clear_wake() noexcept;
 
   Doorbell door_;

@@ -32,4 +32,23 @@ std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network
           NetComm(network, receiving, NetComm::Kind::kReceive)};
 }
 
+size_t transfer(const NetComm& sender, const NetComm& receiver, void* from, size_t size, void* to,
+                size_t room) {
+  Network& network = sender.network();
+  void *sending = nullptr, *receiving = nullptr;
+  if (network.irecv(receiver.get(), to, room, nullptr, &receiving) != ncclSuccess ||
+      network.isend(sender.get(), from, size, nullptr, &sending) != ncclSuccess)
+    throw std::runtime_error("transfer: " + network.reason());
+  bool sent = false, received = false;
+  size_t ignored = 0, arrived = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!sent || !received) {
+    if ((!sent && network.test(sending, sent, ignored) != ncclSuccess) ||
+        (!received && network.test(receiving, received, arrived) != ncclSuccess))
+      throw std::runtime_error("transfer: " + network.reason());
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("nothing arrives");
+  }
+  return arrived;
+}
+
 }  // namespace weft::test

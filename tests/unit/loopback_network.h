@@ -13,4 +13,8 @@ std::shared_ptr<Network> loopback_network();
 // A sending and a receiving comm of one connection; throws when they do not come together.
 std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network);
 
+// One message over them; the size that the receiver was told. Throws when it does not arrive.
+size_t transfer(const NetComm& sender, const NetComm& receiver, void* from, size_t size, void* to,
+                size_t room);
+
 }  // namespace weft::test

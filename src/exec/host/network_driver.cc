@@ -9,7 +9,7 @@
 namespace weft::host {
 namespace {
 
-constexpr int kMostDescriptors = 4;  // of one stream
+constexpr uint32_t kIdleDrives = 32;  // until all streams get their turn
 
 template <typename T>
 void add_once(std::vector<T*>& list, T* item) {
@@ -51,16 +51,17 @@ void NetworkDriver::leave(bool waiting) {
 bool NetworkDriver::drive(bool eager) {
   bool moved = false;
   for (NetStream* stream : streams_) moved = stream->proxy().drive(*stream, eager) || moved;
+  idle_ = moved ? 0 : idle_ + 1;
+  if (idle_ % kIdleDrives == kIdleDrives - 1)
+    for (Proxy* proxy : proxies_) moved = proxy->drive_all() || moved;
   return moved;
 }
 
 void NetworkDriver::sleep(int milliseconds) {
   descriptors_.clear();
-  for (NetStream* stream : streams_) {
-    pollfd waits[kMostDescriptors];
-    const int count = stream->proxy().waits_for(*stream, waits, kMostDescriptors);
-    descriptors_.insert(descriptors_.end(), waits, waits + count);
-    if (!stream->can_sleep()) milliseconds = 0;
+  for (Proxy* proxy : proxies_) {
+    if (proxy->drive_all()) return;
+    if (!proxy->waits_for(descriptors_)) milliseconds = 0;
   }
   poll(descriptors_.data(), descriptors_.size(), milliseconds);
 }

@@ -27,6 +27,7 @@ class NetworkDriver {
   void enter();
   // waiting: the proxy must go on at once, this thread only sleeps.
   void leave(bool waiting);
+  // Moves the operations' streams; from time to time, when nothing moves, all others too.
   bool drive(bool eager);
   // Until something can be moved, or the time is over; works where all() does.
   void sleep(int milliseconds);
@@ -37,6 +38,7 @@ class NetworkDriver {
   std::vector<NetStream*> streams_;
   std::vector<Proxy*> proxies_;
   std::vector<pollfd> descriptors_;
+  uint32_t idle_ = 0;
   bool memory_ = false;  // some port is not the network's
 };
 
