@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/exec/datatype.h"
-#include "src/exec/portable.h"
+#include "src/base/portable.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
