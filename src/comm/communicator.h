@@ -30,7 +30,7 @@ class Communicator {
   // `device`, `max_ctas` and `copy_engines` matter where there are GPUs. `schedules` replaces those
   // that the environment names.
   Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device,
-               int max_ctas, bool copy_engines,
+               int max_ctas, bool copy_engines, const std::string& net_name,
                std::shared_ptr<const ImportedSchedules> schedules = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
-#include <fstream>
 #include <thread>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/gpu_processes.h"
 #include "tests/gpu/support/graph.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/waiting.h"
@@ -22,16 +21,8 @@ namespace weft::test {
 namespace {
 
 using std::chrono::seconds;
-using Environment = std::map<std::string, std::string>;
 
 constexpr size_t kArena = size_t{128} << 20;
-
-Case plain(Operation operation, size_t count) {
-  Case c;
-  c.operation = operation;
-  c.count = count;
-  return c;
-}
 
 Origin origin_named(const std::string& name) {
   for (const Origin origin : all_origins())
@@ -58,22 +49,6 @@ WEFT_SCENARIO(device_conformance) {
     run(origin_named(context.argument), 30);
   }
 }
-
-// Processes only make sense where they can share the GPU.
-class GpuProcesses : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = mps_missing(); !reason.empty()) WEFT_SKIP("mps", reason);
-  }
-  static void play(const char* scenario, int n, const std::string& argument = "",
-                   const Environment& environment = {}, seconds limit = seconds(40)) {
-    ProcessOptions options;
-    options.limit = limit;
-    options.argument = argument;
-    options.environment = [&](int) { return environment; };
-    run_ranks_as_processes(scenario, n, options);
-  }
-};
 
 struct Place {
   int processes;
@@ -223,88 +198,6 @@ WEFT_SCENARIO(registrations) {
 
 TEST_F(GpuProcesses, MayRegisterAndDeregisterManyTimes) { play("registrations", 2); }
 
-// What this process has logged; NCCL_DEBUG_FILE ends in %p.
-std::string own_log() {
-  std::string path = std::getenv("NCCL_DEBUG_FILE");
-  path.replace(path.rfind("%p"), 2, std::to_string(getpid()));
-  std::ifstream file(path);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  std::remove(path.c_str());
-  return text;
-}
-
-// Memory made by cuMemCreate, in several pieces.
-WEFT_SCENARIO(virtual_memory_registered) {
-  ProcessRank me(context);
-  {
-    Arena arena(size_t{64} << 20, Origin::kVirtual);
-    void* registration = nullptr;
-    WEFT_OK(ncclCommRegister(me.comm(), arena.data(), arena.size(), &registration));
-    me.run({plain(Operation::kAllReduce, 500000), plain(Operation::kAllGather, 300000),
-            plain(Operation::kSendRecv, 500000)},
-           arena);
-    me.meet(arena);
-    WEFT_OK(ncclCommDeregister(me.comm(), registration));
-    me.run({plain(Operation::kAllReduce, 500000)}, arena);
-    me.meet(arena);
-  }
-  const std::string zero_copy = own_log();
-  EXPECT_TRUE(says(zero_copy, "that rank [0-9]+ registered are used where they are")) << zero_copy;
-}
-WEFT_SCENARIO(virtual_memory_private) {
-  ProcessRank me(context);
-  Arena arena(size_t{64} << 20, Origin::kVirtualPrivate);
-  void* registration = nullptr;
-  WEFT_OK(ncclCommRegister(me.comm(), arena.data(), arena.size(), &registration));
-  me.run({plain(Operation::kAllReduce, 500000), plain(Operation::kSendRecv, 500000)}, arena);
-  me.meet(arena);
-  WEFT_OK(ncclCommDeregister(me.comm(), registration));
-  const std::string log = own_log();
-  EXPECT_TRUE(says(log, "stays private")) << log;
-}
-
-class VirtualMemoryOf : public GpuProcesses {
- protected:
-  static Environment logged() {
-    return {{"NCCL_DEBUG", "INFO"},
-            {"NCCL_DEBUG_SUBSYS", "REG"},
-            {"NCCL_DEBUG_FILE", testing::TempDir() + "weft-registrations.%p"}};
-  }
-};
-
-TEST_F(VirtualMemoryOf, RegisteredBuffersIsUsedWhereItIs) {
-  play("virtual_memory_registered", 2, "", logged());
-}
-TEST_F(VirtualMemoryOf, BuffersWithoutHandlesStaysPrivate) {
-  play("virtual_memory_private", 2, "", logged());
-}
-
-// Data moved by the copy engines between processes.
-class CopyProcesses : public GpuProcesses {
- protected:
-  static void play_copies(const char* scenario, int n, const std::string& argument = "",
-                          Environment environment = {}) {
-    environment["WEFT_COPY_ENGINES"] = "1";
-    play(scenario, n, argument, environment);
-  }
-};
-
-TEST_F(CopyProcesses, GiveRightResults) {
-  for (const int n : {2, 3}) play_copies("device_conformance", n, "cudaMalloc");
-}
-TEST_F(CopyProcesses, GiveRightResultsWithRegisteredMemory) {
-  play_copies("device_conformance", 4, "mixed");
-}
-TEST_F(CopyProcesses, GiveRightResultsWithASmallStage) {
-  play_copies("device_conformance", 3, "cudaMalloc", {{"WEFT_STAGE_BYTES", "1M"}});
-}
-TEST_F(CopyProcesses, GiveRightResultsWithOneHardwareQueue) {
-  play_copies("device_conformance", 2, "cudaMalloc",
-              {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}, {"CUDA_DEVICE_MAX_COPY_CONNECTIONS", "1"}});
-}
-TEST_F(CopyProcesses, ReplayGraphs) { play_copies("graphs_between_processes", 3, "cudaMalloc"); }
-TEST_F(CopyProcesses, MayUseDefaultStreams) { play_copies("default_streams", 2); }
-
 // Rank 1 dies while the others wait for it. The argument is the count.
 WEFT_SCENARIO(one_is_killed) {
   ProcessRank me(context);
@@ -441,8 +334,6 @@ WEFT_SCENARIO(two_ranks_each) {
 
 TEST_F(TwoFakeHosts, OfTwoThreadsEachGiveRightResults) { play_on(2, "two_ranks_each", 2, ""); }
 TEST_F(GpuProcesses, OfTwoThreadsEachGiveRightResults) { play("two_ranks_each", 2); }
-
-TEST_F(CopyProcesses, OfTwoThreadsEachGiveRightResults) { play_copies("two_ranks_each", 2); }
 
 }  // namespace
 }  // namespace weft::test

@@ -245,6 +245,8 @@ void CopyEngine::give(std::span<const CopyPiece> pieces, bool sends) {
                                           static_cast<size_t>(piece.slot) * sizeof(uint32_t),
                                       1));
   }
+  // The other stream's queue may fill up before there is more for this one.
+  if (receiving_ != sending_) flush(sends);
 }
 
 void CopyEngine::send(std::span<const CopyPiece> pieces) {

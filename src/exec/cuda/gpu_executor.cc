@@ -29,6 +29,7 @@ void load_kernels(int device) {
   const auto begun = std::chrono::steady_clock::now();
   static KernelArguments nothing;
   static PackedArguments nothing_packed;
+  static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
@@ -39,17 +40,18 @@ void load_kernels(int device) {
     void* parameters[] = {arguments};
     check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, nullptr), "a first kernel");
   };
-  const auto load_both = [&](const Kernels& kernels) {
+  const auto load_all = [&](const Kernels& kernels) {
     load(kernels.program, &nothing);
     load(kernels.packed, &nothing_packed);
+    load(kernels.exchange, &nothing_exchanged);
   };
   load(pair_kernel_function(), &nothing_paired);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
-  load_both(move_kernels());
+  load_all(move_kernels());
   for (int type = 0; type < ncclNumTypes; type++)
     for (int op = ncclSum; op <= ncclMin; op++)
-      load_both(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
+      load_all(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
   check(cudaDeviceSynchronize(), "loading kernels");
   loaded.push_back(device);
   WEFT_INFO(
@@ -136,6 +138,10 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   const DeviceScope scope(options.device);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
+        "cudaDeviceGetAttribute");
+  s.starts_early = major >= 9;
   load_kernels(options.device);
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;

@@ -126,8 +126,13 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
+  // `early`: the kernel waits for its predecessor itself.
+  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+              bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
+  void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

@@ -12,6 +12,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
 
@@ -40,6 +41,7 @@ struct GpuExecutor::State {
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
+  bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
@@ -57,8 +59,9 @@ struct GpuExecutor::State {
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
+  enum class Kind : uint8_t { kProgram, kPacked, kExchange };
+  Kind kind = Kind::kProgram;
   Collective collective;
-  bool packed = false;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   struct Form {
@@ -68,6 +71,9 @@ class GpuPlan {
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;
+  // A program that needs no interpreter.
+  ExchangeShape shape;
+  ExchangeArguments exchange_arguments;
 };
 
 }  // namespace weft::cuda

@@ -87,6 +87,7 @@ void GpuExecutor::copy(const Collective& collective, const GpuCall& call) {
   const size_t block = call.count * element_size(call.reduction.type);
   s.copies->run(copy_work(collective, s.options.rank, call.input, call.output, block),
                 s.order->stream(), s.order->is_captured());
+  s.order->forbid_early_start();
 }
 
 void GpuExecutor::copy_pairs(std::span<const GpuMessage> sends,
@@ -119,6 +120,7 @@ void GpuExecutor::copy_pairs(std::span<const GpuMessage> sends,
     work.own.push_back({static_cast<std::byte*>(from_myself->pointer),
                         static_cast<const std::byte*>(to_myself->pointer), to_myself->bytes});
   s.copies->run(work, s.order->stream(), s.order->is_captured());
+  s.order->forbid_early_start();
 }
 
 }  // namespace weft::cuda

@@ -32,8 +32,9 @@ bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   const cudaGraphNode_t* nodes = nullptr;
   size_t count = 0;
 #if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;  // not needed, but refused to those who do not ask
   const cudaError_t error =
-      cudaStreamGetCaptureInfo(stream, &status, &seen.id, &seen.graph, &nodes, nullptr, &count);
+      cudaStreamGetCaptureInfo(stream, &status, &seen.id, &seen.graph, &nodes, &edges, &count);
 #else
   const cudaError_t error =
       cudaStreamGetCaptureInfo_v2(stream, &status, &seen.id, &seen.graph, &nodes, &count);
@@ -64,7 +65,17 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
     called_on_ = stream;
   }
   stream_ = stream;
+  // In a graph only what follows a kernel, and nothing else, can.
+  may_start_early_ = streams.size() == 1 && (!is_captured_ || follows_kernel(stream));
   for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
+}
+
+bool LaunchOrder::follows_kernel(cudaStream_t stream) const {
+  Capture now;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  return capturing(stream, now) && now.last.size() == 1 &&
+         cudaGraphNodeGetType(now.last.front(), &type) == cudaSuccess &&
+         type == cudaGraphNodeTypeKernel;
 }
 
 void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
@@ -79,7 +90,7 @@ void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
     cudaGetLastError();
     has_graphs_ = true;
     check(cudaStreamWaitEvent(stream, order_, cudaEventWaitExternal), "cudaStreamWaitEvent");
-  } else if (!capture_.last.empty()) {
+  } else if (!capture_.last.empty() && capture_.last != now.last) {
 #if CUDART_VERSION >= 13000
     check(
         cudaStreamUpdateCaptureDependencies(stream, capture_.last.data(), nullptr,

@@ -28,6 +28,10 @@ class LaunchOrder {
   // Of the launch under way.
   cudaStream_t stream() const { return stream_; }
   bool is_captured() const { return is_captured_; }
+  // Whether a kernel launched now may start early, waiting by itself for what is before it.
+  bool may_start_early() const { return may_start_early_; }
+  // Something else than a kernel is before it now.
+  void forbid_early_start() { may_start_early_ = false; }
   // Waits for everything launched so far on a stream; replays of graphs are their owner's.
   void synchronize() noexcept;
 
@@ -40,6 +44,7 @@ class LaunchOrder {
     std::vector<cudaGraphNode_t> record_by;  // what that node follows
   };
   bool capturing(cudaStream_t stream, Capture& seen) const;
+  bool follows_kernel(cudaStream_t stream) const;
   void begin_captured(cudaStream_t stream, const Capture& now);
   void end_captured();
 
@@ -51,6 +56,7 @@ class LaunchOrder {
   cudaStream_t called_on_ = nullptr;
   bool has_graphs_ = false;   // there has been a capture: order_ is kept up to date
   bool is_captured_ = false;  // the launch under way
+  bool may_start_early_ = false;
   Capture capture_;
 };
 
