@@ -12,6 +12,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/cuda/rings.h"
 #include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
@@ -54,6 +55,8 @@ struct GpuExecutor::State {
   std::unique_ptr<Registrations> registrations;  // between processes
   std::unique_ptr<CopyEngine> copies;            // where they are asked for
   bool crowded = false;                          // some process has several ranks
+  std::unique_ptr<Rings> rings;                  // where memory cannot be reached
+  RingArguments ring_arguments;
 };
 
 // The kernel's parameters with all that does not change from call to call filled in.

@@ -29,6 +29,9 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMess
 bool GpuExecutor::copies(CollectiveKind, size_t) { return false; }
 void GpuExecutor::copy(const Collective&, const GpuCall&) {}
 void GpuExecutor::copy_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>) {}
+void GpuExecutor::disconnect_rings() noexcept {}
+void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
