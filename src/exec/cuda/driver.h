@@ -6,9 +6,7 @@
 
 namespace weft::cuda {
 
-// nullptr when the driver does not have it. `driver_function(cuMemMap)` style names would link to
-// the driver, so the type is named and the function spelled:
-//   static const auto map = driver<decltype(cuMemMap)>("cuMemMap");
+// nullptr when the driver does not have it: driver<decltype(cuMemMap)>("cuMemMap").
 template <typename Function>
 Function* driver(const char* name) {
   void* function = nullptr;
