@@ -47,7 +47,8 @@ void load_kernels(int device) {
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
   };
-  load(pair_kernel_function(), &nothing_paired);
+  load(pair_kernel_function(true), &nothing_paired);
+  load(pair_kernel_function(false), &nothing_paired);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
   load_all(move_kernels());
@@ -79,6 +80,31 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   cudaGetLastError();
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
+
+// Thread blocks that the communicators of this process may have resident, by device.
+class Residents {
+ public:
+  static Residents& instance() {
+    static Residents& all = *std::make_unique<Residents>().release();
+    return all;
+  }
+  void add(int device, int ctas) {
+    std::lock_guard lock(mutex_);
+    used_[device] += ctas;
+  }
+  int used(int device) {
+    std::lock_guard lock(mutex_);
+    return used_[device];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, int> used_;
+};
+
+// Kept free where ranks share a GPU: for communicators that come later.
+constexpr int kSpareMultiprocessors = 12;
+constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
 
 void warn_about_queues(int here, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -178,6 +204,7 @@ GpuExecutor::~GpuExecutor() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
+  Residents::instance().add(s.options.device, -s.counted_ctas);
   s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
@@ -196,6 +223,7 @@ GpuPeer GpuExecutor::describe() const {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
+  peer.used_ctas = Residents::instance().used(s.options.device);
   if (!s.options.one_process) {
     const DeviceScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -253,9 +281,30 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   connect_copies(peers, boards, here);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
-  // All thread blocks of all ranks that share a GPU must be resident together: count on one per
-  // multiprocessor.
-  s.max_ctas = std::max(1, std::min(limit, s.sms / most_sharing));
+  // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
+  // that may be busy at once: count on one per multiprocessor.
+  if (most_sharing == 1) {
+    limit = std::min(limit, kOwnGpuCtas);
+  } else {
+    for (const GpuPeer& peer : peers) {
+      const auto together =
+          static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
+            return same_gpu(other, peer) && other.process == peer.process;
+          }));
+      const int free = s.sms * together / most_sharing - peer.used_ctas;
+      const int first = (s.sms - kSpareMultiprocessors) / most_sharing;
+      const int later = std::max(free / together / 2, free >= together ? 1 : 0);
+      limit = std::min(limit, peer.used_ctas == 0 ? first : later);
+    }
+    if (limit < 1 && s.options.rank == 0)
+      WEFT_WARN(
+          "GPU {} has no multiprocessors left for another communicator of {} ranks: they may "
+          "deadlock if several communicators are used at once",
+          s.options.device, s.options.nranks);
+  }
+  s.max_ctas = std::max(1, limit);
+  Residents::instance().add(s.options.device, s.max_ctas);
+  s.counted_ctas = s.max_ctas;
 }
 
 void GpuExecutor::write_probes() {
