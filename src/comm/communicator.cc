@@ -178,8 +178,8 @@ void Communicator::cut(Operation& op, const Program& program) const {
   const uint64_t ring_share =
       (mesh_->ring_bytes() / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
       static_cast<uint64_t>(program.max_step_chunks);
-  const uint64_t slice =
-      std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
+  const uint64_t wanted = placement_.one_host ? config_.slice_bytes : config_.net_slice_bytes;
+  const uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
   if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
       mesh_->ring_bytes() / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
     fail(ncclInvalidUsage,
@@ -187,6 +187,9 @@ void Communicator::cut(Operation& op, const Program& program) const {
          program.max_step_chunks, mesh_->ring_bytes());
   op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
+  // Between hosts a short last slice costs as much time as a long one: all of a length, then.
+  if (!placement_.one_host)
+    op.slice = std::min(op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, unit));
   if (op.iterations == 1) op.slice = op.chunk;
 }
 
