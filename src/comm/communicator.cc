@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint64_t kNoLending = ~uint64_t{0};
 
+constexpr uint64_t kSegment = 65408;
+
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -179,7 +181,9 @@ void Communicator::cut(Operation& op, const Program& program) const {
       (mesh_->ring_bytes() / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
       static_cast<uint64_t>(program.max_step_chunks);
   const uint64_t wanted = placement_.one_host ? config_.slice_bytes : config_.net_slice_bytes;
-  const uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
+  uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
+  // With its headers, a number of the largest segments of loopback TCP: no small one is left over.
+  if (!placement_.one_host && slice > kSegment) slice = slice / kSegment * kSegment;
   if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
       mesh_->ring_bytes() / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
     fail(ncclInvalidUsage,
