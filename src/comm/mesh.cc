@@ -219,8 +219,7 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
     for (int c = 0; c < channels(peer, rank_); c++) incoming.push_back({peer, c});
   }
   if (outgoing.empty()) return;
-  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, std::move(outgoing),
-                                            std::move(incoming));
+  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, outgoing, incoming);
 }
 
 void Mesh::connect_network(const std::vector<std::string>& offers, ControlChannel& control,
