@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/portable.h"
+
 namespace weft {
 
 inline constexpr uint64_t kFifoAlign = 64;
-inline uint64_t fifo_round(uint64_t bytes) {
+WEFT_HD inline uint64_t fifo_round(uint64_t bytes) {
   return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign;
 }
 
