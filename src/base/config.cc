@@ -109,6 +109,8 @@ Config Config::from_environment() {
   config.slice_bytes = config.slice_bytes / 64 * 64;
   const size_t least = 4 * (config.slice_bytes + 64);
   config.ring_bytes = (config.ring_bytes < least ? least : config.ring_bytes) / 64 * 64;
+  if (!text("WEFT_SLICE_BYTES").empty()) config.net_slice_bytes = config.slice_bytes;
+  if (!text("WEFT_RING_BYTES").empty()) config.net_ring_bytes = config.ring_bytes;
   return config;
 }
 

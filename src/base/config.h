@@ -39,6 +39,8 @@ struct Config {
   std::string schedules;           // WEFT_SCHEDULES: schedule files and folders, ':' between them
   size_t ring_bytes = 512u << 10;  // WEFT_RING_BYTES: FIFO per peer and channel
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
+  // The same where every rank is on a host of its own, unless the user sets the above.
+  size_t net_ring_bytes = 2u << 20, net_slice_bytes = 512u << 10;
   size_t zero_copy_bytes =
       8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
   int proxy_threads = 1;         // WEFT_PROXY_THREADS: threads that serve the network

@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint64_t kNoLending = ~uint64_t{0};
 
+constexpr uint64_t kSegment = 65408;
+
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -178,8 +180,10 @@ void Communicator::cut(Operation& op, const Program& program) const {
   const uint64_t ring_share =
       (mesh_->ring_bytes() / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
       static_cast<uint64_t>(program.max_step_chunks);
-  const uint64_t slice =
-      std::max<uint64_t>(64, std::min<uint64_t>(config_.slice_bytes, ring_share) / 64 * 64);
+  const uint64_t wanted = placement_.one_host ? config_.slice_bytes : config_.net_slice_bytes;
+  uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
+  // With its headers, a number of the largest segments of loopback TCP: no small one is left over.
+  if (!placement_.one_host && slice > kSegment) slice = slice / kSegment * kSegment;
   if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
       mesh_->ring_bytes() / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
     fail(ncclInvalidUsage,
@@ -187,6 +191,9 @@ void Communicator::cut(Operation& op, const Program& program) const {
          program.max_step_chunks, mesh_->ring_bytes());
   op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
+  // Between hosts a short last slice costs as much time as a long one: all of a length, then.
+  if (!placement_.one_host)
+    op.slice = std::min(op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, unit));
   if (op.iterations == 1) op.slice = op.chunk;
 }
 

@@ -46,12 +46,14 @@ class LocalArenas {
 
 // Rings shrink as ranks grow, so that a communicator's memory stays bounded. All ranks compute the
 // same. However small the user wants them, four messages of a chunk for every rank fit.
-uint64_t ring_size(const Config& config, int nranks) {
+uint64_t ring_size(uint64_t wanted, uint64_t budget, int nranks) {
   const auto n = static_cast<uint64_t>(nranks);
-  const uint64_t usual = uint64_t{32} << 10, share = (uint64_t{4} << 20) / std::max<uint64_t>(n, 8);
+  const uint64_t usual = uint64_t{32} << 10, share = budget / std::max<uint64_t>(n, 8);
   const uint64_t least = std::min(usual, 4 * kFifoAlign * (n + 1));
-  return std::max(least, std::min<uint64_t>(config.ring_bytes, std::max(usual, share))) / 64 * 64;
+  return std::max(least, std::min(wanted, std::max(usual, share))) / 64 * 64;
 }
+
+constexpr uint64_t kMemoryBudget = 4u << 20, kNetworkBudget = 16u << 20;
 
 int most_channels(int collective) {
   return std::max(kChannels, collective + kChannels - kCollectiveChannels);
@@ -71,9 +73,12 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
       nranks_(nranks),
       imported_(imported),
       channels_(most_channels(imported.most_channels())),
-      ring_bytes_(ring_size(config, nranks)) {
+      ring_bytes_(ring_size(config.ring_bytes, kMemoryBudget, nranks)) {
   exchange(control, config, deadline);
   classify();
+  // Only between hosts: there large messages do not pass through the rings, and a step less is
+  // worth more than a ring that stays in the cache.
+  if (own_hosts_) ring_bytes_ = ring_size(config.net_ring_bytes, kNetworkBudget, nranks);
   const bool shareable =
       std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
   arena_ = std::make_shared<Arena>(layout(), shareable);
@@ -167,6 +172,8 @@ void Mesh::classify() {
       reach = Reach::kSharedMemory;
     }
     reach_.push_back(reach);
+    for (int other = 0; other < peer; other++)
+      own_hosts_ = own_hosts_ && theirs.host != info(other).host;
     one_host_ = one_host_ && theirs.host == info(0).host;
     one_process_ = one_process_ && theirs.process == info(0).process;
   }
@@ -212,8 +219,7 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
     for (int c = 0; c < channels(peer, rank_); c++) incoming.push_back({peer, c});
   }
   if (outgoing.empty()) return;
-  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, std::move(outgoing),
-                                            std::move(incoming));
+  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, outgoing, incoming);
 }
 
 void Mesh::connect_network(const std::vector<std::string>& offers, ControlChannel& control,

@@ -96,6 +96,7 @@ class Mesh {
   std::vector<Reach> reach_;
   std::vector<int> local_;  // ranks of this host, ascending
   bool one_host_ = true, one_process_ = true;
+  bool own_hosts_ = true;  // no two ranks share one
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<MemoryServer> server_;
   std::vector<std::shared_ptr<Arena>> peer_arenas_;

@@ -32,7 +32,8 @@ struct NetworkLinks::Pending {
 };
 
 NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret,
-                           int rank, std::vector<Route> outgoing, std::vector<Route> incoming)
+                           int rank, const std::vector<Route>& outgoing,
+                           const std::vector<Route>& incoming)
     : secret_(derive(secret, "network")), rank_(rank) {
   NetRequest request = net_request(config, net_name.c_str());
   request.comm_id = public_key(secret);

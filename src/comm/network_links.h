@@ -25,7 +25,7 @@ class NetworkLinks {
 
   // Chooses a network and listens for every incoming route. Throws Error.
   NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret, int rank,
-               std::vector<Route> outgoing, std::vector<Route> incoming);
+               const std::vector<Route>& outgoing, const std::vector<Route>& incoming);
   ~NetworkLinks();
   NetworkLinks(const NetworkLinks&) = delete;
   NetworkLinks& operator=(const NetworkLinks&) = delete;

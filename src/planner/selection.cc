@@ -8,6 +8,8 @@ namespace {
 
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
+// Between hosts the number of rounds counts up to these sizes, the number of bytes beyond.
+constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 1u << 20;
 
 const Generator& first_supported(const Collective& c,
                                  std::initializer_list<const Generator*> preferred) {
@@ -52,12 +54,13 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   switch (c.kind) {
     case CollectiveKind::kAllReduce:
       if (bytes <= kSmall) return first_supported(c, {few ? &kOneShot : &kRecursive});
-      return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;
+      if (placement.one_host) return first_supported(c, {&kDirect, &kRing});
+      return bytes <= kFewRoundsReduce ? first_supported(c, {&kRecursive, &kRing}) : kRing;
     case CollectiveKind::kAllGather:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
-      return placement.one_host ? kDirect
-             : bytes <= kSmall  ? first_supported(c, {&kRecursive, &kDirect})
-                                : kRing;
+      if (placement.one_host) return kDirect;
+      if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
+      return bytes <= kFewRoundsGather ? first_supported(c, {&kRecursive, &kRing}) : kRing;
     case CollectiveKind::kReduceScatter:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kRing});
       return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;

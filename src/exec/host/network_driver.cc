@@ -10,6 +10,7 @@ namespace weft::host {
 namespace {
 
 constexpr uint32_t kIdleDrives = 32;  // until all streams get their turn
+constexpr long kNapNs = 50'000;       // where there is nothing to sleep on
 
 template <typename T>
 void add_once(std::vector<T*>& list, T* item) {
@@ -59,11 +60,12 @@ bool NetworkDriver::drive(bool eager) {
 
 void NetworkDriver::sleep(int milliseconds) {
   descriptors_.clear();
+  timespec limit{0, milliseconds * 1000000L};
   for (Proxy* proxy : proxies_) {
     if (proxy->drive_all()) return;
-    if (!proxy->waits_for(descriptors_)) milliseconds = 0;
+    if (!proxy->waits_for(descriptors_)) limit.tv_nsec = kNapNs;
   }
-  poll(descriptors_.data(), descriptors_.size(), milliseconds);
+  ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
 }
 
 void NetworkDriver::abandon() {
