@@ -18,7 +18,7 @@ struct Allocations {
   };
   std::mutex mutex;
   std::map<uint64_t, One> all;  // by address
-  uint64_t count = 0;
+  uint64_t count = 0, releases = 0;
 
   static Allocations& instance() {
     static Allocations& allocations = *std::make_unique<Allocations>().release();
@@ -68,8 +68,15 @@ void release(void* pointer) {
     std::lock_guard lock(a.mutex);
     if (a.all.erase(reinterpret_cast<uint64_t>(pointer)) == 0)
       fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
+    a.releases++;
   }
   check(cudaFree(pointer), "cudaFree");
+}
+
+uint64_t releases() {
+  Allocations& a = Allocations::instance();
+  std::lock_guard lock(a.mutex);
+  return a.releases;
 }
 
 uint64_t allocation_number(const void* pointer) {

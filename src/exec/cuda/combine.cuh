@@ -220,7 +220,7 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
 // Not inlined: the registers are its own.
 __device__ __noinline__ inline void copy(const std::byte* source, std::byte* const* destinations,
                                          uint32_t count, uint64_t bytes, Team team) {
-  constexpr int kUnroll = 8;
+  constexpr int kUnroll = 16;
   const Cut c = cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
     const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;

@@ -45,6 +45,7 @@ void load_kernels(int device) {
     load(kernels.program, &nothing);
     load(kernels.packed, &nothing_packed);
     load(kernels.exchange, &nothing_exchanged);
+    load(kernels.wide_exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
   };
   load(pair_kernel_function(true), &nothing_paired);
@@ -103,7 +104,7 @@ class Residents {
 };
 
 // Kept free where ranks share a GPU: for communicators that come later.
-constexpr int kSpareMultiprocessors = 12;
+constexpr int kSpareMultiprocessors = 4;
 constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
 
 void warn_about_queues(int here, int device) {
@@ -286,6 +287,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   if (most_sharing == 1) {
     limit = std::min(limit, kOwnGpuCtas);
   } else {
+    bool crowded = false;
     for (const GpuPeer& peer : peers) {
       const auto together =
           static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
@@ -293,10 +295,12 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
           }));
       const int free = s.sms * together / most_sharing - peer.used_ctas;
       const int first = (s.sms - kSpareMultiprocessors) / most_sharing;
-      const int later = std::max(free / together / 2, free >= together ? 1 : 0);
-      limit = std::min(limit, peer.used_ctas == 0 ? first : later);
+      limit = std::min(limit, peer.used_ctas == 0 ? first : std::max(1, free / together / 2));
+      // Then two share a multiprocessor.
+      if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPackedThreads;
+      crowded = crowded || (peer.used_ctas > 0 && 2 * free < together);
     }
-    if (limit < 1 && s.options.rank == 0)
+    if (crowded && s.options.rank == 0)
       WEFT_WARN(
           "GPU {} has no multiprocessors left for another communicator of {} ranks: they may "
           "deadlock if several communicators are used at once",

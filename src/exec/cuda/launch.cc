@@ -142,7 +142,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
         ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.program, ctas, kThreads, &a, false);
+  launch(kernels.program, ctas, s.threads, &a, false);
 }
 
 }  // namespace weft::cuda

@@ -69,29 +69,27 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   a.receive_stride = shape.receive_step == 0 ? 0 : a.bytes;
   a.reduction = call.reduction;
   a.signature = call.signature;
-  // The same on all ranks. Two thread blocks fit on a multiprocessor: two kernels of some, or one
-  // of many.
-  const uint64_t words = ceil_div(a.bytes, 8), most = s.comm.packed_ctas,
-                 share = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), most);
-  uint64_t ctas = std::clamp<uint64_t>(ceil_div(words, kWordsPerCta), 1, share);
-  if (words > kPackedThreads * share)
-    ctas = std::clamp<uint64_t>(ceil_div(words, kPackedThreads), 1,
-                                std::min(kEarlyKernels * share, most));
+  // The same on all ranks.
+  const uint64_t words = ceil_div(a.bytes, 8);
+  const uint64_t most = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas);
+  const uint64_t ctas = std::clamp<uint64_t>(ceil_div(words, kWordsPerCta), 1, most);
   a.part_bytes =
       static_cast<uint32_t>(std::min<uint64_t>(round_up(ceil_div(a.bytes, ctas), 16), kSlotBytes));
   a.slice_bytes = a.part_bytes * ctas;
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
   // Own choice of every rank: how its threads share the work.
+  const bool wide = a.part_bytes / 8 > kPackedThreads && s.threads == kThreads;
+  const uint64_t threads = wide ? kThreads : kPackedThreads;
   const uint64_t columns =
-      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, kPackedThreads);
+      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, threads);
   const auto peers = static_cast<uint64_t>(
       std::max(1, std::max(std::popcount(a.send_to), std::popcount(a.receive_from))));
-  const uint64_t rows = std::min({kPackedThreads / columns, peers, kMostRows});
+  const uint64_t rows = std::min({threads / columns, peers, kMostRows});
   a.columns = static_cast<uint32_t>(std::countr_zero(columns));
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  launch(kernels.exchange, ctas, columns * rows, &a, ctas <= share);
+  launch(wide ? kernels.wide_exchange : kernels.exchange, ctas, columns * rows, &a, !wide);
 }
 
 }  // namespace weft::cuda

@@ -225,7 +225,7 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
     return std::all_of(messages, messages + count, [](const auto& m) { return m.packed; });
   };
   const bool packed = all_packed(a.sends, a.send_count) && all_packed(a.receives, a.receive_count);
-  launch(pair_kernel_function(packed), ctas, kThreads, &a, packed);
+  launch(pair_kernel_function(packed), ctas, s.threads, &a, packed);
 }
 
 }  // namespace weft::cuda

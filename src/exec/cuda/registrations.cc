@@ -204,7 +204,23 @@ bool Registrations::import(int peer, size_t slot) {
   return true;
 }
 
+// What was freed is taken back, so that peers let go of it too.
+void Registrations::withdraw_freed() {
+  const uint64_t now = releases();
+  if (now == releases_seen_) return;
+  releases_seen_ = now;
+  for (size_t slot = 0; slot < own_.size(); slot++) {
+    Own& own = own_[slot];
+    if (own.count == 0 || own.allocation == 0 ||
+        own.allocation == allocation_number(reinterpret_cast<const void*>(own.base)))
+      continue;
+    own.count = 0;
+    withdraw(slot);
+  }
+}
+
 void Registrations::catch_up() {
+  withdraw_freed();
   Board& mine = *boards_[static_cast<size_t>(rank_)];
   for (size_t peer = 0; peer < boards_.size(); peer++) {
     if (static_cast<int>(peer) == rank_) continue;

@@ -74,6 +74,7 @@ class Registrations {
   static Entry read(const BoardEntry& entry);
   void publish(size_t slot, const Entry& entry);
   void withdraw(size_t slot);
+  void withdraw_freed();
   bool share(Own& own, const MemoryRange& range, Entry& entry);
   // False when memory cannot be mapped: the board must not be acknowledged.
   bool import(int peer, size_t slot);
@@ -92,11 +93,14 @@ class Registrations {
   uint64_t* table_ = nullptr;     // device memory
   cudaStream_t stream_ = nullptr;
   bool changed_ = false;
+  uint64_t releases_seen_ = 0;
 };
 
 // The number of the allocation of ncclMemAlloc that `pointer` lies in, 0 if it is in none. Such
 // memory is registered by itself at its first use; numbers tell a new allocation from an old one at
 // the same address.
 uint64_t allocation_number(const void* pointer);
+// How many times such memory has been freed.
+uint64_t releases();
 
 }  // namespace weft::cuda
