@@ -87,15 +87,17 @@ Routing route_flow(const Machine& machine, const Collective& collective,
       collective.kind != CollectiveKind::kScatter)
     fail(ncclInvalidArgument, "the flow engine routes alltoall, gather and scatter, not {}",
          name(collective.kind));
-  const HopGraph graph = hop_graph(machine, collective.nranks);
+  HopGraph graph = hop_graph(machine, collective.nranks);
+  add_spare_hops(graph, machine);
   const Demands demands = demands_of(collective);
   Routing routing{collective, 1, {}, {}};
   if (demands.list.empty()) return routing;
   PathAssignment best;
   double least = 0;  // for one chunk per demand
+  int64_t effort = options.effort;
   for (const int chunks : kChunkCounts) {
-    if (chunks > options.most_chunks) break;
-    PathAssignment next = assign_paths(graph, demands.list, chunks, least);
+    if (chunks > options.most_chunks || effort <= 0) break;
+    PathAssignment next = assign_paths(graph, demands.list, chunks, least, effort);
     least = std::max(least, next.least / chunks);
     if (best.paths.empty() || next.load / chunks < best.load / best.chunks * (1 - 1e-3))
       best = std::move(next);

@@ -3,6 +3,8 @@
 // helps. Pure functions.
 #pragma once
 
+#include <cstdint>
+
 #include "algorithms/synth/transfers.h"
 #include "src/topology/machine.h"
 
@@ -13,6 +15,7 @@ struct FlowOptions {
   // more than it must.
   double loss = 0.005;
   int most_chunks = 24;
+  int64_t effort = 40'000'000;  // hops looked at
 };
 
 // Throws Error(ncclInvalidArgument) for other collectives, and with the reason for machines on

@@ -17,6 +17,7 @@ struct Hop {
   double gbps = 0;             // least of the links
 };
 
+// There may be several hops from one rank to another.
 struct HopGraph {
   int ranks = 0;
   std::vector<Hop> hops;
@@ -29,5 +30,8 @@ struct HopGraph {
 // mirrored collectives plan on. Throws Error(ncclInvalidArgument) with the reason where the machine
 // has too few GPUs, or where some rank does not reach another even through relays.
 HopGraph hop_graph(const Machine& machine, int nranks, bool turned = false);
+
+// Adds second ways over the links that no hop has used so far, such as CPUs beside NVLink.
+void add_spare_hops(HopGraph& graph, const Machine& machine);
 
 }  // namespace weft

@@ -15,15 +15,14 @@ constexpr double kHopPrice = 1e-6;
 // How sharply prices grow, sweep by sweep.
 constexpr double kSharpness[] = {4, 8, 16, 16, 32, 32, 64, 64, 128, 128, 256, 256};
 constexpr double kGoodEnough = 0.001;
-// Hops looked at in all sweeps together: about a fifth of a second.
-constexpr int64_t kMostLooks = 30'000'000;
 
 class Assigner {
  public:
-  Assigner(const HopGraph& graph, const std::vector<Demand>& demands, int chunks)
+  Assigner(const HopGraph& graph, const std::vector<Demand>& demands, int chunks, int64_t& effort)
       : graph_(graph),
         demands_(demands),
         chunks_(chunks),
+        effort_(effort),
         load_(graph.gbps.size(), 0.0),
         price_(graph.gbps.size(), 0.0),
         used_(graph.gbps.size(), false) {
@@ -49,7 +48,7 @@ class Assigner {
     for (const double sharpness : kSharpness) {
       set_prices(sharpness);
       best.least = std::max(best.least, proven());
-      if (keep() || looks_ > kMostLooks) break;
+      if (keep() || effort_ <= 0) break;
       if (!sweep()) continue;
       if (keep()) break;
     }
@@ -101,7 +100,7 @@ class Assigner {
           nearest = r;
       if (nearest < 0 || nearest == target || distance_[nearest] >= limit) return;
       done_[nearest] = true;
-      looks_ += static_cast<int64_t>(graph_.leaving[nearest].size());
+      effort_ -= static_cast<int64_t>(graph_.leaving[nearest].size());
       for (const int32_t h : graph_.leaving[nearest]) {
         const int to = graph_.hops[h].to;
         if (done_[to]) continue;
@@ -157,7 +156,7 @@ class Assigner {
   bool sweep() {
     bool moved = false;
     const double crowded = scale_ * (1 - 6 / sharpness_);
-    for (size_t turn = 0; turn < paths_.size() && looks_ < kMostLooks; turn++) {
+    for (size_t turn = 0; turn < paths_.size() && effort_ > 0; turn++) {
       // First chunks of all demands, then second ones: neighbours do not move together.
       const size_t p = turn % demands_.size() * chunks_ + turn / demands_.size();
       const Demand& demand = demands_[p / chunks_];
@@ -183,11 +182,11 @@ class Assigner {
   const HopGraph& graph_;
   const std::vector<Demand>& demands_;
   const int chunks_;
+  int64_t& effort_;
   std::vector<double> load_, price_;  // per link
   std::vector<bool> used_;
   std::vector<std::vector<int32_t>> paths_;
   double sharpness_ = 1, scale_ = 1, floor_ = 1;
-  int64_t looks_ = 0;
   std::vector<double> distance_;
   std::vector<int32_t> arrived_by_;
   std::vector<bool> done_;
@@ -196,8 +195,8 @@ class Assigner {
 }  // namespace
 
 PathAssignment assign_paths(const HopGraph& graph, const std::vector<Demand>& demands, int chunks,
-                            double known_least) {
-  return Assigner(graph, demands, chunks).run(known_least);
+                            double known_least, int64_t& effort) {
+  return Assigner(graph, demands, chunks, effort).run(known_least);
 }
 
 }  // namespace weft

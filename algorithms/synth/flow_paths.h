@@ -23,8 +23,10 @@ struct PathAssignment {
   double loss() const { return load / least - 1; }
 };
 
-// Deterministic. `known_least` is what the caller can prove for one chunk per demand, or 0.
+// Deterministic. `known_least` is what the caller can prove for one chunk per demand, or 0. Looks
+// at no more than about `effort` hops (100 million take a second) and takes off what it has looked
+// at.
 PathAssignment assign_paths(const HopGraph& graph, const std::vector<Demand>& demands, int chunks,
-                            double known_least = 0);
+                            double known_least, int64_t& effort);
 
 }  // namespace weft
