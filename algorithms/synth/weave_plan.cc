@@ -41,6 +41,7 @@ class Planner {
         machine_(options.machine),
         budget_(options.budget),
         fuse_(options.fuse),
+        ports_(options.ports),
         whole_trees_(options.whole_trees),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
 
@@ -264,7 +265,7 @@ class Planner {
         lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
-        const int32_t lane = fuse_ ? best_lane(r, f) : -1;
+        const int32_t lane = fuse_ ? best_lane(r, f) : ports_ ? port_lane(r, f) : -1;
         if (lane < 0) {
           lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
           lanes.push_back({-2, {f}, 0});
@@ -279,6 +280,18 @@ class Planner {
       const int32_t lane = own(m) ? starts_[static_cast<size_t>(m.parent)].lane : source_lane(m);
       m.fused = fuse_ && lane_of_out_[static_cast<size_t>(m.fifo)] == lane;
     }
+  }
+
+  // The lane of a FIFO that leaves over the same link.
+  int32_t port_lane(size_t rank, int32_t fifo) const {
+    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    const auto& lanes = rank_lanes_[rank];
+    for (size_t l = 0; l < lanes.size() && !links.empty(); l++) {
+      if (lanes[l].source != -2) continue;
+      const auto& other = plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].links;
+      if (!other.empty() && other[0] == links[0]) return static_cast<int32_t>(l);
+    }
+    return -1;
   }
 
   // What a rank has from the start can begin in any lane: in the one that sends most of it.
@@ -469,7 +482,7 @@ class Planner {
   const std::vector<Transfer>& transfers_;
   const Machine* machine_;
   const double budget_;
-  const bool fuse_, whole_trees_;
+  const bool fuse_, ports_, whole_trees_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer
