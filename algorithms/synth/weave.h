@@ -30,8 +30,9 @@ struct WeaveOptions {
   const Machine* machine = nullptr;
   // False: every FIFO has its own lane, nothing is passed on in the step that receives it.
   bool fuse = true;
-  // With fuse = false: FIFOs that leave over the same link share a lane, so that messages leave in
-  // exactly the order of begin_us. For plans that are tight; a late message then holds up others.
+  // With fuse = false: FIFOs that leave a GPU over the same link share a lane, so that messages
+  // leave in exactly the order of begin_us (for what reduces: in the opposite order). For plans
+  // that are tight; a late message then holds up others.
   bool ports = false;
 };
 
