@@ -5,12 +5,16 @@
 #include <cmath>
 
 #include "algorithms/synth/latency_race.h"
+#include "algorithms/synth/latency_replay.h"
 #include "src/base/error.h"
 
 namespace weft {
 namespace {
 
 constexpr int kChunkCounts[] = {1, 2, 4, 8, 16, 32};
+// Large plans are tried while twice the chunks save this part of the time.
+constexpr double kPromising = 0.02;
+constexpr double kLeastBytes = 512;  // of a chunk: less is not worth a message
 
 bool single_block(CollectiveKind kind) {
   return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce;
@@ -36,24 +40,21 @@ class Planner {
     double best = 0;
     for (const int chunks : kChunkCounts) {
       const int64_t transfers = int64_t{blocks_} * chunks * (collective_.nranks - 1);
-      if (chunks > 1 && (transfers > options_.most_transfers || bytes_ < blocks_ * chunks)) break;
+      const bool tiny = bytes_ / blocks_ / chunks < kLeastBytes;
+      if (chunks > 1 && (transfers > options_.most_transfers || tiny)) break;
       double fastest = plan(found, chunks, false);
       if (several_hosts_) fastest = std::min(fastest, plan(found, chunks, true));
-      if (chunks > 1 && fastest > best * (1 - options_.worthwhile)) break;
-      best = fastest;
+      const bool promising = chunks == 1 || fastest < best * (1 - kPromising);
+      if (!promising && transfers > options_.most_transfers / 4) break;
+      best = chunks == 1 ? fastest : std::min(best, fastest);
     }
-    // Fewer chunks unless more are worth it.
     std::stable_sort(found.begin(), found.end(), [](const LatencyPlan& a, const LatencyPlan& b) {
       return a.predicted_us < b.predicted_us;
     });
-    const auto lean = std::min_element(
-        found.begin(), found.end(), [&](const LatencyPlan& a, const LatencyPlan& b) {
-          const auto cost = [&](const LatencyPlan& p) {
-            const bool near = p.predicted_us <= found[0].predicted_us * (1 + options_.worthwhile);
-            return near ? p.routing.chunks : INT32_MAX;
-          };
-          return cost(a) < cost(b);
-        });
+    const double good_enough = found[0].predicted_us * (1 + options_.worthwhile);
+    auto lean = found.begin();
+    for (auto it = found.begin(); it != found.end() && it->predicted_us <= good_enough; ++it)
+      if (it->routing.chunks < lean->routing.chunks) lean = it;
     std::rotate(found.begin(), lean, lean + 1);
     return found;
   }
@@ -62,9 +63,14 @@ class Planner {
   // Adds a plan; returns how long it takes.
   double plan(std::vector<LatencyPlan>& found, int chunks, bool once_per_host) const {
     LatencyPlan plan{{collective_, chunks, {}, {}}, 0};
+    std::vector<int32_t> origin;
+    for (int piece = 0; piece < blocks_ * chunks; piece++)
+      origin.push_back(blocks_ == 1 ? collective_.root : piece / chunks);
     for (size_t half = 0; half < graphs_.size(); half++) {
-      const Timetable table = race_for(graphs_[half], chunks, once_per_host);
-      plan.predicted_us += table.end_us + (slices(chunks) - 1) * table.busiest_us;
+      const double piece_bytes = bytes_ / blocks_ / chunks / slices(chunks);
+      const Timetable table = race(graphs_[half], origin, piece_bytes, {once_per_host});
+      plan.predicted_us +=
+          replay_us(graphs_[half], origin, table, piece_bytes, slices(chunks), options_.fifo_depth);
       auto& transfers = half == 0 ? plan.routing.transfers : plan.routing.reduction;
       for (const Delivery& d : table.deliveries) {
         const Hop& hop = graphs_[half].hops[d.hop];
@@ -82,14 +88,6 @@ class Planner {
     const double chunk = bytes_ / blocks_ / chunks;
     return std::clamp(std::ceil(chunk / options_.slice_bytes), 1.0,
                       static_cast<double>(options_.most_slices));
-  }
-
-  Timetable race_for(const HopGraph& graph, int chunks, bool once_per_host) const {
-    std::vector<int32_t> origin;
-    for (int piece = 0; piece < blocks_ * chunks; piece++)
-      origin.push_back(blocks_ == 1 ? collective_.root : piece / chunks);
-    const double piece_bytes = bytes_ / blocks_ / chunks / slices(chunks);
-    return race(graph, origin, piece_bytes, {once_per_host});
   }
 
   const Collective collective_;

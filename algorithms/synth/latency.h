@@ -15,10 +15,11 @@ struct LatencyOptions {
   // How executors cut chunks: a schedule runs once per slice.
   double slice_bytes = 65536;
   int most_slices = 256;
+  int fifo_depth = 8;
   // More chunks only where they save this part of the time.
-  double worthwhile = 0.01;
+  double worthwhile = 0.0002;
   // Limits the time that synthesis takes: transfers of one plan.
-  int64_t most_transfers = 5000;
+  int64_t most_transfers = 4000;
 };
 
 struct LatencyPlan {
@@ -27,7 +28,8 @@ struct LatencyPlan {
 };
 
 // `bytes` is the size of the whole array. Plans worth simulating, the best one by the engine's own
-// prediction first; never empty. Throws Error(ncclInvalidArgument) for other collectives, and with
+// prediction first; never empty. To be woven with WeaveOptions{.fuse = false, .ports = true}, which
+// is what the prediction is for. Throws Error(ncclInvalidArgument) for other collectives, and with
 // the reason for machines on which some rank cannot reach another.
 std::vector<LatencyPlan> latency_plans(const Machine& machine, const Collective& collective,
                                        double bytes, const LatencyOptions& options = {});
