@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/synth/flow_paths.h"
@@ -41,38 +42,60 @@ Demands demands_of(const Collective& collective) {
   return demands;
 }
 
+// Chunks of one demand that take the same path, which travel together.
+struct Convoy {
+  size_t demand = 0;
+  int first = 0, count = 1;  // chunks
+  std::vector<int32_t> path;
+};
+
+std::vector<Convoy> convoys_of(PathAssignment assignment, size_t demands) {
+  std::vector<Convoy> convoys;
+  for (size_t d = 0; d < demands; d++) {
+    const auto begin = assignment.paths.begin() + static_cast<ptrdiff_t>(d * assignment.chunks);
+    std::sort(begin, begin + assignment.chunks);
+    for (int c = 0; c < assignment.chunks; c++) {
+      if (c > 0 && begin[c] == begin[c - 1])
+        convoys.back().count++;
+      else
+        convoys.push_back({d, c, 1, begin[c]});
+    }
+  }
+  return convoys;
+}
+
 // Gives every hop of every chunk its time: links serve what comes first, and of what comes at the
 // same time that which has farthest to go.
-std::vector<Transfer> in_order(const HopGraph& graph, const Demands& demands,
-                               const PathAssignment& assignment) {
-  // Ready, hops behind it, round of demands, chunk, hop: the order of service.
-  using Entry = std::tuple<double, int, size_t, size_t, size_t>;
+std::vector<Transfer> in_order(const HopGraph& graph, const Demands& demands, int chunks,
+                               const std::vector<Convoy>& convoys) {
+  // Ready, hops behind it, round of demands, convoy, hop: the order of service.
+  using Entry = std::tuple<double, int, int, size_t, size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   std::vector<double> free_us(graph.gbps.size(), 0.0);
   const int n = graph.ranks;
-  for (size_t p = 0; p < assignment.paths.size(); p++) {
-    const Demand& d = demands.list[p / assignment.chunks];
-    const auto round = static_cast<size_t>((d.to - d.from + n) % n + p % assignment.chunks * n);
-    ready.push({0.0, -static_cast<int>(assignment.paths[p].size()), round, p, 0});
+  for (size_t i = 0; i < convoys.size(); i++) {
+    const Demand& d = demands.list[convoys[i].demand];
+    const int round = (d.to - d.from + n) % n + convoys[i].first * n;
+    ready.push({0.0, -static_cast<int>(convoys[i].path.size()), round, i, 0});
   }
   std::vector<Transfer> transfers;
   while (!ready.empty()) {
-    const auto [at, behind, round, p, step] = ready.top();
+    const auto [at, behind, round, i, step] = ready.top();
     ready.pop();
-    const Hop& hop = graph.hops[assignment.paths[p][step]];
+    const Convoy& convoy = convoys[i];
+    const Hop& hop = graph.hops[convoy.path[step]];
     double begin = -1, head = at, tail = at;
     for (const int32_t l : hop.links) {
       head = std::max(head, free_us[l]);
       if (begin < 0) begin = head;
-      const double busy = kMessageBytes * 1e-3 / graph.gbps[l];
-      free_us[l] = head + busy;
+      free_us[l] = head + convoy.count * kMessageBytes * 1e-3 / graph.gbps[l];
       tail = std::max(tail, free_us[l]) + graph.us[l];
       head += graph.us[l];
     }
-    const int32_t piece = demands.block[p / assignment.chunks] * assignment.chunks +
-                          static_cast<int32_t>(p % assignment.chunks);
-    transfers.push_back({piece, hop.from, hop.to, hop.links, begin});
-    if (step + 1 < assignment.paths[p].size()) ready.push({tail, behind + 1, round, p, step + 1});
+    for (int c = convoy.first; c < convoy.first + convoy.count; c++)
+      transfers.push_back(
+          {demands.block[convoy.demand] * chunks + c, hop.from, hop.to, hop.links, begin});
+    if (step + 1 < convoy.path.size()) ready.push({tail, behind + 1, round, i, step + 1});
   }
   std::stable_sort(transfers.begin(), transfers.end(),
                    [](const Transfer& a, const Transfer& b) { return a.begin_us < b.begin_us; });
@@ -105,7 +128,8 @@ Routing route_flow(const Machine& machine, const Collective& collective,
     if (best.loss() <= options.loss) break;
   }
   routing.chunks = best.chunks;
-  routing.transfers = in_order(graph, demands, best);
+  const std::vector<Convoy> convoys = convoys_of(std::move(best), demands.list.size());
+  routing.transfers = in_order(graph, demands, routing.chunks, convoys);
   return routing;
 }
 

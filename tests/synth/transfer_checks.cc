@@ -52,7 +52,8 @@ std::string path_error(const Machine& machine, const Transfer& t, bool mirrored)
   for (const int32_t l : t.links) {
     const Link& link = machine.links[l];
     if ((mirrored ? link.to : link.from) != at)
-      return fmt::format("piece {}: link {} does not begin at {}", t.piece, l, machine.nodes[at].id);
+      return fmt::format("piece {}: link {} does not begin at {}", t.piece, l,
+                         machine.nodes[at].id);
     at = mirrored ? link.from : link.to;
     if (machine.nodes[at].type == NodeType::kGpu && at != nodes[t.to])
       return fmt::format("piece {} passes GPU {}", t.piece, machine.nodes[at].id);
@@ -63,9 +64,8 @@ std::string path_error(const Machine& machine, const Transfer& t, bool mirrored)
 
 std::string error(const Machine& machine, const Collective& c, int chunks,
                   std::vector<Transfer> transfers, bool mirrored) {
-  std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer& a, const Transfer& b) {
-    return a.begin_us < b.begin_us;
-  });
+  std::stable_sort(transfers.begin(), transfers.end(),
+                   [](const Transfer& a, const Transfer& b) { return a.begin_us < b.begin_us; });
   std::set<std::pair<int, int>> has;  // piece, rank
   for (int p = 0; p < blocks(c) * chunks; p++) has.insert({p, origin(c, p / chunks)});
   for (const Transfer& t : transfers) {
