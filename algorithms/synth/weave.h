@@ -34,6 +34,10 @@ struct WeaveOptions {
   // leave in exactly the order of begin_us (for what reduces: in the opposite order). For plans
   // that are tight; a late message then holds up others.
   bool ports = false;
+  // True: what a rank sends of its own, what it passes on at the second hop of its way, at the
+  // third and so on go through FIFOs and lanes of their own. Lanes then never wait for each other
+  // in circles, so that latency costs no throughput; there are more of them.
+  bool by_hops = false;
 };
 
 // Throws Error(ncclInvalidUsage) for transfers that no schedule can follow: a piece that is sent
