@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "algorithms/synth/latency_race.h"
 #include "algorithms/synth/latency_replay.h"
@@ -11,7 +12,6 @@
 namespace weft {
 namespace {
 
-constexpr int kChunkCounts[] = {1, 2, 4, 8, 16, 32};
 // Large plans are tried while twice the chunks save this part of the time.
 constexpr double kPromising = 0.02;
 constexpr double kLeastBytes = 512;  // of a chunk: less is not worth a message
@@ -38,12 +38,13 @@ class Planner {
   std::vector<LatencyPlan> plans() const {
     std::vector<LatencyPlan> found;
     double best = 0;
-    for (const int chunks : kChunkCounts) {
+    for (const int chunks : chunk_counts()) {
       const int64_t transfers = int64_t{blocks_} * chunks * (collective_.nranks - 1);
       const bool tiny = bytes_ / blocks_ / chunks < kLeastBytes;
       if (chunks > 1 && (transfers > options_.most_transfers || tiny)) break;
-      double fastest = plan(found, chunks, false);
-      if (several_hosts_) fastest = std::min(fastest, plan(found, chunks, true));
+      double fastest = plan(found, chunks, {});
+      if (several_hosts_) fastest = std::min(fastest, plan(found, chunks, {true, false}));
+      if (blocks_ == 1) fastest = std::min(fastest, plan(found, chunks, {several_hosts_, true}));
       const bool promising = chunks == 1 || fastest < best * (1 - kPromising);
       if (!promising && transfers > options_.most_transfers / 4) break;
       best = chunks == 1 ? fastest : std::min(best, fastest);
@@ -60,15 +61,29 @@ class Planner {
   }
 
  private:
-  // Adds a plan; returns how long it takes.
-  double plan(std::vector<LatencyPlan>& found, int chunks, bool once_per_host) const {
+  std::vector<int> chunk_counts() const {
+    std::vector<int> counts = {1, 2, 4, 8, 16, 32};
+    if (blocks_ > 1) return counts;
+    // A root does best when all others of its host have the same number of pieces to pass on.
+    const auto& host = graphs_[0].host;
+    const auto mates = std::count(host.begin(), host.end(), host[collective_.root]) - 1;
+    for (auto chunks = mates; mates > 1 && chunks <= 32; chunks += mates)
+      counts.push_back(static_cast<int>(chunks));
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    return counts;
+  }
+
+  // Adds a plan if the rules allow one; returns how long it takes.
+  double plan(std::vector<LatencyPlan>& found, int chunks, const RaceRules& rules) const {
     LatencyPlan plan{{collective_, chunks, {}, {}}, 0};
     std::vector<int32_t> origin;
     for (int piece = 0; piece < blocks_ * chunks; piece++)
       origin.push_back(blocks_ == 1 ? collective_.root : piece / chunks);
     for (size_t half = 0; half < graphs_.size(); half++) {
       const double piece_bytes = bytes_ / blocks_ / chunks / slices(chunks);
-      const Timetable table = race(graphs_[half], origin, piece_bytes, {once_per_host});
+      const Timetable table = race(graphs_[half], origin, piece_bytes, rules);
+      if (!table.complete) return std::numeric_limits<double>::infinity();
       plan.predicted_us +=
           replay_us(graphs_[half], origin, table, piece_bytes, slices(chunks), options_.fifo_depth);
       auto& transfers = half == 0 ? plan.routing.transfers : plan.routing.reduction;

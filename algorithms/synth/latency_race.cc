@@ -23,6 +23,7 @@ class Race {
     at_.assign(pieces_ * graph.ranks, kNever);
     holders_.assign(pieces_ * hosts, 0);
     landed_.assign(graph.ranks, 0);
+    has_left_.assign(pieces_, false);
     free_us_.assign(graph.gbps.size(), 0.0);
     busy_us_.assign(graph.gbps.size(), 0.0);
     for (const double gbps : graph.gbps) link_us_.push_back(gbps > 0 ? bytes * 1e-3 / gbps : 0);
@@ -48,6 +49,7 @@ class Race {
       deliver(choice.piece, hop);
       offer(choose(hop).key, hop);
     }
+    table_.complete = table_.deliveries.size() == pieces_ * static_cast<size_t>(graph_.ranks - 1);
     for (const double us : busy_us_) table_.busiest_us = std::max(table_.busiest_us, us);
     return std::move(table_);
   }
@@ -67,9 +69,16 @@ class Race {
   int32_t& holders(int32_t piece, int host) { return holders_[host * pieces_ + piece]; }
   bool crosses(const Hop& hop) const { return graph_.host[hop.from] != graph_.host[hop.to]; }
 
+  // Whether the receiver will have to pass the piece on for others.
+  bool lands(int32_t piece, const Hop& hop) const {
+    return crosses(hop) || (rules_.once_from_origin && hop.from == origin_[piece]);
+  }
+
   bool allowed(int32_t piece, const Hop& hop) {
     return at(piece, hop.to) == kNever &&
-           !(rules_.once_per_host && crosses(hop) && holders(piece, graph_.host[hop.to]) > 0);
+           !(rules_.once_per_host && crosses(hop) && holders(piece, graph_.host[hop.to]) > 0) &&
+           !(rules_.once_from_origin && !crosses(hop) && has_left_[piece] &&
+             hop.from == origin_[piece]);
   }
 
   // A message that sets out then or later meets no queue on its way.
@@ -85,7 +94,8 @@ class Race {
   Key key(int32_t piece, int32_t number, double smooth_us) {
     const Hop& hop = graph_.hops[number];
     const double arrive = std::max(smooth_us, at(piece, hop.from)) + hop.us + message_us(hop);
-    return {ticks(arrive), holders(piece, graph_.host[hop.to]), crosses(hop) ? landed_[hop.to] : 0,
+    return {ticks(arrive), holders(piece, graph_.host[hop.to]),
+            lands(piece, hop) ? landed_[hop.to] : 0,
             (hop.to - hop.from + graph_.ranks) % graph_.ranks};
   }
 
@@ -121,7 +131,8 @@ class Race {
     }
     table_.deliveries.push_back({piece, number, begin, tail});
     table_.end_us = std::max(table_.end_us, tail);
-    if (crosses(hop)) landed_[hop.to]++;
+    if (lands(piece, hop)) landed_[hop.to]++;
+    if (!crosses(hop)) has_left_[piece] = true;
     obtain(piece, hop.to, tail);
   }
 
@@ -149,7 +160,8 @@ class Race {
   const size_t pieces_;
   std::vector<double> at_;                           // piece, rank: when it has it
   std::vector<int32_t> holders_;                     // host, piece
-  std::vector<int32_t> landed_;                      // per rank, pieces from other hosts
+  std::vector<int32_t> landed_;                      // per rank, pieces to pass on
+  std::vector<bool> has_left_;                       // per piece, its origin
   std::vector<double> free_us_, busy_us_, link_us_;  // per link
   std::vector<std::vector<int32_t>> waiting_;        // per hop, pieces that may cross it
   std::vector<Key> queued_;                          // per hop, its entry in the queue

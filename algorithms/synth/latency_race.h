@@ -15,6 +15,8 @@ namespace weft {
 struct RaceRules {
   // A piece enters a host once; its ranks pass it on among themselves.
   bool once_per_host = false;
+  // Within its host a piece leaves the rank where it begins once; others pass it on. For one root.
+  bool once_from_origin = false;
 };
 
 struct Delivery {
@@ -23,6 +25,8 @@ struct Delivery {
 };
 
 struct Timetable {
+  // False where the rules leave some rank out: one whose host's others do not reach it.
+  bool complete = true;
   std::vector<Delivery> deliveries;  // in the order in which they were fixed
   double end_us = 0;
   double busiest_us = 0;  // how long the busiest link is at work

@@ -76,6 +76,18 @@ TEST(LatencyEngine, MakesCorrectSchedulesForRandomMachines) {
   }
 }
 
+// A GPU that only the network reaches gets everything too, though its host has it already.
+TEST(LatencyEngine, ServesGpusThatTheirHostDoesNotReach) {
+  Machine m = load_machine("dgx-h100x2");
+  const int lonely = gpus(m)[3];
+  std::erase_if(m.links, [&](const Link& l) {
+    return l.type == LinkType::kNvlink && (l.from == lonely || l.to == lonely);
+  });
+  for (const CollectiveKind kind : kKinds)
+    for (const double bytes : {kKilo, 4 * kMega})
+      EXPECT_GT(simulated_us(m, {kind, 16, 3}, bytes), 0) << name(kind);
+}
+
 // Where FIFOs never fill up in the wrong place the prediction is the simulation.
 TEST(LatencyEngine, PredictsWhatTheSimulatorSays) {
   for (const char* topo : {"ndv2x2", "dgx2-tecclx2", "dgx-h100x2", "dgx1v"})
