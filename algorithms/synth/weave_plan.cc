@@ -41,6 +41,7 @@ class Planner {
         machine_(options.machine),
         budget_(options.budget),
         fuse_(options.fuse),
+        ports_(options.ports),
         whole_trees_(options.whole_trees),
         by_hops_(options.by_hops),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
@@ -265,11 +266,14 @@ class Planner {
       auto& lanes = rank_lanes_[r];
       lanes.push_back({});
       for (const int32_t f : incoming[r]) {
-        lane_of_in_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
-        lanes.push_back({f, {}, 0});
+        const int32_t lane = mirrored_ports() ? arriving_lane(r, f) : -1;
+        lane_of_in_[static_cast<size_t>(f)] = lane < 0 ? static_cast<int32_t>(lanes.size()) : lane;
+        if (lane < 0) lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
-        const int32_t lane = fuse_ ? best_lane(r, f) : -1;
+        const int32_t lane = fuse_                     ? best_lane(r, f)
+                             : ports_ && !whole_trees_ ? leaving_lane(r, f)
+                                                       : -1;
         if (lane < 0) {
           lane_of_out_[static_cast<size_t>(f)] = sending_lane(lanes, f);
           continue;
@@ -283,6 +287,31 @@ class Planner {
       const int32_t lane = own(m) ? starts_[static_cast<size_t>(m.parent)].lane : source_lane(m);
       m.fused = fuse_ && lane_of_out_[static_cast<size_t>(m.fifo)] == lane;
     }
+  }
+
+  // Turned round, what arrives is what is sent, so there arriving FIFOs share lanes.
+  bool mirrored_ports() const { return ports_ && !fuse_ && whole_trees_; }
+
+  // The lane of a FIFO that leaves, or arrives, over the same link; -1 if there is none yet.
+  int32_t leaving_lane(size_t rank, int32_t fifo) const {
+    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    const auto& lanes = rank_lanes_[rank];
+    for (size_t l = 0; l < lanes.size() && !links.empty(); l++) {
+      if (lanes[l].source != -2) continue;
+      const auto& other = plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].links;
+      if (!other.empty() && other.front() == links.front()) return static_cast<int32_t>(l);
+    }
+    return -1;
+  }
+  int32_t arriving_lane(size_t rank, int32_t fifo) const {
+    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    const auto& lanes = rank_lanes_[rank];
+    for (size_t l = 0; l < lanes.size() && !links.empty(); l++) {
+      if (lanes[l].source < 0) continue;
+      const auto& other = plan_.fifos[static_cast<size_t>(lanes[l].source)].links;
+      if (!other.empty() && other.back() == links.back()) return static_cast<int32_t>(l);
+    }
+    return -1;
   }
 
   // What a rank has from the start can begin in any lane: in the one that sends most of it.
@@ -368,8 +397,8 @@ class Planner {
           continue;
         }
         auto& step = by_parent[message.parent];
-        const auto same = std::find_if(
-            step.begin(), step.end(), [&](const auto& entry) { return entry.first == link; });
+        const auto same = std::find_if(step.begin(), step.end(),
+                                       [&](const auto& entry) { return entry.first == link; });
         if (same == step.end())
           step.emplace_back(link, cost * message.count);
         else
@@ -428,7 +457,7 @@ class Planner {
         begin(static_cast<int32_t>(s));
     }
     due_.resize(n);
-    for (size_t i = 0; i < n; i++) due_[i] = due[i] < n;
+    for (size_t i = 0; i < n; i++) due_[i] = due[i] < n && !mirrored_ports();
     for (size_t i = 0; i < n; i++) {
       for (const int32_t m : received[i]) receive_up_to(m);
       for (const int32_t s : begun[i]) begin(s);
@@ -450,7 +479,7 @@ class Planner {
     return plan_.lanes[static_cast<size_t>(rank)][static_cast<size_t>(number)];
   }
 
-  // A message that no child waits for is taken at once.
+  // A message that no child waits for is taken at once; in lanes of ports all are, for the order.
   void arrive(int32_t message) {
     const int32_t fifo = messages_[static_cast<size_t>(message)].fifo;
     auto& waiting = waiting_[static_cast<size_t>(fifo)];
@@ -492,7 +521,7 @@ class Planner {
   const std::vector<Transfer>& transfers_;
   const Machine* machine_;
   const double budget_;
-  const bool fuse_, whole_trees_, by_hops_;
+  const bool fuse_, ports_, whole_trees_, by_hops_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer
