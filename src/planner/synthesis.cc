@@ -9,7 +9,7 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "src/base/error.h"
-#include "src/planner/routes.h"
+#include "src/topology/routes.h"
 #include "src/schedule/verify.h"
 #include "src/topology/flow_graph.h"
 
