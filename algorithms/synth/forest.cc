@@ -9,6 +9,7 @@
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
 #include "algorithms/synth/forest_split.h"
+#include "algorithms/synth/hierarchy.h"
 #include "algorithms/synth/order.h"
 #include "src/base/error.h"
 #include "src/topology/flow_graph.h"
@@ -37,13 +38,8 @@ std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph 
   return routed;
 }
 
-struct Grown {
-  int32_t trees = 0;
-  std::vector<RoutedTree> routed;
-};
-
 // Fewest trees first: the loss of whole numbers shrinks as there are more.
-Grown grow(const Machine& machine, const ForestDemand& demand, const ForestOptions& options) {
+HostForest grow_flat(const Machine& machine, const ForestDemand& demand, const ForestOptions& options) {
   constexpr int64_t kFine = 1024;
   double unit = least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
   if (!std::isfinite(unit))
@@ -62,6 +58,19 @@ Grown grow(const Machine& machine, const ForestDemand& demand, const ForestOptio
     }
     if (loss > 4) fail(ncclInvalidUsage, "{}: no trees reach all GPUs", machine.name);
   }
+}
+
+// Level by level where that is possible and a flat graph would be large.
+HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
+                const ForestOptions& options) {
+  if (demand.ranks > options.most_flat_ranks) {
+    const auto grow_host = [&](const Machine& host) {
+      const auto ranks = static_cast<int>(gpus(host).size());
+      return grow_flat(host, {ranks, std::vector<int64_t>(static_cast<size_t>(ranks), 1)}, options);
+    };
+    if (auto composed = compose_hosts(machine, collective, grow_host)) return std::move(*composed);
+  }
+  return grow_flat(machine, demand, options);
 }
 
 // Pieces of a tree follow each other through it; enough of them keep its links busy while the
@@ -120,12 +129,12 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
   Forest forest{collective, 0, {}, 0, {}};
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
   if (all_reduce || !collective.reduces()) {
-    Grown grown = grow(forwards, demand, options);
+    HostForest grown = grow(forwards, collective, demand, options);
     forest.trees = grown.trees;
     forest.routed = std::move(grown.routed);
     if (!all_reduce) return forest;
   }
-  Grown grown = grow(reversed(forwards), demand, options);
+  HostForest grown = grow(reversed(forwards), collective, demand, options);
   (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;
   (all_reduce ? forest.reduction : forest.routed) = std::move(grown.routed);
   return forest;

@@ -12,6 +12,7 @@ namespace weft {
 struct ForestOptions {
   double acceptable_loss = 0.004;  // of throughput, for having fewer trees
   int most_trees = 16;             // per root
+  int most_flat_ranks = 32;        // beyond, clusters of equal hosts are composed: hierarchy.h
 };
 
 // A tree with the links of each of its edges; pieces and times are not set.
