@@ -131,9 +131,9 @@ class Composer {
       if (all.edges.back().links.empty()) break;
     }
     if (!all.edges.back().links.empty()) return all;
-    const auto next = std::find_if(
-        inside_.routed.begin(), inside_.routed.end(),
-        [&](const RoutedTree& t) { return t.root == (tree.root + 1) % gpus_; });
+    const auto next =
+        std::find_if(inside_.routed.begin(), inside_.routed.end(),
+                     [&](const RoutedTree& t) { return t.root == (tree.root + 1) % gpus_; });
     return turned(*next, tree.root);
   }
 

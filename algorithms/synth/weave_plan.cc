@@ -272,9 +272,9 @@ class Planner {
         if (lane < 0) lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
-        const int32_t lane = fuse_                     ? best_lane(r, f)
+        const int32_t lane = fuse_                                  ? best_lane(r, f)
                              : ports_ && (!whole_trees_ || shared_) ? port_lane(r, f, false)
-                                                       : -1;
+                                                                    : -1;
         if (lane < 0) {
           lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
           lanes.push_back({-2, {f}, 0});

@@ -39,10 +39,10 @@ Candidates forest_candidates(const SynthesisTask& task) {
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 15;
   auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v :
-       {Variant{1, false, true, true}, Variant{1, false, true, false}, Variant{4, false, true, false},
-        Variant{4, true, true, false}, Variant{4, false, false, false},
-        Variant{16, true, true, false}, Variant{16, false, false, false}}) {
+  for (const Variant v : {Variant{1, false, true, true}, Variant{1, false, true, false},
+                          Variant{4, false, true, false}, Variant{4, true, true, false},
+                          Variant{4, false, false, false}, Variant{16, true, true, false},
+                          Variant{16, false, false, false}}) {
     if (v.shared && !task.collective.reduces()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
@@ -73,9 +73,8 @@ Candidates latency_candidates(const SynthesisTask& task) {
   options.fifo_depth = task.options.simulation.fifo_depth;
   Candidates candidates;
   for (LatencyPlan& plan : latency_plans(task.machine, task.collective, task.bytes, options))
-    candidates.emplace_back([&task, routing = std::move(plan.routing)] {
-      return weave(routing, tight(task));
-    });
+    candidates.emplace_back(
+        [&task, routing = std::move(plan.routing)] { return weave(routing, tight(task)); });
   return candidates;
 }
 
@@ -109,7 +108,8 @@ Candidates generator_candidates(const SynthesisTask& task) {
   Candidates candidates;
   for (const Generator& generator : generators())
     if (generator.supports(task.collective))
-      candidates.emplace_back([&task, &generator] { return generator.make(task.collective, false); });
+      candidates.emplace_back(
+          [&task, &generator] { return generator.make(task.collective, false); });
   return candidates;
 }
 
