@@ -111,8 +111,8 @@ TEST(Synthesis, ComesWithinAPercentOfTheBoundAtALargeSize) {
 
 TEST(Synthesis, ComposesClustersOfEqualHosts) {
   const Machine machine = load_machine("dgx-a100x6");
-  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
-                                    CollectiveKind::kBroadcast}) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast}) {
     const Synthesized result = made(machine, kind);
     EXPECT_EQ(result.engine, "forest");
     EXPECT_GE(result.ratio, 0.98) << name(kind);
