@@ -18,44 +18,54 @@ class Order {
         bytes_(piece_bytes),
         rounds_(rounds),
         transfers_(transfers),
+        waiting_(machine.links.size()),
         free_(machine.links.size()) {}
 
   void run() {
     link_trees();
     measure();
-    // When, round, minus the way behind it, transfer, which of its links.
-    using Event = std::tuple<double, int32_t, double, int32_t, int32_t>;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
     std::vector<double> tail(transfers_.size(), 0);
-    const auto set_out = [&](size_t t, double at) {
-      tail[t] = at;
-      events.push({at, transfers_[t].piece % rounds_, -behind_[t], static_cast<int32_t>(t), 0});
-    };
     for (size_t t = 0; t < transfers_.size(); t++)
-      if (parent_[t] < 0) set_out(t, 0);
-    while (!events.empty()) {
-      const auto [at, round, urgency, number, hop] = events.top();
-      events.pop();
+      if (parent_[t] < 0) events_.push({0, static_cast<int32_t>(t), 0});
+    while (!events_.empty()) {
+      const auto [at, number, hop] = events_.top();
+      events_.pop();
+      if (number < 0) {  // link -1 - number is free again
+        const auto link = static_cast<size_t>(-1 - number);
+        const auto [round, urgency, next, next_hop] = waiting_[link].top();
+        waiting_[link].pop();
+        cross(static_cast<size_t>(next), next_hop, at, tail);
+        continue;
+      }
       const auto t = static_cast<size_t>(number);
-      const auto& links = transfers_[t].links;
-      const auto link = static_cast<size_t>(links[static_cast<size_t>(hop)]);
-      if (free_[link] > at) {
-        events.push({free_[link], round, urgency, number, hop});
+      const auto link = static_cast<size_t>(transfers_[t].links[static_cast<size_t>(hop)]);
+      if (hop == 0) tail[t] = at;
+      if (free_[link] <= at && waiting_[link].empty()) {
+        cross(t, hop, at, tail);
         continue;
       }
-      if (hop == 0) transfers_[t].begin_us = at;
-      free_[link] = at + time(link);
-      tail[t] = std::max(tail[t], free_[link]) + machine_.links[link].us;
-      if (static_cast<size_t>(hop) + 1 < links.size()) {
-        events.push({at + machine_.links[link].us, round, urgency, number, hop + 1});
-        continue;
-      }
-      for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++)
-        set_out(static_cast<size_t>(children_[static_cast<size_t>(c)]), tail[t]);
+      if (waiting_[link].empty()) events_.push({free_[link], -1 - static_cast<int32_t>(link), 0});
+      waiting_[link].push({transfers_[t].piece % rounds_, -behind_[t], number, hop});
     }
   }
 
  private:
+  // The piece enters a link that is free.
+  void cross(size_t t, int32_t hop, double at, std::vector<double>& tail) {
+    const auto& links = transfers_[t].links;
+    const auto link = static_cast<size_t>(links[static_cast<size_t>(hop)]);
+    if (hop == 0) transfers_[t].begin_us = at;
+    free_[link] = at + time(link);
+    if (!waiting_[link].empty()) events_.push({free_[link], -1 - static_cast<int32_t>(link), 0});
+    tail[t] = std::max(tail[t], free_[link]) + machine_.links[link].us;
+    if (static_cast<size_t>(hop) + 1 < links.size()) {
+      events_.push({at + machine_.links[link].us, static_cast<int32_t>(t), hop + 1});
+      return;
+    }
+    for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++)
+      events_.push({tail[t], children_[static_cast<size_t>(c)], 0});
+  }
+
   double time(size_t link) const { return bytes_ / machine_.links[link].gbps * 1e-3; }
 
   void link_trees() {
@@ -120,6 +130,12 @@ class Order {
   const double bytes_;
   const int32_t rounds_;
   std::vector<Transfer>& transfers_;
+  // When, transfer, which of its links.
+  using Event = std::tuple<double, int32_t, int32_t>;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  // Round, minus the way behind it, transfer, which of its links.
+  using Waiting = std::tuple<int32_t, double, int32_t, int32_t>;
+  std::vector<std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>> waiting_;
   std::vector<double> free_;     // per link
   std::vector<int32_t> parent_;  // per transfer, -1: none
   std::vector<int32_t> first_child_, children_;
