@@ -24,7 +24,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 }  // namespace
 
 Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label,
-                           int device, int max_ctas,
+                           int device, int max_ctas, bool copy_engines, const std::string& net_name,
                            std::shared_ptr<const ImportedSchedules> schedules)
     : secret_(id.secret),
       rank_(rank),
@@ -53,8 +53,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
   try {
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, *imported_, deadline,
-                                   gone_.data());
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, net_name, *imported_,
+                                   deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -63,15 +63,11 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     std::lock_guard lock(fault_mutex_);
     context_.door = &mesh_->door();
   }
-  context_.local_ranks = mesh_->local_ranks();
+  context_.local_ranks = mesh_->ranks_of_machine();
   check_schedules_fit();
   placement_ = {mesh_->one_process(), mesh_->one_host(), false};
   if (cuda::available()) {
     try {
-      if (!mesh_->one_host())
-        fail(ncclInvalidUsage,
-             "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host "
-             "memory instead");
       cuda::GpuOptions options;
       options.rank = rank;
       options.nranks = nranks;
@@ -83,6 +79,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.timeout_s = config_.timeout_s;
       options.stage_bytes = config_.stage_bytes;
       options.cta_bytes = config_.cta_bytes;
+      options.graph_mixing = config_.graph_mixing;
+      options.copy_engines = copy_engines || config_.copy_engines;
       gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
     } catch (const Error& error) {
@@ -94,15 +92,16 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   const auto pair = PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
   send_program_ = lower(*pair, 0);
   receive_program_ = lower(*pair, 1);
+  if (rings_) pair_program_ = side_by_side(send_program_, receive_program_);
   std::array<int, 4> reached{};
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
   WEFT_INFO(kInit,
             "{}: ready in {:.3f} s, {}; peers: {} in this process, {} over shared memory, "
-            "{} over TCP",
+            "{} over network {}",
             label,
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
             gpu_ != nullptr ? fmt::format("GPU {}", gpu_->device()) : "host mode", reached[1],
-            reached[2], reached[3]);
+            reached[2], reached[3], mesh_->network_name());
 }
 
 Communicator::~Communicator() {
@@ -112,6 +111,7 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
+  disconnect_rings();
   if (mesh_ != nullptr && fault().empty()) mesh_->drain(60);
   if (control_ != nullptr) control_->leave();
 }
@@ -207,6 +207,32 @@ void Communicator::begin() {
   std::fill(last_receive_.begin(), last_receive_.end(), nullptr);
 }
 
+// Everything but scratch memory, lending and ports.
+Operation Communicator::operation_for(const Call& call, const Program& program,
+                                      uint32_t tag) const {
+  Operation op;
+  op.program = program.view();
+  op.input = static_cast<const std::byte*>(call.input);
+  op.output = static_cast<std::byte*>(call.output);
+  op.count = call.count;
+  op.reduction = call.reduction;
+  if (op.reduction.divide_by > 1 && program.partial_sums && element_size(op.reduction.type) <= 2 &&
+      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
+       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
+    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
+    // comes out.
+    op.reduction.premultiply = true;
+    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
+    op.reduction.divide_by = 0;
+  }
+  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
+  op.collective = static_cast<uint8_t>(call.kind);
+  op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;
+  op.plan = tag;
+  cut(op, program);
+  return op;
+}
+
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
   const bool pair = call.kind == CollectiveKind::kSendRecv;
@@ -218,27 +244,8 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   host::Task& task = batch.add();
   task.context = &context_;
   Operation& op = task.operation;
-  op = {};
-  op.program = program->view();
-  op.input = static_cast<const std::byte*>(call.input);
-  op.output = static_cast<std::byte*>(call.output);
-  op.count = call.count;
-  op.reduction = call.reduction;
-  if (op.reduction.divide_by > 1 && program->partial_sums && element_size(op.reduction.type) <= 2 &&
-      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
-       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
-    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
-    // comes out.
-    op.reduction.premultiply = true;
-    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
-    op.reduction.divide_by = 0;
-  }
-  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
-  op.collective = static_cast<uint8_t>(call.kind);
-  op.root = pair ? 0 : call.root;
-  op.plan = pair ? 0 : plan->tag;
+  op = operation_for(call, *program, plan == nullptr ? 0 : plan->tag);
   op.sequence = pair ? 0 : sequence_++;
-  cut(op, *program);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
   op.lend_from = message >= config_.zero_copy_bytes ? config_.zero_copy_bytes : kNoLending;

@@ -4,13 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "include/nccl.h"
+#include "src/base/handles.h"
 #include "src/exec/datatype.h"
+#include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -29,13 +32,15 @@ void release(void* pointer);
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
-  int max_ctas = 0;         // 0: as many as fit
-  uint64_t process = 0;     // tells processes apart
-  uint64_t group = 0;       // the communicator: the same on all its ranks
-  bool one_process = true;  // all ranks share this address space
-  double timeout_s = 0;     // 0: kernels wait for ever
-  size_t stage_bytes = 0;   // scratch memory that all ranks can reach
-  size_t cta_bytes = 0;     // data per thread block before another one joins
+  int max_ctas = 0;           // 0: as many as fit
+  uint64_t process = 0;       // tells processes apart
+  uint64_t group = 0;         // the communicator: the same on all its ranks
+  bool one_process = true;    // all ranks share this address space
+  double timeout_s = 0;       // 0: kernels wait for ever
+  size_t stage_bytes = 0;     // scratch memory that all ranks can reach
+  size_t cta_bytes = 0;       // data per thread block before another one joins
+  bool graph_mixing = true;   // see LaunchOrder
+  bool copy_engines = false;  // move data without thread blocks where that can be done
 };
 
 // What a rank tells the others at init.
@@ -46,6 +51,9 @@ struct GpuPeer {
   char gpu[16] = {};     // UUID: which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
+  int32_t used_ctas = 0;  // of its GPU, by other communicators of its process
+  bool asks_copies = false;
+  uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: they cannot be used
 };
 
 struct GpuCall {
@@ -60,6 +68,14 @@ struct GpuMessage {
   void* pointer = nullptr;
   size_t bytes = 0;
   int peer = 0;
+};
+
+// A thread block's part of a program whose FIFOs are rings: what it does, as for the host, and its
+// ports by their numbers in connect_rings().
+struct GpuRingJob {
+  Operation operation;
+  uint16_t lane = 0;
+  std::vector<size_t> sends, receives;
 };
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
@@ -77,9 +93,17 @@ class GpuExecutor {
   GpuPeer describe() const;
   // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
   // shares with the others of its host, for registrations; unused within one process.
-  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
+  // `borrow`: asks a peer of another process for a descriptor that it lends.
+  using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
+  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
   int device() const;
   static constexpr size_t kBoardBytes = 64 << 10;
+
+  // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end
+  // needs no bell.
+  void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives);
+  // When all is done.
+  void disconnect_rings() noexcept;
 
   // Init: every rank writes into every other's memory, all meet, and each looks at what arrived.
   void write_probes();
@@ -97,7 +121,15 @@ class GpuExecutor {
   void begin(std::span<const cudaStream_t> streams);
   void run(GpuPlan& plan, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  // One kernel, all jobs side by side; the operations differ only in buffers and counts.
+  void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
   void end(std::span<const cudaStream_t> streams);
+
+  // Whether the copy engines move messages of this size in operations of this kind: copy() and
+  // copy_pairs() instead of run() and run_pairs(). The same on all ranks.
+  bool copies(CollectiveKind kind, size_t bytes);
+  void copy(const Collective& collective, const GpuCall& call);
+  void copy_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
 
   // Memory that other processes may use where it is, from some later call on. Registering the same
   // memory again counts.
@@ -112,7 +144,13 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
+  // `early`: the kernel waits for its predecessor itself.
+  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+              bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
+  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
+  void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

@@ -7,9 +7,13 @@
 #include <mutex>
 #include <vector>
 
+#include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/cuda/rings.h"
+#include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
 
@@ -21,6 +25,8 @@ class SharedMemory {
   // The one of a communicator in this process; thread-safe.
   static std::shared_ptr<SharedMemory> of(uint64_t group);
   std::byte* allocate(int device, size_t bytes);
+  // Host memory that the ranks of this process have in common, for all devices. Once is enough.
+  void pin(std::byte* memory, size_t bytes);
 
  private:
   struct Block {
@@ -29,30 +35,37 @@ class SharedMemory {
   };
   std::mutex mutex_;
   std::vector<Block> blocks_;
+  std::vector<std::byte*> pinned_;
 };
 
 struct GpuExecutor::State {
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
+  bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
-  std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
-  size_t stage_bytes = 0, send_stage_bytes = 0;
+  int counted_ctas = 0;  // among those of this process
+  // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
+  std::byte* memory = nullptr;
+  size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
   HostFlags* flags = nullptr;
-  cudaEvent_t event = nullptr;
-  cudaStream_t stream = nullptr;  // of the launch under way, and then the last one used
-  bool used = false;
+  std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
+  std::unique_ptr<CopyEngine> copies;            // where they are asked for
+  bool crowded = false;                          // some process has several ranks
+  std::unique_ptr<Rings> rings;                  // where memory cannot be reached
+  RingArguments ring_arguments;
 };
 
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
+  enum class Kind : uint8_t { kProgram, kPacked, kExchange };
+  Kind kind = Kind::kProgram;
   Collective collective;
-  bool packed = false;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   struct Form {
@@ -62,6 +75,9 @@ class GpuPlan {
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;
+  // A program that needs no interpreter.
+  ExchangeShape shape;
+  ExchangeArguments exchange_arguments;
 };
 
 }  // namespace weft::cuda

@@ -5,18 +5,19 @@
 
 namespace weft::cuda {
 
-// Two interpreters, both with KernelArguments.
 struct Kernels {
-  const void* program;  // Protocol::kReach and kStage
-  const void* packed;   // Protocol::kPacked
+  const void* program;   // KernelArguments
+  const void* packed;    // PackedArguments
+  const void* exchange;  // ExchangeArguments
+  const void* ring;      // RingArguments
 };
 
 // For reductions; sum, prod, max or min.
 Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
-const void* pair_kernel_function();   // PairArguments
-const void* probe_kernel_function();  // DeviceComm
+const void* pair_kernel_function(bool packed);  // PairArguments; packed: all messages are
+const void* probe_kernel_function();            // DeviceComm
 
 // Parts of the table above, one per source file.
 Kernels integer_kernels(ncclDataType_t type, ncclRedOp_t op);
