@@ -293,24 +293,28 @@ class Planner {
   // Turned round, what arrives is what is sent, so there arriving FIFOs share lanes.
   bool mirrored_ports() const { return ports_ && !fuse_ && whole_trees_; }
 
-  // The lane of a FIFO that leaves, or arrives, over the same link; -1 if there is none yet.
+  // The lane of a FIFO that leaves, or arrives, over the same link (where hops have lanes of their
+  // own: for the same hop); -1 if there is none yet.
   int32_t leaving_lane(size_t rank, int32_t fifo) const {
-    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    const WovenFifo& mine = plan_.fifos[static_cast<size_t>(fifo)];
     const auto& lanes = rank_lanes_[rank];
-    for (size_t l = 0; l < lanes.size() && !links.empty(); l++) {
+    for (size_t l = 0; l < lanes.size() && !mine.links.empty(); l++) {
       if (lanes[l].source != -2) continue;
-      const auto& other = plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].links;
-      if (!other.empty() && other.front() == links.front()) return static_cast<int32_t>(l);
+      const WovenFifo& other = plan_.fifos[static_cast<size_t>(lanes[l].outs[0])];
+      if (other.hop == mine.hop && !other.links.empty() &&
+          other.links.front() == mine.links.front())
+        return static_cast<int32_t>(l);
     }
     return -1;
   }
   int32_t arriving_lane(size_t rank, int32_t fifo) const {
-    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    const WovenFifo& mine = plan_.fifos[static_cast<size_t>(fifo)];
     const auto& lanes = rank_lanes_[rank];
-    for (size_t l = 0; l < lanes.size() && !links.empty(); l++) {
+    for (size_t l = 0; l < lanes.size() && !mine.links.empty(); l++) {
       if (lanes[l].source < 0) continue;
-      const auto& other = plan_.fifos[static_cast<size_t>(lanes[l].source)].links;
-      if (!other.empty() && other.back() == links.back()) return static_cast<int32_t>(l);
+      const WovenFifo& other = plan_.fifos[static_cast<size_t>(lanes[l].source)];
+      if (other.hop == mine.hop && !other.links.empty() && other.links.back() == mine.links.back())
+        return static_cast<int32_t>(l);
     }
     return -1;
   }
