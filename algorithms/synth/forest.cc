@@ -59,9 +59,8 @@ Forest grow_forest(const Machine& machine, const ForestDemand& demand,
       const double seconds = unit * static_cast<double>(trees) * (1 + loss);
       ForestGraph graph(machine, demand.ranks, seconds);
       if (shortage(graph, wanted, false) > 0) continue;
-      const SplitGraph split = split_off(graph, wanted);
+      const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
-      if (getenv("FDBG")) fprintf(stderr,"unit %g 1/unit %g trees %ld loss %g seconds %g\n",unit,1/unit,(long)trees,loss,seconds);
       return {trees, route(pack_trees(split.graph, wanted), split.graph)};
     }
     if (loss > 4) fail(ncclInvalidUsage, "{}: no trees reach all GPUs", machine.name);
@@ -128,8 +127,7 @@ Routing forest_routing(const Machine& machine, const Collective& collective,
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
   const Machine& main = collective.reduces() && !all_reduce ? backwards : forwards;
   const Forest forest = grow_forest(main, demand, options);
-  int repeat = pieces_per_tree(forest, demand);
-  if (getenv("REP")) repeat=atoi(getenv("REP"));
+  int repeat = std::max(options.pieces, pieces_per_tree(forest, demand));
   Forest reduction;
   if (all_reduce) {
     reduction = grow_forest(backwards, demand, options);
@@ -142,11 +140,11 @@ Routing forest_routing(const Machine& machine, const Collective& collective,
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(options.bytes / blocks / routing.chunks, 65536.0);
   routing.transfers = transfers_of(forest, demand, repeat, !collective.rooted());
-  order_transfers(main, piece, routing.transfers);
+  order_transfers(main, piece, repeat, routing.transfers);
   if (all_reduce) {
     const auto times = static_cast<int>(routing.chunks / reduction.trees);
     routing.reduction = transfers_of(reduction, demand, times, true);
-    order_transfers(backwards, piece, routing.reduction);
+    order_transfers(backwards, piece, times, routing.reduction);
   }
   return routing;
 }
