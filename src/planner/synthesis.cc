@@ -9,9 +9,9 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "src/base/error.h"
-#include "src/planner/routes.h"
 #include "src/schedule/verify.h"
 #include "src/topology/flow_graph.h"
+#include "src/topology/routes.h"
 
 namespace weft {
 namespace {
