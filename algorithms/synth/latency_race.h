@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithms/synth/flow_hops.h"
+#include "algorithms/synth/hops.h"
 
 namespace weft {
 
