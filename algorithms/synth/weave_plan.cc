@@ -266,16 +266,17 @@ class Planner {
       auto& lanes = rank_lanes_[r];
       lanes.push_back({});
       for (const int32_t f : incoming[r]) {
-        const int32_t lane = mirrored_ports() ? arriving_lane(r, f) : -1;
+        const int32_t lane = mirrored_ports() ? port_lane(r, f, true) : -1;
         lane_of_in_[static_cast<size_t>(f)] = lane < 0 ? static_cast<int32_t>(lanes.size()) : lane;
         if (lane < 0) lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
         const int32_t lane = fuse_                     ? best_lane(r, f)
-                             : ports_ && !whole_trees_ ? leaving_lane(r, f)
+                             : ports_ && !whole_trees_ ? port_lane(r, f, false)
                                                        : -1;
         if (lane < 0) {
-          lane_of_out_[static_cast<size_t>(f)] = sending_lane(lanes, f);
+          lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
+          lanes.push_back({-2, {f}, 0});
           continue;
         }
         lane_of_out_[static_cast<size_t>(f)] = lane;
@@ -292,27 +293,18 @@ class Planner {
   // Turned round, what arrives is what is sent, so there arriving FIFOs share lanes.
   bool mirrored_ports() const { return ports_ && !fuse_ && whole_trees_; }
 
-  // The lane of a FIFO that leaves, or arrives, over the same link (where hops have lanes of their
-  // own: for the same hop); -1 if there is none yet.
-  int32_t leaving_lane(size_t rank, int32_t fifo) const {
-    const WovenFifo& mine = plan_.fifos[static_cast<size_t>(fifo)];
+  // The lane of a FIFO that leaves, or arrives, over the same link, so that everything crosses the
+  // link in the order it is meant to; -1 if there is none yet.
+  int32_t port_lane(size_t rank, int32_t fifo, bool arriving) const {
     const auto& lanes = rank_lanes_[rank];
-    for (size_t l = 0; l < lanes.size() && !mine.links.empty(); l++) {
-      if (lanes[l].source != -2) continue;
-      const WovenFifo& other = plan_.fifos[static_cast<size_t>(lanes[l].outs[0])];
-      if (other.hop == mine.hop && !other.links.empty() &&
-          other.links.front() == mine.links.front())
-        return static_cast<int32_t>(l);
-    }
-    return -1;
-  }
-  int32_t arriving_lane(size_t rank, int32_t fifo) const {
     const WovenFifo& mine = plan_.fifos[static_cast<size_t>(fifo)];
-    const auto& lanes = rank_lanes_[rank];
     for (size_t l = 0; l < lanes.size() && !mine.links.empty(); l++) {
-      if (lanes[l].source < 0) continue;
-      const WovenFifo& other = plan_.fifos[static_cast<size_t>(lanes[l].source)];
-      if (other.hop == mine.hop && !other.links.empty() && other.links.back() == mine.links.back())
+      if (arriving ? lanes[l].source < 0 : lanes[l].source != -2) continue;
+      const WovenFifo& other =
+          plan_.fifos[static_cast<size_t>(arriving ? lanes[l].source : lanes[l].outs[0])];
+      if (!other.links.empty() && other.hop == mine.hop &&
+          (arriving ? other.links.back() == mine.links.back()
+                    : other.links.front() == mine.links.front()))
         return static_cast<int32_t>(l);
     }
     return -1;
@@ -339,19 +331,6 @@ class Planner {
     }
     for (size_t i = 0; i < starts_.size(); i++)
       if (sent[i].empty()) starts_[i].lane = usual[static_cast<size_t>(starts_[i].rank)];
-  }
-
-  // One lane sends all that leaves over one link, so that it leaves in the order it is meant to.
-  int32_t sending_lane(std::vector<Lane>& lanes, int32_t fifo) const {
-    for (size_t l = 0; l < lanes.size(); l++)
-      if (lanes[l].source == -2 && first_link(lanes[l].outs[0]) == first_link(fifo) &&
-          plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].hop ==
-              plan_.fifos[static_cast<size_t>(fifo)].hop) {
-        lanes[l].outs.push_back(fifo);
-        return static_cast<int32_t>(l);
-      }
-    lanes.push_back({-2, {fifo}, 0});
-    return static_cast<int32_t>(lanes.size()) - 1;
   }
 
   int32_t source_lane(const Message& m) const {
