@@ -45,8 +45,8 @@ Demands demands_of(const Collective& collective) {
 // Chunks of one demand that take the same path, which travel together.
 struct Convoy {
   size_t demand = 0;
-  int first = 0, count = 1;  // chunks
-  std::vector<int32_t> path;
+  int first = 0, count = 1;   // chunks
+  std::vector<int32_t> path;  // links
 };
 
 std::vector<Convoy> convoys_of(PathAssignment assignment, size_t demands) {
@@ -66,13 +66,13 @@ std::vector<Convoy> convoys_of(PathAssignment assignment, size_t demands) {
 
 // Gives every hop of every chunk its time: links serve what comes first, and of what comes at the
 // same time that which has farthest to go.
-std::vector<Transfer> in_order(const HopGraph& graph, const Demands& demands, int chunks,
+std::vector<Transfer> in_order(const FlowNetwork& network, const Demands& demands, int chunks,
                                const std::vector<Convoy>& convoys) {
-  // Ready, hops behind it, round of demands, convoy, hop: the order of service.
+  // Ready, links behind it, round of demands, convoy, link: the order of service.
   using Entry = std::tuple<double, int, int, size_t, size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  std::vector<double> free_us(graph.gbps.size(), 0.0);
-  const int n = graph.ranks;
+  std::vector<double> free_us(network.links.size(), 0.0);
+  const int n = network.ranks;
   for (size_t i = 0; i < convoys.size(); i++) {
     const Demand& d = demands.list[convoys[i].demand];
     const int round = (d.to - d.from + n) % n + convoys[i].first * n;
@@ -80,22 +80,30 @@ std::vector<Transfer> in_order(const HopGraph& graph, const Demands& demands, in
   }
   std::vector<Transfer> transfers;
   while (!ready.empty()) {
-    const auto [at, behind, round, i, step] = ready.top();
+    const auto [at, behind, round, i, first] = ready.top();
     ready.pop();
     const Convoy& convoy = convoys[i];
-    const Hop& hop = graph.hops[convoy.path[step]];
-    double begin = -1, head = at, tail = at;
-    for (const int32_t l : hop.links) {
+    // As far as the next rank.
+    Transfer hop{0, network.links[convoy.path[first]].from, 0, {}, -1};
+    double head = at, tail = at;
+    size_t next = first;
+    do {
+      const int32_t l = convoy.path[next++];
+      const Link& link = network.links[l];
       head = std::max(head, free_us[l]);
-      if (begin < 0) begin = head;
-      free_us[l] = head + convoy.count * kMessageBytes * 1e-3 / graph.gbps[l];
-      tail = std::max(tail, free_us[l]) + graph.us[l];
-      head += graph.us[l];
+      if (hop.begin_us < 0) hop.begin_us = head;
+      free_us[l] = head + convoy.count * kMessageBytes * 1e-3 / link.gbps;
+      tail = std::max(tail, free_us[l]) + link.us;
+      head += link.us;
+      hop.links.push_back(l);
+      hop.to = link.to;
+    } while (hop.to >= n);
+    for (int c = convoy.first; c < convoy.first + convoy.count; c++) {
+      hop.piece = demands.block[convoy.demand] * chunks + c;
+      transfers.push_back(hop);
     }
-    for (int c = convoy.first; c < convoy.first + convoy.count; c++)
-      transfers.push_back(
-          {demands.block[convoy.demand] * chunks + c, hop.from, hop.to, hop.links, begin});
-    if (step + 1 < convoy.path.size()) ready.push({tail, behind + 1, round, i, step + 1});
+    if (next < convoy.path.size())
+      ready.push({tail, behind + static_cast<int>(next - first), round, i, next});
   }
   std::stable_sort(transfers.begin(), transfers.end(),
                    [](const Transfer& a, const Transfer& b) { return a.begin_us < b.begin_us; });
@@ -110,8 +118,7 @@ Routing route_flow(const Machine& machine, const Collective& collective,
       collective.kind != CollectiveKind::kScatter)
     fail(ncclInvalidArgument, "the flow engine routes alltoall, gather and scatter, not {}",
          name(collective.kind));
-  HopGraph graph = hop_graph(machine, collective.nranks);
-  add_spare_hops(graph, machine);
+  const FlowNetwork network = flow_network(machine, collective.nranks);
   const Demands demands = demands_of(collective);
   Routing routing{collective, 1, {}, {}};
   if (demands.list.empty()) return routing;
@@ -119,8 +126,10 @@ Routing route_flow(const Machine& machine, const Collective& collective,
   double least = 0;  // for one chunk per demand
   int64_t effort = options.effort;
   for (const int chunks : kChunkCounts) {
-    if (chunks > options.most_chunks || effort <= 0) break;
-    PathAssignment next = assign_paths(graph, demands.list, chunks, least, effort);
+    const auto pieces = static_cast<int64_t>(demands.list.size()) * chunks;
+    if (chunks > 1 && (chunks > options.most_chunks || pieces > options.most_pieces)) break;
+    if (effort <= 0) break;
+    PathAssignment next = assign_paths(network, demands.list, chunks, least, effort);
     least = std::max(least, next.least / chunks);
     if (best.paths.empty() || next.load / chunks < best.load / best.chunks * (1 - 1e-3))
       best = std::move(next);
@@ -129,7 +138,7 @@ Routing route_flow(const Machine& machine, const Collective& collective,
   }
   routing.chunks = best.chunks;
   const std::vector<Convoy> convoys = convoys_of(std::move(best), demands.list.size());
-  routing.transfers = in_order(graph, demands, routing.chunks, convoys);
+  routing.transfers = in_order(network, demands, routing.chunks, convoys);
   return routing;
 }
 

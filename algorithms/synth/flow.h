@@ -15,7 +15,8 @@ struct FlowOptions {
   // more than it must.
   double loss = 0.005;
   int most_chunks = 24;
-  int64_t effort = 40'000'000;  // hops looked at
+  int64_t most_pieces = 8192;   // of all blocks that move, where they have several chunks
+  int64_t effort = 30'000'000;  // links looked at
 };
 
 // Throws Error(ncclInvalidArgument) for other collectives, and with the reason for machines on

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "algorithms/synth/latency_race.h"
 #include "algorithms/synth/latency_replay.h"
@@ -12,8 +11,6 @@
 namespace weft {
 namespace {
 
-// Large plans are tried while twice the chunks save this part of the time.
-constexpr double kPromising = 0.02;
 constexpr double kLeastBytes = 512;  // of a chunk: less is not worth a message
 
 bool single_block(CollectiveKind kind) {
@@ -37,17 +34,14 @@ class Planner {
 
   std::vector<LatencyPlan> plans() const {
     std::vector<LatencyPlan> found;
-    double best = 0;
+    const int64_t enough = options_.effort * collective_.nranks * collective_.nranks;
+    int64_t spent = 0;
     for (const int chunks : chunk_counts()) {
-      const int64_t transfers = int64_t{blocks_} * chunks * (collective_.nranks - 1);
       const bool tiny = bytes_ / blocks_ / chunks < kLeastBytes;
-      if (chunks > 1 && (transfers > options_.most_transfers || tiny)) break;
-      double fastest = plan(found, chunks, {});
-      if (several_hosts_) fastest = std::min(fastest, plan(found, chunks, {true, false}));
-      if (blocks_ == 1) fastest = std::min(fastest, plan(found, chunks, {several_hosts_, true}));
-      const bool promising = chunks == 1 || fastest < best * (1 - kPromising);
-      if (!promising && transfers > options_.most_transfers / 4) break;
-      best = chunks == 1 ? fastest : std::min(best, fastest);
+      if (chunks > 1 && (tiny || spent > enough)) break;
+      spent += plan(found, chunks, {});
+      if (several_hosts_) spent += plan(found, chunks, {true, false});
+      if (blocks_ == 1) spent += plan(found, chunks, {several_hosts_, true});
     }
     std::stable_sort(found.begin(), found.end(), [](const LatencyPlan& a, const LatencyPlan& b) {
       return a.predicted_us < b.predicted_us;
@@ -62,7 +56,7 @@ class Planner {
 
  private:
   std::vector<int> chunk_counts() const {
-    std::vector<int> counts = {1, 2, 4, 8, 16, 32};
+    std::vector<int> counts = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
     if (blocks_ > 1) return counts;
     // A root does best when all others of its host have the same number of pieces to pass on.
     const auto& host = graphs_[0].host;
@@ -74,16 +68,18 @@ class Planner {
     return counts;
   }
 
-  // Adds a plan if the rules allow one; returns how long it takes.
-  double plan(std::vector<LatencyPlan>& found, int chunks, const RaceRules& rules) const {
+  // Adds a plan if the rules allow one; returns how much work it was.
+  int64_t plan(std::vector<LatencyPlan>& found, int chunks, const RaceRules& rules) const {
     LatencyPlan plan{{collective_, chunks, {}, {}}, 0};
+    int64_t spent = 0;
     std::vector<int32_t> origin;
     for (int piece = 0; piece < blocks_ * chunks; piece++)
       origin.push_back(blocks_ == 1 ? collective_.root : piece / chunks);
     for (size_t half = 0; half < graphs_.size(); half++) {
       const double piece_bytes = bytes_ / blocks_ / chunks / slices(chunks);
       const Timetable table = race(graphs_[half], origin, piece_bytes, rules);
-      if (!table.complete) return std::numeric_limits<double>::infinity();
+      spent += table.looks;
+      if (!table.complete) return spent;
       plan.predicted_us +=
           replay_us(graphs_[half], origin, table, piece_bytes, slices(chunks), options_.fifo_depth);
       auto& transfers = half == 0 ? plan.routing.transfers : plan.routing.reduction;
@@ -96,7 +92,7 @@ class Planner {
           [](const Transfer& a, const Transfer& b) { return a.begin_us < b.begin_us; });
     }
     found.push_back(std::move(plan));
-    return found.back().predicted_us;
+    return spent;
   }
 
   double slices(int chunks) const {

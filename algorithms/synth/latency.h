@@ -18,8 +18,9 @@ struct LatencyOptions {
   int fifo_depth = 8;
   // More chunks only where they save this part of the time.
   double worthwhile = 0.0002;
-  // Limits the time that synthesis takes: transfers of one plan.
-  int64_t most_transfers = 4000;
+  // Limits the time that synthesis takes: more chunks are tried until so many pieces have been
+  // considered for a hop, per pair of ranks. A million of them take about 40 ms.
+  int64_t effort = 3500;
 };
 
 struct LatencyPlan {

@@ -105,6 +105,7 @@ class Race {
     const double smooth_us = smooth(hop);
     Choice best;
     auto& waiting = waiting_[number];
+    table_.looks += static_cast<int64_t>(waiting.size()) + 1;
     size_t kept = 0;
     for (const int32_t piece : waiting) {
       if (!allowed(piece, hop)) continue;  // for ever: nobody loses a piece

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithms/synth/flow_hops.h"
+#include "algorithms/synth/hops.h"
 
 namespace weft {
 
@@ -30,6 +30,7 @@ struct Timetable {
   std::vector<Delivery> deliveries;  // in the order in which they were fixed
   double end_us = 0;
   double busiest_us = 0;  // how long the busiest link is at work
+  int64_t looks = 0;      // what it took: pieces that were considered for a hop
 };
 
 // Piece p starts at rank origin[p] and must reach all ranks; all pieces have the same size.

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "algorithms/synth/flow_hops.h"
+#include "algorithms/synth/hops.h"
 
 namespace weft {
 

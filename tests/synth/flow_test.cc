@@ -104,8 +104,7 @@ TEST(FlowEngine, ComesNearTheBoundOfRandomMachines) {
     const Machine m = random_machine(n, mix(seed, i + 1000));
     for (const CollectiveKind kind : kKinds) {
       const int root = static_cast<int>(mix(seed, i + 2000) % static_cast<uint64_t>(n));
-      const Routing routing = route_flow(m, {kind, n, root});
-      EXPECT_EQ(transfer_error(m, routing), "") << m.name;
+      EXPECT_GE(ratio(m, {kind, n, root}), 0.85) << name(kind) << " of " << n << " ranks";
     }
   }
 }

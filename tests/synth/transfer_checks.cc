@@ -69,7 +69,7 @@ std::string error(const Machine& machine, const Collective& c, int chunks,
   std::set<std::pair<int, int>> has;  // piece, rank
   for (int p = 0; p < blocks(c) * chunks; p++) has.insert({p, origin(c, p / chunks)});
   for (const Transfer& t : transfers) {
-    if (const std::string wrong = path_error(machine, t, mirrored); !wrong.empty()) return wrong;
+    if (std::string wrong = path_error(machine, t, mirrored); !wrong.empty()) return wrong;
     if (!has.contains({t.piece, t.from}))
       return fmt::format("rank {} sends piece {} before it has it", t.from, t.piece);
     if (!has.insert({t.piece, t.to}).second)
@@ -87,8 +87,7 @@ std::string error(const Machine& machine, const Collective& c, int chunks,
 std::string transfer_error(const Machine& machine, const Routing& routing) {
   const Collective& c = routing.collective;
   const bool both = c.kind == CollectiveKind::kAllReduce;
-  const std::string wrong =
-      error(machine, c, routing.chunks, routing.transfers, c.reduces() && !both);
+  std::string wrong = error(machine, c, routing.chunks, routing.transfers, c.reduces() && !both);
   if (!both || !wrong.empty()) return wrong;
   return error(machine, c, routing.chunks, routing.reduction, true);
 }

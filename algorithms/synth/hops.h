@@ -17,7 +17,6 @@ struct Hop {
   double gbps = 0;             // least of the links
 };
 
-// There may be several hops from one rank to another.
 struct HopGraph {
   int ranks = 0;
   std::vector<Hop> hops;
@@ -31,7 +30,9 @@ struct HopGraph {
 // has too few GPUs, or where some rank does not reach another even through relays.
 HopGraph hop_graph(const Machine& machine, int nranks, bool turned = false);
 
-// Adds second ways over the links that no hop has used so far, such as CPUs beside NVLink.
-void add_spare_hops(HopGraph& graph, const Machine& machine);
+// For engines that look at the machine in other ways, the same checks. Both throw
+// Error(ncclInvalidArgument); the second one always.
+void check_ranks(const Machine& machine, int nranks);
+[[noreturn]] void fail_unreachable(const Machine& machine, int from, int to);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// See flow_hops.h.
-#include "algorithms/synth/flow_hops.h"
+// See hops.h.
+#include "algorithms/synth/hops.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,6 @@ namespace weft {
 namespace {
 
 void check_reach(const HopGraph& graph, const Machine& machine) {
-  const std::vector<int> nodes = gpus(machine);
   for (int source = 0; source < graph.ranks; source++) {
     std::vector<bool> reached(static_cast<size_t>(graph.ranks), false);
     std::vector<int> queue = {source};
@@ -25,10 +24,7 @@ void check_reach(const HopGraph& graph, const Machine& machine) {
         queue.push_back(to);
       }
     const auto lost = std::find(reached.begin(), reached.end(), false) - reached.begin();
-    if (lost == graph.ranks) continue;
-    fail(ncclInvalidArgument, "{}: GPU {} cannot reach GPU {}, not even through other GPUs",
-         machine.name.empty() ? "the machine" : machine.name, machine.nodes[nodes[source]].id,
-         machine.nodes[nodes[lost]].id);
+    if (lost < graph.ranks) fail_unreachable(machine, source, static_cast<int>(lost));
   }
 }
 
@@ -55,9 +51,7 @@ void add_hops(HopGraph& graph, const Machine& ways, bool turned) {
 
 HopGraph hop_graph(const Machine& machine, int nranks, bool turned) {
   const std::vector<int> nodes = gpus(machine);
-  if (nranks < 1 || static_cast<int>(nodes.size()) < nranks)
-    fail(ncclInvalidArgument, "{} ranks, but {} has {} GPUs", nranks,
-         machine.name.empty() ? "the machine" : machine.name, nodes.size());
+  check_ranks(machine, nranks);
   const FlowGraph ways = flow_graph(machine);
   HopGraph graph;
   graph.ranks = nranks;
@@ -73,11 +67,18 @@ HopGraph hop_graph(const Machine& machine, int nranks, bool turned) {
   return graph;
 }
 
-void add_spare_hops(HopGraph& graph, const Machine& machine) {
-  FlowGraph ways = flow_graph(machine);
-  for (const Hop& hop : graph.hops)
-    for (const int32_t l : hop.links) ways.machine.links[l].gbps = 0;
-  add_hops(graph, ways.machine, false);
+void check_ranks(const Machine& machine, int nranks) {
+  const size_t available = gpus(machine).size();
+  if (nranks < 1 || available < static_cast<size_t>(nranks))
+    fail(ncclInvalidArgument, "{} ranks, but {} has {} GPUs", nranks,
+         machine.name.empty() ? "the machine" : machine.name, available);
+}
+
+void fail_unreachable(const Machine& machine, int from, int to) {
+  const std::vector<int> nodes = gpus(machine);
+  fail(ncclInvalidArgument, "{}: GPU {} cannot reach GPU {}, not even through other GPUs",
+       machine.name.empty() ? "the machine" : machine.name, machine.nodes[nodes[from]].id,
+       machine.nodes[nodes[to]].id);
 }
 
 }  // namespace weft
