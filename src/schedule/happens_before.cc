@@ -61,6 +61,8 @@ bool HappensBefore::operator()(int32_t a, int32_t b) {
     if (rank_order_.empty()) sort_by_rank();
     if (local_[r].width == 0) build(local_[r], rank, false);
     if (local_[r].tells(a, b, lane_b)) return true;
+    // The other way round: then the large table need not be asked.
+    if (local_[r].tells(b, a, lane_a)) return false;
   }
   if (global_[r].width == 0) build(global_[r], rank, true);
   return global_[r].tells(a, b, lane_b);

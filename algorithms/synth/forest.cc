@@ -1,0 +1,173 @@
+// See forest.h.
+#include "algorithms/synth/forest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "algorithms/bounds/capacities.h"
+#include "algorithms/synth/forest_graph.h"
+#include "algorithms/synth/forest_pack.h"
+#include "algorithms/synth/forest_split.h"
+#include "algorithms/synth/hierarchy.h"
+#include "algorithms/synth/order.h"
+#include "src/base/error.h"
+#include "src/topology/flow_graph.h"
+
+namespace weft {
+namespace {
+
+// What executors move at once, where there is so much.
+constexpr double kSliceBytes = 65536;
+
+ForestDemand scaled(ForestDemand demand, int64_t by) {
+  for (int64_t& r : demand.roots) r *= by;
+  return demand;
+}
+
+// Gives every single tree its own strands of the edges.
+std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph graph) {
+  std::vector<RoutedTree> routed;
+  for (const PackedTree& tree : trees)
+    for (int64_t i = 0; i < tree.count; i++) {
+      RoutedTree one{tree.root, {}};
+      for (const TreeEdge& e : tree.edges)
+        one.edges.push_back({0, e.from, e.to, graph.take(e.from, e.to, 1)[0].links, 0});
+      routed.push_back(std::move(one));
+    }
+  return routed;
+}
+
+// Fewest trees first: the loss of whole numbers shrinks as there are more.
+HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
+                     const ForestOptions& options) {
+  constexpr int64_t kFine = 1024;
+  double unit = least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
+  if (!std::isfinite(unit))
+    fail(ncclInvalidUsage, "{}: some GPU cannot be reached from the others", machine.name);
+  unit = std::max(unit, static_cast<double>(demand.total() * (demand.ranks - 1)) /
+                            delivery_rate(machine, demand.ranks));
+  for (double loss = options.acceptable_loss;; loss *= 2) {
+    for (int32_t trees = 1; trees <= options.most_trees; trees++) {
+      const ForestDemand wanted = scaled(demand, trees);
+      const double seconds = unit * static_cast<double>(trees) * (1 + loss);
+      ForestGraph graph(machine, demand.ranks, seconds);
+      if (shortage(graph, wanted, false) > 0) continue;
+      const SplitGraph split = split_off(machine, graph, wanted);
+      if (!split.fits) continue;
+      return {trees, route(pack_trees(split.graph, wanted), split.graph)};
+    }
+    if (loss > 4) fail(ncclInvalidUsage, "{}: no trees reach all GPUs", machine.name);
+  }
+}
+
+// Level by level where that is possible and a flat graph would be large.
+HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
+                const ForestOptions& options) {
+  if (demand.ranks > options.most_flat_ranks) {
+    const auto grow_host = [&](const Machine& host) {
+      const auto ranks = static_cast<int>(gpus(host).size());
+      return grow_flat(host, {ranks, std::vector<int64_t>(static_cast<size_t>(ranks), 1)}, options);
+    };
+    if (auto composed = compose_hosts(machine, collective, grow_host)) return std::move(*composed);
+  }
+  return grow_flat(machine, demand, options);
+}
+
+// Pieces of a tree follow each other through it; enough of them keep its links busy while the
+// first ones travel.
+int pieces_per_tree(const Forest& forest) {
+  int depth = 0;
+  for (const RoutedTree& tree : forest.routed) {
+    std::vector<int> at(static_cast<size_t>(forest.collective.nranks), 0);
+    for (const Transfer& e : tree.edges) {
+      at[static_cast<size_t>(e.to)] = at[static_cast<size_t>(e.from)] + 1;
+      depth = std::max(depth, at[static_cast<size_t>(e.to)]);
+    }
+  }
+  return std::clamp(2 * depth / static_cast<int>(forest.routed.size()), 1, 16);
+}
+
+std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ranks, int chunks,
+                                   int repeat, bool by_rank) {
+  std::vector<Transfer> transfers;
+  std::vector<int32_t> next(static_cast<size_t>(ranks), 0);
+  for (const RoutedTree& tree : trees) {
+    int32_t& chunk = next[static_cast<size_t>(tree.root)];
+    for (int i = 0; i < repeat; i++, chunk++)
+      for (Transfer e : tree.edges) {
+        e.piece = (by_rank ? tree.root * chunks : 0) + chunk;
+        transfers.push_back(std::move(e));
+      }
+  }
+  return transfers;
+}
+
+}  // namespace
+
+bool forest_supports(const Collective& collective) {
+  switch (collective.kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      return collective.nranks > 1;
+    default:
+      return false;
+  }
+}
+
+Forest grow_forest(const Machine& machine, const Collective& collective,
+                   const ForestOptions& options) {
+  const Machine forwards = flow_graph(machine).machine;
+  ForestDemand demand{collective.nranks,
+                      std::vector<int64_t>(static_cast<size_t>(collective.nranks), 1)};
+  if (collective.rooted()) {
+    std::fill(demand.roots.begin(), demand.roots.end(), 0);
+    demand.roots[static_cast<size_t>(collective.root)] = 1;
+  }
+  Forest forest{collective, 0, {}, 0, {}};
+  const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
+  if (all_reduce || !collective.reduces()) {
+    HostForest grown = grow(forwards, collective, demand, options);
+    forest.trees = grown.trees;
+    forest.routed = std::move(grown.routed);
+    if (!all_reduce) return forest;
+  }
+  HostForest grown = grow(reversed(forwards), collective, demand, options);
+  (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;
+  (all_reduce ? forest.reduction : forest.routed) = std::move(grown.routed);
+  return forest;
+}
+
+Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut) {
+  const Machine forwards = flow_graph(machine).machine;
+  const Machine backwards = reversed(forwards);
+  const Collective& collective = forest.collective;
+  const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
+  Routing routing{collective, 1, {}, {}};
+  int repeat = std::max(cut.pieces, pieces_per_tree(forest));
+  if (all_reduce) {
+    // Both halves cut the data alike.
+    const int both = std::lcm(forest.trees, forest.reduction_trees);
+    repeat = (repeat * forest.trees + both - 1) / both * both / forest.trees;
+  }
+  routing.chunks = forest.trees * repeat;
+  const double blocks = collective.rooted() ? 1 : collective.nranks;
+  const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
+  const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
+    std::vector<Transfer> transfers =
+        transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
+    order_transfers(on, piece, cut.by_rounds ? times : 1, transfers);
+    return transfers;
+  };
+  routing.transfers =
+      lay_out(collective.reduces() && !all_reduce ? backwards : forwards, forest.routed, repeat);
+  if (all_reduce)
+    routing.reduction =
+        lay_out(backwards, forest.reduction, routing.chunks / forest.reduction_trees);
+  return routing;
+}
+
+}  // namespace weft

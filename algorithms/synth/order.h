@@ -1,0 +1,18 @@
+// Ordering: when each transfer begins, so that links are never idle while something could cross
+// them and what still has far to go crosses first. For every engine. Pure function.
+#pragma once
+
+#include "algorithms/synth/transfers.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+// Sets begin_us of transfers whose pieces have `piece_bytes` each. A piece crosses links as the
+// simulator's messages do; of several that wait for a link the one with the longest way behind it
+// goes first. Where `rounds` pieces in a row take the same way, the first of all of them go before
+// the second of any, so that links stay equally far. `machine` is the one the links are of: the
+// reversed one for reductions.
+void order_transfers(const Machine& machine, double piece_bytes, int rounds,
+                     std::vector<Transfer>& transfers);
+
+}  // namespace weft
