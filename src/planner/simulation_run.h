@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/planner/event_queue.h"
-#include "src/planner/routes.h"
+#include "src/topology/routes.h"
 #include "src/planner/simulator.h"
 #include "src/topology/flow_graph.h"
 

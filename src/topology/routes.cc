@@ -1,5 +1,5 @@
 // See routes.h.
-#include "src/planner/routes.h"
+#include "src/topology/routes.h"
 
 #include <algorithm>
 #include <limits>
