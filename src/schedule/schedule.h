@@ -69,11 +69,22 @@ struct RankSchedule {
   bool operator==(const RankSchedule&) const = default;
 };
 
+// Which links of the machine that the schedule was made for a FIFO is meant to cross, in order.
+// A hint: transports and the simulator use the widest way where there is none. Says nothing about
+// what the schedule computes.
+struct RouteHint {
+  int32_t from = 0, to = 0;  // ranks
+  int16_t channel = 0;
+  std::vector<int32_t> links;
+  bool operator==(const RouteHint&) const = default;
+};
+
 struct Schedule {
   std::string name;
   Collective collective;
   int32_t chunks = 1;  // chunks per block, see Collective
   std::vector<RankSchedule> ranks;
+  std::vector<RouteHint> routes;
   bool operator==(const Schedule&) const = default;
 };
 

@@ -1,0 +1,39 @@
+// The last stage of synthesis: turns the transfers that an engine chose into a Schedule of lanes,
+// channels and steps. Pure functions.
+//
+// - Every pair of ranks and physical path gets one FIFO (all_reduce: one for each of its two
+//   halves), so channels tell apart paths between the same ranks; Schedule::routes says which.
+// - A piece is received and passed on in one step where that does not hold up other data: a FIFO
+//   that sends joins the lane of the FIFO that most of its data comes from, as long as the lane is
+//   not busy for longer than the busiest link is. Everything else is ordered by dependencies.
+// - Steps are listed by Transfer::begin_us, as far as that lets the schedule run with FIFOs of
+//   kWovenFifoDepth messages.
+// - Transfers of neighbouring pieces over the same path with the same begin_us, which lie side by
+//   side at both ends, travel as one message.
+// - Reductions are the mirror of gathering: the same lanes, every step turned round, in the
+//   opposite order. All_reduce chains both per piece.
+#pragma once
+
+#include <string>
+
+#include "algorithms/synth/transfers.h"
+#include "src/schedule/schedule.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+inline constexpr int kWovenFifoDepth = 8;
+
+struct WeaveOptions {
+  std::string name = "synth";
+  // Tells how long links are busy; without it all links count as equally fast.
+  const Machine* machine = nullptr;
+  // False: every FIFO has its own lane, nothing is passed on in the step that receives it.
+  bool fuse = true;
+};
+
+// Throws Error(ncclInvalidUsage) for transfers that no schedule can follow: a piece that is sent
+// before it has come, or comes twice. verify() sees whether all that is needed comes.
+Schedule weave(const Routing& routing, const WeaveOptions& options = {});
+
+}  // namespace weft
