@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "src/base/error.h"
 
@@ -94,13 +92,6 @@ json parse_json_object(std::string_view text, const std::string& name) {
   if (parsed.is_discarded()) fail(ncclInvalidArgument, "{}: not JSON", name);
   if (!parsed.is_object()) fail(ncclInvalidArgument, "{}: must be an object", name);
   return parsed;
-}
-
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) fail(ncclSystemError, "{}: cannot be read", path);
-  return text;
 }
 
 }  // namespace weft

@@ -36,6 +36,5 @@ class JsonFields {
 
 // Throws Error where the text is no JSON object.
 nlohmann::json parse_json_object(std::string_view text, const std::string& name);
-std::string read_text_file(const std::string& path);
 
 }  // namespace weft

@@ -104,7 +104,7 @@ class OnMachine {
     const auto us = [](const LogicalLink& link) { return link.alpha_us + link.beta_us; };
     for (size_t c = 0; c < all.size(); c++) {
       const LogicalLink &first = all[a][c], &second = all[c][b];
-      if (first.from == first.to || second.from == second.to) continue;
+      if (first.path.empty() || second.path.empty()) continue;
       if (us(first) + us(second) < us(all[a][b]) * (1 - 1e-9) &&
           std::max(first.beta_us, second.beta_us) < all[a][b].beta_us)
         return true;

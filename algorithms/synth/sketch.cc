@@ -3,6 +3,7 @@
 
 #include "algorithms/synth/json_fields.h"
 #include "src/base/error.h"
+#include "src/topology/read_machine.h"
 
 namespace weft {
 namespace {
