@@ -30,6 +30,10 @@ struct WeaveOptions {
   const Machine* machine = nullptr;
   // False: every FIFO has its own lane, nothing is passed on in the step that receives it.
   bool fuse = true;
+  // True: what a rank sends of its own, what it passes on at the second hop of its way, at the
+  // third and so on go through FIFOs and lanes of their own. Lanes then never wait for each other
+  // in circles, so that latency costs no throughput; there are more of them.
+  bool by_hops = false;
 };
 
 // Throws Error(ncclInvalidUsage) for transfers that no schedule can follow: a piece that is sent

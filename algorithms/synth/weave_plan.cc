@@ -42,11 +42,12 @@ class Planner {
         budget_(options.budget),
         fuse_(options.fuse),
         whole_trees_(options.whole_trees),
+        by_hops_(options.by_hops),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
 
   WovenPlan run() {
-    find_fifos();
     find_parents();
+    find_fifos();
     sort_transfers();
     form_messages();
     form_starts();
@@ -60,15 +61,13 @@ class Planner {
   void find_fifos() {
     std::unordered_map<uint64_t, std::vector<int32_t>> between;
     fifo_of_.reserve(transfers_.size());
-    for (const Transfer& t : transfers_) {
-      if (t.from < 0 || t.to < 0 || static_cast<size_t>(t.from) >= ranks_ ||
-          static_cast<size_t>(t.to) >= ranks_ || t.from == t.to || t.piece < 0 ||
-          t.piece >= pieces_.count())
-        fail(ncclInvalidUsage, "a transfer of piece {} from rank {} to rank {} of {}", t.piece,
-             t.from, t.to, ranks_);
+    for (size_t i = 0; i < transfers_.size(); i++) {
+      const Transfer& t = transfers_[i];
+      const int32_t hop = by_hops_ ? depth_[i] : 0;
       auto& known = between[static_cast<uint64_t>(t.from) << 32 | static_cast<uint32_t>(t.to)];
       const auto same = std::find_if(known.begin(), known.end(), [&](int32_t f) {
-        return plan_.fifos[static_cast<size_t>(f)].links == t.links;
+        const WovenFifo& fifo = plan_.fifos[static_cast<size_t>(f)];
+        return fifo.hop == hop && fifo.links == t.links;
       });
       if (same != known.end()) {
         fifo_of_.push_back(*same);
@@ -76,13 +75,19 @@ class Planner {
       }
       fifo_of_.push_back(static_cast<int32_t>(plan_.fifos.size()));
       known.push_back(fifo_of_.back());
-      plan_.fifos.push_back({t.from, t.to, t.links});
+      plan_.fifos.push_back({t.from, t.to, hop, t.links});
     }
   }
 
   // The transfer that brought a transfer's piece to where it starts, and how many came before.
   void find_parents() {
     const size_t n = transfers_.size();
+    for (const Transfer& t : transfers_)
+      if (t.from < 0 || t.to < 0 || static_cast<size_t>(t.from) >= ranks_ ||
+          static_cast<size_t>(t.to) >= ranks_ || t.from == t.to || t.piece < 0 ||
+          t.piece >= pieces_.count())
+        fail(ncclInvalidUsage, "a transfer of piece {} from rank {} to rank {} of {}", t.piece,
+             t.from, t.to, ranks_);
     std::vector<size_t> by_piece(n);
     std::iota(by_piece.begin(), by_piece.end(), size_t{0});
     std::stable_sort(by_piece.begin(), by_piece.end(),
@@ -319,6 +324,8 @@ class Planner {
     if (*best == 0) return -1;
     const auto index = static_cast<int32_t>(best - votes.begin());
     Lane& lane = lanes[static_cast<size_t>(index)];
+    // A message waits for its link, and the lane with it: one lane keeps one link busy, not two.
+    if (!lane.outs.empty() && first_link(lane.outs[0]) != first_link(fifo)) return -1;
     lane.outs.push_back(fifo);
     const double busy = busy_time(lane, index);
     if (busy > budget_ * 1.02) {
@@ -329,15 +336,19 @@ class Planner {
     return index;
   }
 
+  int32_t first_link(int32_t fifo) const {
+    const auto& links = plan_.fifos[static_cast<size_t>(fifo)].links;
+    return links.empty() ? -1 - fifo : links.front();
+  }
+
   // A step is at work until what it sends has left over the links next to the GPU; receiving alone
   // takes as long as the data comes, except for what waits in the FIFO.
   double busy_time(const Lane& lane, int32_t index) const {
     std::unordered_map<int32_t, std::vector<std::pair<int32_t, double>>> by_parent;
     double busy = 0;
     for (const int32_t f : lane.outs) {
-      const auto& links = plan_.fifos[static_cast<size_t>(f)].links;
-      const int32_t first_link = links.empty() ? -1 - f : links.front();
-      const double cost = links.empty() ? 1.0 : seconds_per_byte(machine_, first_link);
+      const int32_t link = first_link(f);
+      const double cost = link < 0 ? 1.0 : seconds_per_byte(machine_, link);
       for (const int32_t m : sent_by_[static_cast<size_t>(f)]) {
         const Message& message = messages_[static_cast<size_t>(m)];
         if (message.parent < 0 || source_lane(message) != index) {
@@ -346,9 +357,9 @@ class Planner {
         }
         auto& step = by_parent[message.parent];
         const auto same = std::find_if(
-            step.begin(), step.end(), [&](const auto& entry) { return entry.first == first_link; });
+            step.begin(), step.end(), [&](const auto& entry) { return entry.first == link; });
         if (same == step.end())
-          step.emplace_back(first_link, cost * message.count);
+          step.emplace_back(link, cost * message.count);
         else
           same->second += cost * message.count;
       }
@@ -469,7 +480,7 @@ class Planner {
   const std::vector<Transfer>& transfers_;
   const Machine* machine_;
   const double budget_;
-  const bool fuse_, whole_trees_;
+  const bool fuse_, whole_trees_, by_hops_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer

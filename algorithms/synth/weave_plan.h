@@ -33,6 +33,7 @@ struct WovenStep {
 
 struct WovenFifo {
   int32_t from = 0, to = 0;
+  int32_t hop = 0;  // of the pieces it carries, where hops have lanes of their own
   std::vector<int32_t> links;
 };
 
@@ -48,6 +49,7 @@ struct LaneOptions {
   const Machine* machine = nullptr;
   double budget = 0;  // how long a lane may be busy, in the unit of busiest_link()
   bool fuse = true;
+  bool by_hops = false;
   bool whole_trees = false;  // pieces are together on all of their way or nowhere
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "src/base/error.h"
 #include "src/planner/simulation_run.h"
@@ -61,9 +63,23 @@ SimulationRun::SimulationRun(const Machine& machine, const Schedule& schedule, d
 }
 
 void SimulationRun::find_routes() {
-  for (const ScheduleGraph::Fifo& fifo : graph_.fifos)
-    if (routes_.between(fifo.source, fifo.destination).empty())
+  std::map<std::tuple<int32_t, int32_t, int32_t>, std::span<const int32_t>> hints;
+  for (const RouteHint& hint : graph_.schedule.routes) {
+    if (!leads(hint))
+      fail(ncclInvalidUsage,
+           "schedule '{}' was made for another machine: {} has no such way from rank {} to rank {} "
+           "as channel {} is meant to take",
+           graph_.schedule.name, machine_.name.empty() ? "this one" : machine_.name, hint.from,
+           hint.to, hint.channel);
+    hints[{hint.from, hint.to, hint.channel}] = hint.links;
+  }
+  std::vector<std::span<const int32_t>> hinted;
+  for (const ScheduleGraph::Fifo& fifo : graph_.fifos) {
+    const auto hint = hints.find({fifo.source, fifo.destination, fifo.channel});
+    hinted.push_back(hint == hints.end() ? std::span<const int32_t>() : hint->second);
+    if (hinted.back().empty() && routes_.between(fifo.source, fifo.destination).empty())
       no_way(fifo.source, fifo.destination);
+  }
   for (size_t n = 0; n < graph_.steps.size(); n++) {
     const int rank = graph_.id(static_cast<int32_t>(n)).rank;
     for (const Operand& o : graph_.steps[n]->from)
@@ -71,8 +87,28 @@ void SimulationRun::find_routes() {
     for (const Operand& o : graph_.steps[n]->to)
       if (is_remote(rank, o) && routes_.between(rank, o.owner).empty()) no_way(rank, o.owner);
   }
-  for (const ScheduleGraph::Fifo& fifo : graph_.fifos)
-    fifo_routes_.push_back(routes_.between(fifo.source, fifo.destination));
+  for (size_t f = 0; f < graph_.fifos.size(); f++)
+    fifo_routes_.push_back(
+        hinted[f].empty() ? routes_.between(graph_.fifos[f].source, graph_.fifos[f].destination)
+                          : hinted[f]);
+}
+
+// Whether the links follow each other from rank to rank, and through no other GPU.
+bool SimulationRun::leads(const RouteHint& hint) const {
+  const Machine& ways = ways_.machine;
+  const auto ranks = static_cast<int32_t>(gpus(ways).size());
+  if (hint.from < 0 || hint.to < 0 || hint.from >= ranks || hint.to >= ranks || hint.links.empty())
+    return false;
+  int node = gpus(ways)[static_cast<size_t>(hint.from)];
+  const int end = gpus(ways)[static_cast<size_t>(hint.to)];
+  for (const int32_t l : hint.links) {
+    if (l < 0 || static_cast<size_t>(l) >= ways.links.size()) return false;
+    const Link& link = ways.links[static_cast<size_t>(l)];
+    if (link.from != node || link.gbps <= 0) return false;
+    node = link.to;
+    if (ways.nodes[static_cast<size_t>(node)].type == NodeType::kGpu && node != end) return false;
+  }
+  return node == end;
 }
 
 void SimulationRun::no_way(int from, int to) const {

@@ -6,6 +6,7 @@
 // later.
 //   It is cut through: its first byte enters the next link before its last byte has left this one,
 //   so alone it takes the sum of latencies plus b / the least bandwidth of its route.
+// - A FIFO's messages take the widest way of routes.h, or the one that Schedule::routes names.
 // - A link serves one message at a time in the order of their arrival. Ports are links: whatever
 //   leaves a GPU for its switch shares that link. Switches store without limit. No link ever
 //   carries more than its bandwidth, so no simulation beats the bounds of bounds.h.

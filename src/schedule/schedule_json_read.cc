@@ -94,6 +94,9 @@ class JsonReader final : public nlohmann::json_sax<Json> {
     kOperand,
     kAfter,
     kDependency,
+    kRoutes,
+    kRoute,
+    kLinks,
   };
   struct Place {
     At at = At::kNothing;
@@ -108,7 +111,7 @@ class JsonReader final : public nlohmann::json_sax<Json> {
 
   std::string where() const {
     const Schedule& s = file_.schedule;
-    if (s.ranks.empty() || depth() < 3) return "";
+    if (s.ranks.empty() || depth() < 3 || places_[1].at != At::kParts) return "";
     const RankSchedule& part = s.ranks.back();
     std::string text = fmt::format("rank {}", s.ranks.size() - 1);
     if (!part.lanes.empty() && depth() >= 5) {
@@ -152,9 +155,10 @@ class JsonReader final : public nlohmann::json_sax<Json> {
 
 // In the order of the bits of Place::seen.
 std::span<const std::string_view> JsonReader::keys_of(At at) {
-  static constexpr std::array<std::string_view, 11> kTop = {
-      "weft_schedule", "name",      "collective", "ranks", "chunks",  "parts",
-      "root",          "min_bytes", "max_bytes",  "modes", "protocol"};
+  static constexpr std::array<std::string_view, 12> kTop = {
+      "weft_schedule", "name",      "collective", "ranks", "chunks",   "parts",
+      "root",          "min_bytes", "max_bytes",  "modes", "protocol", "routes"};
+  static constexpr std::array<std::string_view, 4> kRoute = {"from", "to", "channel", "links"};
   static constexpr std::array<std::string_view, 2> kPart = {"lanes", "scratch"};
   static constexpr std::array<std::string_view, 4> kStep = {"from", "to", "count", "after"};
   static constexpr std::array<std::string_view, 6> kOperand = {"input", "output", "scratch",
@@ -168,12 +172,16 @@ std::span<const std::string_view> JsonReader::keys_of(At at) {
       return kStep;
     case At::kOperand:
       return kOperand;
+    case At::kRoute:
+      return kRoute;
     default:
       return {};
   }
 }
 
-uint32_t JsonReader::required(At at) { return at == At::kTop ? 0x3f : at == At::kPart ? 0x1 : 0; }
+uint32_t JsonReader::required(At at) {
+  return at == At::kTop ? 0x3f : at == At::kPart ? 0x1 : at == At::kRoute ? 0xf : 0;
+}
 
 bool JsonReader::key(std::string& name) {
   const auto keys = keys_of(at());
@@ -235,6 +243,12 @@ bool JsonReader::number(uint64_t value, bool negative) {
                        : key_ == "scratch" ? Buffer::kScratch
                                            : Buffer::kInput;
     }
+  } else if (at() == At::kRoute && key_ == "channel") {
+    s.routes.back().channel = static_cast<int16_t>(ranged(0, kMostFileChannels - 1));
+  } else if (at() == At::kRoute && key_ != "links") {
+    (key_ == "to" ? s.routes.back().to : s.routes.back().from) = ranged(0, kMostFileRanks - 1);
+  } else if (at() == At::kLinks) {
+    s.routes.back().links.push_back(ranged(0, std::numeric_limits<int32_t>::max()));
   } else if (at() == At::kDependency) {
     key_.clear();
     Dependency& d = step().after.back();
@@ -298,6 +312,10 @@ bool JsonReader::start_object(size_t) {
       step().to.emplace_back();
       open(At::kOperand);
       break;
+    case At::kRoutes:
+      file_.schedule.routes.emplace_back();
+      open(At::kRoute);
+      break;
     default:
       refuse_value("an object");
   }
@@ -312,6 +330,10 @@ bool JsonReader::start_array(size_t) {
     file_.in_place = file_.out_of_place = false;
     file_.modes_declared = true;
     open(At::kModes);
+  } else if (at() == At::kTop && key_ == "routes") {
+    open(At::kRoutes);
+  } else if (at() == At::kRoute && key_ == "links") {
+    open(At::kLinks);
   } else if (at() == At::kPart && key_ == "lanes") {
     open(At::kLanes);
   } else if (at() == At::kLanes) {

@@ -46,7 +46,18 @@ class JsonWriter {
       });
       put("]}}");
     });
-    put("]}}\n");
+    put("]");
+    if (!s.routes.empty()) {
+      put(",\n \"routes\": [");
+      list(s.routes, "\n", [&](const RouteHint& hint) {
+        put("  {{\"from\": {}, \"to\": {}, \"channel\": {}, \"links\": [", hint.from, hint.to,
+            hint.channel);
+        list(hint.links, "", [&](int32_t link) { put("{}", link); });
+        put("]}}");
+      });
+      put("]");
+    }
+    put("}}\n");
     return std::move(text_);
   }
 

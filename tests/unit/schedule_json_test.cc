@@ -52,6 +52,7 @@ TEST(ScheduleJson, HoldsWhatSelectsAFile) {
   file.max_bytes = uint64_t{1} << 40;
   file.modes_declared = true;
   file.out_of_place = false;
+  file.schedule.routes = {{0, 1, 2, {3, 4}}, {2, 0, 0, {}}};
   EXPECT_EQ(read_schedule_json(write_schedule_json(file), "file"), file);
   file.out_of_place = true;
   file.in_place = false;

@@ -1,0 +1,74 @@
+// The machine as a graph of whole-numbered capacities in which trees are packed. Inside the forest
+// engine.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "algorithms/bounds/max_flow.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+// How many trees start at each rank, in proportion. Every tree reaches all ranks.
+struct ForestDemand {
+  int ranks = 0;
+  std::vector<int64_t> roots;  // per rank, 0: none
+  int64_t total() const;
+};
+
+// Some of the capacity of an edge, and the links of the machine it stands for.
+struct Strand {
+  std::vector<int32_t> links;
+  int64_t units = 0;
+};
+
+struct ForestEdge {
+  int32_t from = 0, to = 0;
+  int64_t units = 0;
+  std::vector<Strand> strands;  // their units sum up to `units`
+};
+
+// Nodes 0..ranks-1 are the GPUs of the ranks. At most one edge between two nodes.
+class ForestGraph {
+ public:
+  // `seconds` is how long a unit of data may take: a link of b units a second has capacity
+  // floor(b * seconds).
+  ForestGraph(const Machine& machine, int ranks, double seconds);
+  explicit ForestGraph(int nodes)
+      : nodes_(nodes), host_(static_cast<size_t>(nodes), 0), index_(square(nodes), -1) {}
+
+  int nodes() const { return nodes_; }
+  int host(int node) const { return host_[static_cast<size_t>(node)]; }
+  const std::vector<ForestEdge>& edges() const { return edges_; }
+  int64_t units(int from, int to) const;
+  void add(int from, int to, const Strand& strand);
+  // Removes that much and returns what it stood for.
+  std::vector<Strand> take(int from, int to, int64_t units);
+  std::vector<int32_t> into(int node) const;   // neighbours with units towards the node
+  std::vector<int32_t> out_of(int node) const;  // neighbours that the node has units towards
+
+ private:
+  static size_t square(int nodes) {
+    return static_cast<size_t>(nodes) * static_cast<size_t>(nodes);
+  }
+  size_t at(int from, int to) const {
+    return static_cast<size_t>(from) * static_cast<size_t>(nodes_) + static_cast<size_t>(to);
+  }
+  int nodes_ = 0;
+  std::vector<int> host_;       // per node
+  std::vector<int32_t> index_;  // per pair of nodes
+  std::vector<ForestEdge> edges_;
+};
+
+// How much the graph lacks for the trees: 0 if they all fit, by Edmonds' theorem where nodes other
+// than ranks are split off or relay without copying. Stops at the first rank that lacks something
+// unless `exact`.
+int64_t shortage(const ForestGraph& graph, const ForestDemand& demand, bool exact);
+
+// The least seconds in which `scale` times the demand fits, to one part in `precision`; infinite
+// when ranks are out of reach.
+double least_seconds(const Machine& machine, const ForestDemand& demand, int64_t scale,
+                     double precision);
+
+}  // namespace weft

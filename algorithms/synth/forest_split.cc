@@ -1,0 +1,158 @@
+// See forest_split.h. A split of g units lowers every cut that it lowers at all by g, so what a
+// trial lacks is by how much it was too large.
+#include "algorithms/synth/forest_split.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace weft {
+namespace {
+
+struct Split {
+  int32_t from = 0, to = 0;
+  int64_t units = 0;
+};
+
+// Lowers the largest amounts until they sum up to `total`, as evenly as can be.
+void level(std::vector<int64_t>& amounts, int64_t total) {
+  int64_t sum = std::accumulate(amounts.begin(), amounts.end(), int64_t{0});
+  if (sum <= total) return;
+  int64_t low = 0, high = *std::max_element(amounts.begin(), amounts.end());
+  const auto under = [&](int64_t most) {
+    int64_t s = 0;
+    for (const int64_t a : amounts) s += std::min(a, most);
+    return s;
+  };
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (under(middle) <= total)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  int64_t rest = total - under(low);
+  for (int64_t& a : amounts) {
+    const bool more = a > low && rest > 0;
+    if (more) rest--;
+    a = std::min(a, low) + (more ? 1 : 0);
+  }
+}
+
+class Splitter {
+ public:
+  Splitter(const ForestGraph& graph, const ForestDemand& demand) : graph_(graph), demand_(demand) {}
+
+  SplitGraph run() {
+    std::vector<int> order;
+    for (int v = demand_.ranks; v < graph_.nodes(); v++) order.push_back(v);
+    // Those with few neighbours first: NICs before the switches they hang on.
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return graph_.into(a).size() * graph_.out_of(a).size() <
+             graph_.into(b).size() * graph_.out_of(b).size();
+    });
+    for (const int node : order) {
+      const ForestGraph before = graph_;
+      evenly(node);
+      if (shortage(graph_, demand_, false) == 0) continue;
+      graph_ = before;
+      pair_by_pair(node);
+    }
+    SplitGraph result{ForestGraph(demand_.ranks), shortage(graph_, demand_, false) == 0};
+    for (const ForestEdge& e : graph_.edges())
+      for (const Strand& s : e.strands)
+        if (e.from < demand_.ranks && e.to < demand_.ranks) result.graph.add(e.from, e.to, s);
+    return result;
+  }
+
+ private:
+  void split(int node, int32_t from, int32_t to, int64_t units) {
+    std::vector<Strand> first = graph_.take(from, node, units);
+    std::vector<Strand> second = graph_.take(node, to, units);
+    for (size_t a = 0, b = 0; a < first.size() && b < second.size();) {
+      const int64_t some = std::min(first[a].units, second[b].units);
+      Strand joined{first[a].links, some};
+      joined.links.insert(joined.links.end(), second[b].links.begin(), second[b].links.end());
+      graph_.add(from, to, joined);
+      if ((first[a].units -= some) == 0) a++;
+      if ((second[b].units -= some) == 0) b++;
+    }
+  }
+
+  void drop_rest(int node) {
+    for (const int32_t v : graph_.into(node)) graph_.take(v, node, graph_.units(v, node));
+    for (const int32_t v : graph_.out_of(node)) graph_.take(node, v, graph_.units(node, v));
+  }
+
+  // Neighbours in a circle; a unit from each goes one further on, then two, and so on, first by
+  // whole groups where neighbours come in equal groups (NICs of hosts: the same rail).
+  void evenly(int node) {
+    std::vector<int32_t> ports = graph_.into(node);
+    for (const int32_t v : graph_.out_of(node)) ports.push_back(v);
+    std::sort(ports.begin(), ports.end());
+    ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
+    const size_t n = ports.size();
+    std::vector<int64_t> in(n), out(n);
+    for (size_t i = 0; i < n; i++) {
+      in[i] = graph_.units(ports[i], node);
+      out[i] = graph_.units(node, ports[i]);
+    }
+    level(in, std::accumulate(out.begin(), out.end(), int64_t{0}));
+    level(out, std::accumulate(in.begin(), in.end(), int64_t{0}));
+    const auto pass = [&](size_t shift) {
+      bool any = false;
+      for (size_t i = 0; i < n; i++) {
+        const size_t t = (i + shift) % n;
+        if (in[i] == 0 || out[t] == 0) continue;
+        split(node, ports[i], ports[t], 1);
+        in[i]--;
+        out[t]--;
+        any = true;
+      }
+      return any;
+    };
+    const size_t group = group_size(ports);
+    for (const size_t step : {group, size_t{1}})
+      for (bool more = true; more;) {
+        more = false;
+        for (size_t shift = step; shift < n; shift += step) more = pass(shift) || more;
+      }
+    drop_rest(node);
+  }
+
+  // How many neighbours each host has; 1 where hosts differ or there is one host only.
+  size_t group_size(const std::vector<int32_t>& ports) const {
+    std::map<int, size_t> hosts;
+    for (const int32_t p : ports) hosts[graph_.host(p)]++;
+    const size_t first = hosts.begin()->second;
+    const bool equal = std::all_of(hosts.begin(), hosts.end(),
+                                   [&](const auto& h) { return h.second == first; });
+    return equal && hosts.size() > 1 ? first : 1;
+  }
+
+  void pair_by_pair(int node) {
+    for (const int32_t u : graph_.into(node))
+      for (const int32_t t : graph_.out_of(node)) {
+        const int64_t most = std::min(graph_.units(u, node), graph_.units(node, t));
+        if (u == t || most == 0) continue;
+        const ForestGraph before = graph_;
+        split(node, u, t, most);
+        const int64_t lacks = shortage(graph_, demand_, true);
+        if (lacks == 0) continue;
+        graph_ = before;
+        if (most > lacks) split(node, u, t, most - lacks);
+      }
+    drop_rest(node);
+  }
+
+  ForestGraph graph_;
+  const ForestDemand& demand_;
+};
+
+}  // namespace
+
+SplitGraph split_off(const ForestGraph& graph, const ForestDemand& demand) {
+  return Splitter(graph, demand).run();
+}
+
+}  // namespace weft
