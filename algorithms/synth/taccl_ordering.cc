@@ -2,9 +2,10 @@
 #include "algorithms/synth/taccl_ordering.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <queue>
-#include <tuple>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -12,48 +13,71 @@ namespace {
 class Ordering {
  public:
   Ordering(const TacclProblem& problem, const TacclRoutes& routes, int parts, OrderRule rule)
-      : p_(problem), t_(problem.topology), parts_(parts), rule_(rule) {
+      : t_(problem.topology), parts_(parts), rule_(rule) {
     collect(routes);
     measure();
+    waiting_.resize(t_.links.size());
+    free_us_.assign(t_.resources.size(), 0.0);
+    arrival_.assign(sends_.size(), 0.0);
   }
 
   TacclOrder run() {
-    std::vector<double> free_us(t_.resources.size(), 0.0), arrival(sends_.size(), 0.0);
-    std::vector<int32_t> place(sends_.size(), -1);
     TacclOrder order;
     order.parts = parts_;
+    std::vector<int32_t> place(sends_.size(), -1);
     for (size_t s = 0; s < sends_.size(); s++)
-      if (sends_[s].parent < 0) release(static_cast<int32_t>(s), free_us, arrival);
+      if (sends_[s].parent < 0) release(static_cast<int32_t>(s));
     while (!queue_.empty()) {
-      const Entry entry = queue_.top();
+      const Offer offer = queue_.top();
       queue_.pop();
-      const auto s = static_cast<size_t>(std::get<4>(entry));
-      const Entry now = make_entry(std::get<4>(entry), free_us, arrival);
-      if (entry < now) {
+      Waiting& waiting = waiting_[static_cast<size_t>(offer.link)];
+      if (offer.version != waiting.version) continue;
+      const Offer now = make_offer(offer.link);
+      if (offer.key < now.key) {  // something shared has become busy since
         queue_.push(now);
         continue;
       }
+      const auto s = static_cast<size_t>(take(waiting));
       const LogicalLink& link = link_of(s);
-      const double begin = begin_us(s, free_us, arrival);
+      const double begin = std::max(ready_us(s), free_us(link));
       for (const int32_t r : link.resources)
-        free_us[static_cast<size_t>(r)] =
+        free_us_[static_cast<size_t>(r)] =
             begin + link.busy_us + t_.resources[static_cast<size_t>(r)].beta_us / parts_;
-      arrival[s] = begin + link.alpha_us + link.beta_us / parts_;
+      arrival_[s] = begin + link.alpha_us + link.beta_us / parts_;
       place[s] = static_cast<int32_t>(order.sends.size());
       TacclSend send = sends_[s];
       if (send.parent >= 0) send.parent = place[static_cast<size_t>(send.parent)];
       order.sends.push_back(send);
       order.begin_us.push_back(begin);
-      order.time_us = std::max(order.time_us, arrival[s]);
-      for (const int32_t child : children_[s]) release(child, free_us, arrival);
-      finish_own(s, free_us, arrival);
+      order.time_us = std::max(order.time_us, arrival_[s]);
+      for (const int32_t child : children_[s]) release(child);
+      finish_own(s);
+      announce(offer.link);
     }
     return order;
   }
 
  private:
-  // Keys, turn, the send; the least first.
-  using Entry = std::tuple<double, double, double, int, int32_t>;
+  using Key = std::array<double, 5>;  // the least goes first
+
+  // What a link could do next; the queue holds one that counts per link.
+  struct Offer {
+    Key key{};
+    int32_t link = 0, version = 0;
+    bool operator>(const Offer& other) const {
+      return key != other.key ? key > other.key : link > other.link;
+    }
+  };
+
+  template <typename T>
+  using Least = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+  // Sends that wait for a link.
+  struct Waiting {
+    Least<std::pair<Key, int32_t>> ready;     // by rank among those that could go
+    Least<std::pair<double, int32_t>> later;  // kEarliest: not there yet, by arrival
+    int32_t version = 0;
+  };
 
   void collect(const TacclRoutes& routes) {
     for (size_t i = 0; i < routes.size(); i++)
@@ -73,7 +97,7 @@ class Ordering {
         children_[static_cast<size_t>(sends_[s].parent)].push_back(static_cast<int32_t>(s));
     if (t_.own_first) {
       own_left_.resize(t_.links.size(), 0);
-      waiting_.resize(t_.links.size());
+      held_.resize(t_.links.size());
       for (size_t s = 0; s < sends_.size(); s++)
         if (link_of(s).remote && sends_[s].parent < 0)
           own_left_[static_cast<size_t>(sends_[s].link)]++;
@@ -99,60 +123,103 @@ class Ordering {
     return t_.links[static_cast<size_t>(sends_[s].link)];
   }
 
-  double begin_us(size_t s, const std::vector<double>& free_us,
-                  const std::vector<double>& arrival) const {
-    double us = sends_[s].parent < 0 ? 0 : arrival[static_cast<size_t>(sends_[s].parent)];
-    for (const int32_t r : link_of(s).resources) us = std::max(us, free_us[static_cast<size_t>(r)]);
+  double ready_us(size_t s) const {
+    return sends_[s].parent < 0 ? 0 : arrival_[static_cast<size_t>(sends_[s].parent)];
+  }
+  double free_us(const LogicalLink& link) const {
+    double us = 0;
+    for (const int32_t r : link.resources) us = std::max(us, free_us_[static_cast<size_t>(r)]);
     return us;
   }
 
-  Entry make_entry(int32_t send, const std::vector<double>& free_us,
-                   const std::vector<double>& arrival) const {
-    const auto s = static_cast<size_t>(send);
-    const double begin = begin_us(s, free_us, arrival);
+  // What ranks sends apart from the time at which they can begin.
+  Key rank_of(size_t s) const {
     const LogicalLink& link = link_of(s);
-    const int turn = (link.from - link.to + t_.ranks) % t_.ranks;
+    const double turn = (link.from - link.to + t_.ranks) % t_.ranks;
     switch (rule_) {
       case OrderRule::kLongestPathFromNow:
-        return {-from_[s], begin, until_[s], turn, send};
+        return {-from_[s], ready_us(s), until_[s], turn, static_cast<double>(s)};
       case OrderRule::kShortestPathUntilNow:
-        return {until_[s], begin, -from_[s], turn, send};
+        return {until_[s], ready_us(s), -from_[s], turn, static_cast<double>(s)};
       case OrderRule::kEarliest:
         break;
     }
-    return {begin, -from_[s], until_[s], turn, send};
+    return {-from_[s], until_[s], turn, static_cast<double>(s), 0};
+  }
+
+  // Moves what has arrived by the time the link is free to those that could go.
+  void ripen(Waiting& waiting, double us) const {
+    while (!waiting.later.empty() && (waiting.later.top().first <= us || waiting.ready.empty())) {
+      us = std::max(us, waiting.later.top().first);
+      const int32_t send = waiting.later.top().second;
+      waiting.ready.push({rank_of(static_cast<size_t>(send)), send});
+      waiting.later.pop();
+    }
+  }
+
+  Offer make_offer(int32_t index) {
+    Waiting& waiting = waiting_[static_cast<size_t>(index)];
+    const double free = free_us(t_.links[static_cast<size_t>(index)]);
+    ripen(waiting, free);
+    const auto& [rank, send] = waiting.ready.top();
+    const double begin = std::max(free, ready_us(static_cast<size_t>(send)));
+    Key key = rank;
+    if (rule_ == OrderRule::kEarliest)
+      key = {begin, rank[0], rank[1], rank[2], rank[3]};
+    else
+      key[1] = begin;
+    return {key, index, waiting.version};
+  }
+
+  // The link has something new at its head.
+  void announce(int32_t link) {
+    Waiting& waiting = waiting_[static_cast<size_t>(link)];
+    waiting.version++;
+    if (!waiting.ready.empty() || !waiting.later.empty()) queue_.push(make_offer(link));
+  }
+
+  static int32_t take(Waiting& waiting) {
+    const int32_t send = waiting.ready.top().second;
+    waiting.ready.pop();
+    return send;
   }
 
   // What a sender relays waits until its own pieces are on their way, where the sketch wants that.
-  void release(int32_t send, const std::vector<double>& free_us,
-               const std::vector<double>& arrival) {
+  void release(int32_t send) {
     const auto s = static_cast<size_t>(send);
     const auto link = static_cast<size_t>(sends_[s].link);
-    if (t_.own_first && link_of(s).remote && sends_[s].parent >= 0 && own_left_[link] > 0)
-      waiting_[link].push_back(send);
+    if (t_.own_first && link_of(s).remote && sends_[s].parent >= 0 && own_left_[link] > 0) {
+      held_[link].push_back(send);
+      return;
+    }
+    if (rule_ == OrderRule::kEarliest)
+      waiting_[link].later.push({ready_us(s), send});
     else
-      queue_.push(make_entry(send, free_us, arrival));
+      waiting_[link].ready.push({rank_of(s), send});
+    announce(static_cast<int32_t>(link));
   }
 
-  void finish_own(size_t s, const std::vector<double>& free_us,
-                  const std::vector<double>& arrival) {
+  void finish_own(size_t s) {
     const auto link = static_cast<size_t>(sends_[s].link);
     if (!t_.own_first || !link_of(s).remote || sends_[s].parent >= 0 || --own_left_[link] > 0)
       return;
-    for (const int32_t send : waiting_[link]) queue_.push(make_entry(send, free_us, arrival));
-    waiting_[link].clear();
+    const std::vector<int32_t> held = std::move(held_[link]);
+    held_[link].clear();
+    for (const int32_t send : held) release(send);
   }
 
-  const TacclProblem& p_;
   const LogicalTopology& t_;
   const int parts_;
   const OrderRule rule_;
   std::vector<TacclSend> sends_;  // by piece and part, parents first
   std::vector<std::vector<int32_t>> children_;
   std::vector<double> until_, from_;
-  std::vector<int> own_left_;                  // per link
-  std::vector<std::vector<int32_t>> waiting_;  // per link
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  std::vector<int> own_left_;               // per link, where own pieces go first
+  std::vector<std::vector<int32_t>> held_;  // per link
+  std::vector<Waiting> waiting_;            // per link
+  std::vector<double> free_us_;             // per resource
+  std::vector<double> arrival_;             // per send
+  Least<Offer> queue_;
 };
 
 }  // namespace
