@@ -59,7 +59,7 @@ Forest grow_forest(const Machine& machine, const ForestDemand& demand,
       const double seconds = unit * static_cast<double>(trees) * (1 + loss);
       ForestGraph graph(machine, demand.ranks, seconds);
       if (shortage(graph, wanted, false) > 0) continue;
-      const SplitGraph split = split_off(graph, wanted);
+      const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
       if (getenv("FDBG")) fprintf(stderr,"unit %g 1/unit %g trees %ld loss %g seconds %g\n",unit,1/unit,(long)trees,loss,seconds);
       return {trees, route(pack_trees(split.graph, wanted), split.graph)};
@@ -142,11 +142,11 @@ Routing forest_routing(const Machine& machine, const Collective& collective,
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(options.bytes / blocks / routing.chunks, 65536.0);
   routing.transfers = transfers_of(forest, demand, repeat, !collective.rooted());
-  order_transfers(main, piece, routing.transfers);
+  order_transfers(main, piece, repeat, routing.transfers);
   if (all_reduce) {
     const auto times = static_cast<int>(routing.chunks / reduction.trees);
     routing.reduction = transfers_of(reduction, demand, times, true);
-    order_transfers(backwards, piece, routing.reduction);
+    order_transfers(backwards, piece, times, routing.reduction);
   }
   return routing;
 }

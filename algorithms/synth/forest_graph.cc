@@ -57,8 +57,13 @@ ForestGraph::ForestGraph(const Machine& machine, int ranks, double seconds) {
   for (size_t v = 0; v < machine.nodes.size(); v++)
     if (useful[v] && !rank[v]) number[v] = nodes_++;
   host_.resize(static_cast<size_t>(nodes_));
-  for (size_t v = 0; v < machine.nodes.size(); v++)
-    if (number[v] >= 0) host_[static_cast<size_t>(number[v])] = machine.nodes[v].host;
+  inside_.resize(static_cast<size_t>(nodes_));
+  for (size_t v = 0; v < machine.nodes.size(); v++) {
+    if (number[v] < 0) continue;
+    const Node& node = machine.nodes[v];
+    host_[static_cast<size_t>(number[v])] = node.host;
+    inside_[static_cast<size_t>(number[v])] = node.host >= 0 && node.type != NodeType::kNic;
+  }
   index_.assign(square(nodes_), -1);
   for (size_t l = 0; l < machine.links.size(); l++) {
     const Link& link = machine.links[l];

@@ -36,12 +36,19 @@ class ForestGraph {
   // floor(b * seconds).
   ForestGraph(const Machine& machine, int ranks, double seconds);
   explicit ForestGraph(int nodes)
-      : nodes_(nodes), host_(static_cast<size_t>(nodes), 0), index_(square(nodes), -1) {}
+      : nodes_(nodes), host_(static_cast<size_t>(nodes), 0),
+        inside_(static_cast<size_t>(nodes), true), index_(square(nodes), -1) {}
 
   int nodes() const { return nodes_; }
   int host(int node) const { return host_[static_cast<size_t>(node)]; }
+  // Of a host and no NIC.
+  bool inside(int node) const { return inside_[static_cast<size_t>(node)]; }
   const std::vector<ForestEdge>& edges() const { return edges_; }
   int64_t units(int from, int to) const;
+  // What the next unit of an edge that has some stands for.
+  const Strand& strand(int from, int to) const {
+    return edges_[static_cast<size_t>(index_[at(from, to)])].strands.front();
+  }
   void add(int from, int to, const Strand& strand);
   // Removes that much and returns what it stood for.
   std::vector<Strand> take(int from, int to, int64_t units);
@@ -57,6 +64,7 @@ class ForestGraph {
   }
   int nodes_ = 0;
   std::vector<int> host_;       // per node
+  std::vector<bool> inside_;    // per node
   std::vector<int32_t> index_;  // per pair of nodes
   std::vector<ForestEdge> edges_;
 };

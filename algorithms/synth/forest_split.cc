@@ -3,6 +3,7 @@
 #include "algorithms/synth/forest_split.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -41,9 +42,11 @@ void level(std::vector<int64_t>& amounts, int64_t total) {
 
 class Splitter {
  public:
-  Splitter(const ForestGraph& graph, const ForestDemand& demand) : graph_(graph), demand_(demand) {}
+  Splitter(const Machine& machine, const ForestGraph& graph, const ForestDemand& demand)
+      : machine_(machine), graph_(graph), demand_(demand) {}
 
-  SplitGraph run() {
+  SplitGraph run(bool trimmed) {
+    if (trimmed) trim();
     std::vector<int> order;
     for (int v = demand_.ranks; v < graph_.nodes(); v++) order.push_back(v);
     // Those with few neighbours first: NICs before the switches they hang on.
@@ -66,6 +69,46 @@ class Splitter {
   }
 
  private:
+  // Edges between switches and CPUs lose what the trees can do without, so that splitting does not
+  // lead data over them needlessly.
+  void trim() {
+    for (const ForestEdge& e : std::vector<ForestEdge>(graph_.edges())) {
+      if (e.from < demand_.ranks || e.to < demand_.ranks || !graph_.inside(e.from) ||
+          !graph_.inside(e.to))
+        continue;
+      for (int64_t some = (e.units + 1) / 2; some > 0;) {
+        if (graph_.units(e.from, e.to) < some) {
+          some /= 2;
+          continue;
+        }
+        const ForestGraph before = graph_;
+        graph_.take(e.from, e.to, some);
+        if (shortage(graph_, demand_, false) == 0) continue;
+        graph_ = before;
+        some /= 2;
+      }
+    }
+  }
+
+  // Whether data that comes over one edge and leaves over the other would visit a node twice.
+  bool turns_back(int32_t from, int node, int32_t to) const {
+    const auto nodes = [&](int a, int b) {
+      std::vector<int> visited;
+      for (const int32_t l : graph_.strand(a, b).links) {
+        visited.push_back(machine_.links[static_cast<size_t>(l)].from);
+        visited.push_back(machine_.links[static_cast<size_t>(l)].to);
+      }
+      std::sort(visited.begin(), visited.end());
+      visited.erase(std::unique(visited.begin(), visited.end()), visited.end());
+      return visited;
+    };
+    const std::vector<int> before = nodes(from, node), after = nodes(node, to);
+    std::vector<int> both;
+    std::set_intersection(before.begin(), before.end(), after.begin(), after.end(),
+                          std::back_inserter(both));
+    return both.size() > 1;  // the node itself is in both
+  }
+
   void split(int node, int32_t from, int32_t to, int64_t units) {
     std::vector<Strand> first = graph_.take(from, node, units);
     std::vector<Strand> second = graph_.take(node, to, units);
@@ -103,7 +146,7 @@ class Splitter {
       bool any = false;
       for (size_t i = 0; i < n; i++) {
         const size_t t = (i + shift) % n;
-        if (in[i] == 0 || out[t] == 0) continue;
+        if (in[i] == 0 || out[t] == 0 || turns_back(ports[i], node, ports[t])) continue;
         split(node, ports[i], ports[t], 1);
         in[i]--;
         out[t]--;
@@ -145,14 +188,17 @@ class Splitter {
     drop_rest(node);
   }
 
+  const Machine& machine_;
   ForestGraph graph_;
   const ForestDemand& demand_;
 };
 
 }  // namespace
 
-SplitGraph split_off(const ForestGraph& graph, const ForestDemand& demand) {
-  return Splitter(graph, demand).run();
+SplitGraph split_off(const Machine& machine, const ForestGraph& graph, const ForestDemand& demand) {
+  SplitGraph trimmed = Splitter(machine, graph, demand).run(true);
+  if (trimmed.fits) return trimmed;
+  return Splitter(machine, graph, demand).run(false);
 }
 
 }  // namespace weft

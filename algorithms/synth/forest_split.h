@@ -14,6 +14,6 @@ struct SplitGraph {
   ForestGraph graph{0};
   bool fits = true;
 };
-SplitGraph split_off(const ForestGraph& graph, const ForestDemand& demand);
+SplitGraph split_off(const Machine& machine, const ForestGraph& graph, const ForestDemand& demand);
 
 }  // namespace weft

@@ -13,38 +13,46 @@ namespace {
 
 class Order {
  public:
-  Order(const Machine& machine, double piece_bytes, std::vector<Transfer>& transfers)
-      : machine_(machine), bytes_(piece_bytes), transfers_(transfers), free_(machine.links.size()) {}
+  Order(const Machine& machine, double piece_bytes, int rounds, std::vector<Transfer>& transfers)
+      : machine_(machine),
+        bytes_(piece_bytes),
+        rounds_(rounds),
+        transfers_(transfers),
+        free_(machine.links.size()) {}
 
   void run() {
     link_trees();
     measure();
-    using Event = std::tuple<double, double, int32_t>;  // start, minus the way behind it, transfer
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> ready;
+    // When, round, minus the way behind it, transfer, which of its links.
+    using Event = std::tuple<double, int32_t, double, int32_t, int32_t>;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+    std::vector<double> tail(transfers_.size(), 0);
+    const auto set_out = [&](size_t t, double at) {
+      tail[t] = at;
+      events.push(
+          {at, transfers_[t].piece % rounds_, -behind_[t], static_cast<int32_t>(t), 0});
+    };
     for (size_t t = 0; t < transfers_.size(); t++)
-      if (parent_[t] < 0) ready.push({0, -behind_[t], static_cast<int32_t>(t)});
-    while (!ready.empty()) {
-      const auto [at, urgency, number] = ready.top();
-      ready.pop();
+      if (parent_[t] < 0) set_out(t, 0);
+    while (!events.empty()) {
+      const auto [at, round, urgency, number, hop] = events.top();
+      events.pop();
       const auto t = static_cast<size_t>(number);
-      double start = at, us = 0, slowest = 0;
-      for (const int32_t l : transfers_[t].links)
-        start = std::max(start, free_[static_cast<size_t>(l)]);
-      if (start > at) {
-        ready.push({start, urgency, number});
+      const auto& links = transfers_[t].links;
+      const auto link = static_cast<size_t>(links[static_cast<size_t>(hop)]);
+      if (free_[link] > at) {
+        events.push({free_[link], round, urgency, number, hop});
         continue;
       }
-      for (const int32_t l : transfers_[t].links) {
-        const auto link = static_cast<size_t>(l);
-        free_[link] = start + time(link);
-        slowest = std::max(slowest, time(link));
-        us += machine_.links[link].us;
+      if (hop == 0) transfers_[t].begin_us = at;
+      free_[link] = at + time(link);
+      tail[t] = std::max(tail[t], free_[link]) + machine_.links[link].us;
+      if (static_cast<size_t>(hop) + 1 < links.size()) {
+        events.push({at + machine_.links[link].us, round, urgency, number, hop + 1});
+        continue;
       }
-      transfers_[t].begin_us = start;
-      for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++) {
-        const int32_t child = children_[static_cast<size_t>(c)];
-        ready.push({start + us + slowest, -behind_[static_cast<size_t>(child)], child});
-      }
+      for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++)
+        set_out(static_cast<size_t>(children_[static_cast<size_t>(c)]), tail[t]);
     }
   }
 
@@ -111,6 +119,7 @@ class Order {
 
   const Machine& machine_;
   const double bytes_;
+  const int32_t rounds_;
   std::vector<Transfer>& transfers_;
   std::vector<double> free_;            // per link
   std::vector<int32_t> parent_;         // per transfer, -1: none
@@ -120,8 +129,9 @@ class Order {
 
 }  // namespace
 
-void order_transfers(const Machine& machine, double piece_bytes, std::vector<Transfer>& transfers) {
-  Order(machine, piece_bytes, transfers).run();
+void order_transfers(const Machine& machine, double piece_bytes, int rounds,
+                     std::vector<Transfer>& transfers) {
+  Order(machine, piece_bytes, rounds, transfers).run();
 }
 
 }  // namespace weft

@@ -271,8 +271,7 @@ class Planner {
       for (const int32_t f : outgoing[r]) {
         const int32_t lane = fuse_ ? best_lane(r, f) : -1;
         if (lane < 0) {
-          lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
-          lanes.push_back({-2, {f}, 0});
+          lane_of_out_[static_cast<size_t>(f)] = sending_lane(lanes, f);
           continue;
         }
         lane_of_out_[static_cast<size_t>(f)] = lane;
@@ -307,6 +306,19 @@ class Planner {
     }
     for (size_t i = 0; i < starts_.size(); i++)
       if (sent[i].empty()) starts_[i].lane = usual[static_cast<size_t>(starts_[i].rank)];
+  }
+
+  // One lane sends all that leaves over one link, so that it leaves in the order it is meant to.
+  int32_t sending_lane(std::vector<Lane>& lanes, int32_t fifo) const {
+    for (size_t l = 0; l < lanes.size(); l++)
+      if (lanes[l].source == -2 && first_link(lanes[l].outs[0]) == first_link(fifo) &&
+          plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].hop ==
+              plan_.fifos[static_cast<size_t>(fifo)].hop) {
+        lanes[l].outs.push_back(fifo);
+        return static_cast<int32_t>(l);
+      }
+    lanes.push_back({-2, {fifo}, 0});
+    return static_cast<int32_t>(lanes.size()) - 1;
   }
 
   int32_t source_lane(const Message& m) const {
