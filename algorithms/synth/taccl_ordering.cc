@@ -74,8 +74,9 @@ class Ordering {
 
   // Sends that wait for a link.
   struct Waiting {
-    Least<std::pair<Key, int32_t>> ready;     // by rank among those that could go
-    Least<std::pair<double, int32_t>> later;  // kEarliest: not there yet, by arrival
+    using Ranked = std::pair<Key, int32_t>;
+    Least<Ranked> ready;                     // that could go when the link is free
+    Least<std::pair<double, Ranked>> later;  // kEarliest: not there yet then, by arrival
     int32_t version = 0;
   };
 
@@ -147,21 +148,12 @@ class Ordering {
     return {-from_[s], until_[s], turn, static_cast<double>(s), 0};
   }
 
-  // Moves what has arrived by the time the link is free to those that could go.
-  void ripen(Waiting& waiting, double us) const {
-    while (!waiting.later.empty() && (waiting.later.top().first <= us || waiting.ready.empty())) {
-      us = std::max(us, waiting.later.top().first);
-      const int32_t send = waiting.later.top().second;
-      waiting.ready.push({rank_of(static_cast<size_t>(send)), send});
-      waiting.later.pop();
-    }
-  }
-
   Offer make_offer(int32_t index) {
     Waiting& waiting = waiting_[static_cast<size_t>(index)];
     const double free = free_us(t_.links[static_cast<size_t>(index)]);
-    ripen(waiting, free);
-    const auto& [rank, send] = waiting.ready.top();
+    for (; !waiting.later.empty() && waiting.later.top().first <= free; waiting.later.pop())
+      waiting.ready.push(waiting.later.top().second);
+    const auto& [rank, send] = head(waiting);
     const double begin = std::max(free, ready_us(static_cast<size_t>(send)));
     Key key = rank;
     if (rule_ == OrderRule::kEarliest)
@@ -171,17 +163,21 @@ class Ordering {
     return {key, index, waiting.version};
   }
 
+  static const Waiting::Ranked& head(const Waiting& waiting) {
+    return waiting.ready.empty() ? waiting.later.top().second : waiting.ready.top();
+  }
+
+  static int32_t take(Waiting& waiting) {
+    const int32_t send = head(waiting).second;
+    waiting.ready.empty() ? waiting.later.pop() : waiting.ready.pop();
+    return send;
+  }
+
   // The link has something new at its head.
   void announce(int32_t link) {
     Waiting& waiting = waiting_[static_cast<size_t>(link)];
     waiting.version++;
     if (!waiting.ready.empty() || !waiting.later.empty()) queue_.push(make_offer(link));
-  }
-
-  static int32_t take(Waiting& waiting) {
-    const int32_t send = waiting.ready.top().second;
-    waiting.ready.pop();
-    return send;
   }
 
   // What a sender relays waits until its own pieces are on their way, where the sketch wants that.
@@ -193,7 +189,7 @@ class Ordering {
       return;
     }
     if (rule_ == OrderRule::kEarliest)
-      waiting_[link].later.push({ready_us(s), send});
+      waiting_[link].later.push({ready_us(s), {rank_of(s), send}});
     else
       waiting_[link].ready.push({rank_of(s), send});
     announce(static_cast<int32_t>(link));
