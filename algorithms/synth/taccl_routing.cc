@@ -71,12 +71,33 @@ class Builder {
       auto& arrival = m_.arrival_us.emplace_back(static_cast<size_t>(t_.ranks), -1);
       for (size_t l = 0; l < t_.links.size(); l++)
         if (p_.candidate(p_.leaders[i], static_cast<int32_t>(l))) sent[l] = m_.linear.add_binary();
-      const auto& near = p_.near[static_cast<size_t>(p_.leaders[i])];
-      for (size_t r = 0; r < near.size(); r++)
-        if (near[r] != 0)
+      const std::vector<double> soonest = soonest_arrivals(i);
+      for (size_t r = 0; r < soonest.size(); r++)
+        if (p_.near[static_cast<size_t>(p_.leaders[i])][r] != 0) {
           arrival[r] = m_.linear.add_column(
-              0, 0, static_cast<int>(r) == piece(i).source ? 0.0 : time_us_ * 1.000001);
+              0, soonest[r],
+              static_cast<int>(r) == piece(i).source ? 0.0 : time_us_ * 1.000001 + soonest[r]);
+          arrivals_[i][r] = std::max(arrivals_[i][r], soonest[r]);
+        }
     }
+  }
+
+  // When a leader can be anywhere at the earliest. Tells the solver at once what it would have to
+  // branch for.
+  std::vector<double> soonest_arrivals(size_t i) const {
+    std::vector<double> us(static_cast<size_t>(t_.ranks), 1e300);
+    us[static_cast<size_t>(piece(i).source)] = 0;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t l = 0; l < t_.links.size(); l++) {
+        const LogicalLink& k = t_.links[l];
+        const double there = us[static_cast<size_t>(k.from)] + latency(k);
+        if (m_.sent[i][l] < 0 || there >= us[static_cast<size_t>(k.to)]) continue;
+        us[static_cast<size_t>(k.to)] = there;
+        changed = true;
+      }
+    }
+    return us;
   }
 
   // Who wants the piece gets it once; who does not, at most once, and sends only what it got.
@@ -88,6 +109,16 @@ class Builder {
     for (const int r : piece(i).wanted) wants[static_cast<size_t>(r)] = true;
     for (size_t r = 0; r < in.size(); r++)
       if (!in[r].empty()) m_.linear.add_row(in[r], wants[r] ? 1 : 0, 1);
+    // Every host with somebody who wants it is entered.
+    std::map<int, std::vector<Term>> entries;
+    for (const int r : piece(i).wanted)
+      if (const int host = t_.host_of[static_cast<size_t>(r)];
+          host != t_.host_of[static_cast<size_t>(piece(i).source)])
+        entries[host];
+    for (size_t l = 0; l < t_.links.size(); l++)
+      if (m_.sent[i][l] >= 0 && t_.links[l].remote)
+        entries.at(t_.host_of[static_cast<size_t>(t_.links[l].to)]).push_back({m_.sent[i][l], 1});
+    for (auto& [host, terms] : entries) m_.linear.at_least(std::move(terms), 1);
     for (size_t l = 0; l < t_.links.size(); l++) {
       const int from = t_.links[l].from;
       if (m_.sent[i][l] < 0 || from == piece(i).source || wants[static_cast<size_t>(from)])
@@ -103,7 +134,7 @@ class Builder {
     for (size_t l = 0; l < t_.links.size(); l++) {
       if (m_.sent[i][l] < 0) continue;
       const LogicalLink& k = t_.links[l];
-      const double free = time_us_ * 1.000001 + latency(k);
+      const double free = 2 * time_us_ * 1.000001 + latency(k);
       m_.linear.at_least({{m_.arrival_us[i][static_cast<size_t>(k.to)], 1},
                           {m_.arrival_us[i][static_cast<size_t>(k.from)], -1},
                           {m_.sent[i][l], -free}},
