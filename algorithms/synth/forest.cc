@@ -61,7 +61,6 @@ Forest grow_forest(const Machine& machine, const ForestDemand& demand,
       if (shortage(graph, wanted, false) > 0) continue;
       const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
-      if (getenv("FDBG")) fprintf(stderr,"unit %g 1/unit %g trees %ld loss %g seconds %g\n",unit,1/unit,(long)trees,loss,seconds);
       return {trees, route(pack_trees(split.graph, wanted), split.graph)};
     }
     if (loss > 4) fail(ncclInvalidUsage, "{}: no trees reach all GPUs", machine.name);
@@ -128,8 +127,7 @@ Routing forest_routing(const Machine& machine, const Collective& collective,
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
   const Machine& main = collective.reduces() && !all_reduce ? backwards : forwards;
   const Forest forest = grow_forest(main, demand, options);
-  int repeat = pieces_per_tree(forest, demand);
-  if (getenv("REP")) repeat=atoi(getenv("REP"));
+  int repeat = std::max(options.pieces, pieces_per_tree(forest, demand));
   Forest reduction;
   if (all_reduce) {
     reduction = grow_forest(backwards, demand, options);

@@ -13,6 +13,7 @@ struct ForestOptions {
   double bytes = 1 << 30;      // of the whole array; decides how finely trees are cut
   double acceptable_loss = 0.002;  // of throughput, for having fewer trees
   int most_trees = 16;         // per root
+  int pieces = 1;              // of a tree at least; more follow each other more closely
 };
 
 bool forest_supports(const Collective& collective);

@@ -30,6 +30,10 @@ struct WeaveOptions {
   const Machine* machine = nullptr;
   // False: every FIFO has its own lane, nothing is passed on in the step that receives it.
   bool fuse = true;
+  // With fuse = false: FIFOs that leave a GPU over the same link share a lane, so that messages
+  // leave in exactly the order of begin_us (for what reduces: in the opposite order). For plans
+  // that are tight; a late message then holds up others.
+  bool ports = false;
   // True: what a rank sends of its own, what it passes on at the second hop of its way, at the
   // third and so on go through FIFOs and lanes of their own. Lanes then never wait for each other
   // in circles, so that latency costs no throughput; there are more of them.

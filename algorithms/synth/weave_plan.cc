@@ -41,6 +41,7 @@ class Planner {
         machine_(options.machine),
         budget_(options.budget),
         fuse_(options.fuse),
+        ports_(options.ports),
         whole_trees_(options.whole_trees),
         by_hops_(options.by_hops),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
@@ -265,13 +266,17 @@ class Planner {
       auto& lanes = rank_lanes_[r];
       lanes.push_back({});
       for (const int32_t f : incoming[r]) {
-        lane_of_in_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
-        lanes.push_back({f, {}, 0});
+        const int32_t lane = mirrored_ports() ? port_lane(r, f, true) : -1;
+        lane_of_in_[static_cast<size_t>(f)] = lane < 0 ? static_cast<int32_t>(lanes.size()) : lane;
+        if (lane < 0) lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
-        const int32_t lane = fuse_ ? best_lane(r, f) : -1;
+        const int32_t lane = fuse_                     ? best_lane(r, f)
+                             : ports_ && !whole_trees_ ? port_lane(r, f, false)
+                                                       : -1;
         if (lane < 0) {
-          lane_of_out_[static_cast<size_t>(f)] = sending_lane(lanes, f);
+          lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
+          lanes.push_back({-2, {f}, 0});
           continue;
         }
         lane_of_out_[static_cast<size_t>(f)] = lane;
@@ -283,6 +288,26 @@ class Planner {
       const int32_t lane = own(m) ? starts_[static_cast<size_t>(m.parent)].lane : source_lane(m);
       m.fused = fuse_ && lane_of_out_[static_cast<size_t>(m.fifo)] == lane;
     }
+  }
+
+  // Turned round, what arrives is what is sent, so there arriving FIFOs share lanes.
+  bool mirrored_ports() const { return ports_ && !fuse_ && whole_trees_; }
+
+  // The lane of a FIFO that leaves, or arrives, over the same link, so that everything crosses the
+  // link in the order it is meant to; -1 if there is none yet.
+  int32_t port_lane(size_t rank, int32_t fifo, bool arriving) const {
+    const auto& lanes = rank_lanes_[rank];
+    const WovenFifo& mine = plan_.fifos[static_cast<size_t>(fifo)];
+    for (size_t l = 0; l < lanes.size() && !mine.links.empty(); l++) {
+      if (arriving ? lanes[l].source < 0 : lanes[l].source != -2) continue;
+      const WovenFifo& other =
+          plan_.fifos[static_cast<size_t>(arriving ? lanes[l].source : lanes[l].outs[0])];
+      if (!other.links.empty() && other.hop == mine.hop &&
+          (arriving ? other.links.back() == mine.links.back()
+                    : other.links.front() == mine.links.front()))
+        return static_cast<int32_t>(l);
+    }
+    return -1;
   }
 
   // What a rank has from the start can begin in any lane: in the one that sends most of it.
@@ -306,19 +331,6 @@ class Planner {
     }
     for (size_t i = 0; i < starts_.size(); i++)
       if (sent[i].empty()) starts_[i].lane = usual[static_cast<size_t>(starts_[i].rank)];
-  }
-
-  // One lane sends all that leaves over one link, so that it leaves in the order it is meant to.
-  int32_t sending_lane(std::vector<Lane>& lanes, int32_t fifo) const {
-    for (size_t l = 0; l < lanes.size(); l++)
-      if (lanes[l].source == -2 && first_link(lanes[l].outs[0]) == first_link(fifo) &&
-          plan_.fifos[static_cast<size_t>(lanes[l].outs[0])].hop ==
-              plan_.fifos[static_cast<size_t>(fifo)].hop) {
-        lanes[l].outs.push_back(fifo);
-        return static_cast<int32_t>(l);
-      }
-    lanes.push_back({-2, {fifo}, 0});
-    return static_cast<int32_t>(lanes.size()) - 1;
   }
 
   int32_t source_lane(const Message& m) const {
@@ -368,8 +380,8 @@ class Planner {
           continue;
         }
         auto& step = by_parent[message.parent];
-        const auto same = std::find_if(
-            step.begin(), step.end(), [&](const auto& entry) { return entry.first == link; });
+        const auto same = std::find_if(step.begin(), step.end(),
+                                       [&](const auto& entry) { return entry.first == link; });
         if (same == step.end())
           step.emplace_back(link, cost * message.count);
         else
@@ -428,7 +440,7 @@ class Planner {
         begin(static_cast<int32_t>(s));
     }
     due_.resize(n);
-    for (size_t i = 0; i < n; i++) due_[i] = due[i] < n;
+    for (size_t i = 0; i < n; i++) due_[i] = due[i] < n && !mirrored_ports();
     for (size_t i = 0; i < n; i++) {
       for (const int32_t m : received[i]) receive_up_to(m);
       for (const int32_t s : begun[i]) begin(s);
@@ -450,7 +462,7 @@ class Planner {
     return plan_.lanes[static_cast<size_t>(rank)][static_cast<size_t>(number)];
   }
 
-  // A message that no child waits for is taken at once.
+  // A message that no child waits for is taken at once; in lanes of ports all are, for the order.
   void arrive(int32_t message) {
     const int32_t fifo = messages_[static_cast<size_t>(message)].fifo;
     auto& waiting = waiting_[static_cast<size_t>(fifo)];
@@ -492,7 +504,7 @@ class Planner {
   const std::vector<Transfer>& transfers_;
   const Machine* machine_;
   const double budget_;
-  const bool fuse_, whole_trees_, by_hops_;
+  const bool fuse_, ports_, whole_trees_, by_hops_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer

@@ -49,6 +49,7 @@ struct LaneOptions {
   const Machine* machine = nullptr;
   double budget = 0;  // how long a lane may be busy, in the unit of busiest_link()
   bool fuse = true;
+  bool ports = false;  // see WeaveOptions
   bool by_hops = false;
   bool whole_trees = false;  // pieces are together on all of their way or nowhere
 };

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/planner/event_queue.h"
-#include "src/topology/routes.h"
 #include "src/planner/simulator.h"
 #include "src/topology/flow_graph.h"
+#include "src/topology/routes.h"
 
 namespace weft {
 

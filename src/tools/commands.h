@@ -10,6 +10,7 @@ namespace weft {
 void add_topo(CLI::App& app);
 void add_bound(CLI::App& app);
 void add_simulate(CLI::App& app);
+void add_synth(CLI::App& app);
 void add_show(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_env(CLI::App& app);

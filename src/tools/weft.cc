@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   weft::add_topo(app);
   weft::add_bound(app);
+  weft::add_synth(app);
   weft::add_simulate(app);
   weft::add_show(app);
   weft::add_doctor(app);

@@ -23,6 +23,7 @@ TEST_P(Weaving, GivesSchedulesThatVerifyAndDoTheRightThingInAnyOrder) {
     const Routing routing = random_routing(c, chunks, i % 2 == 1, random);
     WeaveOptions options;
     options.fuse = i % 3 != 0;
+    options.ports = i % 2 == 0;
     const Schedule schedule = weave(routing, options);
     for (const bool in_place : {false, true}) {
       // What is sent would be overwritten before it has left.

@@ -1,0 +1,89 @@
+// The table of synthesis: how near the schedules come to the bound, and how long it takes to make
+// them. Everything is predicted by the simulator, at 1 GiB unless told otherwise.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
+#include "src/planner/synthesis.h"
+
+namespace weft {
+namespace {
+
+struct Settings {
+  std::vector<std::string> machines = {
+      "dgx1v",      "ndv2x2",     "ndv2x4",      "dgx2",        "dgx2x2",      "dgx-a100x2",
+      "dgx-a100x4", "dgx-a100x8", "dgx-h100x1",  "dgx-h100x2",  "dgx-h100x4",  "dgx-h100x8",
+      "dgx-h100x16", "mi250x1",   "mi250x2",     "pcie-4x",     "pcie-8x",     "pcie-8x-1nic",
+      "rtx4090-4x", "rtx4090-8x", "l20-8x",      "gb200-nvl72"};
+  std::vector<std::string> collectives = {"all_gather", "reduce_scatter", "all_reduce",
+                                          "broadcast", "alltoall"};
+  uint64_t size = uint64_t{1} << 30;
+  int most_alltoall = 32;  // GPUs
+  SynthesisOptions options;
+};
+
+// What is asked of each collective.
+double wanted(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ? 0.99 : 0.98;
+}
+
+double wanted_seconds(int ranks) {
+  if (ranks <= 16) return 0.1;
+  if (ranks <= 32) return 0.5;
+  return ranks <= 128 ? 3 : 30;
+}
+
+int run(const Settings& settings) {
+  int missed = 0;
+  fmt::print("{:14} {:>5} {:15} {:>10} {:>10} {:>7} {:>8} {:11} {:>5} {:>8}\n", "machine", "ranks",
+             "collective", "GB/s", "bound", "ratio", "seconds", "engine", "lanes", "steps");
+  for (const std::string& topo : settings.machines) {
+    const Machine machine = load_machine(topo);
+    const auto ranks = static_cast<int>(gpus(machine).size());
+    for (const std::string& text : settings.collectives) {
+      const auto kind = parse_collective(text);
+      if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", text);
+      if (*kind == CollectiveKind::kAllToAll && ranks > settings.most_alltoall) continue;
+      fmt::print("{:14} {:>5} {:15} ", topo, ranks, text);
+      try {
+        const Synthesized r = synthesize(machine, {*kind, ranks, 0},
+                                         static_cast<double>(settings.size), settings.options);
+        const bool slow = r.seconds > wanted_seconds(ranks), low = r.ratio < wanted(*kind);
+        missed += slow || low ? 1 : 0;
+        fmt::print("{:10.2f} {:10.2f} {:7.4f} {:8.3f} {:11} {:5} {:8}{}{}\n", r.algbw_gbps,
+                   r.bound_gbps, r.ratio, r.seconds, r.engine, r.lanes, r.steps,
+                   low ? "  ratio" : "", slow ? "  slow" : "");
+      } catch (const Error& error) {
+        missed++;
+        fmt::print("{}\n", error.what());
+      }
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("{} of the rows miss what is asked of them\n", missed);
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  weft::Settings settings;
+  CLI::App app{"How good synthesized schedules are, and how quickly they are made"};
+  app.add_option("machines", settings.machines, "machines of the catalogue, or files");
+  app.add_option("--coll", settings.collectives, "collectives");
+  app.add_option("--size", settings.size, "bytes of the whole array; K, M, G")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--engine", settings.options.engine, "use this engine only");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return weft::run(settings);
+  } catch (const weft::Error& error) {
+    fmt::print(stderr, "synth_perf: {}\n", error.what());
+    return 2;
+  }
+}

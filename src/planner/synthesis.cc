@@ -1,0 +1,168 @@
+// See synthesis.h.
+#include "src/planner/synthesis.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "algorithms/bounds/bounds.h"
+#include "src/base/error.h"
+#include "src/topology/routes.h"
+#include "src/schedule/verify.h"
+#include "src/topology/flow_graph.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Hints that say what happens anyway need not be kept.
+void drop_usual_routes(const Machine& machine, Schedule& schedule) {
+  const FlowGraph ways = flow_graph(machine);
+  Routes routes(ways.machine);
+  std::erase_if(schedule.routes, [&](const RouteHint& hint) {
+    const auto usual = routes.between(hint.from, hint.to);
+    return std::equal(usual.begin(), usual.end(), hint.links.begin(), hint.links.end());
+  });
+}
+
+void count_parts(Synthesized& result) {
+  std::map<std::pair<int32_t, int32_t>, int> channels;
+  for (size_t r = 0; r < result.schedule.ranks.size(); r++) {
+    const RankSchedule& rank = result.schedule.ranks[r];
+    result.lanes = std::max(result.lanes, static_cast<int>(rank.lanes.size()));
+    for (const Lane& lane : rank.lanes) {
+      result.steps += static_cast<int64_t>(lane.steps.size());
+      for (const Step& step : lane.steps)
+        for (const Operand& to : step.to)
+          if (to.kind == Operand::Kind::kPeer) {
+            int& most = channels[{static_cast<int32_t>(r), to.index}];
+            most = std::max(most, to.channel + 1);
+          }
+    }
+  }
+  for (const auto& [pair, count] : channels) result.channels = std::max(result.channels, count);
+}
+
+class Search {
+ public:
+  Search(const Machine& machine, const Collective& collective, double bytes,
+         const SynthesisOptions& options)
+      : machine_(machine), collective_(collective), bytes_(bytes), options_(options) {}
+
+  Synthesized run() {
+    const Bound bound = throughput_bound(machine_, collective_);
+    if (!(bound.algbw_gbps > 0))
+      fail(ncclInvalidUsage, "{}: not every GPU can reach every other one",
+           machine_.name.empty() ? "the machine" : machine_.name);
+    bound_gbps_ = bound.algbw_gbps;
+    bool known = false;
+    for (const SynthesisEngine& engine : synthesis_engines()) {
+      if (!options_.engine.empty() && engine.name != options_.engine) continue;
+      known = true;
+      if (!finished()) ask(engine);
+    }
+    if (!known) fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
+    if (!best_) fail(ncclInvalidUsage, "no schedule for {} of {} ranks on {}{}",
+                     name(collective_.kind), collective_.nranks, machine_.name, reasons_);
+    return prove();
+  }
+
+ private:
+  static std::string names() {
+    std::string text;
+    for (const SynthesisEngine& engine : synthesis_engines())
+      text += (text.empty() ? "" : ", ") + std::string(engine.name);
+    return text;
+  }
+
+  bool finished() const {
+    return best_ && (best_->ratio >= options_.good_enough ||
+                     seconds_since(begin_) > options_.time_limit_s);
+  }
+
+  void ask(const SynthesisEngine& engine) {
+    const SynthesisTask task{machine_, collective_, bytes_, options_,
+                             std::max(0.0, options_.time_limit_s - seconds_since(begin_))};
+    if (!engine.supports(task)) {
+      reasons_ += fmt::format("; {}: not for {}", engine.name, name(collective_.kind));
+      return;
+    }
+    std::string why;
+    bool any = false;
+    for (const auto& candidate : engine.candidates(task)) {
+      if (finished()) return;
+      try {
+        consider(engine, candidate);
+        any = true;
+      } catch (const Error& error) {
+        why = error.what();
+      }
+    }
+    if (!any) reasons_ += fmt::format("; {}: {}", engine.name, why);
+  }
+
+  void consider(const SynthesisEngine& engine, const std::function<Schedule()>& candidate) {
+    const auto begin = Clock::now();
+    Schedule schedule = candidate();
+    drop_usual_routes(machine_, schedule);
+    seconds_ += seconds_since(begin);
+    const Simulation simulation = simulate(machine_, schedule, bytes_, options_.simulation);
+    if (options_.progress)
+      options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
+                                    simulation.algbw_gbps));
+    if (best_ && simulation.time_us >= best_->time_us) return;
+    best_.emplace();
+    best_->schedule = std::move(schedule);
+    best_->engine = engine.name;
+    best_->time_us = simulation.time_us;
+    best_->algbw_gbps = simulation.algbw_gbps;
+    best_->ratio = simulation.algbw_gbps / bound_gbps_;
+  }
+
+  Synthesized prove() {
+    const auto begin = Clock::now();
+    Synthesized result = std::move(*best_);
+    result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
+    const int depth = options_.simulation.fifo_depth;
+    result.verified = verify(result.schedule, false, depth).fifo_depth() == depth;
+    try {
+      verify(result.schedule, true, depth);
+      result.in_place = true;
+    } catch (const Error&) {
+      result.in_place = false;  // an exchange overwrites what it has not sent yet
+    }
+    count_parts(result);
+    result.bound_gbps = bound_gbps_;
+    result.seconds = seconds_ + seconds_since(begin);
+    return result;
+  }
+
+  const Machine& machine_;
+  const Collective& collective_;
+  const double bytes_;
+  const SynthesisOptions& options_;
+  const Clock::time_point begin_ = Clock::now();
+  double bound_gbps_ = 0, seconds_ = 0;
+  std::optional<Synthesized> best_;
+  std::string reasons_;
+};
+
+}  // namespace
+
+Synthesized synthesize(const Machine& machine, const Collective& collective, double bytes,
+                       const SynthesisOptions& options) {
+  if (collective.nranks < 2)
+    fail(ncclInvalidUsage, "{}: {} has nothing to do on {} GPU", machine.name,
+         name(collective.kind), collective.nranks);
+  if (!(bytes > 0)) fail(ncclInvalidArgument, "an array of {} bytes", bytes);
+  return Search(machine, collective, bytes, options).run();
+}
+
+}  // namespace weft

@@ -1,0 +1,113 @@
+// The table of synthesis engines.
+#include "algorithms/generators/generators.h"
+#include "algorithms/synth/flow.h"
+#include "algorithms/synth/forest.h"
+#include "algorithms/synth/latency.h"
+#include "algorithms/synth/weave.h"
+#include "src/planner/synthesis.h"
+
+namespace weft {
+namespace {
+
+// A generator's schedule has about as many steps as pairs of ranks: beyond this it helps nobody.
+constexpr int kMostGeneratorRanks = 128;
+
+using Candidates = std::vector<std::function<Schedule()>>;
+
+// Lanes as executors run them best where a plan has no time to lose.
+WeaveOptions tight(const SynthesisTask& task) {
+  WeaveOptions weaving;
+  weaving.machine = &task.machine;
+  weaving.fuse = false;
+  weaving.ports = true;
+  return weaving;
+}
+
+bool forest_applies(const SynthesisTask& task) { return forest_supports(task.collective); }
+
+// More pieces per tree hide the time that data travels, more lanes the time that lanes wait.
+Candidates forest_candidates(const SynthesisTask& task) {
+  struct Variant {
+    int pieces;
+    bool by_hops;
+  };
+  Candidates candidates;
+  for (const Variant v : {Variant{1, false}, Variant{4, false}, Variant{4, true}, Variant{16, false}})
+    candidates.emplace_back([&task, v] {
+      ForestOptions options;
+      options.bytes = task.bytes;
+      options.pieces = v.pieces;
+      WeaveOptions weaving = tight(task);
+      weaving.by_hops = v.by_hops;
+      return weave(forest_routing(task.machine, task.collective, options), weaving);
+    });
+  return candidates;
+}
+
+// The plans are for one size; beyond this one throughput is all that counts.
+constexpr double kMostLatencyBytes = 64 << 20;
+
+bool latency_applies(const SynthesisTask& task) {
+  return forest_supports(task.collective) && task.bytes <= kMostLatencyBytes;
+}
+
+Candidates latency_candidates(const SynthesisTask& task) {
+  LatencyOptions options;
+  options.slice_bytes = task.options.simulation.slice_bytes;
+  options.most_slices = task.options.simulation.most_slices;
+  options.fifo_depth = task.options.simulation.fifo_depth;
+  Candidates candidates;
+  for (LatencyPlan& plan : latency_plans(task.machine, task.collective, task.bytes, options))
+    candidates.emplace_back([&task, routing = std::move(plan.routing)] {
+      return weave(routing, tight(task));
+    });
+  return candidates;
+}
+
+bool flow_applies(const SynthesisTask& task) {
+  switch (task.collective.kind) {
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Candidates flow_candidates(const SynthesisTask& task) {
+  Candidates candidates;
+  for (const bool fuse : {false, true})
+    candidates.emplace_back([&task, fuse] {
+      WeaveOptions weaving = tight(task);
+      weaving.fuse = fuse;
+      return weave(route_flow(task.machine, task.collective), weaving);
+    });
+  return candidates;
+}
+
+bool generators_apply(const SynthesisTask& task) {
+  return task.collective.nranks <= kMostGeneratorRanks;
+}
+
+Candidates generator_candidates(const SynthesisTask& task) {
+  Candidates candidates;
+  for (const Generator& generator : generators())
+    if (generator.supports(task.collective))
+      candidates.emplace_back([&task, &generator] { return generator.make(task.collective, false); });
+  return candidates;
+}
+
+}  // namespace
+
+const std::vector<SynthesisEngine>& synthesis_engines() {
+  static const std::vector<SynthesisEngine> kEngines = {
+      {"forest", "spanning trees packed to the optimum", forest_applies, forest_candidates},
+      {"latency", "few hops and steps, planned for the size", latency_applies, latency_candidates},
+      {"flow", "every piece on the path that evens out the links", flow_applies, flow_candidates},
+      {"generators", "the schedules of weft generators", generators_apply, generator_candidates},
+  };
+  return kEngines;
+}
+
+}  // namespace weft

@@ -1,0 +1,129 @@
+// weft synth: makes the best schedule for a machine, proves it and predicts its time.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
+#include "src/planner/synthesis.h"
+#include "src/schedule/msccl_xml.h"
+#include "src/schedule/schedule_json.h"
+#include "src/tools/answers.h"
+#include "src/tools/commands.h"
+
+namespace weft {
+namespace {
+
+struct Arguments {
+  std::string topo, collective, out;
+  uint64_t size = 0;
+  int root = 0;
+  SynthesisOptions options;
+  bool json = false;
+};
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+void write(const std::string& path, const Synthesized& result) {
+  ScheduleFile file;
+  file.schedule = result.schedule;
+  file.modes_declared = true;
+  file.in_place = result.in_place;
+  file.out_of_place = true;
+  const std::string text =
+      ends_with(path, ".xml") ? write_msccl_xml(file) : write_schedule_json(file);
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) fail(ncclSystemError, "{}: cannot be written", path);
+}
+
+void print(const Arguments& arguments, const Machine& machine, const Collective& collective,
+           const Synthesized& result) {
+  if (arguments.json) {
+    nlohmann::ordered_json out;
+    out["collective"] = name(collective.kind);
+    out["size"] = arguments.size;
+    out["ranks"] = collective.nranks;
+    out["engine"] = result.engine;
+    out["seconds"] = number(result.seconds);
+    out["time_us"] = number(result.time_us);
+    out["algbw_gbps"] = number(result.algbw_gbps);
+    out["bound_gbps"] = number(result.bound_gbps);
+    out["ratio"] = number(result.ratio);
+    out["channels"] = result.channels;
+    out["lanes"] = result.lanes;
+    out["steps"] = result.steps;
+    out["verified"] = result.verified;
+    out["in_place"] = result.in_place;
+    fmt::print("{}\n", out.dump());
+    return;
+  }
+  fmt::print("{} of {} GPUs on {}, {} bytes\n", name(collective.kind), collective.nranks,
+             machine.name, arguments.size);
+  fmt::print("engine    {}, {:.3g} s, proved {}\n", result.engine, result.seconds,
+             result.in_place ? "in place and out of place" : "out of place");
+  fmt::print("time      {}\n", duration(result.time_us));
+  fmt::print("algbw     {:.4g} GB/s, {:.1f}% of the bound {:.4g} GB/s\n", result.algbw_gbps,
+             100 * result.ratio, result.bound_gbps);
+  fmt::print("schedule  {} steps, up to {} lanes a rank and {} channels a pair\n", result.steps,
+             result.lanes, result.channels);
+}
+
+void answer(Arguments& arguments) {
+  if (!arguments.out.empty() && !ends_with(arguments.out, ".xml") &&
+      !ends_with(arguments.out, ".json"))
+    fail(ncclInvalidArgument, "{}: a schedule is written as .xml (MSCCL) or .json (Weft)",
+         arguments.out);
+  const Machine machine = load_machine(arguments.topo);
+  const Collective collective{*collective_named(arguments.collective),
+                              static_cast<int>(gpus(machine).size()), arguments.root};
+  if (isatty(STDERR_FILENO) != 0)
+    arguments.options.progress = [](const std::string& line) {
+      fmt::print(stderr, "\r\x1b[K{}", line);
+      std::fflush(stderr);
+    };
+  const auto clear = [&] {
+    if (arguments.options.progress) fmt::print(stderr, "\r\x1b[K");
+  };
+  Synthesized result;
+  try {
+    result = synthesize(machine, collective, static_cast<double>(arguments.size), arguments.options);
+  } catch (...) {
+    clear();
+    throw;
+  }
+  clear();
+  if (!arguments.out.empty()) write(arguments.out, result);
+  print(arguments, machine, collective, result);
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app) {
+  auto* command = app.add_subcommand("synth", "make the best schedule for a machine");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-h100x2")
+      ->required();
+  command->add_option("--coll", arguments->collective, "collective")
+      ->required()
+      ->check(is_collective());
+  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      ->required()
+      ->transform(CLI::AsSizeValue(false));
+  command->add_option("--root", arguments->root, "of rooted collectives");
+  command->add_option("--engine", arguments->options.engine, "use this engine only");
+  command->add_option("--sketch", arguments->options.sketch, "what you know: a TACCL sketch");
+  command->add_option("--time-limit", arguments->options.time_limit_s, "seconds to look for better")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  command->add_option("-o,--output", arguments->out, "where to write the schedule, .xml or .json");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments] { answer(*arguments); });
+}
+
+}  // namespace weft
