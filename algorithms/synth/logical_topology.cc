@@ -94,7 +94,7 @@ class OnMachine {
         }
       for (size_t a = 0; a < n; a++)
         for (size_t b = 0; b < n; b++)
-          if (!all[a][b].path.empty() && !dominated(all, a, b)) keep(std::move(all[a][b]));
+          if (!all[a][b].path.empty() && !dominated(all, a, b)) keep(all[a][b]);
     }
   }
 

@@ -104,7 +104,10 @@ class Search {
     }
     std::string why;
     bool any = false;
-    for (const auto& candidate : engine.candidates(task)) {
+    const auto begin = Clock::now();
+    const auto candidates = engine.candidates(task);
+    seconds_ += seconds_since(begin);
+    for (const auto& candidate : candidates) {
       if (finished()) return;
       try {
         consider(engine, candidate);

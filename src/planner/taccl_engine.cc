@@ -42,8 +42,11 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
     result.plans.resize(kMostPlans + 1);
   }
   std::vector<std::function<Schedule()>> made;
-  for (const TacclPlan& plan : result.plans)
-    for (const bool by_hops : {false, true})
+  for (const TacclPlan& plan : result.plans) {
+    // Lanes that never wait for each other are for what executors cut into slices.
+    const double piece_bytes = task.bytes / (task.collective.nranks * plan.routing.chunks);
+    const bool sliced = piece_bytes > task.options.simulation.slice_bytes;
+    for (const bool by_hops : {sliced, !sliced})
       made.emplace_back([&task, routing = plan.routing, by_hops] {
         WeaveOptions weaving;
         weaving.machine = &task.machine;
@@ -52,6 +55,7 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
         weaving.by_hops = by_hops;
         return weave(routing, weaving);
       });
+  }
   return made;
 }
 
