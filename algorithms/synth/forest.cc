@@ -9,6 +9,7 @@
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
 #include "algorithms/synth/forest_split.h"
+#include "algorithms/synth/hierarchy.h"
 #include "algorithms/synth/order.h"
 #include "src/base/error.h"
 #include "src/topology/flow_graph.h"
@@ -16,16 +17,8 @@
 namespace weft {
 namespace {
 
-// A tree with the links of each of its edges.
-struct RoutedTree {
-  int32_t root = 0;
-  std::vector<Transfer> edges;
-};
-
-struct Forest {
-  int64_t trees = 0;  // per unit of the demand
-  std::vector<RoutedTree> routed;
-};
+// What executors move at once, where there is so much.
+constexpr double kSliceBytes = 65536;
 
 ForestDemand scaled(ForestDemand demand, int64_t by) {
   for (int64_t& r : demand.roots) r *= by;
@@ -46,15 +39,15 @@ std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph 
 }
 
 // Fewest trees first: the loss of whole numbers shrinks as there are more.
-Forest grow_forest(const Machine& machine, const ForestDemand& demand,
-                   const ForestOptions& options) {
+HostForest grow_flat(const Machine& machine, const ForestDemand& demand, const ForestOptions& options) {
   constexpr int64_t kFine = 1024;
-  const double unit =
-      least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
+  double unit = least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
   if (!std::isfinite(unit))
     fail(ncclInvalidUsage, "{}: some GPU cannot be reached from the others", machine.name);
+  unit = std::max(unit, static_cast<double>(demand.total() * (demand.ranks - 1)) /
+                            delivery_rate(machine, demand.ranks));
   for (double loss = options.acceptable_loss;; loss *= 2) {
-    for (int64_t trees = 1; trees <= options.most_trees; trees++) {
+    for (int32_t trees = 1; trees <= options.most_trees; trees++) {
       const ForestDemand wanted = scaled(demand, trees);
       const double seconds = unit * static_cast<double>(trees) * (1 + loss);
       ForestGraph graph(machine, demand.ranks, seconds);
@@ -67,27 +60,38 @@ Forest grow_forest(const Machine& machine, const ForestDemand& demand,
   }
 }
 
+// Level by level where that is possible and a flat graph would be large.
+HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
+                const ForestOptions& options) {
+  if (demand.ranks > options.most_flat_ranks) {
+    const auto grow_host = [&](const Machine& host) {
+      const auto ranks = static_cast<int>(gpus(host).size());
+      return grow_flat(host, {ranks, std::vector<int64_t>(static_cast<size_t>(ranks), 1)}, options);
+    };
+    if (auto composed = compose_hosts(machine, collective, grow_host)) return std::move(*composed);
+  }
+  return grow_flat(machine, demand, options);
+}
+
 // Pieces of a tree follow each other through it; enough of them keep its links busy while the
 // first ones travel.
-int pieces_per_tree(const Forest& forest, const ForestDemand& demand) {
+int pieces_per_tree(const Forest& forest) {
   int depth = 0;
   for (const RoutedTree& tree : forest.routed) {
-    std::vector<int> at(static_cast<size_t>(demand.ranks), 0);
+    std::vector<int> at(static_cast<size_t>(forest.collective.nranks), 0);
     for (const Transfer& e : tree.edges) {
       at[static_cast<size_t>(e.to)] = at[static_cast<size_t>(e.from)] + 1;
       depth = std::max(depth, at[static_cast<size_t>(e.to)]);
     }
   }
-  const int64_t trees = forest.trees * demand.total();
-  return static_cast<int>(std::clamp<int64_t>(2 * depth / trees, 1, 16));
+  return std::clamp(2 * depth / static_cast<int>(forest.routed.size()), 1, 16);
 }
 
-std::vector<Transfer> transfers_of(const Forest& forest, const ForestDemand& demand, int repeat,
-                                   bool by_rank) {
+std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ranks, int chunks,
+                                   int repeat, bool by_rank) {
   std::vector<Transfer> transfers;
-  std::vector<int32_t> next(static_cast<size_t>(demand.ranks), 0);
-  const auto chunks = static_cast<int32_t>(forest.trees * repeat);
-  for (const RoutedTree& tree : forest.routed) {
+  std::vector<int32_t> next(static_cast<size_t>(ranks), 0);
+  for (const RoutedTree& tree : trees) {
     int32_t& chunk = next[static_cast<size_t>(tree.root)];
     for (int i = 0; i < repeat; i++, chunk++)
       for (Transfer e : tree.edges) {
@@ -113,39 +117,55 @@ bool forest_supports(const Collective& collective) {
   }
 }
 
-Routing forest_routing(const Machine& machine, const Collective& collective,
-                       const ForestOptions& options) {
+Forest grow_forest(const Machine& machine, const Collective& collective,
+                   const ForestOptions& options) {
   const Machine forwards = flow_graph(machine).machine;
-  const Machine backwards = reversed(forwards);
   ForestDemand demand{collective.nranks,
                       std::vector<int64_t>(static_cast<size_t>(collective.nranks), 1)};
   if (collective.rooted()) {
     std::fill(demand.roots.begin(), demand.roots.end(), 0);
     demand.roots[static_cast<size_t>(collective.root)] = 1;
   }
-  Routing routing{collective, 1, {}, {}};
+  Forest forest{collective, 0, {}, 0, {}};
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
-  const Machine& main = collective.reduces() && !all_reduce ? backwards : forwards;
-  const Forest forest = grow_forest(main, demand, options);
-  int repeat = std::max(options.pieces, pieces_per_tree(forest, demand));
-  Forest reduction;
+  if (all_reduce || !collective.reduces()) {
+    HostForest grown = grow(forwards, collective, demand, options);
+    forest.trees = grown.trees;
+    forest.routed = std::move(grown.routed);
+    if (!all_reduce) return forest;
+  }
+  HostForest grown = grow(reversed(forwards), collective, demand, options);
+  (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;
+  (all_reduce ? forest.reduction : forest.routed) = std::move(grown.routed);
+  return forest;
+}
+
+Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut) {
+  const Machine forwards = flow_graph(machine).machine;
+  const Machine backwards = reversed(forwards);
+  const Collective& collective = forest.collective;
+  const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
+  Routing routing{collective, 1, {}, {}};
+  int repeat = std::max(cut.pieces, pieces_per_tree(forest));
   if (all_reduce) {
-    reduction = grow_forest(backwards, demand, options);
     // Both halves cut the data alike.
-    const int64_t both = std::lcm(forest.trees, reduction.trees);
-    repeat = std::max<int>(repeat, static_cast<int>(both / forest.trees));
-    repeat = static_cast<int>((repeat * forest.trees + both - 1) / both * both / forest.trees);
+    const int both = std::lcm(forest.trees, forest.reduction_trees);
+    repeat = (repeat * forest.trees + both - 1) / both * both / forest.trees;
   }
-  routing.chunks = static_cast<int32_t>(forest.trees * repeat);
+  routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
-  const double piece = std::min(options.bytes / blocks / routing.chunks, 65536.0);
-  routing.transfers = transfers_of(forest, demand, repeat, !collective.rooted());
-  order_transfers(main, piece, repeat, routing.transfers);
-  if (all_reduce) {
-    const auto times = static_cast<int>(routing.chunks / reduction.trees);
-    routing.reduction = transfers_of(reduction, demand, times, true);
-    order_transfers(backwards, piece, times, routing.reduction);
-  }
+  const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
+  const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
+    std::vector<Transfer> transfers =
+        transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
+    order_transfers(on, piece, cut.by_rounds ? times : 1, transfers);
+    return transfers;
+  };
+  routing.transfers =
+      lay_out(collective.reduces() && !all_reduce ? backwards : forwards, forest.routed, repeat);
+  if (all_reduce)
+    routing.reduction =
+        lay_out(backwards, forest.reduction, routing.chunks / forest.reduction_trees);
   return routing;
 }
 

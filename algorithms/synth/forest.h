@@ -10,16 +10,37 @@
 namespace weft {
 
 struct ForestOptions {
-  double bytes = 1 << 30;      // of the whole array; decides how finely trees are cut
-  double acceptable_loss = 0.002;  // of throughput, for having fewer trees
-  int most_trees = 16;         // per root
-  int pieces = 1;              // of a tree at least; more follow each other more closely
+  double acceptable_loss = 0.004;  // of throughput, for having fewer trees
+  int most_trees = 16;             // per root
+  int most_flat_ranks = 32;        // beyond, clusters of equal hosts are composed: hierarchy.h
+};
+
+// A tree with the links of each of its edges; pieces and times are not set.
+struct RoutedTree {
+  int32_t root = 0;
+  std::vector<Transfer> edges;  // parents before children
+};
+
+struct Forest {
+  Collective collective;
+  int32_t trees = 0;              // per root
+  std::vector<RoutedTree> routed;
+  // Of an all_reduce: those that reduce, on the machine turned round.
+  int32_t reduction_trees = 0;
+  std::vector<RoutedTree> reduction;
 };
 
 bool forest_supports(const Collective& collective);
 
 // Throws Error(ncclInvalidUsage) in one line when some rank is out of reach of another.
-Routing forest_routing(const Machine& machine, const Collective& collective,
-                       const ForestOptions& options = {});
+Forest grow_forest(const Machine& machine, const Collective& collective,
+                   const ForestOptions& options = {});
+
+struct ForestCut {
+  double bytes = 1 << 30;  // of the whole array
+  int pieces = 1;          // of a tree at least; more follow each other more closely
+  bool by_rounds = true;   // whether the first pieces of all trees go before the second of any
+};
+Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut = {});
 
 }  // namespace weft

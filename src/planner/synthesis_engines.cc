@@ -1,9 +1,13 @@
 // The table of synthesis engines.
+#include <memory>
+#include <optional>
+
 #include "algorithms/generators/generators.h"
 #include "algorithms/synth/flow.h"
 #include "algorithms/synth/forest.h"
 #include "algorithms/synth/latency.h"
 #include "algorithms/synth/weave.h"
+#include "src/base/error.h"
 #include "src/planner/synthesis.h"
 #include "src/planner/taccl_engine.h"
 
@@ -26,21 +30,28 @@ WeaveOptions tight(const SynthesisTask& task) {
 
 bool forest_applies(const SynthesisTask& task) { return forest_supports(task.collective); }
 
-// More pieces per tree hide the time that data travels, more lanes the time that lanes wait.
+// More pieces per tree hide the time that data travels, more lanes the time that lanes wait. Only
+// small schedules are worth several trials.
 Candidates forest_candidates(const SynthesisTask& task) {
   struct Variant {
     int pieces;
-    bool by_hops;
+    bool by_hops, by_rounds;
   };
+  constexpr size_t kMostTransfers = 1 << 15;
+  auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v : {Variant{1, false}, Variant{4, false}, Variant{4, true}, Variant{16, false}})
-    candidates.emplace_back([&task, v] {
-      ForestOptions options;
-      options.bytes = task.bytes;
-      options.pieces = v.pieces;
+  for (const Variant v :
+       {Variant{1, false, true}, Variant{4, false, true}, Variant{4, true, true},
+        Variant{4, false, false}, Variant{16, true, true}, Variant{16, false, false}})
+    candidates.emplace_back([&task, forest, v] {
+      if (!*forest) *forest = grow_forest(task.machine, task.collective);
+      const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
+      if (v.pieces > 1 && transfers * static_cast<size_t>(v.pieces) > kMostTransfers)
+        fail(ncclInvalidUsage, "{} transfers, cut into {} pieces each", transfers, v.pieces);
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
-      return weave(forest_routing(task.machine, task.collective, options), weaving);
+      return weave(forest_routing(task.machine, **forest, {task.bytes, v.pieces, v.by_rounds}),
+                   weaving);
     });
   return candidates;
 }

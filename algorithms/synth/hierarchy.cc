@@ -1,0 +1,175 @@
+// See hierarchy.h.
+#include "algorithms/synth/hierarchy.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/topology/routes.h"
+
+namespace weft {
+namespace {
+
+// One host of a machine, and which links of the machine its links are.
+struct HostPart {
+  Machine machine;
+  std::vector<int32_t> links;
+};
+
+std::vector<HostPart> split_hosts(const Machine& machine) {
+  std::map<int, HostPart> hosts;
+  std::vector<int> number(machine.nodes.size(), -1);
+  for (size_t v = 0; v < machine.nodes.size(); v++) {
+    if (machine.nodes[v].host < 0) continue;
+    Machine& host = hosts[machine.nodes[v].host].machine;
+    number[v] = static_cast<int>(host.nodes.size());
+    host.nodes.push_back(machine.nodes[v]);
+  }
+  for (size_t l = 0; l < machine.links.size(); l++) {
+    Link link = machine.links[l];
+    const Node& from = machine.nodes[static_cast<size_t>(link.from)];
+    const Node& to = machine.nodes[static_cast<size_t>(link.to)];
+    if (from.host < 0 || from.host != to.host) continue;
+    link.from = number[static_cast<size_t>(link.from)];
+    link.to = number[static_cast<size_t>(link.to)];
+    hosts[from.host].machine.links.push_back(link);
+    hosts[from.host].links.push_back(static_cast<int32_t>(l));
+  }
+  std::vector<HostPart> parts;
+  for (auto& [host, part] : hosts) parts.push_back(std::move(part));
+  return parts;
+}
+
+bool alike(const Machine& a, const Machine& b) {
+  return a.links == b.links &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                    [](const Node& x, const Node& y) { return x.type == y.type; });
+}
+
+class Composer {
+ public:
+  Composer(const Machine& machine, const Collective& collective, std::vector<HostPart> hosts,
+           HostForest inside)
+      : collective_(collective),
+        hosts_(std::move(hosts)),
+        inside_(std::move(inside)),
+        gpus_(static_cast<int>(gpus(hosts_[0].machine).size())),
+        routes_(machine) {
+    number_ranks(machine);
+  }
+
+  std::optional<HostForest> run() {
+    HostForest all;
+    if (collective_.rooted()) {
+      all.trees = static_cast<int32_t>(inside_.routed.size());
+      const Seat root = seats_[static_cast<size_t>(collective_.root)];
+      for (const RoutedTree& tree : inside_.routed) all.routed.push_back(compose(tree, root));
+    } else {
+      all.trees = inside_.trees;
+      for (const Seat& seat : seats_)
+        for (const RoutedTree& tree : inside_.routed)
+          if (tree.root == seat.gpu) all.routed.push_back(compose(tree, seat));
+    }
+    if (!connected_) return std::nullopt;
+    return all;
+  }
+
+ private:
+  struct Seat {
+    int32_t host = 0, gpu = 0;
+  };
+
+  void number_ranks(const Machine& machine) {
+    std::map<int, int32_t> host_number, gpus_of;
+    for (const Node& node : machine.nodes)
+      if (node.host >= 0) host_number.emplace(node.host, 0);
+    int32_t next = 0;
+    for (auto& [host, number] : host_number) number = next++;
+    rank_.assign(hosts_.size(), std::vector<int32_t>(static_cast<size_t>(gpus_)));
+    for (const int node : gpus(machine)) {
+      const int host = machine.nodes[static_cast<size_t>(node)].host;
+      const Seat seat{host_number[host], gpus_of[host]++};
+      rank_[static_cast<size_t>(seat.host)][static_cast<size_t>(seat.gpu)] =
+          static_cast<int32_t>(seats_.size());
+      seats_.push_back(seat);
+    }
+  }
+
+  int32_t rank(int32_t host, int32_t gpu) const {
+    return rank_[static_cast<size_t>(host)][static_cast<size_t>(gpu)];
+  }
+
+  // From `start` along the rail of the tree's root, and from there through every host.
+  RoutedTree compose(const RoutedTree& tree, const Seat& start) {
+    const auto hosts = static_cast<int32_t>(hosts_.size());
+    RoutedTree all{rank(start.host, start.gpu), {}};
+    spread(start.host, start.gpu == tree.root ? tree : turned(tree, start.gpu), all);
+    for (int32_t k = 1; k < hosts; k++) {
+      const int32_t from = (start.host + k - 1) % hosts, to = (start.host + k) % hosts;
+      const int32_t a = rank(from, tree.root), b = rank(to, tree.root);
+      const auto links = routes_.between(a, b);
+      connected_ = connected_ && !links.empty();
+      all.edges.push_back({0, a, b, {links.begin(), links.end()}, 0});
+      spread(to, tree, all);
+    }
+    return all;
+  }
+
+  void spread(int32_t host, const RoutedTree& tree, RoutedTree& all) {
+    const auto& number = hosts_[static_cast<size_t>(host)].links;
+    for (Transfer e : tree.edges) {
+      e.from = rank(host, e.from);
+      e.to = rank(host, e.to);
+      for (int32_t& l : e.links) l = number[static_cast<size_t>(l)];
+      all.edges.push_back(std::move(e));
+    }
+  }
+
+  // The same tree from another root: what lies between the two roots is crossed the other way.
+  RoutedTree turned(const RoutedTree& tree, int32_t root) {
+    std::vector<int32_t> parent(static_cast<size_t>(gpus_), -1);
+    for (const Transfer& e : tree.edges) parent[static_cast<size_t>(e.to)] = e.from;
+    RoutedTree result{root, {}};
+    std::vector<bool> flipped(static_cast<size_t>(gpus_), false);
+    for (int32_t v = root; v != tree.root; v = parent[static_cast<size_t>(v)]) {
+      const int32_t up = parent[static_cast<size_t>(v)];
+      flipped[static_cast<size_t>(v)] = true;
+      result.edges.push_back({0, v, up, way_inside(v, up), 0});
+    }
+    for (const Transfer& e : tree.edges)
+      if (!flipped[static_cast<size_t>(e.to)]) result.edges.push_back(e);
+    return result;
+  }
+
+  std::vector<int32_t> way_inside(int32_t from, int32_t to) {
+    Routes routes(hosts_[0].machine);
+    const auto links = routes.between(from, to);
+    connected_ = connected_ && !links.empty();
+    return {links.begin(), links.end()};
+  }
+
+  const Collective& collective_;
+  const std::vector<HostPart> hosts_;
+  const HostForest inside_;
+  const int gpus_;
+  Routes routes_;
+  std::vector<Seat> seats_;                 // per rank
+  std::vector<std::vector<int32_t>> rank_;  // per host and GPU
+  bool connected_ = true;
+};
+
+}  // namespace
+
+std::optional<HostForest> compose_hosts(const Machine& machine, const Collective& collective,
+                                        const GrowHost& grow) {
+  if (static_cast<size_t>(collective.nranks) != gpus(machine).size()) return std::nullopt;
+  std::vector<HostPart> hosts = split_hosts(machine);
+  if (hosts.size() < 2) return std::nullopt;
+  for (const HostPart& host : hosts)
+    if (!alike(host.machine, hosts[0].machine)) return std::nullopt;
+  if (gpus(hosts[0].machine).empty()) return std::nullopt;
+  HostForest inside{1, {RoutedTree{}}};
+  if (gpus(hosts[0].machine).size() > 1) inside = grow(hosts[0].machine);
+  return Composer(machine, collective, std::move(hosts), std::move(inside)).run();
+}
+
+}  // namespace weft
