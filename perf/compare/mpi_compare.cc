@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "perf/common/errors.h"
 #include "perf/common/json_writer.h"
@@ -22,16 +23,21 @@ struct CompareOptions {
   int factor = 0;  // 0: the built-in list of sizes
   int repetitions = 15;
   std::string json_file;
+  std::string only;        // collectives, ',' between them; empty: all
+  bool own_hosts = false;  // every rank its own host: over the network
   bool help = false;
 };
 
 constexpr const char* kUsage =
     "usage: mpirun -n N mpi_compare [--max-size BYTES] [--factor F] [--reps R] [--json FILE] "
-    "[--quick]\n"
+    "[--quick] [--only LIST] [--own-hosts]\n"
     "  --max-size  largest array (K, M, G), 64M unless told\n"
     "  --factor    sizes 8 B, 8*F, 8*F*F ... instead of the built-in list\n"
     "  --reps      how often the contenders alternate per row, 15 unless told\n"
-    "  --quick     5 repetitions, up to 4 MiB\n";
+    "  --quick     5 repetitions, up to 4 MiB\n"
+    "  --only      collectives, ',' between them: all_reduce,all_gather\n"
+    "  --own-hosts every rank counts as its own host, so that the library uses the network;\n"
+    "              mpirun --mca btl tcp,self makes MPI do the same\n";
 
 int positive(const char* flag, const char* text, int least) {
   const int value = std::atoi(text);
@@ -46,6 +52,8 @@ CompareOptions parse(int argc, char** argv) {
                                       {"reps", required_argument, nullptr, 'r'},
                                       {"json", required_argument, nullptr, 'j'},
                                       {"quick", no_argument, nullptr, 'q'},
+                                      {"only", required_argument, nullptr, 'o'},
+                                      {"own-hosts", no_argument, nullptr, 'w'},
                                       {"help", no_argument, nullptr, 'h'},
                                       {nullptr, 0, nullptr, 0}};
   CompareOptions options;
@@ -66,6 +74,10 @@ CompareOptions parse(int argc, char** argv) {
     } else if (code == 'q') {
       options.repetitions = 5;
       options.max_bytes = 4u << 20;
+    } else if (code == 'o') {
+      options.only = optarg;
+    } else if (code == 'w') {
+      options.own_hosts = true;
     } else if (code == 'h') {
       options.help = true;
     } else {
@@ -89,6 +101,12 @@ std::vector<size_t> sizes(const CompareOptions& options) {
   return all;
 }
 
+bool wanted(const CompareOptions& options, std::string_view collective) {
+  const std::string list = "," + options.only + ",";
+  return options.only.empty() ||
+         list.find("," + std::string(collective) + ",") != std::string::npos;
+}
+
 ncclComm_t connect(int rank, int nranks) {
   ncclUniqueId id{};
   if (rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -101,6 +119,7 @@ ncclComm_t connect(int rank, int nranks) {
 int compare(const CompareOptions& options, int rank, int nranks) {
   if (weftHostMode() != 1)
     throw UsageError("MPI and the library share host buffers: host mode only");
+  if (options.own_hosts) setenv("NCCL_HOSTID", std::to_string(rank).c_str(), 1);
   const Job job{connect(rank, nranks), rank, nranks};
   // A block of at least one element per rank may need more than the array asked for.
   const size_t room = options.max_bytes + static_cast<size_t>(nranks) * sizeof(float);
@@ -110,6 +129,7 @@ int compare(const CompareOptions& options, int rank, int nranks) {
     const Arena nccl(Arena::Memory::kNccl, room);
     if (rank == 0) print_table_header(nranks, options.repetitions);
     for (const Contest& contest : contests()) {
+      if (!wanted(options, contest.name)) continue;
       for (const size_t bytes : sizes(options)) {
         entries.push_back({std::string(contest.name),
                            compete(contest, job, malloced, nccl, bytes, options.repetitions)});

@@ -59,6 +59,13 @@ Config Config::from_environment() {
   int shm_disable = 0;
   read_integer("NCCL_SHM_DISABLE", shm_disable);
   config.shm_disable = shm_disable != 0;
+  if (std::getenv("NCCL_NET_PLUGIN") != nullptr) config.net_plugin = text("NCCL_NET_PLUGIN");
+  config.net = text("NCCL_NET");
+  int ib_disable = 0;
+  read_integer("NCCL_IB_DISABLE", ib_disable);
+  config.ib_disable = ib_disable != 0;
+  read_integer("NCCL_SOCKET_NTHREADS", config.socket_nthreads);
+  read_integer("NCCL_NSOCKS_PERTHREAD", config.nsocks_per_thread);
   read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
   config.msccl_xml_files = text("MSCCL_XML_FILES");
   config.msccl_algo_dir = text("MSCCL_ALGO_DIR");
@@ -72,6 +79,10 @@ Config Config::from_environment() {
   read_integer("WEFT_SLICE_BYTES", config.slice_bytes);
   read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
   read_integer("WEFT_WORKERS", config.workers);
+  int graph_mixing = 1;
+  read_integer("NCCL_GRAPH_MIXING_SUPPORT", graph_mixing);
+  config.graph_mixing = graph_mixing != 0;
+  read_integer("WEFT_PROXY_THREADS", config.proxy_threads);
   int host_mode = 0;
   read_integer("WEFT_HOST_MODE", host_mode);
   config.host_mode = host_mode != 0;
@@ -105,6 +116,13 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_HOSTID", c.host_id, "replaces this host's identity"},
       {"NCCL_SHM_DISABLE", fmt::format("{:d}", c.shm_disable),
        "1: no shared memory between processes"},
+      {"NCCL_NET_PLUGIN", c.net_plugin.value_or(""), "network plugins to try; none: only ours"},
+      {"NCCL_NET", c.net, "name of the network to use"},
+      {"NCCL_IB_DISABLE", fmt::format("{:d}", c.ib_disable), "1: no verbs plugin"},
+      {"NCCL_SOCKET_NTHREADS", fmt::format("{}", c.socket_nthreads),
+       "threads per connection; 0: chosen by rate"},
+      {"NCCL_NSOCKS_PERTHREAD", fmt::format("{}", c.nsocks_per_thread),
+       "sockets per thread; 0: chosen by rate"},
       {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking),
        "0 or 1 overrides config.blocking"},
       {"MSCCL_XML_FILES", c.msccl_xml_files, "schedule files to use, ':' between them"},
@@ -122,12 +140,15 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
        "hand over addresses from this size on"},
+      {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads), "threads that serve the network"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
        "GPU: memory that all ranks can reach, for private buffers"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
-       "GPU: low-latency protocol up to this size times ranks"},
+       "GPU: low-latency protocol while a rank sends no more than this"},
+      {"NCCL_GRAPH_MIXING_SUPPORT", fmt::format("{:d}", c.graph_mixing),
+       "GPU: 0: no order between graphs and what runs on other streams meanwhile"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
       {"NCCL_TOPO_FILE", c.topo_file, "a file that describes this machine"},

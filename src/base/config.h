@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,12 @@ struct Config {
   std::string comm_id;        // NCCL_COMM_ID: host:port of the rendezvous
   std::string host_id;        // NCCL_HOSTID: replaces the host's identity
   bool shm_disable = false;   // NCCL_SHM_DISABLE: processes of one host talk over TCP
+  // NCCL_NET_PLUGIN: network plugins to try, ',' between them; "none"; unset: libnccl-net.so
+  std::optional<std::string> net_plugin;
+  std::string net;            // NCCL_NET: name of the network to use
+  bool ib_disable = false;    // NCCL_IB_DISABLE: 1 leaves the verbs plugin out
+  int socket_nthreads = 0;    // NCCL_SOCKET_NTHREADS: threads of a connection; 0: chosen
+  int nsocks_per_thread = 0;  // NCCL_NSOCKS_PERTHREAD: sockets of each of them; 0: chosen
   int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
 
   // MSCCL's.
@@ -34,12 +41,15 @@ struct Config {
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
   size_t zero_copy_bytes =
       8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
+  int proxy_threads = 1;         // WEFT_PROXY_THREADS: threads that serve the network
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =
       16u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
+  // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
+  bool graph_mixing = true;
   size_t packed_bytes =
-      1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data up to this size times ranks
+      1u << 20;      // WEFT_PACKED_BYTES: GPU: flags beside the data while a rank sends no more
   int max_ctas = 0;  // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
   int workers = -1;  // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 

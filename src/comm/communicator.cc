@@ -24,7 +24,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 }  // namespace
 
 Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label,
-                           int device, int max_ctas,
+                           int device, int max_ctas, const std::string& net_name,
                            std::shared_ptr<const ImportedSchedules> schedules)
     : secret_(id.secret),
       rank_(rank),
@@ -53,8 +53,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
   try {
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, *imported_, deadline,
-                                   gone_.data());
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, net_name, *imported_,
+                                   deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -63,7 +63,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     std::lock_guard lock(fault_mutex_);
     context_.door = &mesh_->door();
   }
-  context_.local_ranks = mesh_->local_ranks();
+  context_.local_ranks = mesh_->ranks_of_machine();
   check_schedules_fit();
   placement_ = {mesh_->one_process(), mesh_->one_host(), false};
   if (cuda::available()) {
@@ -83,6 +83,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.timeout_s = config_.timeout_s;
       options.stage_bytes = config_.stage_bytes;
       options.cta_bytes = config_.cta_bytes;
+      options.graph_mixing = config_.graph_mixing;
       gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
     } catch (const Error& error) {
@@ -98,11 +99,11 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
   WEFT_INFO(kInit,
             "{}: ready in {:.3f} s, {}; peers: {} in this process, {} over shared memory, "
-            "{} over TCP",
+            "{} over network {}",
             label,
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
             gpu_ != nullptr ? fmt::format("GPU {}", gpu_->device()) : "host mode", reached[1],
-            reached[2], reached[3]);
+            reached[2], reached[3], mesh_->network_name());
 }
 
 Communicator::~Communicator() {

@@ -30,7 +30,8 @@ class Communicator {
   // `device` and `max_ctas` matter where there are GPUs. `schedules` replaces those that the
   // environment names.
   Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device,
-               int max_ctas, std::shared_ptr<const ImportedSchedules> schedules = nullptr);
+               int max_ctas, const std::string& net_name,
+               std::shared_ptr<const ImportedSchedules> schedules = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <thread>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -65,8 +64,8 @@ int Mesh::channels(int source, int destination) const {
 }
 
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
-           const Config& config, const ImportedSchedules& imported, Deadline deadline,
-           std::atomic<bool>* gone)
+           const Config& config, const std::string& net_name, const ImportedSchedules& imported,
+           Deadline deadline, std::atomic<bool>* gone)
     : secret_(secret),
       rank_(rank),
       nranks_(nranks),
@@ -83,23 +82,22 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
   const auto ports = static_cast<size_t>(nranks_ * channels_);
   sends_.resize(ports);
   receives_.resize(ports);
-  incoming_.resize(ports);
   peer_arenas_.resize(static_cast<size_t>(nranks_));
   links_.resize(static_cast<size_t>(nranks_));
-  for (int peer = 0; peer < nranks_; peer++)
-    missing_ += reach(peer) == Reach::kTcp ? channels(peer, rank_) : 0;
   Acceptor::instance().serve(secret_, rank_, [this](Fd connection, const Purpose& purpose) {
     accept(std::move(connection), purpose);
   });
   try {
-    control.all_gather("ready", deadline);  // everyone can be reached now
+    listen(config, net_name);
+    // Everyone can be reached now.
+    const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
     for (const int peer : local_)
-      if (reach_[static_cast<size_t>(peer)] != Reach::kTcp) connect_local(peer, deadline);
-    connect_tcp_peers(control, deadline, gone);
+      if (reach_[static_cast<size_t>(peer)] != Reach::kNetwork) connect_local(peer, deadline);
+    if (network_ != nullptr) connect_network(offers, control, deadline, gone);
     control.all_gather("connected", deadline);
   } catch (...) {
     Acceptor::instance().stop(secret_, rank_);
-    drain(0);
+    network_.reset();
     LocalArenas::instance().forget(public_key(secret_), rank_);
     throw;
   }
@@ -107,7 +105,7 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
 
 Mesh::~Mesh() {
   Acceptor::instance().stop(secret_, rank_);
-  drain(0);
+  network_.reset();
   LocalArenas::instance().forget(public_key(secret_), rank_);
 }
 
@@ -116,6 +114,7 @@ void Mesh::exchange(ControlChannel& control, const Config& config, Deadline dead
   mine.version = kLibraryVersion;
   mine.pid = getpid();
   mine.host = host_identity(config);
+  mine.machine = machine_identity();
   mine.process = Acceptor::instance().token();
   mine.ring_bytes = ring_bytes_;
   mine.slice_bytes = config.slice_bytes;
@@ -157,8 +156,9 @@ void Mesh::classify() {
   const PeerInfo& mine = info(rank_);
   for (int peer = 0; peer < nranks_; peer++) {
     const PeerInfo& theirs = info(peer);
-    Reach reach = Reach::kTcp;
+    Reach reach = Reach::kNetwork;
     if (theirs.host == mine.host) local_.push_back(peer);
+    if (theirs.machine == mine.machine) machine_ranks_++;
     if (peer == rank_) {
       reach = Reach::kSelf;
     } else if (theirs.process == mine.process) {
@@ -201,75 +201,38 @@ void Mesh::connect_local(int peer, Deadline deadline) {
 
 // Control thread.
 void Mesh::accept(Fd connection, const Purpose& purpose) {
-  if (purpose.kind == Purpose::kMemory) return server_->add(std::move(connection));
-  if (purpose.kind != Purpose::kStream || purpose.from_rank < 0 || purpose.from_rank >= nranks_ ||
-      purpose.channel >= static_cast<uint32_t>(channels(purpose.from_rank, rank_)))
-    return;
-  std::lock_guard lock(mutex_);
-  Fd& slot = incoming_[index(purpose.from_rank, static_cast<int>(purpose.channel))];
-  if (!slot) missing_--;
-  slot = std::move(connection);
-  arrived_.notify_all();
+  if (purpose.kind == Purpose::kMemory) server_->add(std::move(connection));
 }
 
-Fd Mesh::open_stream(ControlChannel& control, int peer, int channel, Deadline deadline) {
-  const PeerInfo& theirs = info(peer);
-  Purpose purpose;
-  purpose.kind = Purpose::kStream;
-  purpose.from_rank = rank_;
-  purpose.to_rank = peer;
-  purpose.channel = static_cast<uint32_t>(channel);
-  while (std::chrono::steady_clock::now() < deadline) {
-    for (int a = 0; a < theirs.address_count; a++) {
-      Fd fd = connect_tcp(theirs.addresses[a], deadline);
-      if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20))))
-        return fd;
-    }
-    control.check();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  fail(ncclSystemError,
-       "rank {} cannot connect to rank {} at {} (NCCL_SOCKET_IFNAME chooses the interface)", rank_,
-       peer, describe(theirs.addresses[0]));
-}
-
-void Mesh::connect_tcp_peers(ControlChannel& control, Deadline deadline, std::atomic<bool>* gone) {
-  for (int k = 1; k < nranks_; k++) {
-    const int peer = (rank_ + k) % nranks_;
-    if (reach(peer) != Reach::kTcp) continue;
-    for (int channel = 0; channel < channels(rank_, peer); channel++) {
-      auto stream = std::make_shared<TcpStream>(open_stream(control, peer, channel, deadline),
-                                                ring_bytes_, true, door());
-      sends_[index(peer, channel)] = send_port(*stream, peer);
-      stream->lost = &gone[peer];
-      streams_.push_back(std::move(stream));
-    }
-  }
-  std::unique_lock lock(mutex_);
-  while (missing_ > 0) {
-    arrived_.wait_for(lock, std::chrono::milliseconds(50));
-    control.check();  // a rank that failed will never connect
-    if (missing_ > 0 && std::chrono::steady_clock::now() > deadline)
-      fail(ncclSystemError,
-           "rank {}: {} connections from other hosts are missing (WEFT_INIT_TIMEOUT)", rank_,
-           missing_);
-  }
+void Mesh::listen(const Config& config, const std::string& net_name) {
+  std::vector<NetworkLinks::Route> outgoing, incoming;
   for (int peer = 0; peer < nranks_; peer++) {
-    if (reach(peer) != Reach::kTcp) continue;
-    for (int channel = 0; channel < channels(peer, rank_); channel++) {
-      auto stream = std::make_shared<TcpStream>(std::move(incoming_[index(peer, channel)]),
-                                                ring_bytes_, false, door());
-      receives_[index(peer, channel)] = receive_port(*stream, peer);
-      stream->lost = &gone[peer];
-      streams_.push_back(std::move(stream));
-    }
+    if (reach(peer) != Reach::kNetwork) continue;
+    for (int c = 0; c < channels(rank_, peer); c++) outgoing.push_back({peer, c});
+    for (int c = 0; c < channels(peer, rank_); c++) incoming.push_back({peer, c});
   }
-  for (const auto& stream : streams_) TcpProxy::instance().add(stream);
+  if (outgoing.empty()) return;
+  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, std::move(outgoing),
+                                            std::move(incoming));
+}
+
+void Mesh::connect_network(const std::vector<std::string>& offers, ControlChannel& control,
+                           Deadline deadline, std::atomic<bool>* gone) {
+  NetworkLinks::Ends ends;
+  ends.door = &door();
+  ends.gone = gone;
+  ends.ring_bytes = ring_bytes_;
+  ends.send = [this](const NetworkLinks::Route& route, const SendPort& port) {
+    sends_[index(route.peer, route.channel)] = port;
+  };
+  ends.receive = [this](const NetworkLinks::Route& route, const RecvPort& port) {
+    receives_[index(route.peer, route.channel)] = port;
+  };
+  network_->connect(offers, control, deadline, ends);
 }
 
 void Mesh::drain(double seconds) {
-  for (const auto& stream : streams_) TcpProxy::instance().remove(stream, seconds);
-  streams_.clear();
+  if (network_ != nullptr) network_->drain(seconds);
 }
 
 }  // namespace weft

@@ -3,19 +3,17 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "src/base/config.h"
 #include "src/base/siphash.h"
 #include "src/comm/control_channel.h"
+#include "src/comm/network_links.h"
 #include "src/planner/imported_schedules.h"
 #include "src/transport/arena.h"
 #include "src/transport/memory_link.h"
-#include "src/transport/tcp.h"
 
 namespace weft {
 
@@ -28,22 +26,24 @@ struct PeerInfo {
   uint64_t ring_bytes = 0, slice_bytes = 0;
   uint64_t plan = 0;       // hash of WEFT_PLAN: ranks must choose alike
   uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
+  uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
   int32_t shm_disable = 0;
   int32_t address_count = 0;
   Address addresses[4];
   char unix_name[40] = {};
 };
 
-enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kTcp };
+enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
 
 class Mesh {
  public:
   // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or
   // unfit.
   // `gone` has an entry per rank, set when a connection to it ends. `imported` says which pairs of
-  // ranks need more channels than the built-in plans do.
+  // ranks need more channels than the built-in plans do; `net_name` names the network to use.
   Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
-       const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone);
+       const std::string& net_name, const ImportedSchedules& imported, Deadline deadline,
+       std::atomic<bool>* gone);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -60,6 +60,10 @@ class Mesh {
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
   int local_ranks() const { return static_cast<int>(local_.size()); }
+  // Ranks that share this machine's cores, whatever they call their hosts.
+  int ranks_of_machine() const { return machine_ranks_; }
+  // The network to other hosts; empty: there is none.
+  std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
   bool one_host() const { return one_host_; }
   bool one_process() const { return one_process_; }
 
@@ -76,8 +80,9 @@ class Mesh {
   void exchange(ControlChannel& control, const Config& config, Deadline deadline);
   void classify();
   void connect_local(int peer, Deadline deadline);
-  void connect_tcp_peers(ControlChannel& control, Deadline deadline, std::atomic<bool>* gone);
-  Fd open_stream(ControlChannel& control, int peer, int channel, Deadline deadline);
+  void listen(const Config& config, const std::string& net_name);
+  void connect_network(const std::vector<std::string>& offers, ControlChannel& control,
+                       Deadline deadline, std::atomic<bool>* gone);
   void accept(Fd connection, const Purpose& purpose);
 
   const Secret secret_;
@@ -95,11 +100,8 @@ class Mesh {
   std::vector<std::unique_ptr<MemoryLink>> links_;
   std::vector<SendPort> sends_;
   std::vector<RecvPort> receives_;
-  std::vector<std::shared_ptr<TcpStream>> streams_;
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<Fd> incoming_;  // per (peer, channel), filled by the control thread
-  int missing_ = 0;
+  std::unique_ptr<NetworkLinks> network_;  // nullptr: all ranks are on this host
+  int machine_ranks_ = 0;
 };
 
 }  // namespace weft

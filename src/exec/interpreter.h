@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "src/exec/datatype.h"
-#include "src/exec/portable.h"
+#include "src/base/portable.h"
 #include "src/schedule/program.h"
 #include "src/transport/fifo.h"
 
@@ -147,7 +147,7 @@ class Interpreter {
       const auto* header =
           reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
       if (header->kind == MessageHeader::kSkip) {
-        port.head += port.size - port.head % port.size;
+        port.head += header->bytes;
         continue;
       }
       return there(port, footprint(*header)) ? header : nullptr;
@@ -177,7 +177,9 @@ class Interpreter {
       if (port.size - (port.tail - port.head_seen) < skip + bytes) return false;
     }
     if (skip > 0) {
-      reinterpret_cast<MessageHeader*>(port.data + at)->kind = MessageHeader::kSkip;
+      auto* skipped = reinterpret_cast<MessageHeader*>(port.data + at);
+      skipped->kind = MessageHeader::kSkip;
+      skipped->bytes = skip;
       port.tail += skip;
     }
     return true;
@@ -197,10 +199,35 @@ class Interpreter {
       if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
       lent = &operands[0];
     }
-    // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
-    const bool blocks =
-        op_.program.chunks == 1 && op_.iterations == 1 && lent->buffer != ProgramBuffer::kScratch;
-    return step.count == 1 || blocks ? lent : nullptr;
+    return side_by_side(step, *lent) ? lent : nullptr;
+  }
+
+  // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
+  WEFT_HD bool side_by_side(const ProgramStep& step, const ProgramOperand& operand) const {
+    return step.count == 1 || (op_.program.chunks == 1 && op_.iterations == 1 &&
+                               operand.buffer != ProgramBuffer::kScratch);
+  }
+
+  // The operand into which the network may put a message without the ring: the step must do nothing
+  // with the data but copy it.
+  WEFT_HD const ProgramOperand* placed_operand(const ProgramStep& step) const {
+    const ProgramOperand* from = op_.program.operands + step.first_operand;
+    if (step.sources != 1 || from->buffer != ProgramBuffer::kPeer) return nullptr;
+    if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
+    for (uint32_t i = 1; i <= step.destinations; i++)
+      if (from[i].buffer != ProgramBuffer::kPeer)
+        return side_by_side(step, from[i]) ? &from[i] : nullptr;
+    return nullptr;
+  }
+
+  // Tells the network where the data of the next message should go.
+  WEFT_HD void want(RecvPort& port, const ProgramStep& step, uint64_t bytes, uint64_t iteration) {
+    if (!port.direct || port.control->wanted == port.head + 1) return;
+    const ProgramOperand* placed = bytes >= op_.lend_from ? placed_operand(step) : nullptr;
+    port.control->wanted_address =
+        placed == nullptr ? 0 : reinterpret_cast<uint64_t>(local(*placed, 0, iteration));
+    port.control->wanted_bytes = bytes;
+    target_.store(&port.control->wanted, port.head + 1);
   }
 
   WEFT_HD bool lends(const SendPort& port, const ProgramOperand* lent) const {
@@ -216,17 +243,23 @@ class Interpreter {
     const ProgramOperand* lent = lent_operand(step, bytes);
 
     const std::byte* received[kMaxOperands];
+    const ProgramOperand* placed = nullptr;  // has its data already
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
       const MessageHeader* header = receive(port);
       if (header == nullptr) {
+        want(port, step, bytes, lane.iteration);
         lane.waits_for = port.peer;
         lane.waits_to_send = false;
         return Advance::kBlocked;
       }
       received[i] = open(lane, port, *header, bytes);
       if (received[i] == nullptr) return Advance::kFailed;
+      if (header->kind == MessageHeader::kDelivered) {
+        placed = placed_operand(step);
+        received[i] = local(*placed, 0, lane.iteration);
+      }
     }
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
@@ -237,7 +270,7 @@ class Interpreter {
         return Advance::kBlocked;
       }
     }
-    move(lane, step, lent, received);
+    move(lane, step, lent, placed, received);
     for (uint32_t i = 0; i < step.sources; i++)
       if (from[i].buffer == ProgramBuffer::kPeer) consume(*op_.receives[from[i].index]);
     for (uint32_t i = 0; i < step.destinations; i++)
@@ -259,7 +292,7 @@ class Interpreter {
       lane.seen = header;
       return nullptr;
     }
-    if (header.kind == MessageHeader::kInline)
+    if (header.kind == MessageHeader::kInline || header.kind == MessageHeader::kDelivered)
       return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
     if (target_.load(&port.control->closed) != 0) {
       lane.failure = LaneState::Failure::kClosed;
@@ -278,9 +311,10 @@ class Interpreter {
     return base + header.address;
   }
 
-  // Reads every source, reduces, writes every destination that is not lent, chunk by chunk.
+  // Reads every source, reduces, writes every destination that is not lent or there already, chunk
+  // by chunk.
   WEFT_HD void move(const LaneState& lane, const ProgramStep& step, const ProgramOperand* lent,
-                    const std::byte* const* received) {
+                    const ProgramOperand* placed, const std::byte* const* received) {
     const ProgramOperand* from = op_.program.operands + step.first_operand;
     const ProgramOperand* to = from + step.sources;
     uint64_t offset = 0;
@@ -304,7 +338,7 @@ class Interpreter {
           SendPort& port = *op_.sends[to[i].index];
           if (lends(port, lent)) continue;
           destinations[written++] = port.data + port.tail % port.size + kFifoAlign + offset;
-        } else {
+        } else if (&to[i] != placed) {
           destinations[written++] = local(to[i], c, lane.iteration);
         }
         if (written == kMaxOperands) flush();

@@ -8,7 +8,6 @@ namespace {
 
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
-constexpr size_t kOneShotTraffic = 512u << 10;
 
 const Generator& first_supported(const Collective& c,
                                  std::initializer_list<const Generator*> preferred) {
@@ -85,12 +84,13 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, forced->name != kReach.name && forced->name != kStage.name};
   }
-  if (c.nranks == 1 || bytes * static_cast<size_t>(c.nranks) > packed_bytes)
-    return {&kReach, false};
-  // Every rank gets everything once: fine while that is little.
-  const bool one_shot = c.kind == CollectiveKind::kAllReduce &&
-                        bytes * static_cast<size_t>(c.nranks) <= kOneShotTraffic;
-  return {one_shot ? &kOneShot : &kExchange, true};
+  // In one exchange, every rank sends or gets a whole array from each other, or a part of it.
+  const auto others = static_cast<size_t>(c.nranks) - 1;
+  const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
+                     c.kind == CollectiveKind::kBroadcast;
+  const size_t moved = whole ? bytes * others : bytes / static_cast<size_t>(c.nranks) * others;
+  if (others == 0 || moved > packed_bytes) return {&kReach, false};
+  return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
 }
 
 }  // namespace weft

@@ -149,6 +149,12 @@ std::vector<Address> local_addresses(const Config& config, uint16_t port) {
   return addresses;
 }
 
+uint64_t machine_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return siphash(Secret{}, boot.data(), boot.size());
+}
+
 uint64_t host_identity(const Config& config) {
   std::string text = config.host_id;
   if (text.empty()) {

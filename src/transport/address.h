@@ -47,5 +47,7 @@ std::vector<Address> local_addresses(const Config& config, uint16_t port);
 // A number that is equal for processes that share this host's memory and loopback (NCCL_HOSTID
 // replaces it).
 uint64_t host_identity(const Config& config);
+// A number that is equal for processes that share this machine's cores, in whatever container.
+uint64_t machine_identity();
 
 }  // namespace weft

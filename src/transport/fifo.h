@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/portable.h"
+
 namespace weft {
 
 inline constexpr uint64_t kFifoAlign = 64;
-inline uint64_t fifo_round(uint64_t bytes) {
+WEFT_HD inline uint64_t fifo_round(uint64_t bytes) {
   return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign;
 }
 
@@ -19,7 +21,10 @@ struct alignas(kFifoAlign) MessageHeader {
     kInline = 1,   // the data follows
     kPointer = 2,  // the data is at `address` of this process
     kSegment = 3,  // the data is at offset `address` of the producer's shared segment `segment`
-    kSkip = 4,     // nothing here: go on at the start of the ring
+    kSkip = 4,     // nothing here: go on `bytes` further
+    // Between hosts only:
+    kDetached = 5,   // on its way: the data is the network's next message; no lane sees this
+    kDelivered = 6,  // the data is already where the lane wanted it
   };
   uint32_t kind = 0;
   uint8_t collective = 0, type = 0, op = 0, unused = 0;
@@ -37,6 +42,11 @@ struct FifoControl {
   alignas(kFifoAlign) uint64_t tail = 0;
   uint64_t closed = 0;  // set by a producer that failed: what it lent must not be read any more
   alignas(kFifoAlign) uint64_t head = 0;
+  // Set by a consumer that waits for a message from the network: where its data should go, so that
+  // it need not pass through the ring. `wanted` is written last.
+  alignas(kFifoAlign) uint64_t wanted = 0;  // the message's position in the ring, plus one
+  uint64_t wanted_address = 0;              // 0: the ring is fine
+  uint64_t wanted_bytes = 0;
 };
 
 // Where a rank that has nothing to do sleeps. In memory that all ranks of the host can reach.
@@ -60,6 +70,8 @@ class SegmentMapper {
   virtual const std::byte* map(uint64_t segment) noexcept = 0;
 };
 
+class NetStream;
+
 enum class Lending : uint8_t { kNever, kPointer, kSegment };
 
 // The producer's end. Used by one lane at a time.
@@ -73,6 +85,7 @@ struct SendPort {
   Bell bell;
   Lending lending = Lending::kNever;
   int32_t peer = -1;
+  NetStream* stream = nullptr;  // what takes it to another host, if anything
 };
 
 // The consumer's end. Used by one lane at a time.
@@ -85,6 +98,8 @@ struct RecvPort {
   Bell bell;
   SegmentMapper* segments = nullptr;
   int32_t peer = -1;
+  bool direct = false;          // the network heeds `wanted`
+  NetStream* stream = nullptr;  // what brings it from another host, if anything
 };
 
 }  // namespace weft

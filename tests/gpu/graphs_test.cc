@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/team.h"
 #include "tests/support/sampling.h"
 
@@ -137,12 +138,10 @@ TEST_F(Graphs, WithSeveralCollectivesEachReadingTheLastOnesResult) {
       for (int i = 0; i < 3; ++i)
         WEFT_OK(ncclAllReduce(data, data, count, ncclUint64, ncclSum, me.comm(), me.stream()));
     });
-    WEFT_CUDA(cudaMemcpyAsync(data, host.data(), count * 8, cudaMemcpyHostToDevice, me.stream()));
-    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    upload(data, host.data(), count * 8, me.stream());
     me.meet();
     for (int i = 0; i < 5; ++i) graph.replay(me.stream());
-    WEFT_CUDA(cudaMemcpyAsync(host.data(), data, count * 8, cudaMemcpyDeviceToHost, me.stream()));
-    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    download(host.data(), data, count * 8, me.stream());
     const uint64_t factor = uint64_t{1} << (2 * 14);  // 4 ranks, after the first of 15 sums
     size_t wrong = 0;
     for (size_t i = 0; i < count; ++i) wrong += host[i] != (4 * i + 6) * factor ? 1u : 0u;
@@ -249,6 +248,7 @@ TEST_F(Graphs, CanBeCapturedInEveryMode) {
                           cudaStreamCaptureModeRelaxed}) {
     run_team(2, [mode](Rank& me) {
       const auto run = me.make(make_case(Operation::kReduceScatter, 4000));
+      me.meet();
       // One after the other: a global capture forbids other threads to allocate, as making the
       // graph of the other rank does.
       std::unique_ptr<Graph> graph;

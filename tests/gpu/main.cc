@@ -10,6 +10,11 @@
 #include "tests/support/require.h"
 
 int main(int argc, char** argv) {
+  // A hardware queue per stream, for kernels and for copies; CUDA reads it at its first call.
+  // Processes under MPS share those that there are.
+  const char* queues = std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4";
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 0);
+  setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", queues, 0);
   testing::InitGoogleTest(&argc, argv);
   if (int exit_code = 0; weft::test::play_scenario(&exit_code)) return exit_code;
   if (testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
@@ -19,8 +24,5 @@ int main(int argc, char** argv) {
                 reason.c_str());
     return required ? 1 : 77;
   }
-  // A hardware queue per stream; CUDA reads it when the context is made. Processes under MPS share
-  // those that there are.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4", 0);
   return RUN_ALL_TESTS();
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/support/case_data.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
@@ -62,22 +63,21 @@ class Place {
   char* in() const { return base_; }
   char* out() const { return base_ + kBytes; }
   cudaStream_t stream() const { return stream_; }
-  void write(const std::vector<char>& from) { copy(in(), from.data(), from.size()); }
+  void write(const std::vector<char>& from) {
+    if (weftHostMode() != 0) {
+      std::memcpy(in(), from.data(), from.size());
+    } else {
+      upload(in(), from.data(), from.size(), stream_);
+    }
+  }
   std::vector<char> read(size_t bytes) const {
+    if (weftHostMode() != 0) return {out(), out() + bytes};
     std::vector<char> to(bytes);
-    copy(to.data(), out(), bytes);
+    download(to.data(), out(), bytes, stream_);
     return to;
   }
 
  private:
-  void copy(void* to, const void* from, size_t bytes) const {
-    if (weftHostMode() != 0) {
-      std::memcpy(to, from, bytes);
-      return;
-    }
-    WEFT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_));
-    WEFT_CUDA(cudaStreamSynchronize(stream_));
-  }
   std::vector<char> host_;
   char* base_ = nullptr;
   cudaStream_t stream_ = nullptr;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/team.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
@@ -16,8 +17,7 @@ int* put(const Rank& me, size_t count, uint64_t name) {
   std::vector<int> host(count);
   for (size_t i = 0; i < count; ++i) host[i] = static_cast<int>(mix(name, i % 1021) >> 40);
   int* memory = reinterpret_cast<int*>(me.arena->take(count * 4 + 4));
-  WEFT_CUDA(cudaMemcpyAsync(memory, host.data(), count * 4, cudaMemcpyHostToDevice, me.stream()));
-  WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+  upload(memory, host.data(), count * 4, me.stream());
   return memory;
 }
 
@@ -25,8 +25,7 @@ int* room(const Rank& me, size_t count) { return put(me, count, 999999); }
 
 void expect_message(const Rank& me, const int* memory, size_t count, uint64_t name) {
   std::vector<int> host(count);
-  WEFT_CUDA(cudaMemcpyAsync(host.data(), memory, count * 4, cudaMemcpyDeviceToHost, me.stream()));
-  WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+  download(host.data(), memory, count * 4, me.stream());
   for (size_t i = 0; i < count; ++i) {
     if (host[i] == static_cast<int>(mix(name, i % 1021) >> 40)) continue;
     ADD_FAILURE() << "rank " << me.rank << ": element " << i << " of " << count << " of message "
@@ -128,8 +127,12 @@ WEFT_SCENARIO(scalar_on_the_device) {
     auto* in = reinterpret_cast<float*>(me.arena->take(count * 4));
     auto* out = reinterpret_cast<float*>(me.arena->take(count * 8));
     auto* scalar = reinterpret_cast<float*>(me.arena->take(4));
-    const std::vector<float> ones(count, 1.0f), factors = {3.0f, 5.0f};
-    WEFT_CUDA(cudaMemcpyAsync(in, ones.data(), count * 4, cudaMemcpyHostToDevice, me.stream()));
+    const std::vector<float> ones(count, 1.0f);
+    const Pinned pinned(2 * sizeof(float));  // copied while kernels wait
+    auto* factors = pinned.data<float>();
+    factors[0] = 3.0f;
+    factors[1] = 5.0f;
+    upload(in, ones.data(), count * 4, me.stream());
     ncclRedOp_t op = ncclSum;
     WEFT_OK(ncclRedOpCreatePreMulSum(&op, scalar, ncclFloat32, ncclScalarDevice, me.comm()));
     me.meet();
@@ -138,9 +141,7 @@ WEFT_SCENARIO(scalar_on_the_device) {
       WEFT_OK(ncclAllReduce(in, out + i * count, count, ncclFloat32, op, me.comm(), me.stream()));
     }
     std::vector<float> host(2 * count);
-    WEFT_CUDA(
-        cudaMemcpyAsync(host.data(), out, 2 * count * 4, cudaMemcpyDeviceToHost, me.stream()));
-    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    download(host.data(), out, 2 * count * 4, me.stream());
     for (size_t i = 0; i < 2 * count; ++i) {
       if (host[i] == 2 * factors[i / count]) continue;
       ADD_FAILURE() << "element " << i << " is " << host[i] << ", expected "

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/team.h"
 #include "tests/support/sampling.h"
 
@@ -59,39 +60,39 @@ TEST_F(Streams, OfOneCommunicatorMayChangeWithEveryCall) {
 }
 
 TEST_F(Streams, TiedByEventsPassResultsOn) {
-  run_team(
-      4,
-      [](Rank& me) {
-        const size_t count = 20000;
-        auto* data = reinterpret_cast<uint64_t*>(me.arena->take(count * 8));
-        auto* all = reinterpret_cast<uint64_t*>(me.arena->take(count * 8 * 4));
-        std::vector<uint64_t> host(count);
-        for (size_t i = 0; i < count; ++i) host[i] = i + static_cast<uint64_t>(me.rank);
-        cudaEvent_t ready = nullptr;
-        WEFT_CUDA(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
-        const auto hand_over = [&](cudaStream_t from, cudaStream_t to) {
-          WEFT_CUDA(cudaEventRecord(ready, from));
-          WEFT_CUDA(cudaStreamWaitEvent(to, ready, 0));
-        };
-        const cudaStream_t first = me.streams[0], second = me.streams[1];
-        me.meet();
-        for (int turn = 0; turn < 20; ++turn) {
-          WEFT_CUDA(cudaMemcpyAsync(data, host.data(), count * 8, cudaMemcpyHostToDevice, first));
-          if (turn % 5 == 0) delay(first);
-          WEFT_OK(ncclAllReduce(data, data, count, ncclUint64, ncclSum, me.comm(), first));
-          hand_over(first, second);
-          WEFT_OK(ncclAllGather(data, all, count, ncclUint64, me.comm(), second));
-          hand_over(second, first);
-        }
-        std::vector<uint64_t> got(count * 4);
-        WEFT_CUDA(cudaMemcpyAsync(got.data(), all, got.size() * 8, cudaMemcpyDeviceToHost, first));
-        WEFT_CUDA(cudaStreamSynchronize(first));
-        size_t wrong = 0;
-        for (size_t i = 0; i < got.size(); ++i) wrong += got[i] != 4 * (i % count) + 6 ? 1u : 0u;
-        EXPECT_EQ(wrong, 0u);
-        WEFT_CUDA(cudaEventDestroy(ready));
-      },
-      {.streams = 2});
+  run_team(4,
+           [](Rank& me) {
+             const size_t count = 20000;
+             auto* data = reinterpret_cast<uint64_t*>(me.arena->take(count * 8));
+             auto* all = reinterpret_cast<uint64_t*>(me.arena->take(count * 8 * 4));
+             const Pinned pinned(count * 8);  // copied while kernels wait
+             auto* host = pinned.data<uint64_t>();
+             for (size_t i = 0; i < count; ++i) host[i] = i + static_cast<uint64_t>(me.rank);
+             cudaEvent_t ready = nullptr;
+             WEFT_CUDA(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
+             const auto hand_over = [&](cudaStream_t from, cudaStream_t to) {
+               WEFT_CUDA(cudaEventRecord(ready, from));
+               WEFT_CUDA(cudaStreamWaitEvent(to, ready, 0));
+             };
+             const cudaStream_t first = me.streams[0], second = me.streams[1];
+             me.meet();
+             for (int turn = 0; turn < 20; ++turn) {
+               WEFT_CUDA(cudaMemcpyAsync(data, host, count * 8, cudaMemcpyHostToDevice, first));
+               if (turn % 5 == 0) delay(first);
+               WEFT_OK(ncclAllReduce(data, data, count, ncclUint64, ncclSum, me.comm(), first));
+               hand_over(first, second);
+               WEFT_OK(ncclAllGather(data, all, count, ncclUint64, me.comm(), second));
+               hand_over(second, first);
+             }
+             std::vector<uint64_t> got(count * 4);
+             download(got.data(), all, got.size() * 8, first);
+             size_t wrong = 0;
+             for (size_t i = 0; i < got.size(); ++i)
+               wrong += got[i] != 4 * (i % count) + 6 ? 1u : 0u;
+             EXPECT_EQ(wrong, 0u);
+             WEFT_CUDA(cudaEventDestroy(ready));
+           },
+           {.streams = 2});
 }
 
 TEST_F(Streams, OfOneGroupMayDiffer) {
@@ -119,6 +120,10 @@ TEST_F(Streams, OfOneGroupMayDiffer) {
 TEST_F(Streams, PerThreadDefaultServesRanksAsThreads) {
   run_team(4, [](Rank& me) {
     me.streams = {cudaStreamPerThread};
+    // Made at its first use, which must not be while a kernel waits.
+    WEFT_CUDA(cudaMemsetAsync(me.arena->take(1), 0, 1, cudaStreamPerThread));
+    WEFT_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
+    me.meet();
     for (const Operation operation : all_operations())
       for (const size_t count : {size_t{33}, size_t{40000}}) me.run(make_case(operation, count));
     me.streams = {stream_number(static_cast<size_t>(me.rank)), cudaStreamPerThread};
@@ -269,15 +274,17 @@ TEST_P(OneThread, DrivesSeveralCollectivesOfAllRanksInOneGroup) {
 TEST_P(OneThread, CapturesAGraphPerRankAndReplaysThem) {
   add(make_case(Operation::kAllReduce, 20000));
   std::vector<cudaGraphExec_t> instances(static_cast<size_t>(n()));
+  std::vector<cudaGraph_t> graphs(static_cast<size_t>(n()));
   for (int r = 0; r < n(); ++r)
     WEFT_CUDA(cudaStreamBeginCapture(stream(r), cudaStreamCaptureModeThreadLocal));
   launch_all();
+  for (int r = 0; r < n(); ++r)
+    WEFT_CUDA(cudaStreamEndCapture(stream(r), &graphs[static_cast<size_t>(r)]));
   for (int r = 0; r < n(); ++r) {
-    cudaGraph_t graph = nullptr;
-    WEFT_CUDA(cudaStreamEndCapture(stream(r), &graph));
-    WEFT_CUDA(cudaGraphInstantiate(&instances[static_cast<size_t>(r)], graph, 0));
-    WEFT_CUDA(cudaGraphUpload(instances[static_cast<size_t>(r)], stream(r)));
-    WEFT_CUDA(cudaGraphDestroy(graph));
+    cudaGraphExec_t& instance = instances[static_cast<size_t>(r)];
+    WEFT_CUDA(cudaGraphInstantiate(&instance, graphs[static_cast<size_t>(r)], 0));
+    WEFT_CUDA(cudaGraphUpload(instance, stream(r)));
+    WEFT_CUDA(cudaGraphDestroy(graphs[static_cast<size_t>(r)]));
   }
   WEFT_CUDA(cudaDeviceSynchronize());
   for (int turn = 0; turn < 50; ++turn) {

@@ -84,9 +84,11 @@ class Pool {
 }  // namespace
 
 bool on_gpu() {
-  // Enough hardware queues for a stream per rank; must be set before the first CUDA call.
-  static const bool gpu =
-      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 && weftHostMode() == 0;
+  // Enough hardware queues for a stream per rank, for kernels and for copies; must be set before
+  // the first CUDA call.
+  static const bool gpu = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 &&
+                          setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0) == 0 &&
+                          weftHostMode() == 0;
   return gpu;
 }
 void* shared_memory(size_t bytes) {

@@ -119,7 +119,12 @@ std::vector<ProcessResult> run_processes(const std::string& scenario, int n,
     std::map<std::string, std::string> env;
     if (options.environment) env = options.environment(rank);
     env.merge(scenario_environment(scenario, {rank, n, ids, options.argument}));
-    children.push_back(start(env));
+    const auto start_here = [&] { children.push_back(start(env)); };
+    if (options.place) {
+      options.place(rank, start_here);
+    } else {
+      start_here();
+    }
   }
   collect(children, Clock::now() + patience(options.limit));
   for (Child& child : children) {

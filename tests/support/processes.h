@@ -39,6 +39,8 @@ struct ProcessOptions {
   int ids = 1;
   // Environment of one rank, on top of the inherited one.
   std::function<std::map<std::string, std::string>(int rank)> environment;
+  // Calls `start` where the rank's process should be started, for example in another namespace.
+  std::function<void(int rank, const std::function<void()>& start)> place;
 };
 
 // Every process its own host, so that they must talk over TCP (loopback).

@@ -84,12 +84,13 @@ TEST(Interpreter, RunsRanksAsThreadsThatSleepAtTheirDoors) {
   }
 }
 
-TEST(TcpStreams, CarryEverythingInOrderThroughTinyRings) {
+TEST(NetworkStreams, CarryEverythingInOrderThroughTinyRings) {
   Random random(mix(test_seed(), 3));
   for (const Generator* generator : {&kDirect, &kRing, &kPairwise}) {
-    World world(3, ring_bytes(3, 128), World::Wire::kTcp);
+    World world(3, ring_bytes(3, 128), World::Wire::kNetwork);
     for_calls(*generator, 3, [&](WorldCall call) {
       call.slice_bytes = 128;
+      call.lend = random.below(2) == 0;
       call.count = 1 + random.below(kSanitized ? 400 : 3000);
       ASSERT_EQ(world.run_in_threads(call), "")
           << generator->name << ' ' << name(call.collective.kind);

@@ -2,7 +2,6 @@
 #include "tests/unit/world.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,8 @@
 #include "src/schedule/lower.h"
 #include "src/schedule/verify.h"
 #include "src/transport/doorbell.h"
+#include "src/transport/proxy.h"
+#include "tests/unit/loopback_network.h"
 
 namespace weft::test {
 namespace {
@@ -31,22 +32,16 @@ World::World(int nranks, uint64_t ring_bytes, Wire wire)
       ring_bytes_(ring_bytes),
       doors_(static_cast<size_t>(nranks)),
       fifos_(static_cast<size_t>(nranks * nranks * kChannels)) {
+  std::shared_ptr<Network> network;
+  if (wire == Wire::kNetwork) network = loopback_network();
   for (int from = 0; from < nranks; from++) {
     for (int to = 0; to < nranks; to++) {
       for (int channel = 0; channel < kChannels && from != to; channel++) {
         Fifo& f = fifo(from, to, channel);
         Doorbell &sender = doors_[static_cast<size_t>(from)],
                  &receiver = doors_[static_cast<size_t>(to)];
-        if (wire == Wire::kTcp) {
-          int ends[2];
-          if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
-            throw std::runtime_error("socketpair");
-          f.out = std::make_shared<TcpStream>(Fd(ends[0]), ring_bytes, true, sender);
-          f.in = std::make_shared<TcpStream>(Fd(ends[1]), ring_bytes, false, receiver);
-          f.send = send_port(*f.out, to);
-          f.receive = receive_port(*f.in, from);
-          TcpProxy::instance().add(f.out);
-          TcpProxy::instance().add(f.in);
+        if (wire == Wire::kNetwork) {
+          wire_up(f, network, from, to);
           continue;
         }
         f.memory = Mapping::anonymous(sizeof(FifoControl) + ring_bytes);
@@ -65,9 +60,22 @@ World::World(int nranks, uint64_t ring_bytes, Wire wire)
 }
 
 World::~World() {
-  for (Fifo& f : fifos_)
-    for (const auto& stream : {f.out, f.in})
-      if (stream != nullptr) TcpProxy::instance().remove(stream, 0);
+  for (Fifo& f : fifos_) {
+    if (f.out != nullptr) f.out->proxy().remove(f.out, 0);
+    if (f.in != nullptr) f.in->proxy().remove(f.in, 0);
+  }
+}
+
+void World::wire_up(Fifo& f, const std::shared_ptr<Network>& network, int from, int to) {
+  auto [sender, receiver] = connect_pair(network);
+  f.out = std::make_shared<OutStream>(std::move(sender), Proxy::next(), ring_bytes_,
+                                      doors_[static_cast<size_t>(from)], nullptr);
+  f.in = std::make_shared<InStream>(std::move(receiver), Proxy::next(), ring_bytes_,
+                                    doors_[static_cast<size_t>(to)], nullptr);
+  f.send = f.out->port(to);
+  f.receive = f.in->port(from);
+  f.out->proxy().add(f.out);
+  f.in->proxy().add(f.in);
 }
 
 void World::set_up(const WorldCall& call) {

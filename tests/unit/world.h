@@ -12,7 +12,7 @@
 #include "src/exec/host/target.h"
 #include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
-#include "src/transport/tcp.h"
+#include "src/transport/net_stream.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -29,7 +29,7 @@ struct WorldCall {
 
 class World {
  public:
-  enum class Wire { kMemory, kTcp };  // kTcp: through socket pairs and the proxy thread
+  enum class Wire { kMemory, kNetwork };  // kNetwork: through the socket plugin and the proxy
   World(int nranks, uint64_t ring_bytes, Wire wire = Wire::kMemory);
   ~World();
   World(const World&) = delete;
@@ -46,7 +46,8 @@ class World {
  private:
   struct Fifo {
     Mapping memory;
-    std::shared_ptr<TcpStream> out, in;
+    std::shared_ptr<OutStream> out;
+    std::shared_ptr<InStream> in;
     SendPort send;
     RecvPort receive;
   };
@@ -66,6 +67,7 @@ class World {
   Fifo& fifo(int from, int to, int channel) {
     return fifos_[static_cast<size_t>((from * nranks_ + to) * kChannels + channel)];
   }
+  void wire_up(Fifo& fifo, const std::shared_ptr<Network>& network, int from, int to);
   void set_up(const WorldCall& call);
   void fill(const WorldCall& call);
   std::string check() const;

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "src/exec/datatype.h"
-#include "src/exec/portable.h"
+#include "src/base/portable.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -15,6 +15,8 @@ inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
+// Of kernels that let the next one start early: so many thread blocks must fit on a multiprocessor.
+inline constexpr uint32_t kEarlyKernels = 2;
 
 // The low-latency protocol: FIFOs of packets, 8 bytes of data and two flags in 16 bytes, per thread
 // block, peer and channel. A message is at most a slot; while the peer has not read a slot it is
@@ -199,6 +201,30 @@ struct alignas(16) PackedArguments {
   }
 };
 static_assert(sizeof(PackedArguments) < 16384);
+
+// A program in the form of an ExchangeShape, for the low-latency protocol. Small: read where it is,
+// in constant memory.
+struct ExchangeArguments {
+  Mailbox* mine = nullptr;
+  const std::byte* input = nullptr;  // what goes to rank 0
+  std::byte* output = nullptr;       // where what comes from rank 0 goes, or the sum
+  const std::byte* own_from = nullptr;
+  std::byte* own_to = nullptr;  // set: a copy of `own_from` goes there
+  uint64_t send_stride = 0, receive_stride = 0;
+  uint64_t bytes = 0;  // of a message
+  // A message is worked off in slices, a thread block has a part of each.
+  uint64_t slice_bytes = 0;
+  uint32_t part_bytes = 0, slices = 1;
+  uint32_t send_to = 0, receive_from = 0;
+  uint32_t columns = 0;  // log2 of the threads that work on words side by side; the rest of the
+                         // block's threads see to other peers meanwhile
+  uint32_t ports = 0;
+  uint32_t signature = 0;
+  uint32_t slots_at = 0;  // from a mailbox to its slots, in bytes
+  bool sums_own = false;
+  Reduction reduction;
+  DeviceComm comm;
+};
 
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer
 // and direction.

@@ -29,6 +29,7 @@ void load_kernels(int device) {
   const auto begun = std::chrono::steady_clock::now();
   static KernelArguments nothing;
   static PackedArguments nothing_packed;
+  static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
@@ -39,17 +40,18 @@ void load_kernels(int device) {
     void* parameters[] = {arguments};
     check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, nullptr), "a first kernel");
   };
-  const auto load_both = [&](const Kernels& kernels) {
+  const auto load_all = [&](const Kernels& kernels) {
     load(kernels.program, &nothing);
     load(kernels.packed, &nothing_packed);
+    load(kernels.exchange, &nothing_exchanged);
   };
   load(pair_kernel_function(), &nothing_paired);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
-  load_both(move_kernels());
+  load_all(move_kernels());
   for (int type = 0; type < ncclNumTypes; type++)
     for (int op = ncclSum; op <= ncclMin; op++)
-      load_both(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
+      load_all(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
   check(cudaDeviceSynchronize(), "loading kernels");
   loaded.push_back(device);
   WEFT_INFO(
@@ -127,6 +129,10 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   const DeviceScope scope(options.device);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
+        "cudaDeviceGetAttribute");
+  s.starts_early = major >= 9;
   load_kernels(options.device);
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
@@ -147,7 +153,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
         "cudaHostAlloc");
   s.flags = static_cast<HostFlags*>(flags);
   *s.flags = {};
-  check(cudaEventCreateWithFlags(&s.event, cudaEventDisableTiming), "cudaEventCreate");
+  s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -160,7 +166,7 @@ GpuExecutor::~GpuExecutor() {
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
   s.shared.reset();
   cudaFreeHost(s.flags);
-  cudaEventDestroy(s.event);
+  s.order.reset();
   cudaSetDevice(before);
   cudaGetLastError();
 }
@@ -261,31 +267,13 @@ void GpuExecutor::deregister_memory(const void* pointer) {
 }
 
 void GpuExecutor::begin(std::span<const cudaStream_t> streams) {
-  State& s = *state_;
-  const cudaStream_t stream = streams.front();
-  // Operations of a communicator follow each other, whatever streams they are on. A capture orders
-  // its own.
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  const bool captured = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
-                        capturing != cudaStreamCaptureStatusNone;
-  if (s.used && s.stream != stream && !captured &&
-      cudaEventRecord(s.event, s.stream) == cudaSuccess)
-    cudaStreamWaitEvent(stream, s.event, 0);
-  cudaGetLastError();
-  s.stream = stream;
-  s.used = true;
-  for (const cudaStream_t other : streams.subspan(1)) {
-    check(cudaEventRecord(s.event, other), "cudaEventRecord");
-    check(cudaStreamWaitEvent(stream, s.event, 0), "cudaStreamWaitEvent");
-  }
+  const DeviceScope scope(state_->options.device);
+  state_->order->begin(streams);
 }
 
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
-  State& s = *state_;
-  if (streams.size() < 2) return;
-  check(cudaEventRecord(s.event, s.stream), "cudaEventRecord");
-  for (const cudaStream_t other : streams.subspan(1))
-    check(cudaStreamWaitEvent(other, s.event, 0), "cudaStreamWaitEvent");
+  const DeviceScope scope(state_->options.device);
+  state_->order->end(streams);
 }
 
 void GpuExecutor::stop() noexcept { __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST); }
@@ -305,11 +293,10 @@ std::string GpuExecutor::error() const {
 
 void GpuExecutor::synchronize() noexcept {
   State& s = *state_;
-  if (!s.used) return;
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
-  cudaStreamSynchronize(s.stream);
+  s.order->synchronize();
   cudaSetDevice(before);
   cudaGetLastError();
 }

@@ -29,13 +29,14 @@ void release(void* pointer);
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
-  int max_ctas = 0;         // 0: as many as fit
-  uint64_t process = 0;     // tells processes apart
-  uint64_t group = 0;       // the communicator: the same on all its ranks
-  bool one_process = true;  // all ranks share this address space
-  double timeout_s = 0;     // 0: kernels wait for ever
-  size_t stage_bytes = 0;   // scratch memory that all ranks can reach
-  size_t cta_bytes = 0;     // data per thread block before another one joins
+  int max_ctas = 0;          // 0: as many as fit
+  uint64_t process = 0;      // tells processes apart
+  uint64_t group = 0;        // the communicator: the same on all its ranks
+  bool one_process = true;   // all ranks share this address space
+  double timeout_s = 0;      // 0: kernels wait for ever
+  size_t stage_bytes = 0;    // scratch memory that all ranks can reach
+  size_t cta_bytes = 0;      // data per thread block before another one joins
+  bool graph_mixing = true;  // see LaunchOrder
 };
 
 // What a rank tells the others at init.
@@ -112,7 +113,12 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
+  std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
+  // `early`: the kernel waits for its predecessor itself.
+  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+              bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
+  void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

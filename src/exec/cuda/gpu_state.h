@@ -9,7 +9,9 @@
 
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
 
@@ -35,6 +37,7 @@ struct GpuExecutor::State {
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
+  bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
   std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
   size_t stage_bytes = 0, send_stage_bytes = 0;
@@ -42,17 +45,16 @@ struct GpuExecutor::State {
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
   HostFlags* flags = nullptr;
-  cudaEvent_t event = nullptr;
-  cudaStream_t stream = nullptr;  // of the launch under way, and then the last one used
-  bool used = false;
+  std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
 };
 
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
+  enum class Kind : uint8_t { kProgram, kPacked, kExchange };
+  Kind kind = Kind::kProgram;
   Collective collective;
-  bool packed = false;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   struct Form {
@@ -62,6 +64,9 @@ class GpuPlan {
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;
+  // A program that needs no interpreter.
+  ExchangeShape shape;
+  ExchangeArguments exchange_arguments;
 };
 
 }  // namespace weft::cuda

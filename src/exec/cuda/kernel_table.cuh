@@ -1,6 +1,7 @@
 // Picks one of the four operators of a type.
 #pragma once
 
+#include "src/exec/cuda/exchange_kernel.cuh"
 #include "src/exec/cuda/kernels.h"
 #include "src/exec/cuda/packed_kernel.cuh"
 #include "src/exec/cuda/program_kernel.cuh"
@@ -10,7 +11,8 @@ namespace weft::cuda {
 template <typename Type, typename Op>
 Kernels function_of() {
   return {reinterpret_cast<const void*>(program_kernel<Type, Op>),
-          reinterpret_cast<const void*>(packed_kernel<Type, Op>)};
+          reinterpret_cast<const void*>(packed_kernel<Type, Op>),
+          reinterpret_cast<const void*>(exchange_kernel<Type, Op>)};
 }
 
 // Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same`

@@ -5,10 +5,10 @@
 
 namespace weft::cuda {
 
-// Two interpreters, both with KernelArguments.
 struct Kernels {
-  const void* program;  // Protocol::kReach and kStage
-  const void* packed;   // Protocol::kPacked
+  const void* program;   // KernelArguments
+  const void* packed;    // PackedArguments
+  const void* exchange;  // ExchangeArguments
 };
 
 // For reductions; sum, prod, max or min.

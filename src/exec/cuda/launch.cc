@@ -105,7 +105,8 @@ void GpuExecutor::cut(StepRange& range, int32_t scratch_chunks, bool uniform_onl
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (plan.packed) return run_packed(plan, call);
+  if (plan.kind == GpuPlan::Kind::kPacked) return run_packed(plan, call);
+  if (plan.kind == GpuPlan::Kind::kExchange) return run_exchange(plan, call);
   KernelArguments& a = plan.arguments;
   const Collective& c = plan.collective;
   a.input = static_cast<const std::byte*>(call.input);
@@ -141,10 +142,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
         ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(kernels.program, dim3(static_cast<unsigned>(ctas)), dim3(kThreads),
-                         parameters, 0, s.stream),
-        "launching a collective");
+  launch(kernels.program, ctas, kThreads, &a, false);
 }
 
 }  // namespace weft::cuda

@@ -40,9 +40,10 @@ std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program) {
   State& s = *state_;
+  if (auto plan = prepare_exchange(program)) return plan;
   if (!fits(program)) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
-  plan->packed = true;
+  plan->kind = GpuPlan::Kind::kPacked;
   plan->collective = program.collective;
   plan->source = program;
   PackedArguments& a = plan->packed_arguments;
@@ -146,10 +147,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   }
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  void* parameters[] = {&a};
-  check(cudaLaunchKernel(kernels.packed, dim3(static_cast<unsigned>(ctas)),
-                         dim3(static_cast<unsigned>(threads)), parameters, 0, s.stream),
-        "launching a collective");
+  launch(kernels.packed, ctas, threads, &a, false);
 }
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
@@ -182,7 +180,7 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
       if (registered != kPrivate) return registered;
       const uint64_t offset = s.comm.stage + s.stage_bytes + slot * static_cast<size_t>(m.peer);
       check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,
-                            s.stream),
+                            s.order->stream()),
             "copying to the stage");
       return offset;
     });
@@ -223,10 +221,7 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
   };
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  void* parameters[] = {&a};
-  check(
-      cudaLaunchKernel(pair_kernel_function(), dim3(ctas), dim3(kThreads), parameters, 0, s.stream),
-      "launching send/recv");
+  launch(pair_kernel_function(), ctas, kThreads, &a, true);
 }
 
 }  // namespace weft::cuda

@@ -35,17 +35,17 @@ class Parameters {
   uint4 v_[kMost];
 };
 
-// A pre-multiplier that lies on the device has its value when the kernel runs. All threads; the
-// reduction is in shared memory.
+// A pre-multiplier that lies on the device has its value when the kernel runs.
+__device__ inline uint64_t load_scalar(const void* at, uint32_t bytes) {
+  uint64_t bits = 0;
+  for (uint32_t i = 0; i < bytes; i++)
+    bits |= static_cast<uint64_t>(static_cast<const volatile uint8_t*>(at)[i]) << (8 * i);
+  return bits;
+}
+// All threads; the reduction is in shared memory.
 __device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
   if (reduction.scalar_at == nullptr) return;
-  if (threadIdx.x == 0) {
-    uint64_t bits = 0;
-    for (uint32_t i = 0; i < bytes; i++)
-      bits |= static_cast<uint64_t>(static_cast<const volatile uint8_t*>(reduction.scalar_at)[i])
-              << (8 * i);
-    reduction.scalar_bits = bits;
-  }
+  if (threadIdx.x == 0) reduction.scalar_bits = load_scalar(reduction.scalar_at, bytes);
   __syncthreads();
 }
 

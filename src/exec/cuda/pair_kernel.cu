@@ -191,17 +191,19 @@ class PairRunner {
   PairState& shared_;
 };
 
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads, kEarlyKernels)
     pair_kernel(const __grid_constant__ PairArguments arguments) {
   alignas(16) __shared__ std::byte parameters[sizeof(PairArguments)];
   __shared__ PairState shared;
   auto& a = *reinterpret_cast<PairArguments*>(parameters);
   if (arguments.mine == nullptr) return;  // only to be loaded
   const uint32_t ports = arguments.ports;
-  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
   Parameters fetched;
   fetched.load(&arguments, sizeof a);
   fetched.store(&a);
+  wait_for_predecessor();
+  let_successor_start();
+  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();

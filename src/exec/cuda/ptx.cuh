@@ -108,6 +108,20 @@ __device__ inline uint4 load_parameter(const void* at) {
   return v;
 }
 
+// Where the launch allows it, a kernel starts before the one ahead of it in its stream has ended:
+// it waits here, and everything before is done and visible then.
+__device__ inline void wait_for_predecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// From here on the next kernel of the stream may start, as far as its own wait.
+__device__ inline void let_successor_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 __device__ inline uint64_t now_ns() {
   uint64_t t;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));

@@ -18,6 +18,10 @@ using Clock = std::chrono::steady_clock;
 
 // Steps a lane may take before the next lane gets its turn.
 constexpr int kTurn = 4;
+// Idle passes until data from the network goes into the ring although its lane has not asked yet.
+constexpr uint32_t kPatientPasses = 4;
+// A rank that sleeps on sockets looks this often whether it must stop.
+constexpr int kNetworkSleepMs = 5;
 
 void relax() {
 #if defined(__aarch64__)
@@ -42,6 +46,7 @@ Task& Batch::add() {
 
 Outcome Batch::run(size_t helpers) {
   single_rank_ = true;
+  network_.clear();
   for (size_t t = 0; t < used_; t++) {
     Task& task = tasks_[t];
     single_rank_ = single_rank_ && task.context == tasks_[0].context;
@@ -52,6 +57,7 @@ Outcome Batch::run(size_t helpers) {
     task.operation.progress = task.progress_.data();
     task.operation.sends = task.sends.data();
     task.operation.receives = task.receives.data();
+    network_.add(task.sends, task.receives);
     for (uint32_t l = 0; l < lanes; l++) {
       LaneState& state = task.lanes_[l].state;
       state.lane = l;
@@ -71,12 +77,15 @@ Outcome Batch::run(size_t helpers) {
   most_helpers_ = helpers;
   helped_ = helpers > 0 && WorkerPool::instance().any();  // before the offer: workers read it
   if (helped_) WorkerPool::instance().offer(*this);
+  network_.enter();
 
   uint32_t idle_passes = 0;
   Clock::time_point idle_since;
   bool warned = false;
   while (!finished() && !failed_.load(std::memory_order_acquire)) {
-    if (pass(0) == Pass::kProgress) {
+    const bool lanes_moved = pass(0) == Pass::kProgress;
+    const bool bytes_moved = network_.drive(idle_passes > kPatientPasses);
+    if (lanes_moved || bytes_moved) {
       idle_passes = 0;
       warned = false;
     } else {
@@ -84,7 +93,11 @@ Outcome Batch::run(size_t helpers) {
     }
   }
   if (helped_) WorkerPool::instance().withdraw(*this);
-  if (failed_) take_back();
+  if (failed_) {
+    network_.abandon();
+    take_back();
+  }
+  network_.leave(false);
   return std::move(outcome_);
 }
 
@@ -192,7 +205,8 @@ void Batch::take_back() {
     if (!lent) continue;
     for (SendPort* port : task.sends) HostTarget::store(&port->control->closed, 1);
     for (const SendPort* port : task.sends)
-      while (HostTarget::load(&port->control->head) < port->lent_until && Clock::now() < deadline)
+      while (port->stream == nullptr && HostTarget::load(&port->control->head) < port->lent_until &&
+             Clock::now() < deadline)
         std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -288,15 +302,17 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
       warned = true;
     }
   }
+  if (network_.all()) return network_.sleep(kNetworkSleepMs);
+  network_.leave(true);
   const uint32_t ticket = prepare_sleep(*context.door);
   check_stop();
-  if (failed_ || pass(0) == Pass::kProgress) {
-    idle_passes = 0;
-    return;
-  }
   // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by
   // itself.
-  sleep(*context.door, ticket, single_rank_ && !helped_ ? 50'000'000 : 100'000);
+  if (!failed_ && pass(0) == Pass::kIdle)
+    sleep(*context.door, ticket, single_rank_ && !helped_ ? 50'000'000 : 100'000);
+  else
+    idle_passes = 0;
+  network_.enter();
 }
 
 }  // namespace weft::host

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "include/nccl.h"
+#include "src/exec/host/network_driver.h"
 #include "src/exec/interpreter.h"
 
 namespace weft::host {
@@ -81,6 +82,7 @@ class Batch {
 
   std::deque<Task> tasks_;
   size_t used_ = 0;
+  NetworkDriver network_;
   std::atomic<size_t> unfinished_tasks_{0};
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> helpers_{0};

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/support/case_data.h"
 
 namespace weft::test {
@@ -62,7 +63,7 @@ void DeviceCase::fill(uint64_t salt, cudaStream_t stream) {
   const std::vector<char> input = input_bytes(case_, rank_, nranks_);
   image_.assign(bytes_, kPoison);
   if (!input.empty()) std::memcpy(image_.data() + send_at_, input.data(), input.size());
-  WEFT_CUDA(cudaMemcpyAsync(before_, image_.data(), bytes_, cudaMemcpyHostToDevice, stream));
+  upload(before_, image_.data(), bytes_, stream);
   refill(stream);
   WEFT_CUDA(cudaStreamSynchronize(stream));
 }
@@ -78,8 +79,7 @@ ncclResult_t DeviceCase::launch(cudaStream_t stream) {
 
 std::string DeviceCase::check(cudaStream_t stream) const {
   std::vector<char> now(bytes_);
-  WEFT_CUDA(cudaMemcpyAsync(now.data(), memory_, bytes_, cudaMemcpyDeviceToHost, stream));
-  WEFT_CUDA(cudaStreamSynchronize(stream));
+  download(now.data(), memory_, bytes_, stream);
   std::string bad;
   if (receive_bytes_ > 0) bad = wrong_elements(case_, rank_, nranks_, now.data() + receive_at_);
   // Outside the result nothing may have changed.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/gpu/support/pinned.h"
 #include "weft.h"
 
 namespace weft::test {
@@ -36,6 +37,7 @@ std::string mps_missing() {
 
 cudaStream_t stream_number(size_t number) {
   static const std::vector<cudaStream_t> streams = [] {
+    const Pinned first(1);  // makes the pinned memory, too
     std::vector<cudaStream_t> made(kStreams);
     for (cudaStream_t& stream : made)
       WEFT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

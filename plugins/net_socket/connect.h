@@ -1,0 +1,102 @@
+// How connections come up, without ever waiting: a Listener gives out a handle, a Connector tries
+// the handle's addresses one after the other. One thread at a time per object.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/net_socket/devices.h"
+#include "plugins/net_socket/handshake.h"
+#include "plugins/net_socket/receiver.h"
+#include "plugins/net_socket/sender.h"
+#include "src/base/handles.h"
+
+namespace weft::net_socket {
+
+// How many sockets a connection gets, and how many threads of its own.
+struct Width {
+  uint16_t sockets = 1;
+  int threads = 0;
+  bool fixed = false;  // the user said so
+};
+Width choose_width(const Config& config, const Device& device);
+
+struct Handle {
+  static constexpr uint32_t kMagic = 0x57534831;
+  static constexpr size_t kAddresses = 4;
+
+  void* state = nullptr;  // the connector's, between its calls
+  Nonce nonce{};
+  uint32_t magic = kMagic;
+  uint32_t unused = 0;
+  Address addresses[kAddresses];
+};
+static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
+
+class Listener {
+ public:
+  // Throws Error when this machine gives no socket.
+  Listener(const std::vector<Device>& devices, size_t device, const Width& width,
+           const std::optional<Secret>& secret);
+
+  const Handle& handle() const { return handle_; }
+  // nullptr: not yet.
+  std::unique_ptr<Receiver> accept();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Newcomer {
+    Fd fd;
+    ListenerHandshake handshake;
+    Clock::time_point since;
+  };
+  struct Arrived {
+    std::vector<Fd> sockets;
+    size_t missing = 0;
+    std::string peer;
+  };
+  void admit(Newcomer& newcomer);
+
+  Handle handle_;
+  Secret key_;
+  int threads_;
+  Fd listener_;
+  std::vector<Newcomer> newcomers_;
+  std::map<uint64_t, Arrived> arrived_;  // by connection
+};
+
+class Connector {
+ public:
+  Connector(const Handle& handle, const Device& device, const Width& width,
+            const std::optional<Secret>& secret);
+
+  // nullptr: not yet; or never, if failed() then.
+  std::unique_ptr<Sender> advance();
+  bool failed() const { return !failure_.empty(); }
+  const std::string& failure() const { return failure_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void open();
+  void next_address(const std::string& why);
+
+  std::vector<Address> addresses_;
+  Secret key_;
+  Width width_;
+  bool loopback_;
+  uint64_t connection_ = 0;
+  size_t address_ = 0;
+  Fd fd_;
+  bool connected_ = false;
+  std::optional<ConnectorHandshake> handshake_;
+  Clock::time_point begun_ = Clock::now(), tried_;
+  std::vector<Fd> sockets_;
+  std::string failure_, reasons_;
+};
+
+}  // namespace weft::net_socket

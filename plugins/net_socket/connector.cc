@@ -1,0 +1,101 @@
+// The connecting side of connect.h.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "plugins/net_socket/connect.h"
+#include "plugins/net_socket/errors.h"
+#include "src/transport/socket.h"
+
+namespace weft::net_socket {
+namespace {
+
+// An address that does not answer is given up after this long, and all of them after kAllSeconds.
+constexpr double kAddressSeconds = 3, kHandshakeSeconds = 20, kAllSeconds = 60;
+
+}  // namespace
+
+Connector::Connector(const Handle& handle, const Device& device, const Width& width,
+                     const std::optional<Secret>& secret)
+    : key_(connection_key(secret, handle.nonce)), width_(width), loopback_(device.loopback) {
+  if (handle.magic != Handle::kMagic) {
+    failure_ = "the handle is not one of this plugin: do all hosts use the same?";
+    return;
+  }
+  for (const Address& address : handle.addresses)
+    if (address.family != 0) addresses_.push_back(address);
+  if (addresses_.empty()) failure_ = "the peer's handle has no address";
+  fill_random(&connection_, sizeof connection_);
+}
+
+void Connector::open() {
+  const Address& address = addresses_[address_];
+  sockaddr_storage storage;
+  const socklen_t size = address.to_sockaddr(storage);
+  fd_ = Fd(socket(address.family == 4 ? AF_INET : AF_INET6,
+                  SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  tried_ = Clock::now();
+  connected_ = false;
+  handshake_.reset();
+  if (!fd_) return next_address(std::strerror(errno));
+  set_no_delay(fd_.get());
+  if (connect(fd_.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0 && errno != EINPROGRESS)
+    next_address(std::strerror(errno));
+}
+
+// Sockets that are up stay: only the first one looks for a way.
+void Connector::next_address(const std::string& why) {
+  const Address& address = addresses_[address_];
+  inform(fmt::format("{}: {}", describe(address), why));
+  const std::string reason = fmt::format("{}: {}", describe(address), why);
+  if (reasons_.find(reason) == std::string::npos)
+    reasons_ += (reasons_.empty() ? "" : "; ") + reason;
+  fd_.reset();
+  if (sockets_.empty()) address_ = (address_ + 1) % addresses_.size();
+  if (std::chrono::duration<double>(Clock::now() - begun_).count() > kAllSeconds)
+    failure_ = fmt::format(
+        "no address of the peer leads to it ({}); NCCL_SOCKET_IFNAME chooses "
+        "the interface",
+        reasons_);
+}
+
+std::unique_ptr<Sender> Connector::advance() {
+  if (failed()) return nullptr;
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - tried_).count(); };
+  if (!fd_) {
+    // After a full round of refusals give the peer a moment.
+    if (address_ == 0 && !reasons_.empty() && seconds() < 0.02) return nullptr;
+    open();
+    if (!fd_) return nullptr;
+  }
+  if (!connected_) {
+    pollfd p{fd_.get(), POLLOUT, 0};
+    if (poll(&p, 1, 0) <= 0) {
+      if (seconds() > kAddressSeconds) next_address("no answer");
+      return nullptr;
+    }
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) {
+      next_address(std::strerror(error));
+      return nullptr;
+    }
+    connected_ = true;
+    handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), width_.sockets);
+  }
+  const Progress progress = handshake_->advance(fd_.get());
+  if (progress == Progress::kFailed)
+    next_address("another process answers there, or it does not know the secret");
+  if (progress == Progress::kWaiting && seconds() > kHandshakeSeconds)
+    next_address("connected, but the peer does not speak");
+  if (progress != Progress::kDone) return nullptr;
+  sockets_.push_back(std::move(fd_));
+  if (sockets_.size() < width_.sockets) return nullptr;
+  return std::make_unique<Sender>(std::move(sockets_), width_.threads,
+                                  describe(addresses_[address_]), loopback_, width_.fixed);
+}
+
+}  // namespace weft::net_socket

@@ -1,0 +1,120 @@
+// See devices.h.
+#include "plugins/net_socket/devices.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "src/base/log.h"
+
+namespace weft::net_socket {
+namespace {
+
+int speed_of(const std::string& interface) {
+  int speed = 0;
+  std::ifstream("/sys/class/net/" + interface + "/speed") >> speed;
+  return speed > 0 ? speed : 10000;  // virtual machines do not say, or say -1
+}
+
+std::string pci_path_of(const std::string& interface) {
+  std::array<char, PATH_MAX> path{};
+  const std::string link = "/sys/class/net/" + interface + "/device";
+  return realpath(link.c_str(), path.data()) == nullptr ? "" : path.data();
+}
+
+// Addresses that reach nobody beyond the link, or that need a scope the peer does not know.
+bool is_link_local(const Address& address) {
+  return address.family == 6 && address.bytes[0] == 0xfe && (address.bytes[1] & 0xc0) == 0x80;
+}
+
+enum class Choice { kListed, kUsual, kVirtual, kLoopback };
+
+Choice classify(const Config& config, const ifaddrs& entry) {
+  if (!config.socket_ifname.empty()) return Choice::kListed;
+  if ((entry.ifa_flags & IFF_LOOPBACK) != 0) return Choice::kLoopback;
+  return is_virtual_interface(entry.ifa_name) ? Choice::kVirtual : Choice::kUsual;
+}
+
+std::vector<Device> collect(const Config& config, Choice choice) {
+  std::vector<Device> devices;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return devices;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (config.socket_family == "AF_INET" && family != AF_INET) continue;
+    if (config.socket_family == "AF_INET6" && family != AF_INET6) continue;
+    if (!interface_matches(config.socket_ifname, i->ifa_name)) continue;
+    if (classify(config, *i) != choice) continue;
+    Address address = Address::from_sockaddr(i->ifa_addr);
+    if (is_link_local(address)) continue;
+    address.port = 0;
+    auto device = std::find_if(devices.begin(), devices.end(),
+                               [&](const Device& d) { return d.interface == i->ifa_name; });
+    if (device == devices.end()) {
+      Device found;
+      found.interface = i->ifa_name;
+      found.pci_path = pci_path_of(found.interface);
+      found.speed_mbps = speed_of(found.interface);
+      found.loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
+      device = devices.insert(devices.end(), std::move(found));
+    }
+    auto& known = device->addresses;
+    known.insert(family == AF_INET ? known.begin() : known.end(), address);
+  }
+  return devices;
+}
+
+}  // namespace
+
+std::vector<Device> find_devices(const Config& config) {
+  std::vector<Device> devices;
+  if (!config.socket_ifname.empty()) {
+    devices = collect(config, Choice::kListed);
+    if (devices.empty())
+      WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using what there is",
+                config.socket_ifname);
+  }
+  Config usual = config;
+  usual.socket_ifname.clear();
+  for (const Choice choice : {Choice::kUsual, Choice::kVirtual, Choice::kLoopback})
+    if (devices.empty()) devices = collect(usual, choice);
+  if (devices.empty()) {
+    Device loopback;
+    loopback.interface = "lo";
+    loopback.loopback = true;
+    loopback.addresses.push_back(Address::loopback(0));
+    devices.push_back(std::move(loopback));
+  }
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](const Device& a, const Device& b) { return a.speed_mbps > b.speed_mbps; });
+  return devices;
+}
+
+std::vector<Address> addresses_from(const std::vector<Device>& devices, size_t device,
+                                    uint16_t port, size_t most) {
+  std::vector<Address> addresses;
+  // One address of every interface before the second one of any.
+  size_t longest = 0;
+  for (const Device& d : devices) longest = std::max(longest, d.addresses.size());
+  for (size_t n = 0; n < longest; n++)
+    for (size_t k = 0; k < devices.size(); k++) {
+      const Device& d = devices[(device + k) % devices.size()];
+      if (n >= d.addresses.size() || addresses.size() == most) continue;
+      addresses.push_back(d.addresses[n]);
+      addresses.back().port = port;
+    }
+  return addresses;
+}
+
+}  // namespace weft::net_socket

@@ -1,0 +1,28 @@
+// Failures of the plugin: a code for NCCL's ABI and words for people, kept per thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "src/transport/net_abi/common.h"
+
+namespace weft::net_socket {
+
+// The logger that init() was given; nullptr before.
+extern net_abi::Logger logger;
+
+// Keeps the text for last_error() of this thread, logs it as a warning, gives back the code.
+ncclResult_t report(ncclResult_t code, const std::string& text);
+const char* last_error();
+
+template <typename... Args>
+ncclResult_t failed(ncclResult_t code, fmt::format_string<Args...> format, Args&&... args) {
+  return report(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// An INFO line of the network subsystem.
+void inform(const std::string& text);
+
+}  // namespace weft::net_socket

@@ -1,0 +1,109 @@
+// See handshake.h.
+#include "plugins/net_socket/handshake.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace weft::net_socket {
+namespace {
+
+constexpr uint32_t kMagic = 0x57534f43;  // "WSOC"
+
+using Proof = std::array<uint64_t, 2>;
+
+Proof prove(const Secret& key, std::string_view side, const Nonce& challenge, Claim claim) {
+  claim.proof = {};
+  struct {
+    Nonce challenge;
+    Claim claim;
+  } said{challenge, claim};
+  Proof proof;
+  for (uint64_t half = 0; half < 2; half++)
+    proof[half] = siphash(derive(key, side, half), &said, sizeof said);
+  return proof;
+}
+
+// Compares without stopping early.
+bool same(const Proof& a, const Proof& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0; }
+
+Progress ended(ssize_t moved) {
+  const bool later = moved < 0 && (errno == EAGAIN || errno == EINTR);
+  return later ? Progress::kWaiting : Progress::kFailed;
+}
+
+template <typename T>
+Progress receive_some(int fd, Transfer<T>& transfer) {
+  while (!transfer.complete()) {
+    auto* at = reinterpret_cast<char*>(&transfer.value) + transfer.moved;
+    const ssize_t got = recv(fd, at, sizeof(T) - transfer.moved, MSG_DONTWAIT);
+    if (got <= 0) return ended(got);
+    transfer.moved += static_cast<size_t>(got);
+  }
+  return Progress::kDone;
+}
+
+template <typename T>
+Progress send_some(int fd, Transfer<T>& transfer) {
+  while (!transfer.complete()) {
+    const auto* at = reinterpret_cast<const char*>(&transfer.value) + transfer.moved;
+    const ssize_t sent = send(fd, at, sizeof(T) - transfer.moved, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent <= 0) return ended(sent);
+    transfer.moved += static_cast<size_t>(sent);
+  }
+  return Progress::kDone;
+}
+
+}  // namespace
+
+Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_nonce) {
+  Secret nonce;
+  std::memcpy(nonce.data(), handle_nonce.data(), nonce.size());
+  if (!secret) return derive(nonce, "net socket");
+  return derive(*secret, "net socket", siphash(*secret, nonce.data(), nonce.size()));
+}
+
+ConnectorHandshake::ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index,
+                                       uint16_t count)
+    : key_(key) {
+  Claim& claim = claim_.value;
+  claim.magic = kMagic;
+  claim.index = index;
+  claim.count = count;
+  claim.connection = connection;
+  fill_random(claim.nonce.data(), claim.nonce.size());
+}
+
+Progress ConnectorHandshake::advance(int fd) {
+  if (const Progress p = receive_some(fd, challenge_); p != Progress::kDone) return p;
+  if (!claimed_) claim_.value.proof = prove(key_, "connector", challenge_.value, claim_.value);
+  claimed_ = true;
+  if (const Progress p = send_some(fd, claim_); p != Progress::kDone) return p;
+  if (const Progress p = receive_some(fd, answer_); p != Progress::kDone) return p;
+  const Proof expected = prove(key_, "listener", challenge_.value, claim_.value);
+  if (!same(answer_.value, expected)) return Progress::kFailed;
+  return send_some(fd, word_);
+}
+
+ListenerHandshake::ListenerHandshake(const Secret& key) : key_(key) {
+  fill_random(challenge_.value.data(), challenge_.value.size());
+}
+
+Progress ListenerHandshake::advance(int fd) {
+  if (const Progress p = send_some(fd, challenge_); p != Progress::kDone) return p;
+  if (const Progress p = receive_some(fd, claim_); p != Progress::kDone) return p;
+  if (!answered_) {
+    const Claim& claim = claim_.value;
+    if (claim.magic != kMagic || claim.index >= claim.count) return Progress::kFailed;
+    if (!same(claim.proof, prove(key_, "connector", challenge_.value, claim)))
+      return Progress::kFailed;
+    answer_.value = prove(key_, "listener", challenge_.value, claim);
+    answered_ = true;
+  }
+  if (const Progress p = send_some(fd, answer_); p != Progress::kDone) return p;
+  return receive_some(fd, word_);
+}
+
+}  // namespace weft::net_socket

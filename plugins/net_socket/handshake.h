@@ -1,0 +1,68 @@
+// How a connector proves itself to a listener, without either of them ever waiting:
+// listener -> challenge, connector -> claim (who it is, proof), listener -> its own proof,
+// connector -> a byte that says that it goes on with this socket, not with another address.
+// The key comes from the random nonce in the listener's handle, and from the communicator's secret
+// where the library has given one. One thread at a time per object.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "src/base/siphash.h"
+
+namespace weft::net_socket {
+
+using Nonce = std::array<uint8_t, 16>;
+
+Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_nonce);
+
+// What the connector says of a socket: which of how many of the connection.
+struct Claim {
+  uint32_t magic = 0;
+  uint16_t index = 0, count = 0;
+  uint64_t connection = 0;  // random; the same for all sockets of a connection
+  Nonce nonce{};
+  std::array<uint64_t, 2> proof{};
+};
+
+// A value that arrives or leaves in pieces through a non-blocking socket.
+template <typename T>
+struct Transfer {
+  T value{};
+  size_t moved = 0;
+  bool complete() const { return moved == sizeof(T); }
+};
+
+enum class Progress { kWaiting, kDone, kFailed };
+
+class ConnectorHandshake {
+ public:
+  ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index, uint16_t count);
+  Progress advance(int fd);
+
+ private:
+  Secret key_;
+  Transfer<Nonce> challenge_;
+  Transfer<Claim> claim_;
+  Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<uint8_t> word_;
+  bool claimed_ = false;
+};
+
+class ListenerHandshake {
+ public:
+  explicit ListenerHandshake(const Secret& key);
+  Progress advance(int fd);
+  const Claim& claim() const { return claim_.value; }
+
+ private:
+  Secret key_;
+  Transfer<Nonce> challenge_;
+  Transfer<Claim> claim_;
+  Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<uint8_t> word_;
+  bool answered_ = false;
+};
+
+}  // namespace weft::net_socket

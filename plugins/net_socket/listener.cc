@@ -1,0 +1,103 @@
+// The accepting side of connect.h, and how wide connections are.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "plugins/net_socket/connect.h"
+#include "plugins/net_socket/errors.h"
+#include "src/base/error.h"
+#include "src/transport/socket.h"
+
+namespace weft::net_socket {
+namespace {
+
+constexpr double kHandshakeSeconds = 20;
+
+std::string peer_of(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "a peer";
+  return describe(Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage)));
+}
+
+}  // namespace
+
+Width choose_width(const Config& config, const Device& device) {
+  Width width;
+  if (config.socket_nthreads > 0 || config.nsocks_per_thread > 0) {
+    const int threads = std::clamp(config.socket_nthreads, 1, 16);
+    const int each = std::clamp(config.nsocks_per_thread, 1, 64 / threads);
+    width.sockets = static_cast<uint16_t>(threads * each);
+    width.threads = threads;
+    width.fixed = true;
+    return width;
+  }
+  // A second socket costs a core on both sides; where cores are few, or nothing but memory is in
+  // between, one does best. Elsewhere up to four are tried out.
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (device.loopback || cores < 8) return width;
+  width.sockets = static_cast<uint16_t>(std::min(4u, cores / 4));
+  width.threads = width.sockets - 1;
+  return width;
+}
+
+Listener::Listener(const std::vector<Device>& devices, size_t device, const Width& width,
+                   const std::optional<Secret>& secret)
+    : threads_(width.threads) {
+  fill_random(handle_.nonce.data(), handle_.nonce.size());
+  key_ = connection_key(secret, handle_.nonce);
+  uint16_t port = 0;
+  listener_ = listen_tcp(nullptr, port);
+  set_blocking(listener_.get(), false);
+  const auto addresses = addresses_from(devices, device, port, Handle::kAddresses);
+  std::copy(addresses.begin(), addresses.end(), handle_.addresses);
+}
+
+// A socket whose peer has proved itself joins the others of its connection.
+void Listener::admit(Newcomer& newcomer) {
+  const Claim& claim = newcomer.handshake.claim();
+  Arrived& arrived = arrived_[claim.connection];
+  if (arrived.sockets.empty()) {
+    arrived.sockets.resize(claim.count);
+    arrived.missing = claim.count;
+    arrived.peer = peer_of(newcomer.fd.get());
+  }
+  if (claim.index >= arrived.sockets.size() || arrived.sockets[claim.index]) return;
+  arrived.sockets[claim.index] = std::move(newcomer.fd);
+  arrived.missing--;
+}
+
+std::unique_ptr<Receiver> Listener::accept() {
+  for (;;) {
+    Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) break;
+    set_no_delay(fd.get());
+    newcomers_.push_back({std::move(fd), ListenerHandshake(key_), Clock::now()});
+  }
+  for (size_t i = 0; i < newcomers_.size();) {
+    Newcomer& newcomer = newcomers_[i];
+    const Progress progress = newcomer.handshake.advance(newcomer.fd.get());
+    if (progress == Progress::kFailed)
+      inform(fmt::format("turned away a connection from {}: it did not prove itself",
+                         peer_of(newcomer.fd.get())));
+    if (progress == Progress::kDone) admit(newcomer);
+    const double age = std::chrono::duration<double>(Clock::now() - newcomer.since).count();
+    if (progress != Progress::kWaiting || age > kHandshakeSeconds) {
+      newcomers_.erase(newcomers_.begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      i++;
+    }
+  }
+  for (auto it = arrived_.begin(); it != arrived_.end(); ++it) {
+    if (it->second.missing > 0) continue;
+    auto receiver = std::make_unique<Receiver>(std::move(it->second.sockets), threads_,
+                                               std::move(it->second.peer));
+    arrived_.erase(it);
+    return receiver;
+  }
+  return nullptr;
+}
+
+}  // namespace weft::net_socket

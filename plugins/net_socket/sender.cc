@@ -1,0 +1,113 @@
+// See sender.h.
+#include "plugins/net_socket/sender.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+
+namespace weft::net_socket {
+
+Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool loopback,
+               bool fixed_stripes)
+    : SocketSet(std::move(sockets), threads, std::move(peer)),
+      work_(count()),
+      stripes_(static_cast<uint32_t>(count()), fixed_stripes),
+      zero_copy_(descriptor(0), !loopback && count() == 1) {
+  for (Request& request : requests_) request.sender = this;
+  start_threads();
+}
+
+Sender::Request* Sender::start(const void* head, size_t head_size, const void* body,
+                               size_t body_size) {
+  Request& request = requests_[started_ % requests_.size()];
+  if (request.used) return nullptr;
+  request.used = true;
+  request.head = static_cast<const std::byte*>(head);
+  request.body = static_cast<const std::byte*>(body);
+  request.head_frame = {head_size, messages_, 1};
+  if (head != nullptr) messages_++;
+  request.frame = {body_size, messages_++, stripes_.choose(body_size)};
+  request.last_zero_copy = 0;
+  request.stripes_left.store(request.frame.stripes, std::memory_order_relaxed);
+  started_++;
+  for (uint32_t s = 0; s < request.frame.stripes; s++) work_[s].queue.push(&request);
+  if (request.frame.stripes > 1) wake();
+  move_own();
+  return &request;
+}
+
+bool Sender::complete(Request& request) {
+  if (request.stripes_left.load(std::memory_order_acquire) != 0) move_own();
+  if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
+  if (!zero_copy_.returned(request.last_zero_copy)) return false;
+  stripes_.sent(request.frame.size, request.frame.stripes);
+  request.used = false;
+  return true;
+}
+
+bool Sender::busy(size_t socket) const { return !work_[socket].queue.empty(); }
+
+Moved Sender::move(size_t socket) {
+  Work& work = work_[socket];
+  Moved outcome = Moved::kNothing;
+  while (Request* next = work.queue.front()) {
+    Request& request = *next;
+    const Stripe stripe =
+        stripe_of(request.frame.size, request.frame.stripes, static_cast<uint32_t>(socket));
+    // What this socket sends of the message, of which work.sent bytes have left.
+    std::array<iovec, 4> parts{};
+    size_t used = 0;
+    uint64_t skip = work.sent, left = 0;
+    const auto part = [&](const void* data, uint64_t size) {
+      const uint64_t gone = std::min(skip, size);
+      skip -= gone;
+      if (gone == size) return;
+      parts[used++] = {const_cast<char*>(static_cast<const char*>(data)) + gone, size - gone};
+      left += size - gone;
+    };
+    if (socket == 0 && request.head != nullptr) {
+      part(&request.head_frame, sizeof request.head_frame);
+      part(request.head, request.head_frame.size);
+    }
+    if (socket == 0) part(&request.frame, sizeof request.frame);
+    part(request.body + stripe.begin, stripe.end - stripe.begin);
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = used;
+    const bool zero_copy = socket == 0 && zero_copy_.pays(left);
+    const ssize_t sent =
+        left == 0 ? 0
+                  : sendmsg(descriptor(socket), &message,
+                            MSG_DONTWAIT | MSG_NOSIGNAL | (zero_copy ? ZeroCopy::kFlag : 0));
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return outcome;
+    if (sent < 0 && errno == ENOBUFS && zero_copy) {
+      zero_copy_.give_up();  // no memory to pin: copy from now on
+      continue;              // the same message
+    }
+    if (sent < 0) {
+      fail(errno);
+      return Moved::kBroken;
+    }
+    outcome = Moved::kSome;
+    if (zero_copy) request.last_zero_copy = zero_copy_.sent();
+    work.sent += static_cast<uint64_t>(sent);
+    if (static_cast<uint64_t>(sent) < left) return outcome;
+    work.sent = 0;
+    work.queue.pop();
+    request.stripes_left.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  return outcome;
+}
+
+short Sender::direction() const { return POLLOUT; }
+
+int Sender::waits_for(pollfd* descriptors, int most) const {
+  const int used = SocketSet::waits_for(descriptors, most);
+  if (used > 0 || most == 0 || !zero_copy_.pending()) return used;
+  descriptors[0] = {descriptor(0), 0, 0};  // the kernel's notices come as errors
+  return 1;
+}
+
+}  // namespace weft::net_socket

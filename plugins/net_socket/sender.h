@@ -1,0 +1,53 @@
+// The sending end of a connection: messages leave in the order of isend(). One thread at a time,
+// beside the connection's own threads.
+#pragma once
+
+#include <array>
+
+#include "plugins/net_socket/sockets.h"
+#include "plugins/net_socket/stripes.h"
+#include "plugins/net_socket/zero_copy.h"
+
+namespace weft::net_socket {
+
+class Sender : public SocketSet {
+ public:
+  struct Request {
+    Sender* sender = nullptr;
+    Frame head_frame, frame;
+    const std::byte* head = nullptr;  // a message that goes before, on socket 0; may be none
+    const std::byte* body = nullptr;
+    std::atomic<uint32_t> stripes_left{0};
+    uint32_t last_zero_copy = 0;  // sent when the kernel has given back this many buffers
+    bool used = false;
+  };
+
+  Sender(std::vector<Fd> sockets, int threads, std::string peer, bool loopback, bool fixed_stripes);
+  ~Sender() override { stop_threads(); }
+
+  // One message, or two that leave together. nullptr: too many in flight.
+  Request* start(const void* head, size_t head_size, const void* body, size_t body_size);
+  // True when the request's memory may be used again; the request is free then.
+  bool complete(Request& request);
+  int waits_for(pollfd* descriptors, int most) const override;
+
+ protected:
+  Moved move(size_t socket) override;
+  bool busy(size_t socket) const override;
+  short direction() const override;
+
+ private:
+  struct Work {
+    WorkQueue<Request> queue;
+    uint64_t sent = 0;  // of the first one's stripe, with frame and head
+  };
+
+  std::array<Request, net_abi::kMaxRequests> requests_;
+  uint64_t started_ = 0;  // requests
+  uint32_t messages_ = 0;
+  std::vector<Work> work_;  // per socket
+  StripeChoice stripes_;
+  ZeroCopy zero_copy_;  // of socket 0, which is the only one in use while data is scarce
+};
+
+}  // namespace weft::net_socket

@@ -1,0 +1,102 @@
+// The sockets of one connection, one direction of data. Socket 0 carries a frame before every
+// message and, of large messages, the first stripe; the others carry the other stripes, without
+// frames. Threads of the connection's own move the stripes of the sockets that they are given; all
+// other sockets are moved by whoever calls progress().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/handles.h"
+#include "src/transport/net_abi/common.h"
+
+struct pollfd;
+
+namespace weft::net_socket {
+
+struct Frame {
+  uint64_t size = 0;
+  uint32_t check = 0;  // number of the message, so that a stream out of step is noticed
+  uint32_t stripes = 1;
+};
+static_assert(sizeof(Frame) == 16);
+
+// Where stripe `index` of `count` lies in a message.
+struct Stripe {
+  uint64_t begin = 0, end = 0;
+};
+inline Stripe stripe_of(uint64_t size, uint32_t count, uint32_t index) {
+  const uint64_t share = (size / count + 4095) / 4096 * 4096;
+  const auto cut = [&](uint64_t n) { return n * share < size ? n * share : size; };
+  return {cut(index), index + 1 == count ? size : cut(index + 1)};
+}
+
+// The requests that one socket works on, in order. One thread puts in, one takes out.
+template <typename Request>
+class WorkQueue {
+ public:
+  bool empty() const { return out_.load() == in_.load(std::memory_order_acquire); }
+  Request* front() const { return empty() ? nullptr : work_[out_.load() % work_.size()]; }
+  void push(Request* request) {
+    const uint32_t in = in_.load(std::memory_order_relaxed);
+    work_[in % work_.size()] = request;
+    in_.store(in + 1, std::memory_order_release);
+  }
+  void pop() { out_.store(out_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+
+ private:
+  std::array<Request*, net_abi::kMaxRequests> work_{};
+  std::atomic<uint32_t> in_{0}, out_{0};
+};
+
+enum class Moved { kNothing, kSome, kBroken };
+
+class SocketSet {
+ public:
+  SocketSet(std::vector<Fd> sockets, int threads, std::string peer);
+  virtual ~SocketSet();
+  SocketSet(const SocketSet&) = delete;
+  SocketSet& operator=(const SocketSet&) = delete;
+
+  const std::string& peer() const { return peer_; }
+  size_t count() const { return sockets_.size(); }
+  int descriptor(size_t socket) const { return sockets_[socket].get(); }
+  bool broken() const { return broken_.load(std::memory_order_acquire); }
+  // errno, or 0: the peer closed.
+  int error() const { return error_.load(std::memory_order_relaxed); }
+  // Descriptors to sleep on until progress is possible; the number written, at most `most`.
+  virtual int waits_for(pollfd* descriptors, int most) const;
+
+ protected:
+  // Moves what can be moved on one socket now. Sockets may be moved by different threads.
+  virtual Moved move(size_t socket) = 0;
+  // Whether that socket still has something to do; false lets its thread sleep until wake().
+  virtual bool busy(size_t socket) const = 0;
+  virtual short direction() const = 0;  // POLLIN or POLLOUT
+
+  // Derived constructors and destructors call these: threads use move().
+  void start_threads();
+  void stop_threads();
+  void wake();  // there is more to do
+  // What the caller's thread has to move: all sockets that no thread has.
+  void move_own();
+  bool has_thread(size_t socket) const { return socket > 0 && threads_wanted_ > 0; }
+  void fail(int error);
+
+ private:
+  void serve(size_t thread);
+
+  std::vector<Fd> sockets_;
+  const int threads_wanted_;
+  const std::string peer_;
+  std::vector<std::thread> threads_;
+  std::atomic<uint32_t> work_{0};
+  std::atomic<bool> stopping_{false}, broken_{false};
+  std::atomic<int> error_{0};
+};
+
+}  // namespace weft::net_socket

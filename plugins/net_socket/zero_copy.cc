@@ -1,0 +1,43 @@
+// See zero_copy.h.
+#include "plugins/net_socket/zero_copy.h"
+
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::net_socket {
+
+ZeroCopy::ZeroCopy(int fd, bool wanted) : fd_(fd) {
+  const int one = 1;
+  on_ = wanted && setsockopt(fd_, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == 0;
+}
+
+bool ZeroCopy::returned(uint32_t number) {
+  if (returned_ < number) read_notices();
+  return returned_ >= number;
+}
+
+// A notice covers a range of sends; TCP gives them back in order.
+void ZeroCopy::read_notices() {
+  for (;;) {
+    alignas(cmsghdr) char control[128];
+    msghdr message{};
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    if (recvmsg(fd_, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      const bool v4 = c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR;
+      const bool v6 = c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR;
+      if (!v4 && !v6) continue;
+      sock_extended_err notice{};
+      std::memcpy(&notice, CMSG_DATA(c), sizeof notice);
+      if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
+      returned_ = std::max(returned_, notice.ee_data + 1);
+      if ((notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) on_ = false;
+    }
+  }
+}
+
+}  // namespace weft::net_socket

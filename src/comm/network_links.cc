@@ -1,0 +1,156 @@
+// See network_links.h.
+#include "src/comm/network_links.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "plugins/net_socket/plugin.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/transport/acceptor.h"
+#include "src/transport/net_plugins.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kNameBytes = 64;
+
+}  // namespace
+
+// On the wire: how a route from `peer` reaches this rank.
+struct NetworkLinks::Entry {
+  int32_t peer = 0, channel = 0;
+  NetHandle handle;
+};
+
+struct NetworkLinks::Pending {
+  Route route;
+  NetHandle handle{};
+  NetComm listener, comm;
+};
+
+NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret,
+                           int rank, std::vector<Route> outgoing, std::vector<Route> incoming)
+    : secret_(derive(secret, "network")), rank_(rank) {
+  NetRequest request = net_request(config, net_name.c_str());
+  request.comm_id = public_key(secret);
+  network_ = choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  int fastest = 0;
+  for (int device = 0; device < network_->devices(); device++) {
+    const NetProperties properties = network_->properties(device);
+    if (!devices_.empty() && properties.speed_mbps < fastest) continue;
+    if (properties.speed_mbps > fastest) {
+      devices_.clear();
+      pci_path_ = properties.pci_path;
+    }
+    fastest = properties.speed_mbps;
+    devices_.push_back(device);
+  }
+  for (const Route& route : outgoing) outgoing_.push_back({route, {}, {}, {}});
+  network_->use_secret(&secret_);
+  for (const Route& route : incoming) {
+    Pending& pending = incoming_.emplace_back(Pending{route, {}, {}, {}});
+    void* comm = nullptr;
+    const ncclResult_t code = network_->listen(device_for(route.channel), pending.handle, &comm);
+    if (code != ncclSuccess || comm == nullptr)
+      fail(code == ncclSuccess ? ncclSystemError : code, "rank {}: network {} cannot listen: {}",
+           rank_, name(), network_->reason());
+    pending.listener = NetComm(network_, comm, NetComm::Kind::kListen);
+  }
+}
+
+NetworkLinks::~NetworkLinks() { drain(0); }
+
+std::string NetworkLinks::offer() const {
+  std::string text = name().substr(0, kNameBytes - 1);
+  text.resize(kNameBytes);
+  for (const Pending& pending : incoming_) {
+    const Entry entry{pending.route.peer, pending.route.channel, pending.handle};
+    text.append(reinterpret_cast<const char*>(&entry), sizeof entry);
+  }
+  return text;
+}
+
+NetHandle NetworkLinks::find_handle(const std::vector<std::string>& offers,
+                                    const Route& route) const {
+  const std::string& offer = offers[static_cast<size_t>(route.peer)];
+  for (size_t at = kNameBytes; at + sizeof(Entry) <= offer.size(); at += sizeof(Entry)) {
+    Entry entry;
+    std::memcpy(&entry, offer.data() + at, sizeof entry);
+    if (entry.peer == rank_ && entry.channel == route.channel) return entry.handle;
+  }
+  fail(ncclInternalError, "rank {} does not expect rank {} on channel {}", route.peer, rank_,
+       route.channel);
+}
+
+// One more step of one connection; true when it is up.
+bool NetworkLinks::advance(Pending& pending, bool outgoing) {
+  if (pending.comm) return true;
+  void* comm = nullptr;
+  const ncclResult_t code =
+      outgoing ? network_->connect(device_for(pending.route.channel), pending.handle, &comm)
+               : network_->accept(pending.listener.get(), &comm);
+  if (code != ncclSuccess)
+    fail(code, "rank {} cannot connect {} rank {} over network {}: {}", rank_,
+         outgoing ? "to" : "from", pending.route.peer, name(), network_->reason());
+  if (comm == nullptr) return false;
+  pending.comm = NetComm(network_, comm, outgoing ? NetComm::Kind::kSend : NetComm::Kind::kReceive);
+  pending.listener = {};
+  return true;
+}
+
+void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChannel& control,
+                           Deadline deadline, const Ends& ends) {
+  for (Pending& pending : outgoing_) {
+    const char* theirs = offers[static_cast<size_t>(pending.route.peer)].c_str();
+    if (name().substr(0, kNameBytes - 1) != theirs)
+      fail(ncclInvalidUsage,
+           "rank {} uses network {}, rank {} uses {}: all hosts need the same plugin "
+           "(NCCL_NET_PLUGIN, NCCL_NET; NCCL_DEBUG=INFO says why one was not used)",
+           rank_, name(), pending.route.peer, theirs);
+    pending.handle = find_handle(offers, pending.route);
+  }
+  network_->use_secret(&secret_);
+  for (;;) {
+    const Pending* missing = nullptr;
+    for (Pending& pending : outgoing_)
+      if (!advance(pending, true)) missing = &pending;
+    for (Pending& pending : incoming_)
+      if (!advance(pending, false)) missing = &pending;
+    if (missing == nullptr) break;
+    control.check();  // a rank that failed will never connect
+    if (std::chrono::steady_clock::now() > deadline)
+      fail(ncclSystemError,
+           "rank {}: rank {} is not connected yet over network {} (WEFT_INIT_TIMEOUT)", rank_,
+           missing->route.peer, name());
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  network_->use_secret(nullptr);
+  for (Pending& pending : outgoing_) {
+    auto stream =
+        std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(), ends.ring_bytes,
+                                    *ends.door, &ends.gone[pending.route.peer]);
+    ends.send(pending.route, stream->port(pending.route.peer));
+    streams_.push_back(std::move(stream));
+  }
+  for (Pending& pending : incoming_) {
+    auto stream =
+        std::make_shared<InStream>(std::move(pending.comm), Proxy::next(), ends.ring_bytes,
+                                   *ends.door, &ends.gone[pending.route.peer]);
+    ends.receive(pending.route, stream->port(pending.route.peer));
+    streams_.push_back(std::move(stream));
+  }
+  for (const auto& stream : streams_) {
+    stream->proxy().stay_near(pci_path_);
+    stream->proxy().add(stream);
+  }
+}
+
+void NetworkLinks::drain(double seconds) {
+  for (const auto& stream : streams_) stream->proxy().remove(stream, seconds);
+  streams_.clear();
+}
+
+}  // namespace weft

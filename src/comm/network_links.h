@@ -1,0 +1,70 @@
+// A communicator's connections to ranks of other hosts: chosen network, listeners, streams. Part of
+// a Mesh, used by the thread that sets it up.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/comm/control_channel.h"
+#include "src/transport/net_stream.h"
+#include "src/transport/network.h"
+
+namespace weft {
+
+class NetworkLinks {
+ public:
+  // One direction of one channel between this rank and a rank elsewhere.
+  struct Route {
+    int peer = 0, channel = 0;
+    bool operator==(const Route&) const = default;
+  };
+
+  // Chooses a network and listens for every incoming route. Throws Error.
+  NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret, int rank,
+               std::vector<Route> outgoing, std::vector<Route> incoming);
+  ~NetworkLinks();
+  NetworkLinks(const NetworkLinks&) = delete;
+  NetworkLinks& operator=(const NetworkLinks&) = delete;
+
+  // What other ranks must know to connect to this one.
+  std::string offer() const;
+
+  struct Ends {
+    Doorbell* door = nullptr;           // of this rank
+    std::atomic<bool>* gone = nullptr;  // per rank
+    uint64_t ring_bytes = 0;
+    std::function<void(const Route&, const SendPort&)> send;
+    std::function<void(const Route&, const RecvPort&)> receive;
+  };
+  // Connects all routes, given what all ranks offered. Throws Error, naming the peer.
+  void connect(const std::vector<std::string>& offers, ControlChannel& control, Deadline deadline,
+               const Ends& ends);
+
+  const std::string& name() const { return network_->name(); }
+
+  // Lets outgoing bytes reach the network, for at most `seconds`, and closes all connections.
+  void drain(double seconds);
+
+ private:
+  struct Entry;
+  struct Pending;
+  int device_for(int channel) const {
+    return devices_[static_cast<size_t>(channel) % devices_.size()];
+  }
+  NetHandle find_handle(const std::vector<std::string>& offers, const Route& route) const;
+  bool advance(Pending& pending, bool outgoing);
+
+  std::shared_ptr<Network> network_;
+  const Secret secret_;
+  const int rank_;
+  std::vector<int> devices_;  // the fastest ones
+  std::string pci_path_;
+  std::vector<Pending> outgoing_, incoming_;
+  std::vector<std::shared_ptr<NetStream>> streams_;
+};
+
+}  // namespace weft

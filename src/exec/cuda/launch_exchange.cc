@@ -1,0 +1,100 @@
+// Launches of programs in the form of an ExchangeShape.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/gpu_state.h"
+#include "src/exec/cuda/kernels.h"
+
+namespace weft::cuda {
+namespace {
+
+// Data per thread block before another one joins, and the most threads that share a word's peers.
+uint64_t tuned(const char* name, uint64_t usual) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+}
+
+}  // namespace
+
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
+  const State& s = *state_;
+  const std::optional<ExchangeShape> shape = exchange_shape(program);
+  if (!shape || s.options.nranks > kMaxRanks) return nullptr;
+  auto plan = std::make_shared<GpuPlan>();
+  plan->kind = GpuPlan::Kind::kExchange;
+  plan->collective = program.collective;
+  plan->shape = *shape;
+  ExchangeArguments& a = plan->exchange_arguments;
+  a.mine = s.mailbox;
+  a.ports = s.comm.ports;
+  a.comm = s.comm;
+  a.send_to = shape->send_to;
+  a.receive_from = shape->receive_from;
+  a.sums_own = shape->sums_own;
+  a.slots_at = static_cast<uint32_t>(
+      reinterpret_cast<std::byte*>(packed_slots(s.mailbox, s.comm.packed_ctas, s.comm.ports)) -
+      reinterpret_cast<std::byte*>(s.mailbox));
+  return plan;
+}
+
+void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+                         bool early) const {
+  const State& s = *state_;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = s.order->stream();
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
+  void* parameters[] = {arguments};
+  check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+}
+
+void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
+  const State& s = *state_;
+  const ExchangeShape& shape = plan.shape;
+  ExchangeArguments& a = plan.exchange_arguments;
+  a.bytes = call.count * element_size(call.reduction.type);
+  const auto block = [&](const void* buffer, int32_t index) {
+    return static_cast<const std::byte*>(buffer) +
+           static_cast<int64_t>(index) * static_cast<int64_t>(a.bytes);
+  };
+  a.input = block(call.input, shape.send_base);
+  a.output = const_cast<std::byte*>(block(call.output, shape.receive_base));
+  a.own_from = block(call.input, shape.own_from);
+  a.own_to = shape.copies_own ? const_cast<std::byte*>(block(call.output, shape.own_to)) : nullptr;
+  if (a.own_to == a.own_from) a.own_to = nullptr;
+  a.send_stride = shape.send_step == 0 ? 0 : a.bytes;
+  a.receive_stride = shape.receive_step == 0 ? 0 : a.bytes;
+  a.reduction = call.reduction;
+  a.signature = call.signature;
+  // The same on all ranks.
+  static const uint64_t words_per_cta = tuned("WEFT_X_WORDS", 128),
+                        most_rows = tuned("WEFT_X_ROWS", 4);
+  const uint64_t words = ceil_div(a.bytes, 8);
+  const uint64_t ctas = std::clamp<uint64_t>(
+      ceil_div(words, words_per_cta), 1,
+      std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
+  a.part_bytes =
+      static_cast<uint32_t>(std::min<uint64_t>(round_up(ceil_div(a.bytes, ctas), 16), kSlotBytes));
+  a.slice_bytes = a.part_bytes * ctas;
+  a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
+  // Own choice of every rank: how its threads share the work.
+  const uint64_t columns =
+      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, kPackedThreads);
+  const auto peers = static_cast<uint64_t>(
+      std::max(1, std::max(std::popcount(a.send_to), std::popcount(a.receive_from))));
+  const uint64_t rows = std::min({kPackedThreads / columns, peers, most_rows});
+  a.columns = static_cast<uint32_t>(std::countr_zero(columns));
+  const Kernels kernels = plan.collective.reduces()
+                              ? reduction_kernels(call.reduction.type, call.reduction.op)
+                              : move_kernels();
+  launch(kernels.exchange, ctas, columns * rows, &a, true);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,152 @@
+// See launch_order.h.
+#include "src/exec/cuda/launch_order.h"
+
+#include "src/exec/cuda/cuda_check.h"
+
+namespace weft::cuda {
+namespace {
+
+cudaEvent_t new_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+void follow(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
+  check(cudaEventRecord(event, earlier), "cudaEventRecord");
+  check(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
+}
+
+}  // namespace
+
+LaunchOrder::LaunchOrder(bool mixing) : mixing_(mixing), join_(new_event()), order_(new_event()) {}
+
+LaunchOrder::~LaunchOrder() {
+  cudaEventDestroy(join_);
+  cudaEventDestroy(order_);
+  cudaGetLastError();
+}
+
+bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;  // not needed, but refused to those who do not ask
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo(stream, &status, &seen.id, &seen.graph, &nodes, &edges, &count);
+#else
+  const cudaError_t error =
+      cudaStreamGetCaptureInfo_v2(stream, &status, &seen.id, &seen.graph, &nodes, &count);
+#endif
+  // The legacy stream cannot be asked while another one is captured; it is not captured itself.
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  if (status != cudaStreamCaptureStatusActive) return false;
+  seen.last.assign(nodes, nodes + count);
+  return true;
+}
+
+void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
+  const cudaStream_t stream = streams.front();
+  Capture now;
+  is_captured_ = capturing(stream, now);
+  if (is_captured_) {
+    begin_captured(stream, now);
+  } else {
+    if (called_ && called_on_ != stream && !capturing(called_on_, now) &&
+        cudaEventRecord(join_, called_on_) == cudaSuccess)
+      cudaStreamWaitEvent(stream, join_, 0);
+    if (has_graphs_) cudaStreamWaitEvent(stream, order_, 0);
+    cudaGetLastError();  // a stream that is gone has nothing to wait for
+    called_ = true;
+    called_on_ = stream;
+  }
+  stream_ = stream;
+  // In a graph only what follows a kernel, and nothing else, can.
+  may_start_early_ = streams.size() == 1 && (!is_captured_ || follows_kernel(stream));
+  for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
+}
+
+bool LaunchOrder::follows_kernel(cudaStream_t stream) const {
+  Capture now;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  return capturing(stream, now) && now.last.size() == 1 &&
+         cudaGraphNodeGetType(now.last.front(), &type) == cudaSuccess &&
+         type == cudaGraphNodeTypeKernel;
+}
+
+void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
+  if (now.id != capture_.id) {
+    capture_ = {now.id, now.graph, {}, nullptr, {}};
+    if (!mixing_) return;
+    // What ran before on a stream that is captured now cannot be waited for: it has the graph's own
+    // stream behind it, or the caller has waited.
+    Capture ignored;
+    if (!has_graphs_ && called_ && !capturing(called_on_, ignored))
+      cudaEventRecord(order_, called_on_);
+    cudaGetLastError();
+    has_graphs_ = true;
+    check(cudaStreamWaitEvent(stream, order_, cudaEventWaitExternal), "cudaStreamWaitEvent");
+  } else if (!capture_.last.empty() && capture_.last != now.last) {
+#if CUDART_VERSION >= 13000
+    check(
+        cudaStreamUpdateCaptureDependencies(stream, capture_.last.data(), nullptr,
+                                            capture_.last.size(), cudaStreamAddCaptureDependencies),
+        "ordering captured calls");
+#else
+    check(cudaStreamUpdateCaptureDependencies(stream, capture_.last.data(), capture_.last.size(),
+                                              cudaStreamAddCaptureDependencies),
+          "ordering captured calls");
+#endif
+  }
+}
+
+void LaunchOrder::end(std::span<const cudaStream_t> streams) {
+  if (is_captured_) {
+    end_captured();
+  } else if (has_graphs_) {
+    check(cudaEventRecord(order_, stream_), "cudaEventRecord");
+  }
+  if (streams.size() < 2) return;
+  check(cudaEventRecord(join_, stream_), "cudaEventRecord");
+  for (const cudaStream_t other : streams.subspan(1))
+    check(cudaStreamWaitEvent(other, join_, 0), "cudaStreamWaitEvent");
+}
+
+// One node of a graph records the event, behind the last operation: it moves along with every call.
+void LaunchOrder::end_captured() {
+  Capture now;
+  if (!capturing(stream_, now)) return;
+  capture_.last = now.last;
+  if (!mixing_ || capture_.last.empty()) return;
+  if (capture_.record == nullptr) {
+    check(cudaGraphAddEventRecordNode(&capture_.record, capture_.graph, capture_.last.data(),
+                                      capture_.last.size(), order_),
+          "ordering captured calls");
+  } else {
+    const auto edges = [&](std::vector<cudaGraphNode_t>& from, auto change) {
+      const std::vector<cudaGraphNode_t> to(from.size(), capture_.record);
+#if CUDART_VERSION >= 13000
+      check(change(capture_.graph, from.data(), to.data(), nullptr, from.size()),
+            "ordering captured calls");
+#else
+      check(change(capture_.graph, from.data(), to.data(), from.size()), "ordering captured calls");
+#endif
+    };
+    edges(capture_.record_by, cudaGraphRemoveDependencies);
+    edges(capture_.last, cudaGraphAddDependencies);
+  }
+  capture_.record_by = capture_.last;
+}
+
+void LaunchOrder::synchronize() noexcept {
+  Capture ignored;
+  if (called_ && !capturing(called_on_, ignored)) cudaStreamSynchronize(called_on_);
+  if (has_graphs_) cudaEventSynchronize(order_);
+  cudaGetLastError();
+}
+
+}  // namespace weft::cuda

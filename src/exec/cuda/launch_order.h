@@ -1,0 +1,60 @@
+// Operations of one communicator follow each other in the order of the calls, whatever streams they
+// are on, whether they run at once or are captured, and whichever graph is replayed when: their
+// kernels share counters, and every rank must see the same order.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <span>
+#include <vector>
+
+namespace weft::cuda {
+
+// Used like its executor: by one thread at a time, with the executor's device current.
+class LaunchOrder {
+ public:
+  // `mixing`: graphs are also ordered with calls and other graphs on other streams, by an event
+  // (NCCL_GRAPH_MIXING_SUPPORT).
+  explicit LaunchOrder(bool mixing);
+  ~LaunchOrder();
+  LaunchOrder(const LaunchOrder&) = delete;
+  LaunchOrder& operator=(const LaunchOrder&) = delete;
+
+  // What is launched between begin() and end() goes to the first stream; the others are joined and
+  // wait for it.
+  void begin(std::span<const cudaStream_t> streams);
+  void end(std::span<const cudaStream_t> streams);
+
+  // Of the launch under way.
+  cudaStream_t stream() const { return stream_; }
+  // Whether a kernel launched now may start early, waiting by itself for what is before it.
+  bool may_start_early() const { return may_start_early_; }
+  // Waits for everything launched so far on a stream; replays of graphs are their owner's.
+  void synchronize() noexcept;
+
+ private:
+  struct Capture {
+    unsigned long long id = 0;
+    cudaGraph_t graph = nullptr;
+    std::vector<cudaGraphNode_t> last;  // what the next operation of this capture follows
+    cudaGraphNode_t record = nullptr;   // tells those outside that the graph's last one is done
+    std::vector<cudaGraphNode_t> record_by;  // what that node follows
+  };
+  bool capturing(cudaStream_t stream, Capture& seen) const;
+  bool follows_kernel(cudaStream_t stream) const;
+  void begin_captured(cudaStream_t stream, const Capture& now);
+  void end_captured();
+
+  const bool mixing_;
+  cudaEvent_t join_ = nullptr;   // brings the streams of one launch together
+  cudaEvent_t order_ = nullptr;  // behind the last operation, wherever it was
+  cudaStream_t stream_ = nullptr;
+  bool called_ = false;  // outside captures; on which stream last
+  cudaStream_t called_on_ = nullptr;
+  bool has_graphs_ = false;   // there has been a capture: order_ is kept up to date
+  bool is_captured_ = false;  // the launch under way
+  bool may_start_early_ = false;
+  Capture capture_;
+};
+
+}  // namespace weft::cuda

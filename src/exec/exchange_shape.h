@@ -1,0 +1,30 @@
+// Programs in which every rank sends at most one message to each other, and then receives at most
+// one from each, need no interpreter: a few numbers say all of it. Most small collectives are such.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/schedule/program.h"
+
+namespace weft {
+
+// Blocks are numbered as in Program: block i of a buffer begins i * count elements after its start.
+// A message to rank p is input block `send_base + p * send_step`; one from rank p goes to output
+// block `receive_base + p * receive_step`, or, if the program reduces, into the sum that becomes
+// output block `receive_base`.
+struct ExchangeShape {
+  uint32_t send_to = 0, receive_from = 0;  // a bit per rank
+  int32_t send_base = 0, send_step = 0;
+  int32_t receive_base = 0, receive_step = 0;
+  bool reduces = false;
+  bool sums_own = false;  // the sum includes input block `own_from`
+  bool copies_own = false;
+  int32_t own_from = 0, own_to = 0;
+};
+
+// Nothing where the program is of another shape. Sums are taken in the order of ranks: that, too,
+// is checked.
+std::optional<ExchangeShape> exchange_shape(const Program& program);
+
+}  // namespace weft

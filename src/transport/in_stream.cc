@@ -1,0 +1,145 @@
+// The receiving half of net_stream.h.
+#include "src/transport/doorbell.h"
+#include "src/transport/net_stream.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+namespace {
+
+uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
+void store(uint64_t& at, uint64_t value) { __atomic_store_n(&at, value, __ATOMIC_SEQ_CST); }
+
+FifoControl& control_of(const Mapping& ring) {
+  return *reinterpret_cast<FifoControl*>(ring.data());
+}
+
+}  // namespace
+
+InStream::InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
+                   std::atomic<bool>* lost)
+    : NetStream(std::move(comm), proxy, rank_door, lost),
+      ring_(Mapping::anonymous(sizeof(FifoControl) + kSlots * slot_size(ring_bytes))),
+      slot_bytes_(slot_size(ring_bytes)),
+      registration_(comm_.reg(ring_.data(), ring_.size())) {}
+
+RecvPort InStream::port(int peer_rank) {
+  RecvPort port;
+  port.control = &control_of(ring_);
+  port.data = ring_.data() + sizeof(FifoControl);
+  port.size = kSlots * slot_bytes_;
+  port.bell = proxy().bell();
+  port.peer = peer_rank;
+  port.direct = comm_.network().extended();
+  port.stream = this;
+  return port;
+}
+
+std::byte* InStream::slot(uint64_t number) const {
+  return ring_.data() + sizeof(FifoControl) + number % kSlots * slot_bytes_;
+}
+
+bool InStream::progress(bool eager) noexcept {
+  bool moved = false;
+  while (!broken() && (body_header_ != nullptr ? receive_body(eager) : receive_some()))
+    moved = true;
+  return moved;
+}
+
+bool InStream::receive_some() noexcept {
+  Network& network = comm_.network();
+  // With detached data only one at a time: what comes next depends on what came.
+  const uint64_t most = network.extended() ? 1 : kSlots;
+  const uint64_t free = load(control_of(ring_).head) / slot_bytes_ + kSlots;
+  while (flying_ < most && finished_ + flying_ < free) {
+    const uint64_t number = finished_ + flying_;
+    void*& request = requests_[number % kSlots];
+    request = nullptr;
+    const ncclResult_t code =
+        network.irecv(comm_.get(), slot(number), slot_bytes_, registration_, &request);
+    if (code != ncclSuccess) fail(code);
+    if (request == nullptr || broken()) break;
+    flying_++;
+  }
+  if (flying_ == 0 || broken()) return false;
+  bool done = false;
+  size_t size = 0;
+  const ncclResult_t code = network.test(requests_[finished_ % kSlots], done, size);
+  if (code != ncclSuccess) fail(code);
+  if (!done || broken()) return false;
+  flying_--;
+  return accept_slot(size);
+}
+
+// A slot holds whole messages, of which the last may be detached.
+bool InStream::accept_slot(uint64_t size) noexcept {
+  uint64_t at = 0;
+  while (at < size) {
+    auto& header = *reinterpret_cast<MessageHeader*>(slot(finished_) + at);
+    const bool fits = size - at >= kFifoAlign && header.bytes <= slot_bytes_ - at - kFifoAlign;
+    if (fits && header.kind == MessageHeader::kInline) {
+      at += kFifoAlign + fifo_round(header.bytes);
+      continue;
+    }
+    if (!fits || header.kind != MessageHeader::kDetached || at + kFifoAlign != size) {
+      fail(ncclInternalError);
+      return false;
+    }
+    body_header_ = &header;
+    body_at_ = at;
+    body_ = nullptr;
+    store(control_of(ring_).tail, finished_ * slot_bytes_ + at);
+    if (at > 0) ring(rank_bell_);
+    return true;
+  }
+  if (at != size) {
+    fail(ncclInternalError);
+    return false;
+  }
+  finish_slot(size);
+  return true;
+}
+
+bool InStream::receive_body(bool eager) noexcept {
+  Network& network = comm_.network();
+  if (body_ == nullptr) {
+    const FifoControl& control = control_of(ring_);
+    const bool asked = load(control.wanted) == finished_ * slot_bytes_ + body_at_ + 1 &&
+                       control.wanted_bytes == body_header_->bytes;
+    if (!asked && !eager) return false;
+    body_direct_ = asked && control.wanted_address != 0;
+    std::byte* to = body_direct_ ? reinterpret_cast<std::byte*>(control.wanted_address)
+                                 : slot(finished_) + body_at_ + kFifoAlign;
+    const ncclResult_t code =
+        network.irecv(comm_.get(), to, body_header_->bytes, registration_, &body_);
+    if (code != ncclSuccess) fail(code);
+    if (body_ == nullptr || broken()) return false;
+  }
+  bool done = false;
+  size_t size = 0;
+  const ncclResult_t code = network.test(body_, done, size);
+  if (code != ncclSuccess) fail(code);
+  if (!done || broken()) return false;
+  if (size != body_header_->bytes) {
+    fail(ncclInternalError);
+    return false;
+  }
+  body_header_->kind = body_direct_ ? MessageHeader::kDelivered : MessageHeader::kInline;
+  const uint64_t used = body_at_ + kFifoAlign + (body_direct_ ? 0 : fifo_round(size));
+  body_header_ = nullptr;
+  finish_slot(used);
+  return true;
+}
+
+// What a slot does not use is skipped.
+void InStream::finish_slot(uint64_t used) noexcept {
+  if (used < slot_bytes_) {
+    auto& rest = *reinterpret_cast<MessageHeader*>(slot(finished_) + used);
+    rest.kind = MessageHeader::kSkip;
+    rest.bytes = slot_bytes_ - used;
+  }
+  finished_++;
+  store(control_of(ring_).tail, finished_ * slot_bytes_);
+  ring(rank_bell_);
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+// Which network a communicator uses: NCCL's rules for finding plugins, then what Weft has itself.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/transport/network.h"
+#include "src/transport/plugin_network.h"
+
+namespace weft {
+
+struct NetRequest {
+  std::string plugins;         // NCCL_NET_PLUGIN
+  bool plugins_given = false;  // false: libnccl-net.so is looked for
+  std::string net_name;        // NCCL_NET, else config.netName; empty: any
+  bool verbs = true;           // NCCL_IB_DISABLE turns it off
+  uint64_t comm_id = 0;
+  int traffic_class = net_abi::kUndefined;
+};
+NetRequest net_request(const Config& config, const char* config_net_name);
+
+// The file names that dlopen() gets for one entry of NCCL_NET_PLUGIN, in order. A name without
+// '/' that is not lib*.so also means libnccl-net-NAME.so; `beside` is the folder of this library,
+// where our own plugins lie. "STATIC_PLUGIN" gives an empty name: the process itself.
+std::vector<std::string> plugin_files(const std::string& name, const std::string& beside);
+
+// Tries the external plugins in their order, then our verbs plugin where it is installed, then the
+// built-in one. The first that starts, has a device and bears the wanted name is it. What others
+// said is logged; throws Error(ncclInvalidUsage) with all of it when none is left. Thread-safe.
+std::shared_ptr<Network> choose_network(const NetRequest& request, const NetTable& built_in);
+
+}  // namespace weft

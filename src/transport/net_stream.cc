@@ -1,0 +1,37 @@
+// See net_stream.h.
+#include "src/transport/net_stream.h"
+
+#include "src/base/log.h"
+#include "src/transport/doorbell.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+
+uint64_t slot_size(uint64_t ring_bytes) { return ring_bytes / 2 / kFifoAlign * kFifoAlign; }
+
+NetStream::NetStream(NetComm comm, Proxy& proxy, Doorbell& rank_door, std::atomic<bool>* lost)
+    : comm_(std::move(comm)), proxy_(proxy), lost_(lost) {
+  rank_bell_.door = &rank_door;
+}
+
+int NetStream::waits_for(pollfd* descriptors, int most) const noexcept {
+  if (broken_ || idle()) return 0;
+  return comm_.network().waits_for(comm_.get(), descriptors, most);
+}
+
+void NetStream::abandon() noexcept {
+  broken_ = true;
+  comm_ = {};
+}
+
+// What has arrived can still be read; nothing more will come.
+void NetStream::fail(ncclResult_t code) noexcept {
+  if (broken_) return;
+  WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code),
+            comm_.network().reason());
+  broken_ = true;
+  if (lost_ != nullptr) lost_->store(true);
+  ring(rank_bell_);
+}
+
+}  // namespace weft

@@ -1,0 +1,125 @@
+// One direction of one FIFO between ranks of different hosts, over a Network. Both sides have a
+// ring in their own memory (fifo.h); the sending side's messages go into network messages as they
+// are, the receiving side puts each network message into a slot of its ring.
+//
+// Large messages can travel without passing through the rings: the producer lends its memory
+// (kPointer, as to a peer of the same process), so that the ring holds only the header and the data
+// is a network message of its own; a consumer that waits for it says where it should go
+// (FifoControl::wanted), and finds it there. This needs a plugin with our extension.
+//
+// Whoever fills or empties the ring needs nothing but the counters and the messages' format: a lane
+// of the host, or a GPU with the ring in pinned memory.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "src/base/handles.h"
+#include "src/transport/fifo.h"
+#include "src/transport/network.h"
+
+namespace weft {
+
+class Proxy;
+
+// Of the receiving ring; every message fits into one.
+uint64_t slot_size(uint64_t ring_bytes);
+
+// All functions but the constructor's are the proxy's, under its lock.
+class NetStream {
+ public:
+  NetStream(NetComm comm, Proxy& proxy, Doorbell& rank_door, std::atomic<bool>* lost);
+  virtual ~NetStream() = default;
+  NetStream(const NetStream&) = delete;
+  NetStream& operator=(const NetStream&) = delete;
+
+  Proxy& proxy() const { return proxy_; }
+  bool broken() const { return broken_; }
+  // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
+  // say where it wants its data.
+  virtual bool progress(bool eager) noexcept = 0;
+  // Whether there is something left to send.
+  virtual bool unsent() const { return false; }
+  int waits_for(pollfd* descriptors, int most) const noexcept;
+  // False: its plugin has nothing to sleep on, ask it again and again.
+  bool can_sleep() const { return !comm_ || comm_.network().extended(); }
+  // Closes the connection: from now on nobody reads or writes the memory of lanes.
+  void abandon() noexcept;
+
+ protected:
+  virtual bool idle() const = 0;  // no request in flight
+  void fail(ncclResult_t code) noexcept;
+
+  NetComm comm_;
+  Bell rank_bell_;
+
+ private:
+  Proxy& proxy_;
+  std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
+  bool broken_ = false;
+};
+
+class OutStream final : public NetStream {
+ public:
+  OutStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
+            std::atomic<bool>* lost);
+  SendPort port(int peer_rank);
+  bool progress(bool eager) noexcept override;
+  bool unsent() const override;
+
+ protected:
+  bool idle() const override { return flying_ == 0; }
+
+ private:
+  bool complete_some() noexcept;
+  bool send_next() noexcept;
+
+  static constexpr size_t kMostFlying = 8;
+  struct Flight {
+    void* request = nullptr;
+    uint64_t end = 0;  // the ring is free up to here when it has landed
+  };
+  Mapping ring_;  // FifoControl, then the bytes
+  const uint64_t ring_bytes_;
+  void* registration_ = nullptr;
+  uint64_t taken_ = 0;  // bytes of the ring that have been handed to the network
+  std::array<Flight, kMostFlying> flights_;
+  size_t first_ = 0, flying_ = 0;
+};
+
+class InStream final : public NetStream {
+ public:
+  InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
+           std::atomic<bool>* lost);
+  RecvPort port(int peer_rank);
+  bool progress(bool eager) noexcept override;
+
+ protected:
+  bool idle() const override { return body_header_ != nullptr ? body_ == nullptr : flying_ == 0; }
+
+ private:
+  bool receive_some() noexcept;
+  bool receive_body(bool eager) noexcept;
+  bool accept_slot(uint64_t size) noexcept;
+  void finish_slot(uint64_t used) noexcept;
+  std::byte* slot(uint64_t number) const;
+
+  static constexpr uint64_t kSlots = 4;
+  Mapping ring_;
+  const uint64_t slot_bytes_;
+  void* registration_ = nullptr;
+  uint64_t finished_ = 0;  // slots whose data lanes may see
+  std::array<void*, kSlots> requests_{};
+  uint64_t flying_ = 0;  // receives posted for the slots from finished_ on
+  // A message whose header is there and whose data comes next.
+  MessageHeader* body_header_ = nullptr;
+  uint64_t body_at_ = 0;  // of the header in its slot
+  void* body_ = nullptr;  // request
+  bool body_direct_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+// See network.h.
+#include "src/transport/network.h"
+
+#include "src/base/error.h"
+
+namespace weft {
+
+NetComm& NetComm::operator=(NetComm&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  network_ = std::move(other.network_);
+  comm_ = std::exchange(other.comm_, nullptr);
+  kind_ = other.kind_;
+  registrations_ = std::move(other.registrations_);
+  return *this;
+}
+
+void* NetComm::reg(void* data, size_t size, net_abi::PointerKind kind) {
+  void* registration = nullptr;
+  const ncclResult_t code = network_->reg(comm_, data, size, kind, &registration);
+  if (code != ncclSuccess)
+    fail(code, "network {} cannot register {} bytes: {}", network_->name(), size,
+         network_->reason());
+  registrations_.push_back(registration);
+  return registration;
+}
+
+void NetComm::close() noexcept {
+  if (comm_ == nullptr) return;
+  for (void* registration : registrations_) network_->dereg(comm_, registration);
+  registrations_.clear();
+  switch (kind_) {
+    case Kind::kListen:
+      network_->close_listen(comm_);
+      break;
+    case Kind::kSend:
+      network_->close_send(comm_);
+      break;
+    case Kind::kReceive:
+      network_->close_receive(comm_);
+      break;
+  }
+  comm_ = nullptr;
+}
+
+}  // namespace weft

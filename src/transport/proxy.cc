@@ -1,0 +1,206 @@
+// See proxy.h.
+#include "src/transport/proxy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "src/base/config.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/transport/doorbell.h"
+#include "src/transport/net_stream.h"
+#include "src/transport/socket.h"
+
+namespace weft {
+namespace {
+
+// How long the thread keeps out of the way after the last visit of a driver.
+constexpr int kKeepOutMs = 5;
+constexpr int kMostDescriptors = 4;  // of one stream
+
+// "0-3,8" as a set; only cores that this process may use. Empty when there is nothing to choose.
+cpu_set_t parse_cores(const std::string& list) {
+  cpu_set_t allowed, chosen;
+  CPU_ZERO(&chosen);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return chosen;
+  std::istringstream in(list);
+  for (std::string range; std::getline(in, range, ',');) {
+    int first = 0, last = 0;
+    const int read = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    if (read < 1) continue;
+    if (read == 1) last = first;
+    for (int core = first; core <= last && core < CPU_SETSIZE; core++)
+      if (CPU_ISSET(core, &allowed)) CPU_SET(core, &chosen);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Proxy& Proxy::next() {
+  // Their threads never end, so neither do they.
+  static const std::vector<Proxy*>& proxies = *[] {
+    auto all = std::make_unique<std::vector<Proxy*>>();
+    const int threads = std::clamp(Config::from_environment().proxy_threads, 1, 64);
+    for (int t = 0; t < threads; t++) all->push_back(std::make_unique<Proxy>().release());
+    return all.release();
+  }();
+  static std::atomic<size_t> turn{0};
+  return *proxies[turn.fetch_add(1) % proxies.size()];
+}
+
+Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) fail_errno(errno, "cannot make the proxy's eventfd");
+  std::thread thread([this] { loop(); });
+  thread_ = thread.native_handle();
+  pthread_setname_np(thread_, "weft-proxy");
+  thread.detach();
+}
+
+void Proxy::stay_near(const std::string& pci_path) {
+  if (pci_path.empty()) return;
+  std::string list;
+  std::getline(std::ifstream(pci_path + "/local_cpulist"), list);
+  const cpu_set_t cores = parse_cores(list);
+  if (CPU_COUNT(&cores) == 0) return;
+  if (pthread_setaffinity_np(thread_, sizeof cores, &cores) == 0)
+    WEFT_INFO(kProxy, "the proxy runs on cores {}, near {}", list, pci_path);
+}
+
+void Proxy::wake() noexcept {
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof one);
+}
+
+void Proxy::clear_wake() noexcept {
+  uint64_t ignored = 0;
+  [[maybe_unused]] ssize_t got = read(wake_.get(), &ignored, sizeof ignored);
+}
+
+void Proxy::add(const std::shared_ptr<NetStream>& stream) {
+  {
+    std::lock_guard lock(mutex_);
+    streams_.push_back(stream);
+  }
+  wake();
+}
+
+void Proxy::remove(const std::shared_ptr<NetStream>& stream, double seconds) {
+  const auto deadline = in_seconds(seconds);
+  std::unique_lock lock(mutex_);
+  while (stream->unsent() && std::chrono::steady_clock::now() < deadline) {
+    const bool moved = stream->progress(true);
+    lock.unlock();
+    if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    lock.lock();
+  }
+  std::erase(streams_, stream);
+}
+
+void Proxy::enter() noexcept {
+  drivers_.fetch_add(1);
+  visits_.fetch_add(1);
+  if (polling_.load()) wake();
+}
+
+void Proxy::leave(bool unfinished) noexcept {
+  if (unfinished) urgent_.store(true);
+  drivers_.fetch_sub(1);
+  if (unfinished) wake();
+}
+
+bool Proxy::drive(NetStream& stream, bool eager) noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && stream.progress(eager);
+}
+
+bool Proxy::drive_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  bool moved = false;
+  for (const auto& stream : streams_) moved = stream->progress(true) || moved;
+  return moved;
+}
+
+bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
+  const std::lock_guard lock(mutex_);
+  bool can_sleep = true;
+  for (const auto& stream : streams_) {
+    pollfd waits[kMostDescriptors];
+    const int count = stream->waits_for(waits, kMostDescriptors);
+    descriptors.insert(descriptors.end(), waits, waits + count);
+    can_sleep = can_sleep && (stream->can_sleep() || stream->broken());
+  }
+  return can_sleep;
+}
+
+bool Proxy::unsent(const NetStream& stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  return stream.unsent();
+}
+
+void Proxy::abandon(NetStream& stream) noexcept {
+  const std::lock_guard lock(mutex_);
+  stream.abandon();
+}
+
+void Proxy::stay(bool on) noexcept {
+  if (on) {
+    stays_.fetch_add(1);
+    wake();
+  } else {
+    stays_.fetch_sub(1);
+  }
+}
+
+// True while drivers look after the streams, or did so a moment ago.
+bool Proxy::keep_out(uint64_t& visits_seen) {
+  if (drivers_.load() > 0) return true;
+  if (urgent_.exchange(false)) return false;
+  return visits_.load() != visits_seen;
+}
+
+void Proxy::loop() {
+  uint64_t visits_seen = 0;
+  std::vector<pollfd> descriptors;
+  auto last_move = std::chrono::steady_clock::now();
+  for (;;) {
+    if (stays_.load() == 0 && keep_out(visits_seen)) {
+      visits_seen = visits_.load();
+      pollfd p{wake_.get(), POLLIN, 0};
+      if (poll(&p, 1, kKeepOutMs) > 0) clear_wake();
+      continue;
+    }
+    // Before the last look: drivers that come from here on get this thread out of poll(), and lanes
+    // that put something into a ring ring the bell.
+    polling_.store(true);
+    prepare_sleep(door_);
+    const bool moved = drive_all();
+    if (moved) last_move = std::chrono::steady_clock::now();
+    if (!moved && drivers_.load() == 0) {
+      descriptors.assign(1, {wake_.get(), POLLIN, 0});
+      const bool can_sleep = waits_for(descriptors);
+      // A plugin that has nothing to sleep on is asked often at first, then less and less.
+      const double idle =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - last_move).count();
+      if (stays_.load() > 0 || (!can_sleep && idle < 100e-6)) {
+        sched_yield();
+      } else {
+        const int limit = can_sleep ? 1000 : idle < 0.1 ? 0 : 1;
+        if (limit == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+        if (poll(descriptors.data(), descriptors.size(), limit) > 0) clear_wake();
+      }
+    }
+    __atomic_store_n(&door_.sleeping, 0, __ATOMIC_SEQ_CST);
+    polling_.store(false);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// The proxy: what keeps the network moving. Few threads per process (one, unless WEFT_PROXY_THREADS
+// says otherwise), whatever the number of peers; each has its share of the process's streams.
+//
+// A host thread that waits for lanes moves its own streams meanwhile (enter, drive, leave): no
+// thread is faster than the one that needs the data. While some thread does so, the proxy's own
+// thread keeps out of the way; when none does, it takes over whatever is left, sleeps in poll() on
+// the sockets and an eventfd, and wakes lanes that sleep at their doors.
+//
+// A GPU lane would use it so: its rings lie in pinned host memory, with FifoControl and the message
+// format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
+// system-wide fences. It cannot ring an eventfd: its host side calls wake() at launch and keeps a
+// stay() for as long as kernels are in flight, which makes the thread poll instead of sleeping.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/handles.h"
+#include "src/transport/fifo.h"
+
+namespace weft {
+
+class NetStream;
+
+// Thread-safe. Proxies live as long as the process.
+class Proxy {
+ public:
+  // The one for the next stream, in turn.
+  static Proxy& next();
+
+  Proxy();
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  void add(const std::shared_ptr<NetStream>& stream);
+  // After this the proxy does not touch the stream. What is to be sent is sent first, for at most
+  // `seconds`.
+  void remove(const std::shared_ptr<NetStream>& stream, double seconds);
+  // Runs on the cores near this PCI device from now on, where the machine says which these are.
+  void stay_near(const std::string& pci_path);
+
+  // How lanes tell of news in their rings.
+  Bell bell() { return {&door_, wake_.get()}; }
+  void wake() noexcept;
+
+  // For a thread that moves streams itself. leave(): true hands what is left to the proxy's thread
+  // at once, false when there is nothing urgent.
+  void enter() noexcept;
+  void leave(bool unfinished) noexcept;
+  // Moves one stream; see NetStream::progress(). False also when the proxy is busy with it.
+  bool drive(NetStream& stream, bool eager) noexcept;
+  // Moves all streams, whoever uses them: what earlier operations left behind must go on too.
+  bool drive_all() noexcept;
+  // Adds descriptors to sleep on, for all streams. False: some stream has none, do not sleep.
+  bool waits_for(std::vector<pollfd>& descriptors);
+  bool unsent(const NetStream& stream) noexcept;
+  // Ends a stream's connection, so that no memory of a failed operation is touched any more.
+  void abandon(NetStream& stream) noexcept;
+
+  // While there is one, the thread polls and never sleeps: for news that ring no bell.
+  void stay(bool on) noexcept;
+
+ private:
+  void loop();
+  bool keep_out(uint64_t& visits_seen);
+  void clear_wake() noexcept;
+
+  Doorbell door_;
+  Fd wake_;
+  std::mutex mutex_;  // protects streams_ and all their state
+  std::vector<std::shared_ptr<NetStream>> streams_;
+  std::atomic<uint32_t> drivers_{0}, stays_{0};
+  std::atomic<uint64_t> visits_{0};   // of drivers, ever
+  std::atomic<bool> urgent_{false};   // a driver left work behind
+  std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must get it out
+  pthread_t thread_{};
+};
+
+}  // namespace weft

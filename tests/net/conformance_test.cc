@@ -1,0 +1,102 @@
+// The conformance suite over external plugins, and over the socket plugin's settings, between
+// processes that are each their own host.
+#include "tests/support/conformance.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/processes.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+// The argument is "samples seed network": which network the communicator must have chosen.
+WEFT_SCENARIO(network_conformance) {
+  std::istringstream words(context.argument);
+  int samples = 0;
+  uint64_t seed = 0;
+  words >> samples >> seed;
+  std::vector<Case> cases = brief_cases(context.nranks);
+  for (const Case& c : random_cases(context.nranks, samples, seed)) cases.push_back(c);
+  with_communicator(context, [&](ncclComm_t comm) {
+    Watchdog watchdog(context.rank + 1);
+    run_cases(cases, context.rank, context.nranks, comm, &watchdog);
+  });
+}
+
+void run_over(int ranks, const Environment& settings) {
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(120);
+  options.argument = std::to_string(test_samples(10)) + " " + std::to_string(mix(test_seed(), 11));
+  options.environment = [&](int rank) {
+    Environment all = separate_hosts(rank);
+    for (const auto& [name, value] : settings) all[name] = value;
+    return all;
+  };
+  run_ranks_as_processes("network_conformance", ranks, options);
+}
+
+Environment only(const std::string& plugin, const std::string& net) {
+  // NCCL_NET makes sure that nothing else takes its place.
+  return {{"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-" + plugin + ".so"},
+          {"NCCL_NET", net}};
+}
+
+class ExternalPlugin : public testing::TestWithParam<int> {};
+
+TEST_P(ExternalPlugin, OfVersion8GivesTheReferenceResults) {
+  run_over(GetParam(), only("tiny8", "tiny8"));
+}
+
+TEST_P(ExternalPlugin, OfVersion11GivesTheReferenceResults) {
+  run_over(GetParam(), only("tiny11", "tiny11"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Conformance, ExternalPlugin,
+                         testing::ValuesIn(kSanitized ? std::vector<int>{3}
+                                                      : std::vector<int>{2, 4, 8}),
+                         [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
+
+TEST(SocketPlugin, AsASharedObjectGivesTheReferenceResults) {
+  run_over(3, {{"NCCL_NET_PLUGIN", WEFT_SOCKET_PLUGIN}, {"NCCL_NET", "weft-socket"}});
+}
+
+TEST(SocketPlugin, WithSeveralSocketsAndThreadsGivesTheReferenceResults) {
+  run_over(3, {{"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "2"}});
+}
+
+TEST(SocketPlugin, OverIpv6GivesTheReferenceResults) {
+  run_over(3, {{"NCCL_SOCKET_FAMILY", "AF_INET6"}});
+}
+
+TEST(SocketPlugin, ServedByTwoProxiesGivesTheReferenceResults) {
+  run_over(4, {{"WEFT_PROXY_THREADS", "2"}});
+}
+
+WEFT_SCENARIO(different_networks) {
+  ncclComm_t comm = nullptr;
+  EXPECT_NE(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank), ncclSuccess);
+  std::printf("says: %s\n", ncclGetLastError(nullptr));
+  if (comm != nullptr) ncclCommAbort(comm);
+}
+
+TEST(Hosts, WithDifferentNetworksAreToldSo) {
+  ProcessOptions options;
+  options.environment = [](int rank) {
+    Environment all = separate_hosts(rank);
+    if (rank == 1) all.merge(only("tiny8", "tiny8"));
+    return all;
+  };
+  const auto results = run_processes("different_networks", 2, options);
+  std::string output;
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    output += result.output;
+  }
+  EXPECT_NE(output.find("all hosts need the same plugin"), std::string::npos) << output;
+}
+
+}  // namespace
+}  // namespace weft::test

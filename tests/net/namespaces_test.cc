@@ -1,0 +1,119 @@
+// Ranks on hosts of their own: other network namespaces, with slow and lossy wires between them.
+#include "tests/net/namespaces.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <sstream>
+
+#include "tests/comm/checks.h"
+#include "tests/support/conformance.h"
+#include "tests/support/patterns.h"
+#include "tests/support/processes.h"
+#include "tests/support/require.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+void with_own_id(const ProcessContext& context, const std::function<void(ncclComm_t)>& fn) {
+  ProcessContext meets = context;
+  ncclUniqueId id{};
+  WEFT_OK(ncclGetUniqueId(&id));  // NCCL_COMM_ID says where
+  meets.ids = {id};
+  with_communicator(meets, fn);
+}
+
+// The argument is the seed: all ranks must draw the same cases.
+WEFT_SCENARIO(hosts_conformance) {
+  std::vector<Case> cases =
+      random_cases(context.nranks, test_samples(20), std::stoull(context.argument));
+  // Transfers of megabytes teach nothing more on a slow wire.
+  std::erase_if(cases, [](const Case& c) { return c.count > 50000; });
+  with_own_id(context, [&](ncclComm_t comm) {
+    Watchdog watchdog(context.rank + 1);
+    run_cases(cases, context.rank, context.nranks, comm, &watchdog);
+    expect_all_reduce_works(comm, 300000);
+  });
+}
+
+struct Setting {
+  const char* name;
+  int hosts = 2;
+  WireQuality quality;
+  bool silent = false, ipv6 = false;
+};
+
+ProcessOptions options_for(Hosts& hosts, const Setting& setting) {
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(100);
+  options.argument = std::to_string(mix(test_seed(), 21));
+  options.environment = [setting](int) -> std::map<std::string, std::string> {
+    const std::string address = address_of(0, setting.ipv6);
+    const std::string port = std::to_string(20000 + getpid() % 20000);
+    return {{"NCCL_COMM_ID", setting.ipv6 ? "[" + address + "]:" + port : address + ":" + port},
+            {"NCCL_SOCKET_FAMILY", setting.ipv6 ? "AF_INET6" : "AF_INET"}};
+  };
+  options.place = [&hosts](int rank, const std::function<void()>& start) {
+    hosts.run_on(rank, start);
+  };
+  return options;
+}
+
+void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+
+class HostsOfTheirOwn : public testing::TestWithParam<Setting> {};
+
+TEST_P(HostsOfTheirOwn, GiveTheReferenceResults) {
+  const Setting& setting = GetParam();
+  Hosts hosts(setting.hosts, setting.quality, setting.silent);
+  if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
+  run_ranks_as_processes("hosts_conformance", setting.hosts, options_for(hosts, setting));
+  if (setting.quality.loss > 0) {
+    EXPECT_GT(hosts.lost(), 0) << "the wire lost nothing";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Conformance, HostsOfTheirOwn,
+                         testing::Values(Setting{"perfect", 3, {}}, Setting{"slow", 2, {3000, 0}},
+                                         Setting{"lossy", 2, {500, 0.01}},
+                                         Setting{"manyLossy", 4, {200, 0.003}},
+                                         Setting{"ipv6", 2, {}, false, true},
+                                         Setting{"silentFirstAddress", 2, {}, true}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// The victim dies in the middle; nothing but its connections tells the others.
+WEFT_SCENARIO(host_dies) {
+  ncclUniqueId id{};
+  WEFT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
+  expect_all_reduce_works(comm);
+  if (context.rank == 1) {
+    usleep(200000);  // so that the others wait for it
+    kill(getpid(), SIGKILL);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  std::vector<float> data(1000000, 1.0f);
+  const ncclResult_t result =
+      ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr);
+  EXPECT_TRUE(result == ncclRemoteError || result == ncclSystemError) << result;
+  EXPECT_LT(std::chrono::steady_clock::now() - before, patience(std::chrono::seconds(10)));
+  const std::string text = ncclGetLastError(comm);
+  EXPECT_TRUE(says(text, "(rank|peer) 1([^0-9]|$)")) << "says: " << text;
+  WEFT_OK(ncclCommAbort(comm));
+}
+
+TEST(HostThatDies, IsReportedByNameOverALossyWire) {
+  const Setting setting{"dies", 3, {500, 0.01}};
+  Hosts hosts(setting.hosts, setting.quality, false);
+  if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
+  const auto results = run_processes("host_dies", setting.hosts, options_for(hosts, setting));
+  for (int r : {0, 2})
+    EXPECT_EQ(results[static_cast<size_t>(r)].exit_code, 0)
+        << results[static_cast<size_t>(r)].output;
+}
+
+}  // namespace
+}  // namespace weft::test

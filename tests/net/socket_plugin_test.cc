@@ -1,0 +1,193 @@
+// The socket plugin alone: who is let in, which address is taken, what breaks and how it says so.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "plugins/net_socket/connect.h"
+#include "src/transport/socket.h"
+#include "tests/support/sampling.h"
+#include "tests/unit/loopback_network.h"
+
+namespace weft::test {
+namespace {
+
+using namespace net_socket;
+
+struct Pair {
+  std::unique_ptr<Sender> sender;
+  std::unique_ptr<Receiver> receiver;
+  std::string failure;
+};
+
+std::vector<Device> loopback() {
+  Config config;
+  config.socket_ifname = "=lo";
+  config.socket_family = "AF_INET";
+  return find_devices(config);
+}
+
+Pair meet(Listener& listener, const Handle& handle, const Width& width,
+          const std::optional<Secret>& secret, double seconds = 10) {
+  Pair pair;
+  Connector connector(handle, loopback().front(), width, secret);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < deadline && !connector.failed() &&
+         (pair.sender == nullptr || pair.receiver == nullptr)) {
+    if (pair.sender == nullptr) pair.sender = connector.advance();
+    if (pair.receiver == nullptr) pair.receiver = listener.accept();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  pair.failure = connector.failure();
+  return pair;
+}
+
+Width wide(uint16_t sockets, int threads) {
+  Width width;
+  width.sockets = sockets;
+  width.threads = threads;
+  width.fixed = true;
+  return width;
+}
+
+TEST(Listener, LetsInWhoHasItsHandle) {
+  Listener listener(loopback(), 0, {}, std::nullopt);
+  const Pair pair = meet(listener, listener.handle(), {}, std::nullopt);
+  EXPECT_NE(pair.sender, nullptr);
+  EXPECT_NE(pair.receiver, nullptr);
+}
+
+TEST(Listener, KeepsOutWhoLacksTheNonce) {
+  Listener listener(loopback(), 0, {}, std::nullopt);
+  Handle forged = listener.handle();
+  forged.nonce[3] ^= 1;
+  const Pair pair = meet(listener, forged, {}, std::nullopt, 0.3);
+  EXPECT_EQ(pair.sender, nullptr);
+  EXPECT_EQ(pair.receiver, nullptr);
+}
+
+TEST(Listener, KeepsOutWhoLacksTheSecret) {
+  const Secret secret = random_secret();
+  Listener listener(loopback(), 0, {}, secret);
+  EXPECT_EQ(meet(listener, listener.handle(), {}, std::nullopt, 0.3).receiver, nullptr);
+  EXPECT_EQ(meet(listener, listener.handle(), {}, random_secret(), 0.3).receiver, nullptr);
+  EXPECT_NE(meet(listener, listener.handle(), {}, secret).receiver, nullptr);
+}
+
+TEST(Listener, IsNotDisturbedByStrangersWhoSayNothing) {
+  Listener listener(loopback(), 0, {}, std::nullopt);
+  const Fd silent = connect_tcp(listener.handle().addresses[0], in_seconds(5));
+  Fd gone = connect_tcp(listener.handle().addresses[0], in_seconds(5));
+  gone.reset();
+  EXPECT_NE(meet(listener, listener.handle(), {}, std::nullopt).receiver, nullptr);
+}
+
+TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
+  Listener listener(loopback(), 0, {}, std::nullopt);
+  Handle handle = listener.handle();
+  handle.addresses[2] = handle.addresses[0];
+  // One that nobody listens at, and one where somebody else answers.
+  uint16_t port = 0;
+  listen_tcp(nullptr, port).reset();
+  handle.addresses[0] = Address::loopback(port);
+  const Fd stranger = listen_tcp(nullptr, port);
+  std::thread rude([&] { const Fd met(accept4(stranger.get(), nullptr, nullptr, 0)); });
+  handle.addresses[1] = Address::loopback(port);
+  const Pair pair = meet(listener, handle, {}, std::nullopt);
+  shutdown(stranger.get(), SHUT_RDWR);
+  rude.join();
+  EXPECT_NE(pair.sender, nullptr) << pair.failure;
+}
+
+// All sizes around the edges of frames, the stash and stripes, several in flight.
+void expect_messages_arrive(Pair& pair) {
+  const std::vector<size_t> sizes = {0,     1,     64,     4079,   4080,   4096,    4097,
+                                     65536, 70001, 131071, 131072, 400000, 1500001, 3 << 20};
+  std::vector<std::vector<uint8_t>> sent, received;
+  for (size_t m = 0; m < sizes.size(); m++) {
+    sent.emplace_back(sizes[m]);
+    for (size_t i = 0; i < sizes[m]; i++) sent[m][i] = static_cast<uint8_t>(mix(m, i));
+    received.emplace_back(sizes[m] + 100);
+  }
+  std::vector<Sender::Request*> sends;
+  std::vector<Receiver::Request*> receives;
+  for (size_t m = 0; m < sizes.size(); m++) {
+    sends.push_back(pair.sender->start(nullptr, 0, sent[m].data(), sizes[m]));
+    receives.push_back(pair.receiver->start(received[m].data(), received[m].size()));
+    ASSERT_NE(sends.back(), nullptr);
+    ASSERT_NE(receives.back(), nullptr);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  size_t open = 2 * sizes.size();
+  while (open > 0 && std::chrono::steady_clock::now() < deadline) {
+    for (size_t m = 0; m < sizes.size(); m++) {
+      if (sends[m] != nullptr && pair.sender->complete(*sends[m])) sends[m] = nullptr, open--;
+      if (receives[m] != nullptr && pair.receiver->complete(*receives[m])) {
+        EXPECT_EQ(receives[m]->size, sizes[m]);
+        receives[m] = nullptr;
+        open--;
+      }
+    }
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(open, 0u);
+  for (size_t m = 0; m < sizes.size(); m++) {
+    received[m].resize(sizes[m]);
+    EXPECT_TRUE(sent[m] == received[m]) << "message of " << sizes[m] << " bytes";
+  }
+}
+
+TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
+  for (const Width& width : {Width{}, wide(2, 0), wide(4, 1), wide(4, 3), wide(7, 2)}) {
+    Listener listener(loopback(), 0, width, std::nullopt);
+    Pair pair = meet(listener, listener.handle(), width, std::nullopt);
+    ASSERT_NE(pair.sender, nullptr);
+    ASSERT_NE(pair.receiver, nullptr);
+    for (int round = 0; round < 3; round++) expect_messages_arrive(pair);
+  }
+}
+
+TEST(Messages, ThatDoNotFitAreAnError) {
+  const auto network = loopback_network();
+  auto [sender, receiver] = connect_pair(network);
+  std::vector<char> from(100), to(50);
+  EXPECT_THROW(transfer(sender, receiver, from.data(), 100, to.data(), 50), std::runtime_error);
+  EXPECT_NE(network->reason().find("does not fit"), std::string::npos) << network->reason();
+}
+
+TEST(Messages, FromAPeerThatClosedAreARemoteErrorThatNamesIt) {
+  const auto network = loopback_network();
+  auto [sender, receiver] = connect_pair(network);
+  sender = {};
+  char byte = 0;
+  void* request = nullptr;
+  ASSERT_EQ(network->irecv(receiver.get(), &byte, 1, nullptr, &request), ncclSuccess);
+  bool done = false;
+  size_t size = 0;
+  ncclResult_t code = ncclSuccess;
+  for (int i = 0; i < 20000 && code == ncclSuccess; i++) {
+    code = network->test(request, done, size);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  EXPECT_EQ(code, ncclRemoteError);
+  EXPECT_NE(network->reason().find("closed it"), std::string::npos) << network->reason();
+}
+
+TEST(Stripes, CoverAMessageWithoutGapsOrOverlap) {
+  for (uint64_t size : {0ul, 1ul, 4096ul, 100000ul, 1048577ul})
+    for (uint32_t count : {1u, 2u, 3u, 8u}) {
+      uint64_t at = 0;
+      for (uint32_t i = 0; i < count; i++) {
+        const Stripe stripe = stripe_of(size, count, i);
+        EXPECT_EQ(stripe.begin, at);
+        EXPECT_GE(stripe.end, stripe.begin);
+        at = stripe.end;
+      }
+      EXPECT_EQ(at, size);
+    }
+}
+
+}  // namespace
+}  // namespace weft::test
