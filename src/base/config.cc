@@ -83,6 +83,11 @@ Config Config::from_environment() {
   read_integer("NCCL_GRAPH_MIXING_SUPPORT", graph_mixing);
   config.graph_mixing = graph_mixing != 0;
   read_integer("WEFT_PROXY_THREADS", config.proxy_threads);
+  int p2p_disable = 0, lose_probes = 0;
+  read_integer("NCCL_P2P_DISABLE", p2p_disable);
+  config.p2p_disable = p2p_disable != 0;
+  read_integer("WEFT_LOSE_PROBES", lose_probes);
+  config.lose_probes = lose_probes != 0;
   int host_mode = 0;
   read_integer("WEFT_HOST_MODE", host_mode);
   config.host_mode = host_mode != 0;
@@ -147,6 +152,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "GPU: memory that all ranks can reach, for private buffers"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
        "GPU: low-latency protocol while a rank sends no more than this"},
+      {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),
+       "1: data between GPUs goes through host memory"},
+      {"WEFT_LOSE_PROBES", fmt::format("{:d}", c.lose_probes),
+       "for tests: 1: as if peer-to-peer writes between GPUs got lost"},
       {"NCCL_GRAPH_MIXING_SUPPORT", fmt::format("{:d}", c.graph_mixing),
        "GPU: 0: no order between graphs and what runs on other streams meanwhile"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},

@@ -68,10 +68,6 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   placement_ = {mesh_->one_process(), mesh_->one_host(), false};
   if (cuda::available()) {
     try {
-      if (!mesh_->one_host())
-        fail(ncclInvalidUsage,
-             "ranks on GPUs must be on one host in this release; WEFT_HOST_MODE=1 works on host "
-             "memory instead");
       cuda::GpuOptions options;
       options.rank = rank;
       options.nranks = nranks;
@@ -95,6 +91,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   const auto pair = PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
   send_program_ = lower(*pair, 0);
   receive_program_ = lower(*pair, 1);
+  if (rings_) pair_program_ = side_by_side(send_program_, receive_program_);
   std::array<int, 4> reached{};
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
   WEFT_INFO(kInit,
@@ -113,6 +110,7 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
+  disconnect_rings();
   if (mesh_ != nullptr && fault().empty()) mesh_->drain(60);
   if (control_ != nullptr) control_->leave();
 }
@@ -208,6 +206,32 @@ void Communicator::begin() {
   std::fill(last_receive_.begin(), last_receive_.end(), nullptr);
 }
 
+// Everything but scratch memory, lending and ports.
+Operation Communicator::operation_for(const Call& call, const Program& program,
+                                      uint32_t tag) const {
+  Operation op;
+  op.program = program.view();
+  op.input = static_cast<const std::byte*>(call.input);
+  op.output = static_cast<std::byte*>(call.output);
+  op.count = call.count;
+  op.reduction = call.reduction;
+  if (op.reduction.divide_by > 1 && program.partial_sums && element_size(op.reduction.type) <= 2 &&
+      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
+       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
+    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
+    // comes out.
+    op.reduction.premultiply = true;
+    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
+    op.reduction.divide_by = 0;
+  }
+  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
+  op.collective = static_cast<uint8_t>(call.kind);
+  op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;
+  op.plan = tag;
+  cut(op, program);
+  return op;
+}
+
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
   const bool pair = call.kind == CollectiveKind::kSendRecv;
@@ -219,27 +243,8 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   host::Task& task = batch.add();
   task.context = &context_;
   Operation& op = task.operation;
-  op = {};
-  op.program = program->view();
-  op.input = static_cast<const std::byte*>(call.input);
-  op.output = static_cast<std::byte*>(call.output);
-  op.count = call.count;
-  op.reduction = call.reduction;
-  if (op.reduction.divide_by > 1 && program->partial_sums && element_size(op.reduction.type) <= 2 &&
-      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
-       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
-    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
-    // comes out.
-    op.reduction.premultiply = true;
-    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
-    op.reduction.divide_by = 0;
-  }
-  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
-  op.collective = static_cast<uint8_t>(call.kind);
-  op.root = pair ? 0 : call.root;
-  op.plan = pair ? 0 : plan->tag;
+  op = operation_for(call, *program, plan == nullptr ? 0 : plan->tag);
   op.sequence = pair ? 0 : sequence_++;
-  cut(op, *program);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
   op.lend_from = message >= config_.zero_copy_bytes ? config_.zero_copy_bytes : kNoLending;

@@ -104,6 +104,15 @@ class Communicator {
   };
   const GpuEntry& gpu_plan(const Collective& collective, const GpuChoice& choice);
   void connect_gpu(Deadline deadline);
+  bool reach_gpus(Deadline deadline);
+  // GPUs whose memory cannot be reached: FIFOs in host memory, drained by the proxy or by a GPU.
+  void connect_rings();
+  void disconnect_rings();
+  void launch_rings(std::span<const Call* const> calls);
+  void launch_ring_pairs(std::span<const Call* const> calls);
+  size_t port_number(int peer, int channel) const;
+  static Program side_by_side(const Program& first, const Program& second);
+  Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
   void launch_pairs(std::span<const Call* const> calls);
   void cut(Operation& operation, const Program& program) const;
   std::byte* scratch(size_t bytes);
@@ -129,6 +138,9 @@ class Communicator {
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;
+  bool rings_ = false;           // between GPUs
+  Program pair_program_;         // lane 0 sends, lane 1 receives
+  std::vector<Proxy*> proxies_;  // told to look after the rings by themselves
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;
   std::map<uint64_t, uint64_t> shrinks_;  // how often each set of ranks has been left out

@@ -11,6 +11,27 @@
 namespace weft {
 
 void Communicator::connect_gpu(Deadline deadline) {
+  std::string why;
+  if (!mesh_->one_host()) {
+    why = "ranks are on several hosts";
+  } else if (config_.p2p_disable) {
+    why = "NCCL_P2P_DISABLE is set";
+  }
+  // All ranks go the same way.
+  for (const std::string& reason : control_->all_gather(why, deadline))
+    if (why.empty()) why = reason;
+  if (why.empty() && !reach_gpus(deadline)) why = "writes to a peer's memory do not arrive there";
+  if (why.empty()) {
+    placement_.reach = true;
+    return;
+  }
+  if (rank_ == 0)
+    WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
+  connect_rings();
+}
+
+// False where some rank finds that peer-to-peer access, which the driver grants, does not work.
+bool Communicator::reach_gpus(Deadline deadline) {
   const cuda::GpuPeer mine = gpu_->describe();
   std::vector<cuda::GpuPeer> peers;
   for (const std::string& blob : control_->all_gather(
@@ -22,17 +43,29 @@ void Communicator::connect_gpu(Deadline deadline) {
   std::vector<std::byte*> boards;
   for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_->board(peer));
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
-  gpu_->connect(peers, boards);
-  control_->all_gather("gpu", deadline);  // nobody launches before all are connected
-  gpu_->write_probes();
-  control_->all_gather("probed", deadline);
-  const int lost = gpu_->missing_probe();
-  if (lost >= 0)
-    fail(ncclSystemError,
-         "rank {} wrote to the memory of rank {}'s GPU, and nothing arrived: peer-to-peer access "
-         "does not work on this machine",
-         lost, rank_);
-  placement_.reach = true;
+  std::string trouble;
+  try {
+    gpu_->connect(peers, boards);
+  } catch (const Error& error) {
+    trouble = error.what();
+  }
+  // Nobody launches before all are connected.
+  for (const std::string& reason : control_->all_gather(trouble, deadline))
+    if (trouble.empty()) trouble = reason;
+  if (trouble.empty()) {
+    if (!config_.lose_probes) gpu_->write_probes();
+    control_->all_gather("written", deadline);
+    const int lost = gpu_->missing_probe();
+    if (lost >= 0)
+      trouble = fmt::format("what rank {} wrote to the memory of rank {}'s GPU did not arrive",
+                            lost, rank_);
+    for (const std::string& reason : control_->all_gather(trouble, deadline))
+      if (trouble.empty()) trouble = reason;
+  }
+  if (trouble.empty()) return true;
+  if (rank_ == 0)
+    WEFT_WARN("{}: peer-to-peer access does not work on this machine: {}", context_.label, trouble);
+  return false;
 }
 
 void Communicator::register_memory(const void* pointer, size_t size) {
@@ -57,6 +90,10 @@ void Communicator::launch(std::span<const Call* const> calls) {
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())
       streams.push_back(call->stream);
   gpu_->begin(streams);
+  if (rings_) {
+    launch_rings(calls);
+    return gpu_->end(streams);
+  }
   std::vector<const Call*> pairs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;

@@ -3,20 +3,18 @@
 //
 // A lane is a resumable state machine: advance() never waits. It performs the next step if its
 // dependencies are complete, its messages there and its FIFOs have room, and otherwise says so. The
-// Target supplies memory operations and data movement; everything else, that is the protocol, is
-// here.
+// Target supplies memory operations and data movement, for steps of at most kMostOperands sources
+// and destinations; everything else, that is the protocol, is here.
 #pragma once
 
 #include <cstdint>
 
-#include "src/exec/datatype.h"
 #include "src/base/portable.h"
+#include "src/exec/datatype.h"
 #include "src/schedule/program.h"
 #include "src/transport/fifo.h"
 
 namespace weft {
-
-inline constexpr int kMaxOperands = 64;
 
 // One call of a collective on one rank. `progress` has a counter per lane: steps completed, over
 // all iterations.
@@ -242,7 +240,7 @@ class Interpreter {
     const ProgramOperand* to = from + step.sources;
     const ProgramOperand* lent = lent_operand(step, bytes);
 
-    const std::byte* received[kMaxOperands];
+    const std::byte* received[Target::kMostOperands];
     const ProgramOperand* placed = nullptr;  // has its data already
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
@@ -321,11 +319,11 @@ class Interpreter {
     for (int32_t c = 0; c < step.count; c++) {
       const uint64_t elements = slice_elements(sub_of(step, c), lane.iteration);
       if (elements == 0) continue;
-      const std::byte* sources[kMaxOperands];
+      const std::byte* sources[Target::kMostOperands];
       for (uint32_t i = 0; i < step.sources; i++)
         sources[i] = from[i].buffer == ProgramBuffer::kPeer ? received[i] + offset
                                                             : local(from[i], c, lane.iteration);
-      std::byte* destinations[kMaxOperands + 1];
+      std::byte* destinations[Target::kMostOperands + 1];
       uint32_t written = 0;
       const auto flush = [&] {
         if (written > 0)
@@ -341,7 +339,7 @@ class Interpreter {
         } else if (&to[i] != placed) {
           destinations[written++] = local(to[i], c, lane.iteration);
         }
-        if (written == kMaxOperands) flush();
+        if (written == Target::kMostOperands) flush();
       }
       flush();
       offset += elements * op_.element;

@@ -8,8 +8,8 @@
 //
 // A GPU lane would use it so: its rings lie in pinned host memory, with FifoControl and the message
 // format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
-// system-wide fences. It cannot ring an eventfd: its host side calls wake() at launch and keeps a
-// stay() for as long as kernels are in flight, which makes the thread poll instead of sleeping.
+// system-wide fences. It cannot ring an eventfd: its communicator keeps a stay(), which makes the
+// thread poll.
 #pragma once
 
 #include <poll.h>
@@ -62,7 +62,8 @@ class Proxy {
   // Ends a stream's connection, so that no memory of a failed operation is touched any more.
   void abandon(NetStream& stream) noexcept;
 
-  // While there is one, the thread polls and never sleeps: for news that ring no bell.
+  // While there is one, the thread looks after its streams by itself, more and more seldom while
+  // nothing happens: for news that ring no bell.
   void stay(bool on) noexcept;
 
  private:

@@ -289,6 +289,12 @@ TEST_F(GpuProcesses, EndAWaitAtTheTimeout) {
     play("one_stays_away", 2, count, {{"WEFT_TIMEOUT", "1"}});
 }
 
+TEST_F(GpuProcesses, WithoutPeerAccessGoThroughHostMemory) {
+  for (const char* reason : {"NCCL_P2P_DISABLE", "WEFT_LOSE_PROBES"})
+    play("device_conformance", 3, "cudaMalloc", {{reason, "1"}});
+  play("graphs_between_processes", 2, "cudaMalloc", {{"NCCL_P2P_DISABLE", "1"}});
+}
+
 // Every process its own host, so that nothing is reached by load and store.
 class TwoFakeHosts : public GpuProcesses {
  protected:

@@ -28,6 +28,12 @@ __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
 
 template <typename Type>
 __device__ typename Type::Element scale(typename Type::Element e, uint64_t scalar_bits) {
+  if constexpr (sizeof(typename Type::Element) <= 2 &&
+                std::is_same_v<typename Type::Accumulator, float>) {
+    // A factor in full precision lies above, see GpuExecutor::run_rings().
+    const auto high = static_cast<uint32_t>(scalar_bits >> 32);
+    if (high != 0) return Type::store(Prod::apply(Type::load(e), __uint_as_float(high)));
+  }
   typename Type::Element scalar;
   memcpy(&scalar, &scalar_bits, sizeof scalar);
   return Type::store(Prod::apply(Type::load(e), Type::load(scalar)));

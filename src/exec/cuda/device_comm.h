@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/exec/datatype.h"
 #include "src/base/portable.h"
+#include "src/exec/datatype.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -247,5 +247,36 @@ struct alignas(16) PairArguments {
   Message sends[kMaxRanks], receives[kMaxRanks];
   DeviceComm comm;
 };
+
+// A program for the interpreter with rings, one thread block per job: a lane of a collective, or
+// one message of send/recv.
+inline constexpr uint32_t kMaxRingJobs = 64;
+struct RingJob {
+  const std::byte* input;
+  std::byte* output;
+  uint64_t count, chunk, slice, iterations;  // as in Operation
+  uint16_t first_send, first_receive;        // of its ports
+  uint16_t lane;
+};
+struct alignas(16) RingArguments {
+  uint32_t bytes = 0;  // of all this that are in use
+  uint32_t lane_count = 0;
+  int32_t chunks = 1;
+  uint32_t element = 1;
+  // Where these begin in `program_bytes`; ports are addresses of SendPorts and RecvPorts.
+  uint16_t lanes_at = 0, steps_at = 0, operands_at = 0, dependencies_at = 0, ports_at = 0;
+  uint8_t collective = 0;
+  int32_t root = 0;
+  uint32_t plan = 0;
+  Reduction reduction;
+  std::byte* scratch = nullptr;
+  uint64_t* progress = nullptr;  // per lane, all zero between kernels
+  uint32_t* leaving = nullptr;   // thread blocks that have finished
+  DeviceComm comm;
+  RingJob jobs[kMaxRingJobs];
+  static constexpr size_t kProgramBytes = 24 << 10;
+  alignas(16) std::byte program_bytes[kProgramBytes];
+};
+static_assert(sizeof(RingArguments) <= 32764);
 
 }  // namespace weft::cuda

@@ -31,6 +31,7 @@ void load_kernels(int device) {
   static PackedArguments nothing_packed;
   static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
+  static RingArguments no_rings;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
     cudaFuncAttributes attributes;
@@ -44,6 +45,7 @@ void load_kernels(int device) {
     load(kernels.program, &nothing);
     load(kernels.packed, &nothing_packed);
     load(kernels.exchange, &nothing_exchanged);
+    load(kernels.ring, &no_rings);
   };
   load(pair_kernel_function(), &nothing_paired);
   cudaFuncAttributes attributes;
@@ -153,6 +155,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
         "cudaHostAlloc");
   s.flags = static_cast<HostFlags*>(flags);
   *s.flags = {};
+  s.comm.flags = s.flags;
   s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
@@ -163,6 +166,7 @@ GpuExecutor::~GpuExecutor() {
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
   s.registrations.reset();
+  s.rings.reset();
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
   s.shared.reset();
   cudaFreeHost(s.flags);
@@ -224,7 +228,6 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     }
     s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
-  s.comm.flags = s.flags;
   if (!s.comm.one_process) {
     s.registrations = std::make_unique<Registrations>(s.options.rank, boards, processes);
     s.comm.registrations = s.registrations->table();

@@ -11,6 +11,7 @@
 
 #include "include/nccl.h"
 #include "src/exec/datatype.h"
+#include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -63,6 +64,14 @@ struct GpuMessage {
   int peer = 0;
 };
 
+// A thread block's part of a program whose FIFOs are rings: what it does, as for the host, and its
+// ports by their numbers in connect_rings().
+struct GpuRingJob {
+  Operation operation;
+  uint16_t lane = 0;
+  std::vector<size_t> sends, receives;
+};
+
 // A program made ready for kernels. Belongs to the executor that prepared it.
 class GpuPlan;
 struct StepRange;
@@ -82,6 +91,12 @@ class GpuExecutor {
   int device() const;
   static constexpr size_t kBoardBytes = 64 << 10;
 
+  // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end
+  // needs no bell.
+  void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives);
+  // When all is done.
+  void disconnect_rings() noexcept;
+
   // Init: every rank writes into every other's memory, all meet, and each looks at what arrived.
   void write_probes();
   // The first rank whose write did not arrive, -1 if all did.
@@ -98,6 +113,8 @@ class GpuExecutor {
   void begin(std::span<const cudaStream_t> streams);
   void run(GpuPlan& plan, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  // One kernel, all jobs side by side; the operations differ only in buffers and counts.
+  void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
   void end(std::span<const cudaStream_t> streams);
 
   // Memory that other processes may use where it is, from some later call on. Registering the same

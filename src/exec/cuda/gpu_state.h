@@ -11,6 +11,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
+#include "src/exec/cuda/rings.h"
 #include "src/exec/exchange_shape.h"
 
 namespace weft::cuda {
@@ -47,6 +48,8 @@ struct GpuExecutor::State {
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
+  std::unique_ptr<Rings> rings;                  // where memory cannot be reached
+  RingArguments ring_arguments;
 };
 
 // The kernel's parameters with all that does not change from call to call filled in.

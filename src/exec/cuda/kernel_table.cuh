@@ -5,6 +5,7 @@
 #include "src/exec/cuda/kernels.h"
 #include "src/exec/cuda/packed_kernel.cuh"
 #include "src/exec/cuda/program_kernel.cuh"
+#include "src/exec/cuda/ring_kernel.cuh"
 
 namespace weft::cuda {
 
@@ -12,7 +13,8 @@ template <typename Type, typename Op>
 Kernels function_of() {
   return {reinterpret_cast<const void*>(program_kernel<Type, Op>),
           reinterpret_cast<const void*>(packed_kernel<Type, Op>),
-          reinterpret_cast<const void*>(exchange_kernel<Type, Op>)};
+          reinterpret_cast<const void*>(exchange_kernel<Type, Op>),
+          reinterpret_cast<const void*>(ring_kernel<Type, Op>)};
 }
 
 // Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same`

@@ -9,6 +9,7 @@ struct Kernels {
   const void* program;   // KernelArguments
   const void* packed;    // PackedArguments
   const void* exchange;  // ExchangeArguments
+  const void* ring;      // RingArguments
 };
 
 // For reductions; sum, prod, max or min.

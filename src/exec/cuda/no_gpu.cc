@@ -26,6 +26,9 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&) { refuse();
 void GpuExecutor::begin(std::span<const cudaStream_t>) {}
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>) {}
+void GpuExecutor::disconnect_rings() noexcept {}
+void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}

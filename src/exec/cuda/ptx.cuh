@@ -87,6 +87,16 @@ __device__ inline void store_release(uint32_t* at, uint32_t v, bool one_device) 
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
   }
 }
+__device__ inline uint64_t load_acquire_system(const uint64_t* at) {
+  uint64_t v;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+__device__ inline void store_release_system(uint64_t* at, uint64_t v) {
+  asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+// All threads of a block, from different places in the code.
+__device__ inline void meet_block() { asm volatile("barrier.sync 1;" ::: "memory"); }
 __device__ inline uint4 load_counters(const PortCounters* at) {
   uint4 v;
   asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"

@@ -9,6 +9,7 @@
 namespace weft::host {
 
 struct HostTarget {
+  static constexpr int kMostOperands = 64;  // see lower.cc
   // Sequentially consistent, not just acquire/release: see doorbell.cc. Costs the same on a load.
   static uint64_t load(const uint64_t* at) noexcept {
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);

@@ -1,0 +1,115 @@
+// The part of a communicator for GPUs that cannot reach each other's memory: they are on different
+// hosts, or peer-to-peer access does not work. The FIFOs are those of host mode, and so are the
+// plans; kernels run the programs instead of threads.
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/comm/communicator.h"
+#include "src/transport/net_stream.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+
+size_t Communicator::port_number(int peer, int channel) const {
+  return static_cast<size_t>(peer * kChannels + channel);
+}
+
+void Communicator::connect_rings() {
+  std::vector<SendPort> sends;
+  std::vector<RecvPort> receives;
+  for (int peer = 0; peer < nranks_; peer++) {
+    for (int channel = 0; channel < kChannels; channel++) {
+      sends.push_back(mesh_->sender(peer, channel));
+      receives.push_back(mesh_->receiver(peer, channel));
+      for (NetStream* stream : {sends.back().stream, receives.back().stream})
+        if (stream != nullptr &&
+            std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
+          proxies_.push_back(&stream->proxy());
+    }
+  }
+  gpu_->connect_rings(sends, receives);
+  // A GPU rings no bell.
+  for (Proxy* proxy : proxies_) proxy->stay(true);
+  rings_ = true;
+}
+
+void Communicator::disconnect_rings() {
+  if (!rings_) return;
+  rings_ = false;
+  gpu_->disconnect_rings();
+  for (Proxy* proxy : proxies_) proxy->stay(false);
+  proxies_.clear();
+}
+
+void Communicator::launch_rings(std::span<const Call* const> calls) {
+  std::vector<const Call*> pairs;
+  for (const Call* call : calls) {
+    if (call->count == 0) continue;
+    if (call->kind == CollectiveKind::kSendRecv) {
+      pairs.push_back(call);
+      continue;
+    }
+    const Plan& plan = choose_plan(*call);
+    if (plan.program.uniform_only && call->count % static_cast<size_t>(plan.program.chunks) != 0)
+      fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule",
+           call->count, plan.program.chunks);
+    cuda::GpuRingJob job;
+    job.operation = operation_for(*call, plan.program, plan.tag);
+    const auto number = [&](const ProgramPort& port) {
+      const int channel = collective_channel(port.channel);
+      if (channel >= kChannels)
+        fail(ncclInvalidUsage,
+             "a schedule of more than {} channels needs GPUs that reach each other",
+             kCollectiveChannels);
+      return port_number(port.peer, channel);
+    };
+    for (const ProgramPort& port : plan.program.sends) job.sends.push_back(number(port));
+    for (const ProgramPort& port : plan.program.receives) job.receives.push_back(number(port));
+    std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
+    for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
+    if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
+  }
+  if (!pairs.empty()) launch_ring_pairs(pairs);
+}
+
+// The k-th message between two ranks goes into the k-th kernel on both sides. Messages are bytes.
+void Communicator::launch_ring_pairs(std::span<const Call* const> calls) {
+  std::vector<std::vector<cuda::GpuRingJob>> rounds;
+  std::vector<size_t> sent(static_cast<size_t>(nranks_), 0), received(sent);
+  for (const Call* call : calls) {
+    const size_t round = (call->sends ? sent : received)[static_cast<size_t>(call->root)]++;
+    if (rounds.size() <= round) rounds.resize(round + 1);
+    Call bytes = *call;
+    bytes.count *= element_size(call->reduction.type);
+    bytes.reduction.type = ncclInt8;
+    cuda::GpuRingJob& job = rounds[round].emplace_back();
+    job.operation = operation_for(bytes, call->sends ? send_program_ : receive_program_, 0);
+    job.lane = call->sends ? 0 : 1;
+    (call->sends ? job.sends : job.receives)
+        .push_back(port_number(call->root, kPointToPointChannel));
+  }
+  for (const auto& jobs : rounds) gpu_->run_rings(pair_program_, jobs);
+}
+
+// Both programs as lanes of one; each lane has the ports of its own program.
+Program Communicator::side_by_side(const Program& first, const Program& second) {
+  Program both = first;
+  const auto steps = static_cast<uint32_t>(first.steps.size()),
+             operands = static_cast<uint32_t>(first.operands.size()),
+             dependencies = static_cast<uint32_t>(first.dependencies.size());
+  for (ProgramLane lane : second.lanes) {
+    lane.first_step += steps;
+    both.lanes.push_back(lane);
+  }
+  for (ProgramStep step : second.steps) {
+    step.first_operand += operands;
+    step.first_dependency += dependencies;
+    both.steps.push_back(step);
+  }
+  both.operands.insert(both.operands.end(), second.operands.begin(), second.operands.end());
+  both.dependencies.insert(both.dependencies.end(), second.dependencies.begin(),
+                           second.dependencies.end());
+  return both;
+}
+
+}  // namespace weft

@@ -1,0 +1,116 @@
+// Launches of programs whose FIFOs are rings in host memory.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/gpu_state.h"
+#include "src/exec/cuda/kernels.h"
+
+namespace weft::cuda {
+namespace {
+
+// Puts arrays into the kernel's parameters, one behind the other.
+class ProgramWriter {
+ public:
+  explicit ProgramWriter(RingArguments& a) : a_(a) {}
+
+  template <typename T>
+  uint16_t add(std::span<const T> items) {
+    used_ = round_up(used_, alignof(std::max_align_t));
+    const size_t at = used_, bytes = items.size_bytes();
+    if (used_ + bytes > RingArguments::kProgramBytes)
+      fail(ncclInvalidUsage, "this schedule does not fit into a kernel: {} bytes of it, {} at most",
+           used_ + bytes, RingArguments::kProgramBytes);
+    if (bytes > 0) std::memcpy(a_.program_bytes + at, items.data(), bytes);
+    used_ += bytes;
+    return static_cast<uint16_t>(at);
+  }
+  void finish() const {
+    a_.bytes = static_cast<uint32_t>(offsetof(RingArguments, program_bytes) + used_);
+  }
+
+ private:
+  RingArguments& a_;
+  size_t used_ = 0;
+};
+
+}  // namespace
+
+void GpuExecutor::connect_rings(std::span<const SendPort> sends,
+                                std::span<const RecvPort> receives) {
+  const DeviceScope scope(state_->options.device);
+  state_->rings = std::make_unique<Rings>(sends, receives);
+}
+
+void GpuExecutor::disconnect_rings() noexcept {
+  int before = 0;
+  cudaGetDevice(&before);
+  cudaSetDevice(state_->options.device);
+  state_->rings.reset();
+  cudaSetDevice(before);
+  cudaGetLastError();
+}
+
+void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> jobs) {
+  State& s = *state_;
+  const DeviceScope scope(s.options.device);
+  const Operation& first = jobs.front().operation;
+  const auto too_many = [](const ProgramStep& step) {
+    return step.sources > kMaxRanks || step.destinations > kMaxRanks;
+  };
+  if (jobs.size() > kMaxRingJobs ||
+      std::any_of(program.steps.begin(), program.steps.end(), too_many))
+    fail(ncclInvalidUsage, "this schedule does not fit into a kernel: {} lanes, {} at most",
+         jobs.size(), kMaxRingJobs);
+  const size_t scratch = static_cast<size_t>(program.scratch_chunks) * first.chunk * first.element;
+  if (scratch > s.stage_bytes)
+    fail(ncclInvalidUsage, "this schedule needs {} bytes of scratch memory (WEFT_STAGE_BYTES)",
+         scratch);
+  RingArguments& a = s.ring_arguments;
+  a = {};
+  a.lane_count = static_cast<uint32_t>(program.lanes.size());
+  a.chunks = program.chunks;
+  a.element = first.element;
+  a.collective = first.collective;
+  a.root = first.root;
+  a.plan = first.plan;
+  a.reduction = first.reduction;
+  // See scale() in combine.cuh.
+  if (a.reduction.scale != 0)
+    a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
+                               << 32;
+  a.scratch = s.memory + s.comm.stage;
+  a.progress = s.rings->progress();
+  a.leaving = s.rings->leaving();
+  a.comm = s.comm;
+  ProgramWriter writer(a);
+  a.lanes_at = writer.add(std::span(program.lanes));
+  a.steps_at = writer.add(std::span(program.steps));
+  a.operands_at = writer.add(std::span(program.operands));
+  a.dependencies_at = writer.add(std::span(program.dependencies));
+  std::vector<const void*> ports;
+  for (size_t j = 0; j < jobs.size(); j++) {
+    const GpuRingJob& from = jobs[j];
+    const Operation& op = from.operation;
+    RingJob& job = a.jobs[j];
+    job = {op.input, op.output, op.count, op.chunk, op.slice, op.iterations, 0, 0, from.lane};
+    if (j > 0 && from.sends == jobs[j - 1].sends && from.receives == jobs[j - 1].receives) {
+      job.first_send = a.jobs[j - 1].first_send;
+      job.first_receive = a.jobs[j - 1].first_receive;
+      continue;
+    }
+    job.first_send = static_cast<uint16_t>(ports.size());
+    for (const size_t number : from.sends) ports.push_back(s.rings->send(number));
+    job.first_receive = static_cast<uint16_t>(ports.size());
+    for (const size_t number : from.receives) ports.push_back(s.rings->receive(number));
+  }
+  a.ports_at = writer.add(std::span<const void* const>(ports));
+  writer.finish();
+  const bool reduces = program.collective.reduces();
+  const Kernels kernels =
+      reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
+  launch(kernels.ring, jobs.size(), kThreads, &a, false);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,142 @@
+// The interpreter of interpreter.h on a GPU: programs whose FIFOs are byte rings in pinned host
+// memory, for peers whose memory cannot be reached. A thread block is a lane. Its first thread runs
+// the protocol; the others wait until there is data to move, and help with that. The other end of a
+// ring is a GPU of the same host, or a proxy that takes it to the network.
+#pragma once
+
+#include "src/exec/cuda/combine.cuh"
+#include "src/exec/interpreter.h"
+
+namespace weft::cuda {
+
+// Shared by the threads of a block.
+struct RingState {
+  Movement movement;
+  Operation operation;
+  bool finished;
+};
+
+// What the interpreter asks of a GPU. Used by the block's first thread.
+template <typename Type, typename Op>
+struct RingTarget {
+  static constexpr int kMostOperands = kMaxRanks;
+  RingState& shared;
+
+  __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
+  __device__ static void store(uint64_t* at, uint64_t value) { store_release_system(at, value); }
+  // The other end looks by itself.
+  __device__ static void ring(const Bell&) {}
+  __device__ static const std::byte* map(const RecvPort&, uint64_t) { return nullptr; }
+
+  __device__ void combine(const Reduction& reduction, const std::byte* const* sources,
+                          uint32_t source_count, uint64_t raw_sources, bool completes,
+                          std::byte* const* destinations, uint32_t destination_count,
+                          uint64_t elements) {
+    Movement& m = shared.movement;
+    for (uint32_t i = 0; i < source_count; i++) {
+      m.sources[i] = sources[i];
+      m.scalars[i] = reduction.scalar_bits;
+    }
+    for (uint32_t i = 0; i < destination_count; i++) m.destinations[i] = destinations[i];
+    m.source_count = source_count;
+    m.destination_count = destination_count;
+    m.scaled = reduction.premultiply ? raw_sources : 0;
+    m.divide_by = completes ? reduction.divide_by : 0;
+    m.elements = std::is_same_v<Type, Bytes> ? elements * shared.operation.element : elements;
+    if (source_count == 1 && destination_count == 1 && m.scaled == 0 &&
+        sources[0] == destinations[0])
+      return;
+    meet_block();
+    cuda::combine<Type, Op>(m, whole_block());
+    meet_block();
+  }
+};
+
+template <typename Type, typename Op>
+__device__ void follow(RingState& shared) {
+  for (;;) {
+    meet_block();
+    if (shared.finished) return;
+    cuda::combine<Type, Op>(shared.movement, whole_block());
+    meet_block();
+  }
+}
+
+// False: everyone must stop.
+template <typename Type, typename Op>
+__device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number) {
+  RingTarget<Type, Op> target{shared};
+  Interpreter<RingTarget<Type, Op>> interpreter(shared.operation, target);
+  LaneState lane;
+  lane.lane = number;
+  uint64_t begun = 0;
+  for (uint32_t looks = 1;; looks++) {
+    const Advance outcome = interpreter.advance(lane);
+    if (outcome == Advance::kDone) return true;
+    if (outcome == Advance::kFailed) {
+      report(a.comm, 1, lane.waits_for);
+      return false;
+    }
+    if (outcome == Advance::kAgain) begun = 0;
+    if (outcome == Advance::kAgain || (looks & 0xff) != 0) continue;
+    if (load_volatile(&a.comm.flags->stop) != 0) return false;
+    if (a.comm.timeout_ns == 0) continue;
+    const uint64_t now = now_ns();
+    if (begun == 0) begun = now;
+    if (now - begun <= a.comm.timeout_ns) continue;
+    report(a.comm, 2, lane.waits_for);
+    return false;
+  }
+}
+
+template <typename Type, typename Op>
+__global__ void __launch_bounds__(kThreads, 1)
+    ring_kernel(const __grid_constant__ RingArguments arguments) {
+  __shared__ RingState shared;
+  alignas(16) __shared__ std::byte copy[sizeof(RingArguments)];
+  auto& a = *reinterpret_cast<RingArguments*>(copy);
+  if (arguments.bytes == 0) return;  // only to be loaded
+  Parameters parameters;
+  parameters.load(&arguments, arguments.bytes);
+  parameters.store(&a);
+  __syncthreads();
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
+  const RingJob& job = a.jobs[blockIdx.x];
+  if (threadIdx.x == 0) {
+    Operation& op = shared.operation;
+    op = Operation{};
+    op.program = {reinterpret_cast<const ProgramLane*>(a.program_bytes + a.lanes_at),
+                  reinterpret_cast<const ProgramStep*>(a.program_bytes + a.steps_at),
+                  reinterpret_cast<const ProgramOperand*>(a.program_bytes + a.operands_at),
+                  reinterpret_cast<const ProgramDependency*>(a.program_bytes + a.dependencies_at),
+                  a.lane_count,
+                  a.chunks};
+    op.input = job.input;
+    op.output = job.output;
+    op.scratch = a.scratch;
+    op.count = job.count;
+    op.chunk = job.chunk;
+    op.slice = job.slice;
+    op.iterations = job.iterations;
+    op.element = a.element;
+    op.reduction = a.reduction;
+    op.collective = a.collective;
+    op.root = a.root;
+    op.plan = a.plan;
+    auto* ports = reinterpret_cast<void* const*>(a.program_bytes + a.ports_at);
+    op.sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
+    op.receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
+    op.progress = a.progress;
+    shared.finished = false;
+    lead<Type, Op>(a, shared, job.lane);
+    shared.finished = true;
+    meet_block();
+    // Lanes count from nothing in every kernel: the last one to leave sees to that.
+    if (atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1)
+      for (uint32_t lane = 0; lane < gridDim.x; lane++) a.progress[lane] = 0;
+  } else {
+    follow<Type, Op>(shared);
+  }
+}
+
+}  // namespace weft::cuda

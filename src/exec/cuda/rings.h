@@ -1,0 +1,38 @@
+// The FIFO rings of a rank as its GPU sees them: pinned, with addresses for kernels, and the state
+// of its ends in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/transport/fifo.h"
+
+namespace weft::cuda {
+
+// Used like its executor. The rings must outlive it.
+class Rings {
+ public:
+  // Ports without a ring (of a rank to itself, say) are left out.
+  Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives);
+  ~Rings();
+  Rings(const Rings&) = delete;
+  Rings& operator=(const Rings&) = delete;
+
+  // In device memory, by the positions in what the constructor was given.
+  SendPort* send(size_t number) const { return sends_ + number; }
+  RecvPort* receive(size_t number) const { return receives_ + number; }
+  uint64_t* progress() const { return progress_; }
+  uint32_t* leaving() const { return leaving_; }
+
+ private:
+  std::vector<void*> pinned_;
+  void* memory_ = nullptr;
+  SendPort* sends_ = nullptr;
+  RecvPort* receives_ = nullptr;
+  uint64_t* progress_ = nullptr;
+  uint32_t* leaving_ = nullptr;
+};
+
+}  // namespace weft::cuda
