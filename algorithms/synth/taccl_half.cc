@@ -89,7 +89,7 @@ void TacclHalf::improve_routes() {
 }
 
 Together TacclHalf::contiguity(const TacclOrder& order) {
-  const Together greedy = join_greedily(problem_, order);
+  Together greedy = join_greedily(problem_, order);
   if (options_.solver == nullptr || joinable(problem_, order).empty()) return greedy;
   const ContiguityModel model = contiguity_model(problem_, order, greedy);
   const Solver::Solution solution = solve("contiguity", model.linear, model.start);

@@ -6,7 +6,9 @@
 #include "algorithms/synth/sketch.h"
 #include "algorithms/synth/taccl.h"
 #include "algorithms/synth/weave.h"
+#include "src/base/config.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace weft {
 namespace {
@@ -30,7 +32,13 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
   const auto say = [&](const std::string& line) {
     if (task.options.progress) task.options.progress("taccl: " + line);
   };
-  if (options.solver == nullptr) say(why_not + "; heuristics only");
+  if (options.solver == nullptr) {
+    // Who names a solver wants it; who names none gets what there is.
+    const std::string named = Config::from_environment().solver_plugin;
+    if (!named.empty() && named != "none") fail(ncclInvalidUsage, "{}", why_not);
+    say(why_not + "; heuristics only");
+    WEFT_INFO(kTuning, "taccl: {}; heuristics only", why_not);
+  }
   TacclResult result = taccl_plans(task.machine, task.collective, sketch, options);
   for (const std::string& note : result.notes) say(note);
   if (result.plans.size() > kMostPlans) {

@@ -176,6 +176,10 @@ TEST(TacclEngine, SaysWhyThereIsNoSolverOrNoSketch) {
     }
     return std::string("accepted");
   };
+  {
+    const ScopedEnvironment named{{"WEFT_SOLVER_PLUGIN", "/no/such/file.so"}};
+    EXPECT_NE(why().find("cannot load /no/such/file.so"), std::string::npos) << why();
+  }
   options.engine = "forest";
   EXPECT_EQ(why(), "engine forest takes no sketch, taccl does");
   options.engine = "taccl";
