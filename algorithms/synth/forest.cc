@@ -39,7 +39,8 @@ std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph 
 }
 
 // Fewest trees first: the loss of whole numbers shrinks as there are more.
-HostForest grow_flat(const Machine& machine, const ForestDemand& demand, const ForestOptions& options) {
+HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
+                     const ForestOptions& options) {
   constexpr int64_t kFine = 1024;
   double unit = least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
   if (!std::isfinite(unit))

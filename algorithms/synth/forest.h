@@ -23,7 +23,7 @@ struct RoutedTree {
 
 struct Forest {
   Collective collective;
-  int32_t trees = 0;              // per root
+  int32_t trees = 0;  // per root
   std::vector<RoutedTree> routed;
   // Of an all_reduce: those that reduce, on the machine turned round.
   int32_t reduction_trees = 0;

@@ -12,8 +12,7 @@ namespace {
 std::vector<bool> useful_nodes(const Machine& machine, const std::vector<bool>& rank) {
   const size_t n = machine.nodes.size();
   std::vector<bool> useful(n, true);
-  for (size_t v = 0; v < n; v++)
-    useful[v] = rank[v] || machine.nodes[v].type != NodeType::kGpu;
+  for (size_t v = 0; v < n; v++) useful[v] = rank[v] || machine.nodes[v].type != NodeType::kGpu;
   for (bool changed = true; changed;) {
     changed = false;
     // The only neighbour of either kind: -1 none, -2 several.

@@ -36,8 +36,10 @@ class ForestGraph {
   // floor(b * seconds).
   ForestGraph(const Machine& machine, int ranks, double seconds);
   explicit ForestGraph(int nodes)
-      : nodes_(nodes), host_(static_cast<size_t>(nodes), 0),
-        inside_(static_cast<size_t>(nodes), true), index_(square(nodes), -1) {}
+      : nodes_(nodes),
+        host_(static_cast<size_t>(nodes), 0),
+        inside_(static_cast<size_t>(nodes), true),
+        index_(square(nodes), -1) {}
 
   int nodes() const { return nodes_; }
   int host(int node) const { return host_[static_cast<size_t>(node)]; }
@@ -52,7 +54,7 @@ class ForestGraph {
   void add(int from, int to, const Strand& strand);
   // Removes that much and returns what it stood for.
   std::vector<Strand> take(int from, int to, int64_t units);
-  std::vector<int32_t> into(int node) const;   // neighbours with units towards the node
+  std::vector<int32_t> into(int node) const;    // neighbours with units towards the node
   std::vector<int32_t> out_of(int node) const;  // neighbours that the node has units towards
 
  private:

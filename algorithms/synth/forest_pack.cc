@@ -1,5 +1,6 @@
-// See forest_pack.h. A tree may take an edge when afterwards every set of ranks that some unfinished
-// trees have not reached can still be entered often enough; one maximum flow tells how often.
+// See forest_pack.h. A tree may take an edge when afterwards every set of ranks that some
+// unfinished trees have not reached can still be entered often enough; one maximum flow tells how
+// often.
 #include "algorithms/synth/forest_pack.h"
 
 #include <algorithm>

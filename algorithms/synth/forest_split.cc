@@ -168,8 +168,8 @@ class Splitter {
     std::map<int, size_t> hosts;
     for (const int32_t p : ports) hosts[graph_.host(p)]++;
     const size_t first = hosts.begin()->second;
-    const bool equal = std::all_of(hosts.begin(), hosts.end(),
-                                   [&](const auto& h) { return h.second == first; });
+    const bool equal =
+        std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return h.second == first; });
     return equal && hosts.size() > 1 ? first : 1;
   }
 

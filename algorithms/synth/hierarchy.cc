@@ -9,6 +9,9 @@
 namespace weft {
 namespace {
 
+// Of a GPU in other hosts, along one dimension.
+constexpr int32_t kMostPartners = 16;
+
 // One host of a machine, and which links of the machine its links are.
 struct HostPart {
   Machine machine;
@@ -98,13 +101,17 @@ class Composer {
     return rank_[static_cast<size_t>(host)][static_cast<size_t>(gpu)];
   }
 
-  // From `start` along the rail of the tree's root, and from there through every host.
+  // From `start` along the rail of the tree's root, and from there through every host. A root that
+  // sends to all cannot also spread its own share inside.
   RoutedTree compose(const RoutedTree& tree, const Seat& start) {
-    const auto hosts = static_cast<int32_t>(hosts_.size());
     RoutedTree all{rank(start.host, start.gpu), {}};
-    spread(start.host, start.gpu == tree.root ? tree : turned(tree, start.gpu), all);
-    for (int32_t k = 1; k < hosts; k++) {
-      const int32_t from = (start.host + k - 1) % hosts, to = (start.host + k) % hosts;
+    if (start.gpu != tree.root)
+      spread(start.host, turned(tree, start.gpu), all);
+    else if (collective_.rooted() && gpus_ > 2)
+      spread(start.host, line(tree), all);
+    else
+      spread(start.host, tree, all);
+    for (const auto& [from, to] : collective_.rooted() ? chain(start.host) : grid(start.host)) {
       const int32_t a = rank(from, tree.root), b = rank(to, tree.root);
       const auto links = routes_.between(a, b);
       connected_ = connected_ && !links.empty();
@@ -112,6 +119,57 @@ class Composer {
       spread(to, tree, all);
     }
     return all;
+  }
+
+  // One GPU after the other, so that none sends more than once what the root's share is; by way of
+  // the neighbour's tree where GPUs cannot be lined up.
+  RoutedTree line(const RoutedTree& tree) {
+    RoutedTree all{tree.root, {}};
+    for (int32_t k = 1; k < gpus_; k++) {
+      const int32_t from = (tree.root + k - 1) % gpus_, to = (tree.root + k) % gpus_;
+      all.edges.push_back({0, from, to, way_inside(from, to), 0});
+      if (all.edges.back().links.empty()) break;
+    }
+    if (!all.edges.back().links.empty()) return all;
+    const auto next =
+        std::find_if(inside_.routed.begin(), inside_.routed.end(),
+                     [&](const RoutedTree& t) { return t.root == (tree.root + 1) % gpus_; });
+    return turned(*next, tree.root);
+  }
+
+  using Hops = std::vector<std::pair<int32_t, int32_t>>;
+
+  // Every host sends once: the way that all of the data can take.
+  Hops chain(int32_t start) const {
+    const auto hosts = static_cast<int32_t>(hosts_.size());
+    Hops hops;
+    for (int32_t k = 1; k < hosts; k++)
+      hops.emplace_back((start + k - 1) % hosts, (start + k) % hosts);
+    return hops;
+  }
+
+  // Hosts as a grid: along its first dimension, then all of them along the next. As few hops as
+  // there are dimensions, and few partners; every host sends as much as it receives.
+  Hops grid(int32_t start) const {
+    auto hosts = static_cast<int32_t>(hosts_.size());
+    Hops hops;
+    std::vector<int32_t> have = {start};
+    for (int32_t stride = 1; hosts > 1;) {
+      int32_t size = hosts;
+      for (int32_t divisor = 2; divisor <= kMostPartners && hosts > kMostPartners; divisor++)
+        if (hosts % divisor == 0) size = divisor;
+      const size_t before = have.size();
+      for (int32_t k = 1; k < size; k++)
+        for (size_t i = 0; i < before; i++) {
+          const int32_t at = have[i] / stride % size;
+          const int32_t to = have[i] + ((at + k) % size - at) * stride;
+          hops.emplace_back(have[i], to);
+          have.push_back(to);
+        }
+      stride *= size;
+      hosts /= size;
+    }
+    return hops;
   }
 
   void spread(int32_t host, const RoutedTree& tree, RoutedTree& all) {
@@ -134,6 +192,7 @@ class Composer {
       const int32_t up = parent[static_cast<size_t>(v)];
       flipped[static_cast<size_t>(v)] = true;
       result.edges.push_back({0, v, up, way_inside(v, up), 0});
+      connected_ = connected_ && !result.edges.back().links.empty();
     }
     for (const Transfer& e : tree.edges)
       if (!flipped[static_cast<size_t>(e.to)]) result.edges.push_back(e);
@@ -143,7 +202,6 @@ class Composer {
   std::vector<int32_t> way_inside(int32_t from, int32_t to) {
     Routes routes(hosts_[0].machine);
     const auto links = routes.between(from, to);
-    connected_ = connected_ && !links.empty();
     return {links.begin(), links.end()};
   }
 

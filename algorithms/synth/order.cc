@@ -29,8 +29,7 @@ class Order {
     std::vector<double> tail(transfers_.size(), 0);
     const auto set_out = [&](size_t t, double at) {
       tail[t] = at;
-      events.push(
-          {at, transfers_[t].piece % rounds_, -behind_[t], static_cast<int32_t>(t), 0});
+      events.push({at, transfers_[t].piece % rounds_, -behind_[t], static_cast<int32_t>(t), 0});
     };
     for (size_t t = 0; t < transfers_.size(); t++)
       if (parent_[t] < 0) set_out(t, 0);
@@ -121,8 +120,8 @@ class Order {
   const double bytes_;
   const int32_t rounds_;
   std::vector<Transfer>& transfers_;
-  std::vector<double> free_;            // per link
-  std::vector<int32_t> parent_;         // per transfer, -1: none
+  std::vector<double> free_;     // per link
+  std::vector<int32_t> parent_;  // per transfer, -1: none
   std::vector<int32_t> first_child_, children_;
   std::vector<double> behind_;
 };

@@ -10,8 +10,8 @@ namespace weft {
 // Sets begin_us of transfers whose pieces have `piece_bytes` each. A piece crosses links as the
 // simulator's messages do; of several that wait for a link the one with the longest way behind it
 // goes first. Where `rounds` pieces in a row take the same way, the first of all of them go before
-// the second of any, so that links stay equally far. `machine` is the one the links are of: the reversed
-// one for reductions.
+// the second of any, so that links stay equally far. `machine` is the one the links are of: the
+// reversed one for reductions.
 void order_transfers(const Machine& machine, double piece_bytes, int rounds,
                      std::vector<Transfer>& transfers);
 

@@ -34,6 +34,9 @@ struct WeaveOptions {
   // leave in exactly the order of begin_us (for what reduces: in the opposite order). For plans
   // that are tight; a late message then holds up others.
   bool ports = false;
+  // With ports, for what reduces: all that arrives over one link is received by one lane, which
+  // adds up what comes from several ranks in one step. Fewer lanes, which wait more.
+  bool shared = false;
   // True: what a rank sends of its own, what it passes on at the second hop of its way, at the
   // third and so on go through FIFOs and lanes of their own. Lanes then never wait for each other
   // in circles, so that latency costs no throughput; there are more of them.

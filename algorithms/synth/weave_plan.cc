@@ -44,6 +44,7 @@ class Planner {
         ports_(options.ports),
         whole_trees_(options.whole_trees),
         by_hops_(options.by_hops),
+        shared_(options.shared),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
 
   WovenPlan run() {
@@ -271,9 +272,9 @@ class Planner {
         if (lane < 0) lanes.push_back({f, {}, 0});
       }
       for (const int32_t f : outgoing[r]) {
-        const int32_t lane = fuse_                     ? best_lane(r, f)
-                             : ports_ && !whole_trees_ ? port_lane(r, f, false)
-                                                       : -1;
+        const int32_t lane = fuse_                                  ? best_lane(r, f)
+                             : ports_ && (!whole_trees_ || shared_) ? port_lane(r, f, false)
+                                                                    : -1;
         if (lane < 0) {
           lane_of_out_[static_cast<size_t>(f)] = static_cast<int32_t>(lanes.size());
           lanes.push_back({-2, {f}, 0});
@@ -447,8 +448,13 @@ class Planner {
       if (!messages_[i].fused) {
         const Message& m = messages_[i];
         const auto fifo = static_cast<size_t>(m.fifo);
-        lane(plan_.fifos[fifo].from, lane_of_out_[fifo])
-            .push_back({m.first, m.count, -1, false, turn_++, {m.fifo}});
+        auto& steps = lane(plan_.fifos[fifo].from, lane_of_out_[fifo]);
+        // What goes to several ranks one after the other goes in one step.
+        if (!steps.empty() && !steps.back().begins && steps.back().first == m.first &&
+            steps.back().count == m.count)
+          steps.back().outs.push_back(m.fifo);
+        else
+          steps.push_back({m.first, m.count, -1, false, turn_++, {m.fifo}});
         arrive(static_cast<int32_t>(i));
       }
     }
@@ -504,7 +510,7 @@ class Planner {
   const std::vector<Transfer>& transfers_;
   const Machine* machine_;
   const double budget_;
-  const bool fuse_, ports_, whole_trees_, by_hops_;
+  const bool fuse_, ports_, whole_trees_, by_hops_, shared_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer

@@ -51,6 +51,7 @@ struct LaneOptions {
   bool fuse = true;
   bool ports = false;  // see WeaveOptions
   bool by_hops = false;
+  bool shared = false;
   bool whole_trees = false;  // pieces are together on all of their way or nowhere
 };
 

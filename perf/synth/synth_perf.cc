@@ -15,12 +15,12 @@ namespace {
 
 struct Settings {
   std::vector<std::string> machines = {
-      "dgx1v",      "ndv2x2",     "ndv2x4",      "dgx2",        "dgx2x2",      "dgx-a100x2",
-      "dgx-a100x4", "dgx-a100x8", "dgx-h100x1",  "dgx-h100x2",  "dgx-h100x4",  "dgx-h100x8",
-      "dgx-h100x16", "mi250x1",   "mi250x2",     "pcie-4x",     "pcie-8x",     "pcie-8x-1nic",
-      "rtx4090-4x", "rtx4090-8x", "l20-8x",      "gb200-nvl72"};
-  std::vector<std::string> collectives = {"all_gather", "reduce_scatter", "all_reduce",
-                                          "broadcast", "alltoall"};
+      "dgx1v",       "ndv2x2",     "ndv2x4",     "dgx2",       "dgx2x2",     "dgx-a100x2",
+      "dgx-a100x4",  "dgx-a100x8", "dgx-h100x1", "dgx-h100x2", "dgx-h100x4", "dgx-h100x8",
+      "dgx-h100x16", "mi250x1",    "mi250x2",    "pcie-4x",    "pcie-8x",    "pcie-8x-1nic",
+      "rtx4090-4x",  "rtx4090-8x", "l20-8x",     "gb200-nvl72"};
+  std::vector<std::string> collectives = {"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                          "alltoall"};
   uint64_t size = uint64_t{1} << 30;
   int most_alltoall = 32;  // GPUs
   SynthesisOptions options;

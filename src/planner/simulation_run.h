@@ -84,7 +84,8 @@ class SimulationRun {
 
   // Set-up and result: simulator.cc
 
-  // Looks up the route of every FIFO, the one that the schedule hints at if it does, and checks that of every access to a peer's memory.
+  // Looks up the route of every FIFO, the one that the schedule hints at if it does, and checks
+  // that of every access to a peer's memory.
   void find_routes();
   bool leads(const RouteHint& hint) const;
   [[noreturn]] void no_way(int from, int to) const;

@@ -9,9 +9,9 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "src/base/error.h"
-#include "src/topology/routes.h"
 #include "src/schedule/verify.h"
 #include "src/topology/flow_graph.h"
+#include "src/topology/routes.h"
 
 namespace weft {
 namespace {
@@ -76,9 +76,11 @@ class Search {
       known = true;
       if (!finished()) ask(engine);
     }
-    if (!known) fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
-    if (!best_) fail(ncclInvalidUsage, "no schedule for {} of {} ranks on {}{}",
-                     name(collective_.kind), collective_.nranks, machine_.name, reasons_);
+    if (!known)
+      fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
+    if (!best_)
+      fail(ncclInvalidUsage, "no schedule for {} of {} ranks on {}{}", name(collective_.kind),
+           collective_.nranks, machine_.name, reasons_);
     return prove();
   }
 
@@ -91,8 +93,8 @@ class Search {
   }
 
   bool finished() const {
-    return best_ && (best_->ratio >= options_.good_enough ||
-                     seconds_since(begin_) > options_.time_limit_s);
+    return best_ &&
+           (best_->ratio >= options_.good_enough || seconds_since(begin_) > options_.time_limit_s);
   }
 
   void ask(const SynthesisEngine& engine) {

@@ -19,10 +19,10 @@
 namespace weft {
 
 struct SynthesisOptions {
-  std::string engine;  // by name; empty: whichever is best
-  std::string sketch;  // a file, for engines that take one
-  double time_limit_s = 60;  // no new candidate is begun after this; solvers get what is left
-  double good_enough = 0.995;  // of the bound: nothing else is tried then
+  std::string engine;         // by name; empty: whichever is best
+  std::string sketch;         // a file, for engines that take one
+  double time_limit_s = 60;   // no new candidate is begun after this; solvers get what is left
+  double good_enough = 0.99;  // of the bound: nothing else is tried then
   std::function<void(const std::string&)> progress;  // one line at a time, may be empty
   SimulationOptions simulation;
 };
@@ -52,8 +52,8 @@ struct Synthesized {
   double seconds = 0;  // to make and prove; predicting the time of candidates is not counted
   double time_us = 0, algbw_gbps = 0;
   double bound_gbps = 0, ratio = 0;  // of the bound; 0 where there is none
-  int channels = 0;  // FIFOs between two ranks at most
-  int lanes = 0;     // of a rank at most
+  int channels = 0;                  // FIFOs between two ranks at most
+  int lanes = 0;                     // of a rank at most
   int64_t steps = 0;
   bool verified = false, in_place = false;  // out of place always; in_place: for such calls too
 };

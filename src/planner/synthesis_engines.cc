@@ -35,24 +35,28 @@ bool forest_applies(const SynthesisTask& task) { return forest_supports(task.col
 Candidates forest_candidates(const SynthesisTask& task) {
   struct Variant {
     int pieces;
-    bool by_hops, by_rounds;
+    bool by_hops, by_rounds, shared;
   };
-  constexpr size_t kMostTransfers = 1 << 15;
+  const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 15;
   auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v :
-       {Variant{1, false, true}, Variant{4, false, true}, Variant{4, true, true},
-        Variant{4, false, false}, Variant{16, true, true}, Variant{16, false, false}})
-    candidates.emplace_back([&task, forest, v] {
+  for (const Variant v : {Variant{1, false, true, true}, Variant{1, false, true, false},
+                          Variant{4, false, true, false}, Variant{4, true, true, false},
+                          Variant{4, false, false, false}, Variant{16, true, true, false},
+                          Variant{16, false, false, false}}) {
+    if (v.shared && !task.collective.reduces()) continue;
+    candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
-      if (v.pieces > 1 && transfers * static_cast<size_t>(v.pieces) > kMostTransfers)
+      if (v.pieces > 1 && transfers * static_cast<size_t>(v.pieces) > most_transfers)
         fail(ncclInvalidUsage, "{} transfers, cut into {} pieces each", transfers, v.pieces);
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
+      weaving.shared = v.shared;
       return weave(forest_routing(task.machine, **forest, {task.bytes, v.pieces, v.by_rounds}),
                    weaving);
     });
+  }
   return candidates;
 }
 
@@ -70,9 +74,8 @@ Candidates latency_candidates(const SynthesisTask& task) {
   options.fifo_depth = task.options.simulation.fifo_depth;
   Candidates candidates;
   for (LatencyPlan& plan : latency_plans(task.machine, task.collective, task.bytes, options))
-    candidates.emplace_back([&task, routing = std::move(plan.routing)] {
-      return weave(routing, tight(task));
-    });
+    candidates.emplace_back(
+        [&task, routing = std::move(plan.routing)] { return weave(routing, tight(task)); });
   return candidates;
 }
 
@@ -106,7 +109,8 @@ Candidates generator_candidates(const SynthesisTask& task) {
   Candidates candidates;
   for (const Generator& generator : generators())
     if (generator.supports(task.collective))
-      candidates.emplace_back([&task, &generator] { return generator.make(task.collective, false); });
+      candidates.emplace_back(
+          [&task, &generator] { return generator.make(task.collective, false); });
   return candidates;
 }
 

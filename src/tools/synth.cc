@@ -92,7 +92,8 @@ void answer(Arguments& arguments) {
   };
   Synthesized result;
   try {
-    result = synthesize(machine, collective, static_cast<double>(arguments.size), arguments.options);
+    result =
+        synthesize(machine, collective, static_cast<double>(arguments.size), arguments.options);
   } catch (...) {
     clear();
     throw;
