@@ -96,6 +96,9 @@ Config Config::from_environment() {
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
+  int copy_engines = 0;
+  read_integer("WEFT_COPY_ENGINES", copy_engines);
+  config.copy_engines = copy_engines != 0;
   config.topo_file = text("NCCL_TOPO_FILE");
   config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
   read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
@@ -159,6 +162,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_GRAPH_MIXING_SUPPORT", fmt::format("{:d}", c.graph_mixing),
        "GPU: 0: no order between graphs and what runs on other streams meanwhile"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
+      {"WEFT_COPY_ENGINES", fmt::format("{:d}", c.copy_engines),
+       "GPU: 1: move data without thread blocks, as CTA policy ZERO does"},
       {"WEFT_WORKERS", fmt::format("{}", c.workers), "helper threads in host mode; -1: cores - 1"},
       {"NCCL_TOPO_FILE", c.topo_file, "a file that describes this machine"},
       {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},

@@ -50,10 +50,11 @@ struct Config {
   bool graph_mixing = true;
   size_t packed_bytes =
       1u << 20;  // WEFT_PACKED_BYTES: GPU: flags beside the data while a rank sends no more
-  bool p2p_disable = false;  // NCCL_P2P_DISABLE: GPUs do not use each other's memory
-  bool lose_probes = false;  // WEFT_LOSE_PROBES: for tests: as if peer-to-peer writes got lost
-  int max_ctas = 0;          // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
-  int workers = -1;          // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
+  bool p2p_disable = false;   // NCCL_P2P_DISABLE: GPUs do not use each other's memory
+  bool lose_probes = false;   // WEFT_LOSE_PROBES: for tests: as if peer-to-peer writes got lost
+  int max_ctas = 0;           // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
+  bool copy_engines = false;  // WEFT_COPY_ENGINES: GPU: 1 moves data without thread blocks
+  int workers = -1;           // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 
   std::string topo_file;       // NCCL_TOPO_FILE: a file that describes this machine
   std::string topo_dump_file;  // NCCL_TOPO_DUMP_FILE: where to write this machine, in NCCL's format

@@ -64,6 +64,8 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
     if (config.blocking != NCCL_CONFIG_UNDEF_INT) result.blocking = config.blocking == 1;
     if (config.minCTAs != NCCL_CONFIG_UNDEF_INT) result.min_ctas = config.minCTAs;
     if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT) result.max_ctas = config.maxCTAs;
+    if (config.CTAPolicy != NCCL_CONFIG_UNDEF_INT)
+      result.copy_engines = (config.CTAPolicy & NCCL_CTA_POLICY_ZERO) != 0;
     if (config.netName != nullptr) result.net_name = config.netName;
     if (config.commName != nullptr) result.name = config.commName;
   }

@@ -24,7 +24,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 }  // namespace
 
 Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::string& label,
-                           int device, int max_ctas, const std::string& net_name,
+                           int device, int max_ctas, bool copy_engines, const std::string& net_name,
                            std::shared_ptr<const ImportedSchedules> schedules)
     : secret_(id.secret),
       rank_(rank),
@@ -80,6 +80,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.stage_bytes = config_.stage_bytes;
       options.cta_bytes = config_.cta_bytes;
       options.graph_mixing = config_.graph_mixing;
+      options.copy_engines = copy_engines || config_.copy_engines;
       gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
     } catch (const Error& error) {

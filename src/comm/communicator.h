@@ -27,10 +27,10 @@ namespace weft {
 class Communicator {
  public:
   // Joins the rendezvous of `id` and connects to all peers. Blocking; throws Error.
-  // `device` and `max_ctas` matter where there are GPUs. `schedules` replaces those that the
-  // environment names.
+  // `device`, `max_ctas` and `copy_engines` matter where there are GPUs. `schedules` replaces those
+  // that the environment names.
   Communicator(const UniqueId& id, int rank, int nranks, const std::string& label, int device,
-               int max_ctas, const std::string& net_name,
+               int max_ctas, bool copy_engines, const std::string& net_name,
                std::shared_ptr<const ImportedSchedules> schedules = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;

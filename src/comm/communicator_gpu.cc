@@ -45,7 +45,10 @@ bool Communicator::reach_gpus(Deadline deadline) {
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
   std::string trouble;
   try {
-    gpu_->connect(peers, boards);
+    gpu_->connect(peers, boards, [this](int peer, uint64_t id) {
+      MemoryLink* link = mesh_->link(peer);
+      return link != nullptr ? link->borrow(id) : std::pair<Fd, uint64_t>();
+    });
   } catch (const Error& error) {
     trouble = error.what();
   }
@@ -111,6 +114,10 @@ void Communicator::launch(std::span<const Call* const> calls) {
         static_cast<uint64_t>(call->kind), call->count, static_cast<uint64_t>(call->reduction.type),
         static_cast<uint64_t>(call->reduction.op), static_cast<uint64_t>(call->root)};
     gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
+    if (gpu_->copies(call->kind, call->count * element_size(call->reduction.type))) {
+      gpu_->copy(collective, gpu_call);
+      continue;
+    }
     const GpuChoice choice =
         choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes,
                        forced_[static_cast<size_t>(call->kind)]);
@@ -168,7 +175,20 @@ void Communicator::launch_pairs(std::span<const Call* const> calls) {
   const size_t rounds = std::max(sends.size(), receives.size());
   sends.resize(rounds);
   receives.resize(rounds);
-  for (size_t round = 0; round < rounds; round++) gpu_->run_pairs(sends[round], receives[round]);
+  for (size_t round = 0; round < rounds; round++) {
+    // Both ends of a message decide alike: by its size.
+    const auto copies = [&](std::vector<cuda::GpuMessage>& messages) {
+      const auto kernels = std::partition(messages.begin(), messages.end(), [&](const auto& m) {
+        return gpu_->copies(CollectiveKind::kSendRecv, m.bytes);
+      });
+      return static_cast<size_t>(kernels - messages.begin());
+    };
+    const std::span<cuda::GpuMessage> out(sends[round]), in(receives[round]);
+    const size_t first_out = copies(sends[round]), first_in = copies(receives[round]);
+    if (first_out + first_in > 0) gpu_->copy_pairs(out.first(first_out), in.first(first_in));
+    if (first_out < out.size() || first_in < in.size())
+      gpu_->run_pairs(out.subspan(first_out), in.subspan(first_in));
+  }
 }
 
 }  // namespace weft

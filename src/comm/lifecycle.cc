@@ -23,7 +23,8 @@ std::string label(const ncclComm& comm) {
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
     auto impl = std::make_unique<Communicator>(id, comm.rank, comm.nranks, label(comm), comm.device,
-                                               comm.config.max_ctas, comm.config.net_name);
+                                               comm.config.max_ctas, comm.config.copy_engines,
+                                               comm.config.net_name);
     comm.impl = std::move(impl);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {

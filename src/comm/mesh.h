@@ -57,6 +57,8 @@ class Mesh {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->board();
   }
+  // To a rank of another process of this host; nullptr to others.
+  MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
   int local_ranks() const { return static_cast<int>(local_.size()); }

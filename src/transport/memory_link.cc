@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/transport/descriptors.h"
 #include "src/transport/event_loop.h"
 #include "src/transport/segments.h"
 
@@ -63,6 +64,11 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   }
 }
 
+std::pair<Fd, uint64_t> MemoryLink::borrow(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  return fetch(id, in_seconds(10));
+}
+
 MemoryServer::~MemoryServer() {
   EventLoop::instance().run([this] {
     for (const Fd& fd : connections_) EventLoop::instance().unwatch(fd.get());
@@ -84,10 +90,12 @@ void MemoryServer::answer(int fd) {
   if (got == static_cast<ssize_t>(sizeof id)) {
     if (id == 0) {
       answered = send_descriptor(fd, arena_->size(), arena_->fd());
-    } else if (!Segments::instance().share(id, [&](int segment, size_t size) {
-                 answered = send_descriptor(fd, size, segment);
-               })) {
-      answered = send_descriptor(fd, 0, -1);
+    } else {
+      const auto send = [&](int shared, size_t size) {
+        answered = send_descriptor(fd, size, shared);
+      };
+      if (!Segments::instance().share(id, send) && !Descriptors::instance().share(id, send))
+        answered = send_descriptor(fd, 0, -1);
     }
   }
   if (answered) return;

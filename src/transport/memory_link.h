@@ -22,6 +22,9 @@ class MemoryLink : public SegmentMapper {
 
   std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline);
   const std::byte* map(uint64_t segment) noexcept override;
+  // A descriptor that the peer lends (see Descriptors) and its size; an empty one when it has taken
+  // it back. Throws when the peer does not answer.
+  std::pair<Fd, uint64_t> borrow(uint64_t id);
 
  private:
   std::pair<Fd, uint64_t> fetch(uint64_t id, Deadline deadline);
@@ -36,8 +39,8 @@ class MemoryLink : public SegmentMapper {
   std::vector<Mapped> mapped_;
 };
 
-// The server's side: answers requests for a rank's arena (id 0) and this process's segments. Runs
-// on the control thread.
+// The server's side: answers requests for a rank's arena (id 0), this process's segments and the
+// descriptors it lends. Runs on the control thread.
 class MemoryServer {
  public:
   explicit MemoryServer(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}

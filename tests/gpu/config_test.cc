@@ -5,6 +5,7 @@
 #include "tests/gpu/support/team.h"
 #include "tests/gpu/support/waiting.h"
 #include "tests/support/environment.h"
+#include "tests/support/patterns.h"
 
 namespace weft::test {
 namespace {
@@ -171,6 +172,114 @@ TEST_F(CopyEngines, StopWaitingWhenTheyAreAborted) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (ncclComm_t comm : comms) expect_abort_succeeds(comm);
   expect_usable(stream, memory);
+  if (!HasFailure()) expect_new_communicators_work();
+}
+
+// A small stage, so that messages need many pieces.
+TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
+  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
+  for (const int n : {2, 4}) {
+    TeamOptions more = options();
+    more.arena_bytes = size_t{96} << 20;
+    run_team(
+        n,
+        [](Rank& me) {
+          for (const Operation operation :
+               {Operation::kBroadcast, Operation::kAllGather, Operation::kAlltoAll,
+                Operation::kGather, Operation::kScatter, Operation::kSendRecv})
+            for (const size_t count : {size_t{131072}, size_t{700001}}) {
+              Case c = make_case(operation, count);
+              c.in_place = me.nranks == 4 && can_be_in_place(operation);
+              me.run(c);
+            }
+        },
+        more);
+  }
+}
+
+// More pieces than a queue should hold while one thread may launch for several ranks.
+TEST_F(CopyEngines, LeaveTheLargestMessagesToKernels) {
+  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
+  TeamOptions more = options();
+  more.arena_bytes = size_t{96} << 20;
+  run_team(
+      8,
+      [](Rank& me) {
+        for (const Operation operation : {Operation::kBroadcast, Operation::kSendRecv})
+          for (const size_t count : {size_t{4400000}, size_t{1000}})
+            me.run(make_case(operation, count));
+      },
+      more);
+}
+
+TEST_F(CopyEngines, MayBeLaunchedForAllRanksByOneThread) {
+  constexpr int kRanks = 3;
+  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
+  const ncclUniqueId id = new_unique_id();
+  std::vector<ncclComm_t> comms(kRanks);
+  std::vector<std::unique_ptr<Arena>> arenas;
+  for (int r = 0; r < kRanks; ++r)
+    arenas.push_back(std::make_unique<Arena>(size_t{64} << 20, Origin::kCudaMalloc));
+  stream_number(0);
+  run_threads(kRanks, [&](int r) {
+    ncclConfig_t config = *options().config;
+    WEFT_OK(ncclCommInitRankConfig(&comms[static_cast<size_t>(r)], kRanks, id, r, &config));
+  });
+  for (const Operation operation : all_operations())
+    for (const size_t count : {size_t{10}, size_t{700000}}) {
+      std::vector<std::unique_ptr<DeviceCase>> runs;
+      for (size_t r = 0; r < kRanks; ++r) {
+        arenas[r]->reset();
+        runs.push_back(std::make_unique<DeviceCase>(make_case(operation, count),
+                                                    static_cast<int>(r), kRanks, comms[r],
+                                                    *arenas[r], stream_number(r)));
+      }
+      WEFT_OK(ncclGroupStart());
+      for (size_t r = 0; r < kRanks; ++r) WEFT_OK(runs[r]->launch(stream_number(r)));
+      WEFT_OK(ncclGroupEnd());
+      for (size_t r = 0; r < kRanks; ++r) expect_right(runs[r]->check(stream_number(r)));
+    }
+  run_threads(kRanks, [&](int r) { WEFT_OK(ncclCommDestroy(comms[static_cast<size_t>(r)])); });
+}
+
+TEST_F(CopyEngines, AreNotUsedUnlessAllRanksAskForThem) {
+  const ncclUniqueId id = new_unique_id();
+  Arena arenas[2] = {{size_t{48} << 20, Origin::kCudaMalloc},
+                     {size_t{48} << 20, Origin::kCudaMalloc}};
+  stream_number(0);
+  run_threads(
+      2,
+      [&](int r) {
+        ncclConfig_t config = with([&](ncclConfig_t& c) {
+          c.CTAPolicy = r == 0 ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
+        });
+        ncclComm_t comm = nullptr;
+        WEFT_OK(ncclCommInitRankConfig(&comm, 2, id, r, &config));
+        Rank me{r, 2, {comm}, {stream_number(static_cast<size_t>(r))}, &arenas[r], nullptr};
+        run_everything(me);
+        WEFT_OK(ncclCommDestroy(comm));
+      },
+      std::chrono::seconds(20));
+}
+
+TEST_F(CopyEngines, EndAWaitAtTheTimeoutAndNameThePeer) {
+  const ScopedEnvironment environment{{"WEFT_TIMEOUT", "1"}};
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comms[2] = {};
+  run_threads(2, [&](int r) {
+    ncclConfig_t config = *options().config;
+    WEFT_OK(ncclCommInitRankConfig(&comms[r], 2, id, r, &config));
+  });
+  Arena arena(size_t{16} << 20, Origin::kCudaMalloc);
+  char* memory = arena.take(size_t{12} << 20);
+  const cudaStream_t stream = stream_number(0);
+  WEFT_OK(ncclAllGather(memory, memory + (size_t{4} << 20), 500000, ncclFloat32, comms[0], stream));
+  EXPECT_NE(async_error_within(comms[0], std::chrono::seconds(6)), ncclSuccess);
+  const std::string text = ncclGetLastError(comms[0]);
+  EXPECT_TRUE(says(text, "peer 1")) << text;
+  EXPECT_TRUE(says(text, "WEFT_TIMEOUT")) << text;
+  EXPECT_EQ(finish_within(stream, std::chrono::seconds(5)), "");
+  for (ncclComm_t comm : comms) expect_abort_succeeds(comm);
   if (!HasFailure()) expect_new_communicators_work();
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/gpu_processes.h"
 #include "tests/gpu/support/graph.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/waiting.h"
@@ -20,16 +21,8 @@ namespace weft::test {
 namespace {
 
 using std::chrono::seconds;
-using Environment = std::map<std::string, std::string>;
 
 constexpr size_t kArena = size_t{128} << 20;
-
-Case plain(Operation operation, size_t count) {
-  Case c;
-  c.operation = operation;
-  c.count = count;
-  return c;
-}
 
 Origin origin_named(const std::string& name) {
   for (const Origin origin : all_origins())
@@ -56,22 +49,6 @@ WEFT_SCENARIO(device_conformance) {
     run(origin_named(context.argument), 30);
   }
 }
-
-// Processes only make sense where they can share the GPU.
-class GpuProcesses : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = mps_missing(); !reason.empty()) WEFT_SKIP("mps", reason);
-  }
-  static void play(const char* scenario, int n, const std::string& argument = "",
-                   const Environment& environment = {}, seconds limit = seconds(40)) {
-    ProcessOptions options;
-    options.limit = limit;
-    options.argument = argument;
-    options.environment = [&](int) { return environment; };
-    run_ranks_as_processes(scenario, n, options);
-  }
-};
 
 struct Place {
   int processes;

@@ -39,6 +39,8 @@ TEST(Config, ReadsNumbersWithUnits) {
   EXPECT_EQ(with("NCCL_COMM_BLOCKING", "1").comm_blocking, 1);
   EXPECT_TRUE(with("NCCL_SHM_DISABLE", "1").shm_disable);
   EXPECT_FALSE(with("NCCL_SHM_DISABLE", "0").shm_disable);
+  EXPECT_TRUE(with("WEFT_COPY_ENGINES", "1").copy_engines);
+  EXPECT_FALSE(with("WEFT_COPY_ENGINES", "0").copy_engines);
   EXPECT_EQ(with("WEFT_TIMEOUT", "2.5").timeout_s, 2.5);
 }
 

@@ -143,30 +143,55 @@ class Exchange {
   }
 
   __device__ __forceinline__ bool move_row(uint32_t w, uint32_t first) {
-    PackedEnd ends[kRow];
+    const auto peer_of = [&](int j) {
+      const uint32_t k = first + static_cast<uint32_t>(j) * rows_;
+      return k < n_ ? peer(k) : me_;
+    };
     uint64_t words[kRow];
-#pragma unroll
-    for (int j = 0; j < kRow; j++) {
-      const uint32_t k = first + j * rows_, p = peer(k);
-      expect(ends[j], w, p, k < n_ && (a_.receive_from >> p & 1) != 0);
-    }
-    if (!wait_for_words<kRow>(a_.comm, ends, kRow, a_.signature, words)) return false;
+    if (!wait_for<kRow>(w, peer_of, words)) return false;
     if (w * 8 >= length_) return true;
 #pragma unroll
     for (int j = 0; j < kRow; j++)
-      if (ends[j].message)
-        store_word(a_.output + ends[j].port * a_.receive_stride + begin_ + w * 8, length_ - w * 8,
+      if (comes_from(peer_of(j)))
+        store_word(a_.output + peer_of(j) * a_.receive_stride + begin_ + w * 8, length_ - w * 8,
                    words[j]);
     return true;
   }
 
-  __device__ __forceinline__ void expect(PackedEnd& end, uint32_t w, uint32_t p, bool comes) {
-    end.message = comes;
-    end.port = static_cast<uint16_t>(p);
-    if (!comes) return;
-    end.flag = before_[p].y + slice_ + 1;
-    end.at = reinterpret_cast<std::byte*>(slot(a_.mine, p, end.flag) + w);
+  __device__ bool comes_from(uint32_t p) const { return (a_.receive_from >> p & 1) != 0; }
+
+  // Word w of the messages of `peer_of(0..Batch-1)`, as far as these send one. What is waited for
+  // is worked out at every look: registers are dearer.
+  template <int Batch, typename PeerOf>
+  __device__ __forceinline__ bool wait_for(uint32_t w, PeerOf peer_of, uint64_t (&words)[Batch]) {
+    int whom = -1;
+    uint32_t foreign = 0;  // looks in a row that saw the right number but another call
+    return wait_until(a_.comm, whom, [&] {
+      Packet packets[Batch];
+#pragma unroll
+      for (int b = 0; b < Batch; b++) {
+        const uint32_t p = peer_of(b);
+        if (comes_from(p)) packets[b] = load_packet(slot(a_.mine, p, expected(p)) + w);
+      }
+      bool all = true, strange = false;
+#pragma unroll
+      for (int b = 0; b < Batch; b++) {
+        const uint32_t p = peer_of(b);
+        if (!comes_from(p)) continue;
+        words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
+        const bool same_number = packets[b].flag0 == expected(p);
+        if (same_number && packets[b].flag1 == (expected(p) ^ a_.signature)) continue;
+        all = false;
+        strange = strange || same_number;
+        whom = static_cast<int>(p);
+      }
+      if (all) return true;
+      foreign = strange ? foreign + 1 : 0;
+      if (foreign > 4096) report(a_.comm, 1, whom);
+      return false;
+    });
   }
+  __device__ uint32_t expected(uint32_t p) const { return before_[p].y + slice_ + 1; }
 
   // In the order of ranks, so that all of them get the same bits.
   __device__ __forceinline__ bool sum_word(uint32_t w) {
@@ -174,18 +199,18 @@ class Exchange {
     bool started = false;
     const uint64_t own = a_.sums_own ? scaled(load(a_.own_from, w)) : 0;
     for (uint32_t first = 0; first < n_; first += kBatch) {
-      PackedEnd ends[kBatch];
+      const auto peer_of = [&](int i) {
+        const uint32_t p = first + static_cast<uint32_t>(i);
+        return p < n_ ? p : me_;
+      };
       uint64_t words[kBatch];
+      if (!wait_for<kBatch>(w, peer_of, words)) return false;
 #pragma unroll
-      for (uint32_t b = 0; b < kBatch; b++) {
-        const uint32_t p = first + b;
-        expect(ends[b], w, p, p < n_ && (a_.receive_from >> p & 1) != 0);
-        words[b] = own;
-      }
-      if (!wait_for_words<kBatch>(a_.comm, ends, kBatch, a_.signature, words)) return false;
-#pragma unroll
-      for (uint32_t b = 0; b < kBatch; b++) {
-        if (!ends[b].message && !(first + b == me_ && a_.sums_own)) continue;
+      for (int b = 0; b < kBatch; b++) {
+        const uint32_t p = first + static_cast<uint32_t>(b);
+        const bool mine = p == me_ && a_.sums_own;
+        if (mine) words[b] = own;
+        if (!mine && (p >= n_ || !comes_from(p))) continue;
         Element e[kCount];
         memcpy(e, &words[b], 8);
 #pragma unroll

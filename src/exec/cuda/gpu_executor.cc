@@ -47,7 +47,8 @@ void load_kernels(int device) {
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
   };
-  load(pair_kernel_function(), &nothing_paired);
+  load(pair_kernel_function(true), &nothing_paired);
+  load(pair_kernel_function(false), &nothing_paired);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
   load_all(move_kernels());
@@ -80,6 +81,31 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
 
+// Thread blocks that the communicators of this process may have resident, by device.
+class Residents {
+ public:
+  static Residents& instance() {
+    static Residents& all = *std::make_unique<Residents>().release();
+    return all;
+  }
+  void add(int device, int ctas) {
+    std::lock_guard lock(mutex_);
+    used_[device] += ctas;
+  }
+  int used(int device) {
+    std::lock_guard lock(mutex_);
+    return used_[device];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, int> used_;
+};
+
+// Kept free where ranks share a GPU: for communicators that come later.
+constexpr int kSpareMultiprocessors = 12;
+constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
+
 void warn_about_queues(int here, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
@@ -111,9 +137,18 @@ std::byte* SharedMemory::allocate(int device, size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+void SharedMemory::pin(std::byte* memory, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (std::find(pinned_.begin(), pinned_.end(), memory) != pinned_.end()) return;
+  check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+        "cudaHostRegister");
+  pinned_.push_back(memory);
+}
+
 SharedMemory::~SharedMemory() {
   int before = 0;
   cudaGetDevice(&before);
+  for (std::byte* memory : pinned_) cudaHostUnregister(memory);
   for (const Block& block : blocks_) {
     cudaSetDevice(block.device);
     cudaFree(block.memory);
@@ -145,7 +180,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.stage_bytes = round_up(options.stage_bytes, kUnit);
   // Between processes there is another stage for what is sent: it holds messages, not slices.
   s.send_stage_bytes = options.one_process ? 0 : 4 * s.stage_bytes;
-  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
+  s.copy_stage_bytes = options.copy_engines ? 4 * s.stage_bytes : 0;
+  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(options.device, bytes);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
@@ -157,6 +193,9 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   *s.flags = {};
   s.comm.flags = s.flags;
   s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
+  if (options.copy_engines)
+    s.copies =
+        std::make_unique<CopyEngine>(options.rank, options.device, options.timeout_s, s.flags);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -165,6 +204,8 @@ GpuExecutor::~GpuExecutor() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
+  Residents::instance().add(s.options.device, -s.counted_ctas);
+  s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
   for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
@@ -182,6 +223,7 @@ GpuPeer GpuExecutor::describe() const {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
+  peer.used_ctas = Residents::instance().used(s.options.device);
   if (!s.options.one_process) {
     const DeviceScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -189,6 +231,9 @@ GpuPeer GpuExecutor::describe() const {
     static_assert(sizeof handle == sizeof peer.handle);
     std::memcpy(peer.handle, &handle, sizeof handle);
   }
+  peer.asks_copies = s.copies != nullptr;
+  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.copy_stage_bytes;
+  peer.copies_at = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, s.options.device), "cudaGetDeviceProperties");
   std::memcpy(peer.gpu, &properties.uuid, sizeof peer.gpu);
@@ -197,7 +242,8 @@ GpuPeer GpuExecutor::describe() const {
 
 int GpuExecutor::device() const { return state_->options.device; }
 
-void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards) {
+void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
+                          Borrow borrow) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
@@ -229,13 +275,36 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
   if (!s.comm.one_process) {
-    s.registrations = std::make_unique<Registrations>(s.options.rank, boards, processes);
+    s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
+                                                      processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
+  connect_copies(peers, boards, here);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
-  // All thread blocks of all ranks that share a GPU must be resident together: count on one per
-  // multiprocessor.
-  s.max_ctas = std::max(1, std::min(limit, s.sms / most_sharing));
+  // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
+  // that may be busy at once: count on one per multiprocessor.
+  if (most_sharing == 1) {
+    limit = std::min(limit, kOwnGpuCtas);
+  } else {
+    for (const GpuPeer& peer : peers) {
+      const auto together =
+          static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
+            return same_gpu(other, peer) && other.process == peer.process;
+          }));
+      const int free = s.sms * together / most_sharing - peer.used_ctas;
+      const int first = (s.sms - kSpareMultiprocessors) / most_sharing;
+      const int later = std::max(free / together / 2, free >= together ? 1 : 0);
+      limit = std::min(limit, peer.used_ctas == 0 ? first : later);
+    }
+    if (limit < 1 && s.options.rank == 0)
+      WEFT_WARN(
+          "GPU {} has no multiprocessors left for another communicator of {} ranks: they may "
+          "deadlock if several communicators are used at once",
+          s.options.device, s.options.nranks);
+  }
+  s.max_ctas = std::max(1, limit);
+  Residents::instance().add(s.options.device, s.max_ctas);
+  s.counted_ctas = s.max_ctas;
 }
 
 void GpuExecutor::write_probes() {
@@ -279,7 +348,10 @@ void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   state_->order->end(streams);
 }
 
-void GpuExecutor::stop() noexcept { __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST); }
+void GpuExecutor::stop() noexcept {
+  __atomic_store_n(&state_->flags->stop, 1, __ATOMIC_SEQ_CST);
+  if (state_->copies != nullptr) state_->copies->stop();
+}
 
 std::string GpuExecutor::error() const {
   const HostFlags& flags = *state_->flags;

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "include/nccl.h"
+#include "src/base/handles.h"
 #include "src/exec/datatype.h"
 #include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
@@ -30,14 +32,15 @@ void release(void* pointer);
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
-  int max_ctas = 0;          // 0: as many as fit
-  uint64_t process = 0;      // tells processes apart
-  uint64_t group = 0;        // the communicator: the same on all its ranks
-  bool one_process = true;   // all ranks share this address space
-  double timeout_s = 0;      // 0: kernels wait for ever
-  size_t stage_bytes = 0;    // scratch memory that all ranks can reach
-  size_t cta_bytes = 0;      // data per thread block before another one joins
-  bool graph_mixing = true;  // see LaunchOrder
+  int max_ctas = 0;           // 0: as many as fit
+  uint64_t process = 0;       // tells processes apart
+  uint64_t group = 0;         // the communicator: the same on all its ranks
+  bool one_process = true;    // all ranks share this address space
+  double timeout_s = 0;       // 0: kernels wait for ever
+  size_t stage_bytes = 0;     // scratch memory that all ranks can reach
+  size_t cta_bytes = 0;       // data per thread block before another one joins
+  bool graph_mixing = true;   // see LaunchOrder
+  bool copy_engines = false;  // move data without thread blocks where that can be done
 };
 
 // What a rank tells the others at init.
@@ -48,6 +51,9 @@ struct GpuPeer {
   char gpu[16] = {};     // UUID: which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
+  int32_t used_ctas = 0;  // of its GPU, by other communicators of its process
+  bool asks_copies = false;
+  uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: they cannot be used
 };
 
 struct GpuCall {
@@ -87,7 +93,9 @@ class GpuExecutor {
   GpuPeer describe() const;
   // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
   // shares with the others of its host, for registrations; unused within one process.
-  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
+  // `borrow`: asks a peer of another process for a descriptor that it lends.
+  using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
+  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
   int device() const;
   static constexpr size_t kBoardBytes = 64 << 10;
 
@@ -117,6 +125,12 @@ class GpuExecutor {
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
   void end(std::span<const cudaStream_t> streams);
 
+  // Whether the copy engines move messages of this size in operations of this kind: copy() and
+  // copy_pairs() instead of run() and run_pairs(). The same on all ranks.
+  bool copies(CollectiveKind kind, size_t bytes);
+  void copy(const Collective& collective, const GpuCall& call);
+  void copy_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+
   // Memory that other processes may use where it is, from some later call on. Registering the same
   // memory again counts.
   void register_memory(const void* pointer, size_t size);
@@ -135,6 +149,7 @@ class GpuExecutor {
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
               bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
+  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
   void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
            uint32_t element, uint64_t ctas) const;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
@@ -24,6 +25,8 @@ class SharedMemory {
   // The one of a communicator in this process; thread-safe.
   static std::shared_ptr<SharedMemory> of(uint64_t group);
   std::byte* allocate(int device, size_t bytes);
+  // Host memory that the ranks of this process have in common, for all devices. Once is enough.
+  void pin(std::byte* memory, size_t bytes);
 
  private:
   struct Block {
@@ -32,6 +35,7 @@ class SharedMemory {
   };
   std::mutex mutex_;
   std::vector<Block> blocks_;
+  std::vector<std::byte*> pinned_;
 };
 
 struct GpuExecutor::State {
@@ -40,14 +44,18 @@ struct GpuExecutor::State {
   int sms = 0;
   bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
-  std::byte* memory = nullptr;  // one allocation: mailbox, packet slots, stage, stage of sends
-  size_t stage_bytes = 0, send_stage_bytes = 0;
+  int counted_ctas = 0;  // among those of this process
+  // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
+  std::byte* memory = nullptr;
+  size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
+  std::unique_ptr<CopyEngine> copies;            // where they are asked for
+  bool crowded = false;                          // some process has several ranks
   std::unique_ptr<Rings> rings;                  // where memory cannot be reached
   RingArguments ring_arguments;
 };

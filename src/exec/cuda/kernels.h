@@ -16,8 +16,8 @@ struct Kernels {
 Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
-const void* pair_kernel_function();   // PairArguments
-const void* probe_kernel_function();  // DeviceComm
+const void* pair_kernel_function(bool packed);  // PairArguments; packed: all messages are
+const void* probe_kernel_function();            // DeviceComm
 
 // Parts of the table above, one per source file.
 Kernels integer_kernels(ncclDataType_t type, ncclRedOp_t op);

@@ -1,7 +1,6 @@
 // Launches of programs in the form of an ExchangeShape.
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
@@ -10,11 +9,8 @@
 namespace weft::cuda {
 namespace {
 
-// Data per thread block before another one joins, and the most threads that share a word's peers.
-uint64_t tuned(const char* name, uint64_t usual) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
-}
+// Data per thread block before another one joins, and threads that share a word's peers.
+constexpr uint64_t kWordsPerCta = 128, kMostRows = 2;
 
 }  // namespace
 
@@ -73,13 +69,14 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   a.receive_stride = shape.receive_step == 0 ? 0 : a.bytes;
   a.reduction = call.reduction;
   a.signature = call.signature;
-  // The same on all ranks.
-  static const uint64_t words_per_cta = tuned("WEFT_X_WORDS", 128),
-                        most_rows = tuned("WEFT_X_ROWS", 4);
-  const uint64_t words = ceil_div(a.bytes, 8);
-  const uint64_t ctas = std::clamp<uint64_t>(
-      ceil_div(words, words_per_cta), 1,
-      std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
+  // The same on all ranks. Two thread blocks fit on a multiprocessor: two kernels of some, or one
+  // of many.
+  const uint64_t words = ceil_div(a.bytes, 8), most = s.comm.packed_ctas,
+                 share = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), most);
+  uint64_t ctas = std::clamp<uint64_t>(ceil_div(words, kWordsPerCta), 1, share);
+  if (words > kPackedThreads * share)
+    ctas = std::clamp<uint64_t>(ceil_div(words, kPackedThreads), 1,
+                                std::min(kEarlyKernels * share, most));
   a.part_bytes =
       static_cast<uint32_t>(std::min<uint64_t>(round_up(ceil_div(a.bytes, ctas), 16), kSlotBytes));
   a.slice_bytes = a.part_bytes * ctas;
@@ -89,12 +86,12 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
       std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, kPackedThreads);
   const auto peers = static_cast<uint64_t>(
       std::max(1, std::max(std::popcount(a.send_to), std::popcount(a.receive_from))));
-  const uint64_t rows = std::min({kPackedThreads / columns, peers, most_rows});
+  const uint64_t rows = std::min({kPackedThreads / columns, peers, kMostRows});
   a.columns = static_cast<uint32_t>(std::countr_zero(columns));
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  launch(kernels.exchange, ctas, columns * rows, &a, true);
+  launch(kernels.exchange, ctas, columns * rows, &a, ctas <= share);
 }
 
 }  // namespace weft::cuda

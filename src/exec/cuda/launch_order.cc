@@ -65,8 +65,9 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
     called_on_ = stream;
   }
   stream_ = stream;
-  // In a graph only what follows a kernel, and nothing else, can.
-  may_start_early_ = streams.size() == 1 && (!is_captured_ || follows_kernel(stream));
+  // In a graph only what follows a kernel, and nothing else, can; on the legacy stream nothing.
+  may_start_early_ = streams.size() == 1 && stream != nullptr && stream != cudaStreamLegacy &&
+                     (!is_captured_ || follows_kernel(stream));
   for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
 }
 

@@ -27,8 +27,11 @@ class LaunchOrder {
 
   // Of the launch under way.
   cudaStream_t stream() const { return stream_; }
+  bool is_captured() const { return is_captured_; }
   // Whether a kernel launched now may start early, waiting by itself for what is before it.
   bool may_start_early() const { return may_start_early_; }
+  // Something else than a kernel is before it now.
+  void forbid_early_start() { may_start_early_ = false; }
   // Waits for everything launched so far on a stream; replays of graphs are their owner's.
   void synchronize() noexcept;
 

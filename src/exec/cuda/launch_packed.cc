@@ -221,7 +221,11 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
   };
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  launch(pair_kernel_function(), ctas, kThreads, &a, true);
+  const auto all_packed = [](const PairArguments::Message* messages, uint32_t count) {
+    return std::all_of(messages, messages + count, [](const auto& m) { return m.packed; });
+  };
+  const bool packed = all_packed(a.sends, a.send_count) && all_packed(a.receives, a.receive_count);
+  launch(pair_kernel_function(packed), ctas, kThreads, &a, packed);
 }
 
 }  // namespace weft::cuda

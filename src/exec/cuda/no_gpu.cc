@@ -17,7 +17,7 @@ void release(void*) { refuse(); }
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() const { return {}; }
-void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>) {}
+void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>, Borrow) {}
 int GpuExecutor::device() const { return 0; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
@@ -26,6 +26,9 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&) { refuse();
 void GpuExecutor::begin(std::span<const cudaStream_t>) {}
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+bool GpuExecutor::copies(CollectiveKind, size_t) { return false; }
+void GpuExecutor::copy(const Collective&, const GpuCall&) {}
+void GpuExecutor::copy_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>) {}
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}

@@ -13,14 +13,17 @@ struct PairState {
   PackedPorts ports;
 };
 
+// `Packed`: all messages are; such a kernel needs few registers, and can start early.
+template <bool Packed>
 class PairRunner {
  public:
   __device__ PairRunner(const PairArguments& a, PairState& shared)
       : a_(a), comm_(a.comm), mine_(*a.mine), shared_(shared) {}
 
   __device__ void run() {
-    announce();
+    if (!Packed) announce();
     run_packed();
+    if (Packed) return;
     hear();
     __syncthreads();
     if (shared_.stopped) return;
@@ -191,7 +194,8 @@ class PairRunner {
   PairState& shared_;
 };
 
-__global__ void __launch_bounds__(kThreads, kEarlyKernels)
+template <bool Packed>
+__global__ void __launch_bounds__(kThreads, Packed ? kEarlyKernels : 1)
     pair_kernel(const __grid_constant__ PairArguments arguments) {
   alignas(16) __shared__ std::byte parameters[sizeof(PairArguments)];
   __shared__ PairState shared;
@@ -201,17 +205,22 @@ __global__ void __launch_bounds__(kThreads, kEarlyKernels)
   Parameters fetched;
   fetched.load(&arguments, sizeof a);
   fetched.store(&a);
-  wait_for_predecessor();
-  let_successor_start();
+  if (Packed) {
+    wait_for_predecessor();
+    let_successor_start();
+  }
   const uint4 counters = PackedPorts::ask(arguments.mine, ports);
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
-  PairRunner(a, shared).run();
+  PairRunner<Packed>(a, shared).run();
 }
 
 }  // namespace
 
-const void* pair_kernel_function() { return reinterpret_cast<const void*>(pair_kernel); }
+const void* pair_kernel_function(bool packed) {
+  return packed ? reinterpret_cast<const void*>(pair_kernel<true>)
+                : reinterpret_cast<const void*>(pair_kernel<false>);
+}
 
 }  // namespace weft::cuda

@@ -1,7 +1,6 @@
 // See registrations.h.
 #include "src/exec/cuda/registrations.h"
 
-#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,39 +10,14 @@
 #include "src/exec/cuda/cuda_check.h"
 
 namespace weft::cuda {
-namespace {
 
-// The driver's functions are asked for by name: the library must load where there is no driver.
-template <typename Function>
-Function driver(const char* name) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  if (cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found) !=
-          cudaSuccess ||
-      found != cudaDriverEntryPointSuccess) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  return reinterpret_cast<Function>(function);
-}
-
-}  // namespace
-
-bool find_allocation(const void* pointer, uint64_t& base, uint64_t& size) {
-  static const auto get =
-      driver<CUresult (*)(CUdeviceptr*, size_t*, CUdeviceptr)>("cuMemGetAddressRange");
-  CUdeviceptr begin = 0;
-  size_t bytes = 0;
-  if (get == nullptr || get(&begin, &bytes, reinterpret_cast<CUdeviceptr>(pointer)) != CUDA_SUCCESS)
-    return false;
-  base = begin;
-  size = bytes;
-  return true;
-}
-
-Registrations::Registrations(int rank, std::span<std::byte* const> boards,
-                             std::span<const uint64_t> processes)
-    : rank_(rank), processes_(processes.begin(), processes.end()), read_(boards.size(), 0) {
+Registrations::Registrations(int rank, int device, std::span<std::byte* const> boards,
+                             std::span<const uint64_t> processes, Borrow borrow)
+    : rank_(rank),
+      device_(device),
+      borrow_(std::move(borrow)),
+      processes_(processes.begin(), processes.end()),
+      read_(boards.size(), 0) {
   for (std::byte* board : boards) boards_.push_back(reinterpret_cast<Board*>(board));
   mapped_.resize(boards.size() * kMaxRegistrations);
   mirror_.resize(mapped_.size());
@@ -55,37 +29,85 @@ Registrations::Registrations(int rank, std::span<std::byte* const> boards,
 }
 
 Registrations::~Registrations() {
-  for (const Mapped& mapped : mapped_)
-    if (mapped.opened != nullptr) cudaIpcCloseMemHandle(mapped.opened);
+  for (Mapped& mapped : mapped_) close(mapped);
+  for (const Own& own : own_) Descriptors::instance().take_back(own.lent);
   cudaFree(table_);
   cudaStreamDestroy(stream_);
 }
 
-void Registrations::publish(size_t slot, uint64_t base, uint64_t size, const void* handle) {
+void Registrations::publish(size_t slot, const Entry& said) {
   Board& board = *boards_[static_cast<size_t>(rank_)];
   BoardEntry& entry = board.entries[slot];
   const uint64_t version = board.version.load(std::memory_order_relaxed) + 2;
   entry.version.store(version - 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  entry.base = base;
-  entry.size = size;
-  std::memset(entry.handle, 0, sizeof entry.handle);
-  if (handle != nullptr) std::memcpy(entry.handle, handle, sizeof entry.handle);
+  entry.base = said.base;
+  entry.size = said.size;
+  entry.pieces = said.pieces;
+  entry.first_descriptor = said.first_descriptor;
+  std::memcpy(entry.handle, said.handle, sizeof entry.handle);
   entry.version.store(version, std::memory_order_release);
   board.version.store(version, std::memory_order_release);
   own_[slot].version = version;
 }
 
+void Registrations::withdraw(size_t slot) {
+  Own& own = own_[slot];
+  Entry gone;
+  gone.base = own.base;
+  publish(slot, gone);
+  Descriptors::instance().take_back(own.lent);
+  own.lent = 0;
+}
+
+Registrations::Entry Registrations::read(const BoardEntry& entry) {
+  Entry seen;
+  seen.version = entry.version.load(std::memory_order_acquire);
+  if (seen.version % 2 != 0) return {};
+  seen.base = entry.base;
+  seen.size = entry.size;
+  seen.pieces = entry.pieces;
+  seen.first_descriptor = entry.first_descriptor;
+  std::memcpy(seen.handle, entry.handle, sizeof seen.handle);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // If it has changed meanwhile, it is seen again later.
+  return entry.version.load(std::memory_order_relaxed) == seen.version ? seen : Entry{};
+}
+
+// What cudaMalloc made has a CUDA IPC handle, what cuMemCreate made has descriptors.
+bool Registrations::share(Own& own, const MemoryRange& range, Entry& entry) {
+  const OutsideCapture outside;
+  cudaIpcMemHandle_t handle;
+  static_assert(sizeof handle == sizeof entry.handle);
+  if (range.pieces.size() == 1 &&
+      cudaIpcGetMemHandle(&handle, reinterpret_cast<void*>(range.base)) == cudaSuccess) {
+    std::memcpy(entry.handle, &handle, sizeof handle);
+    return true;
+  }
+  cudaGetLastError();
+  std::string why;
+  std::vector<Descriptors::Lent> descriptors = export_range(range, why);
+  if (!descriptors.empty()) {
+    entry.pieces = descriptors.size();
+    own.lent = entry.first_descriptor = Descriptors::instance().lend(std::move(descriptors));
+    if (own.lent != 0) return true;
+    why = "too many descriptors would be open at once (ulimit -n)";
+  }
+  WEFT_INFO(kReg, "the memory at {:#x} ({} allocations) stays private to this process: {}",
+            range.base, range.pieces.size(), why);
+  return false;
+}
+
 void Registrations::add(const void* pointer, size_t size) {
-  uint64_t base = 0, bytes = 0;
-  if (!find_allocation(pointer, base, bytes) ||
-      reinterpret_cast<uint64_t>(pointer) + size > base + bytes) {
-    WEFT_INFO(kReg, "the buffer at {} is not one allocation of this GPU: it stays private",
+  MemoryRange range;
+  if (!find_range(pointer, size, range)) {
+    WEFT_INFO(kReg,
+              "the buffer at {} does not consist of allocations of this GPU: it stays private",
               pointer);
     return;
   }
   for (Own& own : own_)
-    if (own.count > 0 && own.base == base && own.size == bytes) {
+    if (own.count > 0 && own.base == range.base && own.size == range.size) {
       own.count++;
       return;
     }
@@ -96,18 +118,15 @@ void Registrations::add(const void* pointer, size_t size) {
               pointer);
     return;
   }
-  const OutsideCapture outside;
-  cudaIpcMemHandle_t handle;
-  if (cudaIpcGetMemHandle(&handle, reinterpret_cast<void*>(base)) != cudaSuccess) {
-    cudaGetLastError();
-    WEFT_INFO(kReg, "the allocation at {:#x} cannot be shared with other processes", base);
-    return;
-  }
-  static_assert(sizeof handle == sizeof BoardEntry::handle);
-  slot->base = base;
-  slot->size = bytes;
+  Entry entry;
+  entry.base = range.base;
+  entry.size = range.size;
+  if (!share(*slot, range, entry)) return;
+  slot->base = range.base;
+  slot->size = range.size;
   slot->count = 1;
-  publish(static_cast<size_t>(slot - own_.begin()), base, bytes, &handle);
+  slot->allocation = 0;
+  publish(static_cast<size_t>(slot - own_.begin()), entry);
 }
 
 void Registrations::remove(const void* pointer) {
@@ -115,35 +134,74 @@ void Registrations::remove(const void* pointer) {
   for (size_t slot = 0; slot < own_.size(); slot++) {
     Own& own = own_[slot];
     if (own.count == 0 || at < own.base || at >= own.base + own.size) continue;
-    if (--own.count == 0) publish(slot, own.base, 0, nullptr);
+    if (--own.count == 0) withdraw(slot);
     return;
   }
 }
 
-void Registrations::import(int peer, size_t slot, const BoardEntry& entry) {
-  const size_t index = static_cast<size_t>(peer) * kMaxRegistrations + slot;
-  Mapped& mapped = mapped_[index];
-  const uint64_t version = entry.version.load(std::memory_order_acquire);
-  if (version == mapped.version || version % 2 != 0) return;
-  const uint64_t base = entry.base, size = entry.size;
-  cudaIpcMemHandle_t handle;
-  std::memcpy(&handle, entry.handle, sizeof handle);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (entry.version.load(std::memory_order_relaxed) != version) return;  // seen again later
+void Registrations::close(Mapped& mapped) {
   if (mapped.opened != nullptr) cudaIpcCloseMemHandle(mapped.opened);
-  mapped = {version, nullptr};
+  mapped = {};
+}
+
+// True also when the peer has withdrawn it meanwhile: then nothing is mapped, and its board has
+// changed.
+bool Registrations::open(int peer, const BoardEntry& board, const Entry& entry, Mapped& mapped) {
+  std::string why;
+  if (entry.pieces == 0) {
+    cudaIpcMemHandle_t handle;
+    std::memcpy(&handle, entry.handle, sizeof handle);
+    const cudaError_t error =
+        cudaIpcOpenMemHandle(&mapped.opened, handle, cudaIpcMemLazyEnablePeerAccess);
+    if (error == cudaSuccess) return true;
+    mapped.opened = nullptr;
+    cudaGetLastError();
+    why = fmt::format("cudaIpcOpenMemHandle: {}", cudaGetErrorString(error));
+  } else {
+    std::vector<Descriptors::Lent> pieces;
+    try {
+      for (uint64_t n = 0; n < entry.pieces; n++) {
+        auto [fd, size] = borrow_(peer, entry.first_descriptor + n * Descriptors::kStep);
+        if (!fd) {
+          why = "it is lent no more";
+          break;
+        }
+        pieces.push_back({std::move(fd), size});
+      }
+      if (why.empty()) mapped.range = ImportedRange::map(pieces, device_, why);
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    if (mapped.range != nullptr) return true;
+  }
+  if (board.version.load(std::memory_order_acquire) != entry.version) return true;
+  WEFT_WARN("rank {} cannot map memory that rank {} registered, it is copied through a stage: {}",
+            rank_, peer, why);
+  return false;
+}
+
+bool Registrations::import(int peer, size_t slot) {
+  const size_t index = static_cast<size_t>(peer) * kMaxRegistrations + slot;
+  const BoardEntry& board = boards_[static_cast<size_t>(peer)]->entries[slot];
+  Mapped& mapped = mapped_[index];
+  const Entry entry = read(board);
+  if (entry.version == 0 || entry.version == mapped.version) return true;
+  close(mapped);
   mirror_[index] = 0;
   changed_ = true;
-  if (size == 0) return;
-  if (processes_[static_cast<size_t>(peer)] == processes_[static_cast<size_t>(rank_)]) {
-    mirror_[index] = base;
-    return;
+  if (entry.size > 0 &&
+      processes_[static_cast<size_t>(peer)] == processes_[static_cast<size_t>(rank_)]) {
+    mirror_[index] = entry.base;
+  } else if (entry.size > 0) {
+    if (!open(peer, board, entry, mapped)) return false;
+    if (mapped.opened == nullptr && mapped.range == nullptr) return true;
+    mirror_[index] =
+        mapped.range != nullptr ? mapped.range->base() : reinterpret_cast<uint64_t>(mapped.opened);
+    WEFT_INFO(kReg, "rank {}: {} MiB that rank {} registered are used where they are", rank_,
+              entry.size >> 20, peer);
   }
-  check(cudaIpcOpenMemHandle(&mapped.opened, handle, cudaIpcMemLazyEnablePeerAccess),
-        "cudaIpcOpenMemHandle of registered memory");
-  mirror_[index] = reinterpret_cast<uint64_t>(mapped.opened);
-  WEFT_INFO(kReg, "rank {}: {} MiB that rank {} registered are used where they are", rank_,
-            size >> 20, peer);
+  mapped.version = entry.version;
+  return true;
 }
 
 void Registrations::catch_up() {
@@ -153,8 +211,9 @@ void Registrations::catch_up() {
     const uint64_t version = boards_[peer]->version.load(std::memory_order_acquire);
     if (version == read_[peer]) continue;
     const OutsideCapture outside;
+    bool complete = true;
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
-      import(static_cast<int>(peer), slot, boards_[peer]->entries[slot]);
+      complete = import(static_cast<int>(peer), slot) && complete;
     if (changed_) {
       check(cudaMemcpyAsync(table_, mirror_.data(), mirror_.size() * sizeof(uint64_t),
                             cudaMemcpyHostToDevice, stream_),
@@ -163,7 +222,7 @@ void Registrations::catch_up() {
       changed_ = false;
     }
     read_[peer] = version;
-    mine.seen[peer].store(version, std::memory_order_release);
+    if (complete) mine.seen[peer].store(version, std::memory_order_release);
   }
 }
 
@@ -186,10 +245,12 @@ uint64_t Registrations::place(const void* pointer, size_t size) {
       if (own.allocation != allocation && own.allocation != 0) {
         // Freed meanwhile, and this is other memory at the same address.
         own.count = 0;
-        publish(slot, own.base, 0, nullptr);
+        withdraw(slot);
         continue;
       }
       if (!seen_by_all(own.version)) return kPrivate;
+      if (own.lent != 0) Descriptors::instance().take_back(own.lent);
+      own.lent = 0;
       return static_cast<uint64_t>(slot + 1) << kOffsetBits | (at - own.base);
     }
     if (allocation == 0 || tries > 0) return kPrivate;

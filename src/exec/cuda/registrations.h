@@ -7,17 +7,22 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/virtual_memory.h"
 
 namespace weft::cuda {
 
 struct BoardEntry {
   std::atomic<uint64_t> version;  // 0: never used; odd: being written
   uint64_t base, size;            // size 0: withdrawn
-  char handle[64];
+  // Of memory with handles of its own: how many allocations it consists of, and the number of the
+  // first descriptor (see Descriptors).
+  uint64_t pieces, first_descriptor;
+  char handle[64];  // else: CUDA IPC
 };
 struct Board {
   std::atomic<uint64_t> version;
@@ -28,8 +33,11 @@ struct Board {
 // Used by one thread at a time.
 class Registrations {
  public:
+  // Asks a peer for a descriptor that it lends; an empty one if it has taken it back. May throw.
+  using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   // `processes`: of each rank.
-  Registrations(int rank, std::span<std::byte* const> boards, std::span<const uint64_t> processes);
+  Registrations(int rank, int device, std::span<std::byte* const> boards,
+                std::span<const uint64_t> processes, Borrow borrow);
   ~Registrations();
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
@@ -50,17 +58,31 @@ class Registrations {
   struct Own {
     uint64_t base = 0, size = 0, version = 0;
     int count = 0;
+    uint64_t lent = 0;        // the first of its descriptors, until everyone has them
     uint64_t allocation = 0;  // of memory from allocate() that nobody registered: its number
   };
   struct Mapped {
     uint64_t version = 0;
-    void* opened = nullptr;
+    void* opened = nullptr;                // by CUDA IPC
+    std::unique_ptr<ImportedRange> range;  // by descriptors
   };
-  void publish(size_t slot, uint64_t base, uint64_t size, const void* handle);
-  void import(int peer, size_t slot, const BoardEntry& entry);
+  // What a board says of a slot; version 0 if it is being written.
+  struct Entry {
+    uint64_t version = 0, base = 0, size = 0, pieces = 0, first_descriptor = 0;
+    char handle[64] = {};
+  };
+  static Entry read(const BoardEntry& entry);
+  void publish(size_t slot, const Entry& entry);
+  void withdraw(size_t slot);
+  bool share(Own& own, const MemoryRange& range, Entry& entry);
+  // False when memory cannot be mapped: the board must not be acknowledged.
+  bool import(int peer, size_t slot);
+  bool open(int peer, const BoardEntry& board, const Entry& entry, Mapped& mapped);
+  void close(Mapped& mapped);
   bool seen_by_all(uint64_t version) const;
 
-  const int rank_;
+  const int rank_, device_;
+  const Borrow borrow_;
   std::vector<Board*> boards_;
   std::vector<uint64_t> processes_;
   std::vector<uint64_t> read_;  // how far each board has been read
@@ -71,9 +93,6 @@ class Registrations {
   cudaStream_t stream_ = nullptr;
   bool changed_ = false;
 };
-
-// The whole allocation that `pointer` lies in; false when CUDA does not know it.
-bool find_allocation(const void* pointer, uint64_t& base, uint64_t& size);
 
 // The number of the allocation of ncclMemAlloc that `pointer` lies in, 0 if it is in none. Such
 // memory is registered by itself at its first use; numbers tell a new allocation from an old one at

@@ -1,0 +1,354 @@
+// See copy_engine.h.
+#include "src/exec/cuda/copy_engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/driver.h"
+#include "src/exec/cuda/gpu_state.h"
+
+namespace weft::cuda {
+namespace {
+
+static_assert(sizeof(CopyBoard) <= kCopyBoardBytes);
+
+CUresult submit_operations(cudaStream_t stream, std::vector<CUstreamBatchMemOpParams>& all) {
+  static const auto batch = driver<decltype(cuStreamBatchMemOp)>("cuStreamBatchMemOp");
+  return batch == nullptr ? CUDA_ERROR_NOT_SUPPORTED
+                          : batch(stream, static_cast<unsigned>(all.size()), all.data(), 0);
+}
+
+CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags) {
+  CUstreamBatchMemOpParams operation{};
+  operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  operation.waitValue.address = word;
+  operation.waitValue.value = 1;
+  operation.waitValue.flags = flags;
+  return operation;
+}
+
+// Everything before it in the stream is done and visible when the value can be seen.
+CUstreamBatchMemOpParams write(CUdeviceptr word, uint32_t value) {
+  CUstreamBatchMemOpParams operation{};
+  operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  operation.writeValue.address = word;
+  operation.writeValue.value = value;
+  operation.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  return operation;
+}
+
+// Copies that leave the multiprocessors to others, if the driver can.
+cudaError_t copy_batch(std::span<const OwnCopy> copies, cudaStream_t stream) {
+#if CUDART_VERSION >= 12080
+  std::vector<void*> to;
+  std::vector<const void*> from;
+  std::vector<size_t> bytes;
+  for (const OwnCopy& copy : copies) {
+    to.push_back(copy.destination);
+    from.push_back(copy.source);
+    bytes.push_back(copy.bytes);
+  }
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+  size_t first = 0;
+#if CUDART_VERSION >= 13000
+  return cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), copies.size(), &attributes,
+                              &first, 1, stream);
+#else
+  size_t failed = 0;
+  return cudaMemcpyBatchAsync(to.data(), const_cast<void**>(from.data()), bytes.data(),
+                              copies.size(), &attributes, &first, 1, &failed, stream);
+#endif
+#else
+  static_cast<void>(copies);
+  static_cast<void>(stream);
+  return cudaErrorNotSupported;
+#endif
+}
+
+CUdeviceptr device_address(void* host) {
+  void* device = nullptr;
+  check(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer");
+  return reinterpret_cast<CUdeviceptr>(device);
+}
+
+cudaEvent_t new_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+void follow(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
+  check(cudaEventRecord(event, earlier), "cudaEventRecord");
+  check(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
+}
+
+}  // namespace
+
+CopyEngine::CopyEngine(int rank, int device, double timeout_s, HostFlags* flags)
+    : rank_(rank), device_(device), timeout_s_(timeout_s), flags_(flags) {
+  check(cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking), "cudaStreamCreate");
+  fork_ = new_event();
+  join_ = new_event();
+  missing_ = find_out();
+}
+
+CopyEngine::~CopyEngine() {
+  {
+    std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  changed_.notify_all();
+  if (guard_.joinable()) guard_.join();
+  for (std::byte* board : pinned_) cudaHostUnregister(board);
+  cudaEventDestroy(fork_);
+  cudaEventDestroy(join_);
+  cudaStreamDestroy(second_);
+  cudaGetLastError();
+}
+
+// Tries everything once: whether it works, and so that nothing has to be loaded later, while
+// something waits.
+std::string CopyEngine::find_out() {
+  constexpr size_t kTried = size_t{1} << 20;
+  struct Memory {
+    void *host = nullptr, *device = nullptr;
+    ~Memory() {
+      cudaFreeHost(host);
+      cudaFree(device);
+      cudaGetLastError();
+    }
+  } memory;
+  check(cudaHostAlloc(&memory.host, kCopyBoardBytes, cudaHostAllocMapped), "cudaHostAlloc");
+  check(cudaMalloc(&memory.device, 2 * kTried), "cudaMalloc");
+  auto* word = static_cast<uint32_t*>(memory.host);
+  *word = 1;
+  const CUdeviceptr at = device_address(word);
+  std::vector<CUstreamBatchMemOpParams> operations = {wait_for(at, wait_flags_), write(at, 0),
+                                                      write(at, 2)};
+  if (const CUresult tried = submit_operations(second_, operations); tried != CUDA_SUCCESS)
+    return fmt::format("no memory operations in streams (CUDA error {})", static_cast<int>(tried));
+  auto* first = static_cast<std::byte*>(memory.device);
+  const OwnCopy copies[] = {{first, first + kTried, 64}, {first + 256, first + kTried, kTried / 2}};
+  batches_ = copy_batch(copies, second_) == cudaSuccess;
+  cudaGetLastError();
+  for (const OwnCopy& copy : copies)
+    check(cudaMemcpyAsync(copy.destination, copy.source, copy.bytes, cudaMemcpyDefault, second_),
+          "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(second_), "trying memory operations in streams");
+  if (*static_cast<volatile uint32_t*>(word) != 2)
+    return "memory operations in streams do not reach host memory";
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamBeginCapture(second_, cudaStreamCaptureModeThreadLocal), "a capture");
+  operations = {wait_for(at, wait_flags_), write(at, 0)};
+  const CUresult captured = submit_operations(second_, operations);
+  const cudaError_t ended = cudaStreamEndCapture(second_, &graph);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  if (captured != CUDA_SUCCESS || ended != cudaSuccess)
+    return "no memory operations in CUDA graphs";
+  return {};
+}
+
+void CopyEngine::connect(std::span<const Peer> peers, size_t slot_bytes, bool alone,
+                         SharedMemory& shared) {
+  slot_bytes_ = slot_bytes;
+  alone_ = alone;
+  const auto me = static_cast<size_t>(rank_);
+  auto* board = reinterpret_cast<CopyBoard*>(peers[me].board);
+  for (auto& words : board->empty)
+    for (uint32_t& word : words) word = 1;
+  board_ = board;
+  for (const Peer& peer : peers) {
+    if (peer.here) {
+      shared.pin(peer.board, kCopyBoardBytes);
+      continue;
+    }
+    check(cudaHostRegister(peer.board, kCopyBoardBytes, cudaHostRegisterMapped),
+          "cudaHostRegister of a peer's board");
+    pinned_.push_back(peer.board);
+  }
+  int flush = 0;
+  static const auto attribute = driver<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  const bool several = std::any_of(peers.begin(), peers.end(), [](auto& p) { return !p.same_gpu; });
+  if (several && attribute != nullptr &&
+      attribute(&flush, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, device_) == CUDA_SUCCESS &&
+      flush != 0)
+    wait_flags_ |= CU_STREAM_WAIT_VALUE_FLUSH;
+  const auto word_at = [&](const Peer& peer, const auto& word) {
+    const auto* base = reinterpret_cast<CopyBoard*>(peer.board);
+    return device_address(peer.board) +
+           static_cast<size_t>(reinterpret_cast<const std::byte*>(&word) -
+                               reinterpret_cast<const std::byte*>(base));
+  };
+  waiting_ = word_at(peers[me], board->waiting);
+  for (size_t p = 0; p < peers.size(); p++) {
+    auto* theirs = reinterpret_cast<CopyBoard*>(peers[p].board);
+    Ends& ends = ends_.emplace_back();
+    ends.full = word_at(peers[me], board->full[p]);
+    ends.empty = word_at(peers[me], board->empty[p]);
+    ends.their_full = word_at(peers[p], theirs->full[me]);
+    ends.their_empty = word_at(peers[p], theirs->empty[me]);
+    ends.their_slots = peers[p].stage + me * kCopySlots * slot_bytes;
+    ends.slots = peers[me].stage + p * kCopySlots * slot_bytes;
+  }
+  guard_ = std::thread([this] { stand_guard(); });
+}
+
+void CopyEngine::flush(bool sends) {
+  std::vector<CUstreamBatchMemOpParams>& all = operations(sends);
+  if (all.empty()) return;
+  static_assert((3 * kMaxRanks + 1) + kMaxRanks < 256);  // the most that one submission may have
+  const CUresult result = submit_operations(sends ? sending_ : receiving_, all);
+  all.clear();
+  if (result != CUDA_SUCCESS)
+    fail(ncclUnhandledCudaError, "cuStreamBatchMemOp: CUDA error {}", static_cast<int>(result));
+}
+
+void CopyEngine::move(bool sends) {
+  flush(sends);
+  const cudaStream_t stream = sends ? sending_ : receiving_;
+  // The legacy stream takes no batches, and they are not captured.
+  if (batches_ && !captured_ && stream != nullptr && stream != cudaStreamLegacy)
+    return check(copy_batch(moves_, stream), "cudaMemcpyBatchAsync");
+  for (const OwnCopy& copy : moves_)
+    check(cudaMemcpyAsync(copy.destination, copy.source, copy.bytes, cudaMemcpyDefault, stream),
+          "cudaMemcpyAsync");
+}
+
+void CopyEngine::copy_own(const OwnCopy& copy) {
+  moves_ = {copy};
+  move(true);
+}
+
+void CopyEngine::take(std::span<const CopyPiece> pieces, bool sends) {
+  const CUdeviceptr waiting = waiting_ + (sends ? 0 : sizeof(uint32_t));
+  std::vector<CUstreamBatchMemOpParams>& all = operations(sends);
+  for (const CopyPiece& piece : pieces) {
+    const Ends& ends = ends_[static_cast<size_t>(piece.peer)];
+    const CUdeviceptr word =
+        (sends ? ends.empty : ends.full) + static_cast<size_t>(piece.slot) * sizeof(uint32_t);
+    if (timeout_s_ > 0) all.push_back(write(waiting, static_cast<uint32_t>(piece.peer) + 1));
+    all.push_back(wait_for(word, wait_flags_));
+    all.push_back(write(word, 0));
+  }
+  if (timeout_s_ > 0) all.push_back(write(waiting, 0));
+}
+
+void CopyEngine::give(std::span<const CopyPiece> pieces, bool sends) {
+  for (const CopyPiece& piece : pieces) {
+    const Ends& ends = ends_[static_cast<size_t>(piece.peer)];
+    operations(sends).push_back(write((sends ? ends.their_full : ends.their_empty) +
+                                          static_cast<size_t>(piece.slot) * sizeof(uint32_t),
+                                      1));
+  }
+  // The other stream's queue may fill up before there is more for this one.
+  if (receiving_ != sending_) flush(sends);
+}
+
+void CopyEngine::send(std::span<const CopyPiece> pieces) {
+  take(pieces, true);
+  moves_.clear();
+  for (const CopyPiece& piece : pieces)
+    moves_.push_back({ends_[static_cast<size_t>(piece.peer)].their_slots +
+                          static_cast<size_t>(piece.slot) * slot_bytes_,
+                      piece.pointer, piece.bytes});
+  move(true);
+  give(pieces, true);
+}
+
+void CopyEngine::receive(std::span<const CopyPiece> pieces) {
+  take(pieces, false);
+  moves_.clear();
+  for (const CopyPiece& piece : pieces)
+    moves_.push_back({piece.pointer,
+                      ends_[static_cast<size_t>(piece.peer)].slots +
+                          static_cast<size_t>(piece.slot) * slot_bytes_,
+                      piece.bytes});
+  move(false);
+  give(pieces, false);
+}
+
+// A capture would keep the second stream from calls outside.
+void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
+  captured_ = captured;
+  const bool two =
+      alone_ && !captured && !work.in_place && !work.sends.empty() && !work.receives.empty();
+  sending_ = stream;
+  receiving_ = two ? second_ : stream;
+  if (two) follow(second_, stream, fork_);
+  for (auto& left : operations_) left.clear();  // of a call that failed
+  run_copies(work, slot_bytes_, *this);
+  flush(true);
+  flush(false);
+  if (two) follow(stream, second_, join_);
+}
+
+void CopyEngine::tell_of_kernels(CollectiveKind kind, const char* why) {
+  const unsigned bit = 1u << static_cast<unsigned>(kind);
+  if ((told_ & bit) != 0) return;
+  told_ |= bit;
+  WEFT_INFO(kTuning, "rank {}: {} runs in kernels, {}", rank_, name(kind), why);
+}
+
+void CopyEngine::stop() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+// The peer that a stream has been waiting for all the time of the timeout; -1 if there is none. As
+// long as anything moves, some word changes.
+int CopyEngine::stuck_peer(std::chrono::steady_clock::time_point now) {
+  CopyBoard board;
+  const auto* from = reinterpret_cast<const volatile uint32_t*>(board_);
+  auto* to = reinterpret_cast<uint32_t*>(&board);
+  for (size_t i = 0; i < sizeof board / sizeof *to; i++) to[i] = from[i];
+  const uint32_t waiting = board.waiting[1] != 0 ? board.waiting[1] : board.waiting[0];
+  if (waiting == 0 || std::memcmp(&board, &seen_, sizeof board) != 0) {
+    seen_ = board;
+    seen_at_ = now;
+    return -1;
+  }
+  const bool late = std::chrono::duration<double>(now - seen_at_).count() > timeout_s_;
+  return late ? static_cast<int>(waiting) - 1 : -1;
+}
+
+// Calls nothing of CUDA: it must work while everything waits. Released streams run on and clear
+// words again, so that they are set for as long as the engine lives.
+void CopyEngine::stand_guard() {
+  using std::chrono::steady_clock;
+  constexpr auto kRelease = std::chrono::microseconds(200);
+  const auto watch = std::chrono::microseconds(
+      static_cast<int64_t>(std::clamp(timeout_s_ / 20, 0.001, 0.05) * 1e6));
+  std::unique_lock lock(mutex_);
+  seen_at_ = steady_clock::now();
+  while (!leaving_) {
+    if (stopped_) {
+      for (size_t peer = 0; peer < ends_.size(); peer++)
+        for (int slot = 0; slot < kCopySlots; slot++) {
+          board_->full[peer][slot] = 1;
+          board_->empty[peer][slot] = 1;
+        }
+      changed_.wait_for(lock, kRelease);
+      continue;
+    }
+    if (timeout_s_ <= 0) {
+      changed_.wait(lock);
+      continue;
+    }
+    changed_.wait_for(lock, watch);
+    const int peer = stopped_ ? -1 : stuck_peer(steady_clock::now());
+    if (peer < 0) continue;
+    flags_->peer = peer;
+    __atomic_store_n(&flags_->error, 2, __ATOMIC_SEQ_CST);
+    stopped_ = true;
+  }
+}
+
+}  // namespace weft::cuda

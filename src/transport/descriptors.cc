@@ -1,0 +1,51 @@
+// See descriptors.h.
+#include "src/transport/descriptors.h"
+
+#include <sys/resource.h>
+
+#include <memory>
+
+#include "src/base/siphash.h"
+
+namespace weft {
+namespace {
+
+// A quarter of what the process may open.
+size_t most() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 1 << 16;
+  return limit.rlim_cur / 4;
+}
+
+}  // namespace
+
+Descriptors& Descriptors::instance() {
+  static Descriptors& descriptors = *std::make_unique<Descriptors>().release();
+  return descriptors;
+}
+
+// Far from wrapping around, and never 0.
+Descriptors::Descriptors() {
+  fill_random(&next_id_, sizeof next_id_);
+  next_id_ = next_id_ / 2 / kStep * kStep + kStep;
+}
+
+uint64_t Descriptors::lend(std::vector<Lent> all) {
+  std::lock_guard lock(mutex_);
+  if (all.empty() || count_ + all.size() > most()) return 0;
+  const uint64_t first = next_id_;
+  next_id_ += all.size() * kStep;
+  count_ += all.size();
+  lent_[first] = std::move(all);
+  return first;
+}
+
+void Descriptors::take_back(uint64_t first) {
+  std::lock_guard lock(mutex_);
+  const auto it = lent_.find(first);
+  if (it == lent_.end()) return;
+  count_ -= it->second.size();
+  lent_.erase(it);
+}
+
+}  // namespace weft

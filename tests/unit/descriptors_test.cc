@@ -1,0 +1,101 @@
+// Descriptors that are lent to another process, over the socket they go through.
+#include "src/transport/descriptors.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstring>
+
+#include "src/transport/acceptor.h"
+#include "src/transport/memory_link.h"
+
+namespace weft::test {
+namespace {
+
+Descriptors::Lent memory_with(const std::string& text) {
+  Fd fd = make_memfd("weft-test", 4096);
+  const Mapping view = Mapping::shared(fd.get(), 4096);
+  std::memcpy(view.data(), text.c_str(), text.size() + 1);
+  return {std::move(fd), 4096};
+}
+
+std::string text_in(const Fd& fd) {
+  return reinterpret_cast<const char*>(Mapping::shared(fd.get(), 4096).data());
+}
+
+std::vector<Descriptors::Lent> three() {
+  std::vector<Descriptors::Lent> all;
+  for (const char* text : {"one", "two", "three"}) all.push_back(memory_with(text));
+  return all;
+}
+
+TEST(Descriptors, AreFoundByTheirNumbersUntilTheyAreTakenBack) {
+  Descriptors& descriptors = Descriptors::instance();
+  const uint64_t first = descriptors.lend(three()), second = descriptors.lend(three());
+  ASSERT_NE(first, 0u);
+  ASSERT_NE(second, 0u);
+  const auto is_there = [&](uint64_t id) {
+    return descriptors.share(id, [](int fd, size_t size) {
+      EXPECT_GE(fd, 0);
+      EXPECT_EQ(size, 4096u);
+    });
+  };
+  for (uint64_t n = 0; n < 3; n++) {
+    EXPECT_TRUE(is_there(first + n * Descriptors::kStep));
+    EXPECT_TRUE(is_there(second + n * Descriptors::kStep));
+  }
+  EXPECT_FALSE(is_there(second + 3 * Descriptors::kStep));
+  EXPECT_FALSE(is_there(first - Descriptors::kStep));
+  EXPECT_FALSE(is_there(first + 1)) << "odd numbers belong to segments";
+  descriptors.take_back(first);
+  EXPECT_FALSE(is_there(first));
+  EXPECT_FALSE(is_there(first + Descriptors::kStep));
+  EXPECT_TRUE(is_there(second));
+  descriptors.take_back(second);
+  EXPECT_FALSE(is_there(second));
+}
+
+TEST(Descriptors, LeaveMostOfTheFilesToTheProgram) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 64);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<uint64_t> lent;
+  while (lent.size() < 64) {
+    std::vector<Descriptors::Lent> one(1);
+    one[0].size = 1;
+    lent.push_back(Descriptors::instance().lend(std::move(one)));
+    if (lent.back() == 0) break;
+  }
+  EXPECT_EQ(lent.back(), 0u);
+  EXPECT_EQ(lent.size() - 1, few.rlim_cur / 4);
+  for (const uint64_t id : lent) Descriptors::instance().take_back(id);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(Descriptors, AreBorrowedOverALink) {
+  constexpr int kLender = 2, kBorrower = 5;
+  const Secret secret = random_secret();
+  MemoryServer server(std::make_shared<Arena>(ArenaLayout{1, 4096}, true));
+  Acceptor::instance().serve(
+      secret, kLender, [&](Fd connection, const Purpose&) { server.add(std::move(connection)); });
+  MemoryLink link(Acceptor::instance().unix_name(), secret, kBorrower, kLender, in_seconds(10));
+  const uint64_t first = Descriptors::instance().lend(three());
+  for (const auto& [n, text] :
+       std::vector<std::pair<uint64_t, std::string>>{{2, "three"}, {0, "one"}, {1, "two"}}) {
+    const auto [fd, size] = link.borrow(first + n * Descriptors::kStep);
+    ASSERT_TRUE(fd);
+    EXPECT_EQ(size, 4096u);
+    EXPECT_EQ(text_in(fd), text);
+  }
+  Descriptors::instance().take_back(first);
+  EXPECT_FALSE(link.borrow(first).first);
+  const uint64_t again = Descriptors::instance().lend(three());
+  EXPECT_TRUE(link.borrow(again).first) << "the link survives a request for what is gone";
+  Descriptors::instance().take_back(again);
+  Acceptor::instance().stop(secret, kLender);
+}
+
+}  // namespace
+}  // namespace weft::test
