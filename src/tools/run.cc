@@ -197,7 +197,7 @@ void run_file(const Arguments& arguments) {
       run_team(c.nranks, arguments.ranks_as == "process", [&](int rank, const UniqueId& id) {
         RankReport report;
         Communicator communicator(id, rank, c.nranks, fmt::format("rank {} of {}", rank, c.nranks),
-                                  0, 0, schedules);
+                                  0, 0, false, "", schedules);
         Player player(communicator, c, count);
         for (const bool in_place : {false, true}) {
           if ((in_place ? schedule.in_place : schedule.out_of_place) == nullptr) continue;
