@@ -48,6 +48,13 @@ else()
   weft_note("hwloc off (not found): 'weft topo' shows less")
 endif()
 
+pkg_check_modules(CBC IMPORTED_TARGET cbc)
+if(CBC_FOUND)
+  weft_note("CBC ${CBC_VERSION}")
+else()
+  weft_note("CBC off (not found): synthesis from sketches goes without a solver")
+endif()
+
 set(WEFT_HAVE_MPI OFF)
 if(WEFT_MPI)
   find_package(MPI QUIET COMPONENTS C)

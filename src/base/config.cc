@@ -103,6 +103,7 @@ Config Config::from_environment() {
   config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
   read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
   config.catalogue = text("WEFT_CATALOGUE");
+  config.solver_plugin = text("WEFT_SOLVER_PLUGIN");
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
   if (config.slice_bytes < 64) config.slice_bytes = 64;
@@ -170,6 +171,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},
       {"NCCL_TOPO_DUMP_FILE_RANK", fmt::format("{}", c.topo_dump_rank), "the rank that writes it"},
       {"WEFT_CATALOGUE", c.catalogue, "folder of machines that go before the built-in ones"},
+      {"WEFT_SOLVER_PLUGIN", c.solver_plugin, "the solver that synthesis uses; none: no solver"},
   };
 }
 

@@ -63,6 +63,8 @@ struct Config {
   int topo_dump_rank = 0;      // NCCL_TOPO_DUMP_FILE_RANK: the rank that writes it
   std::string catalogue;  // WEFT_CATALOGUE: folder of machines that go before the built-in ones
 
+  std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
+
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).
   static Config from_environment();
 };

@@ -17,6 +17,7 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+const std::string kSketchEngine = "taccl";
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -63,8 +64,15 @@ class Search {
            machine_.name.empty() ? "the machine" : machine_.name);
     bound_gbps_ = bound.algbw_gbps;
     bool known = false;
+    // Only one engine keeps to sketches.
+    const std::string& wanted =
+        options_.engine.empty() && !options_.sketch.empty() ? kSketchEngine : options_.engine;
+    if (!options_.sketch.empty() && wanted != kSketchEngine)
+      fail(ncclInvalidArgument, "engine {} takes no sketch, {} does", wanted, kSketchEngine);
+    if (options_.sketch.empty() && wanted == kSketchEngine)
+      fail(ncclInvalidArgument, "engine {} needs a sketch", kSketchEngine);
     for (const SynthesisEngine& engine : synthesis_engines()) {
-      if (!options_.engine.empty() && engine.name != options_.engine) continue;
+      if (!wanted.empty() && engine.name != wanted) continue;
       known = true;
       if (!finished()) ask(engine);
     }
@@ -98,7 +106,10 @@ class Search {
     }
     std::string why;
     bool any = false;
-    for (const auto& candidate : engine.candidates(task)) {
+    const auto begin = Clock::now();
+    const auto candidates = engine.candidates(task);
+    seconds_ += seconds_since(begin);
+    for (const auto& candidate : candidates) {
       if (finished()) return;
       try {
         consider(engine, candidate);

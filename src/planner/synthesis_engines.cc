@@ -9,6 +9,7 @@
 #include "algorithms/synth/weave.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
+#include "src/planner/taccl_engine.h"
 
 namespace weft {
 namespace {
@@ -121,6 +122,7 @@ const std::vector<SynthesisEngine>& synthesis_engines() {
       {"latency", "few hops and steps, planned for the size", latency_applies, latency_candidates},
       {"flow", "every piece on the path that evens out the links", flow_applies, flow_candidates},
       {"generators", "the schedules of weft generators", generators_apply, generator_candidates},
+      taccl_engine(),
   };
   return kEngines;
 }
