@@ -56,11 +56,8 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   if (is_captured_) {
     begin_captured(stream, now);
   } else {
-    if (called_ && called_on_ != stream && !capturing(called_on_, now) &&
-        cudaEventRecord(join_, called_on_) == cudaSuccess)
-      cudaStreamWaitEvent(stream, join_, 0);
-    if (has_graphs_) cudaStreamWaitEvent(stream, order_, 0);
-    cudaGetLastError();  // a stream that is gone has nothing to wait for
+    if (has_graphs_ || (called_ && called_on_ != stream))
+      check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
     called_on_ = stream;
   }
@@ -83,12 +80,6 @@ void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
   if (now.id != capture_.id) {
     capture_ = {now.id, now.graph, {}, nullptr, {}};
     if (!mixing_) return;
-    // What ran before on a stream that is captured now cannot be waited for: it has the graph's own
-    // stream behind it, or the caller has waited.
-    Capture ignored;
-    if (!has_graphs_ && called_ && !capturing(called_on_, ignored))
-      cudaEventRecord(order_, called_on_);
-    cudaGetLastError();
     has_graphs_ = true;
     check(cudaStreamWaitEvent(stream, order_, cudaEventWaitExternal), "cudaStreamWaitEvent");
   } else if (!capture_.last.empty() && capture_.last != now.last) {
@@ -108,7 +99,8 @@ void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
 void LaunchOrder::end(std::span<const cudaStream_t> streams) {
   if (is_captured_) {
     end_captured();
-  } else if (has_graphs_) {
+  } else {
+    // At once, and not when the next call needs it: the caller may destroy the stream meanwhile.
     check(cudaEventRecord(order_, stream_), "cudaEventRecord");
   }
   if (streams.size() < 2) return;
@@ -144,9 +136,7 @@ void LaunchOrder::end_captured() {
 }
 
 void LaunchOrder::synchronize() noexcept {
-  Capture ignored;
-  if (called_ && !capturing(called_on_, ignored)) cudaStreamSynchronize(called_on_);
-  if (has_graphs_) cudaEventSynchronize(order_);
+  if (called_ || has_graphs_) cudaEventSynchronize(order_);
   cudaGetLastError();
 }
 

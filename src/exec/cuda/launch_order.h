@@ -32,7 +32,7 @@ class LaunchOrder {
   bool may_start_early() const { return may_start_early_; }
   // Something else than a kernel is before it now.
   void forbid_early_start() { may_start_early_ = false; }
-  // Waits for everything launched so far on a stream; replays of graphs are their owner's.
+  // Waits for everything launched so far.
   void synchronize() noexcept;
 
  private:
@@ -54,7 +54,7 @@ class LaunchOrder {
   cudaStream_t stream_ = nullptr;
   bool called_ = false;  // outside captures; on which stream last
   cudaStream_t called_on_ = nullptr;
-  bool has_graphs_ = false;   // there has been a capture: order_ is kept up to date
+  bool has_graphs_ = false;   // there has been a capture: replays come without a call
   bool is_captured_ = false;  // the launch under way
   bool may_start_early_ = false;
   Capture capture_;
