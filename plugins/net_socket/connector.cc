@@ -13,7 +13,7 @@ namespace weft::net_socket {
 namespace {
 
 // An address that does not answer is given up after this long, and all of them after kAllSeconds.
-constexpr double kAddressSeconds = 3, kHandshakeSeconds = 20, kAllSeconds = 60;
+constexpr double kAddressSeconds = 3, kAllSeconds = 60;
 
 }  // namespace
 

@@ -15,6 +15,8 @@ namespace weft::net_socket {
 
 using Nonce = std::array<uint8_t, 16>;
 
+inline constexpr double kHandshakeSeconds = 20;  // then the other side is given up
+
 Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_nonce);
 
 // What the connector says of a socket: which of how many of the connection.

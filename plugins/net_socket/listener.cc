@@ -13,8 +13,6 @@
 namespace weft::net_socket {
 namespace {
 
-constexpr double kHandshakeSeconds = 20;
-
 std::string peer_of(int fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;

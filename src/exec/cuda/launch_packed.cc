@@ -11,7 +11,7 @@ namespace weft::cuda {
 namespace {
 
 // Data per thread block before another one joins.
-constexpr uint64_t kWordsPerCta = 128;
+constexpr uint64_t kPackedWordsPerCta = 128;
 constexpr uint64_t kPairCtaBytes = 256;  // there may be many messages
 constexpr size_t kPackedPair = 32 << 10;
 
@@ -110,7 +110,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
                      (c.kind == CollectiveKind::kAllReduce && chunks == 1);
   const uint64_t words = ceil_div(chunk, 8) * (whole ? 1 : static_cast<uint64_t>(c.nranks) - 1);
   const uint64_t ctas = std::clamp<uint64_t>(
-      ceil_div(words, kWordsPerCta), 1,
+      ceil_div(words, kPackedWordsPerCta), 1,
       std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
   const uint64_t threads =
       std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kPackedThreads);
