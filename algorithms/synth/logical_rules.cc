@@ -119,7 +119,7 @@ std::vector<std::pair<int, int>> connections(const Sketch& sketch, int gpus) {
       case Sketch::Connections::kAll:
         for (int to = 0; to < gpus; to++) result.emplace_back(from, to);
         break;
-      case Sketch::Connections::kDirect:
+      case Sketch::Connections::kSameGpu:
         result.emplace_back(from, from);
         break;
       case Sketch::Connections::kMap:

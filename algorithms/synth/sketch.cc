@@ -77,7 +77,7 @@ void read_internode(const json& object, const std::string& place, Sketch& sketch
   } else if (connections == "fully-connected") {
     sketch.conn = Sketch::Connections::kAll;
   } else if (connections == "direct-map") {
-    sketch.conn = Sketch::Connections::kDirect;
+    sketch.conn = Sketch::Connections::kSameGpu;
   } else {
     fields.refuse("internode_conn", "must be a map, \"fully-connected\" or \"direct-map\"");
   }

@@ -21,9 +21,9 @@ struct Sketch {
   enum class Policy { kFewLinks, kManyLinks };  // "uc-min", "uc-max"
   // Who may send to other hosts, and to whom there. GPUs are numbered within their host.
   enum class Connections {
-    kMap,     // as `connections` says
-    kAll,     // "fully-connected": everybody to everybody
-    kDirect,  // "direct-map": GPU i to GPU i
+    kMap,      // as `connections` says
+    kAll,      // "fully-connected": everybody to everybody
+    kSameGpu,  // "direct-map": GPU i to GPU i
   };
 
   std::string name;  // the file, for messages
