@@ -1,4 +1,4 @@
-// Launches of programs that reach into memory.
+// How kernels are launched, and launches of programs that reach into memory.
 #include <algorithm>
 #include <cstring>
 
@@ -45,6 +45,22 @@ uint32_t opening_meeting(const Program& program) {
 }
 
 }  // namespace
+
+void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
+                         bool early) const {
+  const State& s = *state_;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.stream = s.order->stream();
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
+  void* parameters[] = {arguments};
+  check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+}
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
   State& s = *state_;

@@ -35,22 +35,6 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
   return plan;
 }
 
-void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
-                         bool early) const {
-  const State& s = *state_;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.stream = s.order->stream();
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
-  void* parameters[] = {arguments};
-  check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
-}
-
 void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   const State& s = *state_;
   const ExchangeShape& shape = plan.shape;
