@@ -12,22 +12,14 @@ namespace {
 
 constexpr uint32_t kMagic = 0x57534f43;  // "WSOC"
 
-using Proof = std::array<uint64_t, 2>;
-
 Proof prove(const Secret& key, std::string_view side, const Nonce& challenge, Claim claim) {
   claim.proof = {};
   struct {
     Nonce challenge;
     Claim claim;
   } said{challenge, claim};
-  Proof proof;
-  for (uint64_t half = 0; half < 2; half++)
-    proof[half] = siphash(derive(key, side, half), &said, sizeof said);
-  return proof;
+  return weft::prove(key, side, &said, sizeof said);
 }
-
-// Compares without stopping early.
-bool same(const Proof& a, const Proof& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0; }
 
 Progress ended(ssize_t moved) {
   const bool later = moved < 0 && (errno == EAGAIN || errno == EINTR);

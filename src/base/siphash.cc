@@ -70,6 +70,13 @@ Secret derive(const Secret& key, std::string_view label, uint64_t number) {
   return out;
 }
 
+Proof prove(const Secret& secret, std::string_view side, const void* said, size_t size) {
+  Proof proof;
+  for (uint64_t half = 0; half < 2; half++)
+    proof[half] = siphash(derive(secret, side, half), said, size);
+  return proof;
+}
+
 void fill_random(void* data, size_t size) {
   auto* bytes = static_cast<uint8_t*>(data);
   while (size > 0) {

@@ -18,7 +18,6 @@ constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
 constexpr uint32_t kProtocol = 1;
 
 using Nonce = std::array<uint8_t, 16>;
-using Proof = std::array<uint64_t, 2>;
 
 struct Hello {
   uint32_t magic = kMagic, protocol = kProtocol;
@@ -38,14 +37,8 @@ Proof prove(const Secret& secret, std::string_view side, const Hello& hello, con
     Hello hello;
     Nonce server;
   } transcript{hello, server};
-  Proof proof;
-  for (uint64_t half = 0; half < 2; half++)
-    proof[half] = siphash(derive(secret, side, half), &transcript, sizeof transcript);
-  return proof;
+  return weft::prove(secret, side, &transcript, sizeof transcript);
 }
-
-// Compares without stopping early.
-bool same(const Proof& a, const Proof& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0; }
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
