@@ -55,7 +55,7 @@ def launches(options):
         ranks.Launch("torch expandable segments", ["basic collectives", "DDP with buckets", "FSDP2"], ranks=2, library=ours,
                      environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True",
                                   "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-        ranks.Launch("torch abort", ["abort"], ranks=2, library=ours),
+        ranks.Launch("torch abort", ["abort"], ranks=2, library=ours, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
         ranks.Launch("torch blocking wait", ["blocking wait"], ranks=2, library=ours, environment={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
         ranks.Launch("torch watchdog", ["watchdog"], ranks=2, library=ours, environment=watchdog, died=watchdog_ended, limit=60),
         ranks.Launch("CuPy", ["all_reduce"], ranks=2, library=ours, script="cupy_rank.py"),

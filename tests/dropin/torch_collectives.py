@@ -104,7 +104,7 @@ def average_and_premul_sum(ctx):
 
 
 def coalesced(ctx):
-    with dist._coalescing_manager(device=ctx.device, async_ops=True) as pending:
+    with dist._coalescing_manager(async_ops=True) as pending:
         xs = [torch.full((size,), float(ctx.rank), device=ctx.device) for size in (1, 1000, 300000)]
         for x in xs:
             dist.all_reduce(x)
