@@ -127,8 +127,8 @@ struct StepRange {
   uint32_t first = 0, count = 0;
   int32_t chunks = 1;
   uint64_t chunk = 0;  // elements per chunk
-  // kStage: a chunk is worked off in slices, a thread block has a part of each.
-  uint64_t slice = 0, part = 0, slices = 1;
+  // kStage: a thread block has a share of every chunk, which it works off in slices of a part each.
+  uint64_t share = 0, part = 0, slices = 1;
   uint32_t scratch_chunks = 0;
   Protocol protocol = Protocol::kReach;
 };

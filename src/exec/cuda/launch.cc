@@ -106,21 +106,22 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   return plan;
 }
 
-// Cuts the call's blocks into chunks, those into slices that fit the stage, and those into a part
-// per thread block.
+// Cuts the call's blocks into chunks, those into a share per thread block, and those into slices of
+// which one of all thread blocks fits the stage.
 void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
                       uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   range.chunk = round_up(ceil_div(count, static_cast<uint64_t>(range.chunks)), unit);
-  range.slice = 0;
+  range.share = 0;
   range.part = 0;
   range.slices = 1;
   if (range.protocol == Protocol::kReach) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
-  const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks;
-  range.slice = std::min(range.chunk, capacity / grain * grain);
-  range.part = round_up(ceil_div(range.slice, ctas), grain);
-  range.slices = ceil_div(range.chunk, range.slice);
+  const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
+  range.share = round_up(ceil_div(range.chunk, ctas), grain);
+  range.part = std::min(range.share, capacity / (3 * grain) * (3 * grain));
+  range.slices = ceil_div(range.share, range.part);
+  if (range.slices > 1) range.slices++;  // the first is shorter in some thread blocks
 }
 
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
