@@ -1,10 +1,13 @@
 # What is installed, and packages of it that work from any folder: a tarball, and a .deb under /opt/weft.
 # Folders are the same on all systems, because the parts look for each other.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # tests need not be built
+add_custom_target(package_parts DEPENDS nccl weft)
 install(TARGETS nccl LIBRARY DESTINATION lib)
 install(FILES include/nccl.h include/weft.h DESTINATION include)
 # Plugins are found beside the library, in this folder.
 foreach(plugin nccl-net-weft-socket nccl-net-weft-verbs weft_solver_cbc)
   if(TARGET ${plugin})
+    add_dependencies(package_parts ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION lib/plugins)
   endif()
 endforeach()
