@@ -7,9 +7,9 @@
 #include "src/transport/plugin_network.h"
 
 namespace weft {
-namespace {
+namespace profiler_adapters {  // of its own, because it uses all names of the ABI
 
-using namespace profiler_abi;  // NOLINT: this file is about nothing else
+using namespace profiler_abi;  // NOLINT
 
 // As NCCL writes them, because users' tools read them.
 const char* function_name(const Call& call) {
@@ -178,9 +178,10 @@ std::unique_ptr<ProfilerPlugin> look_for(void* library, const char* symbol) {
   return std::make_unique<PluginOf<kVersion, AbiTable, Descriptor>>(*table);
 }
 
-}  // namespace
+}  // namespace profiler_adapters
 
 std::unique_ptr<ProfilerPlugin> find_profiler(void* library) {
+  using namespace profiler_adapters;  // NOLINT
   if (auto v5 = look_for<5, TableV5, DescriptorV5>(library, "ncclProfiler_v5")) return v5;
   if (auto v4 = look_for<4, TableV4, DescriptorV4>(library, "ncclProfiler_v4")) return v4;
   if (auto v3 = look_for<3, TableV3, DescriptorV3>(library, "ncclProfiler_v3")) return v3;
