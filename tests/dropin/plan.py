@@ -2,6 +2,7 @@
 import concurrent.futures
 import glob
 import itertools
+import json
 import math
 import os
 
@@ -53,7 +54,7 @@ def launches(options):
                                             "destroy and init again"], ranks=2, library=ours,
                      environment={"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}, together=True),
         ranks.Launch("torch eager non-blocking", ["split_group", "basic collectives"], ranks=2, library=ours, init="eager",
-                     environment={"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}, together=True),
+                     environment={"TORCH_NCCL_USE_COMM_NONBLOCKING": "1", "WEFT_TRACE": "{stem}.timeline"}, together=True),
         ranks.Launch("torch expandable segments", ["basic collectives", "DDP with buckets", "FSDP2"], ranks=2, library=ours,
                      environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True",
                                   "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, together=True),
@@ -111,6 +112,7 @@ COMPARISONS = [
 ]
 LOSSES = ("DDP with buckets", "FSDP2")
 USED = "compare: NCCL uses our plugin"
+TIMELINE = "timeline of WEFT_TRACE"
 
 
 def plugin_used(options, results):
@@ -126,9 +128,24 @@ def plugin_used(options, results):
     results.add(USED, "fail" if wrong else "pass", text)
 
 
+def timeline_written(options, results):
+    if not results.wanted(TIMELINE):
+        return
+    files = glob.glob(os.path.join(options.logs, "torch_eager_non-blocking.*.timeline"))
+    if not files:
+        results.add(TIMELINE, "skip", "no such run, or it wrote no file")
+        return
+    with open(files[0], encoding="utf-8") as file:
+        events = json.load(file)
+    calls = [event for event in events if event["name"] == "all_reduce"]
+    ranks_seen = {event["pid"] for event in calls}
+    text = f"{len(events)} events, {len(calls)} all_reduces of {len(ranks_seen)} ranks"
+    results.add(TIMELINE, "pass" if len(ranks_seen) >= 2 else "fail", text)
+
+
 def names(options):
     found = [name for launch in launches(options) for name in launch.names()]
-    found += programs.names(options) + [USED] + [comparison[0] for comparison in COMPARISONS]
+    found += programs.names(options) + [TIMELINE, USED] + [comparison[0] for comparison in COMPARISONS]
     return found + [f"compare: losses of {item} with stock NCCL" for item in LOSSES]
 
 
@@ -155,6 +172,7 @@ def run(options, results):
         programs.nccl_tests(options, results, mps)
     finally:
         mps.stop()
+    timeline_written(options, results)
     plugin_used(options, results)
     for item in LOSSES:
         compare_losses(results, item)
