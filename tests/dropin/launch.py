@@ -21,7 +21,8 @@ class Launch:
     rank. An item that fails or hangs ends the processes; the items behind it run in new ones."""
 
     def __init__(self, name, items, ranks=4, environment=None, per_rank=None, library=None, init="lazy", limits=None, died=None,
-                 script="ranks.py", limit=45):
+                 script="ranks.py", limit=45, together=False):
+        self.together = together  # with other launches: nothing is measured, and nobody is meant to die
         self.name, self.items, self.ranks, self.script = name, items, ranks, script
         self.environment, self.per_rank = environment or {}, per_rank or (lambda rank: {})
         self.library, self.init, self.limits, self.limit = library, init, limits or {}, limit

@@ -10,6 +10,8 @@ class Mps:
 
     def __init__(self):
         self.folder = None
+        self.held = False  # several launches run: a restart would end the others
+        self.wanted = False
 
     def environment(self):
         return {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(self.folder, "pipe"),
@@ -36,5 +38,17 @@ class Mps:
         self.folder = None
 
     def restart(self):
+        if self.held:
+            self.wanted = True
+            return
+        self.wanted = False
         self.stop()
         self.start()
+
+    def hold(self):
+        self.held = True
+
+    def let_go(self):
+        self.held = False
+        if self.wanted:
+            self.restart()

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 
 
@@ -23,6 +24,7 @@ class Report:
         self.started = time.monotonic()
         self.lines = []
         self.values = {}
+        self.lock = threading.Lock()
 
     def heading(self):
         library = ctypes.CDLL(self.options.library)
@@ -43,11 +45,12 @@ class Report:
 
     def add(self, name, state, text="", seconds=None, values=None):
         text = " ".join(str(text).split())[:400]
-        self.lines.append({"name": name, "state": state, "text": text, "seconds": seconds, "values": values or {}})
-        if values:
-            self.values[name] = values
         took = "" if seconds is None else f"{seconds:6.1f} s"
-        print(f"{state:4}  {name:44} {took:9} {text}".rstrip(), flush=True)
+        with self.lock:
+            self.lines.append({"name": name, "state": state, "text": text, "seconds": seconds, "values": values or {}})
+            if values:
+                self.values[name] = values
+            print(f"{state:4}  {name:44} {took:9} {text}".rstrip(), flush=True)
 
     def closing(self):
         count = {state: sum(line["state"] == state for line in self.lines) for state in ("pass", "fail", "skip")}
