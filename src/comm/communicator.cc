@@ -54,9 +54,12 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   control_ = std::make_unique<ControlChannel>(
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
+  connected_ = imported_;
   try {
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, net_name, *imported_,
-                                   deadline, gone_.data());
+    std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
+    agree_on_plans(infos, deadline);
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, std::move(infos), config_, net_name,
+                                   *connected_, deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
