@@ -54,11 +54,10 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
 void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Config& config) {
   if (other.version != first.version)
     fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0", rank);
-  const auto settings = agreed_settings(config);
-  for (size_t i = 0; i < settings.size(); i++)
+  for (size_t i = 0; i < kAgreedSettings; i++)
     if (other.settings[i] != first.settings[i])
       fail(ncclInvalidUsage, "rank {} has another {} than rank 0: it must be the same on all ranks",
-           rank, settings[i].name);
+           rank, agreed_settings(config)[i].name);
   if (other.schedules != first.schedules)
     fail(ncclInvalidUsage,
          "rank {} has other schedules than rank 0 (WEFT_SCHEDULES, MSCCL_XML_FILES, "

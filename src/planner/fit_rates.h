@@ -2,12 +2,14 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "src/planner/cost_model.h"
 
 namespace weft {
 
 struct TimedPlan {
+  std::string plan;
   ScheduleShape shape;
   Collective collective;
   double bytes = 0;

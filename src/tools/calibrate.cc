@@ -1,6 +1,7 @@
 // weft calibrate: measures what steps, messages, copies and reductions cost here, and keeps it for
 // init. Runs the library's own collectives, by every generator, and fits the cost model's rates.
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -30,11 +31,10 @@ constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     Collecti
                                         CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 struct Point {
   uint64_t bytes;
-  int calls;  // timed together
+  int calls, batches;  // calls timed together, and how often
 };
-constexpr Point kPoints[] = {{1u << 10, 40}, {16u << 10, 40}, {128u << 10, 20},
-                             {1u << 20, 8},  {8u << 20, 2},   {64u << 20, 1}};
-constexpr int kBatches = 3;
+constexpr Point kPoints[] = {{1u << 10, 10, 12}, {16u << 10, 10, 12}, {128u << 10, 5, 8},
+                             {1u << 20, 2, 8},   {8u << 20, 1, 5},    {64u << 20, 1, 2}};
 
 // One rank's part. Every rank does exactly the same, so none waits for another in vain.
 class Meter {
@@ -42,8 +42,8 @@ class Meter {
   Meter(Communicator& communicator, uint64_t most_bytes)
       : comm_(communicator), input_(most_bytes, std::byte{1}), output_(most_bytes) {}
 
-  // The middle one of the batches' mean times.
-  double measure(CollectiveKind kind, const Point& point) {
+  // The mean time of a call, for every batch.
+  void measure(CollectiveKind kind, const Point& point, double* times) {
     Call call;
     call.kind = kind;
     call.input = input_.data();
@@ -52,15 +52,18 @@ class Meter {
     call.reduction.type = ncclFloat32;
     call.reduction.op = ncclSum;
     call.count = std::max<size_t>(1, point.bytes / array_bytes({kind, comm_.nranks(), 0}, call));
-    run(call);
-    std::vector<double> times;
-    for (int b = 0; b < kBatches; b++) {
+    // Roots take turns: calls from one root would overlap, and no hop would be seen.
+    const int roots = Collective{kind, comm_.nranks(), 0}.rooted() ? comm_.nranks() : 1;
+    const auto run_next = [&] {
+      call.root = (call.root + 1) % roots;
+      run(call);
+    };
+    for (int i = 0; i < roots; i++) run_next();
+    for (int b = 0; b < point.batches; b++) {
       const auto begin = Clock::now();
-      for (int i = 0; i < point.calls; i++) run(call);
-      times.push_back(seconds_since(begin) * 1e6 / point.calls);
+      for (int i = 0; i < point.calls; i++) run_next();
+      times[b] = seconds_since(begin) * 1e6 / point.calls;
     }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
   }
 
  private:
@@ -81,7 +84,7 @@ class Meter {
   host::Batch batch_;
 };
 
-// Times per collective and size, of the slowest rank; in memory that child processes share.
+// Times per collective, size, rank and batch; in memory that child processes share.
 class Times {
  public:
   Times()
@@ -93,19 +96,54 @@ class Times {
   Times(const Times&) = delete;
   Times& operator=(const Times&) = delete;
 
-  double& at(size_t collective, size_t point) {
-    return values_[collective * std::size(kPoints) + point];
+  double* of(size_t collective, size_t point, int rank) {
+    return values_ +
+           ((collective * std::size(kPoints) + point) * kMostRanks + static_cast<size_t>(rank)) *
+               kMostBatches;
+  }
+
+  // A batch is over when the slowest rank is; the least of the batches counts, since what else runs
+  // on the machine only adds to it.
+  double least(size_t collective, size_t point, int ranks) {
+    double best = 0;
+    for (int b = 0; b < kPoints[point].batches; b++) {
+      double slowest = 0;
+      for (int r = 0; r < ranks; r++) slowest = std::max(slowest, of(collective, point, r)[b]);
+      if (b == 0 || slowest < best) best = slowest;
+    }
+    return best;
   }
 
  private:
-  static constexpr size_t kBytes = sizeof(double) * std::size(kMeasured) * std::size(kPoints);
+  static constexpr size_t kMostRanks = 8, kMostBatches = 12;
+  static constexpr size_t kBytes =
+      sizeof(double) * std::size(kMeasured) * std::size(kPoints) * kMostRanks * kMostBatches;
   double* values_;
 };
 
+// Where ranks have cores of their own, two of them must not end up on one because others are busy.
+void stay_on_core(int rank) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  CPU_ZERO(&one);
+  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &all) && seen++ == rank) CPU_SET(cpu, &one);
+  if (CPU_COUNT(&one) == 1) sched_setaffinity(0, sizeof one, &one);
+}
+
 class Calibrator {
+  // So many ranks, and the points they measure.
+  struct Team {
+    int ranks;
+    size_t first, end;
+  };
+
  public:
-  Calibrator(const Config& config, double budget_s)
-      : config_(config), host_(read_host_report(describe_host(config), 0)), budget_s_(budget_s) {}
+  Calibrator(const Config& config, double budget_s, bool verbose)
+      : config_(config),
+        host_(read_host_report(describe_host(config), 0)),
+        budget_s_(budget_s),
+        verbose_(verbose) {}
 
   int cores() const { return host_.cores; }
 
@@ -113,24 +151,28 @@ class Calibrator {
   Fit measure(bool processes, double share) {
     const auto begin = Clock::now();
     std::vector<TimedPlan> samples;
-    for (const int ranks : {2, 4, 8})
+    // Small arrays for teams of every size first; large ones take most of the time.
+    for (const Team& team : {Team{2, 0, 4}, {4, 0, 4}, {8, 0, 4}, {4, 4, 6}, {2, 4, 6}})
       for (const Generator& generator : generators()) {
         if (generator.name == kReach.name || generator.name == kStage.name ||
             generator.name == kSendRecv.name)
           continue;
-        const double left = budget_s_ * share - seconds_since(begin);
-        if (left <= 0) break;
-        // Large arrays take most of the time, and large teams need them least.
-        const uint64_t most =
-            ranks == 8 || processes || left < 0.3 * budget_s_ * share ? (1u << 20) : (64u << 20);
-        measure_plan(generator, ranks, processes, most, samples);
+        if (seconds_since(begin) < budget_s_ * share)
+          measure_plan(generator, team, processes, samples);
       }
-    return fit_rates(samples, default_rates(processes ? kProcessRates : kThreadRates));
+    const Fit fit = fit_rates(samples, default_rates(processes ? kProcessRates : kThreadRates));
+    for (const TimedPlan& s : samples)
+      if (verbose_)
+        fmt::print("{:14} {:10} {} ranks {:>9} bytes {:10.1f} us, by the rates {:10.1f} us\n",
+                   name(s.collective.kind), s.plan, s.collective.nranks, s.bytes, s.us,
+                   predict(s.shape, s.collective, s.bytes, s.setting, fit.rates));
+    return fit;
   }
 
  private:
-  void measure_plan(const Generator& generator, int ranks, bool processes, uint64_t most,
+  void measure_plan(const Generator& generator, const Team& team, bool processes,
                     std::vector<TimedPlan>& samples) {
+    const int ranks = team.ranks;
     std::string plan;
     for (const CollectiveKind kind : kMeasured)
       if (generator.supports({kind, ranks, 0}))
@@ -139,14 +181,14 @@ class Calibrator {
     setenv("WEFT_PLAN", plan.c_str(), 1);
     Times times;
     const auto reports = run_team(ranks, processes, [&](int rank, const UniqueId& id) {
+      if (ranks <= host_.cores) stay_on_core(rank);
       Communicator communicator(id, rank, ranks, fmt::format("rank {} of {}", rank, ranks), 0, 0,
                                 false, {});
-      Meter meter(communicator, most);
+      Meter meter(communicator, kPoints[team.end - 1].bytes);
       for (size_t c = 0; c < std::size(kMeasured); c++) {
         if (!generator.supports({kMeasured[c], ranks, 0})) continue;
-        for (size_t p = 0; p < std::size(kPoints) && kPoints[p].bytes <= most; p++) {
-          const double us = meter.measure(kMeasured[c], kPoints[p]);
-          if (rank == 0) times.at(c, p) = us;
+        for (size_t p = team.first; p < team.end; p++) {
+          meter.measure(kMeasured[c], kPoints[p], times.of(c, p, rank));
         }
       }
       return RankReport{};
@@ -155,11 +197,12 @@ class Calibrator {
     for (const RankReport& report : reports)
       if (report.error[0] != '\0')
         fail(ncclInternalError, "{} by {} ranks: {}", generator.name, ranks, report.error);
-    keep(generator, ranks, processes, most, times, samples);
+    keep(generator, team, processes, times, samples);
   }
 
-  void keep(const Generator& generator, int ranks, bool processes, uint64_t most, Times& times,
+  void keep(const Generator& generator, const Team& team, bool processes, Times& times,
             std::vector<TimedPlan>& samples) {
+    const int ranks = team.ranks;
     HostSetting setting;
     setting.cores = host_.cores;
     setting.one_process = !processes;
@@ -171,15 +214,17 @@ class Calibrator {
       const Collective collective{kMeasured[c], ranks, 0};
       if (!generator.supports(collective)) continue;
       const ScheduleShape shape = shape_of(generator.make(collective, false));
-      for (size_t p = 0; p < std::size(kPoints) && kPoints[p].bytes <= most; p++)
-        samples.push_back(
-            {shape, collective, static_cast<double>(kPoints[p].bytes), setting, times.at(c, p)});
+      for (size_t p = team.first; p < team.end; p++)
+        samples.push_back({std::string(generator.name), shape, collective,
+                           static_cast<double>(kPoints[p].bytes), setting,
+                           times.least(c, p, ranks)});
     }
   }
 
   const Config config_;
   const HostReport host_;
   const double budget_s_;
+  const bool verbose_;
 };
 
 std::string today(int cores) {
@@ -190,13 +235,13 @@ std::string today(int cores) {
                      parts.tm_mon + 1, parts.tm_mday, cores);
 }
 
-void calibrate(double seconds) {
+void calibrate(double seconds, bool verbose) {
   setenv("WEFT_HOST_MODE", "1", 1);
   unsetenv("WEFT_TOPO");
   const Config config = Config::from_environment();
   if (rates_path(config).empty())
     fail(ncclInvalidUsage, "there is no folder for rates: set WEFT_CACHE");
-  Calibrator calibrator(config, seconds);
+  Calibrator calibrator(config, seconds, verbose);
   Calibration calibration;
   calibration.measured = today(calibrator.cores());
   // Processes first: they must not come from a process that has threads.
@@ -220,7 +265,9 @@ void add_calibrate(CLI::App& app) {
   command->add_option("--seconds", *seconds, "time to spend")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  command->callback([seconds] { calibrate(*seconds); });
+  const auto verbose = std::make_shared<bool>(false);
+  command->add_flag("--verbose", *verbose, "print every measurement");
+  command->callback([seconds, verbose] { calibrate(*seconds, *verbose); });
 }
 
 }  // namespace weft
