@@ -76,7 +76,7 @@ struct Config {
 
   // WEFT_SYNTHESIS: the library that synthesizes schedules at init; none: no such schedules
   std::string synthesis;
-  double synthesis_seconds = 0.5;  // WEFT_SYNTHESIS_SECONDS: time for that, before they are cached
+  double synthesis_seconds = 0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
   std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
 
   // Reads the environment (and, for names it does not hold, NCCL's configuration files).

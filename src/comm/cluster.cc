@@ -31,10 +31,7 @@ std::string look_at_host() {
   double nic_gbps = 0;
   for (const int nic : nodes_of(machine, NodeType::kNic))
     nic_gbps += machine.nodes[static_cast<size_t>(nic)].gbps;
-  return fmt::format(
-      "{}\t{}\t{}\n{}", usable_cores(),
-      std::max<long>({0, sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE)}), nic_gbps,
-      machine_to_json(machine));
+  return fmt::format("{}\t{}\n{}", usable_cores(), nic_gbps, machine_to_json(machine));
 }
 
 }  // namespace
@@ -61,7 +58,6 @@ HostReport read_host_report(const std::string& text, int rank) {
     at = rest < end ? rest + 1 : rest;
   };
   number(report.cores);
-  number(report.cache_bytes);
   number(report.nic_gbps);
   report.machine =
       machine_from_json(text.substr(line + 1), fmt::format("the host of rank {}", rank));

@@ -10,9 +10,8 @@
 namespace weft {
 
 struct HostReport {
-  int cores = 1;           // that this process may use
-  double cache_bytes = 0;  // largest cache, all of a kind together; 0: unknown
-  double nic_gbps = 0;     // all NICs together; 0: unknown
+  int cores = 1;        // that this process may use
+  double nic_gbps = 0;  // all NICs together; 0: unknown
   Machine machine;
 };
 

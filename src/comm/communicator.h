@@ -67,6 +67,8 @@ class Communicator {
   ncclResult_t fault_code() const;
   // Takes note of what kernels found wrong meanwhile.
   void poll_gpu();
+  // Waits for what was launched on this rank's GPU; nothing to wait for in host mode.
+  void synchronize();
   // Ends every wait with this text, now and later, and tells the other ranks if `tell` is set.
   void stop(ncclResult_t code, const std::string& why, bool tell);
 
@@ -100,6 +102,8 @@ class Communicator {
                        const Collective& collective, const VerifiedSchedule& verified,
                        int fifo_depth);
   const Plan& choose_plan(const Call& call);
+  // What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here.
+  static Config tuned(Config config);
   void agree_on_plans(const std::vector<PeerInfo>& infos, Deadline deadline);
   void load_schedules(std::shared_ptr<const ImportedSchedules> given);
   void check_schedules_fit();
@@ -148,6 +152,8 @@ class Communicator {
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;
+  // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
+  std::array<bool, kCollectiveKinds> copies_only_{};
   bool rings_ = false;           // between GPUs
   Program pair_program_;         // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves

@@ -8,6 +8,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
 #include "src/planner/planning.h"
+#include "src/planner/tuning_rules.h"
 #include "src/topology/fingerprint.h"
 
 namespace weft {
@@ -29,7 +30,6 @@ HostSetting setting_of(const Cluster& cluster, const std::vector<PeerInfo>& info
   if (cluster.hosts.size() > 1) setting.hosts = cluster.host_of;
   setting.pretended_hosts = machines.size() < cluster.hosts.size();
   if (!setting.pretended_hosts) setting.nic_gbps = cluster.hosts[0].nic_gbps;
-  if (cluster.hosts[0].cache_bytes > 0) setting.cache_bytes = cluster.hosts[0].cache_bytes;
   const bool own_hosts = cluster.hosts.size() == infos.size();
   const uint64_t ring = Mesh::ring_bytes_for(config, static_cast<int>(infos.size()), own_hosts);
   const size_t wanted = cluster.hosts.size() > 1 ? config.net_slice_bytes : config.slice_bytes;
@@ -87,10 +87,35 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
   if (answer.empty() || answer[0] != '+')
     fail(ncclInvalidUsage, "planning failed on rank 0: {}",
          answer.empty() ? "it says nothing" : answer.substr(1));
+  const TuningRules rules = TuningRules::from(config_);
+  for (int k = 0; k < kCollectiveKinds; k++)
+    copies_only_[static_cast<size_t>(k)] = !rules.protocols.allows(
+        static_cast<CollectiveKind>(k), static_cast<int>(NcclProtocol::kSimple));
   plans_made_ = CommunicatorPlans::decode(std::string_view(answer).substr(1));
   for (const PlanOption& option : plans_made_.table.options)
     option_generators_.push_back(option.schedule < 0 ? find_generator(option.name) : nullptr);
   connected_ = ImportedSchedules::both(*imported_, *plans_made_.schedules);
+}
+
+Config Communicator::tuned(Config config) {
+  TuningRules rules;
+  try {
+    rules = TuningRules::from(config);
+  } catch (const Error&) {
+    return config;  // all ranks hear of it when they come together
+  }
+  const auto allows = [&](NcclProtocol protocol) {
+    return rules.protocols.allows(CollectiveKind::kAllReduce, static_cast<int>(protocol));
+  };
+  // On GPUs the low-latency protocol is LL and LL128 at once.
+  if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packed_bytes = 0;
+  if (config.max_channels > 0 && (config.max_ctas <= 0 || config.max_ctas > config.max_channels))
+    config.max_ctas = config.max_channels;
+  return config;
+}
+
+void Communicator::synchronize() {
+  if (gpu_ != nullptr) gpu_->synchronize();
 }
 
 double Communicator::estimate_us(const Call& call) const {

@@ -57,7 +57,9 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
       return plan_for(*schedule, collective, in_place);
   const Generator* forced = forced_[static_cast<size_t>(call.kind)];
   const SelectionTable& table = plans_made_.table;
-  const PlanOption* option = forced != nullptr ? nullptr : table.choose(call.kind, bytes, false);
+  // Between GPUs of several hosts the rules below decide, until such machines have been measured.
+  const bool rules = forced != nullptr || table.advisory || (rings_ && config_.topo.empty());
+  const PlanOption* option = rules ? nullptr : table.choose(call.kind, bytes, false);
   if (option != nullptr && option->schedule >= 0) {
     const ImportedSchedule& schedule =
         *plans_made_.schedules->all()[static_cast<size_t>(option->schedule)];

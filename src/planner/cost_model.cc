@@ -17,6 +17,17 @@ double footprint(const Collective& c, double block) {
   return blocks * block;
 }
 
+// Between the sizes for which Rates has one, along the logarithm.
+double rate_at(double bytes, double near, double middle, double far) {
+  constexpr double kNear = 256 << 10, kMiddle = 8 << 20, kFar = 256 << 20;
+  const auto share = [&](double low, double high) {
+    return std::clamp(std::log(bytes / low) / std::log(high / low), 0.0, 1.0);
+  };
+  if (bytes <= kNear) return near;
+  if (bytes <= kMiddle) return near + (middle - near) * share(kNear, kMiddle);
+  return middle + (far - middle) * share(kMiddle, kFar);
+}
+
 }  // namespace
 
 double predict(const ScheduleShape& shape, const Collective& collective, double bytes,
@@ -27,10 +38,11 @@ double predict(const ScheduleShape& shape, const Collective& collective, double 
   const double mb = chunk * 1e-6;
   const bool lent =
       setting.one_process && std::min(chunk, setting.slice_bytes) >= setting.lend_bytes;
-  const double far =
-      std::clamp(1 - setting.cache_bytes / std::max(1.0, footprint(collective, block)), 0.0, 1.0);
-  const double copy_us = mb * (rates.copy_us_mb * (1 - far) + rates.copy_far_us_mb * far);
-  const double reduce_us = mb * (rates.reduce_us_mb * (1 - far) + rates.reduce_far_us_mb * far);
+  const double all = footprint(collective, block);
+  const double copy_us =
+      mb * rate_at(all, rates.copy_us_mb, rates.copy_mid_us_mb, rates.copy_far_us_mb);
+  const double reduce_us =
+      mb * rate_at(all, rates.reduce_us_mb, rates.reduce_mid_us_mb, rates.reduce_far_us_mb);
 
   struct HostWork {
     double us = 0, net_bytes = 0;

@@ -35,6 +35,10 @@ constexpr Wanted kWanted[] = {
     {CollectiveKind::kReduceScatter, kSmall}, {CollectiveKind::kBroadcast, kSmall},
     {CollectiveKind::kReduce, kSmall}};
 
+// Schedules for more ranks take seconds each: nobody waits for them at init who has not asked to.
+constexpr size_t kMostQuickRanks = 32;
+constexpr double kPatient = 1;
+
 // One is for several sizes, so its name says which it was made for.
 std::string name_of(const Wanted& wanted) {
   return fmt::format("synth-{}-{}", name(wanted.kind), wanted.bytes == kLarge ? "large" : "small");
@@ -75,7 +79,8 @@ class Maker {
       }
     }
     const double left = seconds_ - seconds_since(begin_);
-    if (left <= 0) return nullptr;
+    if (left <= 0 || (gpus(machine_).size() > kMostQuickRanks && seconds_ < kPatient))
+      return nullptr;
     const auto text = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, left);
     if (!text) return nullptr;
     auto schedule = import_text(name, *text);

@@ -1,6 +1,7 @@
 // See planning.h.
 #include "src/planner/planning.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -37,6 +38,21 @@ SimulationOptions quick_simulation() {
   options.slice_bytes = 256 << 10;
   options.most_slices = 8;
   return options;
+}
+
+// Those measured here, where there are such.
+void take_rates(const PlanningRequest& request, TableRequest& table) {
+  const std::string section = request.on_gpus               ? kGpuRates
+                              : request.setting.one_process ? kThreadRates
+                                                            : kProcessRates;
+  table.rates = default_rates(section);
+  table.origin = "default rates (weft calibrate measures them)";
+  const auto measured = load_rates(request.config);
+  if (!measured.has_value()) return;
+  const auto it = measured->rates.find(section);
+  if (it == measured->rates.end()) return;
+  table.rates = it->second;
+  table.origin = fmt::format("rates {}", measured->measured);
 }
 
 }  // namespace
@@ -79,7 +95,7 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     table.machine = &emulated;
     table.simulation = quick_simulation();
     table.origin = "times are simulated";
-    if (available == request.nranks && request.nranks > 1) {
+    if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
       const MadeSchedules made =
           schedules_for(request.config, emulated, request.config.synthesis_seconds, request.fits);
       plans.schedules = made.schedules;
@@ -87,21 +103,18 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
       table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
                                   made.fetched, made.made, made.seconds * 1e3);
     }
-  } else if (request.on_gpus) {
-    // On GPUs measured thresholds decide (choose_for_gpu).
-    plans.table.machine = fmt::format("{} GPUs", request.nranks);
-    plans.table.origin = "plans of GPUs follow measured thresholds";
-    return plans;
   } else {
-    const std::string section = request.setting.one_process ? kThreadRates : kProcessRates;
-    table.rates = default_rates(section);
-    table.origin = "default rates (weft calibrate measures them)";
-    if (const auto measured = load_rates(request.config); measured.has_value()) {
-      if (const auto it = measured->rates.find(section); it != measured->rates.end()) {
-        table.rates = it->second;
-        table.origin = fmt::format("rates {}", measured->measured);
-      }
-    }
+    take_rates(request, table);
+  }
+  const bool reach = request.on_gpus && request.hosts == 1 && request.config.topo.empty();
+  if (reach) {
+    // GPUs do their work side by side; ranks that share one take turns.
+    const auto found = static_cast<int>(gpus(request.machine).size());
+    table.setting.cores = std::clamp(found, 1, request.nranks);
+    plans.table = build_gpu_table(table, request.config.packed_bytes);
+    plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
+                                      request.nranks, table.setting.cores);
+    return plans;
   }
   plans.table = build_table(table);
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);

@@ -96,16 +96,15 @@ void save_rates(const Config& config, const Calibration& calibration) {
 Rates default_rates(const std::string& section) {
   Rates rates;
   if (section == kProcessRates) {
-    rates.switch_us = 4;
-    rates.copy_us_mb = 80;
+    rates.switch_us = 3;
   } else if (section == kGpuRates) {
     rates = {};
     rates.call_us = 4;
     rates.hop_us = 1;
     rates.switch_us = 1;
     rates.step_us = rates.message_us = 0.1;
-    rates.copy_us_mb = rates.copy_far_us_mb = 0.6;
-    rates.reduce_us_mb = rates.reduce_far_us_mb = 0.6;
+    rates.copy_us_mb = rates.copy_mid_us_mb = rates.copy_far_us_mb = 0.6;
+    rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;
   }
   return rates;
 }

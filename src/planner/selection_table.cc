@@ -117,8 +117,8 @@ const PlanOption* SelectionTable::choose(CollectiveKind kind, uint64_t bytes,
 }
 
 std::string SelectionTable::encode() const {
-  std::string text =
-      fmt::format("table\t{}\t{}\t{}\t{}\n", machine, origin, slice_bytes, lend_bytes);
+  std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\n", machine, origin, slice_bytes,
+                                 lend_bytes, advisory);
   for (const PlanOption& o : options) {
     text += fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
                         o.schedule, o.lanes, o.channels, o.chunks, o.barred);
@@ -148,6 +148,7 @@ SelectionTable SelectionTable::decode(std::string_view text) {
       table.origin = line.text();
       table.slice_bytes = line.number<double>();
       table.lend_bytes = line.number<double>();
+      table.advisory = line.number<int>() != 0;
       continue;
     }
     const int kind = line.number<int>();

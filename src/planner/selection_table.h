@@ -35,6 +35,7 @@ class SelectionTable {
   std::string machine;                     // what it is for, in words
   std::string origin;                      // where the costs come from, in words
   double slice_bytes = 0, lend_bytes = 0;  // as HostSetting has them; 0: not known
+  bool advisory = false;  // it says what others decide by rules of their own: GPUs do
   std::vector<PlanOption> options;
 
   // Sizes up to `most_bytes` (from the range before on).

@@ -7,6 +7,8 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/planner/cpu_help.h"
+#include "src/planner/selection.h"
 
 namespace weft {
 namespace {
@@ -38,6 +40,7 @@ class Builder {
       }
       for (const Generator& generator : generators())
         if (has_fifos(generator) && generator.supports(c)) add(generator, c);
+      if (request_.machine != nullptr && cpus_could_help(*request_.machine, c)) add_cpu_help(c);
     }
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
@@ -67,6 +70,22 @@ class Builder {
     if (!why.empty()) option.barred = why;
   }
 
+  // Shown, never chosen: nothing can run it.
+  void add_cpu_help(const Collective& c) {
+    PlanOption& option = table_.options.emplace_back();
+    option.kind = c.kind;
+    option.name = kCpuReduce;
+    try {
+      fill_by_simulation(option, [&](double bytes) {
+        return simulate_cpu_help(*request_.machine, c, bytes, request_.simulation);
+      });
+      option.barred = "a prediction: CPUs do not reduce for GPUs in this release";
+    } catch (const Error& error) {
+      option.us.clear();
+      option.barred = error.what();
+    }
+  }
+
   void predict_option(PlanOption& option, const Schedule& schedule) {
     try {
       const ScheduleShape shape = shape_of(schedule, request_.setting.hosts);
@@ -87,11 +106,15 @@ class Builder {
   }
 
   void simulate_option(PlanOption& option, const Schedule& schedule) {
+    fill_by_simulation(option, [&](double bytes) {
+      return simulate(*request_.machine, schedule, bytes, request_.simulation).time_us;
+    });
+  }
+
+  template <typename Time>
+  void fill_by_simulation(PlanOption& option, Time time) {
     std::vector<double> known;
-    for (const int i : kSimulatedSizes)
-      known.push_back(
-          simulate(*request_.machine, schedule, SelectionTable::size(i), request_.simulation)
-              .time_us);
+    for (const int i : kSimulatedSizes) known.push_back(time(SelectionTable::size(i)));
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       size_t k = 0;
       while (k + 2 < known.size() && kSimulatedSizes[k + 1] < i) k++;
@@ -125,6 +148,43 @@ class Builder {
 };
 
 }  // namespace
+
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes) {
+  SelectionTable table;
+  table.origin = request.origin;
+  table.advisory = true;
+  for (int k = 0; k < kCollectiveKinds; k++) {
+    const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
+    if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||
+        request.nranks > kMostTableRanks)
+      continue;
+    const Generator* forced = forced_generator(c.kind, request.rules.plan);
+    if (forced != nullptr && !forced->supports(c)) continue;
+    std::vector<SelectionTable::Range> ranges;
+    const Generator* last = nullptr;
+    for (int power = 0; power <= 32; power++) {
+      const auto bytes = uint64_t{1} << power;
+      const GpuChoice choice = choose_for_gpu(c, bytes, packed_bytes, forced);
+      if (choice.generator != last) {
+        PlanOption& option = table.options.emplace_back();
+        option.kind = c.kind;
+        option.name = choice.generator->name;
+        const ScheduleShape shape = shape_of(choice.generator->make(c, false));
+        option.lanes = shape.lanes;
+        option.channels = shape.channels;
+        option.chunks = shape.chunks;
+        for (int i = 0; i < SelectionTable::kSizes; i++)
+          option.us.push_back(
+              predict(shape, c, SelectionTable::size(i), request.setting, request.rates));
+        ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
+        last = choice.generator;
+      }
+      ranges.back().most_bytes = power == 32 ? ~uint64_t{0} : bytes * 2 - 1;
+    }
+    table.set_ranges(c.kind, std::move(ranges));
+  }
+  return table;
+}
 
 SelectionTable build_table(const TableRequest& request) { return Builder(request).build(); }
 

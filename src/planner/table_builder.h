@@ -32,6 +32,10 @@ struct TableRequest {
 // and the rules of selection.h decide.
 inline constexpr int kMostTableRanks = 128;
 
+// For GPUs that reach each other's memory, which choose_for_gpu() decides for: its choices with
+// their costs by the cost model, `setting.cores` being the number of GPUs.
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes);
+
 SelectionTable build_table(const TableRequest& request);
 
 }  // namespace weft

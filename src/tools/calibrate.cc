@@ -36,11 +36,14 @@ struct Point {
 constexpr Point kPoints[] = {{1u << 10, 10, 12}, {16u << 10, 10, 12}, {128u << 10, 5, 8},
                              {1u << 20, 2, 8},   {8u << 20, 1, 5},    {64u << 20, 1, 2}};
 
+// CUDA's cudaStreamPerThread: kernels of different ranks must run side by side.
+constexpr uintptr_t kOwnStream = 2;
+
 // One rank's part. Every rank does exactly the same, so none waits for another in vain.
 class Meter {
  public:
   Meter(Communicator& communicator, uint64_t most_bytes)
-      : comm_(communicator), input_(most_bytes, std::byte{1}), output_(most_bytes) {}
+      : comm_(communicator), input_(communicator, most_bytes), output_(communicator, most_bytes) {}
 
   // The mean time of a call, for every batch.
   void measure(CollectiveKind kind, const Point& point, double* times) {
@@ -48,6 +51,7 @@ class Meter {
     call.kind = kind;
     call.input = input_.data();
     call.output = output_.data();
+    call.stream = reinterpret_cast<cudaStream_t>(kOwnStream);
     call.count = 1;
     call.reduction.type = ncclFloat32;
     call.reduction.op = ncclSum;
@@ -62,12 +66,41 @@ class Meter {
     for (int b = 0; b < point.batches; b++) {
       const auto begin = Clock::now();
       for (int i = 0; i < point.calls; i++) run_next();
+      comm_.synchronize();
       times[b] = seconds_since(begin) * 1e6 / point.calls;
     }
   }
 
  private:
+  // Buffers where the ranks' executor wants them.
+  class Memory {
+   public:
+    Memory(Communicator& communicator, uint64_t bytes) : device_(communicator.on_gpu()) {
+      if (device_) {
+        data_ = cuda::allocate(bytes);
+      } else {
+        host_.assign(bytes, std::byte{1});
+        data_ = host_.data();
+      }
+    }
+    ~Memory() {
+      if (device_) cuda::release(data_);
+    }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    void* data() const { return data_; }
+
+   private:
+    const bool device_;
+    void* data_ = nullptr;
+    std::vector<std::byte> host_;
+  };
+
   void run(const Call& call) {
+    if (comm_.on_gpu()) {
+      const Call* calls[] = {&call};
+      return comm_.launch(calls);
+    }
     comm_.begin();
     batch_.clear();
     comm_.add_to(batch_, call);
@@ -80,7 +113,7 @@ class Meter {
   }
 
   Communicator& comm_;
-  std::vector<std::byte> input_, output_;
+  Memory input_, output_;
   host::Batch batch_;
 };
 
@@ -147,6 +180,21 @@ class Calibrator {
 
   int cores() const { return host_.cores; }
 
+  // Ranks as threads that share the current GPU.
+  Fit measure_gpu() {
+    const auto begin = Clock::now();
+    std::vector<TimedPlan> samples;
+    for (const Team& team : {Team{2, 0, 6}, {4, 0, 6}, {8, 0, 4}})
+      for (const Generator* generator : {&kReach, &kExchange, &kOneShot}) {
+        // What goes through FIFOs with flags is for small arrays.
+        const size_t end = generator == &kReach ? team.end : std::min<size_t>(team.end, 3);
+        if (seconds_since(begin) < budget_s_)
+          measure_plan(*generator, {team.ranks, 0, end}, false, samples);
+      }
+    for (TimedPlan& sample : samples) sample.setting.cores = 1;
+    return finish(samples, default_rates(kGpuRates));
+  }
+
   // Ranks as threads or processes, in teams of several sizes, within a share of the time.
   Fit measure(bool processes, double share) {
     const auto begin = Clock::now();
@@ -160,7 +208,12 @@ class Calibrator {
         if (seconds_since(begin) < budget_s_ * share)
           measure_plan(generator, team, processes, samples);
       }
-    const Fit fit = fit_rates(samples, default_rates(processes ? kProcessRates : kThreadRates));
+    return finish(samples, default_rates(processes ? kProcessRates : kThreadRates));
+  }
+
+ private:
+  Fit finish(const std::vector<TimedPlan>& samples, const Rates& start) const {
+    const Fit fit = fit_rates(samples, start);
     for (const TimedPlan& s : samples)
       if (verbose_)
         fmt::print("{:14} {:10} {} ranks {:>9} bytes {:10.1f} us, by the rates {:10.1f} us\n",
@@ -169,7 +222,6 @@ class Calibrator {
     return fit;
   }
 
- private:
   void measure_plan(const Generator& generator, const Team& team, bool processes,
                     std::vector<TimedPlan>& samples) {
     const int ranks = team.ranks;
@@ -206,7 +258,6 @@ class Calibrator {
     HostSetting setting;
     setting.cores = host_.cores;
     setting.one_process = !processes;
-    if (host_.cache_bytes > 0) setting.cache_bytes = host_.cache_bytes;
     setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
         config_.slice_bytes, Mesh::ring_bytes_for(config_, ranks, false) / 4 - kFifoAlign));
     setting.lend_bytes = static_cast<double>(config_.zero_copy_bytes);
@@ -235,23 +286,38 @@ std::string today(int cores) {
                      parts.tm_mon + 1, parts.tm_mday, cores);
 }
 
-void calibrate(double seconds, bool verbose) {
-  setenv("WEFT_HOST_MODE", "1", 1);
+void print(const char* section, const Fit& fit) {
+  fmt::print("{}: median error {:.0f}%\n", section, 100 * fit.median_error);
+  for (const RateName& rate : kRateNames)
+    fmt::print("  {:18} {:.4g}\n", rate.name, fit.rates.*rate.rate);
+}
+
+struct Arguments {
+  double seconds = 25;
+  bool gpu = false, verbose = false;
+};
+
+void calibrate(const Arguments& arguments) {
+  if (!arguments.gpu) setenv("WEFT_HOST_MODE", "1", 1);
   unsetenv("WEFT_TOPO");
   const Config config = Config::from_environment();
   if (rates_path(config).empty())
     fail(ncclInvalidUsage, "there is no folder for rates: set WEFT_CACHE");
-  Calibrator calibrator(config, seconds, verbose);
-  Calibration calibration;
+  if (arguments.gpu && !cuda::available()) fail(ncclInvalidUsage, "there is no GPU to measure");
+  Calibrator calibrator(config, arguments.seconds, arguments.verbose);
+  // What is not measured now stays.
+  Calibration calibration = load_rates(config).value_or(Calibration{});
   calibration.measured = today(calibrator.cores());
-  // Processes first: they must not come from a process that has threads.
-  for (const bool processes : {true, false}) {
-    const char* section = processes ? kProcessRates : kThreadRates;
-    const Fit fit = calibrator.measure(processes, processes ? 0.35 : 0.65);
+  const auto keep = [&](const char* section, const Fit& fit) {
     calibration.rates[section] = fit.rates;
-    fmt::print("{}: median error {:.0f}%\n", section, 100 * fit.median_error);
-    for (const RateName& rate : kRateNames)
-      fmt::print("  {:18} {:.4g}\n", rate.name, fit.rates.*rate.rate);
+    print(section, fit);
+  };
+  if (arguments.gpu) {
+    keep(kGpuRates, calibrator.measure_gpu());
+  } else {
+    // Processes first: they must not come from a process that has threads.
+    keep(kProcessRates, calibrator.measure(true, 0.35));
+    keep(kThreadRates, calibrator.measure(false, 0.65));
   }
   save_rates(config, calibration);
   fmt::print("kept in {}\n", rates_path(config));
@@ -261,13 +327,13 @@ void calibrate(double seconds, bool verbose) {
 
 void add_calibrate(CLI::App& app) {
   auto* command = app.add_subcommand("calibrate", "measure this machine and keep it for init");
-  const auto seconds = std::make_shared<double>(25);
-  command->add_option("--seconds", *seconds, "time to spend")
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("--seconds", arguments->seconds, "time to spend")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  const auto verbose = std::make_shared<bool>(false);
-  command->add_flag("--verbose", *verbose, "print every measurement");
-  command->callback([seconds, verbose] { calibrate(*seconds, *verbose); });
+  command->add_flag("--gpu", arguments->gpu, "measure ranks that share this GPU instead");
+  command->add_flag("--verbose", arguments->verbose, "print every measurement");
+  command->callback([arguments] { calibrate(*arguments); });
 }
 
 }  // namespace weft

@@ -64,7 +64,6 @@ void answer(const Arguments& arguments) {
   HostSetting setting;
   setting.cores = here.cores;
   setting.one_process = !arguments.processes;
-  if (here.cache_bytes > 0) setting.cache_bytes = here.cache_bytes;
   setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
       config.slice_bytes, Mesh::ring_bytes_for(config, ranks, false) / 4 - kFifoAlign));
   setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);

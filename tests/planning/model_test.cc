@@ -104,6 +104,21 @@ TEST(SelectionTable, ChoosesTheCheapestAtEverySizeOfItsOwn) {
       }
 }
 
+TEST(CpuHelp, IsPredictedForBoxesWithoutNvlinkOnly) {
+  const auto cost = [](const SelectionTable& table, const std::string& plan) {
+    for (const PlanOption& option : table.options)
+      if (option.kind == CollectiveKind::kAllReduce && option.name == plan && !option.us.empty())
+        return SelectionTable::estimate(option, 64 << 20);
+    return 0.0;
+  };
+  const SelectionTable pcie = table_for(8, "pcie-8x");
+  EXPECT_GT(cost(pcie, "cpu_reduce"), 0);
+  // Half of what a ring moves crosses each GPU's link.
+  EXPECT_LT(cost(pcie, "cpu_reduce"), cost(pcie, "ring"));
+  EXPECT_NE(pcie.choose(CollectiveKind::kAllReduce, 64 << 20, false)->name, "cpu_reduce");
+  EXPECT_EQ(cost(table_for(8, "ndv2"), "cpu_reduce"), 0);
+}
+
 TEST(SelectionTable, HasAPlanForEverySizeThereIs) {
   const SelectionTable table = table_for(4);
   for (const uint64_t bytes :
