@@ -220,12 +220,21 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
 // Not inlined: the registers are its own.
 __device__ __noinline__ inline void copy(const std::byte* source, std::byte* const* destinations,
                                          uint32_t count, uint64_t bytes, Team team) {
-  constexpr int kUnroll = 16;
   const Cut c = cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
-    const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;
-    const uint64_t tiles = bulk ? c.vectors / (32 * kUnroll) : 0, done = tiles * (32 * kUnroll);
-    copy_tiles<kUnroll>(source, destinations, count, c.head, tiles, team);
+    // Larger tiles as long as there is one for every warp.
+    const uint64_t threads = uint64_t{team.threads} * team.ctas;
+    uint64_t done = 0;
+    const auto tiles_of = [&](uint64_t unroll) {
+      const uint64_t left = c.vectors - done;
+      return left >= threads * unroll ? left / (32 * unroll) : 0;
+    };
+    const uint64_t large = tiles_of(16);
+    copy_tiles<16>(source, destinations, count, c.head, large, team);
+    done = large * (32 * 16);
+    const uint64_t small = tiles_of(4);
+    copy_tiles<4>(source, destinations, count, c.head + done * 16, small, team);
+    done += small * (32 * 4);
     copy_singles<true>(source, destinations, count, c.head + done * 16, c.vectors - done, team);
   } else {
     copy_singles<false>(source, destinations, count, c.head, c.vectors, team);

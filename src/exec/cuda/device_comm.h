@@ -15,6 +15,7 @@ inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
+inline constexpr uint32_t kMaxStages = 4;        // of a pipeline
 // Of kernels that let the next one start early: so many thread blocks must fit on a multiprocessor.
 inline constexpr uint32_t kEarlyKernels = 2;
 
@@ -45,9 +46,11 @@ struct alignas(256) Mailbox {
   Announcement messages[kMaxCtas][kMaxRanks];  // of send/recv
   uint32_t tokens[kMaxCtas][kMaxRanks];
   uint32_t acknowledgements[kMaxCtas][kMaxRanks];
+  uint32_t slices[kMaxStages][kMaxCtas][kMaxRanks];  // that a stage of the peer's pipeline has done
   // Private to the rank's own thread block: how often it has done each of these.
   uint32_t announced[kMaxCtas];
   uint32_t met[kMaxCtas];
+  uint32_t piped[kMaxStages][kMaxCtas];
   uint32_t sent[kMaxCtas][kMaxRanks], received[kMaxCtas][kMaxRanks];
   uint32_t probe[kMaxRanks];  // what peers wrote at init, see GpuExecutor::probe()
 };
@@ -82,7 +85,8 @@ struct HostFlags {
 // trip to memory.
 struct DeviceComm {
   int32_t rank = 0, nranks = 0;
-  bool one_device = true;   // all peers' memory is this GPU's own: fences can be narrower
+  // All peers' memory is this GPU's own, whichever process has it: fences can be narrower.
+  bool one_device = true;
   bool one_process = true;  // addresses mean the same to all ranks
   uint32_t packed_ctas = 0, ports = 0;
   uint64_t timeout_ns = 0;  // 0: wait for ever
@@ -128,6 +132,12 @@ struct StepRange {
   uint64_t chunk = 0;  // elements per chunk
   // kStage: a chunk is worked off in slices, a thread block has a part of each.
   uint64_t slice = 0, part = 0, slices = 1;
+  // Where the steps between two meetings of all ranks are stages of a pipeline, each stage has
+  // warps of its own, which begin with `first_warp[stage]` and end where the next stage's begin.
+  // Slices under way have scratch memory of their own, `sets` of them.
+  uint32_t stages = 1, sets = 1;
+  uint32_t scratch_chunks = 0;
+  uint8_t first_warp[kMaxStages + 1] = {};
   Protocol protocol = Protocol::kReach;
 };
 

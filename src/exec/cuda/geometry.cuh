@@ -29,8 +29,9 @@ __device__ inline std::byte* address(const KernelArguments& a, const StepRange& 
   const uint64_t part = range.protocol == Protocol::kReach ? 0 : blockIdx.x * range.part;
   if (operand.buffer == ProgramBuffer::kScratch) {
     const int owner = operand.owner >= 0 ? operand.owner : a.comm.rank;
+    const uint32_t set = static_cast<uint32_t>(slice) % range.sets;
     return reinterpret_cast<std::byte*>(a.comm.mailboxes[owner]) + a.comm.stage +
-           (index * range.slice + part) * a.element;
+           ((set * range.scratch_chunks + index) * range.slice + part) * a.element;
   }
   const uint64_t at =
       (chunks == 1 ? index * a.count : index / chunks * a.count + index % chunks * range.chunk) +

@@ -259,7 +259,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     if (peer.max_ctas > 0) limit = std::min(limit, peer.max_ctas);
     const bool here_too = peer.process == mine.process;
     here += here_too && same_gpu(peer, mine) ? 1 : 0;
-    s.comm.one_device = s.comm.one_device && same_gpu(peer, mine) && here_too;
+    s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
     auto* memory = reinterpret_cast<std::byte*>(peer.memory);
     if (!here_too) {

@@ -69,10 +69,7 @@ class GpuPlan {
   Collective collective;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
-  struct Form {
-    int32_t scratch_chunks = 0;
-    bool uniform_only = false;
-  } program, fallback;
+  bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;

@@ -10,6 +10,8 @@
 namespace weft::cuda {
 namespace {
 
+constexpr uint64_t kMostPart = 32u << 10;  // of a slice in a pipeline, in bytes
+
 // Ports become ranks again: tokens go to mailboxes.
 void translate(const Program& program, std::vector<ProgramStep>& steps,
                std::vector<ProgramOperand>& operands) {
@@ -35,13 +37,52 @@ bool fits(const Program& program, size_t steps, size_t operands) {
          });
 }
 
-// Steps that start with all ranks meeting: the announcement does that.
+// Steps that start with all ranks meeting: the announcement does that. (Where data goes through
+// scratch memory, some ranks may have steps before they meet.)
 uint32_t opening_meeting(const Program& program) {
   const auto& steps = program.steps;
-  return steps.size() > 1 && steps[0].count == 0 && steps[1].count == 0 &&
-                 steps[0].destinations > 0 && steps[1].sources > 0
+  return program.scratch_chunks == 0 && steps.size() > 1 && steps[0].count == 0 &&
+                 steps[1].count == 0 && steps[0].destinations > 0 && steps[1].sources > 0
              ? 2
              : 0;
+}
+
+StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
+  StepRange range;
+  range.first = first + skipped;
+  range.count = static_cast<uint32_t>(program.steps.size()) - skipped;
+  range.chunks = program.chunks;
+  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kReach;
+  range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
+  const auto stages = static_cast<uint32_t>(program.stages);
+  if (range.protocol == Protocol::kStage && stages > 1 && stages <= kMaxStages) {
+    range.stages = stages;
+    range.sets = stages + 1;
+  }
+  return range;
+}
+
+// Every stage of a pipeline gets warps for what it moves here. An own choice of every rank.
+void share_out_warps(StepRange& range, const KernelArguments& a, uint32_t warps) {
+  uint32_t loads[kMaxStages] = {}, all = 0, stage = 0;
+  for (uint32_t n = range.first; n < range.first + range.count; n++) {
+    const ProgramStep& step = a.step(n);
+    if (step.count == 0) {
+      stage += step.sources > 0 ? 1 : 0;
+      continue;
+    }
+    const uint32_t load =
+        static_cast<uint32_t>(step.sources + step.destinations) * static_cast<uint32_t>(step.count);
+    loads[stage] += load;
+    all += load;
+  }
+  uint32_t before = 0;
+  for (stage = 0; stage < range.stages; stage++) {
+    range.first_warp[stage] =
+        static_cast<uint8_t>(stage + (warps - range.stages) * before / std::max(1u, all));
+    before += loads[stage];
+  }
+  range.first_warp[range.stages] = static_cast<uint8_t>(warps);
 }
 
 }  // namespace
@@ -71,24 +112,18 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     return nullptr;
   auto plan = std::make_shared<GpuPlan>();
   plan->collective = program.collective;
-  plan->program = {program.scratch_chunks, program.uniform_only};
+  plan->program_is_uniform = program.uniform_only;
   KernelArguments& a = plan->arguments;
   a.mine = s.mailbox;
   a.comm = s.comm;
-  a.program.first = opening_meeting(program);
-  a.program.count = static_cast<uint32_t>(program.steps.size()) - a.program.first;
-  a.program.chunks = program.chunks;
-  a.program.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kReach;
+  a.program = range_of(program, 0, opening_meeting(program));
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;
   translate(program, steps, operands);
   if (fallback != nullptr) {
-    plan->fallback = {fallback->scratch_chunks, fallback->uniform_only};
+    plan->fallback_is_uniform = fallback->uniform_only;
     a.has_fallback = true;
-    a.fallback.first = static_cast<uint32_t>(steps.size());
-    a.fallback.count = static_cast<uint32_t>(more_steps);
-    a.fallback.chunks = fallback->chunks;
-    a.fallback.protocol = Protocol::kStage;
+    a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, steps, operands);
   }
   const size_t step_bytes = steps.size() * sizeof(ProgramStep),
@@ -103,8 +138,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
 
 // Cuts the call's blocks into chunks, those into slices that fit the stage, and those into a part
 // per thread block.
-void GpuExecutor::cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
-                      uint32_t element, uint64_t ctas) const {
+void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
+                      uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   range.chunk = round_up(ceil_div(count, static_cast<uint64_t>(range.chunks)), unit);
   range.slice = 0;
@@ -112,8 +147,10 @@ void GpuExecutor::cut(StepRange& range, int32_t scratch_chunks, bool uniform_onl
   range.slices = 1;
   if (range.protocol == Protocol::kReach) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
-  const uint64_t capacity = state_->stage_bytes / element / static_cast<uint64_t>(scratch_chunks);
-  range.slice = std::min(range.chunk, capacity / grain * grain);
+  const uint64_t capacity = state_->stage_bytes / element / range.sets / range.scratch_chunks;
+  // Enough slices for a pipeline.
+  const uint64_t most = range.stages > 1 ? kMostPart / element * ctas : capacity;
+  range.slice = std::min({range.chunk, capacity / grain * grain, most});
   range.part = round_up(ceil_div(range.slice, ctas), grain);
   range.slices = ceil_div(range.chunk, range.slice);
 }
@@ -151,11 +188,10 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const auto ctas = std::clamp<uint64_t>(
       ceil_div(chunk_bytes * static_cast<uint64_t>(c.nranks), s.options.cta_bytes), 1,
       static_cast<uint64_t>(s.max_ctas));
-  cut(a.program, plan.program.scratch_chunks, plan.program.uniform_only, call.count, a.element,
-      ctas);
-  if (a.has_fallback)
-    cut(a.fallback, plan.fallback.scratch_chunks, plan.fallback.uniform_only, call.count, a.element,
-        ctas);
+  cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
+  if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
+  for (StepRange* range : {&a.program, &a.fallback})
+    if (range->stages > 1) share_out_warps(*range, a, s.threads / 32);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   launch(kernels.program, ctas, s.threads, &a, false);
