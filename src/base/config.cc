@@ -84,6 +84,11 @@ Config Config::from_environment() {
   read_integer("NCCL_SOCKET_NTHREADS", config.socket_nthreads);
   read_integer("NCCL_NSOCKS_PERTHREAD", config.nsocks_per_thread);
   read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
+  config.algo = text("NCCL_ALGO");
+  config.proto = text("NCCL_PROTO");
+  read_integer("NCCL_MIN_NCHANNELS", config.min_channels);
+  read_integer("NCCL_MAX_NCHANNELS", config.max_channels);
+  if (std::getenv("NCCL_TUNER_PLUGIN") != nullptr) config.tuner_plugin = text("NCCL_TUNER_PLUGIN");
   config.msccl_xml_files = text("MSCCL_XML_FILES");
   config.msccl_algo_dir = text("MSCCL_ALGO_DIR");
   read("WEFT_INIT_TIMEOUT", config.init_timeout_s);
@@ -122,6 +127,14 @@ Config Config::from_environment() {
   config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
   read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
   config.catalogue = text("WEFT_CATALOGUE");
+  config.topo = text("WEFT_TOPO");
+  config.cache = text("WEFT_CACHE");
+  if (config.cache.empty() && !text("XDG_CACHE_HOME").empty())
+    config.cache = text("XDG_CACHE_HOME") + "/weft";
+  if (config.cache.empty() && !text("HOME").empty()) config.cache = text("HOME") + "/.cache/weft";
+  if (config.cache == "none") config.cache.clear();
+  config.synthesis = text("WEFT_SYNTHESIS");
+  read("WEFT_SYNTHESIS_SECONDS", config.synthesis_seconds);
   config.solver_plugin = text("WEFT_SOLVER_PLUGIN");
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
@@ -161,6 +174,13 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "sockets per thread; 0: chosen by rate"},
       {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking),
        "0 or 1 overrides config.blocking"},
+      {"NCCL_ALGO", c.algo, "algorithms to choose from: ring,tree or ^tree"},
+      {"NCCL_PROTO", c.proto, "protocols to choose from: LL,LL128,Simple"},
+      {"NCCL_MIN_NCHANNELS", fmt::format("{}", c.min_channels),
+       "GPU: least thread blocks; 0: chosen"},
+      {"NCCL_MAX_NCHANNELS", fmt::format("{}", c.max_channels), "most channels; 0: as many as fit"},
+      {"NCCL_TUNER_PLUGIN", c.tuner_plugin.value_or(""),
+       "the tuner plugin to use; none: no plugin"},
       {"MSCCL_XML_FILES", c.msccl_xml_files, "schedule files to use, ':' between them"},
       {"MSCCL_ALGO_DIR", c.msccl_algo_dir, "folder of schedule files to use"},
       {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s),
@@ -208,6 +228,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},
       {"NCCL_TOPO_DUMP_FILE_RANK", fmt::format("{}", c.topo_dump_rank), "the rank that writes it"},
       {"WEFT_CATALOGUE", c.catalogue, "folder of machines that go before the built-in ones"},
+      {"WEFT_TOPO", c.topo, "the machine to plan for: a catalogue name or a file"},
+      {"WEFT_CACHE", c.cache, "folder of plans and measured rates; none: no such folder"},
+      {"WEFT_SYNTHESIS", c.synthesis, "the library that synthesizes schedules at init; none: no"},
+      {"WEFT_SYNTHESIS_SECONDS", fmt::format("{}", c.synthesis_seconds), "time for that"},
       {"WEFT_SOLVER_PLUGIN", c.solver_plugin, "the solver that synthesis uses; none: no solver"},
   };
 }

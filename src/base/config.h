@@ -30,6 +30,13 @@ struct Config {
   int nsocks_per_thread = 0;  // NCCL_NSOCKS_PERTHREAD: sockets of each of them; 0: chosen
   int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
 
+  std::string algo;      // NCCL_ALGO: algorithms to choose from: ring,tree or ^tree
+  std::string proto;     // NCCL_PROTO: protocols to choose from: LL,LL128,Simple
+  int min_channels = 0;  // NCCL_MIN_NCHANNELS: least thread blocks per operation; 0: chosen
+  int max_channels = 0;  // NCCL_MAX_NCHANNELS: most of them; 0: as many as fit
+  // NCCL_TUNER_PLUGIN: the tuner plugin to use; "none"; unset: libnccl-tuner.so
+  std::optional<std::string> tuner_plugin;
+
   // MSCCL's.
   std::string msccl_xml_files;  // MSCCL_XML_FILES: schedule files, ':' between them
   std::string msccl_algo_dir;   // MSCCL_ALGO_DIR: a folder of schedule files
@@ -73,6 +80,13 @@ struct Config {
   int topo_dump_rank = 0;      // NCCL_TOPO_DUMP_FILE_RANK: the rank that writes it
   std::string catalogue;  // WEFT_CATALOGUE: folder of machines that go before the built-in ones
 
+  std::string topo;   // WEFT_TOPO: the machine to plan for, a catalogue name or a file
+  std::string cache;  // WEFT_CACHE: folder of plans and rates; none: no such folder. Without it
+                      // XDG_CACHE_HOME/weft, or HOME/.cache/weft
+
+  // WEFT_SYNTHESIS: the library that synthesizes schedules at init; none: no such schedules
+  std::string synthesis;
+  double synthesis_seconds = 0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
   std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
 
   std::vector<std::string> complaints;  // one for each value that is no number, for the log
