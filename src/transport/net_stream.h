@@ -46,7 +46,7 @@ class NetStream {
   virtual bool unsent() const { return false; }
   int waits_for(pollfd* descriptors, int most) const noexcept;
   // False: its plugin has nothing to sleep on, ask it again and again.
-  bool can_sleep() const { return !comm_ || comm_.network().extended(); }
+  bool can_sleep() const { return !comm_ || comm_.network().can_sleep(); }
   // Closes the connection: from now on nobody reads or writes the memory of lanes.
   void abandon() noexcept;
 
