@@ -260,8 +260,8 @@ ncclResult_t broken(const Connection& connection) {
   return failed(connection.code(), "{}", connection.failure());
 }
 
-// A request pointer carries its kind in the lowest bit: requests are aligned.
-constexpr uintptr_t kReceiveBit = 1;
+// A request pointer carries its kind in its lowest bits: requests are aligned.
+constexpr uintptr_t kReceiveBit = 1, kFlushBit = 2;
 
 ncclResult_t isend(void* comm, void* data, size_t size, void* mr, void** request) {
   auto& sender = static_cast<Sender&>(connection_of(comm));
@@ -282,14 +282,39 @@ ncclResult_t irecv(void* comm, int n, void* data, size_t size, void* mr, void** 
   return ncclSuccess;
 }
 
-ncclResult_t iflush(void*, int, void**, int*, void**, void** request) {
+ncclResult_t iflush(void* comm, int n, void** data, int* sizes, void** mrs, void** request) {
   *request = nullptr;
-  return ncclSuccess;
+  if (n != 1) return failed(ncclInvalidArgument, "{} flushes at once: this plugin takes one", n);
+  const auto* registration = static_cast<Registration*>(mrs[0]);
+  // Host memory is coherent.
+  if (registration == nullptr || !registration->is_cuda() || sizes[0] == 0) return ncclSuccess;
+  try {
+    Flush::Request* started =
+        static_cast<Receiver&>(connection_of(comm)).flush().start(data[0], *registration);
+    if (started != nullptr)
+      *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kFlushBit);
+    // Without a request NCCL would take it for done.
+    return started != nullptr ? ncclSuccess
+                              : failed(ncclInternalError, "too many flushes are in flight");
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "{}", error.what());
+  }
+}
+
+ncclResult_t test_flush(Flush::Request& request, int* done) {
+  try {
+    *done = request.flush->complete(request) ? 1 : 0;
+    return ncclSuccess;
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "{}", error.what());
+  }
 }
 
 ncclResult_t test(void* request, int* done, int* sizes) {
   const auto bits = reinterpret_cast<uintptr_t>(request);
   *done = 0;
+  if ((bits & kFlushBit) != 0)
+    return test_flush(*reinterpret_cast<Flush::Request*>(bits & ~kFlushBit), done);
   if ((bits & kReceiveBit) == 0) {
     auto& send = *static_cast<Sender::Request*>(request);
     *done = send.sender->complete(send) ? 1 : 0;

@@ -27,6 +27,7 @@ std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
   const bool turned = connecting.size() < listening.size();
   const auto many = turned ? listening : connecting, few = turned ? connecting : listening;
   std::vector<RailPair> pairs;
+  std::vector<int> scores;
   std::vector<int> used(few.size(), 0);
   for (size_t i = 0; i < many.size(); i++) {
     int best = -1, best_used = 0;
@@ -52,7 +53,14 @@ std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
       std::swap(pair.first_gid, pair.second_gid);
     }
     pairs.push_back(pair);
+    scores.push_back(best);
   }
+  // Where some are in one subnet, nothing says that the others lead anywhere.
+  const int needed = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
+  size_t kept = 0;
+  for (size_t p = 0; p < pairs.size(); p++)
+    if (scores[p] == needed) pairs[kept++] = pairs[p];
+  pairs.resize(kept);
   return pairs;
 }
 

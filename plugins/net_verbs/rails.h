@@ -44,8 +44,8 @@ struct RailPair {
   bool operator==(const RailPair&) const = default;
 };
 
-// As many ways as the side with more rails has; every rail is used, and those in one subnet go
-// together. Empty: no two rails can reach each other.
+// As many ways as the side with more rails has, every rail in use; but where rails are in one
+// subnet, only those ways. Empty: no two rails can reach each other.
 std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
                                  std::span<const RailAddress> listening);
 

@@ -39,6 +39,11 @@ bool Receiver::complete(Request& request) {
   return true;
 }
 
+Flush& Receiver::flush() {
+  if (flush_ == nullptr) flush_ = std::make_unique<Flush>(rails());
+  return *flush_;
+}
+
 void Receiver::arrived(const Piece& piece) {
   Request& request = requests_[piece.slot];
   if (!request.used || request.complete || !request.invited)

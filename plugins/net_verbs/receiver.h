@@ -5,6 +5,7 @@
 #include <array>
 
 #include "plugins/net_verbs/connection.h"
+#include "plugins/net_verbs/flush.h"
 #include "plugins/net_verbs/registration.h"
 
 namespace weft::net_verbs {
@@ -27,6 +28,8 @@ class Receiver final : public Connection {
   Request* start(void* data, size_t room, const Registration* registration);
   // True when the message is there; the request is free then, its size still readable.
   bool complete(Request& request);
+  // Made when the first flush is asked for. Throws Error.
+  Flush& flush();
 
  private:
   void sent(uint32_t) override {}
@@ -40,6 +43,7 @@ class Receiver final : public Connection {
   std::array<Request, kSlots> requests_;
   uint64_t started_ = 0;  // messages
   uint64_t next_ = 0;     // the first that is not invited
+  std::unique_ptr<Flush> flush_;
 };
 
 }  // namespace weft::net_verbs

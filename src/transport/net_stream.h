@@ -39,6 +39,8 @@ class NetStream {
 
   Proxy& proxy() const { return proxy_; }
   bool broken() const { return broken_; }
+  // What the plugin said when it broke; empty: nothing broke.
+  const std::string& failure() const { return failure_; }
   // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
   // say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
@@ -61,6 +63,7 @@ class NetStream {
   Proxy& proxy_;
   std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
   bool broken_ = false;
+  std::string failure_;
 };
 
 class OutStream final : public NetStream {
