@@ -212,6 +212,7 @@ void Connection::meet(uint32_t epoch) {
     epoch_ended();
   }
   live_.clear();
+  try_again_ = false;
   epoch_ = epoch;
   own_meet_ = {};
   own_meet_.epoch = epoch;
@@ -256,14 +257,26 @@ void Connection::begin() {
     if (epoch_ == 0) throw;
     // A link that comes and goes: its addresses may not be back yet.
     last_trouble_ = error.what();
-    state_ = State::kStranded;
-    return;
+    try_again_ = true;
+    return strand();
   }
   state_ = State::kStarting;
   control_.say(Word::kReady, Ready{epoch_});
   if (epoch_ > 0)
     net_socket::inform(fmt::format("goes on with {} over {} of {} ways (epoch {})", peer(),
                                    std::popcount(pairs_in_use()), pairs_.size(), epoch_));
+}
+
+void Connection::strand() {
+  state_ = State::kStranded;
+  stranded_ = Clock::now();
+  start_deadline();
+}
+
+void Connection::start_deadline() {
+  if (deadline_) return;
+  deadline_ =
+      Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(settings_.recovery_s * 1000));
 }
 
 uint32_t Connection::pairs_in_use() const {
@@ -291,8 +304,7 @@ void Connection::look_at_trouble() {
     throw Error(ncclRemoteError,
                 fmt::format("no data got through for {} s although the peer is there: {}",
                             settings_.recovery_s, last_trouble_));
-  if (!deadline_)
-    deadline_ = now + std::chrono::milliseconds(static_cast<int64_t>(settings_.recovery_s * 1000));
+  start_deadline();
   avoid_ |= 1u << (trouble.lane / lane_settings_.lanes_per_rail);
   meet(epoch_ + 1);
 }
@@ -302,11 +314,10 @@ void Connection::look_at_ports() {
     if (deadline_ && Clock::now() > *deadline_)
       throw Error(ncclRemoteError, fmt::format("no way to {} for {} s: {}", peer(),
                                                settings_.recovery_s, last_trouble_));
+    if (Clock::now() - stranded_ < kAskEvery) return;
+    stranded_ = Clock::now();
     const bool came_up = (rails_up(true) & ~own_meet_.rails_up) != 0;
-    if (came_up || epoch_ > 0) {
-      looked_ = Clock::now() + kAskEvery - kLookEvery;
-      if (came_up) meet(epoch_ + 1);
-    }
+    if (came_up || try_again_) meet(epoch_ + 1);
     return;
   }
   if (state_ != State::kUp) return;

@@ -80,6 +80,8 @@ class Connection : protected LaneUser {
   void greet(const Hello& hello);
   void meet(uint32_t epoch);
   void begin();
+  void strand();
+  void start_deadline();
   void look_at_trouble();
   void look_at_ports();
   uint32_t rails_up(bool ask);
@@ -107,7 +109,9 @@ class Connection : protected LaneUser {
   uint32_t changes_seen_ = 0;
   std::string last_trouble_;
   std::optional<Clock::time_point> deadline_;
-  Clock::time_point looked_{};  // at sockets and ports
+  bool try_again_ = false;        // a way failed that should work
+  Clock::time_point stranded_{};  // when the ports were last asked
+  Clock::time_point looked_{};    // at sockets and ports
   bool slept_ = true;
   ncclResult_t code_ = ncclSuccess;
   std::string failure_;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 // The NIC may let writes overtake each other: a message is announced by its completion only.
-unsigned access(int relaxed) {
+unsigned access_flags(int relaxed) {
   const bool on = relaxed == 1 || (relaxed == 2 && verbs().reg_mr_iova2 != nullptr);
   return kAccess | (on ? static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING) : 0u);
 }
@@ -27,7 +27,7 @@ Registration::Registration(std::span<const Port> rails, void* data, size_t size,
     const auto address = reinterpret_cast<uint64_t>(data);
     add(rail,
         verbs().reg_mr_iova2 != nullptr
-            ? verbs().reg_mr_iova2(pd, data, size, address, access(relaxed))
+            ? verbs().reg_mr_iova2(pd, data, size, address, access_flags(relaxed))
             : verbs().reg_mr(pd, data, size, kAccess),
         size);
   }
@@ -41,7 +41,7 @@ Registration::Registration(std::span<const Port> rails, void* data, size_t size,
   for (const Port& rail : rails)
     add(rail,
         verbs().reg_dmabuf_mr(rail.hca->pd(), offset, size, reinterpret_cast<uint64_t>(data), fd,
-                              static_cast<int>(access(relaxed))),
+                              static_cast<int>(access_flags(relaxed))),
         size);
 }
 

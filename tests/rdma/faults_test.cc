@@ -181,7 +181,7 @@ WEFT_SCENARIO(host_is_killed) {
     kill(getpid(), SIGKILL);
   }
   expect_end(
-      context, [] {}, 15, "its process ended");
+      context, [] {}, 15, "died|its process ended");
 }
 
 TEST(Host, ThatIsKilledIsAnErrorThatNamesIt) {

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "src/transport/plugin_network.h"
@@ -94,15 +95,17 @@ void expect_too_long_is_an_error(Ends& ends, std::vector<uint8_t>& from, std::ve
 // Sizes around the edges of inline data, stripes and pieces, all in flight at once.
 WEFT_SCENARIO(messages_arrive) {
   const std::vector<size_t> sizes = {
-      0,       1, 63,    64, 65, 4095, 4097, 131071, 131072, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
-      3000001, 5, 200000};
+      0, 1, 63, 64, 65, 4095, 4097, 131071, 131072, (1 << 20) + 1, 5, 200000, 1 << 20};
   Ends ends = connect_hosts(std::stoi(context.argument));
   Network& network = *ends.network;
   std::vector<std::vector<uint8_t>> sent, received;
   std::vector<void*> sends, receives;
   for (size_t m = 0; m < sizes.size(); m++) {
     sent.emplace_back(sizes[m] + 1);
-    for (size_t i = 0; i < sizes[m]; i++) sent[m][i] = static_cast<uint8_t>(mix(m, i));
+    for (size_t i = 0; i < sizes[m]; i += 8) {
+      const uint64_t word = mix(m, i);
+      std::memcpy(&sent[m][i], &word, std::min<size_t>(8, sizes[m] - i));
+    }
     received.emplace_back(sizes[m] + 100, 0xee);
     // What is registered as a GPU's is not sent inline, and flushed; here it is host memory too.
     const auto kind = m % 3 == 1 ? net_abi::kCudaPointer : net_abi::kHostPointer;
