@@ -217,6 +217,7 @@ void Connection::meet(uint32_t epoch) {
   own_meet_ = {};
   own_meet_.epoch = epoch;
   own_meet_.rails_up = rails_up(true);
+  forgive();
   own_meet_.pairs_to_avoid = avoid_;
   own_meet_.finished = finished();
   lanes_ = std::make_unique<Lanes>(rails_, pairs_, own_meet_.rails_up, connecting_, lane_settings_);
@@ -267,6 +268,15 @@ void Connection::begin() {
                                    std::popcount(pairs_in_use()), pairs_.size(), epoch_));
 }
 
+const Port& Connection::own_port(uint32_t pair) const {
+  return rails_[connecting_ ? pairs_[pair].first : pairs_[pair].second];
+}
+
+void Connection::forgive() {
+  for (uint32_t p = 0; p < pairs_.size(); p++)
+    if (own_port(p).hca->times_up(own_port(p).address.port) != avoided_at_[p]) avoid_ &= ~(1u << p);
+}
+
 void Connection::strand() {
   state_ = State::kStranded;
   stranded_ = Clock::now();
@@ -305,7 +315,9 @@ void Connection::look_at_trouble() {
                 fmt::format("no data got through for {} s although the peer is there: {}",
                             settings_.recovery_s, last_trouble_));
   start_deadline();
-  avoid_ |= 1u << (trouble.lane / lane_settings_.lanes_per_rail);
+  const uint32_t pair = trouble.lane / lane_settings_.lanes_per_rail;
+  avoid_ |= 1u << pair;
+  avoided_at_[pair] = own_port(pair).hca->times_up(own_port(pair).address.port);
   meet(epoch_ + 1);
 }
 
@@ -336,7 +348,6 @@ void Connection::look_at_ports() {
   }
   // With no other way the device's own retries bridge a short gap; they end in a failed request.
   if ((lost != 0 && kept != 0) || gained != 0) {
-    avoid_ &= ~gained;
     if (lost != 0)
       last_trouble_ =
           way(std::countr_zero(lost) * lane_settings_.lanes_per_rail) + ": the port went down";

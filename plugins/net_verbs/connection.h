@@ -86,6 +86,8 @@ class Connection : protected LaneUser {
   void look_at_ports();
   uint32_t rails_up(bool ask);
   uint32_t pairs_in_use() const;
+  const Port& own_port(uint32_t pair) const;
+  void forgive();
   std::string way(uint32_t lane) const;
 
   const bool connecting_;
@@ -102,7 +104,9 @@ class Connection : protected LaneUser {
   Meet own_meet_;
   std::optional<Meet> peer_meet_;  // the newest
   uint32_t peer_ready_ = 0;        // the epoch, plus one
-  uint32_t avoid_ = 0;             // pairs
+  // Pairs that failed although their ports were up, until the own port has come up anew.
+  uint32_t avoid_ = 0;
+  std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() then
   std::unique_ptr<Lanes> lanes_;
   std::vector<LaneRate> live_;
 

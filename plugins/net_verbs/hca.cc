@@ -117,6 +117,7 @@ Hca::Hca(ibv_device* device)
   guid_ = attributes.sys_image_guid;
   ports_ = attributes.phys_port_cnt;
   up_ = std::vector<std::atomic<bool>>(ports_ + 1u);
+  times_up_ = std::vector<std::atomic<uint32_t>>(ports_ + 1u);
   fcntl(context()->async_fd, F_SETFL, fcntl(context()->async_fd, F_GETFL) | O_NONBLOCK);
   if (verbs().reg_dmabuf_mr != nullptr) {
     // With a descriptor that is none: a driver that knows the call complains about that.
@@ -127,7 +128,7 @@ Hca::Hca(ibv_device* device)
 }
 
 void Hca::set_up(uint8_t port, bool up) {
-  if (port < up_.size()) up_[port].store(up, std::memory_order_release);
+  if (port < up_.size() && !up_[port].exchange(up) && up) times_up_[port]++;
 }
 
 void Hca::read_events() {

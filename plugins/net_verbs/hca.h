@@ -34,6 +34,8 @@ class Hca {
   uint32_t changes() const { return changes_.load(std::memory_order_acquire); }
   bool is_up(uint8_t port) const { return up_[port].load(std::memory_order_acquire); }
   void set_up(uint8_t port, bool up);
+  // How often the port has come up.
+  uint32_t times_up(uint8_t port) const { return times_up_[port].load(); }
 
  private:
   struct Close {
@@ -49,6 +51,7 @@ class Hca {
   std::mutex reading_;
   std::atomic<uint32_t> changes_{0};
   std::vector<std::atomic<bool>> up_;
+  std::vector<std::atomic<uint32_t>> times_up_;
 };
 
 // A port that can be used.
