@@ -24,9 +24,25 @@ struct Config {
   bool shm_disable = false;  // NCCL_SHM_DISABLE: processes of one host talk over TCP
   // NCCL_NET_PLUGIN: network plugins to try, ',' between them; "none"; unset: libnccl-net.so
   std::optional<std::string> net_plugin;
-  std::string net;            // NCCL_NET: name of the network to use
-  bool ib_disable = false;    // NCCL_IB_DISABLE: 1 leaves the verbs plugin out
-  int socket_nthreads = 0;    // NCCL_SOCKET_NTHREADS: threads of a connection; 0: chosen
+  std::string net;          // NCCL_NET: name of the network to use
+  bool ib_disable = false;  // NCCL_IB_DISABLE: 1 leaves the verbs plugin out
+  std::string ib_hca;       // NCCL_IB_HCA: RDMA devices, "=" exact, "^" exclude, device:port
+  int ib_gid_index = -1;    // NCCL_IB_GID_INDEX: RoCE address by its index; -1: chosen
+  std::string ib_addr_family = "AF_INET";  // NCCL_IB_ADDR_FAMILY: of the RoCE address
+  std::string ib_addr_range;               // NCCL_IB_ADDR_RANGE: subnet of the RoCE address
+  int ib_roce_version = 2;                 // NCCL_IB_ROCE_VERSION_NUM
+  int ib_timeout = 20;            // NCCL_IB_TIMEOUT: 4.096 us * 2^n until a packet is resent
+  int ib_retry_cnt = 7;           // NCCL_IB_RETRY_CNT: how often it is
+  int ib_pkey = 0;                // NCCL_IB_PKEY: index of the partition key
+  int ib_sl = 0;                  // NCCL_IB_SL: service level
+  int ib_tc = 0;                  // NCCL_IB_TC: traffic class
+  int ib_qps_per_connection = 1;  // NCCL_IB_QPS_PER_CONNECTION: queue pairs per rail
+  bool ib_split_data_on_qps =
+      false;                    // NCCL_IB_SPLIT_DATA_ON_QPS: 1: every message over all of them
+  int ib_relaxed_ordering = 2;  // NCCL_IB_PCI_RELAXED_ORDERING: 0 off, 1 on, 2 where possible
+  double ib_recovery_s =
+      20;                   // WEFT_IB_RECOVERY: seconds until a link that does not come back fails
+  int socket_nthreads = 0;  // NCCL_SOCKET_NTHREADS: threads of a connection; 0: chosen
   int nsocks_per_thread = 0;  // NCCL_NSOCKS_PERTHREAD: sockets of each of them; 0: chosen
   int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
 
