@@ -103,6 +103,27 @@ std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ran
   return transfers;
 }
 
+// All pieces of a tree get the times of the first: the order of one instance is that of all.
+void order_alike(const Machine& machine, double piece_bytes, const std::vector<RoutedTree>& trees,
+                 int repeat, std::vector<Transfer>& transfers) {
+  std::vector<Transfer> first;
+  size_t at = 0;
+  for (const RoutedTree& tree : trees) {
+    first.insert(first.end(), transfers.begin() + static_cast<std::ptrdiff_t>(at),
+                 transfers.begin() + static_cast<std::ptrdiff_t>(at + tree.edges.size()));
+    at += tree.edges.size() * static_cast<size_t>(repeat);
+  }
+  order_transfers(machine, piece_bytes, 1, first);
+  at = 0;
+  size_t begin = 0;
+  for (const RoutedTree& tree : trees) {
+    for (int i = 0; i < repeat; i++)
+      for (size_t e = 0; e < tree.edges.size(); e++)
+        transfers[at++].begin_us = first[begin + e].begin_us;
+    begin += tree.edges.size();
+  }
+}
+
 }  // namespace
 
 bool forest_supports(const Collective& collective) {
@@ -148,6 +169,7 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
   Routing routing{collective, 1, {}, {}};
   int repeat = std::max(cut.pieces, pieces_per_tree(forest));
+  repeat = (repeat + cut.instances - 1) / cut.instances * cut.instances;
   if (all_reduce) {
     // Both halves cut the data alike.
     const int both = std::lcm(forest.trees, forest.reduction_trees);
@@ -159,6 +181,10 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
+    if (cut.instances > 1) {
+      order_alike(on, piece, trees, times, transfers);
+      return transfers;
+    }
     order_transfers(on, piece, cut.by_rounds ? times : 1, transfers);
     return transfers;
   };
