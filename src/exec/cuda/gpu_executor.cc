@@ -242,6 +242,7 @@ GpuPeer GpuExecutor::describe() const {
 }
 
 int GpuExecutor::device() const { return state_->options.device; }
+bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
 void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                           Borrow borrow) {

@@ -97,6 +97,7 @@ class GpuExecutor {
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
   int device() const;
+  bool one_device() const;  // all ranks share it
   static constexpr size_t kBoardBytes = 64 << 10;
 
   // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end

@@ -71,6 +71,7 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
   void* parameters[] = {arguments};
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+  state_->program_before = false;
 }
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
@@ -161,7 +162,10 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.program, ctas, s.threads, &a, false);
+  // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
+  // that lets it start at once it would take the room of peers that are not there yet.
+  launch(kernels.program, ctas, s.threads, &a, s.program_before && s.order->follows_own());
+  s.program_before = true;
 }
 
 }  // namespace weft::cuda

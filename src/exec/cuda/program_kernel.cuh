@@ -252,6 +252,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   alignas(16) __shared__ std::byte copy[sizeof(KernelArguments)];
   auto& a = *reinterpret_cast<KernelArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
+  wait_for_predecessor();
   Mailbox* mine = arguments.mine;
   const uint32_t announced = load_volatile(&mine->announced[blockIdx.x]),
                  met = load_volatile(&mine->met[blockIdx.x]);
@@ -265,6 +266,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   ProgramRunner<Type, Op>(a, announced, met, shared).run();
+  // Not before all peers are past their work: the next kernel needs the room of this one.
+  let_successor_start();
 }
 
 }  // namespace weft::cuda
