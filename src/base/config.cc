@@ -81,9 +81,28 @@ Config Config::from_environment() {
   config.profiler_plugin = variable("NCCL_PROFILER_PLUGIN");
   config.net = text("NCCL_NET");
   read_flag("NCCL_IB_DISABLE", config.ib_disable);
+  config.ib_hca = text("NCCL_IB_HCA");
+  read_integer("NCCL_IB_GID_INDEX", config.ib_gid_index);
+  if (!text("NCCL_IB_ADDR_FAMILY").empty()) config.ib_addr_family = text("NCCL_IB_ADDR_FAMILY");
+  config.ib_addr_range = text("NCCL_IB_ADDR_RANGE");
+  read_integer("NCCL_IB_ROCE_VERSION_NUM", config.ib_roce_version);
+  read_integer("NCCL_IB_TIMEOUT", config.ib_timeout);
+  read_integer("NCCL_IB_RETRY_CNT", config.ib_retry_cnt);
+  read_integer("NCCL_IB_PKEY", config.ib_pkey);
+  read_integer("NCCL_IB_SL", config.ib_sl);
+  read_integer("NCCL_IB_TC", config.ib_tc);
+  read_integer("NCCL_IB_QPS_PER_CONNECTION", config.ib_qps_per_connection);
+  read_flag("NCCL_IB_SPLIT_DATA_ON_QPS", config.ib_split_data_on_qps);
+  read_integer("NCCL_IB_PCI_RELAXED_ORDERING", config.ib_relaxed_ordering);
+  read("WEFT_IB_RECOVERY", config.ib_recovery_s);
   read_integer("NCCL_SOCKET_NTHREADS", config.socket_nthreads);
   read_integer("NCCL_NSOCKS_PERTHREAD", config.nsocks_per_thread);
   read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
+  config.algo = text("NCCL_ALGO");
+  config.proto = text("NCCL_PROTO");
+  read_integer("NCCL_MIN_NCHANNELS", config.min_channels);
+  read_integer("NCCL_MAX_NCHANNELS", config.max_channels);
+  if (std::getenv("NCCL_TUNER_PLUGIN") != nullptr) config.tuner_plugin = text("NCCL_TUNER_PLUGIN");
   config.msccl_xml_files = text("MSCCL_XML_FILES");
   config.msccl_algo_dir = text("MSCCL_ALGO_DIR");
   read("WEFT_INIT_TIMEOUT", config.init_timeout_s);
@@ -122,6 +141,14 @@ Config Config::from_environment() {
   config.topo_dump_file = text("NCCL_TOPO_DUMP_FILE");
   read_integer("NCCL_TOPO_DUMP_FILE_RANK", config.topo_dump_rank);
   config.catalogue = text("WEFT_CATALOGUE");
+  config.topo = text("WEFT_TOPO");
+  config.cache = text("WEFT_CACHE");
+  if (config.cache.empty() && !text("XDG_CACHE_HOME").empty())
+    config.cache = text("XDG_CACHE_HOME") + "/weft";
+  if (config.cache.empty() && !text("HOME").empty()) config.cache = text("HOME") + "/.cache/weft";
+  if (config.cache == "none") config.cache.clear();
+  config.synthesis = text("WEFT_SYNTHESIS");
+  read("WEFT_SYNTHESIS_SECONDS", config.synthesis_seconds);
   config.solver_plugin = text("WEFT_SOLVER_PLUGIN");
   // A ring holds at least four of the largest messages (see lower.cc), each with its 64-byte
   // header.
@@ -155,12 +182,38 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "a profiler plugin; none: no plugin; unset: libnccl-profiler.so"},
       {"NCCL_NET", c.net, "name of the network to use"},
       {"NCCL_IB_DISABLE", fmt::format("{:d}", c.ib_disable), "1: no verbs plugin"},
+      {"NCCL_IB_HCA", c.ib_hca, "RDMA devices to use: prefixes, =exact, ^exclude, device:port"},
+      {"NCCL_IB_GID_INDEX", fmt::format("{}", c.ib_gid_index), "RoCE address; -1: chosen"},
+      {"NCCL_IB_ADDR_FAMILY", c.ib_addr_family, "of the RoCE address: AF_INET or AF_INET6"},
+      {"NCCL_IB_ADDR_RANGE", c.ib_addr_range, "subnet of the RoCE address, as 10.0.0.0/8"},
+      {"NCCL_IB_ROCE_VERSION_NUM", fmt::format("{}", c.ib_roce_version), "1 or 2"},
+      {"NCCL_IB_TIMEOUT", fmt::format("{}", c.ib_timeout),
+       "4.096 us * 2^n until a packet is resent"},
+      {"NCCL_IB_RETRY_CNT", fmt::format("{}", c.ib_retry_cnt), "how often a packet is resent"},
+      {"NCCL_IB_PKEY", fmt::format("{}", c.ib_pkey), "index of the partition key"},
+      {"NCCL_IB_SL", fmt::format("{}", c.ib_sl), "InfiniBand service level"},
+      {"NCCL_IB_TC", fmt::format("{}", c.ib_tc), "traffic class"},
+      {"NCCL_IB_QPS_PER_CONNECTION", fmt::format("{}", c.ib_qps_per_connection),
+       "queue pairs of a connection per rail"},
+      {"NCCL_IB_SPLIT_DATA_ON_QPS", fmt::format("{:d}", c.ib_split_data_on_qps),
+       "1: every large message goes over all of them"},
+      {"NCCL_IB_PCI_RELAXED_ORDERING", fmt::format("{}", c.ib_relaxed_ordering),
+       "0: off, 1: on, 2: where possible"},
+      {"WEFT_IB_RECOVERY", fmt::format("{}", c.ib_recovery_s),
+       "seconds until an RDMA link that does not come back fails"},
       {"NCCL_SOCKET_NTHREADS", fmt::format("{}", c.socket_nthreads),
        "threads per connection; 0: chosen by rate"},
       {"NCCL_NSOCKS_PERTHREAD", fmt::format("{}", c.nsocks_per_thread),
        "sockets per thread; 0: chosen by rate"},
       {"NCCL_COMM_BLOCKING", fmt::format("{}", c.comm_blocking),
        "0 or 1 overrides config.blocking"},
+      {"NCCL_ALGO", c.algo, "algorithms to choose from: ring,tree or ^tree"},
+      {"NCCL_PROTO", c.proto, "protocols to choose from: LL,LL128,Simple"},
+      {"NCCL_MIN_NCHANNELS", fmt::format("{}", c.min_channels),
+       "GPU: least thread blocks; 0: chosen"},
+      {"NCCL_MAX_NCHANNELS", fmt::format("{}", c.max_channels), "most channels; 0: as many as fit"},
+      {"NCCL_TUNER_PLUGIN", c.tuner_plugin.value_or(""),
+       "the tuner plugin to use; none: no plugin"},
       {"MSCCL_XML_FILES", c.msccl_xml_files, "schedule files to use, ':' between them"},
       {"MSCCL_ALGO_DIR", c.msccl_algo_dir, "folder of schedule files to use"},
       {"WEFT_INIT_TIMEOUT", fmt::format("{}", c.init_timeout_s),
@@ -208,6 +261,10 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_TOPO_DUMP_FILE", c.topo_dump_file, "where to write this machine, in NCCL's format"},
       {"NCCL_TOPO_DUMP_FILE_RANK", fmt::format("{}", c.topo_dump_rank), "the rank that writes it"},
       {"WEFT_CATALOGUE", c.catalogue, "folder of machines that go before the built-in ones"},
+      {"WEFT_TOPO", c.topo, "the machine to plan for: a catalogue name or a file"},
+      {"WEFT_CACHE", c.cache, "folder of plans and measured rates; none: no such folder"},
+      {"WEFT_SYNTHESIS", c.synthesis, "the library that synthesizes schedules at init; none: no"},
+      {"WEFT_SYNTHESIS_SECONDS", fmt::format("{}", c.synthesis_seconds), "time for that"},
       {"WEFT_SOLVER_PLUGIN", c.solver_plugin, "the solver that synthesis uses; none: no solver"},
   };
 }

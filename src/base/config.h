@@ -24,11 +24,34 @@ struct Config {
   bool shm_disable = false;  // NCCL_SHM_DISABLE: processes of one host talk over TCP
   // NCCL_NET_PLUGIN: network plugins to try, ',' between them; "none"; unset: libnccl-net.so
   std::optional<std::string> net_plugin;
-  std::string net;            // NCCL_NET: name of the network to use
-  bool ib_disable = false;    // NCCL_IB_DISABLE: 1 leaves the verbs plugin out
-  int socket_nthreads = 0;    // NCCL_SOCKET_NTHREADS: threads of a connection; 0: chosen
+  std::string net;          // NCCL_NET: name of the network to use
+  bool ib_disable = false;  // NCCL_IB_DISABLE: 1 leaves the verbs plugin out
+  std::string ib_hca;       // NCCL_IB_HCA: RDMA devices, "=" exact, "^" exclude, device:port
+  int ib_gid_index = -1;    // NCCL_IB_GID_INDEX: RoCE address by its index; -1: chosen
+  std::string ib_addr_family = "AF_INET";  // NCCL_IB_ADDR_FAMILY: of the RoCE address
+  std::string ib_addr_range;               // NCCL_IB_ADDR_RANGE: subnet of the RoCE address
+  int ib_roce_version = 2;                 // NCCL_IB_ROCE_VERSION_NUM
+  int ib_timeout = 20;            // NCCL_IB_TIMEOUT: 4.096 us * 2^n until a packet is resent
+  int ib_retry_cnt = 7;           // NCCL_IB_RETRY_CNT: how often it is
+  int ib_pkey = 0;                // NCCL_IB_PKEY: index of the partition key
+  int ib_sl = 0;                  // NCCL_IB_SL: service level
+  int ib_tc = 0;                  // NCCL_IB_TC: traffic class
+  int ib_qps_per_connection = 1;  // NCCL_IB_QPS_PER_CONNECTION: queue pairs per rail
+  bool ib_split_data_on_qps =
+      false;                    // NCCL_IB_SPLIT_DATA_ON_QPS: 1: every message over all of them
+  int ib_relaxed_ordering = 2;  // NCCL_IB_PCI_RELAXED_ORDERING: 0 off, 1 on, 2 where possible
+  double ib_recovery_s =
+      20;                   // WEFT_IB_RECOVERY: seconds until a link that does not come back fails
+  int socket_nthreads = 0;  // NCCL_SOCKET_NTHREADS: threads of a connection; 0: chosen
   int nsocks_per_thread = 0;  // NCCL_NSOCKS_PERTHREAD: sockets of each of them; 0: chosen
   int comm_blocking = -1;     // NCCL_COMM_BLOCKING: overrides config.blocking when 0 or 1
+
+  std::string algo;      // NCCL_ALGO: algorithms to choose from: ring,tree or ^tree
+  std::string proto;     // NCCL_PROTO: protocols to choose from: LL,LL128,Simple
+  int min_channels = 0;  // NCCL_MIN_NCHANNELS: least thread blocks per operation; 0: chosen
+  int max_channels = 0;  // NCCL_MAX_NCHANNELS: most of them; 0: as many as fit
+  // NCCL_TUNER_PLUGIN: the tuner plugin to use; "none"; unset: libnccl-tuner.so
+  std::optional<std::string> tuner_plugin;
 
   // MSCCL's.
   std::string msccl_xml_files;  // MSCCL_XML_FILES: schedule files, ':' between them
@@ -52,7 +75,7 @@ struct Config {
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =
-      16u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
+      32u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
   // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
   bool graph_mixing = true;
   size_t packed_bytes =
@@ -73,6 +96,13 @@ struct Config {
   int topo_dump_rank = 0;      // NCCL_TOPO_DUMP_FILE_RANK: the rank that writes it
   std::string catalogue;  // WEFT_CATALOGUE: folder of machines that go before the built-in ones
 
+  std::string topo;   // WEFT_TOPO: the machine to plan for, a catalogue name or a file
+  std::string cache;  // WEFT_CACHE: folder of plans and rates; none: no such folder. Without it
+                      // XDG_CACHE_HOME/weft, or HOME/.cache/weft
+
+  // WEFT_SYNTHESIS: the library that synthesizes schedules at init; none: no such schedules
+  std::string synthesis;
+  double synthesis_seconds = 0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
   std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
 
   std::vector<std::string> complaints;  // one for each value that is no number, for the log

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <thread>
 
 #include "src/base/error.h"
@@ -164,16 +165,26 @@ void note_group_error(ncclResult_t code, const std::string& text) {
 
 void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
 
-size_t group_discard() {
+GroupEstimate group_discard() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
-  const size_t calls = group.calls.size();
-  if (--group.depth > 0) return calls;
+  GroupEstimate estimate{group.calls.size(), 0, true};
+  // Calls of one communicator follow each other; communicators work side by side.
+  std::map<const ncclComm*, double> sums;
+  for (const PendingCall& pending : group.calls) {
+    const Use use(*pending.comm, false);
+    const double us = use->estimate_us(pending.call);
+    estimate.known = estimate.known && us > 0;
+    double& sum = sums[pending.comm];
+    sum += us;
+    estimate.us = std::max(estimate.us, sum);
+  }
+  if (--group.depth > 0) return estimate;
   for (InitJob& job : group.jobs) {
     *job.out = nullptr;
     job.comm->state = CommState::kDead;
   }
   group.reset();
-  return calls;
+  return estimate;
 }
 
 ncclResult_t run_init_jobs(std::vector<InitJob> jobs) {

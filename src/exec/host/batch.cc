@@ -295,7 +295,8 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
       return report_failure(
           {ncclRemoteError,
            describe_wait(*task, lane) +
-               ", but that peer has left the communicator, or its connection broke",
+               ", but that peer has left the communicator, or its connection broke" +
+               network_.failure(),
            task});
     if (context.timeout_s > 0 && idle > context.timeout_s)
       return report_failure({ncclRemoteError,
