@@ -39,6 +39,8 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("items", nargs="*")
     options = parser.parse_args()
+    with open(options.out + ".ready", "w", encoding="utf-8"):
+        pass
     port = sys.stdin.readline()  # until it is our turn
     if not port:
         return

@@ -66,6 +66,13 @@ class Run:
             self.files.append(said)
             self.seen.append({})
 
+    def wait_until_ready(self, deadline):
+        while time.monotonic() < deadline:
+            if all(os.path.exists(file + ".ready") or process.poll() is not None
+                   for file, process in zip(self.files, self.processes)):
+                return
+            time.sleep(0.05)
+
     def go(self):
         port = free_port()
         for process in self.processes:

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import time
 
 from dropin import launch as ranks
 from dropin import programs
@@ -172,6 +173,9 @@ def run(options, results):
     try:
         wanted = [launch for launch in launches(options) if ranks.wanted_items(launch, results)[2]]
         runs = {launch: ranks.Run(launch, ranks.wanted_items(launch, results)[0], options, mps) for launch in wanted}
+        deadline = time.monotonic() + 90
+        for run in runs.values():
+            run.wait_until_ready(deadline)  # imports would disturb what is measured
         for together, group in itertools.groupby(wanted, key=lambda launch: launch.together):
             follow_all(list(group), together, options, results, mps, runs)
         for run in runs.values():

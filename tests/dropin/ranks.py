@@ -68,6 +68,8 @@ def main():
                 pass
     for name in MODULES:
         items.update(importlib.import_module(f"dropin.{name}").ITEMS)
+    with open(options.out + ".ready", "w", encoding="utf-8"):
+        pass
     port = sys.stdin.readline()  # until it is our turn
     if not port:
         return
