@@ -39,7 +39,7 @@ void run_over(int ranks, const std::string& wires, const Environment& settings, 
 
 TEST(Verbs, GiveTheReferenceResults) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
-  run_over(2, "0", {}, 10);
+  run_over(2, "0", {}, 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What the tests in the guest share: its two hosts, and how a rank becomes one of them.
 #pragma once
 
+#include <cstdio>
 #include <map>
 #include <string>
 
@@ -19,5 +20,19 @@ Environment verbs_host(int rank, const std::string& wires, const Environment& se
 
 // Runs a command in the guest; true when it succeeds.
 bool shell(const std::string& command);
+
+// Takes wires down and up. Made before there is load: starting a program takes seconds then.
+class Wires {
+ public:
+  Wires();
+  ~Wires();
+  Wires(const Wires&) = delete;
+  Wires& operator=(const Wires&) = delete;
+  void down(int wire);
+  void up(int wire);
+
+ private:
+  std::FILE* commands_;
+};
 
 }  // namespace weft::test
