@@ -86,9 +86,7 @@ void Connection::give_up(ncclResult_t code, const std::string& why) {
   Refuse refuse;
   std::strncpy(refuse.text, why.c_str(), sizeof refuse.text - 1);
   control_.say(Word::kRefuse, refuse);
-  // What the peer's device may still write ends here.
-  if (lanes_ != nullptr) lanes_->quiesce(*this);
-  lanes_.reset();
+  lanes_.reset();  // what the peer's device may still write ends here
 }
 
 void Connection::progress() noexcept {
@@ -115,10 +113,17 @@ void Connection::move() {
   const auto now = Clock::now();
   if (!slept_ && now - looked_ < kLookEvery) return;
   looked_ = now;
-  slept_ = false;
-  for (const Port& rail : rails_) rail.hca->read_events();
-  listen();
-  if (!broken()) look_at_ports();
+  if (slept_ || control_.has_unsent() || has_news()) {
+    slept_ = false;
+    for (const Port& rail : rails_) rail.hca->read_events();
+    listen();
+  }
+  look_at_ports();
+}
+
+bool Connection::has_news() const {
+  epoll_event event{};
+  return epoll_wait(poller_.get(), &event, 1, 0) > 0;
 }
 
 // What the peer says.
@@ -297,16 +302,14 @@ uint32_t Connection::pairs_in_use() const {
 
 void Connection::look_at_trouble() {
   const Trouble trouble = *lanes_->trouble();
+  const uint32_t epoch = epoch_;
+  listen();  // a peer that has closed, or given up, explains it better
+  if (epoch_ != epoch) return;
   const Explanation words = explain(trouble.status);
   const std::string text =
       fmt::format("{}: {} ({}, vendor code {}); usually {}", way(trouble.lane), words.what,
                   verbs().wc_status_str(trouble.status), trouble.vendor, words.cause);
   if (!is_link_trouble(trouble.status)) throw Error(ncclRemoteError, text);
-  control_.move();  // a peer that has closed is not worth a warning
-  if (control_.ended()) {
-    slept_ = true;
-    return;
-  }
   if (trouble.status != IBV_WC_WR_FLUSH_ERR || last_trouble_.empty()) last_trouble_ = text;
   net_socket::inform(text);
   const auto now = Clock::now();

@@ -42,5 +42,15 @@ TEST(Verbs, GiveTheReferenceResults) {
   run_over(2, "0", {}, 4);
 }
 
+TEST(Verbs, GiveTheReferenceResultsToFourRanks) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_over(4, "0", {}, 4);
+}
+
+TEST(Verbs, GiveTheReferenceResultsOverTwoRailsAndManyQueuePairs) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_over(2, "01", {{"NCCL_IB_QPS_PER_CONNECTION", "2"}, {"NCCL_IB_SPLIT_DATA_ON_QPS", "1"}}, 4);
+}
+
 }  // namespace
 }  // namespace weft::test
