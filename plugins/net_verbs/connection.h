@@ -79,6 +79,7 @@ class Connection : protected LaneUser {
     kBroken,
   };
   void move();
+  void watch(int descriptor);
   bool has_news() const;
   void listen();
   void greet(const Hello& hello);

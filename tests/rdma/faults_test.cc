@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <thread>
 
 #include "tests/comm/checks.h"
@@ -26,12 +25,6 @@ using std::chrono::milliseconds;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-uint64_t bytes_over(const std::string& interface) {
-  uint64_t bytes = 0;
-  std::ifstream("/sys/class/net/" + interface + "/statistics/tx_bytes") >> bytes;
-  return bytes;
 }
 
 ProcessOptions hosts(const std::string& wires, const Environment& settings = {}) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 namespace weft::test {
 
@@ -27,6 +28,12 @@ Environment verbs_host(int rank, const std::string& wires, const Environment& se
 
 bool shell(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+uint64_t bytes_over(const std::string& interface) {
+  uint64_t bytes = 0;
+  std::ifstream("/sys/class/net/" + interface + "/statistics/tx_bytes") >> bytes;
+  return bytes;
 }
 
 Wires::Wires() : commands_(popen("ip -force -batch - >/dev/null 2>&1", "w")) {}

@@ -1,6 +1,7 @@
 // What the tests in the guest share: its two hosts, and how a rank becomes one of them.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -20,6 +21,9 @@ Environment verbs_host(int rank, const std::string& wires, const Environment& se
 
 // Runs a command in the guest; true when it succeeds.
 bool shell(const std::string& command);
+
+// What an interface of the guest has sent so far.
+uint64_t bytes_over(const std::string& interface);
 
 // Takes wires down and up. Made before there is load: starting a program takes seconds then.
 class Wires {
