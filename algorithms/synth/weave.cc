@@ -44,6 +44,7 @@ class Weaver {
                       options_.ports,
                       options_.by_hops,
                       options_.shared,
+                      options_.instances,
                       true};
     const bool all_reduce = kind_ == CollectiveKind::kAllReduce;
     if (all_reduce) reduce(plan_lanes(pieces_, routing_.reduction, lanes));

@@ -45,6 +45,7 @@ class Planner {
         whole_trees_(options.whole_trees),
         by_hops_(options.by_hops),
         shared_(options.shared),
+        instances_(options.instances),
         ranks_(static_cast<size_t>(pieces.collective.nranks)) {}
 
   WovenPlan run() {
@@ -65,11 +66,12 @@ class Planner {
     fifo_of_.reserve(transfers_.size());
     for (size_t i = 0; i < transfers_.size(); i++) {
       const Transfer& t = transfers_[i];
-      const int32_t hop = by_hops_ ? depth_[i] : 0;
+      const int32_t group = (by_hops_ ? depth_[i] : 0) * instances_ +
+                            t.piece % pieces_.chunks % instances_;
       auto& known = between[static_cast<uint64_t>(t.from) << 32 | static_cast<uint32_t>(t.to)];
       const auto same = std::find_if(known.begin(), known.end(), [&](int32_t f) {
         const WovenFifo& fifo = plan_.fifos[static_cast<size_t>(f)];
-        return fifo.hop == hop && fifo.links == t.links;
+        return fifo.group == group && fifo.links == t.links;
       });
       if (same != known.end()) {
         fifo_of_.push_back(*same);
@@ -77,7 +79,7 @@ class Planner {
       }
       fifo_of_.push_back(static_cast<int32_t>(plan_.fifos.size()));
       known.push_back(fifo_of_.back());
-      plan_.fifos.push_back({t.from, t.to, hop, t.links});
+      plan_.fifos.push_back({t.from, t.to, group, t.links});
     }
   }
 
@@ -303,7 +305,7 @@ class Planner {
       if (arriving ? lanes[l].source < 0 : lanes[l].source != -2) continue;
       const WovenFifo& other =
           plan_.fifos[static_cast<size_t>(arriving ? lanes[l].source : lanes[l].outs[0])];
-      if (!other.links.empty() && other.hop == mine.hop &&
+      if (!other.links.empty() && other.group == mine.group &&
           (arriving ? other.links.back() == mine.links.back()
                     : other.links.front() == mine.links.front()))
         return static_cast<int32_t>(l);
@@ -511,6 +513,7 @@ class Planner {
   const Machine* machine_;
   const double budget_;
   const bool fuse_, ports_, whole_trees_, by_hops_, shared_;
+  const int32_t instances_;
   const size_t ranks_;
   WovenPlan plan_;
   // per transfer

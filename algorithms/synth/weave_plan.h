@@ -33,7 +33,7 @@ struct WovenStep {
 
 struct WovenFifo {
   int32_t from = 0, to = 0;
-  int32_t hop = 0;  // of the pieces it carries, where hops have lanes of their own
+  int32_t group = 0;  // FIFOs of different groups share no lane
   std::vector<int32_t> links;
 };
 
@@ -52,6 +52,7 @@ struct LaneOptions {
   bool ports = false;  // see WeaveOptions
   bool by_hops = false;
   bool shared = false;
+  int instances = 1;
   bool whole_trees = false;  // pieces are together on all of their way or nowhere
 };
 

@@ -19,6 +19,7 @@ GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() const { return {}; }
 void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>, Borrow) {}
 int GpuExecutor::device() const { return 0; }
+bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
