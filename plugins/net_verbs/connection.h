@@ -7,7 +7,10 @@
 // receiver does not have whole. So a message is neither lost nor delivered twice, whichever rail it
 // was on; where one rail is down the others carry everything, and it is used again when it is back.
 // When there has been no rail for WEFT_IB_RECOVERY seconds, or the peer's process or host is gone,
-// the connection is broken and says why.
+// the connection is broken and says why. How long that takes: a process that ends is noticed at
+// once, a host that vanishes after 20 s, a port of this host that goes down at once where there is
+// another rail; else after the device's own retries, 4.096 us * 2^NCCL_IB_TIMEOUT for each of
+// NCCL_IB_RETRY_CNT + 1.
 #pragma once
 
 #include <chrono>
@@ -76,6 +79,8 @@ class Connection : protected LaneUser {
     kBroken,
   };
   void move();
+  void watch(int descriptor);
+  bool has_news() const;
   void listen();
   void greet(const Hello& hello);
   void meet(uint32_t epoch);

@@ -39,7 +39,35 @@ void run_over(int ranks, const std::string& wires, const Environment& settings, 
 
 TEST(Verbs, GiveTheReferenceResults) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
-  run_over(2, "0", {}, 10);
+  run_over(2, "0", {}, 4);
+}
+
+TEST(Verbs, GiveTheReferenceResultsToFourRanks) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_over(4, "0", {}, 4);
+}
+
+TEST(Verbs, GiveTheReferenceResultsOverTwoRailsAndManyQueuePairs) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_over(2, "01", {{"NCCL_IB_QPS_PER_CONNECTION", "2"}, {"NCCL_IB_SPLIT_DATA_ON_QPS", "1"}}, 4);
+}
+
+WEFT_SCENARIO(default_network) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    const uint64_t before = bytes_over("a0");
+    expect_all_reduce_works(comm, 50000);
+    EXPECT_GT(bytes_over("a0"), before + 90000) << "the data took another way";
+  });
+}
+
+TEST(Verbs, AreTheDefaultWhereAPortIsUp) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options;
+  options.environment = [](int rank) {
+    return verbs_host(rank, "0",
+                      {{"NCCL_NET_PLUGIN", "none"}, {"NCCL_NET", ""}, {"NCCL_IB_DISABLE", "0"}});
+  };
+  run_ranks_as_processes("default_network", 2, options);
 }
 
 }  // namespace

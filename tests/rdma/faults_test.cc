@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <thread>
 
 #include "tests/comm/checks.h"
@@ -26,14 +25,6 @@ using std::chrono::milliseconds;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-bool wire(const std::string& command) { return shell(WEFT_RDMA_TESTS "/wire.sh " + command); }
-
-uint64_t bytes_over(const std::string& interface) {
-  uint64_t bytes = 0;
-  std::ifstream("/sys/class/net/" + interface + "/statistics/tx_bytes") >> bytes;
-  return bytes;
 }
 
 ProcessOptions hosts(const std::string& wires, const Environment& settings = {}) {
@@ -71,7 +62,9 @@ WEFT_SCENARIO(lossy_wire) {
 
 TEST(LossyWire, GivesTheRightData) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
-  ASSERT_TRUE(wire("0 lossy 0.3"));
+  ASSERT_TRUE(
+      shell("tc qdisc add dev a0 root netem loss 0.3% && "
+            "tc qdisc add dev b0 root netem loss 0.3%"));
   run_ranks_as_processes("lossy_wire", 2, hosts("0"));
   EXPECT_FALSE(
       shell("tc -s qdisc show dev a0 | grep 'dropped 0,' && "
@@ -108,11 +101,12 @@ bool wait_for_traffic(const std::string& interface, uint64_t more = 300000) {
 }
 
 WEFT_SCENARIO(wire_goes_down_and_up) {
-  reduce_meanwhile(context, [] {
+  Wires wires;
+  reduce_meanwhile(context, [&] {
     EXPECT_TRUE(wait_for_traffic("a0"));
-    EXPECT_TRUE(wire("0 down"));
+    wires.down(0);
     std::this_thread::sleep_for(milliseconds(1500));
-    EXPECT_TRUE(wire("0 up"));
+    wires.up(0);
     EXPECT_TRUE(wait_for_traffic("a0")) << "when it is back";
   });
 }
@@ -120,16 +114,17 @@ WEFT_SCENARIO(wire_goes_down_and_up) {
 TEST(Wire, ThatGoesDownAndUpCostsOnlyTime) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
   run_ranks_as_processes("wire_goes_down_and_up", 2, hosts("0", {{"NCCL_IB_RETRY_CNT", "2"}}));
-  wire("0 up");
+  Wires().up(0);
 }
 
 WEFT_SCENARIO(one_of_two_wires_goes_down) {
-  reduce_meanwhile(context, [] {
+  Wires wires;
+  reduce_meanwhile(context, [&] {
     EXPECT_TRUE(wait_for_traffic("a0"));
     EXPECT_TRUE(wait_for_traffic("a1"));
-    EXPECT_TRUE(wire("0 down"));
+    wires.down(0);
     EXPECT_TRUE(wait_for_traffic("a1")) << "over the second wire, while the first is down";
-    EXPECT_TRUE(wire("0 up"));
+    wires.up(0);
     EXPECT_TRUE(wait_for_traffic("a0")) << "over the first wire, when it is back";
   });
 }
@@ -137,7 +132,7 @@ WEFT_SCENARIO(one_of_two_wires_goes_down) {
 TEST(TwoWires, GoOnWithOneWhileTheOtherIsDown) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
   run_ranks_as_processes("one_of_two_wires_goes_down", 2, hosts("01"));
-  wire("0 up");
+  Wires().up(0);
 }
 
 // The end that a communicator must come to, and in what time; the text names rank 1.
@@ -161,16 +156,18 @@ void expect_end(const ProcessContext& context, const std::function<void()>& blow
 }
 
 WEFT_SCENARIO(wire_stays_down) {
-  expect_end(
-      context, [&] { EXPECT_TRUE(context.rank != 0 || wire("0 down")); }, 30,
-      "weft_[ab]0 port 1|gave up|broke");
+  Wires wires;
+  const auto blow = [&] {
+    if (context.rank == 0) wires.down(0);
+  };
+  expect_end(context, blow, 30, "weft_[ab]0 port 1|gave up|broke");
 }
 
 TEST(Wire, ThatStaysDownIsAnErrorThatNamesThePeer) {
   if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
   run_ranks_as_processes("wire_stays_down", 2,
                          hosts("0", {{"NCCL_IB_RETRY_CNT", "2"}, {"WEFT_IB_RECOVERY", "2"}}));
-  wire("0 up");
+  Wires().up(0);
 }
 
 WEFT_SCENARIO(host_is_killed) {
