@@ -102,9 +102,9 @@ class Cuts {
   }
 
  private:
-  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set of
-  // ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not have:
-  // of an array of N blocks all but its own, or all of it except at a root.
+  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set
+  // of ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not
+  // have: of an array of N blocks all but its own, or all of it except at a root.
   Ratio deliveries(int root) {
     const int source = extra_, sink = extra_ + 1;
     MaxFlow flow(extra_ + 2);
