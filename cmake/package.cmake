@@ -4,13 +4,17 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # tests need not be built
 add_custom_target(package_parts DEPENDS nccl weft)
 install(TARGETS nccl LIBRARY DESTINATION lib)
 install(FILES include/nccl.h include/weft.h DESTINATION include)
-# Plugins are found beside the library, in this folder.
-foreach(plugin nccl-net-weft-socket nccl-net-weft-verbs weft_solver_cbc)
+# Plugins are found beside the library, in this folder; those without a folder in their name by the loader.
+set_target_properties(nccl PROPERTIES INSTALL_RPATH "$ORIGIN/plugins")
+foreach(plugin nccl-net-weft-socket nccl-net-weft-verbs weft_synthesis_library weft_solver_cbc)
   if(TARGET ${plugin})
     add_dependencies(package_parts ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION lib/plugins)
   endif()
 endforeach()
+if(NOT WEFT_SANITIZE)  # the solver has a libstdc++ anyway: CBC's
+  target_link_options(weft_synthesis_library PRIVATE -static-libstdc++ -static-libgcc)
+endif()
 # The command brings hwloc along, in a folder where no other program finds it by accident. DT_RPATH, because hwloc's own
 # libraries lie there too.
 set_target_properties(weft PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/weft:$ORIGIN/../lib/plugins")

@@ -102,9 +102,9 @@ class Cuts {
   }
 
  private:
-  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set of
-  // ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not have:
-  // of an array of N blocks all but its own, or all of it except at a root.
+  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set
+  // of ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not
+  // have: of an array of N blocks all but its own, or all of it except at a root.
   Ratio deliveries(int root) {
     const int source = extra_, sink = extra_ + 1;
     MaxFlow flow(extra_ + 2);
@@ -224,6 +224,10 @@ Bound bound_of(const Machine& machine, const Collective& c) {
 }  // namespace
 
 Bound throughput_bound(const Machine& machine, const Collective& c) {
+  return throughput_bound_of_ways(flow_graph(machine).machine, c);
+}
+
+Bound throughput_bound_of_ways(const Machine& machine, const Collective& c) {
   const auto available = static_cast<int>(gpus(machine).size());
   if (c.nranks > available || c.nranks < 1)
     fail(ncclInvalidArgument, "{} has {} GPUs, the collective {} ranks",
@@ -231,7 +235,7 @@ Bound throughput_bound(const Machine& machine, const Collective& c) {
   if (c.rooted() && (c.root < 0 || c.root >= c.nranks))
     fail(ncclInvalidArgument, "root {} of {} ranks", c.root, c.nranks);
   if (c.nranks == 1) return {std::numeric_limits<double>::infinity(), true, {}};
-  return bound_of(flow_graph(machine).machine, c);
+  return bound_of(machine, c);
 }
 
 }  // namespace weft

@@ -33,4 +33,7 @@ struct Bound {
 // Throws Error(ncclInvalidArgument) where the machine has fewer GPUs than the collective ranks.
 Bound throughput_bound(const Machine& machine, const Collective& collective);
 
+// The same for a machine in which every walk is allowed already, as flow_graph() makes it.
+Bound throughput_bound_of_ways(const Machine& ways, const Collective& collective);
+
 }  // namespace weft

@@ -52,7 +52,8 @@ double best_seconds(const Machine& machine, const ForestDemand& demand) {
     collective.kind = CollectiveKind::kBroadcast;
     while (demand.roots[static_cast<size_t>(collective.root)] == 0) collective.root++;
   }
-  return static_cast<double>(demand.total()) / throughput_bound(machine, collective).algbw_gbps;
+  return static_cast<double>(demand.total()) /
+         throughput_bound_of_ways(machine, collective).algbw_gbps;
 }
 
 // What a tree per root takes, by the busiest link.

@@ -51,7 +51,8 @@ std::optional<Turn> turn_by(const Machine& machine, const std::vector<int>& rank
   }
   Turn turn{static_cast<int32_t>(step), {}};
   for (const Link& link : machine.links) {
-    const int from = image[static_cast<size_t>(link.from)], to = image[static_cast<size_t>(link.to)];
+    const int from = image[static_cast<size_t>(link.from)],
+              to = image[static_cast<size_t>(link.to)];
     const auto found = unused.find({from, to, link.gbps, link.us});
     if (found == unused.end() || found->second.empty()) return std::nullopt;
     turn.links.push_back(found->second.back());

@@ -65,14 +65,14 @@ class Composer {
     if (collective_.rooted()) {
       const Seat root = seats_[static_cast<size_t>(collective_.root)];
       for (const RoutedTree& tree : inside_.routed)
-        for (const Hops& hops : two_trees(root.host)) all.routed.push_back(compose(tree, root, hops));
+        for (const Hops& hops : two_trees(root.host))
+          all.routed.push_back(compose(tree, root, hops));
       all.trees = static_cast<int32_t>(all.routed.size());
     } else {
       all.trees = inside_.trees;
       for (const Seat& seat : seats_)
         for (const RoutedTree& tree : inside_.routed)
-          if (tree.root == seat.gpu)
-            all.routed.push_back(compose(tree, seat, grid(seat.host)));
+          if (tree.root == seat.gpu) all.routed.push_back(compose(tree, seat, grid(seat.host)));
     }
     if (!connected_) return std::nullopt;
     return all;

@@ -102,7 +102,7 @@ Config Config::from_environment() {
   config.proto = text("NCCL_PROTO");
   read_integer("NCCL_MIN_NCHANNELS", config.min_channels);
   read_integer("NCCL_MAX_NCHANNELS", config.max_channels);
-  if (std::getenv("NCCL_TUNER_PLUGIN") != nullptr) config.tuner_plugin = text("NCCL_TUNER_PLUGIN");
+  config.tuner_plugin = variable("NCCL_TUNER_PLUGIN");
   config.msccl_xml_files = text("MSCCL_XML_FILES");
   config.msccl_algo_dir = text("MSCCL_ALGO_DIR");
   read("WEFT_INIT_TIMEOUT", config.init_timeout_s);
@@ -132,7 +132,6 @@ Config Config::from_environment() {
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
-  read_integer("NCCL_MAX_NCHANNELS", config.max_ctas);
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
   read_integer("NCCL_CTA_POLICY", config.cta_policy);
   config.copy_engines = (config.cta_policy & 2) != 0;
@@ -251,7 +250,6 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"NCCL_GRAPH_MIXING_SUPPORT", fmt::format("{:d}", c.graph_mixing),
        "GPU: 0: no order between graphs and what runs on other streams meanwhile"},
       {"NCCL_MAX_CTAS", fmt::format("{}", c.max_ctas), "GPU: most thread blocks per operation"},
-      {"NCCL_MAX_NCHANNELS", fmt::format("{}", c.max_ctas), "older name of NCCL_MAX_CTAS"},
       {"NCCL_CTA_POLICY", fmt::format("{}", c.cta_policy),
        "GPU: 2 (ZERO): move data without thread blocks; 0 and 1: as always"},
       {"WEFT_COPY_ENGINES", fmt::format("{:d}", c.copy_engines),

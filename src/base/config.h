@@ -86,10 +86,9 @@ struct Config {
   bool win_enable = true;      // NCCL_WIN_ENABLE: 0 makes ncclCommWindowRegister do nothing
   bool lose_probes = false;    // WEFT_LOSE_PROBES: for tests: as if peer-to-peer writes got lost
   int cta_policy = 0;          // NCCL_CTA_POLICY: 2 is the same as WEFT_COPY_ENGINES
-  int max_ctas =
-      0;  // NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS: most thread blocks per operation; 0: as many as fit
-  bool copy_engines = false;  // WEFT_COPY_ENGINES: GPU: 1 moves data without thread blocks
-  int workers = -1;           // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
+  int max_ctas = 0;            // NCCL_MAX_CTAS: most thread blocks per operation; 0: as many as fit
+  bool copy_engines = false;   // WEFT_COPY_ENGINES: GPU: 1 moves data without thread blocks
+  int workers = -1;            // WEFT_WORKERS: helper threads in host mode; -1: cores - 1
 
   std::string topo_file;       // NCCL_TOPO_FILE: a file that describes this machine
   std::string topo_dump_file;  // NCCL_TOPO_DUMP_FILE: where to write this machine, in NCCL's format
@@ -102,7 +101,8 @@ struct Config {
 
   // WEFT_SYNTHESIS: the library that synthesizes schedules at init; none: no such schedules
   std::string synthesis;
-  double synthesis_seconds = 0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
+  double synthesis_seconds =
+      0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
   std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
 
   std::vector<std::string> complaints;  // one for each value that is no number, for the log

@@ -6,7 +6,8 @@ namespace weft {
 
 const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kPlans = "plans are made for the machine at hand (WEFT_PLAN forces)";
-  static constexpr const char* kVerbs = "it is for the verbs network, which this build lacks";
+  static constexpr const char* kVerbs = "the verbs plugin does not read it";
+  static constexpr const char* kStaged = "data of GPUs goes to the network through host memory";
   static constexpr const char* kNvls = "NVLink SHARP is not used";
   static constexpr const char* kPytorch = "PyTorch reads it, not this library";
   static constexpr const char* kRemoved = "NCCL itself has removed it";
@@ -14,9 +15,6 @@ const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kBuild = "it says what a container or a build was made with";
   static constexpr const char* kRas = "there is no RAS service; stalls and dead peers are logged";
   static const std::vector<IdleVariable> all = {
-      {"NCCL_ALGO", kPlans},
-      {"NCCL_PROTO", "protocols are chosen by size (WEFT_PACKED_BYTES moves the border)"},
-      {"NCCL_MIN_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MIN_CTAS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MIN_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MAX_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
@@ -48,11 +46,11 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_LL128_BUFFSIZE", "NCCL_BUFFSIZE sets the size of rings; small data has fixed slots"},
       {"NCCL_CUMEM_ENABLE", "memory of every origin is shared as it allows"},
       {"NCCL_CUMEM_HOST_ENABLE", "host memory is shared by descriptors, without /dev/shm"},
-      {"NCCL_NET_GDR_LEVEL", kVerbs},
-      {"NCCL_NET_GDR_READ", kVerbs},
-      {"NCCL_NET_GDR_C2C", kVerbs},
+      {"NCCL_NET_GDR_LEVEL", kStaged},
+      {"NCCL_NET_GDR_READ", kStaged},
+      {"NCCL_NET_GDR_C2C", kStaged},
       {"NCCL_GDRCOPY_*", "GDRCopy is not used"},
-      {"NCCL_DMABUF_ENABLE", kVerbs},
+      {"NCCL_DMABUF_ENABLE", kStaged},
       {"NCCL_IB_*", kVerbs},
       {"NCCL_SHM_USE_CUDA_MEMCPY", "copies through host memory are made by kernels"},
       {"NCCL_IGNORE_CPU_AFFINITY", "only the proxy is bound, to the cores near the NIC"},
@@ -78,7 +76,6 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_SYM_*", "windows are used where they are; there are no such kernels"},
       {"NCCL_GIN_*", "kernels of users cannot start network transfers here"},
       {"NCCL_ENV_PLUGIN", "variables come from the environment and NCCL's files alone"},
-      {"NCCL_TUNER_PLUGIN", "tuner plugins are not loaded"},
       {"NCCL_PROFILE_EVENT_MASK", "it is for a profiler plugin, which reads it by itself"},
       {"NCCL_NET_SHARED_BUFFERS", "rings belong to one connection each"},
       {"NCCL_NET_SHARED_COMMS", "connections belong to one communicator each"},

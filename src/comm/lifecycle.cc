@@ -1,6 +1,8 @@
 // See lifecycle.h.
 #include "src/comm/lifecycle.h"
 
+#include <dlfcn.h>
+
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -28,8 +30,14 @@ std::string label(const ncclComm& comm) {
 void announce(int rank) {
   static std::once_flag once;
   std::call_once(once, [rank] {
-    const std::string banner = fmt::format("NCCL version {}.{}.{} as Weft " WEFT_VERSION_STRING,
-                                           NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    std::string banner = fmt::format("NCCL version {}.{}.{} as Weft " WEFT_VERSION_STRING,
+                                     NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    Dl_info here{};
+    if (dladdr(reinterpret_cast<const void*>(&announce), &here) != 0 && here.dli_fname != nullptr)
+      banner += fmt::format(", {}", here.dli_fname);
+    if (const int driver = cuda::driver_version(); driver > 0)
+      banner += fmt::format(", CUDA driver {}.{}", driver / 1000, driver % 1000 / 10);
+    if (!cuda::available()) banner += ", host mode";
     if (log::enabled(log::Level::kInfo, log::kAll))
       WEFT_INFO(kAll, "{}", banner);
     else if (rank == 0)

@@ -3,65 +3,100 @@
 
 #include <algorithm>
 
+#include "src/base/error.h"
+
 namespace weft {
 namespace {
 
-// What the cores of one CPU read and reduce, GB/s: a handful of them saturates its memory.
-constexpr double kReduceGbps = 60;
+// What the cores of one CPU read and reduce, and what its memory takes and gives, GB/s.
+constexpr double kReduceGbps = 60, kMemoryGbps = 100;
 
-// GPUs first, then CPUs, which become ranks too; links follow.
-Machine with_cpus_as_ranks(const Machine& machine) {
-  Machine result;
-  result.name = machine.name;
-  std::vector<int> moved(machine.nodes.size(), -1);
-  const auto take = [&](auto wanted) {
-    for (size_t n = 0; n < machine.nodes.size(); n++)
-      if (moved[n] < 0 && wanted(machine.nodes[n].type)) {
-        moved[n] = static_cast<int>(result.nodes.size());
-        result.nodes.push_back(machine.nodes[n]);
-        if (machine.nodes[n].type == NodeType::kCpu) result.nodes.back().type = NodeType::kGpu;
+// Every CPU gets a node for its memory, which is a rank, behind the GPUs.
+struct HelpedMachine {
+  Machine machine;
+  std::vector<int> cpu_of;  // per GPU, the number of the CPU it is nearest to
+  int cpus = 0;
+};
+
+// Nodes by the number of links to them, GPUs not passed through.
+std::vector<int> distances(const Machine& machine, int from) {
+  std::vector<int> steps(machine.nodes.size(), -1);
+  std::vector<int> queue = {from};
+  steps[static_cast<size_t>(from)] = 0;
+  for (size_t i = 0; i < queue.size(); i++)
+    for (const Link& link : machine.links)
+      if (link.from == queue[i] && steps[static_cast<size_t>(link.to)] < 0 &&
+          machine.nodes[static_cast<size_t>(link.to)].type != NodeType::kGpu) {
+        steps[static_cast<size_t>(link.to)] = steps[static_cast<size_t>(queue[i])] + 1;
+        queue.push_back(link.to);
       }
-  };
-  take([](NodeType type) { return type == NodeType::kGpu; });
-  take([](NodeType type) { return type == NodeType::kCpu; });
-  take([](NodeType) { return true; });
-  for (Link link : machine.links) {
-    link.from = moved[static_cast<size_t>(link.from)];
-    link.to = moved[static_cast<size_t>(link.to)];
-    result.links.push_back(link);
-  }
-  return result;
+  return steps;
 }
 
-// Every CPU reduces a chunk of the array. To the simulator CPUs are ranks of the collective.
-Schedule helped_schedule(const Collective& collective, int cpus) {
+HelpedMachine with_memory(const Machine& machine) {
+  HelpedMachine helped{machine, {}, 0};
+  const std::vector<int> cpus = nodes_of(machine, NodeType::kCpu);
+  helped.cpus = static_cast<int>(cpus.size());
+  for (const int gpu : gpus(machine)) {
+    const std::vector<int> steps = distances(machine, gpu);
+    int nearest = -1;
+    for (int c = 0; c < helped.cpus; c++) {
+      const int here = steps[static_cast<size_t>(cpus[static_cast<size_t>(c)])];
+      if (here >= 0 &&
+          (nearest < 0 || here < steps[static_cast<size_t>(cpus[static_cast<size_t>(nearest)])]))
+        nearest = c;
+    }
+    if (nearest < 0)
+      fail(ncclInvalidUsage, "{} reaches no CPU", machine.nodes[static_cast<size_t>(gpu)].id);
+    helped.cpu_of.push_back(nearest);
+  }
+  for (const int cpu : cpus) {
+    Node memory;
+    memory.id = machine.nodes[static_cast<size_t>(cpu)].id + ".memory";
+    memory.host = machine.nodes[static_cast<size_t>(cpu)].host;
+    helped.machine.nodes.push_back(memory);
+    connect(helped.machine, cpu, static_cast<int>(helped.machine.nodes.size()) - 1,
+            LinkType::kOther, kMemoryGbps, 0.1);
+  }
+  return helped;
+}
+
+// GPUs write to their CPU, CPUs exchange what they have summed, GPUs read the result. To the
+// simulator memories are ranks of the collective.
+Schedule helped_schedule(const Collective& collective, const HelpedMachine& helped) {
   const int n = collective.nranks;
   Schedule schedule;
   schedule.name = kCpuReduce;
-  schedule.collective = {CollectiveKind::kAllReduce, n + cpus, 0};
-  schedule.chunks = cpus;
-  schedule.ranks.resize(static_cast<size_t>(n + cpus));
-  const auto receives = [&](int rank) {
+  schedule.collective = {CollectiveKind::kAllReduce, n + helped.cpus, 0};
+  schedule.ranks.resize(static_cast<size_t>(n + helped.cpus));
+  const auto gets_it = [&](int rank) {
     return collective.kind == CollectiveKind::kAllReduce || rank == collective.root;
   };
   for (int r = 0; r < n; r++) {
+    const int cpu = n + helped.cpu_of[static_cast<size_t>(r)];
     auto& lanes = schedule.ranks[static_cast<size_t>(r)].lanes;
-    lanes.resize(static_cast<size_t>(2 * cpus));
-    for (int c = 0; c < cpus; c++) {
-      lanes[static_cast<size_t>(c)].steps.push_back(
-          {{Operand::input(c)}, {Operand::peer(n + c)}, 1, {}});
-      if (receives(r))
-        lanes[static_cast<size_t>(cpus + c)].steps.push_back(
-            {{Operand::peer(n + c)}, {Operand::output(c)}, 1, {}});
-    }
+    lanes.resize(2);
+    lanes[0].steps.push_back({{Operand::input(0)}, {Operand::peer(cpu)}, 1, {}});
+    if (gets_it(r)) lanes[1].steps.push_back({{Operand::peer(cpu)}, {Operand::output(0)}, 1, {}});
   }
-  for (int c = 0; c < cpus; c++) {
-    Step step;
+  for (int c = 0; c < helped.cpus; c++) {
+    RankSchedule& rank = schedule.ranks[static_cast<size_t>(n + c)];
+    rank.lanes.resize(2);
+    Step sum{{}, {Operand::output(0)}, 1, {}}, finish{{Operand::output(0)}, {}, 1, {{0, 0}}};
     for (int r = 0; r < n; r++) {
-      step.from.push_back(Operand::peer(r));
-      if (receives(r)) step.to.push_back(Operand::peer(r));
+      if (helped.cpu_of[static_cast<size_t>(r)] != c) continue;
+      sum.from.push_back(Operand::peer(r));
+      if (gets_it(r)) finish.to.push_back(Operand::peer(r));
     }
-    schedule.ranks[static_cast<size_t>(n + c)].lanes.push_back({{std::move(step)}});
+    for (int other = 0; other < helped.cpus; other++)
+      if (other != c) {
+        sum.to.push_back(Operand::peer(n + other));
+        finish.from.push_back(Operand::peer(n + other));
+      }
+    if (sum.from.empty()) sum.from.push_back(Operand::input(0));  // no GPU below this one
+    if (finish.to.empty()) finish.to.push_back(Operand::output(0));
+    rank.lanes[0].steps.push_back(std::move(sum));
+    rank.lanes[1].steps.push_back(std::move(finish));
   }
   return schedule;
 }
@@ -80,11 +115,14 @@ bool cpus_could_help(const Machine& machine, const Collective& collective) {
 
 double simulate_cpu_help(const Machine& machine, const Collective& collective, double bytes,
                          const SimulationOptions& options) {
-  const auto cpus = static_cast<int>(nodes_of(machine, NodeType::kCpu).size());
+  const HelpedMachine helped = with_memory(machine);
   const Simulation moved =
-      simulate(with_cpus_as_ranks(machine), helped_schedule(collective, cpus), bytes, options);
-  const double reduced_us = bytes * collective.nranks / cpus / kReduceGbps * 1e-3;
-  return std::max(moved.time_us, reduced_us);
+      simulate(helped.machine, helped_schedule(collective, helped), bytes, options);
+  std::vector<double> below(static_cast<size_t>(helped.cpus), 0);
+  for (int r = 0; r < collective.nranks; r++)
+    below[static_cast<size_t>(helped.cpu_of[static_cast<size_t>(r)])]++;
+  const double most = *std::max_element(below.begin(), below.end());
+  return std::max(moved.time_us, bytes * most / kReduceGbps * 1e-3);
 }
 
 }  // namespace weft

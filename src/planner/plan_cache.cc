@@ -26,22 +26,23 @@ struct Wanted {
   CollectiveKind kind;
   double bytes;
 };
-constexpr double kLarge = 64 << 20, kSmall = 64 << 10;
+constexpr double kLargeArray = 64 << 20, kSmallArray = 64 << 10;
 constexpr Wanted kWanted[] = {
-    {CollectiveKind::kAllReduce, kLarge},     {CollectiveKind::kAllGather, kLarge},
-    {CollectiveKind::kReduceScatter, kLarge}, {CollectiveKind::kBroadcast, kLarge},
-    {CollectiveKind::kReduce, kLarge},        {CollectiveKind::kAllToAll, kLarge},
-    {CollectiveKind::kAllReduce, kSmall},     {CollectiveKind::kAllGather, kSmall},
-    {CollectiveKind::kReduceScatter, kSmall}, {CollectiveKind::kBroadcast, kSmall},
-    {CollectiveKind::kReduce, kSmall}};
+    {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
+    {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
+    {CollectiveKind::kReduce, kLargeArray},        {CollectiveKind::kAllToAll, kLargeArray},
+    {CollectiveKind::kAllReduce, kSmallArray},     {CollectiveKind::kAllGather, kSmallArray},
+    {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
+    {CollectiveKind::kReduce, kSmallArray}};
 
 // Schedules for more ranks take seconds each: nobody waits for them at init who has not asked to.
 constexpr size_t kMostQuickRanks = 32;
 constexpr double kPatient = 1;
 
 // One is for several sizes, so its name says which it was made for.
-std::string name_of(const Wanted& wanted) {
-  return fmt::format("synth-{}-{}", name(wanted.kind), wanted.bytes == kLarge ? "large" : "small");
+std::string title_of(const Wanted& wanted) {
+  return fmt::format("synth-{}-{}", name(wanted.kind),
+                     wanted.bytes == kLargeArray ? "large" : "small");
 }
 
 std::shared_ptr<const ImportedSchedule> import_text(const std::string& name,
@@ -63,7 +64,7 @@ class Maker {
   }
 
   std::shared_ptr<const ImportedSchedule> get(const Wanted& wanted, MadeSchedules& result) {
-    const std::string name = name_of(wanted);
+    const std::string name = title_of(wanted);
     const std::string path = folder_.empty() ? "" : folder_ + "/" + name + ".json";
     std::error_code ignored;
     if (!path.empty() && std::filesystem::exists(path, ignored)) {
@@ -139,7 +140,7 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine, double
         WEFT_INFO(kTuning, "{} is not used: {}", schedule->path, why);
       }
     } catch (const Error& error) {
-      WEFT_INFO(kInit, "{} is not used: {}", name_of(wanted), error.what());
+      WEFT_INFO(kInit, "{} is not used: {}", title_of(wanted), error.what());
     }
   }
   result.schedules = ImportedSchedules::from_texts(usable);

@@ -111,6 +111,11 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     // GPUs do their work side by side; ranks that share one take turns.
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
+    if (!request.config.algo.empty() || request.config.min_channels > 0)
+      WEFT_INFO(
+          kInit,
+          "NCCL_ALGO and NCCL_MIN_NCHANNELS do not count between GPUs that reach each other's "
+          "memory: WEFT_PLAN does");
     plans.table = build_gpu_table(table, request.config.packed_bytes);
     plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
                                       request.nranks, table.setting.cores);

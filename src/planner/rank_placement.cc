@@ -13,7 +13,7 @@ double time_of(const Path& path) { return path.gbps > 0 ? 1e3 / path.gbps + path
 
 // The GPUs to use, in the order of a pipeline. Of a host that is filled in part the two ends stay,
 // since they are nearest to the NIC.
-std::vector<int> take(const Machine& machine, int nranks) {
+std::vector<int> choose_gpus(const Machine& machine, int nranks) {
   std::vector<int> order = pipeline_order(machine);
   auto surplus = static_cast<int>(order.size()) - nranks;
   while (surplus > 0) {
@@ -72,7 +72,7 @@ std::vector<PlacedRank> place_ranks(const Machine& machine, int nranks, WorkPatt
   if (nranks < 1 || nranks > available)
     fail(ncclInvalidUsage, "{} has {} GPUs: there is no place for {} ranks",
          machine.name.empty() ? "this machine" : machine.name, available, nranks);
-  std::vector<int> order = take(machine, nranks);
+  std::vector<int> order = choose_gpus(machine, nranks);
   const PathFinder finder(machine);
   const bool one_host = std::all_of(order.begin(), order.end(), [&](int gpu) {
     return machine.nodes[static_cast<size_t>(gpu)].host ==

@@ -33,7 +33,7 @@ class Fields {
   explicit Fields(std::string_view line) : rest_(line) {}
   std::string text() {
     const size_t end = std::min(rest_.find('\t'), rest_.size());
-    const std::string field(rest_.substr(0, end));
+    std::string field(rest_.substr(0, end));
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     return field;
   }

@@ -40,9 +40,9 @@ Candidates forest_candidates(const SynthesisTask& task) {
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v : {Variant{1, 1, false, true}, Variant{1, 1, false, false},
-                          Variant{2, 2, false, false}, Variant{4, 4, false, false},
-                          Variant{4, 1, true, false}, Variant{16, 1, true, false}}) {
+  for (const Variant v :
+       {Variant{1, 1, false, true}, Variant{1, 1, false, false}, Variant{2, 2, false, false},
+        Variant{4, 4, false, false}, Variant{4, 1, true, false}, Variant{16, 1, true, false}}) {
     if (v.shared && !task.collective.reduces()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);

@@ -45,6 +45,7 @@ class Builder {
       add(*request_.schedules[i], static_cast<int>(i));
     lift_empty_bars();
     table_.find_ranges();
+    if (request_.machine == nullptr && !request_.setting.hosts.empty()) follow_rules();
     return table_;
   }
 
@@ -67,6 +68,37 @@ class Builder {
     predict_option(option, verified->schedule());
     const std::string why = request_.rules.bars_schedule(option.kind, option.channels);
     if (!why.empty()) option.barred = why;
+  }
+
+  // Networks differ more than the default rates know, and calibration does not measure them: there
+  // the thresholds of selection.h, which were measured, go before the model, unless the user bars
+  // their choice.
+  void follow_rules() {
+    Placement placement;
+    placement.one_host = placement.one_process = false;
+    for (int k = 0; k < kCollectiveKinds; k++) {
+      const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
+      if (c.kind == CollectiveKind::kSendRecv || table_.ranges(c.kind).empty()) continue;
+      std::vector<SelectionTable::Range> ranges;
+      for (int power = 8; power <= 32; power++) {
+        const uint64_t most = power == 32 ? ~uint64_t{0} : uint64_t{1} << power;
+        const Generator& ruled = choose_generator(c, uint64_t{1} << power, placement, nullptr);
+        const auto it = std::find_if(
+            table_.options.begin(), table_.options.end(), [&](const PlanOption& option) {
+              return option.kind == c.kind && option.barred.empty() && option.name == ruled.name;
+            });
+        const PlanOption* option =
+            it != table_.options.end() ? &*it : table_.choose(c.kind, most, false);
+        const auto number = static_cast<int>(option - table_.options.data());
+        if (!ranges.empty() && ranges.back().option == number) {
+          ranges.back().most_bytes = most;
+        } else {
+          ranges.push_back({most, number});
+        }
+      }
+      table_.set_ranges(c.kind, std::move(ranges));
+    }
+    table_.origin += "; between hosts measured thresholds decide";
   }
 
   // Shown, never chosen: nothing can run it.

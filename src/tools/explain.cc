@@ -17,7 +17,7 @@ namespace {
 struct Arguments {
   std::string topo, collective;
   uint64_t size = 0;
-  int ranks = 0;
+  int ranks = 0, hosts = 1;
   bool processes = false, json = false;
 };
 
@@ -67,10 +67,16 @@ void answer(const Arguments& arguments) {
   setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
       config.slice_bytes, Mesh::ring_bytes_for(config, ranks, false) / 4 - kFifoAlign));
   setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
-  const CommunicatorPlans plans = make_plans(
-      {config, ranks, false, setting, here.machine, 1, [&](const ImportedSchedule& schedule) {
-         return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
-       }});
+  if (arguments.hosts > 1) {
+    for (int r = 0; r < ranks; r++) setting.hosts.push_back(r * arguments.hosts / ranks);
+    setting.nic_gbps = here.nic_gbps;
+    setting.one_process = false;
+  }
+  const CommunicatorPlans plans =
+      make_plans({config, ranks, false, setting, here.machine, arguments.hosts,
+                  [&](const ImportedSchedule& schedule) {
+                    return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
+                  }});
   const SelectionTable& table = plans.table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {
@@ -104,6 +110,8 @@ void add_explain(CLI::App& app) {
       ->transform(CLI::AsSizeValue(false));
   command->add_option("--ranks", arguments->ranks, "ranks; without it all GPUs, or all cores")
       ->check(CLI::Range(2, 4096));
+  command->add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
+      ->check(CLI::Range(1, 4096));
   command->add_flag("--processes", arguments->processes, "ranks are processes, not threads");
   command->add_flag("--json", arguments->json, "one JSON object");
   command->callback([arguments] { answer(*arguments); });

@@ -29,10 +29,11 @@ class Report:
     def heading(self):
         library = ctypes.CDLL(self.options.library)
         library.weftVersion.restype = ctypes.c_char_p
-        torch = "import torch; print('PyTorch', torch.__version__, 'with NCCL', '.'.join(map(str, torch.cuda.nccl.version())))"
+        packages = ("import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions() "
+                    "if d.name in ('torch', 'jax', 'cupy-cuda13x') or (d.name or '').startswith('nvidia-nccl')), sep=', ')")
         print("#", library.weftVersion().decode(), "|", self.options.library)
         print("#", output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"), "|",
-              output_of(self.options.python, "-c", torch), "|", output_of("mpirun", "--version").split(";")[0], flush=True)
+              output_of(self.options.python, "-c", packages), "|", output_of("mpirun", "--version").split(";")[0], flush=True)
 
     def wanted(self, name):
         return re.search(self.options.only, name) is not None

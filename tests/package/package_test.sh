@@ -18,13 +18,13 @@ else
 fi
 root=$work/root/$here
 for file in lib/libnccl.so.2 lib/libnccl.so include/nccl.h include/weft.h bin/weft lib/plugins/libnccl-net-weft-socket.so \
-  share/weft/machines/dgx1v.json share/doc/weft/README.md; do
+  lib/plugins/libweft-synthesis.so share/weft/machines/dgx1v.json share/doc/weft/README.md; do
   [[ -e $root/$file ]] || fail "there is no $file"
 done
 
 needs() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 system='^(lib(c|m|dl|pthread|rt)\.so\.[0-9]+|ld-linux.*)$'
-for file in "$root"/lib/libnccl.so.2 "$root"/lib/plugins/libnccl-net-*.so; do
+for file in "$root"/lib/libnccl.so.2 "$root"/lib/plugins/libnccl-net-*.so "$root"/lib/plugins/libweft-synthesis.so; do
   foreign=$(needs "$file" | grep -vE "$system" || true)
   [[ -z $foreign ]] || fail "${file##*/} needs" $foreign
 done
@@ -62,7 +62,9 @@ else
 fi
 # There is no /proc, which tells the loader where a program lies.
 inside() { env -i LD_ORIGIN_PATH="/$here/bin" LD_LIBRARY_PATH=/lib/plain HOME=/tmp WEFT_HOST_MODE=1 "${enter[@]}" "$@"; }
-inside "$loader" --list "/$here/lib/libnccl.so.2" >/dev/null || fail "the loader cannot load libnccl.so.2"
+for file in libnccl.so.2 plugins/libnccl-net-weft-socket.so plugins/libweft-synthesis.so; do
+  inside "$loader" --list "/$here/lib/$file" >/dev/null || fail "the loader cannot load $file"
+done
 inside /bin/smoke "/$here/lib/libnccl.so.2" || fail "a program cannot use libnccl.so.2"
 inside "/$here/bin/weft" topo dgx1v >/dev/null || fail "weft does not run"
 inside "/$here/bin/weft" bound dgx1v --coll all_gather --json | grep -q algbw_gbps || fail "weft bound does not answer"

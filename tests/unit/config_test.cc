@@ -75,7 +75,6 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
 }
 
 TEST(Config, TakesNcclsOtherNames) {
-  EXPECT_EQ(with("NCCL_MAX_NCHANNELS", "6").max_ctas, 6);
   EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").ring_bytes, 8u << 20);
   EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").net_ring_bytes, 8u << 20);
   EXPECT_TRUE(with("NCCL_P2P_LEVEL", "loc").p2p_disable);

@@ -11,8 +11,6 @@
 namespace weft {
 namespace {
 
-using profiler_abi::Kind;
-
 // The files of an entry of NCCL_PROFILER_PLUGIN, by NCCL's rules.
 std::vector<std::string> files_of(const std::string& name) {
   if (name == "STATIC_PLUGIN") return {""};

@@ -21,6 +21,8 @@ namespace weft::cuda {
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
+// 13000 for CUDA 13.0; 0: there is no driver.
+int driver_version();
 
 // Whether kernels can read at this address.
 bool on_device(const void* pointer);

@@ -9,6 +9,7 @@ class GpuPlan {};
 
 bool available() { return false; }
 int current_device() { return 0; }
+int driver_version() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
 bool on_device(const void*) { return false; }
