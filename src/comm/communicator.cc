@@ -169,6 +169,8 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
     }
     context_.stop.store(1, std::memory_order_release);
     if (gpu_ != nullptr) gpu_->stop();
+  } else if (gpu_ != nullptr && peer < nranks_) {
+    gpu_->peer_left(peer);
   }
   if (context_.door != nullptr) wake_all(*context_.door);
 }

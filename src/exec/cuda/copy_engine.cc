@@ -345,8 +345,7 @@ void CopyEngine::stand_guard() {
     changed_.wait_for(lock, watch);
     const int peer = stopped_ ? -1 : stuck_peer(steady_clock::now());
     if (peer < 0) continue;
-    flags_->peer = peer;
-    __atomic_store_n(&flags_->error, 2, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&flags_->error, error_word(KernelError::kTimeout, peer), __ATOMIC_SEQ_CST);
     stopped_ = true;
   }
 }

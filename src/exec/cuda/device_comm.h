@@ -74,9 +74,14 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 // In pinned host memory, so that the host can stop kernels and hear of errors while they run.
 struct HostFlags {
   uint32_t stop = 0;
-  uint32_t error = 0;  // 1: the peer announced another call; 2: waited too long
-  int32_t peer = -1;
+  uint32_t gone = 0;   // a bit per rank that has left: what it has not sent will never come
+  uint32_t error = 0;  // an error_word(), or 0
 };
+enum class KernelError : uint8_t { kNone, kOtherCall, kTimeout, kLeft };
+// The error and whom it is about, in a word that is seen as a whole.
+WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
+  return static_cast<uint32_t>(peer + 1) << 8 | static_cast<uint32_t>(error);
+}
 
 // One rank's view, constant after init. Travels in the kernel's parameters: reading it costs no
 // trip to memory.
@@ -129,6 +134,7 @@ struct StepRange {
   uint64_t chunk = 0;  // elements per chunk
   // kStage: a thread block has a share of every chunk, which it works off in slices of a part each.
   uint64_t share = 0, part = 0, slices = 1;
+  bool staggered = false;  // thread blocks begin with slices of different lengths
   uint32_t scratch_chunks = 0;
   Protocol protocol = Protocol::kReach;
 };

@@ -66,8 +66,7 @@ class Exchange {
           if (!move_row(w, k)) return false;
     } else {
       if (a_.receive_from == 0) return true;
-      for (uint32_t w = threadIdx.x; w < words_; w += blockDim.x)
-        if (!sum_word(w)) return false;
+      return n_ <= 2 ? sum_words<2>() : sum_words<8>();
     }
     return true;
   }
@@ -80,8 +79,7 @@ class Exchange {
  private:
   using Element = typename Type::Element;
   static constexpr int kCount = 8 / sizeof(Element);
-  static constexpr int kRow = 4;    // peers that a thread sees to side by side
-  static constexpr int kBatch = 8;  // sources of a sum likewise
+  static constexpr int kRow = 4;  // peers that a thread sees to side by side
 
   __device__ uint32_t peer(uint32_t k) const { return me_ + k < n_ ? me_ + k : me_ + k - n_; }
   __device__ uint64_t scaled(uint64_t word) const {
@@ -151,7 +149,9 @@ class Exchange {
       const uint32_t k = first + j * rows_, p = peer(k);
       expect(ends[j], w, p, k < n_ && (a_.receive_from >> p & 1) != 0);
     }
-    if (!wait_for_words<kRow>(a_.comm, ends, kRow, a_.signature, words)) return false;
+    if (!wait_for_words<kRow>(
+            a_.comm, [&](int j) { return ends[j]; }, a_.signature, words))
+      return false;
     if (w * 8 >= length_) return true;
 #pragma unroll
     for (int j = 0; j < kRow; j++)
@@ -169,25 +169,42 @@ class Exchange {
     end.at = reinterpret_cast<std::byte*>(slot(a_.mine, p, end.flag) + w);
   }
 
-  // In the order of ranks, so that all of them get the same bits.
+  template <uint32_t Batch>
+  __device__ __forceinline__ bool sum_words() {
+    for (uint32_t w = threadIdx.x; w < words_; w += blockDim.x)
+      if (!sum_word<Batch>(w)) return false;
+    return true;
+  }
+
+  // In the order of ranks, so that all of them get the same bits; `Batch` sources side by side.
+  template <uint32_t Batch>
   __device__ __forceinline__ bool sum_word(uint32_t w) {
     typename Type::Accumulator sum[kCount];
     bool started = false;
     uint64_t own = 0;
     if (a_.sums_own) own = slice_ == 0 && w == threadIdx.x ? own_ : load(a_.own_from, w);
-    for (uint32_t first = 0; first < n_; first += kBatch) {
-      PackedEnd ends[kBatch];
-      uint64_t words[kBatch];
+    for (uint32_t first = 0; first < n_; first += Batch) {
+      uint64_t words[Batch];
+      uint32_t flags[Batch];
+      const auto comes = [&](int b) {
+        const uint32_t p = first + static_cast<uint32_t>(b);
+        return p < n_ && (a_.receive_from >> p & 1) != 0;
+      };
 #pragma unroll
-      for (uint32_t b = 0; b < kBatch; b++) {
-        const uint32_t p = first + b;
-        expect(ends[b], w, p, p < n_ && (a_.receive_from >> p & 1) != 0);
-      }
-      if (!wait_for_words<kBatch>(a_.comm, ends, kBatch, a_.signature, words)) return false;
+      for (uint32_t b = 0; b < Batch; b++)
+        flags[b] = comes(b) ? before_[first + b].y + slice_ + 1 : 0;
+      const auto source = [&](int b) {
+        // There are not the registers to keep the addresses of many.
+        const uint32_t p = first + static_cast<uint32_t>(b),
+                       flag = Batch > 2 ? worked_out_here(flags[b]) : flags[b];
+        return PackedEnd{reinterpret_cast<std::byte*>(slot(a_.mine, p, flag) + w), flag,
+                         static_cast<uint16_t>(p), comes(b)};
+      };
+      if (!wait_for_words<Batch>(a_.comm, source, a_.signature, words)) return false;
 #pragma unroll
-      for (uint32_t b = 0; b < kBatch; b++) {
-        if (!ends[b].message && !(first + b == me_ && a_.sums_own)) continue;
-        const uint64_t word = ends[b].message ? words[b] : scaled(own);
+      for (uint32_t b = 0; b < Batch; b++) {
+        if (!comes(b) && !(first + b == me_ && a_.sums_own)) continue;
+        const uint64_t word = comes(b) ? words[b] : scaled(own);
         Element e[kCount];
         memcpy(e, &word, 8);
 #pragma unroll

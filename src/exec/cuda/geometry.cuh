@@ -5,10 +5,10 @@
 
 namespace weft::cuda {
 
-// Where a slice begins in the block's share of a chunk. Blocks begin with a slice of another
-// length, so that they do not all fill, meet and empty the stage at the same times.
+// Where a slice begins in the block's share of a chunk. Where there are several, blocks begin with
+// one of another length, so that they do not all fill, meet and empty the stage at the same times.
 __device__ inline uint64_t slice_begin(const StepRange& range, uint64_t slice) {
-  if (slice == 0 || range.slices == 1) return slice * range.part;
+  if (slice == 0 || !range.staggered) return slice * range.part;
   return slice * range.part - blockIdx.x % 3 * range.part / 3;
 }
 

@@ -359,16 +359,27 @@ void GpuExecutor::stop() noexcept {
 }
 
 std::string GpuExecutor::error() const {
-  const HostFlags& flags = *state_->flags;
-  const uint32_t error = __atomic_load_n(&flags.error, __ATOMIC_SEQ_CST);
-  if (error == 0) return {};
-  if (error == 2)
-    return fmt::format("waited {} s for peer {} in a kernel (WEFT_TIMEOUT)",
-                       state_->options.timeout_s, flags.peer);
-  return fmt::format(
-      "peer {} made another call than this rank: all ranks must make the same calls, with the same "
-      "counts, types, operators and roots, in the same order",
-      flags.peer);
+  const uint32_t word = __atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST);
+  const int peer = static_cast<int>(word >> 8) - 1;
+  switch (static_cast<KernelError>(word & 0xff)) {
+    case KernelError::kNone:
+      return {};
+    case KernelError::kTimeout:
+      return fmt::format("waited {} s for peer {} in a kernel (WEFT_TIMEOUT)",
+                         state_->options.timeout_s, peer);
+    case KernelError::kLeft:
+      return fmt::format("rank {} has left (ncclCommDestroy) and does not take part in this call",
+                         peer);
+    default:
+      return fmt::format(
+          "peer {} made another call than this rank: all ranks must make the same calls, with the "
+          "same counts, types, operators and roots, in the same order",
+          peer);
+  }
+}
+
+void GpuExecutor::peer_left(int rank) noexcept {
+  if (rank < kMaxRanks) __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
 }
 
 void GpuExecutor::synchronize() noexcept {

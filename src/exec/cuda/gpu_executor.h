@@ -140,6 +140,8 @@ class GpuExecutor {
   void deregister_memory(const void* pointer);
 
   // Makes every kernel that waits give up, now and later.
+  // A rank will do nothing more: what still waits for it ends with an error. Any thread.
+  void peer_left(int rank) noexcept;
   void stop() noexcept;
   // Empty, or what a kernel found wrong.
   std::string error() const;

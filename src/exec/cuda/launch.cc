@@ -122,7 +122,8 @@ void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint3
   range.share = round_up(ceil_div(range.chunk, ctas), grain);
   range.part = std::min(range.share, capacity / (3 * grain) * (3 * grain));
   range.slices = ceil_div(range.share, range.part);
-  if (range.slices > 1) range.slices++;  // the first is shorter in some thread blocks
+  range.staggered = range.slices > 2;
+  if (range.staggered) range.slices++;  // the first is shorter in some thread blocks
 }
 
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {

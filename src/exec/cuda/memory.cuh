@@ -50,28 +50,32 @@ __device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
 }
 
 // The first error of a kernel is told to the host, and every wait ends.
-__device__ inline void report(const DeviceComm& comm, uint32_t error, int peer) {
-  if (atomicCAS_system(&comm.flags->error, 0u, error) == 0u) {
-    comm.flags->peer = peer;
-    __threadfence_system();
-  }
+__device__ inline void report(const DeviceComm& comm, KernelError error, int peer) {
+  atomicCAS_system(&comm.flags->error, 0u, error_word(error, peer));
   *static_cast<volatile uint32_t*>(&comm.flags->stop) = 1;
 }
 
-// Spins until `ready()`; false when the host asked everyone to stop, or when `peer` let this rank
-// wait for too long. The host's flag is far away: looked at now and then.
+// Spins until `ready()`; false when the host asked everyone to stop, when `peer` has left, or when
+// it let this rank wait for too long. The host's flags are far away: looked at now and then.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& peer, Ready ready) {
   uint64_t begun = 0;
+  bool left = false;
   for (uint32_t spins = 1; !ready(); spins++) {
     between_looks();
     if ((spins & 0x3ff) != 0) continue;
     if (load_volatile(&comm.flags->stop) != 0) return false;
+    const bool gone = peer >= 0 && (load_volatile(&comm.flags->gone) >> peer & 1) != 0;
+    if (gone && left) {  // what came before it left has been seen since
+      report(comm, KernelError::kLeft, peer);
+      return false;
+    }
+    left = gone;
     if (comm.timeout_ns == 0) continue;
     const uint64_t now = now_ns();
     if (begun == 0) begun = now;
     if (now - begun > comm.timeout_ns) {
-      report(comm, 2, peer);
+      report(comm, KernelError::kTimeout, peer);
       return false;
     }
   }

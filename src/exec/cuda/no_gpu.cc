@@ -37,6 +37,7 @@ void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
+void GpuExecutor::peer_left(int) noexcept {}
 void GpuExecutor::stop() noexcept {}
 std::string GpuExecutor::error() const { return {}; }
 void GpuExecutor::synchronize() noexcept {}

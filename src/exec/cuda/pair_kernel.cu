@@ -72,7 +72,7 @@ class PairRunner {
     };
     if (join(bytes) != m.bytes) {
       shared_.stopped = true;
-      report(comm_, 1, m.peer);
+      report(comm_, KernelError::kOtherCall, m.peer);
       return;
     }
     shared_.sources[threadIdx.x] = locate(m.peer, join(place));
@@ -152,10 +152,12 @@ class PairRunner {
       for_words(a_.receives, a_.receive_count, slice,
                 [&](const Message& m, uint32_t p, uint64_t rest) {
                   const uint32_t flag = shared_.ports.received(port(m), slice + 1);
-                  const PackedEnd from[1] = {{reinterpret_cast<std::byte*>(packet(m, flag, p)),
-                                              flag, static_cast<uint16_t>(port(m)), true}};
+                  const PackedEnd from = {reinterpret_cast<std::byte*>(packet(m, flag, p)), flag,
+                                          static_cast<uint16_t>(port(m)), true};
                   uint64_t words[1];
-                  if (!wait_for_words<1>(comm_, from, 1, signature(m), words)) return false;
+                  if (!wait_for_words<1>(
+                          comm_, [&](int) { return from; }, signature(m), words))
+                    return false;
                   store_word(at(m, slice, p), rest, words[0]);
                   return true;
                 });

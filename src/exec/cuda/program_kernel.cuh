@@ -82,7 +82,7 @@ class ProgramRunner {
     }
     if (signature.data0 != a_.signature) {
       shared_.stopped = true;
-      report(comm_, 1, peer);
+      report(comm_, KernelError::kOtherCall, peer);
       return;
     }
     const auto join = [](const Packet& p) {

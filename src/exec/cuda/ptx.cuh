@@ -132,6 +132,12 @@ __device__ inline void let_successor_start() {
 #endif
 }
 
+// The same value; what depends on it is not computed ahead of this place.
+__device__ inline uint32_t worked_out_here(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 __device__ inline uint64_t now_ns() {
   uint64_t t;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));

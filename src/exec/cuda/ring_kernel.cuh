@@ -74,7 +74,7 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
     const Advance outcome = interpreter.advance(lane);
     if (outcome == Advance::kDone) return true;
     if (outcome == Advance::kFailed) {
-      report(a.comm, 1, lane.waits_for);
+      report(a.comm, KernelError::kOtherCall, lane.waits_for);
       return false;
     }
     if (outcome == Advance::kAgain) begun = 0;
@@ -84,7 +84,7 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
     const uint64_t now = now_ns();
     if (begun == 0) begun = now;
     if (now - begun <= a.comm.timeout_ns) continue;
-    report(a.comm, 2, lane.waits_for);
+    report(a.comm, KernelError::kTimeout, lane.waits_for);
     return false;
   }
 }
