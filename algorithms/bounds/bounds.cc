@@ -4,6 +4,7 @@
 #include "algorithms/bounds/bounds.h"
 
 #include <limits>
+#include <numeric>
 
 #include "algorithms/bounds/capacities.h"
 #include "algorithms/bounds/exchange.h"
@@ -63,7 +64,8 @@ class Cuts {
       improve(best, side, ranks_in(side));
       accepted = -1;
     }
-    return bound(best.value() * static_cast<double>(n));
+    const Ratio gathered{best.capacity * n, best.ranks};
+    return least(gathered, deliveries(-1));
   }
 
   // The root must reach every GPU with its own part of the data.
@@ -96,10 +98,53 @@ class Cuts {
       flow_.run(gpus_[static_cast<size_t>(root)], gpu);
       improve(best, source_side(), 1);
     }
-    return bound(best.value());
+    return least(best, deliveries(root));
   }
 
  private:
+  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set
+  // of ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not
+  // have: of an array of N blocks all but its own, or all of it except at a root.
+  Ratio deliveries(int root) {
+    const int source = extra_, sink = extra_ + 1;
+    MaxFlow flow(extra_ + 2);
+    const auto sender = [&](const Link& link) {
+      const bool copies = machine_.nodes[static_cast<size_t>(link.from)].type == NodeType::kGpu;
+      return copies ? source : link.from;
+    };
+    for (const Link& link : machine_.links) flow.add_edge(sender(link), link.to, 0);
+    std::vector<int> receivers;
+    for (size_t r = 0; r < gpus_.size(); r++)
+      if (static_cast<int>(r) != root) receivers.push_back(gpus_[r]);
+    for (const int gpu : receivers) flow.add_edge(gpu, sink, 0);
+    const auto links = static_cast<int>(machine_.links.size());
+    const auto count = static_cast<int64_t>(receivers.size());
+    Ratio best{std::accumulate(capacities_.units.begin(), capacities_.units.end(), int64_t{0}), 1};
+    for (;;) {
+      for (int l = 0; l < links; l++)
+        flow.set_capacity(l, capacities_.units[static_cast<size_t>(l)] * best.ranks);
+      for (int r = 0; r < count; r++) flow.set_capacity(links + r, best.capacity);
+      if (flow.run(source, sink) == count * best.capacity) break;
+      best = {0, 0};
+      delivery_links_.clear();
+      for (const int gpu : receivers) best.ranks += flow.on_source_side(gpu) ? 0 : 1;
+      for (int l = 0; l < links; l++) {
+        const Link& link = machine_.links[static_cast<size_t>(l)];
+        if (!flow.on_source_side(sender(link)) || flow.on_source_side(link.to)) continue;
+        best.capacity += capacities_.units[static_cast<size_t>(l)];
+        delivery_links_.push_back(l);
+      }
+    }
+    if (root >= 0) return best;
+    return {best.capacity * count, best.ranks * (count - 1)};
+  }
+
+  // Whether the second one can be reached has no proof, only schedules that do.
+  Bound least(const Ratio& cut, const Ratio& delivered) const {
+    if (!(delivered < cut)) return bound(cut.value());
+    return {delivered.value() * capacities_.unit_gbps, false, delivery_links_};
+  }
+
   void set_links(int64_t scale) {
     for (size_t l = 0; l < machine_.links.size(); l++)
       flow_.set_capacity(static_cast<int>(l), capacities_.units[l] * scale);
@@ -138,7 +183,8 @@ class Cuts {
   std::vector<int> gpus_;
   int extra_;  // the source or sink of all ranks
   MaxFlow flow_;
-  std::vector<bool> side_;  // of the best cut so far
+  std::vector<bool> side_;           // of the best cut so far
+  std::vector<int> delivery_links_;  // that limit deliveries()
 };
 
 // On a machine in which every walk is allowed.
@@ -156,6 +202,7 @@ Bound bound_of(const Machine& machine, const Collective& c) {
       const Bound scatter = on_reverse([](Cuts cuts) { return cuts.all_gather(); });
       Bound both = Cuts(machine, c.nranks).all_gather();
       if (both.algbw_gbps > 0) both.algbw_gbps = 1 / (1 / scatter.algbw_gbps + 1 / both.algbw_gbps);
+      both.exact = both.exact && scatter.exact;
       return both;
     }
     case CollectiveKind::kBroadcast:
@@ -177,6 +224,10 @@ Bound bound_of(const Machine& machine, const Collective& c) {
 }  // namespace
 
 Bound throughput_bound(const Machine& machine, const Collective& c) {
+  return throughput_bound_of_ways(flow_graph(machine).machine, c);
+}
+
+Bound throughput_bound_of_ways(const Machine& machine, const Collective& c) {
   const auto available = static_cast<int>(gpus(machine).size());
   if (c.nranks > available || c.nranks < 1)
     fail(ncclInvalidArgument, "{} has {} GPUs, the collective {} ranks",
@@ -184,7 +235,7 @@ Bound throughput_bound(const Machine& machine, const Collective& c) {
   if (c.rooted() && (c.root < 0 || c.root >= c.nranks))
     fail(ncclInvalidArgument, "root {} of {} ranks", c.root, c.nranks);
   if (c.nranks == 1) return {std::numeric_limits<double>::infinity(), true, {}};
-  return bound_of(flow_graph(machine).machine, c);
+  return bound_of(machine, c);
 }
 
 }  // namespace weft

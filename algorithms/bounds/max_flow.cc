@@ -2,7 +2,6 @@
 #include "algorithms/bounds/max_flow.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace weft {
 
@@ -29,10 +28,11 @@ bool MaxFlow::find_levels(int source, int sink) {
       int32_t& level = level_[static_cast<size_t>(arc.to)];
       if (arc.residual == 0 || level >= 0) continue;
       level = level_[node] + 1;
+      if (arc.to == sink) return true;  // what is as far or farther leads nowhere
       queue_.push_back(arc.to);
     }
   }
-  return level_[static_cast<size_t>(sink)] >= 0;
+  return false;
 }
 
 int64_t MaxFlow::push(int node, int sink, int64_t limit) {
@@ -52,15 +52,22 @@ int64_t MaxFlow::push(int node, int sink, int64_t limit) {
   return pushed;
 }
 
-int64_t MaxFlow::run(int source, int sink) {
+void MaxFlow::clear(int nodes) {
+  capacity_.clear();
+  arcs_.clear();
+  for (auto& arcs : leaving_) arcs.clear();
+  leaving_.resize(static_cast<size_t>(nodes));
+}
+
+int64_t MaxFlow::run(int source, int sink, int64_t limit) {
   for (size_t e = 0; e < capacity_.size(); e++) {
     arcs_[2 * e].residual = capacity_[e];
     arcs_[2 * e + 1].residual = 0;
   }
   int64_t flow = 0;
-  while (find_levels(source, sink)) {
+  while (flow < limit && find_levels(source, sink)) {
     next_.assign(leaving_.size(), 0);
-    flow += push(source, sink, std::numeric_limits<int64_t>::max());
+    flow += push(source, sink, limit - flow);
   }
   return flow;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace weft {
@@ -16,8 +17,11 @@ class MaxFlow {
   int add_edge(int from, int to, int64_t capacity);
   void set_capacity(int edge, int64_t capacity) { capacity_[static_cast<size_t>(edge)] = capacity; }
 
-  // From nothing, whatever ran before.
-  int64_t run(int source, int sink);
+  // Begins anew with so many nodes and no edges, in the memory that is there.
+  void clear(int nodes);
+
+  // From nothing, whatever ran before. Stops at `limit`: then there is no cut to ask for.
+  int64_t run(int source, int sink, int64_t limit = std::numeric_limits<int64_t>::max());
 
   // After run(): whether the node is on the source's side of the minimum cut nearest the source.
   bool on_source_side(int node) const { return level_[static_cast<size_t>(node)] >= 0; }

@@ -134,6 +134,6 @@ Schedule make(const Collective& c, bool) {
 }  // namespace
 
 const Generator kStage = {"stage", "through scratch memory that all ranks can reach", supports,
-                          make};
+                          make, true};
 
 }  // namespace weft

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "algorithms/bounds/bounds.h"
 #include "algorithms/bounds/capacities.h"
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
 #include "algorithms/synth/forest_split.h"
+#include "algorithms/synth/forest_symmetry.h"
 #include "algorithms/synth/hierarchy.h"
 #include "algorithms/synth/order.h"
 #include "src/base/error.h"
@@ -19,6 +21,11 @@ namespace {
 
 // What executors move at once, where there is so much.
 constexpr double kSliceBytes = 65536;
+
+// A composition that takes so much longer than the best is not the last word.
+constexpr double kGoodComposition = 1.1;
+// More ranks than that are packed flat only if nothing else works: it takes too long.
+constexpr int kMostPackedRanks = 128;
 
 ForestDemand scaled(ForestDemand demand, int64_t by) {
   for (int64_t& r : demand.roots) r *= by;
@@ -38,6 +45,30 @@ std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph 
   return routed;
 }
 
+// What a tree per root takes at best, by the bound.
+double best_seconds(const Machine& machine, const ForestDemand& demand) {
+  Collective collective{CollectiveKind::kAllGather, demand.ranks, 0};
+  if (demand.total() == 1) {
+    collective.kind = CollectiveKind::kBroadcast;
+    while (demand.roots[static_cast<size_t>(collective.root)] == 0) collective.root++;
+  }
+  return static_cast<double>(demand.total()) /
+         throughput_bound_of_ways(machine, collective).algbw_gbps;
+}
+
+// What a tree per root takes, by the busiest link.
+double seconds_of(const Machine& machine, const HostForest& forest) {
+  std::vector<double> busy(machine.links.size(), 0);
+  double most = 0;
+  for (const RoutedTree& tree : forest.routed)
+    for (const Transfer& e : tree.edges)
+      for (const int32_t l : e.links) {
+        const auto link = static_cast<size_t>(l);
+        most = std::max(most, busy[link] += 1 / machine.links[link].gbps);
+      }
+  return most / forest.trees;
+}
+
 // Fewest trees first: the loss of whole numbers shrinks as there are more.
 HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
                      const ForestOptions& options) {
@@ -45,8 +76,7 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
   double unit = least_seconds(machine, demand, kFine, 1 << 14) / static_cast<double>(kFine);
   if (!std::isfinite(unit))
     fail(ncclInvalidUsage, "{}: some GPU cannot be reached from the others", machine.name);
-  unit = std::max(unit, static_cast<double>(demand.total() * (demand.ranks - 1)) /
-                            delivery_rate(machine, demand.ranks));
+  unit = std::max(unit, best_seconds(machine, demand));
   for (double loss = options.acceptable_loss;; loss *= 2) {
     for (int32_t trees = 1; trees <= options.most_trees; trees++) {
       const ForestDemand wanted = scaled(demand, trees);
@@ -61,16 +91,22 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
   }
 }
 
-// Level by level where that is possible and a flat graph would be large.
+// Level by level where that is possible and a flat graph would be large; where that is no good, by
+// symmetry. What nothing else serves is packed as it is.
 HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
                 const ForestOptions& options) {
-  if (demand.ranks > options.most_flat_ranks) {
-    const auto grow_host = [&](const Machine& host) {
-      const auto ranks = static_cast<int>(gpus(host).size());
-      return grow_flat(host, {ranks, std::vector<int64_t>(static_cast<size_t>(ranks), 1)}, options);
-    };
-    if (auto composed = compose_hosts(machine, collective, grow_host)) return std::move(*composed);
-  }
+  if (demand.ranks <= options.most_flat_ranks) return grow_flat(machine, demand, options);
+  const auto grow_host = [&](const Machine& host) {
+    const auto ranks = static_cast<int>(gpus(host).size());
+    return grow_flat(host, {ranks, std::vector<int64_t>(static_cast<size_t>(ranks), 1)}, options);
+  };
+  const double best = best_seconds(machine, demand);
+  auto composed = compose_hosts(machine, collective, grow_host);
+  if (composed && seconds_of(machine, *composed) <= best * kGoodComposition)
+    return std::move(*composed);
+  if (!collective.rooted() && static_cast<size_t>(demand.ranks) == gpus(machine).size())
+    if (auto turned = grow_by_symmetry(machine, best, options)) return std::move(*turned);
+  if (composed && demand.ranks > kMostPackedRanks) return std::move(*composed);
   return grow_flat(machine, demand, options);
 }
 
@@ -101,6 +137,27 @@ std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ran
       }
   }
   return transfers;
+}
+
+// All pieces of a tree get the times of the first: the order of one instance is that of all.
+void order_alike(const Machine& machine, double piece_bytes, const std::vector<RoutedTree>& trees,
+                 int repeat, std::vector<Transfer>& transfers) {
+  std::vector<Transfer> first;
+  size_t at = 0;
+  for (const RoutedTree& tree : trees) {
+    first.insert(first.end(), transfers.begin() + static_cast<std::ptrdiff_t>(at),
+                 transfers.begin() + static_cast<std::ptrdiff_t>(at + tree.edges.size()));
+    at += tree.edges.size() * static_cast<size_t>(repeat);
+  }
+  order_transfers(machine, piece_bytes, 1, first);
+  at = 0;
+  size_t begin = 0;
+  for (const RoutedTree& tree : trees) {
+    for (int i = 0; i < repeat; i++)
+      for (size_t e = 0; e < tree.edges.size(); e++)
+        transfers[at++].begin_us = first[begin + e].begin_us;
+    begin += tree.edges.size();
+  }
 }
 
 }  // namespace
@@ -148,6 +205,7 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   const bool all_reduce = collective.kind == CollectiveKind::kAllReduce;
   Routing routing{collective, 1, {}, {}};
   int repeat = std::max(cut.pieces, pieces_per_tree(forest));
+  repeat = (repeat + cut.instances - 1) / cut.instances * cut.instances;
   if (all_reduce) {
     // Both halves cut the data alike.
     const int both = std::lcm(forest.trees, forest.reduction_trees);
@@ -159,6 +217,10 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
+    if (cut.instances > 1) {
+      order_alike(on, piece, trees, times, transfers);
+      return transfers;
+    }
     order_transfers(on, piece, cut.by_rounds ? times : 1, transfers);
     return transfers;
   };

@@ -141,19 +141,6 @@ int64_t shortage(const ForestGraph& graph, const ForestDemand& demand, bool exac
   return most;
 }
 
-double delivery_rate(const Machine& machine, int ranks) {
-  constexpr double kUnitsPerGbps = 1e4;
-  const ForestGraph graph(machine, ranks, kUnitsPerGbps);
-  const int source = graph.nodes(), sink = source + 1;
-  constexpr int64_t kPlenty = int64_t{1} << 60;
-  MaxFlow flow(source + 2);
-  // What leaves a rank and what comes to it have nothing to do with each other.
-  for (const ForestEdge& e : graph.edges())
-    flow.add_edge(e.from < ranks ? source : e.from, e.to < ranks ? sink : e.to,
-                  std::min(e.units, kPlenty));
-  return static_cast<double>(flow.run(source, sink)) / kUnitsPerGbps;
-}
-
 double least_seconds(const Machine& machine, const ForestDemand& demand, int64_t scale,
                      double precision) {
   ForestDemand scaled = demand;

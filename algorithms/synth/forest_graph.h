@@ -76,10 +76,6 @@ class ForestGraph {
 // unless `exact`.
 int64_t shortage(const ForestGraph& graph, const ForestDemand& demand, bool exact);
 
-// What all ranks together can be sent in a second, by switches that copy nothing: where links into
-// a switch are narrower than those out of it, cuts promise more than that.
-double delivery_rate(const Machine& machine, int ranks);
-
 // The least seconds in which `scale` times the demand fits, to one part in `precision`; infinite
 // when ranks are out of reach.
 double least_seconds(const Machine& machine, const ForestDemand& demand, int64_t scale,

@@ -4,7 +4,6 @@
 #include "algorithms/synth/forest_pack.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "src/base/error.h"
 
@@ -15,6 +14,9 @@ struct Growing {
   PackedTree tree;
   std::vector<int32_t> reached;  // in order
   std::vector<int32_t> depth;    // per rank, -1: not reached
+  // Per pair of ranks: others need all of that edge. A set of ranks that can be entered only just
+  // often enough stays such a set, so they always will.
+  std::vector<bool> refused;
   bool has(int32_t rank) const { return depth[static_cast<size_t>(rank)] >= 0; }
 };
 
@@ -30,7 +32,10 @@ class Packer {
     for (int32_t r = 0; r < n_; r++) {
       const int64_t count = demand.roots[static_cast<size_t>(r)];
       if (count == 0) continue;
-      Growing g{{r, count, {}}, {r}, std::vector<int32_t>(static_cast<size_t>(n_), -1)};
+      Growing g{{r, count, {}},
+                {r},
+                std::vector<int32_t>(static_cast<size_t>(n_), -1),
+                std::vector<bool>(units_.size(), false)};
       g.depth[static_cast<size_t>(r)] = 0;
       trees_.push_back(std::move(g));
     }
@@ -54,9 +59,10 @@ class Packer {
   }
 
  private:
-  int64_t& units(int32_t from, int32_t to) {
-    return units_[static_cast<size_t>(from) * static_cast<size_t>(n_) + static_cast<size_t>(to)];
+  size_t at(int32_t from, int32_t to) const {
+    return static_cast<size_t>(from) * static_cast<size_t>(n_) + static_cast<size_t>(to);
   }
+  int64_t& units(int32_t from, int32_t to) { return units_[at(from, to)]; }
 
   bool complete(const Growing& g) const { return static_cast<int>(g.reached.size()) == n_; }
   size_t unfinished() const {
@@ -72,7 +78,8 @@ class Packer {
       if (trees_[index].depth[static_cast<size_t>(from)] != depth - 1) continue;
       std::vector<int32_t> targets;
       for (const int32_t to : leaving_[static_cast<size_t>(from)])
-        if (!trees_[index].has(to) && units(from, to) > 0) targets.push_back(to);
+        if (!trees_[index].has(to) && units(from, to) > 0 && !trees_[index].refused[at(from, to)])
+          targets.push_back(to);
       // Ranks after this one first, so that ranks do not all choose the same.
       std::stable_sort(targets.begin(), targets.end(), [&](int32_t a, int32_t b) {
         const int64_t x = units(from, a), y = units(from, b);
@@ -80,8 +87,11 @@ class Packer {
       });
       for (const int32_t to : targets) {
         int64_t most = std::min(trees_[index].tree.count, units(from, to));
-        most = std::min(most, slack(index, from, to));
-        if (most <= 0) continue;
+        most = slack(index, from, to, most);
+        if (most <= 0) {
+          trees_[index].refused[at(from, to)] = true;
+          continue;
+        }
         if (most < trees_[index].tree.count) {
           Growing rest = trees_[index];
           rest.tree.count -= most;
@@ -99,9 +109,9 @@ class Packer {
     return false;
   }
 
-  // How many units of an edge the unfinished trees other than the growing one can do without.
-  int64_t slack(size_t index, int32_t from, int32_t to) {
-    constexpr int64_t kPlenty = std::numeric_limits<int64_t>::max() / 4;
+  // How many units of an edge the unfinished trees other than the growing one can do without, up to
+  // what is wanted.
+  int64_t slack(size_t index, int32_t from, int32_t to, int64_t wanted) {
     int64_t others = 0;
     size_t large = 0;
     const auto for_others = [&](auto visit) {
@@ -112,8 +122,9 @@ class Packer {
       others += g.tree.count;
       if (g.reached.size() > 1) large++;
     });
-    if (others == 0) return kPlenty;
-    MaxFlow flow(n_ + static_cast<int>(large));
+    if (others == 0) return wanted;
+    MaxFlow& flow = flow_;
+    flow.clear(n_ + static_cast<int>(large));
     for (int32_t a = 0; a < n_; a++)
       for (const int32_t b : leaving_[static_cast<size_t>(a)])
         if (const int64_t u = units(a, b); u > 0) flow.add_edge(a, b, u);
@@ -127,13 +138,14 @@ class Packer {
       for (const int32_t r : g.reached) flow.add_edge(node, r, g.tree.count);
       node++;
     });
-    return flow.run(from, to) - others;
+    return flow.run(from, to, others + wanted) - others;
   }
 
   const int32_t n_;
   std::vector<int64_t> units_;
   std::vector<std::vector<int32_t>> leaving_;
   std::vector<Growing> trees_;
+  MaxFlow flow_{0};
 };
 
 }  // namespace

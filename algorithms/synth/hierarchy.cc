@@ -63,14 +63,16 @@ class Composer {
   std::optional<HostForest> run() {
     HostForest all;
     if (collective_.rooted()) {
-      all.trees = static_cast<int32_t>(inside_.routed.size());
       const Seat root = seats_[static_cast<size_t>(collective_.root)];
-      for (const RoutedTree& tree : inside_.routed) all.routed.push_back(compose(tree, root));
+      for (const RoutedTree& tree : inside_.routed)
+        for (const Hops& hops : two_trees(root.host))
+          all.routed.push_back(compose(tree, root, hops));
+      all.trees = static_cast<int32_t>(all.routed.size());
     } else {
       all.trees = inside_.trees;
       for (const Seat& seat : seats_)
         for (const RoutedTree& tree : inside_.routed)
-          if (tree.root == seat.gpu) all.routed.push_back(compose(tree, seat));
+          if (tree.root == seat.gpu) all.routed.push_back(compose(tree, seat, grid(seat.host)));
     }
     if (!connected_) return std::nullopt;
     return all;
@@ -80,6 +82,7 @@ class Composer {
   struct Seat {
     int32_t host = 0, gpu = 0;
   };
+  using Hops = std::vector<std::pair<int32_t, int32_t>>;  // from host to host
 
   void number_ranks(const Machine& machine) {
     std::map<int, int32_t> host_number, gpus_of;
@@ -103,7 +106,7 @@ class Composer {
 
   // From `start` along the rail of the tree's root, and from there through every host. A root that
   // sends to all cannot also spread its own share inside.
-  RoutedTree compose(const RoutedTree& tree, const Seat& start) {
+  RoutedTree compose(const RoutedTree& tree, const Seat& start, const Hops& hops) {
     RoutedTree all{rank(start.host, start.gpu), {}};
     if (start.gpu != tree.root)
       spread(start.host, turned(tree, start.gpu), all);
@@ -111,7 +114,7 @@ class Composer {
       spread(start.host, line(tree), all);
     else
       spread(start.host, tree, all);
-    for (const auto& [from, to] : collective_.rooted() ? chain(start.host) : grid(start.host)) {
+    for (const auto& [from, to] : hops) {
       const int32_t a = rank(from, tree.root), b = rank(to, tree.root);
       const auto links = routes_.between(a, b);
       connected_ = connected_ && !links.empty();
@@ -137,15 +140,36 @@ class Composer {
     return turned(*next, tree.root);
   }
 
-  using Hops = std::vector<std::pair<int32_t, int32_t>>;
-
-  // Every host sends once: the way that all of the data can take.
-  Hops chain(int32_t start) const {
-    const auto hosts = static_cast<int32_t>(hosts_.size());
-    Hops hops;
-    for (int32_t k = 1; k < hosts; k++)
-      hops.emplace_back((start + k - 1) % hosts, (start + k) % hosts);
-    return hops;
+  // Two binary trees, each for half of the data: who passes data on in one of them is a leaf of the
+  // other, so that every host sends all of the data once.
+  std::vector<Hops> two_trees(int32_t start) const {
+    const auto hosts = static_cast<int32_t>(hosts_.size()), others = hosts - 1;
+    if (others < 2) return {{{start, (start + 1) % hosts}}};
+    std::vector<Hops> trees;
+    for (const bool second : {false, true}) {
+      // Numbers 1..others, in order: odd ones are leaves. The second tree is the first one moved on
+      // by one, or reversed, so that its leaves are the even ones.
+      const auto host = [&](int32_t x) {
+        if (second) x = others % 2 == 1 ? x % others + 1 : others + 1 - x;
+        return (start + x) % hosts;
+      };
+      int32_t top = 1;
+      while (top * 2 <= others) top *= 2;
+      trees.push_back({{start, host(top)}});
+      std::vector<int32_t> inner = {top};
+      for (size_t i = 0; i < inner.size(); i++) {
+        const int32_t x = inner[i], half = (x & -x) / 2;
+        if (half == 0) continue;
+        int32_t right = half;
+        while (right > 0 && x + right > others) right /= 2;
+        for (const int32_t child : {x - half, x + right}) {
+          if (child == x) continue;
+          trees.back().emplace_back(host(x), host(child));
+          inner.push_back(child);
+        }
+      }
+    }
+    return trees;
   }
 
   // Hosts as a grid: along its first dimension, then all of them along the next. As few hops as

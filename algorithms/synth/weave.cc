@@ -38,13 +38,10 @@ class Weaver {
   }
 
   Schedule run() {
-    LaneOptions lanes{options_.machine,
-                      busiest_link(options_.machine, routing_),
-                      options_.fuse,
-                      options_.ports,
-                      options_.by_hops,
-                      options_.shared,
-                      true};
+    LaneOptions lanes{options_.machine,   busiest_link(options_.machine, routing_),
+                      options_.fuse,      options_.ports,
+                      options_.by_hops,   options_.shared,
+                      options_.instances, true};
     const bool all_reduce = kind_ == CollectiveKind::kAllReduce;
     if (all_reduce) reduce(plan_lanes(pieces_, routing_.reduction, lanes));
     if (routing_.collective.reduces() && !all_reduce) {

@@ -41,6 +41,9 @@ struct WeaveOptions {
   // third and so on go through FIFOs and lanes of their own. Lanes then never wait for each other
   // in circles, so that latency costs no throughput; there are more of them.
   bool by_hops = false;
+  // How many times the lanes exist: chunk c of every block goes through those of c % instances.
+  // While the lanes of one instance wait for data, those of another use the link.
+  int instances = 1;
 };
 
 // Throws Error(ncclInvalidUsage) for transfers that no schedule can follow: a piece that is sent

@@ -1,5 +1,5 @@
-// Inside weave(): which transfers travel as one message, which FIFOs share a lane, and in which
-// order a lane does its work. Knows nothing of buffers; weave.cc writes the steps.
+// Inside weave(): from transfers to lanes of steps, in three stages: weave_messages.h,
+// weave_lanes.h, weave_turns.h. Knows nothing of buffers; weave.cc writes the steps.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct WovenStep {
 
 struct WovenFifo {
   int32_t from = 0, to = 0;
-  int32_t hop = 0;  // of the pieces it carries, where hops have lanes of their own
+  int32_t group = 0;  // FIFOs of different groups share no lane
   std::vector<int32_t> links;
 };
 
@@ -41,6 +41,8 @@ struct WovenPlan {
   std::vector<WovenFifo> fifos;
   std::vector<std::vector<std::vector<WovenStep>>> lanes;  // per rank
 };
+
+double seconds_per_byte(const Machine* machine, int32_t link);
 
 // Busy time per byte of every link, in any unit, from all transfers together.
 double busiest_link(const Machine* machine, const Routing& routing);
@@ -52,7 +54,10 @@ struct LaneOptions {
   bool ports = false;  // see WeaveOptions
   bool by_hops = false;
   bool shared = false;
+  int instances = 1;
   bool whole_trees = false;  // pieces are together on all of their way or nowhere
+  // Turned round, what arrives is what is sent, so there arriving FIFOs share lanes.
+  bool mirrored_ports() const { return ports && !fuse && whole_trees; }
 };
 
 WovenPlan plan_lanes(const Pieces& pieces, const std::vector<Transfer>& transfers,

@@ -2,11 +2,13 @@
 #include "src/comm/group.h"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <thread>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/observation.h"
 
 namespace weft {
 namespace {
@@ -73,12 +75,15 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     if (!uses.back()->fault().empty()) throw Error(uses.back()->fault_code(), uses.back()->fault());
     uses.back()->begin();
   }
+  std::list<std::vector<const Call*>> per_comm;
+  std::list<Observation> watched;
   for (size_t c = 0; c < comms.size(); c++) {
-    if (!uses[c]->on_gpu()) continue;
-    std::vector<const Call*> own;
+    if (!uses[c]->on_gpu() && !Observation::wanted(*comms[c])) continue;
+    std::vector<const Call*>& own = per_comm.emplace_back();
     for (const PendingCall& pending : calls)
       if (pending.comm == comms[c]) own.push_back(&pending.call);
-    uses[c]->launch(own);
+    watched.emplace_back(*comms[c], own);
+    if (uses[c]->on_gpu()) uses[c]->launch(own);
   }
   batch.clear();
   size_t bytes = 0;
@@ -99,10 +104,9 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
   if (use->context().stop.load(std::memory_order_acquire) != 0)
     throw Error(use->fault_code(), use->fault());
-  if (use->on_gpu()) {
-    const Call* calls[] = {&call};
-    return use->launch(calls);
-  }
+  const Call* const calls[] = {&call};
+  const Observation watched(comm, calls);
+  if (use->on_gpu()) return use->launch(calls);
   use->begin();
   batch.clear();
   use->add_to(batch, call);

@@ -22,7 +22,7 @@ struct SynthesisOptions {
   std::string engine;         // by name; empty: whichever is best
   std::string sketch;         // a file, for engines that take one
   double time_limit_s = 60;   // no new candidate is begun after this; solvers get what is left
-  double good_enough = 0.99;  // of the bound: nothing else is tried then
+  double good_enough = 0.99;  // of the bound: nothing else is tried then; few ranks get closer
   std::function<void(const std::string&)> progress;  // one line at a time, may be empty
   SimulationOptions simulation;
 };

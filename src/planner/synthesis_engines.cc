@@ -30,20 +30,19 @@ WeaveOptions tight(const SynthesisTask& task) {
 
 bool forest_applies(const SynthesisTask& task) { return forest_supports(task.collective); }
 
-// More pieces per tree hide the time that data travels, more lanes the time that lanes wait. Only
-// small schedules are worth several trials.
+// Several instances of the lanes hide the time that lanes wait for data, more pieces per tree the
+// time that data travels. Only small schedules are worth several trials.
 Candidates forest_candidates(const SynthesisTask& task) {
   struct Variant {
-    int pieces;
-    bool by_hops, by_rounds, shared;
+    int pieces, instances;
+    bool by_hops, shared;
   };
-  const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 15;
+  const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v : {Variant{1, false, true, true}, Variant{1, false, true, false},
-                          Variant{4, false, true, false}, Variant{4, true, true, false},
-                          Variant{4, false, false, false}, Variant{16, true, true, false},
-                          Variant{16, false, false, false}}) {
+  for (const Variant v :
+       {Variant{1, 1, false, true}, Variant{1, 1, false, false}, Variant{2, 2, false, false},
+        Variant{4, 4, false, false}, Variant{4, 1, true, false}, Variant{16, 1, true, false}}) {
     if (v.shared && !task.collective.reduces()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
@@ -53,8 +52,9 @@ Candidates forest_candidates(const SynthesisTask& task) {
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
       weaving.shared = v.shared;
-      return weave(forest_routing(task.machine, **forest, {task.bytes, v.pieces, v.by_rounds}),
-                   weaving);
+      weaving.instances = v.instances;
+      const ForestCut cut{task.bytes, v.pieces, true, v.instances};
+      return weave(forest_routing(task.machine, **forest, cut), weaving);
     });
   }
   return candidates;

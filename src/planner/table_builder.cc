@@ -15,8 +15,7 @@ namespace {
 
 // Generators of the executors that run programs with FIFOs.
 bool has_fifos(const Generator& generator) {
-  return generator.name != kReach.name && generator.name != kStage.name &&
-         generator.name != kSendRecv.name;
+  return !generator.reaches && generator.name != kSendRecv.name;
 }
 
 // Slow plans need not be predicted at every size: these, with straight lines between.

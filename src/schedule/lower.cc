@@ -99,37 +99,6 @@ void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramSt
   }
 }
 
-// Whether step n and the next are a meeting: tokens to everyone else, then from everyone else.
-bool is_meeting(const std::vector<Step>& steps, size_t n, size_t others) {
-  return n + 1 < steps.size() && steps[n].count == 0 && steps[n + 1].count == 0 &&
-         steps[n].from.empty() && steps[n].to.size() == others && steps[n + 1].to.empty() &&
-         steps[n + 1].from.size() == others;
-}
-
-// See Program::stages.
-int32_t count_stages(const Schedule& schedule) {
-  const auto others = static_cast<size_t>(schedule.collective.nranks) - 1;
-  int32_t stages = 0;
-  for (const RankSchedule& rank : schedule.ranks) {
-    if (rank.lanes.size() != 1) return 0;
-    const std::vector<Step>& steps = rank.lanes[0].steps;
-    int32_t meetings = 0;
-    bool met = false;  // just now
-    for (size_t n = 0; n < steps.size(); n++) {
-      met = is_meeting(steps, n, others);
-      if (met) {
-        meetings++;
-        n++;
-      } else if (steps[n].count == 0) {
-        return 0;
-      }
-    }
-    if (!met || (stages != 0 && meetings != stages)) return 0;
-    stages = meetings;
-  }
-  return stages;
-}
-
 }  // namespace
 
 Program lower(const VerifiedSchedule& verified, int rank) {
@@ -140,7 +109,6 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   program.rank = rank;
   program.chunks = schedule.chunks;
   program.uniform_only = verified.uniform_only();
-  program.stages = count_stages(schedule);
   // Every rank cuts slices alike, so the largest step and the most scratch of any rank count.
   for (const RankSchedule& part : schedule.ranks) {
     program.scratch_chunks = std::max(program.scratch_chunks, part.scratch_chunks);

@@ -64,9 +64,6 @@ struct Program {
       false;  // has tokens, or operands in peers' memory: only some executors can run it
   bool partial_sums = false;  // sums of some ranks only are stored or sent on the way (by any rank)
   bool uniform_only = false;  // right only when the count divides by `chunks`
-  // On every rank one lane, tokens only where all ranks meet, so many meetings, and one at the end:
-  // what lies before each is a stage of a pipeline. 0: not so.
-  int32_t stages = 0;
   std::vector<ProgramLane> lanes;
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;

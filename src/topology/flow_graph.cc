@@ -43,6 +43,10 @@ FlowGraph flow_graph(const Machine& machine) {
   graph.machine.notes = machine.notes;
   const std::vector<bool> split = split_switches(machine);
   const std::vector<int> depth = depths(machine);
+  const bool networked = count_hosts(machine) > 1;
+  const auto one_way = [&](const Node& node) {
+    return node.type == NodeType::kNic && !(networked && fact(node, "loopback") == "1");
+  };
   const size_t count = machine.nodes.size();
   std::vector<int> leaving(count), arriving(count);
   const auto add = [&](size_t from, const char* suffix) {
@@ -55,7 +59,7 @@ FlowGraph flow_graph(const Machine& machine) {
   for (const bool gpu : {true, false}) {
     for (size_t i = 0; i < count; i++) {
       if ((machine.nodes[i].type == NodeType::kGpu) != gpu) continue;
-      if (machine.nodes[i].type == NodeType::kNic || split[i]) {
+      if (one_way(machine.nodes[i]) || split[i]) {
         leaving[i] = add(i, ".out");  // towards the network, or up to the CPU
         arriving[i] = add(i, ".in");
       } else {

@@ -13,9 +13,10 @@ struct FlowGraph {
 };
 
 // NICs become two nodes, one that only sends and one that only receives, so that nothing turns
-// around inside a host. PCIe switches become an upward and a downward part where a GPU below has no
-// peer-to-peer access (fact p2p = "0"), so that its data goes through a CPU. What only leads
-// nowhere stays, and does no harm.
+// around inside a host; except those (fact loopback = "1") that pass data on between the GPUs
+// beside them too, once they are on a network with other hosts. PCIe switches become an upward and
+// a downward part where a GPU below has no peer-to-peer access (fact p2p = "0"), so that its data
+// goes through a CPU. What only leads nowhere stays, and does no harm.
 FlowGraph flow_graph(const Machine& machine);
 
 }  // namespace weft

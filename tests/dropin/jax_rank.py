@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import sys
 
 
 def work(rank, n):
@@ -40,6 +41,12 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("items", nargs="*")
     options = parser.parse_args()
+    with open(options.out + ".ready", "w", encoding="utf-8"):
+        pass
+    port = sys.stdin.readline()  # until it is our turn
+    if not port:
+        return
+    os.environ["MASTER_PORT"] = port.strip()
     with open(options.out, "w", encoding="utf-8") as out:
         def say(item, state, text):
             out.write(json.dumps({"item": item, "state": state, "text": text, "values": {}}) + "\n")

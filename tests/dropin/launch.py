@@ -21,7 +21,8 @@ class Launch:
     rank. An item that fails or hangs ends the processes; the items behind it run in new ones."""
 
     def __init__(self, name, items, ranks=4, environment=None, per_rank=None, library=None, init="lazy", limits=None, died=None,
-                 script="ranks.py", limit=45):
+                 script="ranks.py", limit=45, together=False):
+        self.together = together  # with other launches: nothing is measured, and nobody is meant to die
         self.name, self.items, self.ranks, self.script = name, items, ranks, script
         self.environment, self.per_rank = environment or {}, per_rank or (lambda rank: {})
         self.library, self.init, self.limits, self.limit = library, init, limits or {}, limit
@@ -42,16 +43,15 @@ class Launch:
 
 
 class Run:
-    """One start of a launch's processes."""
+    """One start of a launch's processes. They import what they need, which takes longest, and wait for go()."""
 
-    def __init__(self, launch, items, options, mps, attempt):
+    def __init__(self, launch, items, options, mps, attempt=0):
         self.launch, self.items = launch, items
         self.stem = os.path.join(options.logs, f"{launch.name.replace(' ', '_').replace('/', '_')}.{attempt}")
-        port = free_port()
         self.processes, self.files, self.seen = [], [], []
         for rank in range(launch.ranks):
             environment = {**os.environ, **mps.environment(), "PYTHONUNBUFFERED": "1", "RANK": str(rank), "LOCAL_RANK": "0",
-                           "WORLD_SIZE": str(launch.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                           "WORLD_SIZE": str(launch.ranks), "MASTER_ADDR": "127.0.0.1",
                            "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "GLOO_SOCKET_IFNAME": "lo",
                            "PYTHONDONTWRITEBYTECODE": "1", "WEFT_DROPIN_STEM": self.stem, "WEFT_DROPIN_LIBRARY": options.library,
                            **launch.environment, **launch.per_rank(rank)}
@@ -62,9 +62,25 @@ class Run:
             command = [options.python, os.path.join(HERE, launch.script), "--init", launch.init, "--out", said, *items]
             with open(self.log(rank), "wb") as log:
                 self.processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
-                                                       stdin=subprocess.DEVNULL, start_new_session=True))
+                                                       stdin=subprocess.PIPE, start_new_session=True))
             self.files.append(said)
             self.seen.append({})
+
+    def wait_until_ready(self, deadline):
+        while time.monotonic() < deadline:
+            if all(os.path.exists(file + ".ready") or process.poll() is not None
+                   for file, process in zip(self.files, self.processes)):
+                return
+            time.sleep(0.05)
+
+    def go(self):
+        port = free_port()
+        for process in self.processes:
+            try:
+                process.stdin.write(f"{port}\n".encode())
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # it has ended; its log says why
 
     def log(self, rank):
         return f"{self.stem}.rank{rank}.log"
@@ -127,21 +143,27 @@ class Run:
         return not alive
 
 
-def follow(launch, options, results, mps):
-    """Runs the items of a launch that are asked for, with a line each."""
+def wanted_items(launch, results):
+    """The items that are asked for, and which of the lines around them are not."""
     begins, ends = launch.bookends()
-    left = [item for item in launch.items if results.wanted(launch.label(item))]
-    reported = {item for item in (*begins, *ends) if not results.wanted(launch.label(item))}
-    if not left and len(reported) == len(begins) + len(ends):
-        return
+    items = [item for item in launch.items if results.wanted(launch.label(item))]
+    silent = {item for item in (*begins, *ends) if not results.wanted(launch.label(item))}
+    return items, silent, bool(items) or len(silent) < len(begins) + len(ends)
+
+
+def follow(launch, options, results, mps, run):
+    """Runs the items of a launch that are asked for, with a line each. `run` has been started and waits."""
+    begins, ends = launch.bookends()
+    left, reported, _ = wanted_items(launch, results)
     attempt = 0
     while True:
         if results.out_of_time():
             for item in left:
                 results.add(launch.label(item), "fail", f"not run: {options.budget:.0f} s were over (--budget)")
             return
-        run = Run(launch, left, options, mps, attempt)
+        run = run or Run(launch, left, options, mps, attempt)
         attempt += 1
+        run.go()
         broken = False
         for item in [*begins, *left, *ends]:
             begin = time.monotonic()
@@ -166,3 +188,4 @@ def follow(launch, options, results, mps):
             for name in left:
                 results.add(launch.label(name), "fail", "not run: the ranks did not start")
             return
+        run = None

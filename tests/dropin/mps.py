@@ -9,22 +9,21 @@ class Mps:
     """Started for a run; restarted after ranks had to be killed, because what they left may disturb others."""
 
     def __init__(self):
-        self.folder = None
+        self.folder = tempfile.mkdtemp(prefix="weft-mps-")  # the same after a restart: processes wait that know it
+        self.held = False  # several launches run: a restart would end the others
+        self.wanted = False
 
     def environment(self):
         return {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(self.folder, "pipe"),
                 "CUDA_MPS_LOG_DIRECTORY": os.path.join(self.folder, "log")}
 
     def start(self):
-        self.folder = tempfile.mkdtemp(prefix="weft-mps-")
         for name in ("pipe", "log"):
-            os.mkdir(os.path.join(self.folder, name))
+            os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **self.environment()}, check=True,
                        stdin=subprocess.DEVNULL, timeout=30)
 
     def stop(self):
-        if self.folder is None:
-            return
         try:
             subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, timeout=20, check=False,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **self.environment()})
@@ -33,8 +32,19 @@ class Mps:
             with open(os.path.join(self.folder, "pipe", "nvidia-cuda-mps-control.pid"), encoding="utf-8") as file:
                 os.kill(int(file.read()), 9)
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder = None
 
     def restart(self):
+        if self.held:
+            self.wanted = True
+            return
+        self.wanted = False
         self.stop()
         self.start()
+
+    def hold(self):
+        self.held = True
+
+    def let_go(self):
+        self.held = False
+        if self.wanted:
+            self.restart()

@@ -1,7 +1,11 @@
 # What scripts/dropin runs, in which order, and how runs with different libraries are compared.
+import concurrent.futures
 import glob
+import itertools
+import json
 import math
 import os
+import time
 
 from dropin import launch as ranks
 from dropin import programs
@@ -44,29 +48,33 @@ def launches(options):
     first = {"init": 120}  # what PyTorch is on may have to be read first
     watchdog = {"WEFT_DROPIN_TIMEOUT": "6", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_FR_DUMP_TEMP_FILE": "{stem}.trace",
                 "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "{stem}.trace", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "2000", **recorder}
+    unblocked = {"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}
+    expandable = {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+    def together(name, items, environment=None, **more):
+        """Jobs beside each other on one GPU: their thread blocks must all fit."""
+        return ranks.Launch(name, items, ranks=2, library=ours, together=True, environment={"NCCL_MAX_CTAS": "8", **(environment or {})},
+                            **more)
+
     return [
         ranks.Launch("torch", FAST_ITEMS, library=ours, environment={**recorder, **log}, limits=first),
+        ranks.Launch("stock NCCL", [*TRAINING, SPEED], per_rank=own_host),
+        ranks.Launch("Weft, own hosts", ["basic collectives", "DDP step time", SPEED], library=ours, per_rank=own_host),
+        ranks.Launch("stock NCCL, our plugin", ["basic collectives", SPEED], per_rank=own_host, environment={**plugin, **log}),
+        ranks.Launch("stock NCCL, 2", [SPEED], ranks=2, per_rank=own_host),
+        ranks.Launch("Weft, own hosts, 2", [SPEED], ranks=2, library=ours, per_rank=own_host),
+        ranks.Launch("stock NCCL, our plugin, 2", [SPEED], ranks=2, per_rank=own_host, environment={**plugin, **log}),
         ranks.Launch("torch eager", MEMORY_ITEMS, library=ours, init="eager"),
-        ranks.Launch("torch non-blocking", ["basic collectives", "batched send/recv", "new_group", "DDP with buckets",
-                                            "destroy and init again"], ranks=2, library=ours,
-                     environment={"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}),
-        ranks.Launch("torch eager non-blocking", ["split_group", "basic collectives"], ranks=2, library=ours, init="eager",
-                     environment={"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}),
-        ranks.Launch("torch expandable segments", ["basic collectives", "DDP with buckets", "FSDP2"], ranks=2, library=ours,
-                     environment={"PYTORCH_ALLOC_CONF": "expandable_segments:True",
-                                  "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+        together("torch non-blocking", ["basic collectives", "batched send/recv", "new_group", "DDP with buckets",
+                                        "destroy and init again"], unblocked),
+        together("torch eager non-blocking", ["split_group", "basic collectives"], {**unblocked, "WEFT_TRACE": "{stem}.timeline"},
+                 init="eager"),
+        together("torch expandable segments", ["basic collectives", "DDP with buckets", "FSDP2"], expandable),
+        together("CuPy", ["all_reduce"], script="cupy_rank.py"),
+        together("JAX", ["collectives"], {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, script="jax_rank.py"),
         ranks.Launch("torch abort", ["abort"], ranks=2, library=ours, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
         ranks.Launch("torch blocking wait", ["blocking wait"], ranks=2, library=ours, environment={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
         ranks.Launch("torch watchdog", ["watchdog"], ranks=2, library=ours, environment=watchdog, died=watchdog_ended, limit=60),
-        ranks.Launch("CuPy", ["all_reduce"], ranks=2, library=ours, script="cupy_rank.py"),
-        ranks.Launch("JAX", ["collectives"], ranks=2, library=ours, script="jax_rank.py",
-                     environment={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}),
-        ranks.Launch("stock NCCL", [*TRAINING, SPEED], per_rank=own_host),
-        ranks.Launch("stock NCCL, 2", [SPEED], ranks=2, per_rank=own_host),
-        ranks.Launch("Weft, own hosts", ["basic collectives", "DDP step time", SPEED], library=ours, per_rank=own_host),
-        ranks.Launch("Weft, own hosts, 2", [SPEED], ranks=2, library=ours, per_rank=own_host),
-        ranks.Launch("stock NCCL, our plugin", ["basic collectives", SPEED], per_rank=own_host, environment={**plugin, **log}),
-        ranks.Launch("stock NCCL, our plugin, 2", [SPEED], ranks=2, per_rank=own_host, environment={**plugin, **log}),
     ]
 
 
@@ -109,6 +117,7 @@ COMPARISONS = [
 ]
 LOSSES = ("DDP with buckets", "FSDP2")
 USED = "compare: NCCL uses our plugin"
+TIMELINE = "timeline of WEFT_TRACE"
 
 
 def plugin_used(options, results):
@@ -124,24 +133,60 @@ def plugin_used(options, results):
     results.add(USED, "fail" if wrong else "pass", text)
 
 
+def timeline_written(options, results):
+    if not results.wanted(TIMELINE):
+        return
+    files = glob.glob(os.path.join(options.logs, "torch_eager_non-blocking.*.timeline"))
+    if not files:
+        results.add(TIMELINE, "skip", "no such run, or it wrote no file")
+        return
+    with open(files[0], encoding="utf-8") as file:
+        events = json.load(file)
+    calls = [event for event in events if event["name"] == "all_reduce"]
+    ranks_seen = {event["pid"] for event in calls}
+    text = f"{len(events)} events, {len(calls)} all_reduces of {len(ranks_seen)} ranks"
+    results.add(TIMELINE, "pass" if len(ranks_seen) >= 2 else "fail", text)
+
+
 def names(options):
     found = [name for launch in launches(options) for name in launch.names()]
-    found += programs.names(options) + [USED] + [comparison[0] for comparison in COMPARISONS]
+    found += programs.names(options) + [TIMELINE, USED] + [comparison[0] for comparison in COMPARISONS]
     return found + [f"compare: losses of {item} with stock NCCL" for item in LOSSES]
+
+
+def follow_all(group, together, options, results, mps, runs):
+    """One after the other, or all at once."""
+    if not together:
+        for launch in group:
+            ranks.follow(launch, options, results, mps, runs[launch])
+        return
+    mps.hold()
+    with concurrent.futures.ThreadPoolExecutor(len(group)) as pool:
+        for done in [pool.submit(ranks.follow, launch, options, results, mps, runs[launch]) for launch in group]:
+            done.result()
+    mps.let_go()
 
 
 def run(options, results):
     mps = Mps()
     mps.start()
     try:
-        for launch in launches(options):
-            ranks.follow(launch, options, results, mps)
+        wanted = [launch for launch in launches(options) if ranks.wanted_items(launch, results)[2]]
+        runs = {launch: ranks.Run(launch, ranks.wanted_items(launch, results)[0], options, mps) for launch in wanted}
+        deadline = time.monotonic() + 90
+        for run in runs.values():
+            run.wait_until_ready(deadline)  # imports would disturb what is measured
+        for together, group in itertools.groupby(wanted, key=lambda launch: launch.together):
+            follow_all(list(group), together, options, results, mps, runs)
+        for run in runs.values():
+            run.end(0)  # those that were out of time still wait
+        timeline_written(options, results)
+        plugin_used(options, results)
+        for item in LOSSES:
+            compare_losses(results, item)
+        for comparison in COMPARISONS:
+            compare_times(results, *comparison)
         programs.mpi_program(options, results, mps)
         programs.nccl_tests(options, results, mps)
     finally:
         mps.stop()
-    plugin_used(options, results)
-    for item in LOSSES:
-        compare_losses(results, item)
-    for comparison in COMPARISONS:
-        compare_times(results, *comparison)

@@ -17,6 +17,7 @@ from dropin.expectation import Skip, expect  # noqa: E402
 
 MODULES = ("torch_collectives", "torch_training", "torch_parallel", "torch_groups", "torch_memory", "torch_faults",
            "torch_speed", "ctypes_client")
+HEAVY = ("DDP", "FSDP", "DTensor", "pipeline schedules")
 
 
 class Context:
@@ -59,8 +60,20 @@ def main():
     options = parser.parse_args()
     device = torch.device("cuda:0" if options.backend == "nccl" else "cpu")
     items = {}
+    if device.type == "cuda" and any(word in item for item in options.items for word in HEAVY):
+        for name in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"):
+            try:
+                importlib.import_module(name)  # else the first item that needs it seems to be slow
+            except ImportError:
+                pass
     for name in MODULES:
         items.update(importlib.import_module(f"dropin.{name}").ITEMS)
+    with open(options.out + ".ready", "w", encoding="utf-8"):
+        pass
+    port = sys.stdin.readline()  # until it is our turn
+    if not port:
+        return
+    os.environ["MASTER_PORT"] = port.strip()
     context = Context(device)
     with open(options.out, "w", encoding="utf-8") as out:
 

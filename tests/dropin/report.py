@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 import time
 
 
@@ -23,14 +24,16 @@ class Report:
         self.started = time.monotonic()
         self.lines = []
         self.values = {}
+        self.lock = threading.Lock()
 
     def heading(self):
         library = ctypes.CDLL(self.options.library)
         library.weftVersion.restype = ctypes.c_char_p
-        torch = "import torch; print('PyTorch', torch.__version__, 'with NCCL', '.'.join(map(str, torch.cuda.nccl.version())))"
+        packages = ("import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions() "
+                    "if d.name in ('torch', 'jax', 'cupy-cuda13x') or (d.name or '').startswith('nvidia-nccl')), sep=', ')")
         print("#", library.weftVersion().decode(), "|", self.options.library)
         print("#", output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"), "|",
-              output_of(self.options.python, "-c", torch), "|", output_of("mpirun", "--version").split(";")[0], flush=True)
+              output_of(self.options.python, "-c", packages), "|", output_of("mpirun", "--version").split(";")[0], flush=True)
 
     def wanted(self, name):
         return re.search(self.options.only, name) is not None
@@ -43,11 +46,12 @@ class Report:
 
     def add(self, name, state, text="", seconds=None, values=None):
         text = " ".join(str(text).split())[:400]
-        self.lines.append({"name": name, "state": state, "text": text, "seconds": seconds, "values": values or {}})
-        if values:
-            self.values[name] = values
         took = "" if seconds is None else f"{seconds:6.1f} s"
-        print(f"{state:4}  {name:44} {took:9} {text}".rstrip(), flush=True)
+        with self.lock:
+            self.lines.append({"name": name, "state": state, "text": text, "seconds": seconds, "values": values or {}})
+            if values:
+                self.values[name] = values
+            print(f"{state:4}  {name:44} {took:9} {text}".rstrip(), flush=True)
 
     def closing(self):
         count = {state: sum(line["state"] == state for line in self.lines) for state in ("pass", "fail", "skip")}

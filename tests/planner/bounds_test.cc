@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
@@ -154,12 +155,67 @@ double least_ratio(const Machine& m) {
   return least;
 }
 
-TEST(Bounds, OfAllGatherAreTheLeastRatioOfAllCutsOfRandomMachines) {
+// The same for what a GPU can be sent: only GPUs copy, so into a set of nodes comes no more than
+// what its links from outside and from its own GPUs carry.
+double least_delivery(const Machine& m) {
+  const size_t n = m.nodes.size();
+  const auto gpu = [&](int v) { return m.nodes[static_cast<size_t>(v)].type == NodeType::kGpu; };
+  double least = std::numeric_limits<double>::infinity();
+  for (uint32_t set = 1; set < (1u << n); set++) {
+    int inside = 0;
+    for (size_t v = 0; v < n; v++) inside += gpu(static_cast<int>(v)) ? (set >> v) & 1 : 0;
+    if (inside == 0) continue;
+    double capacity = 0;
+    for (const Link& link : m.links)
+      if (((set >> link.to) & 1) != 0 && (((set >> link.from) & 1) == 0 || gpu(link.from)))
+        capacity += link.gbps;
+    least = std::min(least, capacity / inside);
+  }
+  return least;
+}
+
+TEST(Bounds, OfAllGatherAreTheLeastRatioOfAllCutsAndDeliveriesOfRandomMachines) {
   const uint64_t seed = test_seed();
+  int delivered = 0;
   for (uint64_t i = 0; i < 60; i++) {
     const int n = 2 + static_cast<int>(i % 6);
     const Machine m = random_machine(n, mix(seed, i));
-    EXPECT_NEAR(bound(m, CollectiveKind::kAllGather), n * least_ratio(m), 1e-6) << m.name;
+    const double cut = n * least_ratio(m), delivery = n * least_delivery(m) / (n - 1);
+    const Bound found = throughput_bound(m, {CollectiveKind::kAllGather, n, 0});
+    EXPECT_NEAR(found.algbw_gbps, std::min(cut, delivery), 1e-6) << m.name;
+    if (delivery < cut * (1 - 1e-9)) delivered++;
+    EXPECT_EQ(found.exact, !(delivery < cut * (1 - 1e-9))) << m.name;
+  }
+  EXPECT_GT(delivered, 0);
+}
+
+// A switch of four GPUs without peer-to-peer access: 24 GB/s up to the CPU, and down again. Each
+// GPU gets 7 of 8 blocks, all of them through the switch's one link; a root sends all to the four
+// of the other switch.
+TEST(Bounds, DoNotLetSwitchesCopy) {
+  const Machine m = load_machine("rtx4090-8x");
+  const auto limit = [&](CollectiveKind kind) {
+    const Bound result = throughput_bound(m, {kind, 8, 0});
+    EXPECT_FALSE(result.exact);
+    return result.algbw_gbps;
+  };
+  EXPECT_NEAR(limit(CollectiveKind::kAllGather), 24.0 / 4 * 8 / 7, 1e-9);
+  EXPECT_NEAR(limit(CollectiveKind::kReduceScatter), 24.0 / 4 * 8 / 7, 1e-9);
+  EXPECT_NEAR(limit(CollectiveKind::kAllReduce), 12.0 / 4 * 8 / 7, 1e-9);
+  EXPECT_NEAR(limit(CollectiveKind::kBroadcast), 24.0 / 4, 1e-9);
+  EXPECT_NEAR(limit(CollectiveKind::kReduce), 24.0 / 4, 1e-9);
+}
+
+// What the literature's dgx2x2 needs for its bound: without NICs that pass data on between the two
+// GPUs beside them, two GPUs together get what two of NVSwitch's links and one NIC bring.
+TEST(Bounds, OfDgx2NeedNicsThatPassDataOn) {
+  for (const auto& [name, with, switch_gbps] :
+       {std::tuple{"dgx2x2", 167.7419, 150.0}, std::tuple{"dgx2-tecclx2", 141.9355, 125.0}}) {
+    Machine m = load_machine(name);
+    EXPECT_NEAR(bound(m, CollectiveKind::kAllGather), with, 1e-3);
+    for (Node& node : m.nodes) node.facts.erase("loopback");
+    const Bound without = throughput_bound(m, {CollectiveKind::kAllGather, 32, 0});
+    EXPECT_NEAR(without.algbw_gbps, (2 * switch_gbps + 12.5) / 2 * 32 / 31, 1e-9);
   }
 }
 

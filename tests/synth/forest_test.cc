@@ -8,6 +8,7 @@
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
 #include "algorithms/synth/forest_split.h"
+#include "algorithms/synth/forest_symmetry.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
 #include "src/schedule/schedule_json.h"
@@ -45,6 +46,33 @@ void remove_node(Machine& machine, int node) {
     l.to -= l.to > node ? 1 : 0;
   }
   machine.nodes.erase(machine.nodes.begin() + node);
+}
+
+// Hops of the longest way from a root.
+int deepest(const Forest& forest) {
+  int most = 0;
+  for (const RoutedTree& tree : forest.routed) {
+    std::vector<int> depth(static_cast<size_t>(forest.collective.nranks), 0);
+    for (const Transfer& e : tree.edges) {
+      const int at = depth[static_cast<size_t>(e.from)] + 1;
+      depth[static_cast<size_t>(e.to)] = at;
+      most = std::max(most, at);
+    }
+  }
+  return most;
+}
+
+// What the busiest link allows.
+double load_gbps(const Machine& machine, const Forest& forest) {
+  std::vector<double> busy(machine.links.size(), 0);
+  double most = 0;
+  for (const RoutedTree& tree : forest.routed)
+    for (const Transfer& e : tree.edges)
+      for (const int32_t l : e.links)
+        most = std::max(
+            most, busy[static_cast<size_t>(l)] += 1 / machine.links[static_cast<size_t>(l)].gbps);
+  const int blocks = forest.collective.rooted() ? 1 : forest.collective.nranks;
+  return forest.trees * blocks / most;
 }
 
 TEST(Forest, PacksTreesThatReachEveryRankAndOverloadNoLink) {
@@ -98,8 +126,39 @@ TEST(Forest, KeepsThePhysicalPathOfWhatItSplitsOff) {
     }
 }
 
+TEST(Forest, OfARackAroundOneSwitchIsThatOfAFewRootsTurned) {
+  const Machine machine = load_machine("gb200-nvl72");
+  const std::optional<Turn> turn = find_turn(machine);
+  ASSERT_TRUE(turn);
+  EXPECT_EQ(turn->step, 4);  // by one host
+  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+    const Forest forest = grow_forest(machine, of(machine, kind));
+    EXPECT_EQ(forest.routed.size(), 72u * static_cast<size_t>(forest.trees));
+    EXPECT_LE(deepest(forest), 3);
+    EXPECT_GE(load_gbps(machine, forest),
+              0.99 * throughput_bound(machine, forest.collective).algbw_gbps);
+  }
+}
+
+TEST(Forest, IsTurnedOnlyWhereAllRanksAreAlike) {
+  Machine machine = load_machine("gb200-nvl72");
+  machine.links[0].gbps /= 2;
+  EXPECT_FALSE(find_turn(machine));
+  EXPECT_EQ(find_turn(load_machine("dgx-h100"))->step, 1);
+}
+
+TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
+  for (const int hosts : {5, 6, 9}) {
+    const Machine machine = load_machine("dgx-h100x" + std::to_string(hosts));
+    const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kBroadcast, 3));
+    EXPECT_LE(deepest(forest), 6) << hosts;  // a chain of hosts would be as deep as there are hosts
+    EXPECT_NEAR(load_gbps(machine, forest), 400, 1e-6) << hosts;
+  }
+}
+
 TEST(Synthesis, ComesWithinAPercentOfTheBoundAtALargeSize) {
-  for (const char* topo : {"dgx1v", "ndv2x2", "dgx2", "dgx-h100x2", "pcie-4x", "pcie-8x"})
+  for (const char* topo :
+       {"dgx1v", "ndv2x2", "dgx2", "dgx-h100x2", "pcie-4x", "pcie-8x", "l20-8x", "mi250"})
     for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
                                       CollectiveKind::kAllReduce, CollectiveKind::kBroadcast}) {
       const Synthesized result = made(load_machine(topo), kind);

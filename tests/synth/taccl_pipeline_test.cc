@@ -104,6 +104,20 @@ TEST(TacclPlans, AreTheSameForTheSameInput) {
 #endif
 }
 
+// FIFOs that are full make other steps run first, which send through the same FIFOs.
+TEST(TacclPlans, CanBePassedOnInTheStepThatReceives) {
+  const Machine machine = load_machine("dgx2-tecclx2");
+  TacclOptions options;
+  options.bytes = 1 << 20;
+  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
+    for (const TacclPlan& plan :
+         taccl_plans(machine, whole(kind, machine), sketch(kDgx2Sketch), options).plans) {
+      WeaveOptions weaving;
+      weaving.machine = &machine;
+      EXPECT_NO_THROW(verify(weave(plan.routing, weaving), false, kWovenFifoDepth));
+    }
+}
+
 TEST(TacclPlans, SendTogetherWhereMessagesCost) {
   const Machine machine = load_machine("ndv2x2");
   TacclOptions options;

@@ -24,6 +24,8 @@ TEST_P(Weaving, GivesSchedulesThatVerifyAndDoTheRightThingInAnyOrder) {
     WeaveOptions options;
     options.fuse = i % 3 != 0;
     options.ports = i % 2 == 0;
+    options.by_hops = i % 5 == 0;
+    options.instances = 1 + i % 4;
     const Schedule schedule = weave(routing, options);
     for (const bool in_place : {false, true}) {
       // What is sent would be overwritten before it has left.
@@ -87,6 +89,20 @@ TEST(Weave, SendsNeighbouringPiecesOfOneTimeAsOneMessage) {
   ASSERT_EQ(schedule.ranks[1].lanes[0].steps.size(), 2u);
   EXPECT_EQ(schedule.ranks[1].lanes[0].steps[0].count, 3);
   EXPECT_EQ(schedule.ranks[1].lanes[0].steps[1].count, 1);
+}
+
+TEST(Weave, GivesEveryInstanceFifosAndLanesOfItsOwn) {
+  Routing routing{{CollectiveKind::kBroadcast, 2, 0}, 4, {}, {}};
+  for (int p = 0; p < 4; p++) routing.transfers.push_back({p, 0, 1, {0}, 0.0});
+  WeaveOptions options;
+  options.fuse = false;
+  options.ports = true;
+  EXPECT_EQ(weave(routing, options).routes.size(), 1u);
+  options.instances = 2;
+  const Schedule schedule = weave(routing, options);
+  EXPECT_EQ(schedule.routes.size(), 2u);
+  ASSERT_EQ(schedule.ranks[1].lanes.size(), 2u);
+  EXPECT_EQ(schedule.ranks[1].lanes[0].steps.size(), 2u);
 }
 
 TEST(Weave, RefusesTransfersThatNoScheduleCanFollow) {

@@ -15,7 +15,6 @@ inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
-inline constexpr uint32_t kMaxStages = 4;        // of a pipeline
 // Of kernels that let the next one start early: so many thread blocks must fit on a multiprocessor.
 inline constexpr uint32_t kEarlyKernels = 2;
 
@@ -46,11 +45,9 @@ struct alignas(256) Mailbox {
   Announcement messages[kMaxCtas][kMaxRanks];  // of send/recv
   uint32_t tokens[kMaxCtas][kMaxRanks];
   uint32_t acknowledgements[kMaxCtas][kMaxRanks];
-  uint32_t slices[kMaxStages][kMaxCtas][kMaxRanks];  // that a stage of the peer's pipeline has done
   // Private to the rank's own thread block: how often it has done each of these.
   uint32_t announced[kMaxCtas];
   uint32_t met[kMaxCtas];
-  uint32_t piped[kMaxStages][kMaxCtas];
   uint32_t sent[kMaxCtas][kMaxRanks], received[kMaxCtas][kMaxRanks];
   uint32_t probe[kMaxRanks];  // what peers wrote at init, see GpuExecutor::probe()
 };
@@ -130,14 +127,9 @@ struct StepRange {
   uint32_t first = 0, count = 0;
   int32_t chunks = 1;
   uint64_t chunk = 0;  // elements per chunk
-  // kStage: a chunk is worked off in slices, a thread block has a part of each.
-  uint64_t slice = 0, part = 0, slices = 1;
-  // Where the steps between two meetings of all ranks are stages of a pipeline, each stage has
-  // warps of its own, which begin with `first_warp[stage]` and end where the next stage's begin.
-  // Slices under way have scratch memory of their own, `sets` of them.
-  uint32_t stages = 1, sets = 1;
+  // kStage: a thread block has a share of every chunk, which it works off in slices of a part each.
+  uint64_t share = 0, part = 0, slices = 1;
   uint32_t scratch_chunks = 0;
-  uint8_t first_warp[kMaxStages + 1] = {};
   Protocol protocol = Protocol::kReach;
 };
 

@@ -66,9 +66,8 @@ class Exchange {
           if (!move_row(w, k)) return false;
     } else {
       if (a_.receive_from == 0) return true;
-      // Few ranks: fewer instructions.
-      if (n_ <= 2) return sum_words<2>();
-      return sum_words<8>();
+      for (uint32_t w = threadIdx.x; w < words_; w += blockDim.x)
+        if (!sum_word(w)) return false;
     }
     return true;
   }
@@ -81,7 +80,8 @@ class Exchange {
  private:
   using Element = typename Type::Element;
   static constexpr int kCount = 8 / sizeof(Element);
-  static constexpr int kRow = 4;  // peers that a thread sees to side by side
+  static constexpr int kRow = 4;    // peers that a thread sees to side by side
+  static constexpr int kBatch = 8;  // sources of a sum likewise
 
   __device__ uint32_t peer(uint32_t k) const { return me_ + k < n_ ? me_ + k : me_ + k - n_; }
   __device__ uint64_t scaled(uint64_t word) const {
@@ -144,67 +144,50 @@ class Exchange {
   }
 
   __device__ __forceinline__ bool move_row(uint32_t w, uint32_t first) {
+    PackedEnd ends[kRow];
     uint64_t words[kRow];
-    const auto rank = [&](int j) { return peer(first + static_cast<uint32_t>(j) * rows_); };
-    const auto comes = [&](int j) {
-      return first + static_cast<uint32_t>(j) * rows_ < n_ && (a_.receive_from >> rank(j) & 1) != 0;
-    };
-    uint32_t flags[kRow];
 #pragma unroll
-    for (int j = 0; j < kRow; j++) flags[j] = comes(j) ? flag_from(rank(j)) : 0;
-    const auto source = [&](int j) { return end(w, rank(j), flags[j], comes(j)); };
-    if (!wait_for_words<kRow>(a_.comm, source, a_.signature, words)) return false;
+    for (int j = 0; j < kRow; j++) {
+      const uint32_t k = first + j * rows_, p = peer(k);
+      expect(ends[j], w, p, k < n_ && (a_.receive_from >> p & 1) != 0);
+    }
+    if (!wait_for_words<kRow>(a_.comm, ends, kRow, a_.signature, words)) return false;
     if (w * 8 >= length_) return true;
 #pragma unroll
     for (int j = 0; j < kRow; j++)
-      if (comes(j))
-        store_word(a_.output + rank(j) * a_.receive_stride + begin_ + w * 8, length_ - w * 8,
+      if (ends[j].message)
+        store_word(a_.output + ends[j].port * a_.receive_stride + begin_ + w * 8, length_ - w * 8,
                    words[j]);
     return true;
   }
 
-  // The number that the next message from rank p has.
-  __device__ uint32_t flag_from(uint32_t p) const { return before_[p].y + slice_ + 1; }
-  // Where a word from rank p arrives. Worked out anew at every look: there are not the registers to
-  // keep the addresses of all.
-  __device__ __forceinline__ PackedEnd end(uint32_t w, uint32_t p, uint32_t flag,
-                                           bool comes) const {
-    flag = worked_out_here(flag);
-    return {reinterpret_cast<std::byte*>(slot(a_.mine, p, flag) + w), flag,
-            static_cast<uint16_t>(p), comes};
+  __device__ __forceinline__ void expect(PackedEnd& end, uint32_t w, uint32_t p, bool comes) {
+    end.message = comes;
+    end.port = static_cast<uint16_t>(p);
+    if (!comes) return;
+    end.flag = before_[p].y + slice_ + 1;
+    end.at = reinterpret_cast<std::byte*>(slot(a_.mine, p, end.flag) + w);
   }
 
-  template <uint32_t Batch>
-  __device__ __forceinline__ bool sum_words() {
-    for (uint32_t w = threadIdx.x; w < words_; w += blockDim.x)
-      if (!sum_word<Batch>(w)) return false;
-    return true;
-  }
-
-  // In the order of ranks, so that all of them get the same bits; `Batch` sources side by side.
-  template <uint32_t Batch>
+  // In the order of ranks, so that all of them get the same bits.
   __device__ __forceinline__ bool sum_word(uint32_t w) {
     typename Type::Accumulator sum[kCount];
     bool started = false;
     uint64_t own = 0;
     if (a_.sums_own) own = slice_ == 0 && w == threadIdx.x ? own_ : load(a_.own_from, w);
-    for (uint32_t first = 0; first < n_; first += Batch) {
-      uint64_t words[Batch];
-      uint32_t flags[Batch];
-      const auto comes = [&](int b) {
-        const uint32_t p = first + static_cast<uint32_t>(b);
-        return p < n_ && (a_.receive_from >> p & 1) != 0;
-      };
+    for (uint32_t first = 0; first < n_; first += kBatch) {
+      PackedEnd ends[kBatch];
+      uint64_t words[kBatch];
 #pragma unroll
-      for (uint32_t b = 0; b < Batch; b++) flags[b] = comes(b) ? flag_from(first + b) : 0;
-      const auto source = [&](int b) {
-        return end(w, first + static_cast<uint32_t>(b), flags[b], comes(b));
-      };
-      if (!wait_for_words<Batch>(a_.comm, source, a_.signature, words)) return false;
+      for (uint32_t b = 0; b < kBatch; b++) {
+        const uint32_t p = first + b;
+        expect(ends[b], w, p, p < n_ && (a_.receive_from >> p & 1) != 0);
+      }
+      if (!wait_for_words<kBatch>(a_.comm, ends, kBatch, a_.signature, words)) return false;
 #pragma unroll
-      for (uint32_t b = 0; b < Batch; b++) {
-        if (!comes(b) && !(first + b == me_ && a_.sums_own)) continue;
-        const uint64_t word = comes(b) ? words[b] : scaled(own);
+      for (uint32_t b = 0; b < kBatch; b++) {
+        if (!ends[b].message && !(first + b == me_ && a_.sums_own)) continue;
+        const uint64_t word = ends[b].message ? words[b] : scaled(own);
         Element e[kCount];
         memcpy(e, &word, 8);
 #pragma unroll

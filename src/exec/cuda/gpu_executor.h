@@ -21,6 +21,8 @@ namespace weft::cuda {
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
+// 13000 for CUDA 13.0; 0: there is no driver.
+int driver_version();
 
 // Whether kernels can read at this address.
 bool on_device(const void* pointer);
@@ -97,6 +99,7 @@ class GpuExecutor {
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
   int device() const;
+  bool one_device() const;  // all ranks share it
   static constexpr size_t kBoardBytes = 64 << 10;
 
   // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end

@@ -10,8 +10,6 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint64_t kMostPart = 32u << 10;  // of a slice in a pipeline, in bytes
-
 // Ports become ranks again: tokens go to mailboxes.
 void translate(const Program& program, std::vector<ProgramStep>& steps,
                std::vector<ProgramOperand>& operands) {
@@ -54,35 +52,7 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
   range.chunks = program.chunks;
   range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kReach;
   range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
-  const auto stages = static_cast<uint32_t>(program.stages);
-  if (range.protocol == Protocol::kStage && stages > 1 && stages <= kMaxStages) {
-    range.stages = stages;
-    range.sets = stages + 1;
-  }
   return range;
-}
-
-// Every stage of a pipeline gets warps for what it moves here. An own choice of every rank.
-void share_out_warps(StepRange& range, const KernelArguments& a, uint32_t warps) {
-  uint32_t loads[kMaxStages] = {}, all = 0, stage = 0;
-  for (uint32_t n = range.first; n < range.first + range.count; n++) {
-    const ProgramStep& step = a.step(n);
-    if (step.count == 0) {
-      stage += step.sources > 0 ? 1 : 0;
-      continue;
-    }
-    const uint32_t load =
-        static_cast<uint32_t>(step.sources + step.destinations) * static_cast<uint32_t>(step.count);
-    loads[stage] += load;
-    all += load;
-  }
-  uint32_t before = 0;
-  for (stage = 0; stage < range.stages; stage++) {
-    range.first_warp[stage] =
-        static_cast<uint8_t>(stage + (warps - range.stages) * before / std::max(1u, all));
-    before += loads[stage];
-  }
-  range.first_warp[range.stages] = static_cast<uint8_t>(warps);
 }
 
 }  // namespace
@@ -101,6 +71,7 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
   void* parameters[] = {arguments};
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+  state_->program_before = false;
 }
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
@@ -136,23 +107,22 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   return plan;
 }
 
-// Cuts the call's blocks into chunks, those into slices that fit the stage, and those into a part
-// per thread block.
+// Cuts the call's blocks into chunks, those into a share per thread block, and those into slices of
+// which one of all thread blocks fits the stage.
 void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
                       uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   range.chunk = round_up(ceil_div(count, static_cast<uint64_t>(range.chunks)), unit);
-  range.slice = 0;
+  range.share = 0;
   range.part = 0;
   range.slices = 1;
   if (range.protocol == Protocol::kReach) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
-  const uint64_t capacity = state_->stage_bytes / element / range.sets / range.scratch_chunks;
-  // Enough slices for a pipeline.
-  const uint64_t most = range.stages > 1 ? kMostPart / element * ctas : capacity;
-  range.slice = std::min({range.chunk, capacity / grain * grain, most});
-  range.part = round_up(ceil_div(range.slice, ctas), grain);
-  range.slices = ceil_div(range.chunk, range.slice);
+  const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
+  range.share = round_up(ceil_div(range.chunk, ctas), grain);
+  range.part = std::min(range.share, capacity / (3 * grain) * (3 * grain));
+  range.slices = ceil_div(range.share, range.part);
+  if (range.slices > 1) range.slices++;  // the first is shorter in some thread blocks
 }
 
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
@@ -190,11 +160,12 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
       static_cast<uint64_t>(s.max_ctas));
   cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
   if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
-  for (StepRange* range : {&a.program, &a.fallback})
-    if (range->stages > 1) share_out_warps(*range, a, s.threads / 32);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.program, ctas, s.threads, &a, false);
+  // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
+  // that lets it start at once it would take the room of peers that are not there yet.
+  launch(kernels.program, ctas, s.threads, &a, s.program_before && s.order->follows_own());
+  s.program_before = true;
 }
 
 }  // namespace weft::cuda

@@ -104,11 +104,12 @@ __device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
 }
 
 // Waits until all of up to `Batch` words are there; those of plain memory are already.
-// `source(b)` is a PackedEnd. `signature` is what a packet's second flag is mixed with: a peer that
-// means another call is found out (a packet may arrive in two halves, so only when it stays that
-// way). False: everyone must stop.
-template <int Batch, typename Source>
-__device__ __forceinline__ bool wait_for_words(const DeviceComm& comm, Source source,
+// `signature` is what a packet's second flag is mixed with: a peer that means another call is found
+// out (a packet may arrive in two halves, so only when it stays that way). False: everyone must
+// stop.
+template <int Batch>
+__device__ __forceinline__ bool wait_for_words(const DeviceComm& comm,
+                                               const PackedEnd (&sources)[Batch], int count,
                                                uint32_t signature, uint64_t (&words)[Batch]) {
   int peer = -1;         // who is waited for
   uint32_t foreign = 0;  // looks in a row that saw the right number but another call
@@ -116,21 +117,20 @@ __device__ __forceinline__ bool wait_for_words(const DeviceComm& comm, Source so
     Packet packets[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
-      if (const PackedEnd end = source(b); end.message)
-        packets[b] = load_packet(reinterpret_cast<const Packet*>(end.at));
+      if (b < count && sources[b].message)
+        packets[b] = load_packet(reinterpret_cast<const Packet*>(sources[b].at));
     bool all = true, strange = false;
     uint32_t port = 0;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
-      const PackedEnd end = source(b);
-      if (!end.message) continue;
+      if (b >= count || !sources[b].message) continue;
       words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
-      const bool same_number = packets[b].flag0 == end.flag,
-                 same_call = packets[b].flag1 == (end.flag ^ signature);
+      const bool same_number = packets[b].flag0 == sources[b].flag,
+                 same_call = packets[b].flag1 == (sources[b].flag ^ signature);
       if (same_number && same_call) continue;
       all = false;
       strange = strange || same_number;
-      port = end.port;
+      port = sources[b].port;
     }
     if (all) return true;
     peer = peer_of(comm, port);

@@ -92,9 +92,7 @@ class PackedRunner {
       PackedEnd ends[1];
       uint64_t words[1];
       look(step, 0, at, ends[0], words[0]);
-      if (ends[0].message && !wait_for_words<1>(
-                                 comm_, [&](int) { return ends[0]; }, a_.signature, words))
-        return false;
+      if (ends[0].message && !wait_for_words<1>(comm_, ends, 1, a_.signature, words)) return false;
       word = words[0];
       return true;
     }
@@ -138,13 +136,9 @@ class PackedRunner {
     PackedEnd ends[Batch];
     uint64_t words[Batch];
 #pragma unroll
-    for (int b = 0; b < Batch; b++) {
-      ends[b].message = false;
+    for (int b = 0; b < Batch; b++)
       if (b < count) look(step, first + b, at, ends[b], words[b]);
-    }
-    if (!wait_for_words<Batch>(
-            comm_, [&](int b) { return ends[b]; }, a_.signature, words))
-      return false;
+    if (!wait_for_words<Batch>(comm_, ends, count, a_.signature, words)) return false;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
       if (b >= count) continue;

@@ -97,8 +97,8 @@ class PairRunner {
     for (uint32_t r = threadIdx.x / threads; r < a_.receive_count; r += groups) {
       const Message& m = a_.receives[r];
       if (m.packed || blockIdx.x >= m.ctas) continue;
-      copy(shared_.sources[r], &m.pointer, 1, m.bytes,
-           {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
+      copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes,
+               {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
     }
   }
 
@@ -152,10 +152,10 @@ class PairRunner {
       for_words(a_.receives, a_.receive_count, slice,
                 [&](const Message& m, uint32_t p, uint64_t rest) {
                   const uint32_t flag = shared_.ports.received(port(m), slice + 1);
-                  const PackedEnd from = {reinterpret_cast<std::byte*>(packet(m, flag, p)), flag,
-                                          static_cast<uint16_t>(port(m)), true};
+                  const PackedEnd from[1] = {{reinterpret_cast<std::byte*>(packet(m, flag, p)),
+                                              flag, static_cast<uint16_t>(port(m)), true}};
                   uint64_t words[1];
-                  if (!wait_for_words<1>(comm_, [&](int) { return from; }, signature(m), words)) return false;
+                  if (!wait_for_words<1>(comm_, from, 1, signature(m), words)) return false;
                   store_word(at(m, slice, p), rest, words[0]);
                   return true;
                 });

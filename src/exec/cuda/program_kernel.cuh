@@ -9,24 +9,11 @@ namespace weft::cuda {
 
 // Shared by the threads of a block while it runs a program.
 struct BlockState {
-  Movement movements[kMaxStages];
+  Movement movement;
   const std::byte* inputs[kMaxRanks];  // as the peers announced them
   std::byte* outputs[kMaxRanks];
   uint64_t scalars[kMaxRanks];
   bool stopped, fall_back;
-  bool crew_stopped[kMaxStages];
-};
-
-// Threads of a block that run steps together: all of them, or a stage's warps.
-struct Crew {
-  uint32_t stage, thread, threads;
-  __device__ void meet() const {
-    if (threads == blockDim.x) {
-      __syncthreads();
-    } else {
-      meet_warps(1 + stage, threads);
-    }
-  }
 };
 
 template <typename Type, typename Op>
@@ -44,9 +31,7 @@ class ProgramRunner {
       if (shared_.stopped) return;
       if (threadIdx.x == 0) mine_.announced[blockIdx.x] = announced_ + 1;
     }
-    const StepRange& range = a_.has_fallback && shared_.fall_back ? a_.fallback : a_.program;
-    if (range.stages > 1) return run_pipeline(range);
-    run_steps(range);
+    run_steps(a_.has_fallback && shared_.fall_back ? a_.fallback : a_.program);
     if (threadIdx.x == 0) mine_.met[blockIdx.x] = met_;
   }
 
@@ -119,7 +104,6 @@ class ProgramRunner {
   }
 
   __device__ void run_steps(const StepRange& range) {
-    const Crew all = {0, threadIdx.x, blockDim.x};
     for (uint64_t slice = 0; slice < range.slices; slice++) {
       for (uint32_t n = range.first; n < range.first + range.count;) {
         const ProgramStep& step = a_.step(n);
@@ -134,7 +118,7 @@ class ProgramRunner {
           n++;
           if (step.destinations > 0) continue;  // a wait follows
         } else {
-          n += run_step(range, n, slice, all);
+          n += run_step(range, n, slice);
         }
         __syncthreads();
         if (shared_.stopped) return;
@@ -143,70 +127,18 @@ class ProgramRunner {
   }
 
   // Moves of one step, or of several that are independent; says of how many.
-  __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice,
-                               const Crew& crew) {
+  __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice) {
     const ProgramStep& step = a_.step(n);
     if (step.run > 1 && simple(n, step.run)) {
       if (range.protocol == Protocol::kReach) {
         move_side_by_side(range, n, step.run, slice);
       } else {
-        move_tiles(range, n, step.run, slice, crew);
+        move_tiles(range, n, step.run, slice);
       }
       return step.run;
     }
-    for (int32_t c = 0; c < step.count; c++) move(range, step, c, slice, crew);
+    for (int32_t c = 0; c < step.count; c++) move(range, step, c, slice);
     return 1;
-  }
-
-  // A slice may enter a stage when it has left the stage before on all ranks, and the first stage
-  // when the slice that had its scratch memory has left the last one.
-  __device__ void run_pipeline(const StepRange& range) {
-    uint32_t stage = 0;
-    while (threadIdx.x / 32 >= range.first_warp[stage + 1]) stage++;
-    const uint32_t first = range.first_warp[stage] * 32u;
-    const Crew crew = {stage, threadIdx.x - first, range.first_warp[stage + 1] * 32u - first};
-    const uint32_t last = range.stages - 1, before = stage == 0 ? last : stage - 1;
-    const uint32_t done = load_volatile(&mine_.piped[stage][blockIdx.x]),
-                   arrived = load_volatile(&mine_.piped[before][blockIdx.x]);
-    uint32_t begin = range.first;
-    for (uint32_t s = 0; s < stage; begin++)
-      s += a_.step(begin).count == 0 && a_.step(begin).sources > 0;
-    const auto slices = static_cast<uint32_t>(range.slices);
-    for (uint32_t slice = 0; slice < slices; slice++) {
-      const uint32_t needed = stage > 0            ? slice + 1
-                              : slice < range.sets ? 0
-                                                   : slice - range.sets + 1;
-      if (needed > 0) wait_for_slices(before, arrived + needed, crew);
-      crew.meet();
-      if (shared_.crew_stopped[stage]) break;
-      for (uint32_t n = begin; a_.step(n).count != 0;) {
-        n += run_step(range, n, slice, crew);
-        if (a_.step(n).count != 0) crew.meet();
-      }
-      crew.meet();
-      tell_of_slices(stage, done + slice + 1, crew);
-    }
-    // Nobody reads this rank's scratch memory any more.
-    if (stage == last && !shared_.crew_stopped[stage]) wait_for_slices(last, done + slices, crew);
-    __syncthreads();  // `piped` has been read
-    if (crew.thread == 0) mine_.piped[stage][blockIdx.x] = done + slices;
-  }
-
-  __device__ void wait_for_slices(uint32_t stage, uint32_t goal, const Crew& crew) {
-    for (uint32_t peer = crew.thread; peer < static_cast<uint32_t>(comm_.nranks);
-         peer += crew.threads) {
-      const uint32_t* slices = &mine_.slices[stage][blockIdx.x][peer];
-      if (!wait_until(comm_, static_cast<int>(peer), [&] {
-            return static_cast<int32_t>(load_acquire(slices, comm_.one_device) - goal) >= 0;
-          }))
-        shared_.crew_stopped[crew.stage] = true;
-    }
-  }
-  __device__ void tell_of_slices(uint32_t stage, uint32_t done, const Crew& crew) {
-    for (uint32_t peer = crew.thread; peer < static_cast<uint32_t>(comm_.nranks);
-         peer += crew.threads)
-      store_release(&comm_.mailboxes[peer]->slices[stage][blockIdx.x][comm_.rank], done,
-                    comm_.one_device);
   }
 
   // Everything this block wrote is visible to whoever sees the token.
@@ -249,14 +181,13 @@ class ProgramRunner {
   }
 
   // The same with a block's part of each: its warps take turns.
-  __device__ void move_tiles(const StepRange& range, uint32_t n, uint32_t moves, uint64_t slice,
-                             const Crew& crew) {
-    constexpr uint64_t kTile = 16 * 512;  // what a warp has under way at once, see copy()
+  __device__ void move_tiles(const StepRange& range, uint32_t n, uint32_t moves, uint64_t slice) {
+    constexpr uint64_t kTile = 16 * 512;
     const uint64_t bytes = range.part * a_.element;
     const auto tiles = static_cast<uint32_t>((bytes + kTile - 1) / kTile);
-    for (uint32_t i = crew.thread / 32; i < moves * tiles; i += crew.threads / 32)
+    for (uint32_t i = threadIdx.x / 32; i < moves * tiles; i += blockDim.x / 32)
       copy_piece(range, n + i % moves, slice, i / moves * kTile, kTile,
-                 {crew.thread % 32, 32, 0, 1});
+                 {threadIdx.x % 32, 32, 0, 1});
   }
 
   // `bytes` of a step that copies, from `at` on, as far as there are any.
@@ -269,35 +200,41 @@ class ProgramRunner {
     const std::byte* source = find(range, from[0], 0, slice) + at;
     std::byte* destination = find(range, from[1], 0, slice) + at;
     if (source != destination)
-      copy(source, &destination, 1, all - at < bytes ? all - at : bytes, team);
+      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, team);
   }
 
-  __device__ void move(const StepRange& range, const ProgramStep& step, int32_t c, uint64_t slice,
-                       const Crew& crew) {
+  __device__ Team all_blocks() const {
+    Team team = whole_grid();
+    if (comm_.one_device) {
+      team.turn = static_cast<uint32_t>(comm_.rank);
+      team.turns = static_cast<uint32_t>(comm_.nranks);
+    }
+    return team;
+  }
+
+  __device__ void move(const StepRange& range, const ProgramStep& step, int32_t c, uint64_t slice) {
     const uint64_t elements = length(a_, range, step, c, slice);
-    Movement& m = shared_.movements[crew.stage];
+    Movement& m = shared_.movement;
     const ProgramOperand* from = &a_.operand(step.first_operand);
-    for (uint32_t i = crew.thread; i < step.sources; i += crew.threads) {
+    for (uint32_t i = threadIdx.x; i < step.sources; i += blockDim.x) {
       m.sources[i] = find(range, from[i], c, slice);
       m.scalars[i] = from[i].owner >= 0 ? shared_.scalars[from[i].owner] : a_.reduction.scalar_bits;
     }
-    for (uint32_t i = crew.thread; i < step.destinations; i += crew.threads)
+    for (uint32_t i = threadIdx.x; i < step.destinations; i += blockDim.x)
       m.destinations[i] = find(range, from[step.sources + i], c, slice);
-    if (crew.thread == 0) {
+    if (threadIdx.x == 0) {
       m.source_count = step.sources;
       m.destination_count = step.destinations;
       m.scaled = a_.reduction.premultiply ? step.raw_sources : 0;
       m.divide_by = step.completes ? a_.reduction.divide_by : 0;
       m.elements = std::is_same_v<Type, Bytes> ? elements * a_.element : elements;
     }
-    crew.meet();
+    __syncthreads();
     const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 &&
                                            m.scaled == 0 && m.sources[0] == m.destinations[0]);
     if (!nothing)
-      combine<Type, Op>(m, range.protocol == Protocol::kReach
-                               ? whole_grid()
-                               : Team{crew.thread, crew.threads, 0, 1});
-    if (step.count > 1) crew.meet();  // the movement is filled in anew
+      combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks() : whole_block());
+    if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 
   const KernelArguments& a_;
@@ -315,6 +252,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   alignas(16) __shared__ std::byte copy[sizeof(KernelArguments)];
   auto& a = *reinterpret_cast<KernelArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
+  wait_for_predecessor();
   Mailbox* mine = arguments.mine;
   const uint32_t announced = load_volatile(&mine->announced[blockIdx.x]),
                  met = load_volatile(&mine->met[blockIdx.x]);
@@ -324,11 +262,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     shared.stopped = false;
     shared.fall_back = false;
-    for (bool& stopped : shared.crew_stopped) stopped = false;
   }
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   ProgramRunner<Type, Op>(a, announced, met, shared).run();
+  // Not before all peers are past their work: the next kernel needs the room of this one.
+  let_successor_start();
 }
 
 }  // namespace weft::cuda

@@ -95,10 +95,6 @@ __device__ inline uint64_t load_acquire_system(const uint64_t* at) {
 __device__ inline void store_release_system(uint64_t* at, uint64_t v) {
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
-// So many threads of a block, whole warps.
-__device__ inline void meet_warps(uint32_t barrier, uint32_t threads) {
-  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 // All threads of a block, from different places in the code.
 __device__ inline void meet_block() { asm volatile("barrier.sync 1;" ::: "memory"); }
 __device__ inline uint4 load_counters(const PortCounters* at) {
@@ -134,12 +130,6 @@ __device__ inline void let_successor_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
-}
-
-// The same value; what depends on it is not computed ahead of this place.
-__device__ inline uint32_t worked_out_here(uint32_t v) {
-  asm volatile("" : "+r"(v));
-  return v;
 }
 
 __device__ inline uint64_t now_ns() {
