@@ -71,8 +71,7 @@ struct Entrant {
 std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   std::vector<Entrant> list(1);
   for (const Generator& generator : generators()) {
-    const bool reaches = generator.name == kReach.name || generator.name == kStage.name;
-    if (generator.supports({kind, ranks, 0}) && !(reaches && weftHostMode() == 1))
+    if (generator.supports({kind, ranks, 0}) && !(generator.reaches && weftHostMode() == 1))
       list.push_back({std::string(generator.name), {}, {}, false});
   }
   return list;
