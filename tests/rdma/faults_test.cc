@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <thread>
 
 #include "tests/comm/checks.h"
@@ -74,11 +75,13 @@ TEST(LossyWire, GivesTheRightData) {
 }
 
 // Rank 0 runs `disturb` while reductions go on; they end when it returns.
-void reduce_meanwhile(const ProcessContext& context, const std::function<void()>& disturb) {
+void reduce_meanwhile(const ProcessContext& context, const std::function<void(Wires&)>& disturb) {
+  std::optional<Wires> wires;
+  if (context.rank == 0) wires.emplace();
   with_communicator(context, [&](ncclComm_t comm) {
     std::atomic<bool> finished{false};
     std::thread thread([&] {
-      if (context.rank == 0) disturb();
+      if (wires) disturb(*wires);
       finished = true;
     });
     int rounds = 0;
@@ -101,8 +104,7 @@ bool wait_for_traffic(const std::string& interface, uint64_t more = 300000) {
 }
 
 WEFT_SCENARIO(wire_goes_down_and_up) {
-  Wires wires;
-  reduce_meanwhile(context, [&] {
+  reduce_meanwhile(context, [](Wires& wires) {
     EXPECT_TRUE(wait_for_traffic("a0"));
     wires.down(0);
     std::this_thread::sleep_for(milliseconds(1500));
@@ -118,8 +120,7 @@ TEST(Wire, ThatGoesDownAndUpCostsOnlyTime) {
 }
 
 WEFT_SCENARIO(one_of_two_wires_goes_down) {
-  Wires wires;
-  reduce_meanwhile(context, [&] {
+  reduce_meanwhile(context, [](Wires& wires) {
     EXPECT_TRUE(wait_for_traffic("a0"));
     EXPECT_TRUE(wait_for_traffic("a1"));
     wires.down(0);
@@ -156,9 +157,10 @@ void expect_end(const ProcessContext& context, const std::function<void()>& blow
 }
 
 WEFT_SCENARIO(wire_stays_down) {
-  Wires wires;
+  std::optional<Wires> wires;
+  if (context.rank == 0) wires.emplace();
   const auto blow = [&] {
-    if (context.rank == 0) wires.down(0);
+    if (wires) wires->down(0);
   };
   expect_end(context, blow, 30, "weft_[ab]0 port 1|gave up|broke");
 }
