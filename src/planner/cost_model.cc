@@ -1,6 +1,8 @@
 // See cost_model.h.
 #include "src/planner/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -29,6 +31,17 @@ double rate_at(double bytes, double near, double middle, double far) {
 }
 
 }  // namespace
+
+double factor_at(const PlanFactors& factors, CollectiveKind kind, std::string_view plan,
+                 double bytes) {
+  const std::string key = fmt::format("{} {} ", name(kind), plan);
+  const auto find = [&](const char* size) {
+    const auto it = factors.find(key + size);
+    return it == factors.end() ? 1.0 : it->second;
+  };
+  const double share = std::clamp(std::log2(std::max(bytes, 1.0) / (32 << 10)) / 3, 0.0, 1.0);
+  return std::pow(find("small"), 1 - share) * std::pow(find("large"), share);
+}
 
 double predict(const ScheduleShape& shape, const Collective& collective, double bytes,
                const HostSetting& setting, const Rates& rates) {

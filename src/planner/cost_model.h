@@ -11,6 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +57,12 @@ inline constexpr std::array<RateName, 14> kRateNames = {{
     {"net_message_us", &Rates::net_message_us},
     {"net_us_mb", &Rates::net_us_mb},
 }};
+
+// How far off the model is for single plans, where that was measured: measured over predicted time,
+// by "all_reduce one_shot small" and "... large" (up to 32 KiB, and from 256 KiB on).
+using PlanFactors = std::map<std::string, double>;
+double factor_at(const PlanFactors& factors, CollectiveKind kind, std::string_view plan,
+                 double bytes);
 
 // Where ranks run and how the executor cuts their data. Equal on all ranks.
 struct HostSetting {

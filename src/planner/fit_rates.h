@@ -19,6 +19,7 @@ struct TimedPlan {
 
 struct Fit {
   Rates rates;
+  PlanFactors factors;      // what is left to explain, per plan
   double median_error = 0;  // of predictions, relative to what was measured
 };
 

@@ -52,6 +52,8 @@ void take_rates(const PlanningRequest& request, TableRequest& table) {
   const auto it = measured->rates.find(section);
   if (it == measured->rates.end()) return;
   table.rates = it->second;
+  if (const auto factors = measured->factors.find(section); factors != measured->factors.end())
+    table.factors = factors->second;
   table.origin = fmt::format("rates {}", measured->measured);
 }
 

@@ -34,6 +34,20 @@ void read_rate(const std::string& line, Rates& rates, const std::string& where, 
   fail(ncclInvalidUsage, "{}:{}: '{}' is not known", where, number, name.substr(0, 80));
 }
 
+constexpr std::string_view kFactor = "factor ";
+
+void read_factor(const std::string& line, PlanFactors& factors, const std::string& where,
+                 int number) {
+  const size_t blank = line.find_last_of(' ');
+  double value = 0;
+  const char* end = line.data() + line.size();
+  const auto [rest, error] = std::from_chars(line.data() + blank + 1, end, value);
+  if (error != std::errc() || rest != end || !(value > 0.01 && value < 100) ||
+      blank <= kFactor.size())
+    fail(ncclInvalidUsage, "{}:{}: this is no factor", where, number);
+  factors[line.substr(kFactor.size(), blank - kFactor.size())] = value;
+}
+
 }  // namespace
 
 std::string rates_path(const Config& config) {
@@ -48,6 +62,7 @@ Calibration parse_rates(const std::string& text, const std::string& where) {
   std::string line;
   Calibration calibration;
   Rates* section = nullptr;
+  PlanFactors* factors = nullptr;
   for (int number = 1; std::getline(lines, line); number++) {
     if (number == 1) {
       if (line != kFirstLine) fail(ncclInvalidUsage, "{}:1: these are no rates of Weft", where);
@@ -55,10 +70,15 @@ Calibration parse_rates(const std::string& text, const std::string& where) {
       calibration.measured = line;
     } else if (line.size() > 2 && line.front() == '[' && line.back() == ']') {
       const std::string name = line.substr(1, line.size() - 2);
+      factors = &calibration.factors[name];
       section = &calibration.rates.try_emplace(name, default_rates(name)).first->second;
     } else if (!line.empty()) {
       if (section == nullptr) fail(ncclInvalidUsage, "{}:{}: a rate of nothing", where, number);
-      read_rate(line, *section, where, number);
+      if (line.starts_with(kFactor)) {
+        read_factor(line, *factors, where, number);
+      } else {
+        read_rate(line, *section, where, number);
+      }
     }
   }
   if (calibration.rates.empty()) fail(ncclInvalidUsage, "{}: holds no rates", where);
@@ -71,6 +91,9 @@ std::string write_rates(const Calibration& calibration) {
     text += fmt::format("[{}]\n", name);
     for (const RateName& rate : kRateNames)
       text += fmt::format("{} {:.6g}\n", rate.name, rates.*rate.rate);
+    if (const auto it = calibration.factors.find(name); it != calibration.factors.end())
+      for (const auto& [plan, factor] : it->second)
+        text += fmt::format("{}{} {:.4g}\n", kFactor, plan, factor);
   }
   return text;
 }

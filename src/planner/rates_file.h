@@ -24,6 +24,7 @@ inline constexpr const char* kGpuRates = "gpu";            // ranks are driven b
 struct Calibration {
   std::string measured;  // where and when, one line
   std::map<std::string, Rates> rates;
+  std::map<std::string, PlanFactors> factors;  // lines "factor all_reduce ring small 1.2"
 };
 
 // Where this host's rates are kept; empty: nowhere.

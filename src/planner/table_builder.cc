@@ -127,8 +127,10 @@ class Builder {
         simulate_option(option, schedule);
       } else {
         for (int i = 0; i < SelectionTable::kSizes; i++)
-          option.us.push_back(predict(shape, schedule.collective, SelectionTable::size(i),
-                                      request_.setting, request_.rates));
+          option.us.push_back(
+              predict(shape, schedule.collective, SelectionTable::size(i), request_.setting,
+                      request_.rates) *
+              factor_at(request_.factors, option.kind, option.name, SelectionTable::size(i)));
       }
     } catch (const Error& error) {
       option.us.clear();
@@ -206,7 +208,8 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
         option.chunks = shape.chunks;
         for (int i = 0; i < SelectionTable::kSizes; i++)
           option.us.push_back(
-              predict(shape, c, SelectionTable::size(i), request.setting, request.rates));
+              predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
+              factor_at(request.factors, c.kind, option.name, SelectionTable::size(i)));
         ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
         last = choice.generator;
       }

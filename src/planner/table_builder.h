@@ -22,6 +22,7 @@ struct TableRequest {
   const Machine* machine = nullptr;
   HostSetting setting;
   Rates rates;
+  PlanFactors factors;
   SimulationOptions simulation;
   std::string origin;  // of the rates, in words
   TuningRules rules;

@@ -216,7 +216,8 @@ class Calibrator {
       if (verbose_)
         fmt::print("{:14} {:10} {} ranks {:>9} bytes {:10.1f} us, by the rates {:10.1f} us\n",
                    name(s.collective.kind), s.plan, s.collective.nranks, s.bytes, s.us,
-                   predict(s.shape, s.collective, s.bytes, s.setting, fit.rates));
+                   predict(s.shape, s.collective, s.bytes, s.setting, fit.rates) *
+                       factor_at(fit.factors, s.collective.kind, s.plan, s.bytes));
     return fit;
   }
 
@@ -308,6 +309,7 @@ void calibrate(const Arguments& arguments) {
   calibration.measured = today(calibrator.cores());
   const auto keep = [&](const char* section, const Fit& fit) {
     calibration.rates[section] = fit.rates;
+    calibration.factors[section] = fit.factors;
     print(section, fit);
   };
   if (arguments.gpu) {

@@ -172,13 +172,17 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
   Calibration calibration;
   calibration.measured = "measured here";
   calibration.rates[kThreadRates].hop_us = 7.5;
+  calibration.factors[kThreadRates]["all_reduce ring small"] = 1.5;
   const Calibration back = parse_rates(write_rates(calibration), "file");
   EXPECT_EQ(back.measured, "measured here");
   EXPECT_EQ(back.rates.at(kThreadRates).hop_us, 7.5);
+  EXPECT_EQ(back.factors, calibration.factors);
+  EXPECT_EQ(factor_at(back.factors.at(kThreadRates), CollectiveKind::kAllReduce, "ring", 64), 1.5);
+  EXPECT_EQ(factor_at(back.factors.at(kThreadRates), CollectiveKind::kAllReduce, "ring", 1e9), 1);
   for (const char* bad :
-       {"", "weft rates 2\n", "weft rates 1\nx\nhop_us 1\n",
-        "weft rates 1\nx\n[threads]\nhop_us x\n", "weft rates 1\nx\n[threads]\nhop_us -1\n",
-        "weft rates 1\nx\n[threads]\nspeed 1\n"})
+       {"", "weft rates 1\nx\n[threads]\nfactor ring\n", "weft rates 2\n",
+        "weft rates 1\nx\nhop_us 1\n", "weft rates 1\nx\n[threads]\nhop_us x\n",
+        "weft rates 1\nx\n[threads]\nhop_us -1\n", "weft rates 1\nx\n[threads]\nspeed 1\n"})
     EXPECT_THROW(parse_rates(bad, "file"), Error) << bad;
 }
 
