@@ -20,7 +20,7 @@ constexpr int kMostGeneratorRanks = 128;
 // Smaller pieces of trees cost more than they bring.
 constexpr double kLeastPiece = 4096;
 
-// Lanes for every hop are many; more ranks have instances instead.
+// Lanes for every hop are many; more ranks that all are roots have instances instead.
 constexpr int kMostHopLanes = 16;
 
 using Candidates = std::vector<std::function<Schedule()>>;
@@ -51,7 +51,7 @@ Candidates forest_candidates(const SynthesisTask& task) {
         Variant{4, 4, false, false}, Variant{8, 8, false, true}, Variant{4, 1, true, false},
         Variant{16, 1, true, false}}) {
     if (v.shared && !task.collective.reduces()) continue;
-    if (v.by_hops && task.collective.nranks > kMostHopLanes) continue;
+    if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
