@@ -17,6 +17,14 @@ const char* weftVersion(void);
 /* 1 when device buffers are plain host memory here (no GPU is used), else 0. */
 int weftHostMode(void);
 
+/* Where the ranks of a pipeline (WEFT_PIPELINE) or ring (WEFT_RING) of work should sit: gpus[r]
+ * becomes the number of the GPU for rank r, neighbours near each other, those that talk to another
+ * host beside its NIC. GPUs are numbered as `topo` lists them: a machine of the catalogue
+ * ("dgx-h100x2") or a file; NULL is this machine. ncclInvalidUsage where there are fewer GPUs than
+ * ranks. */
+typedef enum { WEFT_PIPELINE = 0, WEFT_RING = 1 } weftPattern_t;
+ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern, int* gpus);
+
 #ifdef __cplusplus
 }
 #endif

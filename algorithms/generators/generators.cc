@@ -6,8 +6,9 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 10> all = {kDirect,    kExchange, kOneShot,  kRing,  kTree,
-                                                kRecursive, kPairwise, kSendRecv, kReach, kStage};
+  static const std::array<Generator, 11> all = {kDirect, kExchange,  kOneShot,  kRing,
+                                                kTree,   kRecursive, kPairwise, kSendRecv,
+                                                kReach,  kSweep,     kStage};
   return all;
 }
 

@@ -16,6 +16,7 @@ struct Generator {
   bool (*supports)(const Collective& collective);
   // `in_place` says that input and output overlap, so that reads must come before writes.
   Schedule (*make)(const Collective& collective, bool in_place);
+  bool reaches = false;  // ranks load and store in each other's memory; else they send messages
 };
 
 // All generators, in the order in which tools list them.
@@ -24,6 +25,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
 extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kReach, kStage;
+    kReach, kSweep, kStage;
 
 }  // namespace weft

@@ -89,6 +89,6 @@ Schedule make(const Collective& c, bool in_place) {
 }  // namespace
 
 const Generator kReach = {"reach", "load and store in peers' memory between two meetings", supports,
-                          make};
+                          make, true};
 
 }  // namespace weft

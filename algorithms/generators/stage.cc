@@ -1,13 +1,13 @@
 // The caller's buffers stay private: what others need is copied to scratch memory that all ranks
 // can reach, and taken from there after everyone has met. The executor cuts large data into pieces,
-// so that the scratch memory stays small (and in a cache).
+// so that the scratch memory stays small (and in a cache), and works on several pieces at once.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
 namespace weft {
 namespace {
 
-constexpr int kMostRanks = 32;  // two scratch chunks per rank, at most 64 sources of one step
+constexpr int kMostRanks = 32;
 
 bool supports(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanks;
@@ -21,7 +21,7 @@ Operands contributions(int r, int n) {
   return sources;
 }
 
-// Everything in `lane` before the first meeting, between the two, and after the second.
+// Everything in `lane` before the first meeting, before the second, and before the third.
 class Stage {
  public:
   Stage(RankSchedule& rank, const Collective& c, int r) : rank_(rank), c_(c), r_(r), n_(c.nranks) {}
@@ -50,19 +50,14 @@ class Stage {
   void work() {
     const bool root = r_ == c_.root;
     switch (c_.kind) {
-      case CollectiveKind::kAllReduce: {
-        Operands to = {Operand::output(r_)};
-        for (int k = 1; k < n_; k++)
-          to.push_back(Operand::remote(wrap(r_ + k, n_), Buffer::kScratch, n_ + r_));
-        add(lane(), contributions(r_, n_), std::move(to));
+      case CollectiveKind::kAllReduce:
+        add(lane(), contributions(r_, n_), {Operand::output(r_), Operand::scratch(n_)});
         break;
-      }
       case CollectiveKind::kReduceScatter:
         add(lane(), contributions(r_, n_), {Operand::output(0)});
         break;
       case CollectiveKind::kReduce:
-        add(lane(), contributions(r_, n_),
-            {root ? Operand::output(r_) : Operand::remote(c_.root, Buffer::kScratch, n_ + r_)});
+        add(lane(), contributions(r_, n_), {root ? Operand::output(r_) : Operand::scratch(n_)});
         break;
       case CollectiveKind::kAllGather:
         for (int k = 1; k < n_; k++) take(wrap(r_ + k, n_), 0, wrap(r_ + k, n_));
@@ -87,13 +82,10 @@ class Stage {
     }
   }
 
+  // Sums lie with the ranks that made them.
   void empty() {
-    const bool sums = c_.kind == CollectiveKind::kAllReduce ||
-                      (c_.kind == CollectiveKind::kReduce && r_ == c_.root);
-    for (int k = 1; sums && k < n_; k++) {
-      const int q = wrap(r_ + k, n_);
-      step(Operand::scratch(n_ + q), Operand::output(q));
-    }
+    const bool takes = c_.kind == CollectiveKind::kAllReduce || r_ == c_.root;
+    for (int k = 1; takes && k < n_; k++) take(wrap(r_ + k, n_), n_, wrap(r_ + k, n_));
   }
 
  private:
@@ -126,13 +118,15 @@ Schedule make(const Collective& c, bool) {
   Schedule s = blank("stage", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
     RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
-    rank.scratch_chunks = one_chunk ? 1 : shared ? 2 * n : n;
+    rank.scratch_chunks = one_chunk ? 1 : shared ? n + 1 : n;
     Stage stage(rank, c, r);
     stage.fill();
     meet(rank.lanes[0], r, n);
     stage.work();
     meet(rank.lanes[0], r, n);
+    if (!shared) continue;
     stage.empty();
+    meet(rank.lanes[0], r, n);
   }
   return s;
 }
@@ -140,6 +134,6 @@ Schedule make(const Collective& c, bool) {
 }  // namespace
 
 const Generator kStage = {"stage", "through scratch memory that all ranks can reach", supports,
-                          make};
+                          make, true};
 
 }  // namespace weft

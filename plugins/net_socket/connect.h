@@ -38,6 +38,12 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
 
+// The sockets of a connection whose two sides have proved themselves.
+struct Joined {
+  std::vector<Fd> sockets;
+  std::string peer;
+};
+
 class Listener {
  public:
   // Throws Error when this machine gives no socket.
@@ -45,7 +51,8 @@ class Listener {
            const std::optional<Secret>& secret);
 
   const Handle& handle() const { return handle_; }
-  // nullptr: not yet.
+  // Nothing, nullptr: not yet.
+  std::optional<Joined> join();
   std::unique_ptr<Receiver> accept();
 
  private:
@@ -75,7 +82,8 @@ class Connector {
   Connector(const Handle& handle, const Device& device, const Width& width,
             const std::optional<Secret>& secret);
 
-  // nullptr: not yet; or never, if failed() then.
+  // Nothing, nullptr: not yet; or never, if failed() then.
+  std::optional<Joined> join();
   std::unique_ptr<Sender> advance();
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }

@@ -61,27 +61,27 @@ void Connector::next_address(const std::string& why) {
         reasons_);
 }
 
-std::unique_ptr<Sender> Connector::advance() {
-  if (failed()) return nullptr;
+std::optional<Joined> Connector::join() {
+  if (failed()) return std::nullopt;
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - tried_).count(); };
   if (!fd_) {
     // After a full round of refusals give the peer a moment.
-    if (address_ == 0 && !reasons_.empty() && seconds() < 0.02) return nullptr;
+    if (address_ == 0 && !reasons_.empty() && seconds() < 0.02) return std::nullopt;
     open();
-    if (!fd_) return nullptr;
+    if (!fd_) return std::nullopt;
   }
   if (!connected_) {
     pollfd p{fd_.get(), POLLOUT, 0};
     if (poll(&p, 1, 0) <= 0) {
       if (seconds() > kAddressSeconds) next_address("no answer");
-      return nullptr;
+      return std::nullopt;
     }
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error != 0) {
       next_address(std::strerror(error));
-      return nullptr;
+      return std::nullopt;
     }
     connected_ = true;
     handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), width_.sockets);
@@ -91,11 +91,17 @@ std::unique_ptr<Sender> Connector::advance() {
     next_address("another process answers there, or it does not know the secret");
   if (progress == Progress::kWaiting && seconds() > kHandshakeSeconds)
     next_address("connected, but the peer does not speak");
-  if (progress != Progress::kDone) return nullptr;
+  if (progress != Progress::kDone) return std::nullopt;
   sockets_.push_back(std::move(fd_));
-  if (sockets_.size() < width_.sockets) return nullptr;
-  return std::make_unique<Sender>(std::move(sockets_), width_.threads,
-                                  describe(addresses_[address_]), loopback_, width_.fixed);
+  if (sockets_.size() < width_.sockets) return std::nullopt;
+  return Joined{std::move(sockets_), describe(addresses_[address_])};
+}
+
+std::unique_ptr<Sender> Connector::advance() {
+  std::optional<Joined> joined = join();
+  if (!joined) return nullptr;
+  return std::make_unique<Sender>(std::move(joined->sockets), width_.threads,
+                                  std::move(joined->peer), loopback_, width_.fixed);
 }
 
 }  // namespace weft::net_socket

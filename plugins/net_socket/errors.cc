@@ -18,6 +18,11 @@ ncclResult_t report(ncclResult_t code, const std::string& text) {
   return code;
 }
 
+ncclResult_t decline(ncclResult_t code, const std::string& text) {
+  last_text = text;
+  return code;
+}
+
 const char* last_error() { return last_text.c_str(); }
 
 void inform(const std::string& text) {

@@ -16,6 +16,8 @@ extern net_abi::Logger logger;
 // Keeps the text for last_error() of this thread, logs it as a warning, gives back the code.
 ncclResult_t report(ncclResult_t code, const std::string& text);
 const char* last_error();
+// The same without a warning: for what is no fault, such as a machine without the device.
+ncclResult_t decline(ncclResult_t code, const std::string& text);
 
 template <typename... Args>
 ncclResult_t failed(ncclResult_t code, fmt::format_string<Args...> format, Args&&... args) {

@@ -67,7 +67,7 @@ void Listener::admit(Newcomer& newcomer) {
   arrived.missing--;
 }
 
-std::unique_ptr<Receiver> Listener::accept() {
+std::optional<Joined> Listener::join() {
   for (;;) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) break;
@@ -90,12 +90,17 @@ std::unique_ptr<Receiver> Listener::accept() {
   }
   for (auto it = arrived_.begin(); it != arrived_.end(); ++it) {
     if (it->second.missing > 0) continue;
-    auto receiver = std::make_unique<Receiver>(std::move(it->second.sockets), threads_,
-                                               std::move(it->second.peer));
+    Joined joined{std::move(it->second.sockets), std::move(it->second.peer)};
     arrived_.erase(it);
-    return receiver;
+    return joined;
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+std::unique_ptr<Receiver> Listener::accept() {
+  std::optional<Joined> joined = join();
+  if (!joined) return nullptr;
+  return std::make_unique<Receiver>(std::move(joined->sockets), threads_, std::move(joined->peer));
 }
 
 }  // namespace weft::net_socket

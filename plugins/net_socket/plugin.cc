@@ -9,14 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "plugins/abi_tables.h"
 #include "plugins/net_socket/connect.h"
 #include "plugins/net_socket/errors.h"
 #include "src/base/error.h"
 
 namespace weft::net_socket {
 namespace {
-
-using net_abi::DeviceHandle;
 
 thread_local std::optional<Secret> thread_secret;
 
@@ -40,46 +39,15 @@ ncclResult_t start(net_abi::Logger log) {
   return ncclSuccess;
 }
 
-ncclResult_t init_v8(net_abi::Logger log) { return start(log); }
-ncclResult_t init_v10(net_abi::Logger log, net_abi::ProfilerCallback) { return start(log); }
-ncclResult_t init_v11(void** context, uint64_t, net_abi::CommConfig*, net_abi::Logger log,
-                      net_abi::ProfilerCallback) {
-  *context = nullptr;
-  return start(log);
-}
-ncclResult_t finalize(void*) { return ncclSuccess; }
-ncclResult_t set_attributes(void*, net_abi::NetAttributes*) { return ncclSuccess; }
+int device_count() { return static_cast<int>(all_devices().size()); }
 
-ncclResult_t devices(int* ndev) {
-  *ndev = static_cast<int>(all_devices().size());
-  return ncclSuccess;
-}
-
-template <typename Properties>
-ncclResult_t get_properties(int dev, Properties* properties) {
+ncclResult_t facts(int dev, DeviceFacts& facts) {
   if (!known(dev)) return failed(ncclInvalidArgument, "there is no network device {}", dev);
   const Device& device = all_devices()[static_cast<size_t>(dev)];
-  *properties = {};
-  properties->name = const_cast<char*>(device.interface.c_str());
-  properties->pci_path =
-      device.pci_path.empty() ? nullptr : const_cast<char*>(device.pci_path.c_str());
-  properties->guid = static_cast<uint64_t>(dev);
-  properties->pointer_support = net_abi::kHostPointer;
-  properties->speed = device.speed_mbps;
-  properties->max_comms = 65536;
-  properties->max_receives = 1;
-  properties->device_type = net_abi::kDeviceHost;
-  if constexpr (requires { properties->max_p2p_bytes; }) {
-    properties->virtual_device.ndevs = 1;
-    properties->virtual_device.devs[0] = dev;
-    properties->max_p2p_bytes = net_abi::kLargestSize;
-    properties->max_coll_bytes = net_abi::kLargestSize;
-  }
-  if constexpr (requires { properties->max_multi_request; }) properties->max_multi_request = 1;
-  if constexpr (requires { properties->rail; }) {
-    properties->rail = net_abi::kUndefined;
-    properties->plane = net_abi::kUndefined;
-  }
+  facts.name = device.interface.c_str();
+  if (!device.pci_path.empty()) facts.pci_path = device.pci_path.c_str();
+  facts.guid = static_cast<uint64_t>(dev);
+  facts.speed_mbps = device.speed_mbps;
   return ncclSuccess;
 }
 
@@ -97,7 +65,7 @@ ncclResult_t listen(int dev, void* handle, void** listen_comm) {
   }
 }
 
-ncclResult_t connect(int dev, void* handle, void** send_comm, DeviceHandle**) {
+ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
   *send_comm = nullptr;
   if (!known(dev)) return failed(ncclInvalidArgument, "there is no network device {}", dev);
   Handle& at = *static_cast<Handle*>(handle);
@@ -121,7 +89,7 @@ ncclResult_t connect(int dev, void* handle, void** send_comm, DeviceHandle**) {
   }
 }
 
-ncclResult_t accept(void* listen_comm, void** recv_comm, DeviceHandle**) {
+ncclResult_t accept(void* listen_comm, void** recv_comm) {
   try {
     SocketSet* receiver = static_cast<Listener*>(listen_comm)->accept().release();
     *recv_comm = receiver;
@@ -129,17 +97,6 @@ ncclResult_t accept(void* listen_comm, void** recv_comm, DeviceHandle**) {
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot accept: {}", error.what());
   }
-}
-
-ncclResult_t listen_in(void*, int dev, void* handle, void** comm) {
-  return listen(dev, handle, comm);
-}
-ncclResult_t connect_in(void*, int dev, void* handle, void** comm, DeviceHandle** device) {
-  return connect(dev, handle, comm, device);
-}
-ncclResult_t connect_v10(int dev, net_abi::CommConfig*, void* handle, void** comm,
-                         DeviceHandle** device) {
-  return connect(dev, handle, comm, device);
 }
 
 // Sockets copy, so nothing needs to be registered; GPU memory they cannot reach.
@@ -174,17 +131,11 @@ ncclResult_t isend_two(void* send_comm, void* head, size_t head_size, void* body
   *request = sender.start(head, head_size, body, body_size);
   return sender.broken() ? broken(sender) : ncclSuccess;
 }
-ncclResult_t isend_v8(void* comm, void* data, int size, int, void*, void** request) {
-  return isend_two(comm, nullptr, 0, data, static_cast<size_t>(size), request);
-}
-ncclResult_t isend_v9(void* comm, void* data, size_t size, int, void*, void** request) {
-  return isend_two(comm, nullptr, 0, data, size, request);
-}
-ncclResult_t isend_v10(void* comm, void* data, size_t size, int, void*, void*, void** request) {
+ncclResult_t isend(void* comm, void* data, size_t size, void*, void** request) {
   return isend_two(comm, nullptr, 0, data, size, request);
 }
 
-ncclResult_t irecv(void* recv_comm, int n, void* data, size_t size, void** request) {
+ncclResult_t irecv(void* recv_comm, int n, void* data, size_t size, void*, void** request) {
   Receiver& receiver = receiver_of(recv_comm);
   *request = nullptr;
   if (n != 1) return failed(ncclInvalidArgument, "{} receives at once: sockets take one", n);
@@ -194,17 +145,6 @@ ncclResult_t irecv(void* recv_comm, int n, void* data, size_t size, void** reque
     *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kReceiveBit);
   return ncclSuccess;
 }
-ncclResult_t irecv_v8(void* comm, int n, void** data, int* sizes, int*, void**, void** request) {
-  return irecv(comm, n, data[0], static_cast<size_t>(sizes[0]), request);
-}
-ncclResult_t irecv_v9(void* comm, int n, void** data, size_t* sizes, int*, void**, void** request) {
-  return irecv(comm, n, data[0], sizes[0], request);
-}
-ncclResult_t irecv_v10(void* comm, int n, void** data, size_t* sizes, int*, void**, void**,
-                       void** request) {
-  return irecv(comm, n, data[0], sizes[0], request);
-}
-
 ncclResult_t iflush(void*, int, void**, int*, void**, void** request) {
   *request = nullptr;  // nothing to flush in host memory
   return ncclSuccess;
@@ -255,42 +195,34 @@ int waits_for(void* comm, pollfd* descriptors, int most) {
   return static_cast<SocketSet*>(comm)->waits_for(descriptors, most);
 }
 
-constexpr const char* kName = "weft-socket";
+// See abi_tables.h.
+struct SocketPlugin {
+  static constexpr const char* kName = "weft-socket";
+  static constexpr auto start = net_socket::start;
+  static constexpr auto device_count = net_socket::device_count;
+  static constexpr auto facts = net_socket::facts;
+  static constexpr auto listen = net_socket::listen;
+  static constexpr auto connect = net_socket::connect;
+  static constexpr auto accept = net_socket::accept;
+  static constexpr auto reg_mr = net_socket::reg_mr;
+  static constexpr auto reg_mr_dma_buf = net_socket::reg_mr_dma_buf;
+  static constexpr auto dereg_mr = net_socket::dereg_mr;
+  static constexpr auto isend = net_socket::isend;
+  static constexpr auto irecv = net_socket::irecv;
+  static constexpr auto iflush = net_socket::iflush;
+  static constexpr auto test = net_socket::test;
+  static constexpr auto close_send = net_socket::close_comm;
+  static constexpr auto close_recv = net_socket::close_comm;
+  static constexpr auto close_listen = net_socket::close_listen;
+};
 
 }  // namespace
 
-const net_abi::NetV8 kNetV8 = {
-    kName,          init_v8,  devices,    get_properties<net_abi::PropertiesV8>,
-    listen,         connect,  accept,     reg_mr,
-    reg_mr_dma_buf, dereg_mr, isend_v8,   irecv_v8,
-    iflush,         test,     close_comm, close_comm,
-    close_listen,   nullptr,  nullptr};
-const net_abi::NetV9 kNetV9 = {
-    kName,          init_v8,  devices,    get_properties<net_abi::PropertiesV9>,
-    listen,         connect,  accept,     reg_mr,
-    reg_mr_dma_buf, dereg_mr, isend_v9,   irecv_v9,
-    iflush,         test,     close_comm, close_comm,
-    close_listen,   nullptr,  nullptr,    nullptr};
-const net_abi::NetV10 kNetV10 = {
-    kName,          init_v10,    devices,    get_properties<net_abi::PropertiesV10>,
-    listen,         connect_v10, accept,     reg_mr,
-    reg_mr_dma_buf, dereg_mr,    isend_v10,  irecv_v10,
-    iflush,         test,        close_comm, close_comm,
-    close_listen,   nullptr,     nullptr,    nullptr};
-const net_abi::NetV11 kNetV11 = {
-    {kName,          init_v11,      devices,    get_properties<net_abi::PropertiesV11>,
-     listen_in,      connect_in,    accept,     reg_mr,
-     reg_mr_dma_buf, dereg_mr,      isend_v10,  irecv_v10,
-     iflush,         test,          close_comm, close_comm,
-     close_listen,   nullptr,       nullptr,    nullptr,
-     finalize,       set_attributes}};
-const net_abi::NetV12 kNetV12 = {
-    {kName,          init_v11,      devices,    get_properties<net_abi::PropertiesV12>,
-     listen_in,      connect_in,    accept,     reg_mr,
-     reg_mr_dma_buf, dereg_mr,      isend_v10,  irecv_v10,
-     iflush,         test,          close_comm, close_comm,
-     close_listen,   nullptr,       nullptr,    nullptr,
-     finalize,       set_attributes}};
+const net_abi::NetV8 kNetV8 = AbiTables<SocketPlugin>::kV8;
+const net_abi::NetV9 kNetV9 = AbiTables<SocketPlugin>::kV9;
+const net_abi::NetV10 kNetV10 = AbiTables<SocketPlugin>::kV10;
+const net_abi::NetV11 kNetV11 = AbiTables<SocketPlugin>::kV11;
+const net_abi::NetV12 kNetV12 = AbiTables<SocketPlugin>::kV12;
 const net_abi::ExtensionV1 kExtension = {use_secret, isend_two, waits_for, last_error};
 
 }  // namespace weft::net_socket

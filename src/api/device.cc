@@ -1,5 +1,5 @@
-// The device API of NCCL 2.28 (kernels that communicate themselves). Not served in host mode: every
-// entry that would make something says so; teams are plain arithmetic and work.
+// The device API of NCCL 2.28 (kernels that communicate themselves). Not served: every entry that
+// would make something says so, and what to use instead; teams are plain arithmetic and work.
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 
@@ -13,8 +13,9 @@ namespace {
 
 ncclResult_t refuse(const char* function) {
   return report(function, ncclInvalidUsage,
-                "the device API needs GPUs, and this communicator is in host mode: use the host "
-                "calls (ncclAllReduce, ...)");
+                "Weft has no device API, kernels cannot communicate by themselves: use the host "
+                "calls (ncclAllReduce, ...; windows and registered buffers are used where they "
+                "are), or in PyTorch the symmetric memory backend CUDA instead of NCCL");
 }
 
 ncclTeam world(const ncclComm* comm) {

@@ -2,6 +2,7 @@
 #include "include/weft.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
+#include "src/comm/cluster.h"
 #include "src/comm/group.h"
 #include "src/exec/cuda/gpu_executor.h"
 
@@ -62,7 +63,7 @@ WEFT_EXPORT(ncclResult_t, GroupEnd, ()) {
   return guard("ncclGroupEnd", [] { return group_end(); });
 }
 
-// There is no cost model yet: the group is forgotten and the estimate stays undefined, as the
+// The group is forgotten. The estimate stays undefined where some call's time is not known, as the
 // header allows.
 WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
   return guard("ncclGroupSimulateEnd", [&] {
@@ -74,10 +75,11 @@ WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
              simInfo->magic);
       simInfo->estimatedTime = NCCL_UNDEF_FLOAT;
     }
-    const size_t calls = group_discard();
-    WEFT_INFO(kTuning,
-              "ncclGroupSimulateEnd: no estimate for {} calls, this release has no cost model",
-              calls);
+    const GroupEstimate estimate = group_discard();
+    if (simInfo != nullptr && estimate.known && estimate.calls > 0)
+      simInfo->estimatedTime = static_cast<float>(estimate.us);
+    WEFT_INFO(kTuning, "ncclGroupSimulateEnd: {} calls, {}", estimate.calls,
+              estimate.known ? fmt::format("about {:.1f} us", estimate.us) : "no estimate");
   });
 }
 
@@ -87,6 +89,16 @@ extern "C" {
 
 [[gnu::visibility("default")]] const char* weftVersion(void) {
   return "Weft " WEFT_VERSION_STRING ", NCCL 2.28.9 contract";
+}
+
+[[gnu::visibility("default")]] ncclResult_t weftPlaceRanks(const char* topo, int nranks,
+                                                           weftPattern_t pattern, int* gpus) {
+  return weft::api::guard("weftPlaceRanks", [&] {
+    weft::api::check_pointer("gpus", gpus);
+    if (pattern != WEFT_PIPELINE && pattern != WEFT_RING)
+      weft::fail(ncclInvalidArgument, "pattern: {} is none", static_cast<int>(pattern));
+    weft::advise_placement(topo, nranks, pattern == WEFT_RING, gpus);
+  });
 }
 
 [[gnu::visibility("default")]] int weftHostMode(void) { return weft::cuda::available() ? 0 : 1; }

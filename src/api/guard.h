@@ -6,6 +6,7 @@
 #include <string>
 
 #include "include/nccl.h"
+#include "src/api/nvtx.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/group.h"
@@ -27,6 +28,7 @@ ncclResult_t report(const char* function, ncclResult_t code, const char* text) n
 // Runs `body` (which returns void or ncclResult_t) and turns whatever it throws into a code.
 template <typename Body>
 ncclResult_t guard(const char* function, Body&& body) noexcept {
+  const NvtxRange range(function);
   try {
     if constexpr (std::is_void_v<decltype(body())>) {
       body();

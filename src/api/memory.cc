@@ -4,6 +4,7 @@
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
+#include "src/base/config.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/segments.h"
 
@@ -45,7 +46,8 @@ class Registrations {
   std::vector<std::unique_ptr<ncclWindow_vidmem>> all_;
 };
 
-void* add_registration(ncclComm* comm, void* buff, size_t size) {
+// Recorded and checked even when the user turned registration off.
+void* add_registration(ncclComm* comm, void* buff, size_t size, bool enabled) {
   check_pointer("buff", buff);
   if (size == 0) fail(ncclInvalidArgument, "size is 0");
   const Use use(*comm);
@@ -54,7 +56,7 @@ void* add_registration(ncclComm* comm, void* buff, size_t size) {
               "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory "
               "instead",
               use->context().label, buff);
-  use->register_memory(buff, size);
+  if (enabled) use->register_memory(buff, size);
   return Registrations::instance().add(comm, buff, size);
 }
 
@@ -90,7 +92,7 @@ WEFT_EXPORT(ncclResult_t, CommRegister,
   return guard("ncclCommRegister", [&] {
     check_handle(comm);
     check_pointer("handle", handle);
-    *handle = add_registration(comm, buff, size);
+    *handle = add_registration(comm, buff, size, Config::from_environment().local_register);
   });
 }
 
@@ -109,13 +111,16 @@ WEFT_EXPORT(ncclResult_t, CommWindowRegister,
     check_pointer("win", win);
     if ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0)
       fail(ncclInvalidArgument, "winFlags is {:#x}", winFlags);
-    *win = static_cast<ncclWindow_t>(add_registration(comm, buff, size));
+    *win = nullptr;
+    if (Config::from_environment().win_enable)
+      *win = static_cast<ncclWindow_t>(add_registration(comm, buff, size, true));
   });
 }
 
 WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   return guard("ncclCommWindowDeregister", [&] {
     check_handle(comm);
+    if (win == nullptr) return;  // what NCCL_WIN_ENABLE=0 gives
     if (!remove_registration(comm, win))
       fail(ncclInvalidArgument, "win is not a window of this communicator");
   });

@@ -82,21 +82,7 @@ uint32_t parse_subsystems(std::string text) {
 // NCCL_DEBUG_FILE with %h and %p filled in; falls back to stdout when it cannot be opened.
 int open_file(const std::string& pattern) {
   if (pattern.empty()) return STDOUT_FILENO;
-  std::string path;
-  for (size_t i = 0; i < pattern.size(); i++) {
-    if (pattern[i] == '%' && i + 1 < pattern.size()) {
-      char c = pattern[++i];
-      if (c == 'h') {
-        path += hostname();
-      } else if (c == 'p') {
-        path += std::to_string(getpid());
-      } else {
-        path += (c == '%') ? "%" : std::string("%") + c;
-      }
-    } else {
-      path += pattern[i];
-    }
-  }
+  const std::string path = expand_path(pattern);
   if (path == "stdout" || path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "stderr" || path == "/dev/stderr") return STDERR_FILENO;
   FILE* file = fopen(path.c_str(), "we");
@@ -126,6 +112,25 @@ void load() {
 
 }  // namespace
 
+std::string expand_path(const std::string& pattern) {
+  std::string path;
+  for (size_t i = 0; i < pattern.size(); i++) {
+    if (pattern[i] == '%' && i + 1 < pattern.size()) {
+      char c = pattern[++i];
+      if (c == 'h') {
+        path += hostname();
+      } else if (c == 'p') {
+        path += std::to_string(getpid());
+      } else {
+        path += (c == '%') ? "%" : std::string("%") + c;
+      }
+    } else {
+      path += pattern[i];
+    }
+  }
+  return path;
+}
+
 void reset() {
   std::lock_guard lock(load_mutex);
   int fd = current_fd.exchange(STDOUT_FILENO);
@@ -147,7 +152,9 @@ void write(Level level, Subsystem subsystem, const char* file, int line, const s
   static const std::string host = hostname();
   const long tid = syscall(SYS_gettid);
   std::string out;
-  if (level == Level::kWarn) {
+  if (level == Level::kVersion) {
+    out = text + "\n";
+  } else if (level == Level::kWarn) {
     const char* base = strrchr(file, '/');
     out = fmt::format("\n{}:{}:{} [{}] {}:{} NCCL WARN {}\n", host, getpid(), tid, thread_device,
                       base ? base + 1 : file, line, text);

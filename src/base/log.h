@@ -44,6 +44,9 @@ void write(Level level, Subsystem subsystem, const char* file, int line, const s
 // Forgets what the environment said, so that the next line reads it again (ncclResetDebugInit).
 void reset();
 
+// A file name with %h (host) and %p (pid) replaced.
+std::string expand_path(const std::string& pattern);
+
 // The device shown in brackets; one per thread, -1 until a communicator sets it.
 void set_thread_device(int device);
 

@@ -31,7 +31,8 @@ size_t known_bytes(unsigned version) {
 CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) {
   CommConfig result = parent != nullptr ? *parent : CommConfig{};
   if (parent != nullptr) result.name.clear();
-  const int forced = Config::from_environment().comm_blocking;
+  const Config environment = Config::from_environment();
+  const int forced = environment.comm_blocking;
   if (user != nullptr) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     if (user->magic != config.magic)
@@ -69,6 +70,7 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
     if (config.netName != nullptr) result.net_name = config.netName;
     if (config.commName != nullptr) result.name = config.commName;
   }
+  if (environment.max_ctas > 0) result.max_ctas = environment.max_ctas;
   if (forced == 0 || forced == 1) result.blocking = forced == 1;
   return result;
 }

@@ -31,7 +31,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     : secret_(id.secret),
       rank_(rank),
       nranks_(nranks),
-      config_(Config::from_environment()),
+      config_(tuned(Config::from_environment())),
       gone_(static_cast<size_t>(nranks)),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
@@ -54,9 +54,12 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   control_ = std::make_unique<ControlChannel>(
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
+  connected_ = imported_;
   try {
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, nranks, config_, net_name, *imported_,
-                                   deadline, gone_.data());
+    std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
+    agree_on_plans(infos, deadline);
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, std::move(infos), config_, net_name,
+                                   *connected_, deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -255,7 +258,9 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   op.sequence = pair ? 0 : sequence_++;
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
-  op.lend_from = message >= config_.zero_copy_bytes ? config_.zero_copy_bytes : kNoLending;
+  const bool lends =
+      message >= config_.zero_copy_bytes && !copies_only_[static_cast<size_t>(call.kind)];
+  op.lend_from = lends ? config_.zero_copy_bytes : kNoLending;
   if (op.lend_from != kNoLending && !placement_.one_process) {
     const Collective& c = program->collective;
     const size_t block = op.count * op.element;

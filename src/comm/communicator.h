@@ -17,6 +17,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/batch.h"
 #include "src/planner/imported_schedules.h"
+#include "src/planner/planning.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
 
@@ -57,11 +58,17 @@ class Communicator {
   // The imported schedule that such a call runs as, nullptr if it takes a built-in plan.
   const ImportedSchedule* imported_for(const ImportedCall& call);
 
+  // What all ranks have agreed on, and what a call should take by that; 0: unknown.
+  const CommunicatorPlans& plans() const { return plans_made_; }
+  double estimate_us(const Call& call) const;
+
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;
   ncclResult_t fault_code() const;
   // Takes note of what kernels found wrong meanwhile.
   void poll_gpu();
+  // Waits for what was launched on this rank's GPU; nothing to wait for in host mode.
+  void synchronize();
   // Ends every wait with this text, now and later, and tells the other ranks if `tell` is set.
   void stop(ncclResult_t code, const std::string& why, bool tell);
 
@@ -95,6 +102,9 @@ class Communicator {
                        const Collective& collective, const VerifiedSchedule& verified,
                        int fifo_depth);
   const Plan& choose_plan(const Call& call);
+  // What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here.
+  static Config tuned(Config config);
+  void agree_on_plans(const std::vector<PeerInfo>& infos, Deadline deadline);
   void load_schedules(std::shared_ptr<const ImportedSchedules> given);
   void check_schedules_fit();
   struct GpuEntry {
@@ -133,11 +143,17 @@ class Communicator {
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::shared_ptr<const ImportedSchedules> imported_;
+  CommunicatorPlans plans_made_;
+  std::vector<const Generator*> option_generators_;  // per option of the table
+  // All that connections must carry: what was imported, then what was synthesized.
+  std::shared_ptr<const ImportedSchedules> connected_;
   static constexpr uint8_t kNeverFits = 0xff;
   std::vector<uint8_t> told_;  // per imported schedule, a bit per rule that has been logged
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;
+  // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
+  std::array<bool, kCollectiveKinds> copies_only_{};
   bool rings_ = false;           // between GPUs
   Program pair_program_;         // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves

@@ -120,7 +120,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
     }
     const GpuChoice choice =
         choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes,
-                       forced_[static_cast<size_t>(call->kind)]);
+                       forced_[static_cast<size_t>(call->kind)], gpu_->one_device());
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
   if (!pairs.empty()) launch_pairs(pairs);
@@ -139,7 +139,7 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
   };
   const Program program = lowered(*choice.generator);
   const bool may_fall_back =
-      choice.generator->name == kReach.name && nranks_ > 1 &&
+      choice.generator->reaches && choice.generator->name != kStage.name && nranks_ > 1 &&
       (!placement_.one_process || collective.kind == CollectiveKind::kAllToAll);
   std::shared_ptr<cuda::GpuPlan> plan;
   if (may_fall_back) {

@@ -24,9 +24,7 @@ void Communicator::load_schedules(std::shared_ptr<const ImportedSchedules> given
 // After the mesh, which knows how large FIFOs are. Equal on all ranks, as those are.
 void Communicator::check_schedules_fit() {
   for (const auto& schedule : imported_->all()) {
-    const uint64_t message =
-        fifo_round(64 * static_cast<uint64_t>(schedule->most_step_chunks)) + kFifoAlign;
-    if (message * static_cast<uint64_t>(schedule->fifo_depth + 1) <= mesh_->ring_bytes()) continue;
+    if (fits_rings(*schedule, mesh_->ring_bytes())) continue;
     told_[static_cast<size_t>(&schedule - imported_->all().data())] = kNeverFits;
     if (rank_ == 0)
       WEFT_WARN(

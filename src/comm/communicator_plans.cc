@@ -34,7 +34,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);
   plan->program.fifo_depth = fifo_depth;
-  const int channels = std::max(kCollectiveChannels, imported_->most_channels());
+  const int channels = std::max(kCollectiveChannels, connected_->most_channels());
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})
     for (const ProgramPort& port : *ports)
       if (port.channel < 0 || port.channel >= channels)
@@ -55,9 +55,23 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   if (!imported_->all().empty())
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
-  const Generator& generator =
-      choose_generator(collective, bytes, placement_, forced_[static_cast<size_t>(call.kind)]);
-  return plan_for(collective, generator, in_place);
+  const Generator* forced = forced_[static_cast<size_t>(call.kind)];
+  const SelectionTable& table = plans_made_.table;
+  // Between GPUs of several hosts the rules below decide, until such machines have been measured.
+  const bool rules = forced != nullptr || table.advisory || (rings_ && config_.topo.empty());
+  const PlanOption* option = rules ? nullptr : table.choose(call.kind, bytes, false);
+  if (option != nullptr && option->schedule >= 0) {
+    const ImportedSchedule& schedule =
+        *plans_made_.schedules->all()[static_cast<size_t>(option->schedule)];
+    if (unfit(schedule, {collective, bytes, call.count, in_place}) == Unfit::kNone)
+      return plan_for(schedule, collective, in_place);
+    option = table.choose(call.kind, bytes, true);
+  }
+  if (option != nullptr)
+    return plan_for(collective,
+                    *option_generators_[static_cast<size_t>(option - table.options.data())],
+                    in_place);
+  return plan_for(collective, choose_generator(collective, bytes, placement_, forced), in_place);
 }
 
 }  // namespace weft

@@ -82,19 +82,32 @@ std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Dea
 
 std::vector<std::string> ControlChannel::all_gather(uint64_t round, const std::string& blob,
                                                     Deadline deadline) {
+  return cut(round_trip({Frame::kGather, nranks_, round, blob}, deadline));
+}
+
+std::vector<std::string> ControlChannel::collect(const std::string& blob, Deadline deadline) {
+  const std::string text = round_trip({Frame::kCollect, nranks_, reserve(), blob}, deadline);
+  return rank_ == 0 ? cut(text) : std::vector<std::string>();
+}
+
+std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
   check();
-  say({Frame::kGather, nranks_, round, blob});
+  say(frame);
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline,
-                           [&] { return gathered_.count(round) != 0 || !broken_.empty(); }))
+                           [&] { return gathered_.count(frame.number) != 0 || !broken_.empty(); }))
     fail(ncclSystemError,
          "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)",
          rank_, nranks_);
-  const auto it = gathered_.find(round);
+  const auto it = gathered_.find(frame.number);
   if (it == gathered_.end()) throw Error(ncclRemoteError, broken_);
-  std::vector<std::string> blobs;
-  const std::string text = std::move(it->second);
+  std::string text = std::move(it->second);
   gathered_.erase(it);
+  return text;
+}
+
+std::vector<std::string> ControlChannel::cut(const std::string& text) const {
+  std::vector<std::string> blobs;
   for (size_t at = 0; at + 8 <= text.size();) {
     uint64_t size = 0;
     std::memcpy(&size, text.data() + at, 8);

@@ -42,6 +42,8 @@ class ControlChannel {
   std::vector<std::string> all_gather(const std::string& blob, Deadline deadline);
 
   std::vector<std::string> all_gather(uint64_t round, const std::string& blob, Deadline deadline);
+  // The same for rank 0 alone; the others get nothing, when all have come.
+  std::vector<std::string> collect(const std::string& blob, Deadline deadline);
   // Throws if no gather can succeed any more.
   void check();
   // The process that holds the rendezvous (Acceptor::token()); 0 until it has said so.
@@ -53,6 +55,8 @@ class ControlChannel {
   void interrupt(const std::string& why);
 
  private:
+  std::string round_trip(const Frame& frame, Deadline deadline);
+  std::vector<std::string> cut(const std::string& text) const;
   void readable();
   void handle(Frame& frame);
   void say(const Frame& frame);

@@ -18,6 +18,7 @@ struct Frame {
     kLeft = 5,      // rendezvous -> ranks: value = rank
     kFailed = 6,    // rendezvous -> ranks: value = rank; text = why
     kRefused = 7,   // rendezvous -> ranks: the communicator cannot come up; text = why
+    kCollect = 9,   // as kGather, but only rank 0 gets the blobs, the others an empty kGathered
     kWelcome = 8,   // rendezvous -> rank: number = token of the process that holds it
   };
   uint32_t type = 0;

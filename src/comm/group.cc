@@ -2,10 +2,13 @@
 #include "src/comm/group.h"
 
 #include <algorithm>
+#include <list>
+#include <map>
 #include <thread>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/observation.h"
 
 namespace weft {
 namespace {
@@ -72,12 +75,15 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     if (!uses.back()->fault().empty()) throw Error(uses.back()->fault_code(), uses.back()->fault());
     uses.back()->begin();
   }
+  std::list<std::vector<const Call*>> per_comm;
+  std::list<Observation> watched;
   for (size_t c = 0; c < comms.size(); c++) {
-    if (!uses[c]->on_gpu()) continue;
-    std::vector<const Call*> own;
+    if (!uses[c]->on_gpu() && !Observation::wanted(*comms[c])) continue;
+    std::vector<const Call*>& own = per_comm.emplace_back();
     for (const PendingCall& pending : calls)
       if (pending.comm == comms[c]) own.push_back(&pending.call);
-    uses[c]->launch(own);
+    watched.emplace_back(*comms[c], own);
+    if (uses[c]->on_gpu()) uses[c]->launch(own);
   }
   batch.clear();
   size_t bytes = 0;
@@ -98,10 +104,9 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
   if (use->context().stop.load(std::memory_order_acquire) != 0)
     throw Error(use->fault_code(), use->fault());
-  if (use->on_gpu()) {
-    const Call* calls[] = {&call};
-    return use->launch(calls);
-  }
+  const Call* const calls[] = {&call};
+  const Observation watched(comm, calls);
+  if (use->on_gpu()) return use->launch(calls);
   use->begin();
   batch.clear();
   use->add_to(batch, call);
@@ -160,16 +165,26 @@ void note_group_error(ncclResult_t code, const std::string& text) {
 
 void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
 
-size_t group_discard() {
+GroupEstimate group_discard() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
-  const size_t calls = group.calls.size();
-  if (--group.depth > 0) return calls;
+  GroupEstimate estimate{group.calls.size(), 0, true};
+  // Calls of one communicator follow each other; communicators work side by side.
+  std::map<const ncclComm*, double> sums;
+  for (const PendingCall& pending : group.calls) {
+    const Use use(*pending.comm, false);
+    const double us = use->estimate_us(pending.call);
+    estimate.known = estimate.known && us > 0;
+    double& sum = sums[pending.comm];
+    sum += us;
+    estimate.us = std::max(estimate.us, sum);
+  }
+  if (--group.depth > 0) return estimate;
   for (InitJob& job : group.jobs) {
     *job.out = nullptr;
     job.comm->state = CommState::kDead;
   }
   group.reset();
-  return calls;
+  return estimate;
 }
 
 ncclResult_t run_init_jobs(std::vector<InitJob> jobs) {

@@ -18,12 +18,19 @@ struct InitJob {
   std::function<void()> work;
 };
 
+// What a group would take by the cost model.
+struct GroupEstimate {
+  size_t calls = 0;
+  double us = 0;
+  bool known = false;  // of all calls
+};
+
 // All of these concern the calling thread's group.
 bool in_group();
 void group_start();
 ncclResult_t group_end();
-// Forgets the group's calls instead of launching them; returns how many there were.
-size_t group_discard();
+// Forgets the group's calls instead of launching them.
+GroupEstimate group_discard();
 // An error inside a group makes the whole group fail.
 void note_group_error(ncclResult_t code, const std::string& text);
 

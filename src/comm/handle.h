@@ -11,6 +11,7 @@
 
 #include "src/comm/comm_config.h"
 #include "src/comm/communicator.h"
+#include "src/comm/profiler/profiler.h"
 #include "src/exec/datatype.h"
 
 namespace weft {
@@ -37,6 +38,7 @@ struct ncclComm {
   uint32_t tag = 0;  // keeps operators of different communicators apart
   weft::CommConfig config;
   std::unique_ptr<weft::Communicator> impl;
+  std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin
 
   std::mutex mutex;  // protects what follows
   std::string text;  // of the last error

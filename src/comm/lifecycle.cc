@@ -1,12 +1,20 @@
 // See lifecycle.h.
 #include "src/comm/lifecycle.h"
 
+#include <dlfcn.h>
+
 #include <chrono>
 #include <map>
+#include <mutex>
+#include <set>
 #include <thread>
 
+#include "include/weft.h"
+#include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/trace.h"
+#include "src/base/variables.h"
 #include "src/comm/group.h"
 
 namespace weft {
@@ -18,6 +26,40 @@ std::string label(const ncclComm& comm) {
              : fmt::format("rank {} of {} in '{}'", comm.rank, comm.nranks, comm.config.name);
 }
 
+// Once in a process: who we are, and what became of each variable that is set.
+void announce(int rank) {
+  static std::once_flag once;
+  std::call_once(once, [rank] {
+    std::string banner = fmt::format("NCCL version {}.{}.{} as Weft " WEFT_VERSION_STRING,
+                                     NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    Dl_info here{};
+    if (dladdr(reinterpret_cast<const void*>(&announce), &here) != 0 && here.dli_fname != nullptr)
+      banner += fmt::format(", {}", here.dli_fname);
+    if (const int driver = cuda::driver_version(); driver > 0)
+      banner += fmt::format(", CUDA driver {}.{}", driver / 1000, driver % 1000 / 10);
+    if (!cuda::available()) banner += ", host mode";
+    if (log::enabled(log::Level::kInfo, log::kAll))
+      WEFT_INFO(kAll, "{}", banner);
+    else if (rank == 0)
+      log::write(log::Level::kVersion, log::kAll, __FILE__, __LINE__, banner);
+    for (const std::string& note : environment_notes(Config::from_environment()))
+      WEFT_INFO(kEnv, "{}", note);
+  });
+}
+
+// For those who watch: a profiler plugin, a timeline.
+void watch(ncclComm& comm, const UniqueId& id) {
+  const Config config = Config::from_environment();
+  const uint64_t identity = siphash(id.secret, "observed", 8);
+  ProfiledComm who{identity, comm.config.name, 1, comm.nranks, comm.rank};
+  std::set<uint64_t> hosts;
+  for (int r = 0; r < comm.nranks; r++) hosts.insert(comm.impl->mesh().info(r).host);
+  who.nodes = static_cast<int>(hosts.size());
+  comm.profiler = Profiler::open(config, who);
+  comm.impl->context().track =
+      trace::Track(config.trace, label(comm), identity, identity, comm.rank);
+}
+
 // Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its
 // own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
@@ -26,8 +68,10 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
                                                comm.config.max_ctas, comm.config.copy_engines,
                                                comm.config.net_name);
     comm.impl = std::move(impl);
+    watch(comm, id);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {
+      comm.profiler.reset();
       comm.impl.reset();  // aborted meanwhile
       return;
     }
@@ -69,6 +113,7 @@ void wait_for_users(ncclComm& comm) {
 
 ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
                        const CommConfig& config) {
+  announce(rank);
   UniqueId own = id;
   if (id.fixed != 0) own.secret = derive(id.secret, "generation", generation(rank));
   ncclComm* comm = new_handle(rank, nranks, config);
@@ -138,6 +183,7 @@ void destroy(ncclComm& comm) {
   if (comm.state.exchange(CommState::kDead) == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
+  comm.profiler.reset();
   comm.impl.reset();
 }
 
@@ -150,6 +196,7 @@ void abort(ncclComm& comm) {
     comm.impl->stop(ncclInternalError, fmt::format("rank {} aborted the communicator", comm.rank),
                     state != CommState::kFinalized);
   wait_for_users(comm);
+  comm.profiler.reset();
   comm.impl.reset();
 }
 

@@ -1,10 +1,7 @@
 // See mesh.h.
 #include "src/comm/mesh.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "src/base/error.h"
@@ -14,8 +11,6 @@
 
 namespace weft {
 namespace {
-
-constexpr uint32_t kLibraryVersion = 1;  // of what ranks say to each other
 
 // Arenas of this process's ranks, by communicator and rank, for siblings to find.
 class LocalArenas {
@@ -61,24 +56,34 @@ int most_channels(int collective) {
 
 }  // namespace
 
+bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes) {
+  const uint64_t message =
+      fifo_round(64 * static_cast<uint64_t>(schedule.most_step_chunks)) + kFifoAlign;
+  return message * static_cast<uint64_t>(schedule.fifo_depth + 1) <= ring_bytes;
+}
+
+// Only between hosts: there large messages do not pass through the rings, and a step less is worth
+// more than a ring that stays in the cache.
+uint64_t Mesh::ring_bytes_for(const Config& config, int nranks, bool own_hosts) {
+  return own_hosts ? ring_size(config.net_ring_bytes, kNetworkBudget, nranks)
+                   : ring_size(config.ring_bytes, kMemoryBudget, nranks);
+}
+
 int Mesh::channels(int source, int destination) const {
   return most_channels(imported_.channels(source, destination));
 }
 
-Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks,
+Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
            const Config& config, const std::string& net_name, const ImportedSchedules& imported,
            Deadline deadline, std::atomic<bool>* gone)
     : secret_(secret),
       rank_(rank),
-      nranks_(nranks),
+      nranks_(static_cast<int>(infos.size())),
       imported_(imported),
       channels_(most_channels(imported.most_channels())),
-      ring_bytes_(ring_size(config.ring_bytes, kMemoryBudget, nranks)) {
-  exchange(control, config, deadline);
+      infos_(std::move(infos)) {
   classify();
-  // Only between hosts: there large messages do not pass through the rings, and a step less is
-  // worth more than a ring that stays in the cache.
-  if (own_hosts_) ring_bytes_ = ring_size(config.net_ring_bytes, kNetworkBudget, nranks);
+  ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);
   const bool shareable =
       std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
   arena_ = std::make_shared<Arena>(layout(), shareable);
@@ -112,49 +117,6 @@ Mesh::~Mesh() {
   Acceptor::instance().stop(secret_, rank_);
   network_.reset();
   LocalArenas::instance().forget(public_key(secret_), rank_);
-}
-
-void Mesh::exchange(ControlChannel& control, const Config& config, Deadline deadline) {
-  PeerInfo mine;
-  mine.version = kLibraryVersion;
-  mine.pid = getpid();
-  mine.host = host_identity(config);
-  mine.machine = machine_identity();
-  mine.process = Acceptor::instance().token();
-  mine.ring_bytes = ring_bytes_;
-  mine.slice_bytes = config.slice_bytes;
-  mine.plan = siphash(Secret{}, config.plan.data(), config.plan.size());
-  mine.schedules = imported_.fingerprint();
-  mine.shm_disable = config.shm_disable ? 1 : 0;
-  const auto addresses = local_addresses(config, Acceptor::instance().port());
-  mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
-  std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
-  std::strncpy(mine.unix_name, Acceptor::instance().unix_name().c_str(), sizeof mine.unix_name - 1);
-
-  const std::string blob(reinterpret_cast<const char*>(&mine), sizeof mine);
-  for (const std::string& text : control.all_gather(blob, deadline)) {
-    PeerInfo& info = infos_.emplace_back();
-    const auto peer = static_cast<int>(infos_.size()) - 1;
-    if (text.size() != sizeof info)
-      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer,
-           rank_);
-    std::memcpy(&info, text.data(), sizeof info);
-    if (info.version != mine.version)
-      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank {}", peer,
-           rank_);
-    if (info.plan != mine.plan)
-      fail(ncclInvalidUsage, "rank {} has another WEFT_PLAN than rank {}", peer, rank_);
-    if (info.schedules != mine.schedules)
-      fail(ncclInvalidUsage,
-           "rank {} has other schedules than rank {} (WEFT_SCHEDULES, MSCCL_XML_FILES, "
-           "MSCCL_ALGO_DIR): files and their order must be the same on all ranks",
-           peer, rank_);
-    if (info.ring_bytes != mine.ring_bytes || info.slice_bytes != mine.slice_bytes)
-      fail(ncclInvalidUsage,
-           "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank {}: {}/{} "
-           "and {}/{}",
-           peer, rank_, info.ring_bytes, info.slice_bytes, mine.ring_bytes, mine.slice_bytes);
-  }
 }
 
 void Mesh::classify() {

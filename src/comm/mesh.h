@@ -11,39 +11,26 @@
 #include "src/base/siphash.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/network_links.h"
+#include "src/comm/peer_info.h"
 #include "src/planner/imported_schedules.h"
 #include "src/transport/arena.h"
 #include "src/transport/memory_link.h"
 
 namespace weft {
 
-// What every rank tells the others at init.
-struct PeerInfo {
-  uint32_t version = 0;  // of this library; all ranks must agree
-  int32_t pid = 0;
-  uint64_t host = 0;     // host_identity()
-  uint64_t process = 0;  // random, one per process
-  uint64_t ring_bytes = 0, slice_bytes = 0;
-  uint64_t plan = 0;       // hash of WEFT_PLAN: ranks must choose alike
-  uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
-  uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
-  int32_t shm_disable = 0;
-  int32_t address_count = 0;
-  Address addresses[4];
-  char unix_name[40] = {};
-};
-
 enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
+
+// Whether FIFOs of so many bytes hold the messages that the schedule has on their way at once.
+bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes);
 
 class Mesh {
  public:
-  // Exchanges PeerInfo and connects to every peer. Blocking; throws Error when a rank is missing or
-  // unfit.
+  // Connects to every peer. Blocking; throws Error when a rank is missing.
   // `gone` has an entry per rank, set when a connection to it ends. `imported` says which pairs of
   // ranks need more channels than the built-in plans do; `net_name` names the network to use.
-  Mesh(ControlChannel& control, const Secret& secret, int rank, int nranks, const Config& config,
-       const std::string& net_name, const ImportedSchedules& imported, Deadline deadline,
-       std::atomic<bool>* gone);
+  Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
+       const Config& config, const std::string& net_name, const ImportedSchedules& imported,
+       Deadline deadline, std::atomic<bool>* gone);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -61,6 +48,8 @@ class Mesh {
   MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
+  // What that will be. `own_hosts`: no two ranks share one.
+  static uint64_t ring_bytes_for(const Config& config, int nranks, bool own_hosts);
   int local_ranks() const { return static_cast<int>(local_.size()); }
   // Ranks that share this machine's cores, whatever they call their hosts.
   int ranks_of_machine() const { return machine_ranks_; }
@@ -79,7 +68,6 @@ class Mesh {
   // Channels that messages from one rank to another can take.
   int channels(int source, int destination) const;
   ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_}; }
-  void exchange(ControlChannel& control, const Config& config, Deadline deadline);
   void classify();
   void connect_local(int peer, Deadline deadline);
   void listen(const Config& config, const std::string& net_name);

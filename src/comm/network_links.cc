@@ -16,6 +16,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kNameBytes = 64;
+constexpr size_t kMostJoined = 4;
 
 }  // namespace
 
@@ -38,17 +39,7 @@ NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, co
   NetRequest request = net_request(config, net_name.c_str());
   request.comm_id = public_key(secret);
   network_ = choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
-  int fastest = 0;
-  for (int device = 0; device < network_->devices(); device++) {
-    const NetProperties properties = network_->properties(device);
-    if (!devices_.empty() && properties.speed_mbps < fastest) continue;
-    if (properties.speed_mbps > fastest) {
-      devices_.clear();
-      pci_path_ = properties.pci_path;
-    }
-    fastest = properties.speed_mbps;
-    devices_.push_back(device);
-  }
+  choose_devices();
   for (const Route& route : outgoing) outgoing_.push_back({route, {}, {}, {}});
   network_->use_secret(&secret_);
   for (const Route& route : incoming) {
@@ -63,6 +54,27 @@ NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, co
 }
 
 NetworkLinks::~NetworkLinks() { drain(0); }
+
+// Where the plugin can join the NICs of a host (few: with many, each belongs to some GPU), every
+// connection is striped over them. Otherwise the fastest ones take turns; a joined one that an
+// earlier communicator made is the fastest of all.
+void NetworkLinks::choose_devices() {
+  std::vector<int> all;
+  for (int device = 0; device < network_->devices(); device++) all.push_back(device);
+  const int joined = all.size() > 1 && all.size() <= kMostJoined ? network_->merge(all) : -1;
+  if (joined >= 0) all = {joined};
+  int fastest = 0;
+  for (const int device : all) {
+    const NetProperties properties = network_->properties(device);
+    if (!devices_.empty() && properties.speed_mbps < fastest) continue;
+    if (devices_.empty() || properties.speed_mbps > fastest) {
+      devices_.clear();
+      pci_path_ = properties.pci_path;
+    }
+    fastest = properties.speed_mbps;
+    devices_.push_back(device);
+  }
+}
 
 std::string NetworkLinks::offer() const {
   std::string text = name().substr(0, kNameBytes - 1);

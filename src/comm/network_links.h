@@ -52,6 +52,7 @@ class NetworkLinks {
  private:
   struct Entry;
   struct Pending;
+  void choose_devices();
   int device_for(int channel) const {
     return devices_[static_cast<size_t>(channel) % devices_.size()];
   }

@@ -63,7 +63,8 @@ void Rendezvous::readable(int rank) {
 
 void Rendezvous::handle(int rank, Frame frame) {
   switch (frame.type) {
-    case Frame::kGather: {
+    case Frame::kGather:
+    case Frame::kCollect: {
       if (nranks_ == 0) nranks_ = frame.value;
       if (nranks_ != frame.value)
         return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank,
@@ -78,7 +79,10 @@ void Rendezvous::handle(int rank, Frame frame) {
         answer.text += blob;
       }
       rounds_.erase(frame.number);
-      return broadcast(answer);
+      if (frame.type == Frame::kGather) return broadcast(answer);
+      for (int r = 1; r < nranks_; r++)
+        send(r, Frame{Frame::kGathered, 0, frame.number, {}}.encode());
+      return send(0, answer.encode());
     }
     case Frame::kLeave:
       return remove(rank, {Frame::kLeft, rank, 0, {}});

@@ -88,6 +88,13 @@ class Interpreter {
     return Advance::kAgain;
   }
 
+  // What a step moves in iteration `k`.
+  WEFT_HD uint64_t message_bytes(const ProgramStep& step, uint64_t k) const {
+    uint64_t elements = 0;
+    for (int32_t c = 0; c < step.count; c++) elements += slice_elements(sub_of(step, c), k);
+    return elements * op_.element;
+  }
+
  private:
   // Elements of chunk `sub` of a block that iteration `k` moves.
   WEFT_HD uint64_t slice_elements(int32_t sub, uint64_t k) const {
@@ -101,12 +108,6 @@ class Interpreter {
 
   WEFT_HD int32_t sub_of(const ProgramStep& step, int32_t c) const {
     return (step.sub + c) % op_.program.chunks;
-  }
-
-  WEFT_HD uint64_t message_bytes(const ProgramStep& step, uint64_t k) const {
-    uint64_t elements = 0;
-    for (int32_t c = 0; c < step.count; c++) elements += slice_elements(sub_of(step, c), k);
-    return elements * op_.element;
   }
 
   // Where a slice of a local chunk begins, in bytes from the start of its buffer.

@@ -96,8 +96,8 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
     for (const Lane& lane : rank.lanes)
       for (const Step& step : lane.steps)
         imported->most_step_chunks = std::max(imported->most_step_chunks, step.count);
-  const std::string text = write_schedule_json(file);
-  imported->hash = siphash(Secret{}, text.data(), text.size());
+  imported->text = write_schedule_json(file);
+  imported->hash = siphash(Secret{}, imported->text.data(), imported->text.size());
   return imported;
 }
 
@@ -141,7 +141,20 @@ class Shelf {
   }
 
   std::shared_ptr<const ImportedSchedule> get(const SchedulePath& file, int nranks) {
-    const Key key{file.path, file.changed, file.size, nranks};
+    return get(Key{file.path, file.changed, file.size, nranks},
+               [&] { return import_and_tell(file.path, nranks); });
+  }
+  // One that came from rank 0. Throws where it cannot be used.
+  std::shared_ptr<const ImportedSchedule> get(const std::string& name, const std::string& text) {
+    const uint64_t hash = siphash(Secret{}, text.data(), text.size());
+    return get(Key{name, static_cast<int64_t>(hash), text.size(), 0},
+               [&] { return import(parse_schedule(text, name), name); });
+  }
+
+ private:
+  using Key = std::tuple<std::string, int64_t, uint64_t, int>;
+  template <typename Make>
+  std::shared_ptr<const ImportedSchedule> get(const Key& key, Make make) {
     std::promise<std::shared_ptr<const ImportedSchedule>> promise;
     std::shared_future<std::shared_ptr<const ImportedSchedule>> result;
     bool mine = false;
@@ -155,7 +168,7 @@ class Shelf {
     }
     if (mine) {
       try {
-        promise.set_value(import_and_tell(file.path, nranks));
+        promise.set_value(make());
       } catch (...) {
         promise.set_exception(std::current_exception());
       }
@@ -163,8 +176,6 @@ class Shelf {
     return result.get();
   }
 
- private:
-  using Key = std::tuple<std::string, int64_t, uint64_t, int>;
   static constexpr size_t kMost = 4096;
   std::mutex mutex_;
   std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> books_;
@@ -228,6 +239,20 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::only(const ScheduleF
                                                                  const std::string& path) {
   auto schedules = std::make_shared<ImportedSchedules>();
   schedules->add(import(file, path));
+  return schedules;
+}
+
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::from_texts(
+    const std::vector<std::pair<std::string, std::string>>& files) {
+  auto schedules = std::make_shared<ImportedSchedules>();
+  for (const auto& [name, text] : files) schedules->add(Shelf::instance().get(name, text));
+  return schedules;
+}
+
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::both(const ImportedSchedules& first,
+                                                                 const ImportedSchedules& second) {
+  auto schedules = std::make_shared<ImportedSchedules>(first);
+  for (const auto& schedule : second.all_) schedules->add(schedule);
   return schedules;
 }
 

@@ -25,6 +25,7 @@ struct ImportedSchedule {
   bool uniform_only = false;                    // right only when the count divides by `chunks`
   int fifo_depth = 1;                           // messages that FIFOs must hold
   int most_step_chunks = 1;                     // chunks in one message
+  std::string text;                             // as JSON, for other ranks
   uint64_t hash = 0;                            // of everything that decides when and how it runs
   std::map<std::pair<int, int>, int> channels;  // between two ranks, where it uses more than one
 };
@@ -54,6 +55,14 @@ class ImportedSchedules {
   // A single one, whatever the environment says. Throws if it cannot be used.
   static std::shared_ptr<const ImportedSchedules> only(const ScheduleFile& file,
                                                        const std::string& path);
+
+  // Those that rank 0 has made for this machine, by name: read and proved once per process. Throws
+  // if one cannot be used.
+  static std::shared_ptr<const ImportedSchedules> from_texts(
+      const std::vector<std::pair<std::string, std::string>>& files);
+  // First those, then these: what connections must be able to carry.
+  static std::shared_ptr<const ImportedSchedules> both(const ImportedSchedules& first,
+                                                       const ImportedSchedules& second);
 
   const std::vector<std::shared_ptr<const ImportedSchedule>>& all() const { return all_; }
   // Equal on ranks that have the same schedules in the same order.

@@ -10,6 +10,8 @@ constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
 // Between hosts the number of rounds counts up to these sizes, the number of bytes beyond.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 1u << 20;
+// Ranks that share a GPU go through its memory together from this size on.
+constexpr size_t kSweeps = 128u << 20;
 
 const Generator& first_supported(const Collective& c,
                                  std::initializer_list<const Generator*> preferred) {
@@ -43,8 +45,7 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
 const Generator& choose_generator(const Collective& c, size_t bytes, const Placement& placement,
                                   const Generator* forced) {
   if (forced != nullptr) {
-    const bool reaches = forced->name == kReach.name || forced->name == kStage.name;
-    if (!forced->supports(c) || (reaches && !placement.reach))
+    if (!forced->supports(c) || (forced->reaches && !placement.reach))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);
     return *forced;
@@ -80,19 +81,20 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
 }
 
 GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
-                         const Generator* forced) {
+                         const Generator* forced, bool one_gpu) {
   if (forced != nullptr) {
     if (!forced->supports(c))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);
-    return {forced, forced->name != kReach.name && forced->name != kStage.name};
+    return {forced, !forced->reaches};
   }
   // In one exchange, every rank sends or gets a whole array from each other, or a part of it.
   const auto others = static_cast<size_t>(c.nranks) - 1;
   const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
                      c.kind == CollectiveKind::kBroadcast;
   const size_t moved = whole ? bytes * others : bytes / static_cast<size_t>(c.nranks) * others;
-  if (others == 0 || moved > packed_bytes) return {&kReach, false};
+  if (others == 0 || moved > packed_bytes)
+    return {one_gpu && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
   return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
 }
 

@@ -31,7 +31,8 @@ struct GpuChoice {
   const Generator* generator = nullptr;
   bool packed = false;
 };
+// `one_gpu`: all ranks share it.
 GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packed_bytes,
-                         const Generator* forced);
+                         const Generator* forced, bool one_gpu = false);
 
 }  // namespace weft

@@ -108,16 +108,17 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   program.collective = schedule.collective;
   program.rank = rank;
   program.chunks = schedule.chunks;
-  program.scratch_chunks = mine.scratch_chunks;
   program.uniform_only = verified.uniform_only();
-  // Every rank cuts slices alike, so the largest step of any rank counts.
-  for (const RankSchedule& part : schedule.ranks)
+  // Every rank cuts slices alike, so the largest step and the most scratch of any rank count.
+  for (const RankSchedule& part : schedule.ranks) {
+    program.scratch_chunks = std::max(program.scratch_chunks, part.scratch_chunks);
     for (const Lane& lane : part.lanes)
       for (const Step& step : lane.steps) {
         program.max_step_chunks = std::max(program.max_step_chunks, step.count);
         program.partial_sums |=
             step.from.size() > 1 && static_cast<int>(step.from.size()) < schedule.collective.nranks;
       }
+  }
   const ScheduleGraph& graph = verified.graph();
   const std::vector<bool> lendable = verified.lendable(rank);
   for (size_t l = 0; l < mine.lanes.size(); l++) {

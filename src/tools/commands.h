@@ -17,6 +17,9 @@ void add_env(CLI::App& app);
 void add_generators(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_run(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_calibrate(CLI::App& app);
+void add_place(CLI::App& app);
 
 // For options that name a collective.
 CLI::Validator is_collective();

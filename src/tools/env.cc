@@ -1,18 +1,60 @@
-// weft env: the environment variables Weft reads.
+// weft env: the environment variables Weft reads, and those of NCCL that do nothing here.
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "src/base/config.h"
+#include "src/base/variables.h"
 #include "src/tools/commands.h"
 
 namespace weft {
+namespace {
+
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+    text.insert(at, "\\");
+  return text;
+}
+
+void print_rows(const std::string& title, const std::string& prefix) {
+  fmt::print("\n## {}\n| variable | default | meaning |\n|---|---|---|\n", title);
+  for (const auto& entry : describe(Config{}))
+    if (entry.name.starts_with(prefix))
+      fmt::print("| `{}` | {} | {} |\n", entry.name, entry.value, cell(entry.meaning));
+}
+
+// docs/environment.md. It says nothing about this machine.
+void print_markdown() {
+  fmt::print(
+      "# Environment variables\n\n"
+      "Written by `weft env --markdown`; a test fails when it is stale. `weft env` shows the "
+      "values "
+      "here.\n\n"
+      "Values come from the environment, else from `NCCL_CONF_FILE` (or `~/.nccl.conf`), else from "
+      "`/etc/nccl.conf`:\nlines `NAME=VALUE`, `#` begins a comment. Numbers take K, M and G. With "
+      "`NCCL_DEBUG=INFO` (subsystem ENV) every `NCCL_*` variable\nthat is set is named once: with "
+      "its value, or why it has no effect.\n");
+  print_rows("NCCL's", "NCCL_");
+  print_rows("MSCCL's", "MSCCL_");
+  print_rows("Weft's own", "WEFT_");
+  fmt::print("\n## NCCL's and others' that have no effect\n| variable | why |\n|---|---|\n");
+  for (const IdleVariable& idle : idle_variables())
+    fmt::print("| `{}` | {} |\n", idle.name, cell(idle.why));
+}
+
+}  // namespace
 
 void add_env(CLI::App& app) {
-  app.add_subcommand("env", "the environment variables Weft reads, and their values here")
-      ->callback([] {
-        for (const auto& entry : describe(Config::from_environment()))
-          fmt::print("{:24} {:20} {}\n", entry.name, entry.value.empty() ? "-" : entry.value,
-                     entry.meaning);
-      });
+  const auto markdown = std::make_shared<bool>(false);
+  auto* command =
+      app.add_subcommand("env", "the environment variables Weft reads, and their values here");
+  command->add_flag("--markdown", *markdown, "docs/environment.md: names, defaults and meanings");
+  command->callback([markdown] {
+    if (*markdown) return print_markdown();
+    for (const auto& entry : describe(Config::from_environment()))
+      fmt::print("{:24} {:20} {}\n", entry.name, entry.value.empty() ? "-" : entry.value,
+                 entry.meaning);
+  });
 }
 
 }  // namespace weft

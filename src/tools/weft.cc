@@ -23,6 +23,9 @@ int main(int argc, char** argv) {
   weft::add_generators(app);
   weft::add_verify(app);
   weft::add_run(app);
+  weft::add_explain(app);
+  weft::add_calibrate(app);
+  weft::add_place(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& answer) {

@@ -29,7 +29,7 @@ RecvPort InStream::port(int peer_rank) {
   port.size = kSlots * slot_bytes_;
   port.bell = proxy().bell();
   port.peer = peer_rank;
-  port.direct = comm_.network().extended();
+  port.direct = comm_.network().can_lend();
   port.stream = this;
   return port;
 }
@@ -48,7 +48,7 @@ bool InStream::progress(bool eager) noexcept {
 bool InStream::receive_some() noexcept {
   Network& network = comm_.network();
   // With detached data only one at a time: what comes next depends on what came.
-  const uint64_t most = network.extended() ? 1 : kSlots;
+  const uint64_t most = network.can_lend() ? 1 : kSlots;
   const uint64_t free = load(control_of(ring_).head) / slot_bytes_ + kSlots;
   while (flying_ < most && finished_ + flying_ < free) {
     const uint64_t number = finished_ + flying_;

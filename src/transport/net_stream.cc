@@ -27,8 +27,8 @@ void NetStream::abandon() noexcept {
 // What has arrived can still be read; nothing more will come.
 void NetStream::fail(ncclResult_t code) noexcept {
   if (broken_) return;
-  WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code),
-            comm_.network().reason());
+  failure_ = comm_.network().reason();
+  WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code), failure_);
   broken_ = true;
   if (lost_ != nullptr) lost_->store(true);
   ring(rank_bell_);

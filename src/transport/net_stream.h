@@ -39,6 +39,8 @@ class NetStream {
 
   Proxy& proxy() const { return proxy_; }
   bool broken() const { return broken_; }
+  // What the plugin said when it broke; empty: nothing broke.
+  const std::string& failure() const { return failure_; }
   // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
   // say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
@@ -46,7 +48,7 @@ class NetStream {
   virtual bool unsent() const { return false; }
   int waits_for(pollfd* descriptors, int most) const noexcept;
   // False: its plugin has nothing to sleep on, ask it again and again.
-  bool can_sleep() const { return !comm_ || comm_.network().extended(); }
+  bool can_sleep() const { return !comm_ || comm_.network().can_sleep(); }
   // Closes the connection: from now on nobody reads or writes the memory of lanes.
   void abandon() noexcept;
 
@@ -61,6 +63,7 @@ class NetStream {
   Proxy& proxy_;
   std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
   bool broken_ = false;
+  std::string failure_;
 };
 
 class OutStream final : public NetStream {

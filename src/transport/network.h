@@ -43,6 +43,8 @@ class Network {
   virtual int version() const = 0;
   virtual int devices() const = 0;
   virtual NetProperties properties(int device) = 0;  // throws Error
+  // Joins devices to one whose connections use all of them; -1: the plugin cannot.
+  virtual int merge(const std::vector<int>& devices) noexcept = 0;
 
   virtual ncclResult_t listen(int device, NetHandle& handle, void** comm) noexcept = 0;
   virtual ncclResult_t connect(int device, NetHandle& handle, void** comm) noexcept = 0;
@@ -66,8 +68,9 @@ class Network {
                              void** request) noexcept = 0;
   virtual ncclResult_t test(void* request, bool& done, size_t& size) noexcept = 0;
 
-  // Beyond the ABI (net_abi/extension.h); only our own plugins have it.
-  virtual bool extended() const = 0;
+  // Beyond the ABI (net_abi/extension.h); only our own plugins have it, and not all have all.
+  virtual bool can_lend() const = 0;   // isend_two, and memory that is not registered
+  virtual bool can_sleep() const = 0;  // waits_for
   virtual void use_secret(const Secret* secret) noexcept = 0;
   virtual ncclResult_t isend_two(void* comm, void* head, size_t head_size, void* body,
                                  size_t body_size, void** request) noexcept = 0;

@@ -30,7 +30,7 @@ SendPort OutStream::port(int peer_rank) {
   port.size = ring_bytes_;
   port.bell = proxy().bell();
   port.peer = peer_rank;
-  port.lending = comm_.network().extended() ? Lending::kPointer : Lending::kNever;
+  port.lending = comm_.network().can_lend() ? Lending::kPointer : Lending::kNever;
   port.stream = this;
   return port;
 }

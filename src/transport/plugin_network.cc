@@ -32,6 +32,15 @@ ncclResult_t no_profiler(void** event, int, void*, int64_t, void*) {
   return ncclSuccess;
 }
 
+template <typename Function>
+struct ArgumentsOf;
+template <typename Result, typename First, typename Second>
+struct ArgumentsOf<Result (*)(First, Second)> {
+  using SecondType = Second;
+};
+template <typename Function>
+using SecondArgument = typename ArgumentsOf<std::remove_cv_t<Function>>::SecondType;
+
 template <typename Net>
 class PluginNetwork final : public Network {
   static constexpr int kVersion = Net::kVersion;
@@ -82,6 +91,17 @@ class PluginNetwork final : public Network {
       fail(ncclInvalidUsage, "network {} wants device code of its own (type {}): not supported",
            name_, static_cast<int>(from.device_type));
     return to;
+  }
+
+  int merge(const std::vector<int>& parts) noexcept override {
+    if constexpr (kVersion >= 9) {
+      std::remove_pointer_t<SecondArgument<decltype(net_.make_virtual_device)>> joined{};
+      if (net_.make_virtual_device == nullptr || parts.size() > std::size(joined.devs)) return -1;
+      for (const int part : parts) joined.devs[joined.ndevs++] = part;
+      int device = -1;
+      return net_.make_virtual_device(&device, &joined) == ncclSuccess ? device : -1;
+    }
+    return -1;
   }
 
   ncclResult_t listen(int device, NetHandle& handle, void** comm) noexcept override {
@@ -157,7 +177,10 @@ class PluginNetwork final : public Network {
     return code;
   }
 
-  bool extended() const override { return extension_ != nullptr; }
+  bool can_lend() const override {
+    return extension_ != nullptr && extension_->isend_two != nullptr;
+  }
+  bool can_sleep() const override { return extension_ != nullptr; }
   void use_secret(const Secret* secret) noexcept override {
     if (extension_ != nullptr) extension_->use_secret(secret == nullptr ? nullptr : secret->data());
   }

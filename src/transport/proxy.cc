@@ -146,6 +146,11 @@ bool Proxy::unsent(const NetStream& stream) noexcept {
   return stream.unsent();
 }
 
+std::string Proxy::failure(const NetStream& stream) {
+  const std::lock_guard lock(mutex_);
+  return stream.failure();
+}
+
 void Proxy::abandon(NetStream& stream) noexcept {
   const std::lock_guard lock(mutex_);
   stream.abandon();

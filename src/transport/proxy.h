@@ -59,6 +59,7 @@ class Proxy {
   // Adds descriptors to sleep on, for all streams. False: some stream has none, do not sleep.
   bool waits_for(std::vector<pollfd>& descriptors);
   bool unsent(const NetStream& stream) noexcept;
+  std::string failure(const NetStream& stream);  // see NetStream::failure()
   // Ends a stream's connection, so that no memory of a failed operation is touched any more.
   void abandon(NetStream& stream) noexcept;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/comm/checks.h"
+#include "tests/support/environment.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
@@ -86,6 +87,22 @@ TEST(Window, RegistersMemAllocMemoryForCollectives) {
     }
     WEFT_OK(ncclMemFree(memory));
   });
+}
+
+TEST(Window, IsNoneWhereTheUserTurnedThemOff) {
+  const ScopedEnvironment off{{"NCCL_WIN_ENABLE", "0"}, {"NCCL_LOCAL_REGISTER", "0"}};
+  CommSet set(1);
+  void* memory = nullptr;
+  WEFT_OK(ncclMemAlloc(&memory, 4096));
+  ncclWindow_t window = reinterpret_cast<ncclWindow_t>(memory);
+  WEFT_OK(ncclCommWindowRegister(set[0], memory, 4096, &window, NCCL_WIN_DEFAULT));
+  EXPECT_EQ(window, nullptr);
+  WEFT_OK(ncclCommWindowDeregister(set[0], window));
+  void* handle = nullptr;  // a registration can be given back, although it did nothing
+  WEFT_OK(ncclCommRegister(set[0], memory, 4096, &handle));
+  EXPECT_NE(handle, nullptr);
+  WEFT_OK(ncclCommDeregister(set[0], handle));
+  WEFT_OK(ncclMemFree(memory));
 }
 
 TEST(Window, CanBeRegisteredForAllRanksByOneThread) {

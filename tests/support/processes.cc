@@ -107,7 +107,9 @@ void collect(std::vector<Child>& children, Clock::time_point deadline) {
 }  // namespace
 
 std::map<std::string, std::string> separate_hosts(int rank) {
-  return {{"NCCL_HOSTID", std::to_string(rank)}, {"NCCL_SOCKET_IFNAME", "lo"}};
+  return {{"NCCL_HOSTID", std::to_string(rank)},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_IB_DISABLE", "1"}};
 }
 
 std::vector<ProcessResult> run_processes(const std::string& scenario, int n,

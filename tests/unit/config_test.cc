@@ -2,7 +2,11 @@
 #include "src/base/config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
+
+#include "src/base/variables.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {
@@ -60,6 +64,148 @@ TEST(Config, MakesRoomForFourSlicesInARing) {
     EXPECT_EQ(config.slice_bytes % 64, 0u);
     EXPECT_EQ(config.ring_bytes % 64, 0u);
     EXPECT_GE(config.ring_bytes, 4 * (config.slice_bytes + 64)) << slice;
+  }
+}
+
+TEST(Config, SaysWhichNumbersItCouldNotRead) {
+  const Config config = with("NCCL_MAX_CTAS", "many");
+  ASSERT_EQ(config.complaints.size(), 1u);
+  EXPECT_NE(config.complaints[0].find("NCCL_MAX_CTAS=many"), std::string::npos);
+  EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
+}
+
+TEST(Config, TakesNcclsOtherNames) {
+  EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").ring_bytes, 8u << 20);
+  EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").net_ring_bytes, 8u << 20);
+  EXPECT_TRUE(with("NCCL_P2P_LEVEL", "loc").p2p_disable);
+  EXPECT_FALSE(with("NCCL_P2P_LEVEL", "SYS").p2p_disable);
+  EXPECT_TRUE(with("NCCL_CTA_POLICY", "2").copy_engines);
+  EXPECT_FALSE(with("NCCL_CTA_POLICY", "1").copy_engines);
+  EXPECT_FALSE(with("NCCL_LOCAL_REGISTER", "0").local_register);
+  EXPECT_FALSE(with("NCCL_WIN_ENABLE", "0").win_enable);
+}
+
+TEST(ConfFile, HasAKeyAndAValueInALine) {
+  const auto values = parse_conf("# NCCL_NET=a\n\n NCCL_NET = b \r\nNCCL_NET=c\nword\nA==x\n");
+  const std::map<std::string, std::string> expected{{"NCCL_NET", "b"}, {"A", "=x"}};
+  EXPECT_EQ(values, expected);
+}
+
+TEST(ConfFile, IsReadForWhatTheEnvironmentDoesNotSay) {
+  const std::string path = "/tmp/weft-conf-test." + std::to_string(getpid());
+  std::ofstream(path) << "NCCL_HOSTID=file\nNCCL_NET_PLUGIN=file\nNCCL_MAX_CTAS=5\n";
+  const ScopedEnvironment environment{{"NCCL_CONF_FILE", path},
+                                      {"NCCL_HOSTID", "environment"},
+                                      {"NCCL_NET_PLUGIN", {}},
+                                      {"NCCL_MAX_CTAS", {}}};
+  const Config config = Config::from_environment();
+  unlink(path.c_str());
+  EXPECT_EQ(config.host_id, "environment");
+  EXPECT_EQ(config.net_plugin, "file");
+  EXPECT_EQ(config.max_ctas, 5);
+}
+
+TEST(EnvironmentNotes, SayWhatBecameOfEachVariable) {
+  const std::string path = "/tmp/weft-conf-notes." + std::to_string(getpid());
+  std::ofstream(path) << "NCCL_NTHREADS=256\n";
+  const ScopedEnvironment environment{{"NCCL_CONF_FILE", path},    {"NCCL_HOSTID", "h"},
+                                      {"NCCL_NVLS_ENABLE", "1"},   {"NCCL_RAS_ADDR", "x"},
+                                      {"NCCL_NO_SUCH_THING", "3"}, {"NCCL_MAX_CTAS", "few"},
+                                      {"NCCL_NTHREADS", {}}};
+  std::string all;
+  for (const std::string& note : environment_notes(Config::from_environment())) all += note + "\n";
+  unlink(path.c_str());
+  for (const char* part :
+       {"NCCL_HOSTID set by the environment to h\n",
+        "NCCL_NVLS_ENABLE=1 (from the environment) has",
+        "NCCL_RAS_ADDR=x (from the environment) has no effect: there is no RAS",
+        "NCCL_NO_SUCH_THING=3 (from the environment) has no effect: Weft does not know it\n",
+        "NCCL_NTHREADS=256 (from a configuration file) has no effect", "NCCL_MAX_CTAS=few is no"})
+    EXPECT_NE(all.find(part), std::string::npos) << part << " is not in\n" << all;
+}
+
+// Tiers 1 and 2 of what public recipes set, and what recipes set for others.
+TEST(EnvironmentNotes, KnowWhatPeopleSet) {
+  for (const char* name : {"DEBUG",
+                           "SOCKET_IFNAME",
+                           "ALGO",
+                           "NVLS_ENABLE",
+                           "P2P_DISABLE",
+                           "NET_GDR_LEVEL",
+                           "MIN_NCHANNELS",
+                           "MAX_NCHANNELS",
+                           "IB_HCA",
+                           "IB_DISABLE",
+                           "IB_QPS_PER_CONNECTION",
+                           "TUNER_PLUGIN",
+                           "DEBUG_SUBSYS",
+                           "IB_GID_INDEX",
+                           "IB_TIMEOUT",
+                           "NET_PLUGIN",
+                           "PROTO",
+                           "BUFFSIZE",
+                           "CROSS_NIC",
+                           "TOPO_FILE",
+                           "NET",
+                           "SHM_DISABLE",
+                           "DEBUG_FILE",
+                           "P2P_LEVEL",
+                           "CUMEM_ENABLE",
+                           "MNNVL_ENABLE",
+                           "IB_TC",
+                           "IB_SL",
+                           "IB_RETRY_CNT",
+                           "IB_SPLIT_DATA_ON_QPS",
+                           "IB_PCI_RELAXED_ORDERING",
+                           "IB_ADAPTIVE_ROUTING",
+                           "P2P_NET_CHUNKSIZE",
+                           "SOCKET_NTHREADS",
+                           "NSOCKS_PERTHREAD",
+                           "MIN_CTAS",
+                           "MAX_CTAS",
+                           "COMM_ID",
+                           "HOSTID",
+                           "TOPO_DUMP_FILE",
+                           "GRAPH_FILE",
+                           "GRAPH_DUMP_FILE",
+                           "IGNORE_CPU_AFFINITY",
+                           "COLLNET_ENABLE",
+                           "PXN_DISABLE",
+                           "P2P_PXN_LEVEL",
+                           "DMABUF_ENABLE",
+                           "SOCKET_FAMILY",
+                           "IB_ADDR_FAMILY",
+                           "IB_ADDR_RANGE",
+                           "IB_ROCE_VERSION_NUM",
+                           "COMM_BLOCKING",
+                           "LAUNCH_MODE",
+                           "GRAPH_REGISTER",
+                           "LOCAL_REGISTER",
+                           "RAS_ENABLE",
+                           "PROFILER_PLUGIN",
+                           "CTA_POLICY",
+                           "NTHREADS",
+                           "CHECK_MODE",
+                           "CHECK_POINTERS",
+                           "SET_THREAD_NAME",
+                           "WIN_ENABLE",
+                           "RUNTIME_CONNECT",
+                           "MULTI_RANK_GPU_ENABLE",
+                           "FASTRAK_ENABLE",
+                           "GPUDIRECTTCPX_CTRL_DEV",
+                           "TUNER_CONFIG_PATH",
+                           "ASYNC_ERROR_HANDLING",
+                           "LL_THRESHOLD",
+                           "TREE_THRESHOLD"}) {
+    const std::string variable = std::string("NCCL_") + name;
+    const ScopedEnvironment environment{{variable, "1"}};
+    bool told = false;
+    for (const std::string& note : environment_notes(Config{})) {
+      if (!note.starts_with(variable + "=") && !note.starts_with(variable + " ")) continue;
+      told = true;
+      EXPECT_EQ(note.find("does not know"), std::string::npos) << note;
+    }
+    EXPECT_TRUE(told) << variable;
   }
 }
 

@@ -19,9 +19,11 @@ struct Movement {
 };
 
 // The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a
-// tile each, so that all of them together sweep through memory: that is kind to DRAM pages.
+// tile each, so that all of them together sweep through memory: that is kind to DRAM pages. Ranks
+// that share the DRAM begin at different places, `turn` of `turns`.
 struct Team {
   uint32_t thread, threads, cta, ctas;
+  uint32_t turn = 0, turns = 1;
 };
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
@@ -174,8 +176,10 @@ __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* c
                                            uint32_t count, uint64_t offset, uint64_t tiles,
                                            const Team& team) {
   const uint32_t lane = team.thread % 32, warps = team.threads / 32;
-  for (uint64_t tile = uint64_t{team.cta} * warps + team.thread / 32; tile < tiles;
-       tile += uint64_t{team.ctas} * warps) {
+  const uint64_t skew = tiles / team.turns * team.turn;
+  for (uint64_t n = uint64_t{team.cta} * warps + team.thread / 32; n < tiles;
+       n += uint64_t{team.ctas} * warps) {
+    const uint64_t tile = n + skew < tiles ? n + skew : n + skew - tiles;
     const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
     uint4 v[Unroll];
 #pragma unroll
@@ -218,14 +222,24 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
   }
 }
 // Not inlined: the registers are its own.
-__device__ __noinline__ inline void copy(const std::byte* source, std::byte* const* destinations,
-                                         uint32_t count, uint64_t bytes, Team team) {
-  constexpr int kUnroll = 16;
+template <int Large>
+__device__ __noinline__ void copy(const std::byte* source, std::byte* const* destinations,
+                                  uint32_t count, uint64_t bytes, Team team) {
   const Cut c = cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
-    const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;
-    const uint64_t tiles = bulk ? c.vectors / (32 * kUnroll) : 0, done = tiles * (32 * kUnroll);
-    copy_tiles<kUnroll>(source, destinations, count, c.head, tiles, team);
+    // Larger tiles as long as there is one for every warp.
+    const uint64_t threads = uint64_t{team.threads} * team.ctas;
+    uint64_t done = 0;
+    const auto tiles_of = [&](uint64_t unroll) {
+      const uint64_t left = c.vectors - done;
+      return left >= threads * unroll ? left / (32 * unroll) : 0;
+    };
+    const uint64_t large = tiles_of(Large);
+    copy_tiles<Large>(source, destinations, count, c.head, large, team);
+    done = large * (32 * Large);
+    const uint64_t small = tiles_of(4);
+    copy_tiles<4>(source, destinations, count, c.head + done * 16, small, team);
+    done += small * (32 * 4);
     copy_singles<true>(source, destinations, count, c.head + done * 16, c.vectors - done, team);
   } else {
     copy_singles<false>(source, destinations, count, c.head, c.vectors, team);
@@ -237,13 +251,17 @@ __device__ __noinline__ inline void copy(const std::byte* source, std::byte* con
 
 // The type of collectives that only move data.
 struct Bytes : Native<uint8_t> {};
+// Vectors that a thread has under way when it copies, as far as the kernels have registers.
+template <typename Type>
+inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 
 // A block's part of the movement is complete in its view after the next __syncthreads().
 template <typename Type, typename Op>
 __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && m.scaled == 0)
-    return copy(m.sources[0], m.destinations, m.destination_count, m.elements * kSize, team);
+    return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,
+                               m.elements * kSize, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
   // As many loads in flight as the registers hold sums for.
   constexpr int kUnroll = kSize >= 4 ? 4 : kSize == 2 ? 2 : 1;

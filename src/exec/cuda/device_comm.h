@@ -82,7 +82,8 @@ struct HostFlags {
 // trip to memory.
 struct DeviceComm {
   int32_t rank = 0, nranks = 0;
-  bool one_device = true;   // all peers' memory is this GPU's own: fences can be narrower
+  // All peers' memory is this GPU's own, whichever process has it: fences can be narrower.
+  bool one_device = true;
   bool one_process = true;  // addresses mean the same to all ranks
   uint32_t packed_ctas = 0, ports = 0;
   uint64_t timeout_ns = 0;  // 0: wait for ever
@@ -126,8 +127,9 @@ struct StepRange {
   uint32_t first = 0, count = 0;
   int32_t chunks = 1;
   uint64_t chunk = 0;  // elements per chunk
-  // kStage: a chunk is worked off in slices, a thread block has a part of each.
-  uint64_t slice = 0, part = 0, slices = 1;
+  // kStage: a thread block has a share of every chunk, which it works off in slices of a part each.
+  uint64_t share = 0, part = 0, slices = 1;
+  uint32_t scratch_chunks = 0;
   Protocol protocol = Protocol::kReach;
 };
 

@@ -38,6 +38,7 @@ class Exchange {
   // What this thread sends first, on its way while the counters are.
   __device__ void fetch() {
     if (column_ < words_) load_row(column_, 1 + row_, fetched_);
+    if (a_.sums_own && threadIdx.x < words_) own_ = load(a_.own_from, threadIdx.x);
   }
 
   __device__ bool send() {
@@ -172,7 +173,8 @@ class Exchange {
   __device__ __forceinline__ bool sum_word(uint32_t w) {
     typename Type::Accumulator sum[kCount];
     bool started = false;
-    const uint64_t own = a_.sums_own ? scaled(load(a_.own_from, w)) : 0;
+    uint64_t own = 0;
+    if (a_.sums_own) own = slice_ == 0 && w == threadIdx.x ? own_ : load(a_.own_from, w);
     for (uint32_t first = 0; first < n_; first += kBatch) {
       PackedEnd ends[kBatch];
       uint64_t words[kBatch];
@@ -180,14 +182,14 @@ class Exchange {
       for (uint32_t b = 0; b < kBatch; b++) {
         const uint32_t p = first + b;
         expect(ends[b], w, p, p < n_ && (a_.receive_from >> p & 1) != 0);
-        words[b] = own;
       }
       if (!wait_for_words<kBatch>(a_.comm, ends, kBatch, a_.signature, words)) return false;
 #pragma unroll
       for (uint32_t b = 0; b < kBatch; b++) {
         if (!ends[b].message && !(first + b == me_ && a_.sums_own)) continue;
+        const uint64_t word = ends[b].message ? words[b] : scaled(own);
         Element e[kCount];
-        memcpy(e, &words[b], 8);
+        memcpy(e, &word, 8);
 #pragma unroll
         for (int i = 0; i < kCount; i++)
           sum[i] = started ? Op::apply(sum[i], Type::load(e[i])) : Type::load(e[i]);
@@ -212,7 +214,7 @@ class Exchange {
   const uint32_t n_, me_, column_, row_, rows_;
   uint32_t slice_ = 0, length_ = 0, words_ = 0;
   uint64_t begin_ = 0;
-  uint64_t fetched_[kRow];
+  uint64_t fetched_[kRow], own_;
 };
 
 // Few threads start early, many have the multiprocessor for themselves.

@@ -5,6 +5,13 @@
 
 namespace weft::cuda {
 
+// Where a slice begins in the block's share of a chunk. Blocks begin with a slice of another
+// length, so that they do not all fill, meet and empty the stage at the same times.
+__device__ inline uint64_t slice_begin(const StepRange& range, uint64_t slice) {
+  if (slice == 0 || range.slices == 1) return slice * range.part;
+  return slice * range.part - blockIdx.x % 3 * range.part / 3;
+}
+
 // Elements of chunk c of a step that this block moves in a slice (all of the chunk's where blocks
 // share them out otherwise).
 __device__ inline uint64_t length(const KernelArguments& a, const StepRange& range,
@@ -13,9 +20,10 @@ __device__ inline uint64_t length(const KernelArguments& a, const StepRange& ran
   if (from >= a.count) return 0;
   const uint64_t all = a.count - from < range.chunk ? a.count - from : range.chunk;
   if (range.protocol == Protocol::kReach) return all;
-  const uint64_t begin = slice * range.slice + blockIdx.x * range.part;
-  uint64_t end = begin + range.part;
-  if (end > (slice + 1) * range.slice) end = (slice + 1) * range.slice;
+  const uint64_t share = blockIdx.x * range.share;
+  const uint64_t begin = share + slice_begin(range, slice);
+  uint64_t end = share + slice_begin(range, slice + 1);
+  if (end > share + range.share) end = share + range.share;
   if (end > all) end = all;
   return end > begin ? end - begin : 0;
 }
@@ -26,15 +34,15 @@ __device__ inline std::byte* address(const KernelArguments& a, const StepRange& 
                                      const std::byte* input, std::byte* output) {
   const auto index = static_cast<uint32_t>(operand.index + c),
              chunks = static_cast<uint32_t>(range.chunks);
-  const uint64_t part = range.protocol == Protocol::kReach ? 0 : blockIdx.x * range.part;
   if (operand.buffer == ProgramBuffer::kScratch) {
     const int owner = operand.owner >= 0 ? operand.owner : a.comm.rank;
     return reinterpret_cast<std::byte*>(a.comm.mailboxes[owner]) + a.comm.stage +
-           (index * range.slice + part) * a.element;
+           (uint64_t{index} * gridDim.x + blockIdx.x) * range.part * a.element;
   }
   const uint64_t at =
       (chunks == 1 ? index * a.count : index / chunks * a.count + index % chunks * range.chunk) +
-      slice * range.slice + part;
+      (range.protocol == Protocol::kReach ? 0
+                                          : blockIdx.x * range.share + slice_begin(range, slice));
   std::byte* base =
       operand.buffer == ProgramBuffer::kInput ? const_cast<std::byte*>(input) : output;
   return base + at * a.element;

@@ -180,8 +180,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.stage = round_up(mailbox_bytes(s.comm.packed_ctas, s.comm.ports), kUnit);
   s.stage_bytes = round_up(options.stage_bytes, kUnit);
   // Between processes there is another stage for what is sent: it holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 4 * s.stage_bytes;
-  s.copy_stage_bytes = options.copy_engines ? 4 * s.stage_bytes : 0;
+  s.send_stage_bytes = options.one_process ? 0 : 2 * s.stage_bytes;
+  s.copy_stage_bytes = options.copy_engines ? 2 * s.stage_bytes : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(options.device, bytes);
@@ -242,6 +242,7 @@ GpuPeer GpuExecutor::describe() const {
 }
 
 int GpuExecutor::device() const { return state_->options.device; }
+bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
 void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                           Borrow borrow) {
@@ -259,7 +260,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     if (peer.max_ctas > 0) limit = std::min(limit, peer.max_ctas);
     const bool here_too = peer.process == mine.process;
     here += here_too && same_gpu(peer, mine) ? 1 : 0;
-    s.comm.one_device = s.comm.one_device && same_gpu(peer, mine) && here_too;
+    s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
     auto* memory = reinterpret_cast<std::byte*>(peer.memory);
     if (!here_too) {

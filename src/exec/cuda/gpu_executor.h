@@ -21,6 +21,8 @@ namespace weft::cuda {
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
+// 13000 for CUDA 13.0; 0: there is no driver.
+int driver_version();
 
 // Whether kernels can read at this address.
 bool on_device(const void* pointer);
@@ -97,6 +99,7 @@ class GpuExecutor {
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
   int device() const;
+  bool one_device() const;  // all ranks share it
   static constexpr size_t kBoardBytes = 64 << 10;
 
   // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end
@@ -151,8 +154,8 @@ class GpuExecutor {
   void run_packed(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
   void run_exchange(GpuPlan& plan, const GpuCall& call);
-  void cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
-           uint32_t element, uint64_t ctas) const;
+  void cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
+           uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.
   template <typename Place>
   void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,

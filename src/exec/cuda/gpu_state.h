@@ -57,6 +57,7 @@ struct GpuExecutor::State {
   std::unique_ptr<Registrations> registrations;  // between processes
   std::unique_ptr<CopyEngine> copies;            // where they are asked for
   bool crowded = false;                          // some process has several ranks
+  bool program_before = false;                   // the last kernel was one that reaches into memory
   std::unique_ptr<Rings> rings;                  // where memory cannot be reached
   RingArguments ring_arguments;
 };
@@ -69,10 +70,7 @@ class GpuPlan {
   Collective collective;
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
-  struct Form {
-    int32_t scratch_chunks = 0;
-    bool uniform_only = false;
-  } program, fallback;
+  bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;

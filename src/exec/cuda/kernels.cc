@@ -14,8 +14,14 @@ Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op) {
     case ncclFloat8e4m3:
     case ncclFloat8e5m2:
       return float8_kernels(type, op);
+    case ncclInt8:
+    case ncclUint8:
+      return int8_kernels(type, op);
+    case ncclInt32:
+    case ncclUint32:
+      return int32_kernels(type, op);
     default:
-      return integer_kernels(type, op);
+      return int64_kernels(type, op);
   }
 }
 

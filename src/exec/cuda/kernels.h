@@ -21,7 +21,9 @@ const void* pair_kernel_function(bool packed);  // PairArguments; packed: all me
 const void* probe_kernel_function();            // DeviceComm
 
 // Parts of the table above, one per source file.
-Kernels integer_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels int8_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels int32_kernels(ncclDataType_t type, ncclRedOp_t op);
+Kernels int64_kernels(ncclDataType_t type, ncclRedOp_t op);
 Kernels wide_float_kernels(ncclDataType_t type, ncclRedOp_t op);
 Kernels half_kernels(ncclDataType_t type, ncclRedOp_t op);
 Kernels float8_kernels(ncclDataType_t type, ncclRedOp_t op);

@@ -35,13 +35,24 @@ bool fits(const Program& program, size_t steps, size_t operands) {
          });
 }
 
-// Steps that start with all ranks meeting: the announcement does that.
+// Steps that start with all ranks meeting: the announcement does that. (Where data goes through
+// scratch memory, some ranks may have steps before they meet.)
 uint32_t opening_meeting(const Program& program) {
   const auto& steps = program.steps;
-  return steps.size() > 1 && steps[0].count == 0 && steps[1].count == 0 &&
-                 steps[0].destinations > 0 && steps[1].sources > 0
+  return program.scratch_chunks == 0 && steps.size() > 1 && steps[0].count == 0 &&
+                 steps[1].count == 0 && steps[0].destinations > 0 && steps[1].sources > 0
              ? 2
              : 0;
+}
+
+StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
+  StepRange range;
+  range.first = first + skipped;
+  range.count = static_cast<uint32_t>(program.steps.size()) - skipped;
+  range.chunks = program.chunks;
+  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kReach;
+  range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
+  return range;
 }
 
 }  // namespace
@@ -60,6 +71,7 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
   void* parameters[] = {arguments};
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
+  state_->program_before = false;
 }
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
@@ -71,24 +83,18 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     return nullptr;
   auto plan = std::make_shared<GpuPlan>();
   plan->collective = program.collective;
-  plan->program = {program.scratch_chunks, program.uniform_only};
+  plan->program_is_uniform = program.uniform_only;
   KernelArguments& a = plan->arguments;
   a.mine = s.mailbox;
   a.comm = s.comm;
-  a.program.first = opening_meeting(program);
-  a.program.count = static_cast<uint32_t>(program.steps.size()) - a.program.first;
-  a.program.chunks = program.chunks;
-  a.program.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kReach;
+  a.program = range_of(program, 0, opening_meeting(program));
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;
   translate(program, steps, operands);
   if (fallback != nullptr) {
-    plan->fallback = {fallback->scratch_chunks, fallback->uniform_only};
+    plan->fallback_is_uniform = fallback->uniform_only;
     a.has_fallback = true;
-    a.fallback.first = static_cast<uint32_t>(steps.size());
-    a.fallback.count = static_cast<uint32_t>(more_steps);
-    a.fallback.chunks = fallback->chunks;
-    a.fallback.protocol = Protocol::kStage;
+    a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, steps, operands);
   }
   const size_t step_bytes = steps.size() * sizeof(ProgramStep),
@@ -101,21 +107,22 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   return plan;
 }
 
-// Cuts the call's blocks into chunks, those into slices that fit the stage, and those into a part
-// per thread block.
-void GpuExecutor::cut(StepRange& range, int32_t scratch_chunks, bool uniform_only, uint64_t count,
-                      uint32_t element, uint64_t ctas) const {
+// Cuts the call's blocks into chunks, those into a share per thread block, and those into slices of
+// which one of all thread blocks fits the stage.
+void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
+                      uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   range.chunk = round_up(ceil_div(count, static_cast<uint64_t>(range.chunks)), unit);
-  range.slice = 0;
+  range.share = 0;
   range.part = 0;
   range.slices = 1;
   if (range.protocol == Protocol::kReach) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
-  const uint64_t capacity = state_->stage_bytes / element / static_cast<uint64_t>(scratch_chunks);
-  range.slice = std::min(range.chunk, capacity / grain * grain);
-  range.part = round_up(ceil_div(range.slice, ctas), grain);
-  range.slices = ceil_div(range.chunk, range.slice);
+  const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
+  range.share = round_up(ceil_div(range.chunk, ctas), grain);
+  range.part = std::min(range.share, capacity / (3 * grain) * (3 * grain));
+  range.slices = ceil_div(range.share, range.part);
+  if (range.slices > 1) range.slices++;  // the first is shorter in some thread blocks
 }
 
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
@@ -151,14 +158,14 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const auto ctas = std::clamp<uint64_t>(
       ceil_div(chunk_bytes * static_cast<uint64_t>(c.nranks), s.options.cta_bytes), 1,
       static_cast<uint64_t>(s.max_ctas));
-  cut(a.program, plan.program.scratch_chunks, plan.program.uniform_only, call.count, a.element,
-      ctas);
-  if (a.has_fallback)
-    cut(a.fallback, plan.fallback.scratch_chunks, plan.fallback.uniform_only, call.count, a.element,
-        ctas);
+  cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
+  if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.program, ctas, s.threads, &a, false);
+  // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
+  // that lets it start at once it would take the room of peers that are not there yet.
+  launch(kernels.program, ctas, s.threads, &a, s.program_before && s.order->follows_own());
+  s.program_before = true;
 }
 
 }  // namespace weft::cuda

@@ -53,6 +53,7 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   const cudaStream_t stream = streams.front();
   Capture now;
   is_captured_ = capturing(stream, now);
+  follows_own_ = is_captured_ && now.id == capture_.id && now.last == capture_.last;
   if (is_captured_) {
     begin_captured(stream, now);
   } else {

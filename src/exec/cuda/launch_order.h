@@ -30,6 +30,8 @@ class LaunchOrder {
   bool is_captured() const { return is_captured_; }
   // Whether a kernel launched now may start early, waiting by itself for what is before it.
   bool may_start_early() const { return may_start_early_; }
+  // Whether what is before it in a capture is this communicator's last operation.
+  bool follows_own() const { return follows_own_; }
   // Something else than a kernel is before it now.
   void forbid_early_start() { may_start_early_ = false; }
   // Waits for everything launched so far.
@@ -56,7 +58,7 @@ class LaunchOrder {
   cudaStream_t called_on_ = nullptr;
   bool has_graphs_ = false;   // there has been a capture: replays come without a call
   bool is_captured_ = false;  // the launch under way
-  bool may_start_early_ = false;
+  bool may_start_early_ = false, follows_own_ = false;
   Capture capture_;
 };
 

@@ -9,6 +9,7 @@ class GpuPlan {};
 
 bool available() { return false; }
 int current_device() { return 0; }
+int driver_version() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
 bool on_device(const void*) { return false; }
@@ -19,6 +20,7 @@ GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() const { return {}; }
 void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>, Borrow) {}
 int GpuExecutor::device() const { return 0; }
+bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }

@@ -97,8 +97,8 @@ class PairRunner {
     for (uint32_t r = threadIdx.x / threads; r < a_.receive_count; r += groups) {
       const Message& m = a_.receives[r];
       if (m.packed || blockIdx.x >= m.ctas) continue;
-      copy(shared_.sources[r], &m.pointer, 1, m.bytes,
-           {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
+      copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes,
+               {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
     }
   }
 

@@ -107,7 +107,6 @@ class ProgramRunner {
     for (uint64_t slice = 0; slice < range.slices; slice++) {
       for (uint32_t n = range.first; n < range.first + range.count;) {
         const ProgramStep& step = a_.step(n);
-        uint32_t moves = 1;
         if (step.count == 0) {
           // A thread sends to a peer and waits for it without minding the others; all meet before
           // data is touched.
@@ -116,18 +115,30 @@ class ProgramRunner {
             wait_for_others(step);
             met_++;
           }
-        } else if (step.run > 1 && simple(n, step.run)) {
-          moves = step.run;
-          move_side_by_side(range, n, moves, slice);
+          n++;
+          if (step.destinations > 0) continue;  // a wait follows
         } else {
-          for (int32_t c = 0; c < step.count; c++) move(range, step, c, slice);
+          n += run_step(range, n, slice);
         }
-        n += moves;
-        if (step.count == 0 && step.destinations > 0) continue;  // a wait follows
         __syncthreads();
         if (shared_.stopped) return;
       }
     }
+  }
+
+  // Moves of one step, or of several that are independent; says of how many.
+  __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice) {
+    const ProgramStep& step = a_.step(n);
+    if (step.run > 1 && simple(n, step.run)) {
+      if (range.protocol == Protocol::kReach) {
+        move_side_by_side(range, n, step.run, slice);
+      } else {
+        move_tiles(range, n, step.run, slice);
+      }
+      return step.run;
+    }
+    for (int32_t c = 0; c < step.count; c++) move(range, step, c, slice);
+    return 1;
   }
 
   // Everything this block wrote is visible to whoever sees the token.
@@ -165,32 +176,52 @@ class ProgramRunner {
     while (groups < moves && groups < blockDim.x / 32) groups *= 2;
     const uint32_t threads = blockDim.x / groups, group = threadIdx.x / threads,
                    t = threadIdx.x % threads;
-    const bool whole = range.protocol == Protocol::kReach;
-    for (uint32_t i = group; i < moves; i += groups) {
-      const ProgramStep& step = a_.step(n + i);
-      const uint64_t elements = length(a_, range, step, 0, slice);
-      if (elements == 0) continue;
-      const ProgramOperand* from = &a_.operand(step.first_operand);
-      const std::byte* source = find(range, from[0], 0, slice);
-      std::byte* destination = find(range, from[1], 0, slice);
-      if (source != destination)
-        copy(source, &destination, 1, elements * a_.element,
-             {t, threads, whole ? blockIdx.x : 0, whole ? gridDim.x : 1});
+    for (uint32_t i = group; i < moves; i += groups)
+      copy_piece(range, n + i, slice, 0, ~uint64_t{0}, {t, threads, blockIdx.x, gridDim.x});
+  }
+
+  // The same with a block's part of each: its warps take turns.
+  __device__ void move_tiles(const StepRange& range, uint32_t n, uint32_t moves, uint64_t slice) {
+    constexpr uint64_t kTile = 16 * 512;
+    const uint64_t bytes = range.part * a_.element;
+    const auto tiles = static_cast<uint32_t>((bytes + kTile - 1) / kTile);
+    for (uint32_t i = threadIdx.x / 32; i < moves * tiles; i += blockDim.x / 32)
+      copy_piece(range, n + i % moves, slice, i / moves * kTile, kTile,
+                 {threadIdx.x % 32, 32, 0, 1});
+  }
+
+  // `bytes` of a step that copies, from `at` on, as far as there are any.
+  __device__ void copy_piece(const StepRange& range, uint32_t n, uint64_t slice, uint64_t at,
+                             uint64_t bytes, const Team& team) {
+    const ProgramStep& step = a_.step(n);
+    const uint64_t all = length(a_, range, step, 0, slice) * a_.element;
+    if (at >= all) return;
+    const ProgramOperand* from = &a_.operand(step.first_operand);
+    const std::byte* source = find(range, from[0], 0, slice) + at;
+    std::byte* destination = find(range, from[1], 0, slice) + at;
+    if (source != destination)
+      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, team);
+  }
+
+  __device__ Team all_blocks() const {
+    Team team = whole_grid();
+    if (comm_.one_device) {
+      team.turn = static_cast<uint32_t>(comm_.rank);
+      team.turns = static_cast<uint32_t>(comm_.nranks);
     }
+    return team;
   }
 
   __device__ void move(const StepRange& range, const ProgramStep& step, int32_t c, uint64_t slice) {
     const uint64_t elements = length(a_, range, step, c, slice);
     Movement& m = shared_.movement;
     const ProgramOperand* from = &a_.operand(step.first_operand);
-    if (threadIdx.x < step.sources) {
-      const ProgramOperand& operand = from[threadIdx.x];
-      m.sources[threadIdx.x] = find(range, operand, c, slice);
-      m.scalars[threadIdx.x] =
-          operand.owner >= 0 ? shared_.scalars[operand.owner] : a_.reduction.scalar_bits;
+    for (uint32_t i = threadIdx.x; i < step.sources; i += blockDim.x) {
+      m.sources[i] = find(range, from[i], c, slice);
+      m.scalars[i] = from[i].owner >= 0 ? shared_.scalars[from[i].owner] : a_.reduction.scalar_bits;
     }
-    if (threadIdx.x < step.destinations)
-      m.destinations[threadIdx.x] = find(range, from[step.sources + threadIdx.x], c, slice);
+    for (uint32_t i = threadIdx.x; i < step.destinations; i += blockDim.x)
+      m.destinations[i] = find(range, from[step.sources + i], c, slice);
     if (threadIdx.x == 0) {
       m.source_count = step.sources;
       m.destination_count = step.destinations;
@@ -202,7 +233,7 @@ class ProgramRunner {
     const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 &&
                                            m.scaled == 0 && m.sources[0] == m.destinations[0]);
     if (!nothing)
-      combine<Type, Op>(m, range.protocol == Protocol::kReach ? whole_grid() : whole_block());
+      combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks() : whole_block());
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 
@@ -221,6 +252,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   alignas(16) __shared__ std::byte copy[sizeof(KernelArguments)];
   auto& a = *reinterpret_cast<KernelArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
+  wait_for_predecessor();
   Mailbox* mine = arguments.mine;
   const uint32_t announced = load_volatile(&mine->announced[blockIdx.x]),
                  met = load_volatile(&mine->met[blockIdx.x]);
@@ -234,6 +266,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   ProgramRunner<Type, Op>(a, announced, met, shared).run();
+  // Not before all peers are past their work: the next kernel needs the room of this one.
+  let_successor_start();
 }
 
 }  // namespace weft::cuda

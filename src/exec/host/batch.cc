@@ -67,7 +67,9 @@ Outcome Batch::run(size_t helpers) {
       state.failure = LaneState::Failure::kNone;
       state.waits_for = -1;  // of another communicator, perhaps
       task.lanes_[l].done = false;
+      task.lanes_[l].blocked_since = 0;
     }
+    if (task.context->track.id() >= 0) task.began_ = trace::now();
     task.unfinished_.store(lanes, std::memory_order_relaxed);
   }
   failed_ = false;
@@ -123,6 +125,7 @@ Batch::Pass Batch::pass(size_t start) {
 bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   HostTarget target;
   Interpreter<HostTarget> interpreter(task.operation, target);
+  const bool traced = task.context->track.id() >= 0;
   bool progress = false;
   for (int turn = 0; turn < kTurn; turn++) {
     // Also while there is work: a peer that failed may be about to take back what it lent.
@@ -130,7 +133,7 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
       report_failure({ncclInternalError, "", &task});
       return true;
     }
-    switch (interpreter.advance(slot.state)) {
+    switch (traced ? advance_traced(task, slot) : interpreter.advance(slot.state)) {
       case Advance::kAgain:
         progress = true;
         continue;
@@ -138,8 +141,10 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
         return progress;
       case Advance::kDone:
         slot.done = true;
-        if (task.unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        if (task.unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+          if (traced) trace_operation(task);
           unfinished_tasks_.fetch_sub(1, std::memory_order_acq_rel);
+        }
         return true;
       case Advance::kFailed: {
         const LaneState& lane = slot.state;
@@ -290,7 +295,8 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
       return report_failure(
           {ncclRemoteError,
            describe_wait(*task, lane) +
-               ", but that peer has left the communicator, or its connection broke",
+               ", but that peer has left the communicator, or its connection broke" +
+               network_.failure(),
            task});
     if (context.timeout_s > 0 && idle > context.timeout_s)
       return report_failure({ncclRemoteError,

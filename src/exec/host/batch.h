@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "include/nccl.h"
+#include "src/base/trace.h"
 #include "src/exec/host/network_driver.h"
 #include "src/exec/interpreter.h"
 
@@ -24,6 +25,7 @@ struct RankContext {
   std::atomic<bool>* gone = nullptr;  // per peer: has left the communicator
   double timeout_s = 0;               // 0: none
   double stall_warning_s = 30;        // 0: none
+  trace::Track track;                 // of WEFT_TRACE
   int local_ranks = 1;                // ranks of the communicator that share this host's cores
 };
 
@@ -43,11 +45,13 @@ class Task {
     LaneState state;
     std::atomic<bool> taken{false};
     bool done = false;
+    int64_t blocked_since = 0;  // for traces; 0: is not
   };
   std::deque<LaneSlot> lanes_;
   size_t lane_count_ = 0;
   std::vector<uint64_t> progress_;
   std::atomic<uint32_t> unfinished_{0};
+  int64_t began_ = 0;  // for traces
 };
 
 struct Outcome {
@@ -72,6 +76,9 @@ class Batch {
   enum class Pass { kProgress, kIdle };
   Pass pass(size_t start);
   bool drive(Task& task, Task::LaneSlot& slot);
+  // The same as the interpreter's advance(), written into the timeline.
+  static Advance advance_traced(Task& task, Task::LaneSlot& slot);
+  static void trace_operation(const Task& task);
   bool finished() const { return unfinished_tasks_.load(std::memory_order_acquire) == 0; }
   void wait(uint32_t& idle_passes, std::chrono::steady_clock::time_point& idle_since, bool& warned);
   void check_stop();

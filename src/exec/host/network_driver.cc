@@ -68,6 +68,12 @@ void NetworkDriver::sleep(int milliseconds) {
   ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
 }
 
+std::string NetworkDriver::failure() const {
+  for (NetStream* stream : streams_)
+    if (const std::string why = stream->proxy().failure(*stream); !why.empty()) return ": " + why;
+  return "";
+}
+
 void NetworkDriver::abandon() {
   for (NetStream* stream : streams_) stream->proxy().abandon(*stream);
 }

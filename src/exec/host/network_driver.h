@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "src/transport/proxy.h"
@@ -31,6 +32,8 @@ class NetworkDriver {
   bool drive(bool eager);
   // Until something can be moved, or the time is over; works where all() does.
   void sleep(int milliseconds);
+  // ": why" of the first connection that broke; empty: none did, or nobody knows why.
+  std::string failure() const;
   // After a failure: nobody may touch the operations' memory any more.
   void abandon();
 

@@ -1,0 +1,130 @@
+// One connection, in one direction, over all rails that two sides have in common; Sender and
+// Receiver are its two ends. One thread at a time.
+//
+// It lives in epochs. In each the two sides agree over the control socket on the rails that work,
+// make queue pairs and use them until something fails: a work request, a port. Then both stop,
+// destroy them, and meet again for the next epoch, in which the sender sends again what the
+// receiver does not have whole. So a message is neither lost nor delivered twice, whichever rail it
+// was on; where one rail is down the others carry everything, and it is used again when it is back.
+// When there has been no rail for WEFT_IB_RECOVERY seconds, or the peer's process or host is gone,
+// the connection is broken and says why. How long that takes: a process that ends is noticed at
+// once, a host that vanishes after 20 s, a port of this host that goes down at once where there is
+// another rail; else after the device's own retries, 4.096 us * 2^NCCL_IB_TIMEOUT for each of
+// NCCL_IB_RETRY_CNT + 1.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/net_verbs/control.h"
+#include "plugins/net_verbs/lanes.h"
+#include "src/base/config.h"
+
+namespace weft::net_verbs {
+
+struct ConnectionSettings {
+  LaneSettings lanes;
+  double recovery_s = 20;
+};
+ConnectionSettings connection_settings(const Config& config, int traffic_class);
+
+class Connection : protected LaneUser {
+ public:
+  Connection(Fd control, std::string peer_address, std::vector<Port> rails, bool connecting,
+             const ConnectionSettings& settings);
+  ~Connection() override;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Does what can be done now. Never throws: see broken().
+  void progress() noexcept;
+  bool is_up() const { return state_ == State::kUp; }
+  bool broken() const { return state_ == State::kBroken; }
+  ncclResult_t code() const { return code_; }
+  const std::string& failure() const { return failure_; }
+
+  // "host-2 (pid 812, 10.0.0.2:40123)"
+  std::string peer() const;
+  const std::vector<Port>& rails() const { return rails_; }
+  // Descriptors to sleep on until progress() has something to do.
+  int waits_for(pollfd* descriptors, int most) noexcept;
+
+ protected:
+  // The lanes that work in this epoch.
+  Lanes& lanes() { return *lanes_; }
+  const std::vector<LaneRate>& live_lanes() const { return live_; }
+  bool splits() const { return settings_.lanes.split; }
+  // A message got through: whatever trouble there was is over.
+  void made_progress() { deadline_.reset(); }
+  void give_up(ncclResult_t code, const std::string& why);
+  Control& control() { return control_; }
+
+  virtual void epoch_began() = 0;  // lanes are up
+  virtual void epoch_ended() = 0;  // lanes are gone; what was in flight is not any more
+  virtual void pump() = 0;         // posts what can be posted
+  virtual Finished finished() const { return {}; }
+  virtual void peer_finished(const Finished&) {}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class State {
+    kGreeting,  // waits for the peer's Hello
+    kMeeting,   // for its Meet
+    kStranded,  // for a rail that works
+    kStarting,  // for its Ready
+    kUp,
+    kBroken,
+  };
+  void move();
+  void watch(int descriptor);
+  bool has_news() const;
+  void listen();
+  void greet(const Hello& hello);
+  void meet(uint32_t epoch);
+  void begin();
+  void strand();
+  void start_deadline();
+  void look_at_trouble();
+  void look_at_ports();
+  uint32_t rails_up(bool ask);
+  uint32_t pairs_in_use() const;
+  const Port& own_port(uint32_t pair) const;
+  void forgive();
+  std::string way(uint32_t lane) const;
+
+  const bool connecting_;
+  const ConnectionSettings settings_;
+  const std::vector<Port> rails_;
+  const std::string peer_address_;
+  Control control_;
+  std::optional<Hello> peer_;
+  std::vector<RailPair> pairs_;
+  LaneSettings lane_settings_;
+
+  State state_ = State::kGreeting;
+  uint32_t epoch_ = 0;
+  Meet own_meet_;
+  std::optional<Meet> peer_meet_;  // the newest
+  uint32_t peer_ready_ = 0;        // the epoch, plus one
+  // Pairs that failed although their ports were up, until the own port has come up anew.
+  uint32_t avoid_ = 0;
+  std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() then
+  std::unique_ptr<Lanes> lanes_;
+  std::vector<LaneRate> live_;
+
+  uint32_t changes_seen_ = 0;
+  std::string last_trouble_;
+  std::optional<Clock::time_point> deadline_;
+  bool try_again_ = false;        // a way failed that should work
+  Clock::time_point stranded_{};  // when the ports were last asked
+  Clock::time_point looked_{};    // at sockets and ports
+  bool slept_ = true;
+  ncclResult_t code_ = ncclSuccess;
+  std::string failure_;
+  Fd poller_, always_ready_;
+};
+
+}  // namespace weft::net_verbs

@@ -1,0 +1,32 @@
+// RDMA devices as NCCL counts them: one per usable port, and those that were made by joining
+// several. Found once, kept as long as the process. Thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugins/abi_tables.h"
+#include "plugins/net_verbs/hca.h"
+
+namespace weft::net_verbs {
+
+struct Device {
+  std::vector<Port> rails;
+  std::vector<int> members;
+  std::string name;
+  int speed_mbps = 0;
+};
+
+// The environment, as it was when the plugin was first used.
+const Config& config();
+
+// nullptr: no such device, and that has been reported.
+const Device* find_device(int dev);
+
+// The plugin's functions of that name; see abi_tables.h.
+ncclResult_t start(net_abi::Logger log);
+int device_count();
+ncclResult_t facts(int dev, DeviceFacts& facts);
+ncclResult_t merge(const int* devs, int count, int* dev);
+
+}  // namespace weft::net_verbs

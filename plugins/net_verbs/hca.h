@@ -1,0 +1,75 @@
+// The RDMA devices of this machine: opened once, kept as long as the process. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugins/net_verbs/rails.h"
+#include "plugins/net_verbs/verbs_library.h"
+#include "src/base/config.h"
+
+namespace weft::net_verbs {
+
+class Hca {
+ public:
+  // Throws Error.
+  explicit Hca(ibv_device* device);
+  Hca(const Hca&) = delete;
+  Hca& operator=(const Hca&) = delete;
+
+  const std::string& name() const { return name_; }
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* pd() const { return pd_.get(); }
+  uint64_t guid() const { return guid_; }
+  uint8_t port_count() const { return ports_; }
+  bool has_dmabuf() const { return dmabuf_; }
+  std::string folder() const { return "/sys/class/infiniband/" + name_; }
+
+  // Reads what the device has to say, without waiting, and logs it.
+  void read_events();
+  // Grows whenever a port goes up or down.
+  uint32_t changes() const { return changes_.load(std::memory_order_acquire); }
+  bool is_up(uint8_t port) const { return up_[port].load(std::memory_order_acquire); }
+  void set_up(uint8_t port, bool up);
+  // How often the port has come up.
+  uint32_t times_up(uint8_t port) const { return times_up_[port].load(); }
+
+ private:
+  struct Close {
+    void operator()(ibv_context* context) const { verbs().close_device(context); }
+    void operator()(ibv_pd* pd) const { verbs().dealloc_pd(pd); }
+  };
+  std::string name_;
+  std::unique_ptr<ibv_context, Close> context_;
+  std::unique_ptr<ibv_pd, Close> pd_;
+  uint64_t guid_ = 0;
+  uint8_t ports_ = 0;
+  bool dmabuf_ = false;
+  std::mutex reading_;
+  std::atomic<uint32_t> changes_{0};
+  std::vector<std::atomic<bool>> up_;
+  std::vector<std::atomic<uint32_t>> times_up_;
+};
+
+// A port that can be used.
+struct Port {
+  std::shared_ptr<Hca> hca;
+  RailAddress address;
+  std::string pci_path;
+};
+
+// What NCCL_IB_HCA means: a list of names with an optional ":port"; "^" in front excludes them, "="
+// asks for whole names, otherwise they are prefixes. Empty: everything.
+bool hca_matches(const std::string& list, const std::string& name, int port);
+
+// Active ports that NCCL_IB_HCA lets pass and that have a usable address, the fastest first. Empty:
+// `why` says what was found and why it will not do.
+std::vector<Port> find_ports(const Config& config, std::string& why);
+
+// Whether the driver lets NICs reach GPU memory by its address.
+bool has_peermem();
+
+}  // namespace weft::net_verbs

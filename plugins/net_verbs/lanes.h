@@ -1,0 +1,94 @@
+// The queue pairs of one epoch of a connection, with their completion queues and the memory for
+// invitations. Made anew for every epoch, so that nothing of an earlier one can turn up. One thread
+// at a time.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plugins/net_verbs/hca.h"
+#include "plugins/net_verbs/wire.h"
+
+namespace weft::net_verbs {
+
+// How queue pairs are set up; NCCL_IB_* say so.
+struct LaneSettings {
+  uint32_t lanes_per_rail = 1;
+  bool split = false;
+  int timeout = 20, retries = 7, service_level = 0, traffic_class = 0, partition = 0;
+};
+
+// What a work request failed with, and where.
+struct Trouble {
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  uint32_t vendor = 0;
+  uint32_t lane = 0;
+};
+
+// Gets what has completed.
+class LaneUser {
+ public:
+  virtual ~LaneUser() = default;
+  virtual void sent(uint32_t slot) = 0;                    // a piece of it
+  virtual void arrived(const Piece& piece) = 0;            // at a receiver
+  virtual void invited(const Invitation& invitation) = 0;  // at a sender
+};
+
+class Lanes {
+ public:
+  // A queue pair for every lane whose own rail is up. Throws Error.
+  Lanes(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
+        bool connecting, const LaneSettings& settings);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  LaneAddress address(uint32_t lane) const;
+  // Makes a lane able to send and receive. Throws Error.
+  void connect(uint32_t lane, std::span<const RailAddress> peer_rails, const LaneAddress& peer);
+
+  // True: the request is on its way. False: too many are.
+  bool post(uint32_t lane, const Piece& piece, uint64_t from, uint32_t from_key, uint64_t to,
+            uint32_t to_key, bool may_inline);
+  bool post(uint32_t lane, const Invitation& invitation);
+
+  // Hands out completions; true when there were some.
+  bool poll(LaneUser& user);
+  // The first that failed, but for those that only followed from it.
+  const std::optional<Trouble>& trouble() const { return trouble_; }
+  // Stops all traffic and hands out what had completed before.
+  void quiesce(LaneUser& user);
+
+  // So that poll() of the channels' descriptors ends when something completes.
+  void arm();
+  void disarm();
+  std::vector<int> descriptors() const;
+
+  uint32_t own_rail(uint32_t lane) const;
+  uint32_t peer_rail(uint32_t lane) const;
+
+ private:
+  struct Rail;
+  struct Lane;
+  void post_receive(Lane& lane, uint32_t index);
+  bool start(Lane& lane, ibv_send_wr& request);
+  void complete(LaneUser& user, const ibv_wc& wc);
+
+  const std::span<const Port> ports_;
+  const std::span<const RailPair> pairs_;
+  const bool connecting_;
+  const LaneSettings settings_;
+  std::vector<Rail> rails_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  struct Block;
+  std::unique_ptr<Block> block_;
+  std::optional<Trouble> trouble_;
+  bool armed_ = false;
+};
+
+}  // namespace weft::net_verbs

@@ -1,0 +1,275 @@
+// The functions of the plugin's tables. Nothing here throws: what fails is a code and a warning.
+#include "plugins/net_verbs/plugin.h"
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "plugins/abi_tables.h"
+#include "plugins/net_socket/connect.h"
+#include "plugins/net_socket/errors.h"
+#include "plugins/net_verbs/devices.h"
+#include "plugins/net_verbs/receiver.h"
+#include "plugins/net_verbs/sender.h"
+
+namespace weft::net_verbs {
+namespace {
+
+using net_socket::failed;
+
+thread_local std::optional<Secret> thread_secret;
+
+// Connections on their way: sockets first, then queue pairs.
+struct Listening {
+  const Device* device;
+  net_socket::Listener listener;
+  std::vector<std::unique_ptr<Receiver>> arriving;
+};
+struct Connecting {
+  const Device* device;
+  ConnectionSettings settings;
+  net_socket::Connector connector;
+  std::unique_ptr<Sender> sender;
+};
+
+const net_socket::Width kOneSocket;
+
+ncclResult_t listen(int dev, void* handle, void** listen_comm) {
+  const Device* device = find_device(dev);
+  if (device == nullptr) return ncclInvalidArgument;
+  try {
+    const auto sockets = net_socket::find_devices(config());
+    auto listening = std::make_unique<Listening>(
+        Listening{device, net_socket::Listener(sockets, 0, kOneSocket, thread_secret), {}});
+    std::memcpy(handle, &listening->listener.handle(), sizeof(net_socket::Handle));
+    *listen_comm = listening.release();
+    return ncclSuccess;
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "cannot listen: {}", error.what());
+  }
+}
+
+// One more step; `finished` says that the state is not needed any more.
+ncclResult_t advance(Connecting& connecting, void** send_comm, bool& finished) {
+  if (connecting.sender == nullptr) {
+    auto joined = connecting.connector.join();
+    finished = connecting.connector.failed();
+    if (finished) return failed(ncclSystemError, "{}", connecting.connector.failure());
+    if (!joined) return ncclSuccess;
+    connecting.sender =
+        std::make_unique<Sender>(std::move(joined->sockets.front()), std::move(joined->peer),
+                                 connecting.device->rails, connecting.settings);
+  }
+  connecting.sender->progress();
+  finished = connecting.sender->is_up() || connecting.sender->broken();
+  if (connecting.sender->broken())
+    return failed(connecting.sender->code(), "{}", connecting.sender->failure());
+  if (finished) *send_comm = static_cast<Connection*>(connecting.sender.release());
+  return ncclSuccess;
+}
+
+ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm) {
+  *send_comm = nullptr;
+  const Device* device = find_device(dev);
+  if (device == nullptr) return ncclInvalidArgument;
+  auto& at = *static_cast<net_socket::Handle*>(handle);
+  try {
+    if (at.state == nullptr) {
+      const auto sockets = net_socket::find_devices(config());
+      at.state =
+          std::make_unique<Connecting>(
+              Connecting{device, connection_settings(config(), traffic_class),
+                         net_socket::Connector(at, sockets[0], kOneSocket, thread_secret), nullptr})
+              .release();
+    }
+    std::unique_ptr<Connecting> connecting(static_cast<Connecting*>(at.state));
+    at.state = nullptr;
+    bool finished = false;
+    const ncclResult_t code = advance(*connecting, send_comm, finished);
+    if (!finished) at.state = connecting.release();
+    return code;
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "cannot connect: {}", error.what());
+  }
+}
+
+ncclResult_t accept(void* listen_comm, void** recv_comm) {
+  *recv_comm = nullptr;
+  auto& listening = *static_cast<Listening*>(listen_comm);
+  try {
+    while (auto joined = listening.listener.join())
+      listening.arriving.push_back(std::make_unique<Receiver>(
+          std::move(joined->sockets.front()), std::move(joined->peer), listening.device->rails,
+          connection_settings(config(), net_abi::kUndefined)));
+    for (auto it = listening.arriving.begin(); it != listening.arriving.end(); ++it) {
+      (*it)->progress();
+      if (!(*it)->is_up() && !(*it)->broken()) continue;
+      const std::unique_ptr<Receiver> broken((*it)->broken() ? it->release() : nullptr);
+      if (broken == nullptr) *recv_comm = static_cast<Connection*>(it->release());
+      listening.arriving.erase(it);
+      return broken == nullptr ? ncclSuccess : failed(broken->code(), "{}", broken->failure());
+    }
+    return ncclSuccess;
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "cannot accept: {}", error.what());
+  }
+}
+
+// Comms are Connections to the outside.
+Connection& connection_of(void* comm) { return *static_cast<Connection*>(comm); }
+
+template <typename... Args>
+ncclResult_t register_memory(void** mr, Args&&... args) {
+  try {
+    *mr = std::make_unique<Registration>(std::forward<Args>(args)...).release();
+    return ncclSuccess;
+  } catch (const Error& error) {
+    return failed(error.code(), "{}", error.what());
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "cannot register memory: {}", error.what());
+  }
+}
+ncclResult_t reg_mr(void* comm, void* data, size_t size, int type, void** mr) {
+  return register_memory(mr, connection_of(comm).rails(), data, size, type == net_abi::kCudaPointer,
+                         config().ib_relaxed_ordering);
+}
+ncclResult_t reg_mr_dma_buf(void* comm, void* data, size_t size, int, uint64_t offset, int fd,
+                            void** mr) {
+  return register_memory(mr, connection_of(comm).rails(), data, size, offset, fd,
+                         config().ib_relaxed_ordering);
+}
+ncclResult_t dereg_mr(void*, void* mr) {
+  const std::unique_ptr<Registration> gone(static_cast<Registration*>(mr));
+  return ncclSuccess;
+}
+
+ncclResult_t broken(const Connection& connection) {
+  return failed(connection.code(), "{}", connection.failure());
+}
+
+ncclResult_t unregistered(const void* data, size_t size) {
+  return failed(ncclInvalidArgument, "{} bytes at {} are not registered", size, fmt::ptr(data));
+}
+
+// A request pointer carries its kind in its lowest bits: requests are aligned.
+constexpr uintptr_t kReceiveBit = 1, kFlushBit = 2;
+
+ncclResult_t isend(void* comm, void* data, size_t size, void* mr, void** request) {
+  auto& sender = static_cast<Sender&>(connection_of(comm));
+  *request = nullptr;
+  if (sender.broken()) return broken(sender);
+  if (mr == nullptr && size > 0) return unregistered(data, size);
+  *request = sender.start(data, size, static_cast<Registration*>(mr));
+  return ncclSuccess;
+}
+
+ncclResult_t irecv(void* comm, int n, void* data, size_t size, void* mr, void** request) {
+  auto& receiver = static_cast<Receiver&>(connection_of(comm));
+  *request = nullptr;
+  if (n != 1) return failed(ncclInvalidArgument, "{} receives at once: this plugin takes one", n);
+  if (receiver.broken()) return broken(receiver);
+  if (mr == nullptr && size > 0) return unregistered(data, size);
+  Receiver::Request* started = receiver.start(data, size, static_cast<Registration*>(mr));
+  if (started != nullptr)
+    *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kReceiveBit);
+  return ncclSuccess;
+}
+
+ncclResult_t iflush(void* comm, int n, void** data, int* sizes, void** mrs, void** request) {
+  *request = nullptr;
+  if (n != 1) return failed(ncclInvalidArgument, "{} flushes at once: this plugin takes one", n);
+  const auto* registration = static_cast<Registration*>(mrs[0]);
+  // Host memory is coherent.
+  if (registration == nullptr || !registration->is_cuda() || sizes[0] == 0) return ncclSuccess;
+  try {
+    Flush::Request* started =
+        static_cast<Receiver&>(connection_of(comm)).flush().start(data[0], *registration);
+    if (started != nullptr)
+      *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kFlushBit);
+    // Without a request NCCL would take it for done.
+    return started != nullptr ? ncclSuccess
+                              : failed(ncclInternalError, "too many flushes are in flight");
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "{}", error.what());
+  }
+}
+
+ncclResult_t test_flush(Flush::Request& request, int* done) {
+  try {
+    *done = request.flush->complete(request) ? 1 : 0;
+    return ncclSuccess;
+  } catch (const std::exception& error) {
+    return failed(ncclSystemError, "{}", error.what());
+  }
+}
+
+ncclResult_t test(void* request, int* done, int* sizes) {
+  const auto bits = reinterpret_cast<uintptr_t>(request);
+  *done = 0;
+  if ((bits & kFlushBit) != 0)
+    return test_flush(*reinterpret_cast<Flush::Request*>(bits & ~kFlushBit), done);
+  if ((bits & kReceiveBit) == 0) {
+    auto& send = *static_cast<Sender::Request*>(request);
+    *done = send.sender->complete(send) ? 1 : 0;
+    if (*done != 0 && sizes != nullptr) *sizes = static_cast<int>(send.size);
+    return *done == 0 && send.sender->broken() ? broken(*send.sender) : ncclSuccess;
+  }
+  auto& receive = *reinterpret_cast<Receiver::Request*>(bits & ~kReceiveBit);
+  *done = receive.receiver->complete(receive) ? 1 : 0;
+  if (*done != 0 && sizes != nullptr) *sizes = static_cast<int>(receive.size);
+  return *done == 0 && receive.receiver->broken() ? broken(*receive.receiver) : ncclSuccess;
+}
+
+ncclResult_t close_comm(void* comm) {
+  const std::unique_ptr<Connection> closed(static_cast<Connection*>(comm));
+  return ncclSuccess;
+}
+ncclResult_t close_listen(void* comm) {
+  const std::unique_ptr<Listening> closed(static_cast<Listening*>(comm));
+  return ncclSuccess;
+}
+
+void use_secret(const unsigned char* secret) {
+  thread_secret.reset();
+  if (secret == nullptr) return;
+  thread_secret.emplace();
+  std::memcpy(thread_secret->data(), secret, thread_secret->size());
+}
+
+int waits_for(void* comm, pollfd* descriptors, int most) {
+  return connection_of(comm).waits_for(descriptors, most);
+}
+
+// See abi_tables.h.
+struct VerbsPlugin {
+  static constexpr const char* kName = "weft-verbs";
+  static constexpr auto start = net_verbs::start;
+  static constexpr auto device_count = net_verbs::device_count;
+  static constexpr auto facts = net_verbs::facts;
+  static constexpr auto merge = net_verbs::merge;
+  static constexpr auto listen = net_verbs::listen;
+  static constexpr auto connect = net_verbs::connect;
+  static constexpr auto accept = net_verbs::accept;
+  static constexpr auto reg_mr = net_verbs::reg_mr;
+  static constexpr auto reg_mr_dma_buf = net_verbs::reg_mr_dma_buf;
+  static constexpr auto dereg_mr = net_verbs::dereg_mr;
+  static constexpr auto isend = net_verbs::isend;
+  static constexpr auto irecv = net_verbs::irecv;
+  static constexpr auto iflush = net_verbs::iflush;
+  static constexpr auto test = net_verbs::test;
+  static constexpr auto close_send = net_verbs::close_comm;
+  static constexpr auto close_recv = net_verbs::close_comm;
+  static constexpr auto close_listen = net_verbs::close_listen;
+};
+
+}  // namespace
+
+const net_abi::NetV8 kNetV8 = AbiTables<VerbsPlugin>::kV8;
+const net_abi::NetV9 kNetV9 = AbiTables<VerbsPlugin>::kV9;
+const net_abi::NetV10 kNetV10 = AbiTables<VerbsPlugin>::kV10;
+const net_abi::NetV11 kNetV11 = AbiTables<VerbsPlugin>::kV11;
+const net_abi::NetV12 kNetV12 = AbiTables<VerbsPlugin>::kV12;
+const net_abi::ExtensionV1 kExtension = {use_secret, nullptr, waits_for, net_socket::last_error};
+
+}  // namespace weft::net_verbs

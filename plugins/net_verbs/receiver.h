@@ -1,0 +1,49 @@
+// The receiving end of a connection: every irecv() invites the next message, whose pieces then
+// arrive in the memory it named. One thread at a time.
+#pragma once
+
+#include <array>
+
+#include "plugins/net_verbs/connection.h"
+#include "plugins/net_verbs/flush.h"
+#include "plugins/net_verbs/registration.h"
+
+namespace weft::net_verbs {
+
+class Receiver final : public Connection {
+ public:
+  struct Request {
+    Receiver* receiver = nullptr;
+    Invitation invitation;
+    uint64_t size = 0;  // so far
+    uint32_t stripes_done = 0;
+    bool invited = false, complete = false, used = false;
+  };
+
+  Receiver(Fd control, std::string peer_address, std::vector<Port> rails,
+           const ConnectionSettings& settings);
+  ~Receiver() override;
+
+  // nullptr: too many in flight.
+  Request* start(void* data, size_t room, const Registration* registration);
+  // True when the message is there; the request is free then, its size still readable.
+  bool complete(Request& request);
+  // Made when the first flush is asked for. Throws Error.
+  Flush& flush();
+
+ private:
+  void sent(uint32_t) override {}
+  void arrived(const Piece& piece) override;
+  void invited(const Invitation&) override {}
+  void epoch_began() override {}
+  void epoch_ended() override;
+  void pump() override;
+  Finished finished() const override;
+
+  std::array<Request, kSlots> requests_;
+  uint64_t started_ = 0;  // messages
+  uint64_t next_ = 0;     // the first that is not invited
+  std::unique_ptr<Flush> flush_;
+};
+
+}  // namespace weft::net_verbs

@@ -1,0 +1,53 @@
+// libweft-synthesis.so: synthesizes schedules for libnccl.so.2, which loads it when it plans for a
+// machine of links (src/planner/synthesis_abi.h).
+#include "src/planner/synthesis.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "src/base/error.h"
+#include "src/planner/synthesis_abi.h"
+#include "src/schedule/schedule_json.h"
+#include "src/topology/machine_json.h"
+
+namespace weft {
+namespace {
+
+std::string synthesize_text(const char* machine_text, const char* collective_name, double bytes,
+                            double seconds) {
+  const Machine machine = machine_from_json(machine_text, "the machine");
+  const auto kind = parse_collective(collective_name);
+  if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", collective_name);
+  SynthesisOptions options;
+  options.time_limit_s = seconds;
+  const Synthesized made =
+      synthesize(machine, {*kind, static_cast<int>(gpus(machine).size()), 0}, bytes, options);
+  ScheduleFile file;
+  file.schedule = made.schedule;
+  file.modes_declared = true;
+  file.in_place = made.in_place;
+  file.out_of_place = true;
+  return write_schedule_json(file);
+}
+
+}  // namespace
+}  // namespace weft
+
+extern "C" [[gnu::visibility("default")]] int weft_synthesize_v1(
+    const char* machine, const char* collective, double bytes, double seconds,
+    weft::ScheduleSink sink, void* context, char* why, size_t why_size) {
+  try {
+    const std::string text = weft::synthesize_text(machine, collective, bytes, seconds);
+    sink(context, text.c_str(), text.size());
+    return 0;
+  } catch (const std::exception& error) {
+    std::strncpy(why, error.what(), why_size - 1);
+    why[why_size - 1] = '\0';
+    return 1;
+  }
+}
+
+// Whoever changes one side changes the other.
+static_assert(std::is_same_v<decltype(&weft_synthesize_v1), weft::SynthesizeFunction>);

@@ -1,0 +1,48 @@
+// What ran when: WEFT_TRACE=FILE writes a timeline for Perfetto (ui.perfetto.dev) or
+// chrome://tracing. Every rank is a process of it; its first row has whole operations, the others
+// its lanes and, once more, what was sent to each peer. All processes of a job that name the same
+// file share it: their clocks are one on a host. Off unless a Track is made with a file name; then
+// any thread may record.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace weft::trace {
+
+// One rank in the timeline, as long as it lives. When the last one of the process goes, the file is
+// written; again at exit, if more came.
+class Track {
+ public:
+  Track() = default;
+  // `file` may contain %h (host) and %p (pid). `job` tells whether what the file holds belongs to
+  // the same run, `communicator` tells apart ranks of several communicators.
+  Track(const std::string& file, const std::string& label, uint64_t job, uint64_t communicator,
+        int rank);
+  ~Track();
+  Track(Track&& other) noexcept;
+  Track& operator=(Track&& other) noexcept;
+  int64_t id() const { return id_; }  // -1: nothing is recorded
+
+ private:
+  int64_t id_ = -1;
+};
+
+struct Span {
+  int64_t begin = 0, end = 0;  // now()
+  int64_t track = -1;
+  int32_t row = 0;         // 0: operations; else lane + 1
+  const char* name = "";   // lives for ever
+  uint64_t operation = 0;  // its number in the communicator
+  uint64_t bytes = 0;
+  int32_t step = -1;
+  int32_t from = -1, to = -1;  // peers
+  uint64_t slice = 0;
+};
+
+// Nanoseconds of the host's steady clock.
+int64_t now();
+void add(const Span& span);
+
+}  // namespace weft::trace

@@ -1,0 +1,106 @@
+// See cluster.h.
+#include "src/comm/cluster.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <mutex>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
+#include "src/planner/rank_placement.h"
+#include "src/topology/discover.h"
+#include "src/topology/machine_json.h"
+#include "src/topology/network.h"
+
+namespace weft {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::string look_at_host() {
+  const Machine machine = this_machine();
+  double nic_gbps = 0;
+  for (const int nic : nodes_of(machine, NodeType::kNic))
+    nic_gbps += machine.nodes[static_cast<size_t>(nic)].gbps;
+  return fmt::format("{}\t{}\n{}", usable_cores(), nic_gbps, machine_to_json(machine));
+}
+
+}  // namespace
+
+std::string describe_host(const Config& config) {
+  static std::mutex mutex;
+  static auto& known = *std::make_unique<std::map<std::string, std::string>>().release();
+  std::lock_guard lock(mutex);
+  std::string& text = known[config.topo_file];
+  if (text.empty()) text = look_at_host();
+  return text;
+}
+
+HostReport read_host_report(const std::string& text, int rank) {
+  HostReport report;
+  const size_t line = text.find('\n');
+  const char* at = text.data();
+  const char* end = text.data() + (line == std::string::npos ? 0 : line);
+  const auto number = [&](auto& value) {
+    const auto [rest, error] = std::from_chars(at, end, value);
+    if (error != std::errc())
+      fail(ncclInternalError, "rank {} does not describe its host in a way that is understood",
+           rank);
+    at = rest < end ? rest + 1 : rest;
+  };
+  number(report.cores);
+  number(report.nic_gbps);
+  report.machine =
+      machine_from_json(text.substr(line + 1), fmt::format("the host of rank {}", rank));
+  return report;
+}
+
+std::vector<int> host_leaders(const std::vector<PeerInfo>& infos) {
+  std::map<uint64_t, int> seen;
+  std::vector<int> leaders;
+  for (size_t r = 0; r < infos.size(); r++)
+    if (seen.emplace(infos[r].host, static_cast<int>(r)).second)
+      leaders.push_back(static_cast<int>(r));
+  return leaders;
+}
+
+void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
+  const Machine machine =
+      topo != nullptr ? load_machine(topo)
+                      : read_host_report(describe_host(Config::from_environment()), 0).machine;
+  const std::vector<int> all = weft::gpus(machine);
+  for (const PlacedRank& rank :
+       place_ranks(machine, nranks, ring ? WorkPattern::kRing : WorkPattern::kPipeline))
+    *gpus++ = static_cast<int>(std::find(all.begin(), all.end(), rank.gpu) - all.begin());
+}
+
+Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts) {
+  Cluster cluster;
+  std::map<uint64_t, int> numbers;
+  for (const PeerInfo& info : infos)
+    cluster.host_of.push_back(
+        numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
+  std::vector<Machine> machines;
+  // Many hosts are often of one kind: each kind is read once.
+  std::map<std::string, HostReport> read;
+  for (const int leader : host_leaders(infos)) {
+    const std::string& text = texts[static_cast<size_t>(leader)];
+    const auto [it, fresh] = read.try_emplace(text);
+    if (fresh) it->second = read_host_report(text, leader);
+    cluster.hosts.push_back(it->second);
+    machines.push_back(it->second.machine);
+  }
+  cluster.machine = join(machines);
+  return cluster;
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// See peer_info.h.
+#include "src/comm/peer_info.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "src/base/error.h"
+#include "src/transport/acceptor.h"
+
+namespace weft {
+namespace {
+
+constexpr uint32_t kLibraryVersion = 2;  // of what ranks say to each other
+
+struct AgreedSetting {
+  const char* name;
+  std::string value;
+};
+
+std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config) {
+  return {{{"WEFT_PLAN", config.plan},
+           {"WEFT_TOPO", config.topo},
+           {"NCCL_ALGO", config.algo},
+           {"NCCL_PROTO", config.proto},
+           {"NCCL_MIN_NCHANNELS", fmt::format("{}", config.min_channels)},
+           {"NCCL_MAX_NCHANNELS", fmt::format("{}", config.max_channels)},
+           {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)}}};
+}
+
+PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported) {
+  PeerInfo mine;
+  mine.version = kLibraryVersion;
+  mine.pid = getpid();
+  mine.host = host_identity(config);
+  mine.machine = machine_identity();
+  mine.process = Acceptor::instance().token();
+  mine.ring_bytes = config.ring_bytes;
+  mine.slice_bytes = config.slice_bytes;
+  const auto settings = agreed_settings(config);
+  for (size_t i = 0; i < settings.size(); i++)
+    mine.settings[i] = siphash(Secret{}, settings[i].value.data(), settings[i].value.size());
+  mine.schedules = imported.fingerprint();
+  mine.shm_disable = config.shm_disable ? 1 : 0;
+  const auto addresses = local_addresses(config, Acceptor::instance().port());
+  mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
+  std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
+  std::strncpy(mine.unix_name, Acceptor::instance().unix_name().c_str(), sizeof mine.unix_name - 1);
+  return mine;
+}
+
+void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Config& config) {
+  if (other.version != first.version)
+    fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0", rank);
+  for (size_t i = 0; i < kAgreedSettings; i++)
+    if (other.settings[i] != first.settings[i])
+      fail(ncclInvalidUsage, "rank {} has another {} than rank 0: it must be the same on all ranks",
+           rank, agreed_settings(config)[i].name);
+  if (other.schedules != first.schedules)
+    fail(ncclInvalidUsage,
+         "rank {} has other schedules than rank 0 (WEFT_SCHEDULES, MSCCL_XML_FILES, "
+         "MSCCL_ALGO_DIR): files and their order must be the same on all ranks",
+         rank);
+  if (other.ring_bytes != first.ring_bytes || other.slice_bytes != first.slice_bytes)
+    fail(ncclInvalidUsage,
+         "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank 0: {}/{} and "
+         "{}/{}",
+         rank, other.ring_bytes, other.slice_bytes, first.ring_bytes, first.slice_bytes);
+}
+
+}  // namespace
+
+std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
+                                     const ImportedSchedules& imported, Deadline deadline) {
+  const PeerInfo mine = describe_myself(config, imported);
+  std::vector<PeerInfo> infos;
+  for (const std::string& text : control.all_gather(
+           std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
+    PeerInfo& info = infos.emplace_back();
+    const auto rank = static_cast<int>(infos.size()) - 1;
+    // The version comes first in every release, so that others can be told apart.
+    if (text.size() != sizeof info)
+      fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0",
+           rank == 0 ? 1 : rank);
+    std::memcpy(&info, text.data(), sizeof info);
+    compare(infos.front(), info, rank, config);
+  }
+  return infos;
+}
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// What ranks tell each other first: where they are, and the settings on which they must agree.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/comm/control_channel.h"
+#include "src/planner/imported_schedules.h"
+
+namespace weft {
+
+// Settings that all ranks must have alike, as hashes; see peer_info.cc for their names.
+inline constexpr int kAgreedSettings = 7;
+
+struct PeerInfo {
+  uint32_t version = 0;  // of this library; all ranks must agree
+  int32_t pid = 0;
+  uint64_t host = 0;     // host_identity()
+  uint64_t process = 0;  // random, one per process
+  uint64_t ring_bytes = 0, slice_bytes = 0;
+  uint64_t settings[kAgreedSettings] = {};
+  uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
+  uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
+  int32_t shm_disable = 0;
+  int32_t address_count = 0;
+  Address addresses[4];
+  char unix_name[40] = {};
+};
+
+// Every rank's, in rank order. Collective. Throws Error(ncclInvalidUsage) where ranks contradict
+// each other: the same text on all of them, since all compare with rank 0.
+std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
+                                     const ImportedSchedules& imported, Deadline deadline);
+
+}  // namespace weft

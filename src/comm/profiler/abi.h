@@ -1,0 +1,233 @@
+// NCCL's profiler plugin ABI, versions 1 to 5, declared from the published layouts. A plugin is the
+// data symbol ncclProfiler_vN: a table of functions. Events are started with a descriptor and ended
+// by their handle; parents are handles too. Only events that Weft reports are here; the largest
+// members of the unions are among them, so that sizes are NCCL's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "include/nccl.h"
+#include "src/transport/net_abi/common.h"
+
+namespace weft::profiler_abi {
+
+// Kinds of events: bits of the mask in which a plugin says what it wants to see.
+enum Kind : int {
+  kGroup = 1 << 0,
+  kColl = 1 << 1,
+  kP2p = 1 << 2,
+  kGroupApi = 1 << 8,
+  kCollApi = 1 << 9,
+  kP2pApi = 1 << 10,
+  kKernelLaunch = 1 << 11,
+};
+
+using net_abi::Logger;
+
+// The end of a table is the same in all versions; states are numbers, arguments depend on them.
+template <typename Descriptor>
+struct Functions {
+  ncclResult_t (*start_event)(void* context, void** event, Descriptor* descriptor);
+  ncclResult_t (*stop_event)(void* event);
+  ncclResult_t (*record_state)(void* event, int state, void* arguments);
+  ncclResult_t (*finalize)(void* context);
+};
+
+using InitV1 = ncclResult_t (*)(void** context, int* mask);
+using InitV4 = ncclResult_t (*)(void** context, int* mask, const char* name, uint64_t comm,
+                                int nodes, int nranks, int rank, Logger log);
+using InitV5 = ncclResult_t (*)(void** context, uint64_t comm, int* mask, const char* name,
+                                int nodes, int nranks, int rank, Logger log);
+
+struct DescriptorV1 {
+  struct Coll {
+    const char* name;
+    uint64_t comm, sequence;
+    uint8_t function;
+    const void* send;
+    void* receive;
+    size_t count;
+    int root;
+    uint8_t type;
+    uint32_t op;
+    size_t traffic;
+    uint8_t channels, warps, algorithm, protocol;
+    int collnet, nvls;
+  };
+  struct P2p {
+    const char* name;
+    uint64_t comm;
+    uint8_t function;
+    void* buffer;
+    uint8_t type;
+    size_t count;
+    int peer;
+  };
+  uint8_t kind;
+  void* parent;
+  int rank;
+  union {
+    Coll coll;
+    P2p p2p;
+  };
+};
+static_assert(sizeof(DescriptorV1) == 120);
+
+struct DescriptorV2 {
+  struct Coll {
+    const char* name;
+    uint64_t comm, sequence;
+    const char* function;
+    const void* send;
+    void* receive;
+    size_t count;
+    int root;
+    const char* type;
+    size_t traffic;
+    uint8_t channels, warps;
+    const char *algorithm, *protocol;
+  };
+  struct P2p {
+    const char* name;
+    uint64_t comm;
+    const char* function;
+    void* buffer;
+    const char* type;
+    size_t count;
+    int peer;
+  };
+  uint8_t kind;
+  void* parent;
+  int rank;
+  union {
+    Coll coll;
+    P2p p2p;
+  };
+};
+static_assert(sizeof(DescriptorV2) == 128);
+
+struct DescriptorV3 {
+  struct Coll {
+    const char* name;
+    uint64_t comm, sequence;
+    const char* function;
+    const void* send;
+    void* receive;
+    size_t count;
+    int root;
+    const char* type;
+    uint8_t channels, warps;
+    const char *algorithm, *protocol;
+  };
+  uint8_t kind;
+  void* parent;
+  int rank;
+  union {
+    Coll coll;
+    DescriptorV2::P2p p2p;
+  };
+};
+static_assert(sizeof(DescriptorV3) == 120);
+
+struct DescriptorV4 {
+  struct Coll {
+    uint64_t sequence;
+    const char* function;
+    const void* send;
+    void* receive;
+    size_t count;
+    int root;
+    const char* type;
+    uint8_t channels, warps;
+    const char *algorithm, *protocol;
+  };
+  struct P2p {
+    const char* function;
+    void* buffer;
+    const char* type;
+    size_t count;
+    int peer;
+    uint8_t channels;
+  };
+  uint8_t kind;
+  void* parent;
+  int rank;
+  union {
+    Coll coll;
+    P2p p2p;
+  };
+};
+static_assert(sizeof(DescriptorV4) == 104);
+
+struct DescriptorV5 {
+  struct Coll {
+    uint64_t sequence;
+    const char* function;
+    const void* send;
+    void* receive;
+    size_t count;
+    int root;
+    const char* type;
+    uint8_t channels, warps;
+    const char *algorithm, *protocol;
+    void* group;
+  };
+  struct P2p {
+    const char* function;
+    void* buffer;
+    const char* type;
+    size_t count;
+    int peer;
+    uint8_t channels;
+    void* group;
+  };
+  struct GroupApi {
+    bool captured;
+    int depth;
+  };
+  struct CollApi {
+    const char* function;
+    size_t count;
+    const char* type;
+    int root;
+    void* stream;
+    bool captured;
+  };
+  struct P2pApi {
+    const char* function;
+    size_t count;
+    const char* type;
+    void* stream;
+    bool captured;
+  };
+  struct KernelLaunch {
+    void* stream;
+  };
+  uint64_t kind;
+  void* parent;
+  int rank;
+  union {
+    Coll coll;
+    P2p p2p;
+    GroupApi group_api;
+    CollApi coll_api;
+    P2pApi p2p_api;
+    KernelLaunch kernel_launch;
+  };
+};
+static_assert(sizeof(DescriptorV5) == 112);
+
+template <typename Init, typename Descriptor>
+struct Table {
+  const char* name;
+  Init init;
+  Functions<Descriptor> functions;
+};
+using TableV1 = Table<InitV1, DescriptorV1>;
+using TableV2 = Table<InitV1, DescriptorV2>;
+using TableV3 = Table<InitV1, DescriptorV3>;
+using TableV4 = Table<InitV4, DescriptorV4>;
+using TableV5 = Table<InitV5, DescriptorV5>;
+
+}  // namespace weft::profiler_abi

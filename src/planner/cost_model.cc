@@ -1,0 +1,83 @@
+// See cost_model.h.
+#include "src/planner/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "src/planner/simulator.h"
+
+namespace weft {
+namespace {
+
+// Bytes of all ranks' buffers together.
+double footprint(const Collective& c, double block) {
+  double blocks = 0;
+  for (int r = 0; r < c.nranks; r++) blocks += c.input_blocks(r) + c.output_blocks(r);
+  return blocks * block;
+}
+
+// Between the sizes for which Rates has one, along the logarithm.
+double rate_at(double bytes, double near, double middle, double far) {
+  constexpr double kNear = 256 << 10, kMiddle = 8 << 20, kFar = 256 << 20;
+  const auto share = [&](double low, double high) {
+    return std::clamp(std::log(bytes / low) / std::log(high / low), 0.0, 1.0);
+  };
+  if (bytes <= kNear) return near;
+  if (bytes <= kMiddle) return near + (middle - near) * share(kNear, kMiddle);
+  return middle + (far - middle) * share(kMiddle, kFar);
+}
+
+}  // namespace
+
+double predict(const ScheduleShape& shape, const Collective& collective, double bytes,
+               const HostSetting& setting, const Rates& rates) {
+  const double block = block_bytes(collective, bytes);
+  const double chunk = block / shape.chunks;
+  const double slices = std::max(1.0, std::ceil(chunk / setting.slice_bytes));
+  const double mb = chunk * 1e-6;
+  const bool lent =
+      setting.one_process && std::min(chunk, setting.slice_bytes) >= setting.lend_bytes;
+  const double all = footprint(collective, block);
+  const double copy_us =
+      mb * rate_at(all, rates.copy_us_mb, rates.copy_mid_us_mb, rates.copy_far_us_mb);
+  const double reduce_us =
+      mb * rate_at(all, rates.reduce_us_mb, rates.reduce_mid_us_mb, rates.reduce_far_us_mb);
+
+  struct HostWork {
+    double us = 0, net_bytes = 0;
+    int ranks = 0;
+  };
+  std::map<int, HostWork> work;
+  double busiest = 0;
+  for (size_t r = 0; r < shape.ranks.size(); r++) {
+    const RankShape& rank = shape.ranks[r];
+    const double us = slices * (rank.steps * rates.step_us + rank.messages * rates.message_us +
+                                rank.net_messages * rates.net_message_us) +
+                      (lent ? rank.copied_lending : rank.copied) * copy_us +
+                      rank.reduced * reduce_us + rank.net_chunks * mb * rates.net_us_mb;
+    HostWork& host = work[setting.hosts.empty() ? 0 : setting.hosts[r]];
+    host.us += us;
+    host.net_bytes += rank.net_chunks * chunk;
+    host.ranks++;
+    busiest = std::max(busiest, us);
+  }
+  double most = busiest, together = 0;
+  double crowd = 1;
+  for (const auto& [host, share] : work) {
+    most = std::max(most, share.us / std::max(1, setting.cores));
+    crowd = std::max(crowd, static_cast<double>(share.ranks) / std::max(1, setting.cores));
+    // A NIC sends and receives at once.
+    if (setting.nic_gbps > 0) most = std::max(most, share.net_bytes / 2 / setting.nic_gbps * 1e-3);
+    together += share.us;
+  }
+  if (setting.pretended_hosts) {
+    most = std::max(most, together / std::max(1, setting.cores));
+    crowd = std::max(crowd, static_cast<double>(shape.ranks.size()) / std::max(1, setting.cores));
+  }
+  const double hop = crowd > 1 ? rates.switch_us * crowd : rates.hop_us;
+  const double net_hop = rates.net_hop_us + (crowd > 1 ? rates.switch_us * crowd : 0);
+  return rates.call_us + shape.hops * hop + shape.net_hops * net_hop + most;
+}
+
+}  // namespace weft

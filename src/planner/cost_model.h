@@ -1,0 +1,74 @@
+// The cost model of ranks that are driven by CPU cores (host mode): how long a schedule takes, from
+// its shape and a few rates. Where GPUs and links do the work, the simulator (simulator.h) predicts
+// instead. Plain data and pure functions.
+//
+// Cores are what ranks share: all that ranks do together takes at least as long as that work
+// divided by the cores, and no less than what the busiest rank does. A hop adds the time in which
+// the next rank notices a message; where ranks outnumber cores it must be given a core first.
+// Between hosts messages cost more, travel longer and share the host's NICs.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/planner/schedule_shape.h"
+#include "src/schedule/collective.h"
+
+namespace weft {
+
+struct Rates {
+  double call_us = 0.2;      // a call, whatever it does
+  double hop_us = 0.1;       // until a rank that has a core notices a message
+  double switch_us = 1.5;    // until a rank that has none got one, per rank beyond the cores
+  double step_us = 0.02;     // a step, per slice
+  double message_us = 0.35;  // a message sent or received
+  // A megabyte (1e6 bytes) copied, or read and reduced: while the buffers of all ranks take less
+  // than a quarter MiB, at 8 MiB, and from 256 MiB on; between those it changes gradually.
+  double copy_us_mb = 60, copy_mid_us_mb = 100, copy_far_us_mb = 300;
+  double reduce_us_mb = 30, reduce_mid_us_mb = 70, reduce_far_us_mb = 220;
+  double net_hop_us = 15;     // until a message has crossed the network
+  double net_message_us = 6;  // what sending or receiving one costs a core
+  double net_us_mb = 200;     // what a megabyte of it costs a core
+};
+
+// The rates by name, for files and for fitting.
+struct RateName {
+  std::string_view name;
+  double Rates::*rate;
+};
+inline constexpr std::array<RateName, 14> kRateNames = {{
+    {"call_us", &Rates::call_us},
+    {"hop_us", &Rates::hop_us},
+    {"switch_us", &Rates::switch_us},
+    {"step_us", &Rates::step_us},
+    {"message_us", &Rates::message_us},
+    {"copy_us_mb", &Rates::copy_us_mb},
+    {"copy_mid_us_mb", &Rates::copy_mid_us_mb},
+    {"copy_far_us_mb", &Rates::copy_far_us_mb},
+    {"reduce_us_mb", &Rates::reduce_us_mb},
+    {"reduce_mid_us_mb", &Rates::reduce_mid_us_mb},
+    {"reduce_far_us_mb", &Rates::reduce_far_us_mb},
+    {"net_hop_us", &Rates::net_hop_us},
+    {"net_message_us", &Rates::net_message_us},
+    {"net_us_mb", &Rates::net_us_mb},
+}};
+
+// Where ranks run and how the executor cuts their data. Equal on all ranks.
+struct HostSetting {
+  int cores = 1;                  // that the ranks of one host share
+  bool one_process = true;        // memory can always be lent
+  std::vector<int> hosts;         // of every rank; empty: all share one
+  bool pretended_hosts = false;   // several of them share one machine's cores (NCCL_HOSTID)
+  double nic_gbps = 0;            // of each host; 0: unknown, no limit
+  double slice_bytes = 64 << 10;  // most bytes of a chunk that one step moves at once
+  double lend_bytes = 8192;       // messages from this size on are lent
+};
+
+// Microseconds for an array of `bytes` (the whole array, as in nccl-tests).
+double predict(const ScheduleShape& shape, const Collective& collective, double bytes,
+               const HostSetting& setting, const Rates& rates);
+
+}  // namespace weft

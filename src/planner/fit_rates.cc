@@ -1,0 +1,53 @@
+// See fit_rates.h. Every rate in turn is made larger or smaller while that helps, by ever smaller
+// factors. What counts is the logarithm of predicted over measured, so that small sizes weigh as
+// much as large ones; outliers (another process had the core) count by their amount, not its
+// square.
+#include "src/planner/fit_rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft {
+namespace {
+
+double misfit(std::span<const TimedPlan> samples, const Rates& rates) {
+  double sum = 0;
+  for (const TimedPlan& s : samples) {
+    const double off =
+        std::abs(std::log(predict(s.shape, s.collective, s.bytes, s.setting, rates) / s.us));
+    sum += off < 0.2 ? off * off : 0.4 * off - 0.04;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Fit fit_rates(std::span<const TimedPlan> samples, const Rates& start) {
+  Fit fit{start};
+  double best = misfit(samples, fit.rates);
+  for (const double factor : {2.0, 1.4, 1.2, 1.1, 1.05, 1.02}) {
+    bool better = true;
+    for (int round = 0; better && round < 12; round++) {
+      better = false;
+      for (const RateName& name : kRateNames)
+        for (const double by : {factor, 1 / factor}) {
+          Rates tried = fit.rates;
+          tried.*name.rate = std::max(1e-3, tried.*name.rate) * by;
+          const double value = misfit(samples, tried);
+          if (value >= best * (1 - 1e-6)) continue;
+          best = value;
+          fit.rates = tried;
+          better = true;
+        }
+    }
+  }
+  std::vector<double> errors;
+  for (const TimedPlan& s : samples)
+    errors.push_back(
+        std::abs(predict(s.shape, s.collective, s.bytes, s.setting, fit.rates) / s.us - 1));
+  std::sort(errors.begin(), errors.end());
+  if (!errors.empty()) fit.median_error = errors[errors.size() / 2];
+  return fit;
+}
+
+}  // namespace weft

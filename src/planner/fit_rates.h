@@ -1,0 +1,28 @@
+// Finds the rates that explain measured times best. Pure functions; for `weft calibrate`.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "src/planner/cost_model.h"
+
+namespace weft {
+
+struct TimedPlan {
+  std::string plan;
+  ScheduleShape shape;
+  Collective collective;
+  double bytes = 0;
+  HostSetting setting;
+  double us = 0;  // measured
+};
+
+struct Fit {
+  Rates rates;
+  double median_error = 0;  // of predictions, relative to what was measured
+};
+
+// From `start` on; rates that no sample depends on stay as they are.
+Fit fit_rates(std::span<const TimedPlan> samples, const Rates& start);
+
+}  // namespace weft

@@ -1,0 +1,136 @@
+// See planning.h.
+#include "src/planner/planning.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/planner/rates_file.h"
+#include "src/planner/table_builder.h"
+#include "src/planner/tuner_plugin.h"
+
+namespace weft {
+namespace {
+
+// A length in front of every part.
+void put(std::string& text, std::string_view part) {
+  text += fmt::format("{}\n", part.size());
+  text += part;
+}
+
+std::string_view take(std::string_view& text) {
+  size_t size = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  const auto digits = static_cast<size_t>(rest - text.data());
+  if (error != std::errc() || digits >= text.size() || text[digits] != '\n' ||
+      size > text.size() - digits - 1)
+    fail(ncclInternalError, "what rank 0 has planned arrived in pieces");
+  const std::string_view part = text.substr(digits + 1, size);
+  text.remove_prefix(digits + 1 + size);
+  return part;
+}
+
+// The simulator's view of how data is cut: coarser than executors do, which hardly changes times.
+SimulationOptions quick_simulation() {
+  SimulationOptions options;
+  options.slice_bytes = 256 << 10;
+  options.most_slices = 8;
+  return options;
+}
+
+// Those measured here, where there are such.
+void take_rates(const PlanningRequest& request, TableRequest& table) {
+  const std::string section = request.on_gpus               ? kGpuRates
+                              : request.setting.one_process ? kThreadRates
+                                                            : kProcessRates;
+  table.rates = default_rates(section);
+  table.origin = "default rates (weft calibrate measures them)";
+  const auto measured = load_rates(request.config);
+  if (!measured.has_value()) return;
+  const auto it = measured->rates.find(section);
+  if (it == measured->rates.end()) return;
+  table.rates = it->second;
+  table.origin = fmt::format("rates {}", measured->measured);
+}
+
+}  // namespace
+
+std::string CommunicatorPlans::encode() const {
+  std::string text;
+  put(text, table.encode());
+  for (const auto& schedule : schedules->all()) {
+    put(text, schedule->path);
+    put(text, schedule->text);
+  }
+  return text;
+}
+
+CommunicatorPlans CommunicatorPlans::decode(std::string_view text) {
+  CommunicatorPlans plans;
+  plans.table = SelectionTable::decode(take(text));
+  std::vector<std::pair<std::string, std::string>> files;
+  while (!text.empty()) {
+    const std::string name(take(text));
+    files.emplace_back(name, take(text));
+  }
+  plans.schedules = ImportedSchedules::from_texts(files);
+  return plans;
+}
+
+CommunicatorPlans make_plans(const PlanningRequest& request) {
+  CommunicatorPlans plans;
+  TableRequest table;
+  table.nranks = request.nranks;
+  table.rules = TuningRules::from(request.config);
+  table.setting = request.setting;
+  Machine emulated;
+  if (!request.config.topo.empty()) {
+    emulated = load_machine(request.config.topo);
+    const auto available = static_cast<int>(gpus(emulated).size());
+    if (available < request.nranks)
+      fail(ncclInvalidUsage, "WEFT_TOPO: {} has {} GPUs, the communicator has {} ranks",
+           request.config.topo, available, request.nranks);
+    table.machine = &emulated;
+    table.simulation = quick_simulation();
+    table.origin = "times are simulated";
+    if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
+      const MadeSchedules made =
+          schedules_for(request.config, emulated, request.config.synthesis_seconds, request.fits);
+      plans.schedules = made.schedules;
+      table.schedules = made.schedules->all();
+      table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
+                                  made.fetched, made.made, made.seconds * 1e3);
+    }
+  } else {
+    take_rates(request, table);
+  }
+  const bool reach = request.on_gpus && request.hosts == 1 && request.config.topo.empty();
+  if (reach) {
+    // GPUs do their work side by side; ranks that share one take turns.
+    const auto found = static_cast<int>(gpus(request.machine).size());
+    table.setting.cores = std::clamp(found, 1, request.nranks);
+    if (!request.config.algo.empty() || request.config.min_channels > 0)
+      WEFT_INFO(
+          kInit,
+          "NCCL_ALGO and NCCL_MIN_NCHANNELS do not count between GPUs that reach each other's "
+          "memory: WEFT_PLAN does");
+    plans.table = build_gpu_table(table, request.config.packed_bytes);
+    plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
+                                      request.nranks, table.setting.cores);
+    return plans;
+  }
+  plans.table = build_table(table);
+  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
+  plans.table.machine =
+      table.machine != nullptr
+          ? fmt::format("{} ({} of its {} GPUs)", request.config.topo, request.nranks,
+                        gpus(emulated).size())
+          : fmt::format("{} ranks on {} core{} of {} host{}", request.nranks, request.setting.cores,
+                        request.setting.cores == 1 ? "" : "s", request.hosts,
+                        request.hosts == 1 ? "" : "s");
+  return plans;
+}
+
+}  // namespace weft

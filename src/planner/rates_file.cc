@@ -1,0 +1,112 @@
+// See rates_file.h.
+#include "src/planner/rates_file.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/planner/cached_file.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kFirstLine = "weft rates 1";
+
+void read_rate(const std::string& line, Rates& rates, const std::string& where, int number) {
+  const size_t blank = line.find(' ');
+  const std::string name = line.substr(0, blank);
+  for (const RateName& known : kRateNames) {
+    if (known.name != name || blank == std::string::npos) continue;
+    double& value = rates.*known.rate;
+    const char* end = line.data() + line.size();
+    const auto [rest, error] = std::from_chars(line.data() + blank + 1, end, value);
+    if (error != std::errc() || rest != end || !std::isfinite(value) || value < 0)
+      fail(ncclInvalidUsage, "{}:{}: '{}' is no rate", where, number, line.substr(blank + 1));
+    return;
+  }
+  fail(ncclInvalidUsage, "{}:{}: '{}' is not known", where, number, name.substr(0, 80));
+}
+
+}  // namespace
+
+std::string rates_path(const Config& config) {
+  if (config.cache.empty()) return "";
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return fmt::format("{}/rates-{}", config.cache, name.data());
+}
+
+Calibration parse_rates(const std::string& text, const std::string& where) {
+  std::istringstream lines(text);
+  std::string line;
+  Calibration calibration;
+  Rates* section = nullptr;
+  for (int number = 1; std::getline(lines, line); number++) {
+    if (number == 1) {
+      if (line != kFirstLine) fail(ncclInvalidUsage, "{}:1: these are no rates of Weft", where);
+    } else if (number == 2) {
+      calibration.measured = line;
+    } else if (line.size() > 2 && line.front() == '[' && line.back() == ']') {
+      const std::string name = line.substr(1, line.size() - 2);
+      section = &calibration.rates.try_emplace(name, default_rates(name)).first->second;
+    } else if (!line.empty()) {
+      if (section == nullptr) fail(ncclInvalidUsage, "{}:{}: a rate of nothing", where, number);
+      read_rate(line, *section, where, number);
+    }
+  }
+  if (calibration.rates.empty()) fail(ncclInvalidUsage, "{}: holds no rates", where);
+  return calibration;
+}
+
+std::string write_rates(const Calibration& calibration) {
+  std::string text = fmt::format("{}\n{}\n", kFirstLine, calibration.measured);
+  for (const auto& [name, rates] : calibration.rates) {
+    text += fmt::format("[{}]\n", name);
+    for (const RateName& rate : kRateNames)
+      text += fmt::format("{} {:.6g}\n", rate.name, rates.*rate.rate);
+  }
+  return text;
+}
+
+std::optional<Calibration> load_rates(const Config& config) {
+  const std::string path = rates_path(config);
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) return std::nullopt;
+  try {
+    return parse_rates(read_cached(path), path);
+  } catch (const Error& error) {
+    WEFT_WARN("{} (these rates are not used; weft calibrate makes new ones)", error.what());
+    return std::nullopt;
+  }
+}
+
+void save_rates(const Config& config, const Calibration& calibration) {
+  const std::string path = rates_path(config);
+  if (path.empty()) fail(ncclInvalidUsage, "there is no folder for rates: set WEFT_CACHE");
+  write_cached(path, write_rates(calibration));
+}
+
+Rates default_rates(const std::string& section) {
+  Rates rates;
+  if (section == kProcessRates) {
+    rates.switch_us = 3;
+  } else if (section == kGpuRates) {
+    rates = {};
+    rates.call_us = 4;
+    rates.hop_us = 1;
+    rates.switch_us = 1;
+    rates.step_us = rates.message_us = 0.1;
+    rates.copy_us_mb = rates.copy_mid_us_mb = rates.copy_far_us_mb = 0.6;
+    rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;
+  }
+  return rates;
+}
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// The synthesizer as init uses it: a library beside ours (libweft-synthesis.so), loaded when
+// needed. Thread-safe functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/base/config.h"
+#include "src/schedule/collective.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+// Whether there is one; a line of log says why not, once.
+bool can_synthesize(const Config& config);
+
+// A schedule for all GPUs of the machine, as Weft JSON, root 0. nullopt: none was found; the reason
+// is in the log.
+std::optional<std::string> synthesize_apart(const Config& config, const Machine& machine,
+                                            CollectiveKind kind, double bytes, double seconds);
+
+}  // namespace weft

@@ -1,0 +1,222 @@
+// See table_builder.h.
+#include "src/planner/table_builder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "algorithms/generators/generators.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/planner/cpu_help.h"
+#include "src/planner/selection.h"
+
+namespace weft {
+namespace {
+
+// Generators of the executors that run programs with FIFOs.
+bool has_fifos(const Generator& generator) {
+  return !generator.reaches && generator.name != kSendRecv.name;
+}
+
+// Slow plans need not be predicted at every size: these, with straight lines between.
+constexpr int kSimulatedSizes[] = {0, 3, 5, 7, 9, 11};
+
+class Builder {
+ public:
+  explicit Builder(const TableRequest& request) : request_(request) {}
+
+  SelectionTable build() {
+    table_.origin = request_.origin;
+    table_.slice_bytes = request_.machine != nullptr ? request_.simulation.slice_bytes
+                                                     : request_.setting.slice_bytes;
+    table_.lend_bytes = request_.setting.lend_bytes;
+    if (request_.nranks < 2 || request_.nranks > kMostTableRanks) return table_;
+    for (int k = 0; k < kCollectiveKinds; k++) {
+      const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
+      if (c.kind == CollectiveKind::kSendRecv) {
+        add(kSendRecv, {c.kind, 2, 0});
+        continue;
+      }
+      for (const Generator& generator : generators())
+        if (has_fifos(generator) && generator.supports(c)) add(generator, c);
+      if (request_.machine != nullptr && cpus_could_help(*request_.machine, c)) add_cpu_help(c);
+    }
+    for (size_t i = 0; i < request_.schedules.size(); i++)
+      add(*request_.schedules[i], static_cast<int>(i));
+    lift_empty_bars();
+    table_.find_ranges();
+    if (request_.machine == nullptr && !request_.setting.hosts.empty()) follow_rules();
+    return table_;
+  }
+
+ private:
+  void add(const Generator& generator, const Collective& c) {
+    PlanOption& option = table_.options.emplace_back();
+    option.kind = c.kind;
+    option.name = generator.name;
+    option.barred = request_.rules.bars_generator(c.kind, generator.name);
+    predict_option(option, generator.make(c, false));
+  }
+
+  void add(const ImportedSchedule& schedule, int number) {
+    PlanOption& option = table_.options.emplace_back();
+    option.kind = schedule.collective.kind;
+    option.name = schedule.path;
+    option.schedule = number;
+    const auto& verified =
+        schedule.out_of_place != nullptr ? schedule.out_of_place : schedule.in_place;
+    predict_option(option, verified->schedule());
+    const std::string why = request_.rules.bars_schedule(option.kind, option.channels);
+    if (!why.empty()) option.barred = why;
+  }
+
+  // Networks differ more than the default rates know, and calibration does not measure them: there
+  // the thresholds of selection.h, which were measured, go before the model, unless the user bars
+  // their choice.
+  void follow_rules() {
+    Placement placement;
+    placement.one_host = placement.one_process = false;
+    for (int k = 0; k < kCollectiveKinds; k++) {
+      const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
+      if (c.kind == CollectiveKind::kSendRecv || table_.ranges(c.kind).empty()) continue;
+      std::vector<SelectionTable::Range> ranges;
+      for (int power = 8; power <= 32; power++) {
+        const uint64_t most = power == 32 ? ~uint64_t{0} : uint64_t{1} << power;
+        const Generator& ruled = choose_generator(c, uint64_t{1} << power, placement, nullptr);
+        const auto it = std::find_if(
+            table_.options.begin(), table_.options.end(), [&](const PlanOption& option) {
+              return option.kind == c.kind && option.barred.empty() && option.name == ruled.name;
+            });
+        const PlanOption* option =
+            it != table_.options.end() ? &*it : table_.choose(c.kind, most, false);
+        const auto number = static_cast<int>(option - table_.options.data());
+        if (!ranges.empty() && ranges.back().option == number) {
+          ranges.back().most_bytes = most;
+        } else {
+          ranges.push_back({most, number});
+        }
+      }
+      table_.set_ranges(c.kind, std::move(ranges));
+    }
+    table_.origin += "; between hosts measured thresholds decide";
+  }
+
+  // Shown, never chosen: nothing can run it.
+  void add_cpu_help(const Collective& c) {
+    PlanOption& option = table_.options.emplace_back();
+    option.kind = c.kind;
+    option.name = kCpuReduce;
+    try {
+      fill_by_simulation(option, [&](double bytes) {
+        return simulate_cpu_help(*request_.machine, c, bytes, request_.simulation);
+      });
+      option.barred = "a prediction: CPUs do not reduce for GPUs in this release";
+    } catch (const Error& error) {
+      option.us.clear();
+      option.barred = error.what();
+    }
+  }
+
+  void predict_option(PlanOption& option, const Schedule& schedule) {
+    try {
+      const ScheduleShape shape = shape_of(schedule, request_.setting.hosts);
+      option.lanes = shape.lanes;
+      option.channels = shape.channels;
+      option.chunks = shape.chunks;
+      if (request_.machine != nullptr) {
+        simulate_option(option, schedule);
+      } else {
+        for (int i = 0; i < SelectionTable::kSizes; i++)
+          option.us.push_back(predict(shape, schedule.collective, SelectionTable::size(i),
+                                      request_.setting, request_.rates));
+      }
+    } catch (const Error& error) {
+      option.us.clear();
+      option.barred = error.what();
+    }
+  }
+
+  void simulate_option(PlanOption& option, const Schedule& schedule) {
+    fill_by_simulation(option, [&](double bytes) {
+      return simulate(*request_.machine, schedule, bytes, request_.simulation).time_us;
+    });
+  }
+
+  template <typename Time>
+  void fill_by_simulation(PlanOption& option, Time time) {
+    std::vector<double> known;
+    for (const int i : kSimulatedSizes) known.push_back(time(SelectionTable::size(i)));
+    for (int i = 0; i < SelectionTable::kSizes; i++) {
+      size_t k = 0;
+      while (k + 2 < known.size() && kSimulatedSizes[k + 1] < i) k++;
+      const double low = SelectionTable::size(kSimulatedSizes[k]),
+                   high = SelectionTable::size(kSimulatedSizes[k + 1]);
+      const double share = (SelectionTable::size(i) - low) / (high - low);
+      option.us.push_back(known[k] + (known[k + 1] - known[k]) * share);
+    }
+  }
+
+  // NCCL_ALGO may leave nothing over for a collective. NCCL's users mean "where there is such a
+  // thing": then it does not count, and a line says so.
+  void lift_empty_bars() {
+    for (int k = 0; k < kCollectiveKinds; k++) {
+      bool any = false, barred = false;
+      for (const PlanOption& option : table_.options) {
+        if (static_cast<int>(option.kind) != k || option.us.empty()) continue;
+        any = any || option.barred.empty();
+        barred = barred || option.barred == "NCCL_ALGO";
+      }
+      if (any || !barred) continue;
+      WEFT_INFO(kTuning, "NCCL_ALGO leaves no plan for {}: it does not count there",
+                name(static_cast<CollectiveKind>(k)));
+      for (PlanOption& option : table_.options)
+        if (static_cast<int>(option.kind) == k && option.barred == "NCCL_ALGO") option.barred = "";
+    }
+  }
+
+  const TableRequest& request_;
+  SelectionTable table_;
+};
+
+}  // namespace
+
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes) {
+  SelectionTable table;
+  table.origin = request.origin;
+  table.advisory = true;
+  for (int k = 0; k < kCollectiveKinds; k++) {
+    const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
+    if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||
+        request.nranks > kMostTableRanks)
+      continue;
+    const Generator* forced = forced_generator(c.kind, request.rules.plan);
+    if (forced != nullptr && !forced->supports(c)) continue;
+    std::vector<SelectionTable::Range> ranges;
+    const Generator* last = nullptr;
+    for (int power = 0; power <= 32; power++) {
+      const auto bytes = uint64_t{1} << power;
+      const GpuChoice choice = choose_for_gpu(c, bytes, packed_bytes, forced);
+      if (choice.generator != last) {
+        PlanOption& option = table.options.emplace_back();
+        option.kind = c.kind;
+        option.name = choice.generator->name;
+        const ScheduleShape shape = shape_of(choice.generator->make(c, false));
+        option.lanes = shape.lanes;
+        option.channels = shape.channels;
+        option.chunks = shape.chunks;
+        for (int i = 0; i < SelectionTable::kSizes; i++)
+          option.us.push_back(
+              predict(shape, c, SelectionTable::size(i), request.setting, request.rates));
+        ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
+        last = choice.generator;
+      }
+      ranges.back().most_bytes = power == 32 ? ~uint64_t{0} : bytes * 2 - 1;
+    }
+    table.set_ranges(c.kind, std::move(ranges));
+  }
+  return table;
+}
+
+SelectionTable build_table(const TableRequest& request) { return Builder(request).build(); }
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// Builds selection tables: asks the cost model, or the simulator where links decide, what every
+// generator and every synthesized schedule would take. Pure functions; slow, for set-up and tools.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/planner/cost_model.h"
+#include "src/planner/imported_schedules.h"
+#include "src/planner/selection_table.h"
+#include "src/planner/simulator.h"
+#include "src/planner/tuning_rules.h"
+#include "src/topology/machine.h"
+
+namespace weft {
+
+struct TableRequest {
+  int nranks = 1;
+  // The machine whose GPUs the ranks are, in order; nullptr: ranks are driven by cores, and
+  // `setting` and `rates` tell.
+  const Machine* machine = nullptr;
+  HostSetting setting;
+  Rates rates;
+  SimulationOptions simulation;
+  std::string origin;  // of the rates, in words
+  TuningRules rules;
+  std::vector<std::shared_ptr<const ImportedSchedule>> schedules;  // synthesized for this machine
+};
+
+// Beyond this many ranks a schedule of every generator takes too long to make: tables are empty,
+// and the rules of selection.h decide.
+inline constexpr int kMostTableRanks = 128;
+
+// For GPUs that reach each other's memory, which choose_for_gpu() decides for: its choices with
+// their costs by the cost model, `setting.cores` being the number of GPUs.
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes);
+
+SelectionTable build_table(const TableRequest& request);
+
+}  // namespace weft

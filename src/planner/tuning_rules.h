@@ -1,0 +1,62 @@
+// What users say about the choice of plans, in NCCL's words and in ours: NCCL_ALGO, NCCL_PROTO,
+// NCCL_MAX_NCHANNELS and WEFT_PLAN. Pure functions and plain data.
+//
+// NCCL's algorithms name families of ours: Ring is ring; Tree and NVLSTree are tree and recursive;
+// PAT is recursive and pairwise; CollNetDirect, CollNetChain and NVLS, where all ranks work at
+// once, are direct, one_shot and exchange. Schedules made for the machine belong to no family: they
+// are used only where the user leaves the choice open.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/schedule/collective.h"
+
+namespace weft {
+
+// NCCL's numbers.
+enum class NcclAlgorithm : int {
+  kTree,
+  kRing,
+  kCollNetDirect,
+  kCollNetChain,
+  kNvls,
+  kNvlsTree,
+  kPat
+};
+inline constexpr int kNcclAlgorithms = 7;
+enum class NcclProtocol : int { kLl, kLl128, kSimple };
+inline constexpr int kNcclProtocols = 3;
+
+// Whether a generator belongs to the family.
+bool is_of(NcclAlgorithm algorithm, std::string_view generator);
+
+// A list in NCCL's syntax: "ring,tree", "^tree" (all but), "ring;allreduce:tree,ring" (for all
+// functions, then for one). Case does not matter. Per function, a bit per name; all bits where
+// nothing was said. Throws Error(ncclInvalidUsage) that names the variable and the word.
+struct NcclChoice {
+  std::array<unsigned, kCollectiveKinds> allowed{};
+  bool allows(CollectiveKind kind, int which) const {
+    return (allowed[static_cast<size_t>(kind)] >> which & 1) != 0;
+  }
+  bool operator==(const NcclChoice&) const = default;
+};
+NcclChoice parse_nccl_algo(const std::string& text);
+NcclChoice parse_nccl_proto(const std::string& text);
+
+struct TuningRules {
+  NcclChoice algorithms, protocols;
+  std::string plan;      // WEFT_PLAN
+  int max_channels = 0;  // 0: as many as there are
+
+  static TuningRules from(const Config& config);
+
+  // Why such a plan is not for this collective; empty: it may be chosen.
+  std::string bars_generator(CollectiveKind kind, std::string_view generator) const;
+  std::string bars_schedule(CollectiveKind kind, int channels) const;
+};
+
+}  // namespace weft

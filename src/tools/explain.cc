@@ -1,0 +1,120 @@
+// weft explain: which plan at which size, and what the others would cost.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/base/error.h"
+#include "src/comm/cluster.h"
+#include "src/comm/mesh.h"
+#include "src/planner/planning.h"
+#include "src/tools/answers.h"
+#include "src/tools/commands.h"
+
+namespace weft {
+namespace {
+
+struct Arguments {
+  std::string topo, collective;
+  uint64_t size = 0;
+  int ranks = 0, hosts = 1;
+  bool processes = false, json = false;
+};
+
+nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind, uint64_t size) {
+  nlohmann::ordered_json out;
+  out["collective"] = name(kind);
+  out["machine"] = table.machine;
+  out["costs"] = table.origin;
+  uint64_t least = 0;
+  for (const SelectionTable::Range& range : table.ranges(kind)) {
+    const PlanOption& option = table.options[static_cast<size_t>(range.option)];
+    out["ranges"].push_back({{"from", least},
+                             {"to", range.most_bytes},
+                             {"plan", option.name},
+                             {"channels", option.channels},
+                             {"lanes", option.lanes}});
+    least = range.most_bytes + 1;
+  }
+  const PlanOption* chosen = size > 0 ? table.choose(kind, size, false) : nullptr;
+  if (chosen != nullptr) {
+    out["size"] = size;
+    out["plan"] = chosen->name;
+    out["time_us"] = number(SelectionTable::estimate(*chosen, static_cast<double>(size)));
+  }
+  for (const PlanOption& option : table.options) {
+    if (option.kind != kind) continue;
+    nlohmann::ordered_json entry = {{"plan", option.name}};
+    if (size > 0 && !option.us.empty())
+      entry["time_us"] = number(SelectionTable::estimate(option, static_cast<double>(size)));
+    if (!option.barred.empty()) entry["not_chosen"] = option.barred;
+    out["options"].push_back(entry);
+  }
+  return out;
+}
+
+void answer(const Arguments& arguments) {
+  Config config = Config::from_environment();
+  if (!arguments.topo.empty()) config.topo = arguments.topo;
+  const HostReport here = read_host_report(describe_host(config), 0);
+  int ranks = arguments.ranks;
+  if (ranks == 0)
+    ranks = config.topo.empty() ? std::max(2, here.cores)
+                                : static_cast<int>(gpus(load_machine(config.topo)).size());
+  HostSetting setting;
+  setting.cores = here.cores;
+  setting.one_process = !arguments.processes;
+  setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
+      config.slice_bytes, Mesh::ring_bytes_for(config, ranks, false) / 4 - kFifoAlign));
+  setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
+  if (arguments.hosts > 1) {
+    for (int r = 0; r < ranks; r++) setting.hosts.push_back(r * arguments.hosts / ranks);
+    setting.nic_gbps = here.nic_gbps;
+    setting.one_process = false;
+  }
+  const CommunicatorPlans plans =
+      make_plans({config, ranks, false, setting, here.machine, arguments.hosts,
+                  [&](const ImportedSchedule& schedule) {
+                    return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
+                  }});
+  const SelectionTable& table = plans.table;
+  const CollectiveKind kind = *collective_named(arguments.collective);
+  if (arguments.json) {
+    fmt::print("{}\n", to_json(table, kind, arguments.size).dump());
+    return;
+  }
+  fmt::print("{}; {}\n", table.machine, table.origin);
+  if (arguments.size > 0) {
+    fmt::print("{} of {} bytes\n{}", name(kind), arguments.size,
+               describe_options(table, kind, arguments.size));
+    return;
+  }
+  const std::string ranges = describe_ranges(table, kind);
+  fmt::print("{}", ranges.empty() ? "no table: simple rules decide\n" : ranges);
+  for (const PlanOption& option : table.options)
+    if (option.kind == kind && !option.barred.empty())
+      fmt::print("{} is not chosen: {}\n", option.name, option.barred);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("explain", "which plan at which size, and what the others would cost");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("TOPO", arguments->topo, "a machine; without it host memory, on this one");
+  command->add_option("--coll", arguments->collective, "collective")
+      ->required()
+      ->check(is_collective());
+  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_option("--ranks", arguments->ranks, "ranks; without it all GPUs, or all cores")
+      ->check(CLI::Range(2, 4096));
+  command->add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
+      ->check(CLI::Range(1, 4096));
+  command->add_flag("--processes", arguments->processes, "ranks are processes, not threads");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments] { answer(*arguments); });
+}
+
+}  // namespace weft

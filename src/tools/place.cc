@@ -1,0 +1,69 @@
+// weft place: which rank of a pipeline or ring on which GPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "src/planner/rank_placement.h"
+#include "src/tools/answers.h"
+#include "src/tools/commands.h"
+#include "src/topology/discover.h"
+#include "src/topology/hwloc_view.h"
+
+namespace weft {
+namespace {
+
+struct Arguments {
+  std::string topo, pattern = "pipeline";
+  int ranks = 0;
+  bool json = false;
+};
+
+void answer(const Arguments& arguments) {
+  Discovery how;
+  how.hwloc = hwloc_view;
+  const Machine machine = arguments.topo.empty() ? this_machine(how) : load_machine(arguments.topo);
+  const std::vector<int> all = gpus(machine);
+  const int ranks = arguments.ranks > 0 ? arguments.ranks : static_cast<int>(all.size());
+  const auto placed = place_ranks(
+      machine, ranks, arguments.pattern == "ring" ? WorkPattern::kRing : WorkPattern::kPipeline);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (size_t r = 0; r < placed.size(); r++) {
+    const PlacedRank& rank = placed[r];
+    const Node& node = machine.nodes[static_cast<size_t>(rank.gpu)];
+    const auto number_of =
+        static_cast<int>(std::find(all.begin(), all.end(), rank.gpu) - all.begin());
+    if (arguments.json) {
+      list.push_back({{"rank", r}, {"gpu", number_of}, {"id", node.id}, {"host", node.host}});
+      if (rank.way != PathClass::kNone) {
+        list.back()["way"] = name_of(rank.way);
+        list.back()["gbps"] = number(rank.gbps);
+      }
+      continue;
+    }
+    fmt::print("rank {:<4} GPU {:<4} {:10} host {:<4}", r, number_of, node.id, node.host);
+    if (rank.way != PathClass::kNone)
+      fmt::print(" next: {} at {:.4g} GB/s", name_of(rank.way), rank.gbps);
+    fmt::print("\n");
+  }
+  if (arguments.json)
+    fmt::print("{}\n",
+               nlohmann::ordered_json({{"pattern", arguments.pattern}, {"ranks", list}}).dump());
+}
+
+}  // namespace
+
+void add_place(CLI::App& app) {
+  auto* command = app.add_subcommand("place", "which rank of a pipeline or ring on which GPU");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("TOPO", arguments->topo, "a machine; without it this one");
+  command->add_option("--ranks", arguments->ranks, "ranks; without it one per GPU")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--pattern", arguments->pattern, "pipeline (default) or ring")
+      ->check(CLI::IsMember({"pipeline", "ring"}));
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments] { answer(*arguments); });
+}
+
+}  // namespace weft

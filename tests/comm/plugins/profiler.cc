@@ -1,0 +1,104 @@
+// A profiler plugin of version WEFT_PROFILER_VERSION, as an outsider would build it: writes a line
+// per event into the file that WEFT_TEST_PROFILE names.
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "src/comm/profiler/abi.h"
+
+namespace {
+
+using namespace weft::profiler_abi;
+
+// The layouts, from NCCL's headers of each version.
+static_assert(offsetof(DescriptorV1, coll) == 24 && offsetof(DescriptorV1::Coll, op) == 64);
+static_assert(offsetof(DescriptorV1::Coll, channels) == 80 &&
+              offsetof(DescriptorV1::P2p, peer) == 48);
+static_assert(offsetof(DescriptorV2::Coll, traffic) == 72 &&
+              offsetof(DescriptorV2::Coll, protocol) == 96);
+static_assert(offsetof(DescriptorV3::Coll, channels) == 72 &&
+              offsetof(DescriptorV3::Coll, protocol) == 88);
+static_assert(offsetof(DescriptorV4::Coll, channels) == 56 &&
+              offsetof(DescriptorV4::P2p, channels) == 36);
+static_assert(offsetof(DescriptorV5, coll) == 24 && offsetof(DescriptorV5::Coll, group) == 80);
+static_assert(offsetof(DescriptorV5::P2p, group) == 40 &&
+              offsetof(DescriptorV5::CollApi, captured) == 40);
+
+std::FILE* file = nullptr;
+size_t events = 0;
+
+ncclResult_t opened(void** context, int* mask, const char* name, int nranks, int rank) {
+  const char* path = std::getenv("WEFT_TEST_PROFILE");
+  file = path == nullptr ? nullptr : std::fopen((path + std::to_string(rank)).c_str(), "w");
+  if (file == nullptr) return ncclSystemError;
+  *context = file;
+  *mask = 0xfff;
+  std::fprintf(file, "init %s %d of %d\n", name, rank, nranks);
+  return ncclSuccess;
+}
+
+[[maybe_unused]] std::string text(const char* word) { return word; }
+[[maybe_unused]] std::string text(uint8_t number) { return std::to_string(number); }
+
+template <typename Descriptor>
+ncclResult_t start(void*, void** event, Descriptor* d) {
+  const size_t id = ++events;
+  *event = reinterpret_cast<void*>(id);
+  const auto parent = reinterpret_cast<size_t>(d->parent);
+  const auto kind = static_cast<unsigned long>(d->kind);
+  std::fprintf(file, "start %zu kind %lu parent %zu", id, kind, parent);
+  if (d->kind == kColl)
+    std::fprintf(file, " coll %s %s count %zu root %d sequence %lu", text(d->coll.function).c_str(),
+                 text(d->coll.type).c_str(), d->coll.count, d->coll.root,
+                 static_cast<unsigned long>(d->coll.sequence));
+  if (d->kind == kP2p)
+    std::fprintf(file, " p2p %s %s count %zu peer %d", text(d->p2p.function).c_str(),
+                 text(d->p2p.type).c_str(), d->p2p.count, d->p2p.peer);
+  std::fprintf(file, "\n");
+  return ncclSuccess;
+}
+
+ncclResult_t stop(void* event) {
+  std::fprintf(file, "stop %zu\n", reinterpret_cast<size_t>(event));
+  return ncclSuccess;
+}
+
+ncclResult_t record(void*, int, void*) { return ncclSuccess; }
+
+ncclResult_t finalize(void*) {
+  std::fprintf(file, "finalize\n");
+  std::fclose(file);
+  return ncclSuccess;
+}
+
+[[maybe_unused]] ncclResult_t init_old(void** context, int* mask) {
+  const char* rank = std::getenv("WEFT_TEST_RANK");
+  return opened(context, mask, "-", 0, rank == nullptr ? 0 : std::atoi(rank));
+}
+[[maybe_unused]] ncclResult_t init_v4(void** context, int* mask, const char* name, uint64_t, int,
+                                      int nranks, int rank, Logger) {
+  return opened(context, mask, name, nranks, rank);
+}
+[[maybe_unused]] ncclResult_t init_v5(void** context, uint64_t, int* mask, const char* name, int,
+                                      int nranks, int rank, Logger) {
+  return opened(context, mask, name, nranks, rank);
+}
+
+}  // namespace
+
+#define WEFT_TABLE(version, init_function)                                                    \
+  extern "C" [[gnu::visibility("default")]] const TableV##version ncclProfiler_v##version = { \
+      "test profiler", init_function, {start<DescriptorV##version>, stop, record, finalize}}
+
+#if WEFT_PROFILER_VERSION == 1
+WEFT_TABLE(1, init_old);
+#elif WEFT_PROFILER_VERSION == 2
+WEFT_TABLE(2, init_old);
+#elif WEFT_PROFILER_VERSION == 3
+WEFT_TABLE(3, init_old);
+#elif WEFT_PROFILER_VERSION == 4
+WEFT_TABLE(4, init_v4);
+#else
+WEFT_TABLE(5, init_v5);
+#endif

@@ -1,0 +1,75 @@
+# Items of scripts/dropin that measure: all_reduce times and training steps, the same with every library.
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+
+from dropin.expectation import Skip, expect
+
+SIZES = {"8 KiB": (8 << 10, 100), "1 MiB": (1 << 20, 30), "16 MiB": (16 << 20, 6), "128 MiB": (128 << 20, 2)}
+
+
+def microseconds(work, turns, repeats=3):
+    """Median over repeats of the time of one turn, on all ranks together."""
+    work()
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        dist.barrier()
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(turns):
+            work()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / turns * 1e6)
+    return statistics.median(times)
+
+
+def all_reduce_times(ctx):
+    for name, (size, turns) in SIZES.items():
+        x = torch.full((size // 4,), float(ctx.rank), device=ctx.device)
+        dist.all_reduce(x)
+        expect(f"all_reduce of {name}", x, torch.full(x.shape, ctx.n * (ctx.n - 1) / 2, device=ctx.device))
+        x.zero_()
+        ctx.values[name] = round(microseconds(lambda x=x: dist.all_reduce(x), turns), 1)
+    return ", ".join(f"{name} {value:.0f} us" for name, value in ctx.values.items())
+
+
+def big_model(ctx):
+    torch.manual_seed(0)
+    width = 2048
+    return torch.nn.Sequential(*[torch.nn.Linear(width, width) for _ in range(4)]).to(ctx.device)
+
+
+def step_time(ctx, net):
+    torch.manual_seed(1 + ctx.rank)
+    x, y = torch.randn(64, 2048, device=ctx.device), torch.randn(64, 2048, device=ctx.device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        mse_loss(net(x), y).backward()
+        optimizer.step()
+    step()
+    ctx.values["step"] = round(microseconds(step, 5) / 1e3, 2)
+    return f"{ctx.values['step']:.1f} ms a step, 16.8 million parameters"
+
+
+def ddp_step(ctx):
+    return step_time(ctx, torch.nn.parallel.DistributedDataParallel(big_model(ctx), device_ids=[0]))
+
+
+def fsdp_step(ctx):
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError as error:
+        raise Skip(f"this PyTorch has no FSDP2: {error}") from error
+    net = big_model(ctx)
+    for layer in net:
+        fully_shard(layer)
+    return step_time(ctx, fully_shard(net))
+
+
+ITEMS = {"all_reduce times": all_reduce_times, "DDP step time": ddp_step, "FSDP2 step time": fsdp_step}

@@ -1,0 +1,237 @@
+// What goes wrong between hosts, over verbs: lost packets, wires that go down and come back, hosts
+// that die, machines that are not set up for it.
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/comm/checks.h"
+#include "tests/rdma/guest.h"
+#include "tests/support/patterns.h"
+#include "tests/support/require.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+ProcessOptions hosts(const std::string& wires, const Environment& settings = {}) {
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(120);
+  options.environment = [=](int rank) { return verbs_host(rank, wires, settings); };
+  return options;
+}
+
+// All ranks together, for as long as rank 0 wants: every result is checked. The code that ended it.
+ncclResult_t reduce_while(ncclComm_t comm, const std::function<bool()>& go_on, int* rounds) {
+  const int me = rank_of(comm);
+  constexpr size_t kCount = 80000;  // large enough for stripes
+  for (int round = 0;; round++, ++*rounds) {
+    std::vector<int> data(kCount, me + round);
+    data[0] = me == 0 && !go_on() ? 1 : 0;
+    const ncclResult_t code =
+        ncclAllReduce(data.data(), data.data(), kCount, ncclInt32, ncclSum, comm, nullptr);
+    if (code != ncclSuccess) return code;
+    EXPECT_EQ(data[1], 2 * round + 1);
+    EXPECT_EQ(std::count(data.begin() + 1, data.end(), data[1]),
+              static_cast<ptrdiff_t>(kCount - 1));
+    if (data[0] != 0) return ncclSuccess;
+  }
+}
+
+WEFT_SCENARIO(lossy_wire) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    int rounds = 0;
+    EXPECT_EQ(reduce_while(
+                  comm, [&] { return rounds < 8; }, &rounds),
+              ncclSuccess);
+  });
+}
+
+TEST(LossyWire, GivesTheRightData) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ASSERT_TRUE(
+      shell("tc qdisc add dev a0 root netem loss 0.3% && "
+            "tc qdisc add dev b0 root netem loss 0.3%"));
+  run_ranks_as_processes("lossy_wire", 2, hosts("0"));
+  EXPECT_FALSE(
+      shell("tc -s qdisc show dev a0 | grep 'dropped 0,' && "
+            "tc -s qdisc show dev b0 | grep 'dropped 0,'"))
+      << "the wire lost nothing";
+  shell("tc qdisc del dev a0 root; tc qdisc del dev b0 root");
+}
+
+// Rank 0 runs `disturb` while reductions go on; they end when it returns.
+void reduce_meanwhile(const ProcessContext& context, const std::function<void()>& disturb) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    std::atomic<bool> finished{false};
+    std::thread thread([&] {
+      if (context.rank == 0) disturb();
+      finished = true;
+    });
+    int rounds = 0;
+    EXPECT_EQ(reduce_while(
+                  comm, [&] { return !finished.load(); }, &rounds),
+              ncclSuccess)
+        << ncclGetLastError(comm);
+    thread.join();
+    std::printf("%d rounds\n", rounds);
+  });
+}
+
+// Until this much more has gone over the interface; false: it does not within 20 s.
+bool wait_for_traffic(const std::string& interface, uint64_t more = 300000) {
+  const uint64_t before = bytes_over(interface);
+  const auto begin = Clock::now();
+  while (bytes_over(interface) < before + more && seconds_since(begin) < 20)
+    std::this_thread::sleep_for(milliseconds(20));
+  return seconds_since(begin) < 20;
+}
+
+WEFT_SCENARIO(wire_goes_down_and_up) {
+  Wires wires;
+  reduce_meanwhile(context, [&] {
+    EXPECT_TRUE(wait_for_traffic("a0"));
+    wires.down(0);
+    std::this_thread::sleep_for(milliseconds(1500));
+    wires.up(0);
+    EXPECT_TRUE(wait_for_traffic("a0")) << "when it is back";
+  });
+}
+
+TEST(Wire, ThatGoesDownAndUpCostsOnlyTime) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_ranks_as_processes("wire_goes_down_and_up", 2, hosts("0", {{"NCCL_IB_RETRY_CNT", "2"}}));
+  Wires().up(0);
+}
+
+WEFT_SCENARIO(one_of_two_wires_goes_down) {
+  Wires wires;
+  reduce_meanwhile(context, [&] {
+    EXPECT_TRUE(wait_for_traffic("a0"));
+    EXPECT_TRUE(wait_for_traffic("a1"));
+    wires.down(0);
+    EXPECT_TRUE(wait_for_traffic("a1")) << "over the second wire, while the first is down";
+    wires.up(0);
+    EXPECT_TRUE(wait_for_traffic("a0")) << "over the first wire, when it is back";
+  });
+}
+
+TEST(TwoWires, GoOnWithOneWhileTheOtherIsDown) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_ranks_as_processes("one_of_two_wires_goes_down", 2, hosts("01"));
+  Wires().up(0);
+}
+
+// The end that a communicator must come to, and in what time; the text names rank 1.
+void expect_end(const ProcessContext& context, const std::function<void()>& blow, double limit,
+                const char* words) {
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
+  expect_all_reduce_works(comm);
+  blow();
+  const auto begin = Clock::now();
+  int rounds = 0;
+  const ncclResult_t code = reduce_while(
+      comm, [&] { return seconds_since(begin) < limit; }, &rounds);
+  EXPECT_TRUE(code == ncclRemoteError || code == ncclSystemError) << code;
+  EXPECT_LT(seconds_since(begin), limit);
+  const std::string text = ncclGetLastError(comm);
+  std::printf("after %.1f s: %s\n", seconds_since(begin), text.c_str());
+  EXPECT_TRUE(says(text, context.rank == 0 ? "(rank|peer) 1" : "(rank|peer) 0")) << text;
+  EXPECT_TRUE(says(text, words)) << text;
+  WEFT_OK(ncclCommAbort(comm));
+}
+
+WEFT_SCENARIO(wire_stays_down) {
+  Wires wires;
+  const auto blow = [&] {
+    if (context.rank == 0) wires.down(0);
+  };
+  expect_end(context, blow, 30, "weft_[ab]0 port 1|gave up|broke");
+}
+
+TEST(Wire, ThatStaysDownIsAnErrorThatNamesThePeer) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  run_ranks_as_processes("wire_stays_down", 2,
+                         hosts("0", {{"NCCL_IB_RETRY_CNT", "2"}, {"WEFT_IB_RECOVERY", "2"}}));
+  Wires().up(0);
+}
+
+WEFT_SCENARIO(host_is_killed) {
+  if (context.rank == 1) {
+    ncclComm_t comm = nullptr;
+    WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
+    expect_all_reduce_works(comm);
+    usleep(300000);  // so that the other waits for it
+    kill(getpid(), SIGKILL);
+  }
+  expect_end(
+      context, [] {}, 15, "died|its process ended");
+}
+
+TEST(Host, ThatIsKilledIsAnErrorThatNamesIt) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  const auto results = run_processes("host_is_killed", 2, hosts("0"));
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].output;
+  EXPECT_EQ(results[1].signal, SIGKILL) << results[1].output;
+}
+
+// No communicator comes up; the argument is what must be said.
+WEFT_SCENARIO(cannot_start) {
+  ncclComm_t comm = nullptr;
+  EXPECT_NE(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank), ncclSuccess);
+  const std::string text = ncclGetLastError(nullptr);
+  std::printf("says: %s\n", text.c_str());
+  EXPECT_TRUE(says(text, context.argument.c_str())) << text;
+  if (comm != nullptr) ncclCommAbort(comm);
+}
+
+void expect_refusal(const Environment& settings, const std::string& words) {
+  ProcessOptions options = hosts("0", settings);
+  options.argument = words;
+  run_ranks_as_processes("cannot_start", 2, options);
+}
+
+TEST(Settings, ThatNameNoDeviceAreExplained) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  expect_refusal({{"NCCL_IB_HCA", "=mlx5_7"}}, "weft_a0 port 1: NCCL_IB_HCA leaves it out");
+}
+
+TEST(Settings, ThatNameNoAddressAreExplained) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  expect_refusal({{"NCCL_IB_GID_INDEX", "7"}}, "no address of index 7 .*10\\.80\\.0\\.[12]");
+}
+
+WEFT_SCENARIO(locks_no_memory) {
+  const rlimit none{0, 0};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  ASSERT_EQ(syscall(SYS_capget, &header, data), 0);
+  data[0].effective &= ~(1u << CAP_IPC_LOCK);
+  ASSERT_EQ(syscall(SYS_capset, &header, data), 0);
+  scenario_cannot_start(context);
+}
+
+TEST(Process, ThatMayLockNoMemoryIsToldSo) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options = hosts("0");
+  options.argument = "ulimit -l|gave up";
+  run_ranks_as_processes("locks_no_memory", 2, options);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,195 @@
+// The verbs plugin alone, as NCCL would call it: both ends in one process.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "src/transport/plugin_network.h"
+#include "tests/rdma/guest.h"
+#include "tests/support/require.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+struct Ends {
+  std::shared_ptr<Network> network;
+  NetComm sender, receiver;
+};
+
+std::shared_ptr<Network> open_plugin(int version) {
+  const std::shared_ptr<void> library(dlopen(WEFT_VERBS_PLUGIN, RTLD_NOW | RTLD_LOCAL),
+                                      [](void*) {});
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  return find_table(library, version).open(7, net_abi::kUndefined);
+}
+
+// From the devices of host a to those of host b, all of them joined.
+Ends connect_hosts(int version) {
+  Ends ends;
+  ends.network = open_plugin(version);
+  std::vector<int> a, b;
+  for (int d = 0; d < ends.network->devices(); d++) {
+    const std::string name = ends.network->properties(d).name;
+    if (name.rfind("weft_a", 0) == 0) a.push_back(d);
+    if (name.rfind("weft_b", 0) == 0) b.push_back(d);
+  }
+  const int from = a.size() > 1 ? ends.network->merge(a) : a.at(0);
+  const int to = b.size() > 1 ? ends.network->merge(b) : b.at(0);
+  NetHandle handle{};
+  void *listening = nullptr, *sending = nullptr, *receiving = nullptr;
+  if (ends.network->listen(to, handle, &listening) != ncclSuccess)
+    throw std::runtime_error(ends.network->reason());
+  const NetComm listener(ends.network, listening, NetComm::Kind::kListen);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (sending == nullptr || receiving == nullptr) {
+    if ((sending == nullptr && ends.network->connect(from, handle, &sending) != ncclSuccess) ||
+        (receiving == nullptr && ends.network->accept(listening, &receiving) != ncclSuccess))
+      throw std::runtime_error(ends.network->reason());
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("no connection");
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  ends.sender = NetComm(ends.network, sending, NetComm::Kind::kSend);
+  ends.receiver = NetComm(ends.network, receiving, NetComm::Kind::kReceive);
+  return ends;
+}
+
+void expect_flush_works(Ends& ends, void* data, void* registration) {
+  void* request = nullptr;
+  ASSERT_EQ(ends.network->flush(ends.receiver.get(), data, 1, registration, &request), ncclSuccess)
+      << ends.network->reason();
+  ASSERT_NE(request, nullptr);
+  bool done = false;
+  size_t size = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!done && std::chrono::steady_clock::now() < deadline)
+    ASSERT_EQ(ends.network->test(request, done, size), ncclSuccess) << ends.network->reason();
+  EXPECT_TRUE(done);
+}
+
+// A message longer than the memory that waits for it ends the connection, in words.
+void expect_too_long_is_an_error(Ends& ends, std::vector<uint8_t>& from, std::vector<uint8_t>& to) {
+  Network& network = *ends.network;
+  void *sending = nullptr, *receiving = nullptr;
+  void* to_registration = ends.receiver.reg(to.data(), to.size());
+  void* from_registration = ends.sender.reg(from.data(), from.size());
+  ASSERT_EQ(network.irecv(ends.receiver.get(), to.data(), 10, to_registration, &receiving),
+            ncclSuccess);
+  ASSERT_EQ(network.isend(ends.sender.get(), from.data(), 11, from_registration, &sending),
+            ncclSuccess);
+  bool done = false;
+  size_t size = 0;
+  ncclResult_t code = ncclSuccess;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (code == ncclSuccess && std::chrono::steady_clock::now() < deadline)
+    code = network.test(sending, done, size);
+  EXPECT_EQ(code, ncclInternalError);
+  EXPECT_NE(network.reason().find("does not fit into 10"), std::string::npos) << network.reason();
+  for (code = ncclSuccess; code == ncclSuccess && std::chrono::steady_clock::now() < deadline;)
+    code = network.test(receiving, done, size);
+  EXPECT_EQ(code, ncclRemoteError);
+  EXPECT_NE(network.reason().find("does not fit into 10"), std::string::npos) << network.reason();
+}
+
+// Sizes around the edges of inline data, stripes and pieces, all in flight at once.
+WEFT_SCENARIO(messages_arrive) {
+  const std::vector<size_t> sizes = {
+      0, 1, 63, 64, 65, 4095, 4097, 131071, 131072, (1 << 20) + 1, 5, 200000, 1 << 20};
+  Ends ends = connect_hosts(std::stoi(context.argument));
+  Network& network = *ends.network;
+  std::vector<std::vector<uint8_t>> sent, received;
+  std::vector<void*> sends, receives;
+  for (size_t m = 0; m < sizes.size(); m++) {
+    sent.emplace_back(sizes[m] + 1);
+    for (size_t i = 0; i < sizes[m]; i += 8) {
+      const uint64_t word = mix(m, i);
+      std::memcpy(&sent[m][i], &word, std::min<size_t>(8, sizes[m] - i));
+    }
+    received.emplace_back(sizes[m] + 100, 0xee);
+    // What is registered as a GPU's is not sent inline, and flushed; here it is host memory too.
+    const auto kind = m % 3 == 1 ? net_abi::kCudaPointer : net_abi::kHostPointer;
+    void* from = ends.sender.reg(sent[m].data(), sent[m].size(), kind);
+    void* to = ends.receiver.reg(received[m].data(), received[m].size(), kind);
+    if (kind == net_abi::kCudaPointer) expect_flush_works(ends, received[m].data(), to);
+    sends.push_back(nullptr);
+    receives.push_back(nullptr);
+    // Some wait for their receive, others find it there.
+    const auto receive = [&] {
+      ASSERT_EQ(
+          network.irecv(ends.receiver.get(), received[m].data(), sizes[m] + 100, to, &receives[m]),
+          ncclSuccess);
+      ASSERT_NE(receives[m], nullptr);
+    };
+    if (m % 2 == 0) receive();
+    ASSERT_EQ(network.isend(ends.sender.get(), sent[m].data(), sizes[m], from, &sends[m]),
+              ncclSuccess);
+    ASSERT_NE(sends[m], nullptr);
+    if (m % 2 != 0) receive();
+  }
+  size_t open = 2 * sizes.size();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (open > 0 && std::chrono::steady_clock::now() < deadline) {
+    for (size_t m = 0; m < sizes.size(); m++) {
+      bool done = false;
+      size_t size = 0;
+      if (sends[m] != nullptr) {
+        ASSERT_EQ(network.test(sends[m], done, size), ncclSuccess) << network.reason();
+        if (done) sends[m] = nullptr, open--;
+      }
+      done = false;
+      if (receives[m] == nullptr) continue;
+      ASSERT_EQ(network.test(receives[m], done, size), ncclSuccess) << network.reason();
+      if (!done) continue;
+      receives[m] = nullptr;
+      open--;
+      EXPECT_EQ(size, sizes[m]);
+    }
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(open, 0u);
+  for (size_t m = 0; m < sizes.size(); m++) {
+    EXPECT_TRUE(std::equal(sent[m].begin(), sent[m].end() - 1, received[m].begin()))
+        << "message of " << sizes[m] << " bytes";
+    EXPECT_EQ(received[m][sizes[m]], 0xee) << "beyond a message of " << sizes[m] << " bytes";
+  }
+  expect_too_long_is_an_error(ends, sent[5], received[5]);
+}
+
+struct Setting {
+  const char* name;
+  int version;
+  Environment environment;
+};
+void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
+
+class Messages : public testing::TestWithParam<Setting> {};
+
+TEST_P(Messages, ArriveWhole) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options;
+  options.argument = std::to_string(GetParam().version);
+  options.environment = [&](int) {
+    Environment all = separate_hosts(0);
+    all["NCCL_IB_TIMEOUT"] = "17";
+    for (const auto& [name, value] : GetParam().environment) all[name] = value;
+    return all;
+  };
+  run_ranks_as_processes("messages_arrive", 1, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Over, Messages,
+    testing::Values(
+        Setting{"oneQueuePair", 8, {{"NCCL_IB_HCA", "=weft_a0,weft_b0"}}},
+        Setting{"queuePairsInTurn",
+                11,
+                {{"NCCL_IB_HCA", "=weft_a0,weft_b0"}, {"NCCL_IB_QPS_PER_CONNECTION", "3"}}},
+        Setting{"twoRailsAndAllQueuePairs",
+                12,
+                {{"NCCL_IB_QPS_PER_CONNECTION", "2"}, {"NCCL_IB_SPLIT_DATA_ON_QPS", "1"}}},
+        Setting{"oneRailToTwo", 9, {{"NCCL_IB_HCA", "^weft_a1"}}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace weft::test
