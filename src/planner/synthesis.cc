@@ -18,9 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 const std::string kSketchEngine = "taccl";
-// For so few ranks another trial costs next to nothing, so more is asked.
+// For so few ranks another trial costs next to nothing, so what is good enough gets a second
+// chance.
 constexpr int kSmall = 16;
-constexpr double kGoodEnoughWhenSmall = 0.9996;
+constexpr int kTrialsWhenSmall = 3;
+constexpr double kVeryGood = 0.9996;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -96,10 +98,10 @@ class Search {
   }
 
   bool finished() const {
-    const double enough = collective_.nranks <= kSmall
-                              ? std::max(options_.good_enough, kGoodEnoughWhenSmall)
-                              : options_.good_enough;
-    return best_ && (best_->ratio >= enough || seconds_since(begin_) > options_.time_limit_s);
+    if (!best_) return false;
+    if (seconds_since(begin_) > options_.time_limit_s || best_->ratio >= kVeryGood) return true;
+    return best_->ratio >= options_.good_enough &&
+           (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall);
   }
 
   void ask(const SynthesisEngine& engine) {
@@ -129,6 +131,7 @@ class Search {
   void consider(const SynthesisEngine& engine, const std::function<Schedule()>& candidate) {
     const auto begin = Clock::now();
     Schedule schedule = candidate();
+    trials_++;
     drop_usual_routes(machine_, schedule);
     seconds_ += seconds_since(begin);
     const Simulation simulation = simulate(machine_, schedule, bytes_, options_.simulation);
@@ -168,6 +171,7 @@ class Search {
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
   double bound_gbps_ = 0, seconds_ = 0;
+  int trials_ = 0;
   std::optional<Synthesized> best_;
   std::string reasons_;
 };

@@ -17,6 +17,12 @@ namespace {
 // A generator's schedule has about as many steps as pairs of ranks: beyond this it helps nobody.
 constexpr int kMostGeneratorRanks = 128;
 
+// Smaller pieces of trees cost more than they bring.
+constexpr double kLeastPiece = 4096;
+
+// Lanes for every hop are many; more ranks that all are roots have instances instead.
+constexpr int kMostHopLanes = 16;
+
 using Candidates = std::vector<std::function<Schedule()>>;
 
 // Lanes as executors run them best where a plan has no time to lose.
@@ -42,13 +48,19 @@ Candidates forest_candidates(const SynthesisTask& task) {
   Candidates candidates;
   for (const Variant v :
        {Variant{1, 1, false, true}, Variant{1, 1, false, false}, Variant{2, 2, false, false},
-        Variant{4, 4, false, false}, Variant{4, 1, true, false}, Variant{16, 1, true, false}}) {
+        Variant{4, 4, false, false}, Variant{8, 8, false, true}, Variant{4, 1, true, false},
+        Variant{16, 1, true, false}}) {
     if (v.shared && !task.collective.reduces()) continue;
+    if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
       if (v.pieces > 1 && transfers * static_cast<size_t>(v.pieces) > most_transfers)
         fail(ncclInvalidUsage, "{} transfers, cut into {} pieces each", transfers, v.pieces);
+      const double blocks = task.collective.rooted() ? 1 : task.collective.nranks;
+      const double bytes = task.bytes / blocks / (*forest)->trees / v.pieces;
+      if (v.pieces > 1 && bytes < kLeastPiece)
+        fail(ncclInvalidUsage, "pieces of {:.0f} bytes", bytes);
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
       weaving.shared = v.shared;

@@ -4,7 +4,7 @@
 // discovered, read from files, merged, drawn and compared.
 //
 // Not every walk along links is a way for data: what a GPU hands to a NIC goes to the network and
-// never back into the host, and without peer-to-peer access data bounces through a CPU's memory.
+// (with most NICs) not back into the host, and without peer-to-peer access data passes a CPU.
 // flow_graph.h gives the graph in which every walk is allowed, for max-flow and routing.
 #pragma once
 

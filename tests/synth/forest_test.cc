@@ -148,10 +148,10 @@ TEST(Forest, IsTurnedOnlyWhereAllRanksAreAlike) {
 }
 
 TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
-  for (const int hosts : {5, 6, 9}) {
+  for (const int hosts : {5, 12, 16}) {
     const Machine machine = load_machine("dgx-h100x" + std::to_string(hosts));
     const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kBroadcast, 3));
-    EXPECT_LE(deepest(forest), 6) << hosts;  // a chain of hosts would be as deep as there are hosts
+    EXPECT_LE(deepest(forest), 7) << hosts;  // 7 inside the root's host; a chain of hosts: 17
     EXPECT_NEAR(load_gbps(machine, forest), 400, 1e-6) << hosts;
   }
 }
