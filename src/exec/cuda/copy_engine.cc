@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/driver.h"
+#include "src/exec/cuda/events.h"
 #include "src/exec/cuda/gpu_state.h"
 
 namespace weft::cuda {
@@ -73,17 +74,6 @@ CUdeviceptr device_address(void* host) {
   void* device = nullptr;
   check(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer");
   return reinterpret_cast<CUdeviceptr>(device);
-}
-
-cudaEvent_t new_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  return event;
-}
-
-void follow(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
-  check(cudaEventRecord(event, earlier), "cudaEventRecord");
-  check(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
 }
 
 }  // namespace

@@ -230,6 +230,7 @@ struct ExchangeArguments {
   uint32_t signature = 0;
   uint32_t slots_at = 0;  // from a mailbox to its slots, in bytes
   bool sums_own = false;
+  bool early = false;  // it may have started before the kernel ahead of it has ended
   Reduction reduction;
   DeviceComm comm;
 };

@@ -234,14 +234,16 @@ class Exchange {
   uint64_t fetched_[kRow], own_;
 };
 
-// Few threads start early, many have the multiprocessor for themselves.
-template <typename Type, typename Op, uint32_t Threads>
-__global__ void __launch_bounds__(Threads, Threads == kPackedThreads ? kEarlyKernels : 1)
+// With kPackedThreads it starts early, with more it has the multiprocessor for itself: as many
+// registers per thread as kThreads can have leave room for kEarlyKernels blocks of kPackedThreads.
+static_assert(kThreads >= kEarlyKernels * kPackedThreads);
+template <typename Type, typename Op>
+__global__ void __launch_bounds__(kThreads, 1)
     exchange_kernel(const __grid_constant__ ExchangeArguments a) {
   __shared__ uint4 before[kMaxRanks];
   __shared__ uint64_t scalar_bits;
   if (a.mine == nullptr) return;  // only to be loaded
-  if (Threads == kPackedThreads) {
+  if (a.early) {
     wait_for_predecessor();
     let_successor_start();
   }

@@ -45,7 +45,6 @@ void load_kernels(int device) {
     load(kernels.program, &nothing);
     load(kernels.packed, &nothing_packed);
     load(kernels.exchange, &nothing_exchanged);
-    load(kernels.wide_exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
   };
   load(pair_kernel_function(true), &nothing_paired);

@@ -13,8 +13,7 @@ template <typename Type, typename Op>
 Kernels function_of() {
   return {reinterpret_cast<const void*>(program_kernel<Type, Op>),
           reinterpret_cast<const void*>(packed_kernel<Type, Op>),
-          reinterpret_cast<const void*>(exchange_kernel<Type, Op, kPackedThreads>),
-          reinterpret_cast<const void*>(exchange_kernel<Type, Op, kThreads>),
+          reinterpret_cast<const void*>(exchange_kernel<Type, Op>),
           reinterpret_cast<const void*>(ring_kernel<Type, Op>)};
 }
 

@@ -6,11 +6,10 @@
 namespace weft::cuda {
 
 struct Kernels {
-  const void* program;        // KernelArguments
-  const void* packed;         // PackedArguments
-  const void* exchange;       // ExchangeArguments; with kPackedThreads
-  const void* wide_exchange;  // the same with kThreads
-  const void* ring;           // RingArguments
+  const void* program;   // KernelArguments
+  const void* packed;    // PackedArguments
+  const void* exchange;  // ExchangeArguments
+  const void* ring;      // RingArguments
 };
 
 // For reductions; sum, prod, max or min.

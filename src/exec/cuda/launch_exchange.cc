@@ -73,7 +73,8 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  launch(wide ? kernels.wide_exchange : kernels.exchange, ctas, columns * rows, &a, !wide);
+  a.early = !wide;
+  launch(kernels.exchange, ctas, columns * rows, &a, a.early);
 }
 
 }  // namespace weft::cuda

@@ -1,23 +1,9 @@
 // See launch_order.h.
 #include "src/exec/cuda/launch_order.h"
 
-#include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/events.h"
 
 namespace weft::cuda {
-namespace {
-
-cudaEvent_t new_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  return event;
-}
-
-void follow(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
-  check(cudaEventRecord(event, earlier), "cudaEventRecord");
-  check(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");
-}
-
-}  // namespace
 
 LaunchOrder::LaunchOrder(bool mixing) : mixing_(mixing), join_(new_event()), order_(new_event()) {}
 
