@@ -137,8 +137,8 @@ std::string node_line(const Node& node) {
   return line + "}";
 }
 
-Network read_network(const Fields& fields, size_t hosts) {
-  Network network;
+Fabric read_network(const Fields& fields, size_t hosts) {
+  Fabric network;
   network.rails = fields.flag("rails", false);
   network.spine = fields.flag("spine", true);
   network.oversubscription = fields.number("oversubscription", false, 1e-6, 1);
@@ -276,7 +276,7 @@ Machine cluster_from_json(std::string_view text, const std::string& where, const
       fail(ncclInvalidArgument, "{}: more than {} hosts", where, 1u << 16);
     hosts.insert(hosts.end(), static_cast<size_t>(count), resolve(name));
   }
-  Network network;
+  Fabric network;
   if (const json* object = fields.find("network", false))
     network = read_network(element(*object, where + ": network"), hosts.size());
   Machine all = join(hosts, network);

@@ -70,7 +70,7 @@ int add_switch(Machine& all, const std::string& id, const char* model) {
   return static_cast<int>(all.nodes.size()) - 1;
 }
 
-std::vector<int> rack_of_hosts(const Network& network, size_t hosts) {
+std::vector<int> rack_of_hosts(const Fabric& network, size_t hosts) {
   std::vector<int> rack(hosts, network.racks.empty() ? 0 : -1);
   for (size_t r = 0; r < network.racks.size(); r++) {
     for (const int host : network.racks[r]) {
@@ -86,7 +86,7 @@ std::vector<int> rack_of_hosts(const Network& network, size_t hosts) {
   return rack;
 }
 
-void wire(Machine& all, const std::vector<Port>& ports, const Network& network, size_t hosts) {
+void wire(Machine& all, const std::vector<Port>& ports, const Fabric& network, size_t hosts) {
   const std::vector<int> rack = rack_of_hosts(network, hosts);
   struct Leaf {
     int node = -1;
@@ -123,7 +123,7 @@ void wire(Machine& all, const std::vector<Port>& ports, const Network& network, 
 
 }  // namespace
 
-Machine join(const std::vector<Machine>& hosts, const Network& network) {
+Machine join(const std::vector<Machine>& hosts, const Fabric& network) {
   if (hosts.empty()) fail(ncclInvalidArgument, "a cluster needs at least one host");
   if (!(network.oversubscription > 0))
     fail(ncclInvalidArgument, "oversubscription must be above 0");
@@ -145,7 +145,7 @@ Machine join(const std::vector<Machine>& hosts, const Network& network) {
   return all;
 }
 
-Machine replicate(const Machine& host, int count, const Network& network) {
+Machine replicate(const Machine& host, int count, const Fabric& network) {
   return join(std::vector<Machine>(static_cast<size_t>(count), host), network);
 }
 

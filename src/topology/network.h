@@ -8,7 +8,7 @@
 namespace weft {
 
 // How the NICs of all hosts are joined. The default is one switch that never blocks.
-struct Network {
+struct Fabric {
   // NIC r of every host sits on the switches of rail r.
   bool rails = false;
   // With rails: switches of different rails reach each other through a spine. Otherwise rails are
@@ -25,9 +25,9 @@ struct Network {
 // Ids get the host's number in front ("h1.g0") unless there is one host only and no network is
 // needed. A host that is itself a cluster (an NVL72 rack) keeps its hosts apart. NVSwitches of one
 // fabric (fact "fabric", as NVML reports it) become one node.
-Machine join(const std::vector<Machine>& hosts, const Network& network = {});
+Machine join(const std::vector<Machine>& hosts, const Fabric& network = {});
 
 // The same machine N times.
-Machine replicate(const Machine& host, int count, const Network& network = {});
+Machine replicate(const Machine& host, int count, const Fabric& network = {});
 
 }  // namespace weft
