@@ -86,9 +86,9 @@ constexpr unsigned kAllAlgorithms = (1u << kNcclAlgorithms) - 1;
 
 bool is_of(NcclAlgorithm algorithm, std::string_view generator) {
   switch (algorithm) {
-    case NcclAlgorithm::kRing:
+    case NcclAlgorithm::kRings:
       return generator == kRing.name;
-    case NcclAlgorithm::kTree:
+    case NcclAlgorithm::kTrees:
     case NcclAlgorithm::kNvlsTree:
       return generator == kTree.name || generator == kRecursive.name;
     case NcclAlgorithm::kPat:

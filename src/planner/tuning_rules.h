@@ -19,8 +19,8 @@ namespace weft {
 
 // NCCL's numbers.
 enum class NcclAlgorithm : int {
-  kTree,
-  kRing,
+  kTrees,
+  kRings,
   kCollNetDirect,
   kCollNetChain,
   kNvls,
