@@ -31,12 +31,12 @@ void run_everything(Rank& me) {
 }
 
 TEST_F(GpuConfig, LimitsOfThreadBlocksGiveRightResults) {
-  for (const auto& [least, most] :
+  for (const auto& limits :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {4, 8}, {16, 16}, {1, 64}, {64, 1000}}) {
     TeamOptions options;
     options.config = with([&](ncclConfig_t& config) {
-      config.minCTAs = least;
-      config.maxCTAs = most;
+      config.minCTAs = limits.first;
+      config.maxCTAs = limits.second;
     });
     run_team(3, run_everything, options);
   }
