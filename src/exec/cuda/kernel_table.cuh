@@ -23,7 +23,7 @@ template <typename Type, typename Same = Type>
 Kernels by_operator(ncclRedOp_t op) {
 #ifdef WEFT_ONE_OPERATOR  // to see that kernels compile, not to run them
   return op == ncclSum ? function_of<Type, Sum>() : Kernels{};
-#endif
+#else
   switch (op) {
     case ncclProd:
       return function_of<Same, Prod>();
@@ -34,6 +34,7 @@ Kernels by_operator(ncclRedOp_t op) {
     default:
       return function_of<Type, Sum>();
   }
+#endif
 }
 
 }  // namespace weft::cuda
