@@ -1,6 +1,6 @@
 // The caller's buffers stay private: what others need is copied to scratch memory that all ranks
 // can reach, and taken from there after everyone has met. The executor cuts large data into pieces,
-// so that the scratch memory stays small (and in a cache), and works on several pieces at once.
+// so that the scratch memory stays small.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 

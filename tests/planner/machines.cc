@@ -101,4 +101,22 @@ Machine random_machine(int gpus, uint64_t seed) {
   return m;
 }
 
+Machine random_hub(int gpus, uint64_t seed) {
+  uint64_t draws = 0;
+  const auto gbps = [&](uint64_t least, uint64_t most) {
+    return static_cast<double>(least + mix(seed, draws++) % (most - least + 1));
+  };
+  Machine m;
+  m.name = fmt::format("random hub {}", seed);
+  for (int g = 0; g < gpus; g++) add_node(m, fmt::format("g{}", g), NodeType::kGpu);
+  const int up = add_node(m, "up", NodeType::kSwitch),
+            down = add_node(m, "down", NodeType::kSwitch);
+  add_link(m, up, down, gbps(1, 4), 1);
+  for (int g = 0; g < gpus; g++) {
+    add_link(m, g, up, gbps(5, 50), 1);
+    add_link(m, down, g, gbps(5, 50), 1);
+  }
+  return m;
+}
+
 }  // namespace weft::test

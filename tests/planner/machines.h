@@ -30,5 +30,7 @@ Machine mesh(int n, double gbps, double us);
 
 // Connected, with GPUs on switches and on cables, of figures that differ per link and direction.
 Machine random_machine(int gpus, uint64_t seed);
+// GPUs whose data all passes one thin link between switches, which do not copy.
+Machine random_hub(int gpus, uint64_t seed);
 
 }  // namespace weft::test

@@ -140,9 +140,9 @@ class GpuExecutor {
   void deregister_memory(const void* pointer);
 
   // Makes every kernel that waits give up, now and later.
+  void stop() noexcept;
   // A rank will do nothing more: what still waits for it ends with an error. Any thread.
   void peer_left(int rank) noexcept;
-  void stop() noexcept;
   // Empty, or what a kernel found wrong.
   std::string error() const;
   // Waits until everything launched so far is done.
