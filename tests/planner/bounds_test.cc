@@ -279,7 +279,8 @@ double routed(const Machine& m, int n, int rounds) {
       lengths[l] = std::exp(80 * (load[l] / m.links[l].gbps / most - 1)) / m.links[l].gbps;
   }
   for (size_t l = 0; l < load.size(); l++) load[l] -= settled[l];
-  return n * (rounds - rounds / 2) / worst(m, load);
+  const int later = rounds - rounds / 2;  // rounds that `settled` does not hold
+  return n * later / worst(m, load);
 }
 
 TEST(Bounds, OfAllToAllAreReachedByAFlow) {
