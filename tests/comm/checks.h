@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <vector>
 
 #include "nccl.h"
@@ -28,6 +30,32 @@ inline void expect_all_reduce_works(ncclComm_t comm, size_t count = 100) {
   std::vector<int> data(count, rank_of(comm) + 1);
   WEFT_OK(ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, comm, nullptr));
   EXPECT_EQ(data, std::vector<int>(count, n * (n + 1) / 2));
+}
+
+// Returns on one rank once every other rank has come to this line: what that rank then breaks
+// does not meet those that still wait for their part of what came before. Whether the others
+// hear that their word has arrived does not matter.
+inline void wait_until_all_are_here(ncclComm_t comm, int waiting) {
+  const int n = size_of(comm);
+  std::vector<int> words(static_cast<size_t>(n), 0);
+  if (rank_of(comm) != waiting) {
+    ncclSend(words.data(), 1, ncclInt32, waiting, comm, nullptr);
+    return;
+  }
+  WEFT_OK(ncclGroupStart());
+  for (int r = 0; r < n; ++r) {
+    if (r == waiting) continue;
+    WEFT_OK(ncclRecv(&words[static_cast<size_t>(r)], 1, ncclInt32, r, comm, nullptr));
+  }
+  WEFT_OK(ncclGroupEnd());
+}
+
+// Kills the victim's process without a word, when the others wait for it.
+inline void die_when_all_are_here(ncclComm_t comm, int victim) {
+  wait_until_all_are_here(comm, victim);
+  if (rank_of(comm) != victim) return;
+  usleep(200000);
+  kill(getpid(), SIGKILL);
 }
 
 // Rank r sends 100 * r + s to rank s.

@@ -102,10 +102,7 @@ WEFT_SCENARIO(one_dies) {
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
   expect_all_reduce_works(comm);
-  if (context.rank == kVictim) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so that the others wait for it
-    kill(getpid(), SIGKILL);
-  }
+  die_when_all_are_here(comm, kVictim);
   const auto before = std::chrono::steady_clock::now();
   std::vector<float> data(100000, 1.0f);
   const ncclResult_t result =

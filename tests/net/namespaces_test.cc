@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <sstream>
 
 #include "tests/comm/checks.h"
@@ -90,10 +89,7 @@ WEFT_SCENARIO(host_dies) {
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
   expect_all_reduce_works(comm);
-  if (context.rank == 1) {
-    usleep(200000);  // so that the others wait for it
-    kill(getpid(), SIGKILL);
-  }
+  die_when_all_are_here(comm, 1);
   const auto before = std::chrono::steady_clock::now();
   std::vector<float> data(1000000, 1.0f);
   const ncclResult_t result =

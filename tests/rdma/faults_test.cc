@@ -137,12 +137,12 @@ TEST(TwoWires, GoOnWithOneWhileTheOtherIsDown) {
 }
 
 // The end that a communicator must come to, and in what time; the text names rank 1.
-void expect_end(const ProcessContext& context, const std::function<void()>& blow, double limit,
-                const char* words) {
+void expect_end(const ProcessContext& context, const std::function<void(ncclComm_t)>& blow,
+                double limit, const char* words) {
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
   expect_all_reduce_works(comm);
-  blow();
+  blow(comm);
   const auto begin = Clock::now();
   int rounds = 0;
   const ncclResult_t code = reduce_while(
@@ -159,7 +159,8 @@ void expect_end(const ProcessContext& context, const std::function<void()>& blow
 WEFT_SCENARIO(wire_stays_down) {
   std::optional<Wires> wires;
   if (context.rank == 0) wires.emplace();
-  const auto blow = [&] {
+  const auto blow = [&](ncclComm_t comm) {
+    wait_until_all_are_here(comm, 0);
     if (wires) wires->down(0);
   };
   expect_end(context, blow, 30, "weft_[ab]0 port 1|gave up|broke");
@@ -173,15 +174,9 @@ TEST(Wire, ThatStaysDownIsAnErrorThatNamesThePeer) {
 }
 
 WEFT_SCENARIO(host_is_killed) {
-  if (context.rank == 1) {
-    ncclComm_t comm = nullptr;
-    WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
-    expect_all_reduce_works(comm);
-    usleep(300000);  // so that the other waits for it
-    kill(getpid(), SIGKILL);
-  }
   expect_end(
-      context, [] {}, 15, "died|its process ended");
+      context, [](ncclComm_t comm) { die_when_all_are_here(comm, 1); }, 15,
+      "died|its process ended");
 }
 
 TEST(Host, ThatIsKilledIsAnErrorThatNamesIt) {
