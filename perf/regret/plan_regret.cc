@@ -2,7 +2,6 @@
 // predicted against what was measured, for every collective and size. Ranks are threads.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "include/weft.h"
 #include "perf/common/device.h"
 #include "perf/common/errors.h"
+#include "src/tools/command_line.h"
 
 namespace weft::perf {
 namespace {
@@ -251,36 +251,45 @@ class Contest {
   std::vector<double> regrets_, errors_;
 };
 
-}  // namespace
-}  // namespace weft::perf
-
-int main(int argc, char** argv) {
-  weft::perf::RegretOptions options;
-  double limit = 0;
-  CLI::App app{"The chosen plan against every plan forced by hand; times in us, per call"};
-  app.add_option("-t", options.ranks, "ranks, as threads")->check(CLI::Range(2, 64));
-  app.add_option("-b", options.least, "least bytes")->transform(CLI::AsSizeValue(false));
-  app.add_option("-e", options.most, "most bytes")->transform(CLI::AsSizeValue(false));
-  app.add_option("-f", options.factor, "factor between sizes")->check(CLI::Range(2, 1024));
-  app.add_option("-r", options.repetitions, "repetitions; the median counts")
-      ->check(CLI::Range(1, 1000));
-  app.add_flag("--fastest", options.fastest, "the fastest repetition counts: for busy machines");
-  app.add_option("--coll", options.collectives, "collectives")->delimiter(',');
-  app.add_option("--limit", limit, "exit 1 where a choice is slower than the best by this factor");
-  CLI11_PARSE(app, argc, argv);
-  if (const char* why = weft::perf::device::unavailable()) {
+// The exit code.
+int hold(const RegretOptions& options, double limit) {
+  if (const char* why = device::unavailable()) {
     fmt::print(stderr, "plan_regret: {}\n", why);
     return 2;
   }
   try {
-    weft::perf::Contest contest(options);
+    Contest contest(options);
     fmt::print("# {} ranks on {}\n# {:12} {:>11} {:>11} {:>11} {:>7} {:12} {:>11} all\n",
-               options.ranks, weft::perf::device::name(), "collective", "size", "chosen", "best",
-               "regret", "best plan", "predicted");
+               options.ranks, device::name(), "collective", "size", "chosen", "best", "regret",
+               "best plan", "predicted");
     for (const std::string& collective : options.collectives) contest.run(collective);
     return contest.finish(limit);
   } catch (const std::exception& error) {
     fmt::print(stderr, "plan_regret: {}\n", error.what());
     return 3;
   }
+}
+
+}  // namespace
+}  // namespace weft::perf
+
+int main(int argc, char** argv) {
+  weft::perf::RegretOptions options;
+  double limit = 0;
+  weft::CommandLine program(
+      "plan_regret", "The chosen plan against every plan forced by hand; times in us, per call");
+  program.add_option("-t", options.ranks, "ranks, as threads").between(2, 64);
+  program.add_option("-b", options.least, "least bytes").in_bytes();
+  program.add_option("-e", options.most, "most bytes").in_bytes();
+  program.add_option("-f", options.factor, "factor between sizes").between(2, 1024);
+  program.add_option("-r", options.repetitions, "repetitions; the median counts").between(1, 1000);
+  program.add_flag("--fastest", options.fastest,
+                   "the fastest repetition counts: for busy machines");
+  program.add_option("--coll", options.collectives, "collectives").separated_by(',');
+  program.add_option("--limit", limit,
+                     "exit 1 where a choice is slower than the best by this factor");
+  int code = 0;
+  program.calls([&] { code = weft::perf::hold(options, limit); });
+  const int usage = program.run(argc, argv);
+  return usage != 0 ? usage : code;
 }

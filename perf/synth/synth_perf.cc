@@ -3,7 +3,6 @@
 // Everything is predicted by the simulator, at 1 GiB unless told otherwise.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
+#include "src/tools/command_line.h"
 
 namespace weft {
 namespace {
@@ -39,7 +39,7 @@ double wanted_seconds(int ranks) {
   return ranks <= 128 ? 3 : 30;
 }
 
-int run(const Settings& settings) {
+void run(const Settings& settings) {
   int missed = 0;
   fmt::print("{:14} {:>5} {:15} {:>10} {:>10} {:>7} {:>8} {:>8} {:11} {:>5} {:>8}\n", "machine",
              "ranks", "collective", "GB/s", "bound", "ratio", "seconds", "cpu", "engine", "lanes",
@@ -70,7 +70,6 @@ int run(const Settings& settings) {
     }
   }
   fmt::print("{} of the rows miss what is asked of them\n", missed);
-  return 0;
 }
 
 }  // namespace
@@ -78,17 +77,12 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   weft::Settings settings;
-  CLI::App app{"How good synthesized schedules are, and how quickly they are made"};
-  app.add_option("machines", settings.machines, "machines of the catalogue, or files");
-  app.add_option("--coll", settings.collectives, "collectives");
-  app.add_option("--size", settings.size, "bytes of the whole array; K, M, G")
-      ->transform(CLI::AsSizeValue(false));
-  app.add_option("--engine", settings.options.engine, "use this engine only");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return weft::run(settings);
-  } catch (const weft::Error& error) {
-    fmt::print(stderr, "synth_perf: {}\n", error.what());
-    return 2;
-  }
+  weft::CommandLine program("synth_perf",
+                            "How good synthesized schedules are, and how quickly they are made");
+  program.add_option("machines", settings.machines, "machines of the catalogue, or files");
+  program.add_option("--coll", settings.collectives, "collectives");
+  program.add_option("--size", settings.size, "bytes of the whole array; K, M, G").in_bytes();
+  program.add_option("--engine", settings.options.engine, "use this engine only");
+  program.calls([&settings] { weft::run(settings); });
+  return program.run(argc, argv);
 }

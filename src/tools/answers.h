@@ -1,7 +1,7 @@
 // What several commands of `weft` read and print alike.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

@@ -53,17 +53,15 @@ void answer(const Arguments& arguments) {
 
 }  // namespace
 
-void add_bound(CLI::App& app) {
-  auto* command = app.add_subcommand("bound", "the best throughput any schedule can have");
+void add_bound(Command& program) {
+  Command command = program.add_command("bound", "the best throughput any schedule can have");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-a100x4")
-      ->required();
-  command->add_option("--coll", arguments->collective, "collective")
-      ->required()
-      ->check(is_collective());
-  command->add_option("--root", arguments->root, "of rooted collectives");
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-a100x4")
+      .required();
+  command.add_option("--coll", arguments->collective, "collective").required().collective();
+  command.add_option("--root", arguments->root, "of rooted collectives");
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

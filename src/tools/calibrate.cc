@@ -325,15 +325,15 @@ void calibrate(const Arguments& arguments) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app) {
-  auto* command = app.add_subcommand("calibrate", "measure this machine and keep it for init");
+void add_calibrate(Command& program) {
+  Command command = program.add_command("calibrate", "measure this machine and keep it for init");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("--seconds", arguments->seconds, "time to spend")
-      ->check(CLI::Range(1.0, 3600.0))
-      ->capture_default_str();
-  command->add_flag("--gpu", arguments->gpu, "measure ranks that share this GPU instead");
-  command->add_flag("--verbose", arguments->verbose, "print every measurement");
-  command->callback([arguments] { calibrate(*arguments); });
+  command.add_option("--seconds", arguments->seconds, "time to spend")
+      .between(1.0, 3600.0)
+      .with_default();
+  command.add_flag("--gpu", arguments->gpu, "measure ranks that share this GPU instead");
+  command.add_flag("--verbose", arguments->verbose, "print every measurement");
+  command.calls([arguments] { calibrate(*arguments); });
 }
 
 }  // namespace weft

@@ -1,27 +1,24 @@
-// The subcommands of `weft`, one file each. A command prints its answer and sets the exit code by
-// throwing CLI::RuntimeError: 1 for a negative answer, 2 for unreadable input. Errors of the
-// library (weft::Error) become one line on stderr and exit code 2.
+// The subcommands of `weft`, one file each. A command prints its answer and throws ExitCode where
+// that is not 0: 1 for a negative answer, 2 for unreadable input. Errors of the library
+// (weft::Error) become one line on stderr and exit code 2.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "src/tools/command_line.h"
 
 namespace weft {
 
-void add_topo(CLI::App& app);
-void add_bound(CLI::App& app);
-void add_simulate(CLI::App& app);
-void add_synth(CLI::App& app);
-void add_show(CLI::App& app);
-void add_doctor(CLI::App& app);
-void add_env(CLI::App& app);
-void add_generators(CLI::App& app);
-void add_verify(CLI::App& app);
-void add_run(CLI::App& app);
-void add_explain(CLI::App& app);
-void add_calibrate(CLI::App& app);
-void add_place(CLI::App& app);
-
-// For options that name a collective.
-CLI::Validator is_collective();
+void add_topo(Command& program);
+void add_bound(Command& program);
+void add_simulate(Command& program);
+void add_synth(Command& program);
+void add_show(Command& program);
+void add_doctor(Command& program);
+void add_env(Command& program);
+void add_generators(Command& program);
+void add_verify(Command& program);
+void add_run(Command& program);
+void add_explain(Command& program);
+void add_calibrate(Command& program);
+void add_place(Command& program);
 
 }  // namespace weft

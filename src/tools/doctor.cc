@@ -34,12 +34,12 @@ void print_text(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(Command& program) {
   const auto json = std::make_shared<bool>(false);
-  auto* command =
-      app.add_subcommand("doctor", "what this machine lacks for full speed, and what to do");
-  command->add_flag("--json", *json, "one JSON object");
-  command->callback([json] {
+  Command command =
+      program.add_command("doctor", "what this machine lacks for full speed, and what to do");
+  command.add_flag("--json", *json, "one JSON object");
+  command.calls([json] {
     const auto findings = examine(this_machine({hwloc_view}));
     if (*json)
       print_json(findings);

@@ -44,12 +44,12 @@ void print_markdown() {
 
 }  // namespace
 
-void add_env(CLI::App& app) {
+void add_env(Command& program) {
   const auto markdown = std::make_shared<bool>(false);
-  auto* command =
-      app.add_subcommand("env", "the environment variables Weft reads, and their values here");
-  command->add_flag("--markdown", *markdown, "docs/environment.md: names, defaults and meanings");
-  command->callback([markdown] {
+  Command command =
+      program.add_command("env", "the environment variables Weft reads, and their values here");
+  command.add_flag("--markdown", *markdown, "docs/environment.md: names, defaults and meanings");
+  command.calls([markdown] {
     if (*markdown) return print_markdown();
     for (const auto& entry : describe(Config::from_environment()))
       fmt::print("{:24} {:20} {}\n", entry.name, entry.value.empty() ? "-" : entry.value,

@@ -98,23 +98,20 @@ void answer(const Arguments& arguments) {
 
 }  // namespace
 
-void add_explain(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("explain", "which plan at which size, and what the others would cost");
+void add_explain(Command& program) {
+  Command command =
+      program.add_command("explain", "which plan at which size, and what the others would cost");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("TOPO", arguments->topo, "a machine; without it host memory, on this one");
-  command->add_option("--coll", arguments->collective, "collective")
-      ->required()
-      ->check(is_collective());
-  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--ranks", arguments->ranks, "ranks; without it all GPUs, or all cores")
-      ->check(CLI::Range(2, 4096));
-  command->add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
-      ->check(CLI::Range(1, 4096));
-  command->add_flag("--processes", arguments->processes, "ranks are processes, not threads");
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("TOPO", arguments->topo, "a machine; without it host memory, on this one");
+  command.add_option("--coll", arguments->collective, "collective").required().collective();
+  command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G").in_bytes();
+  command.add_option("--ranks", arguments->ranks, "ranks; without it all GPUs, or all cores")
+      .between(2, 4096);
+  command.add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
+      .between(1, 4096);
+  command.add_flag("--processes", arguments->processes, "ranks are processes, not threads");
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-void add_generators(CLI::App& app) {
-  app.add_subcommand("generators", "the schedule generators that WEFT_PLAN can name")->callback([] {
+void add_generators(Command& program) {
+  program.add_command("generators", "the schedule generators that WEFT_PLAN can name").calls([] {
     for (const auto& generator : generators())
       fmt::print("{:12} {}\n", generator.name, generator.summary);
   });

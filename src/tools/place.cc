@@ -54,16 +54,15 @@ void answer(const Arguments& arguments) {
 
 }  // namespace
 
-void add_place(CLI::App& app) {
-  auto* command = app.add_subcommand("place", "which rank of a pipeline or ring on which GPU");
+void add_place(Command& program) {
+  Command command = program.add_command("place", "which rank of a pipeline or ring on which GPU");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("TOPO", arguments->topo, "a machine; without it this one");
-  command->add_option("--ranks", arguments->ranks, "ranks; without it one per GPU")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--pattern", arguments->pattern, "pipeline (default) or ring")
-      ->check(CLI::IsMember({"pipeline", "ring"}));
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("TOPO", arguments->topo, "a machine; without it this one");
+  command.add_option("--ranks", arguments->ranks, "ranks; without it one per GPU").positive();
+  command.add_option("--pattern", arguments->pattern, "pipeline (default) or ring")
+      .one_of({"pipeline", "ring"});
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

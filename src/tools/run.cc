@@ -173,7 +173,7 @@ void run_file(const Arguments& arguments) {
   } catch (const Error& error) {
     if (error.code() != ncclInvalidArgument) throw;
     fmt::print(stderr, "weft: {}\n", error.what());  // read, but of no known collective
-    throw CLI::RuntimeError(1);
+    throw ExitCode{1};
   }
   // The user names the size here; what the file is chosen for elsewhere does not matter.
   file.min_bytes = 0;
@@ -183,7 +183,7 @@ void run_file(const Arguments& arguments) {
     schedules = ImportedSchedules::only(file, arguments.path);
   } catch (const Error& error) {
     fmt::print(stderr, "weft: {}: {}\n", arguments.path, error.what());
-    throw CLI::RuntimeError(1);
+    throw ExitCode{1};
   }
   const ImportedSchedule& schedule = *schedules->all().front();
   const Collective c = schedule.collective;
@@ -222,25 +222,25 @@ void run_file(const Arguments& arguments) {
     wrong += result.wrong;
   }
   print(arguments, c, count * blocks * sizeof(uint32_t), modes);
-  if (wrong > 0) throw CLI::RuntimeError(1);
+  if (wrong > 0) throw ExitCode{1};
 }
 
 }  // namespace
 
-void add_run(CLI::App& app) {
+void add_run(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("run", "execute a schedule on host memory and check the data");
-  command->add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON")->required();
-  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
-      ->required()
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
-      ->check(is_collective());
-  command->add_option("--ranks-as", arguments->ranks_as, "thread (default) or process")
-      ->check(CLI::IsMember({"thread", "process"}));
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { run_file(*arguments); });
+  Command command =
+      program.add_command("run", "execute a schedule on host memory and check the data");
+  command.add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON").required();
+  command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      .required()
+      .in_bytes();
+  command.add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      .collective();
+  command.add_option("--ranks-as", arguments->ranks_as, "thread (default) or process")
+      .one_of({"thread", "process"});
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { run_file(*arguments); });
 }
 
 }  // namespace weft

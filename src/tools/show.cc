@@ -145,19 +145,19 @@ void answer(const Arguments& arguments) {
 
 }  // namespace
 
-void add_show(CLI::App& app) {
-  auto* command = app.add_subcommand("show", "draw a schedule: machine, chunk routes, timeline");
+void add_show(Command& program) {
+  Command command = program.add_command("show", "draw a schedule: machine, chunk routes, timeline");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON")->required();
-  command->add_option("TOPO", arguments->topo,
-                      "a machine: a file, or a name such as ndv2x2; none: GPUs on one switch");
-  command->add_option("-o,--output", arguments->output, "the page, an HTML file")->required();
-  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
-      ->check(is_collective());
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON").required();
+  command.add_option("TOPO", arguments->topo,
+                     "a machine: a file, or a name such as ndv2x2; none: GPUs on one switch");
+  command.add_option("-o,--output", arguments->output, "the page, an HTML file").required();
+  command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      .in_bytes()
+      .with_default();
+  command.add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      .collective();
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

@@ -99,30 +99,30 @@ void answer(Arguments& arguments) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app) {
-  auto* command = app.add_subcommand("simulate", "predict the time of a schedule on a machine");
+void add_simulate(Command& program) {
+  Command command = program.add_command("simulate", "predict the time of a schedule on a machine");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as ndv2x2")
-      ->required();
-  command->add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON")->required();
-  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
-      ->required()
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
-      ->check(is_collective());
-  command->add_option("--trace", arguments->trace, "timeline for chrome://tracing or Perfetto");
-  command->add_option("--fifo-depth", arguments->options.fifo_depth, "messages a FIFO holds")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--slice", arguments->slice, "most bytes of a chunk a step moves at once")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
-      ->capture_default_str();
-  command->add_option("--step-us", arguments->options.step_us, "overhead of every step")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as ndv2x2")
+      .required();
+  command.add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON").required();
+  command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      .required()
+      .in_bytes();
+  command.add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      .collective();
+  command.add_option("--trace", arguments->trace, "timeline for chrome://tracing or Perfetto");
+  command.add_option("--fifo-depth", arguments->options.fifo_depth, "messages a FIFO holds")
+      .between(1, 1 << 20)
+      .with_default();
+  command.add_option("--slice", arguments->slice, "most bytes of a chunk a step moves at once")
+      .in_bytes()
+      .between(uint64_t{1}, uint64_t{1} << 40)
+      .with_default();
+  command.add_option("--step-us", arguments->options.step_us, "overhead of every step")
+      .between(0.0, 1e6)
+      .with_default();
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

@@ -105,26 +105,24 @@ void answer(Arguments& arguments) {
 
 }  // namespace
 
-void add_synth(CLI::App& app) {
-  auto* command = app.add_subcommand("synth", "make the best schedule for a machine");
+void add_synth(Command& program) {
+  Command command = program.add_command("synth", "make the best schedule for a machine");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-h100x2")
-      ->required();
-  command->add_option("--coll", arguments->collective, "collective")
-      ->required()
-      ->check(is_collective());
-  command->add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
-      ->required()
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--root", arguments->root, "of rooted collectives");
-  command->add_option("--engine", arguments->options.engine, "use this engine only");
-  command->add_option("--sketch", arguments->options.sketch, "what you know: a TACCL sketch");
-  command->add_option("--time-limit", arguments->options.time_limit_s, "seconds to look for better")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
-  command->add_option("-o,--output", arguments->out, "where to write the schedule, .xml or .json");
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { answer(*arguments); });
+  command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-h100x2")
+      .required();
+  command.add_option("--coll", arguments->collective, "collective").required().collective();
+  command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G")
+      .required()
+      .in_bytes();
+  command.add_option("--root", arguments->root, "of rooted collectives");
+  command.add_option("--engine", arguments->options.engine, "use this engine only");
+  command.add_option("--sketch", arguments->options.sketch, "what you know: a TACCL sketch");
+  command.add_option("--time-limit", arguments->options.time_limit_s, "seconds to look for better")
+      .between(0.0, 1e9)
+      .with_default();
+  command.add_option("-o,--output", arguments->out, "where to write the schedule, .xml or .json");
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { answer(*arguments); });
 }
 
 }  // namespace weft

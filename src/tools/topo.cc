@@ -31,20 +31,20 @@ double memory_gib() {
 
 }  // namespace
 
-void add_topo(CLI::App& app) {
+void add_topo(Command& program) {
   struct Options {
     std::string topo, format = "text";
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("topo", "show a machine, or convert it");
-  command->add_option(
+  Command command = program.add_command("topo", "show a machine, or convert it");
+  command.add_option(
       "TOPO", options->topo,
       "file or name of the catalogue, xN behind it for N hosts; default: this machine");
-  command->add_option("--format", options->format, "text, json, nccl, dot or svg")
-      ->check(CLI::IsMember({"text", "json", "nccl", "dot", "svg"}));
-  command->add_flag("--json", options->json, "the same as --format json");
-  command->callback([options] {
+  command.add_option("--format", options->format, "text, json, nccl, dot or svg")
+      .one_of({"text", "json", "nccl", "dot", "svg"});
+  command.add_flag("--json", options->json, "the same as --format json");
+  command.calls([options] {
     const Machine machine =
         options->topo.empty() ? this_machine({hwloc_view}) : load_machine(options->topo);
     if (options->topo.empty() && options->format == "text" && !options->json)

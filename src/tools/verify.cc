@@ -26,7 +26,7 @@ struct Arguments {
   } else {
     fmt::print(stderr, "weft: {}\n", reason);
   }
-  throw CLI::RuntimeError(1);
+  throw ExitCode{1};
 }
 
 void answer_yes(const Arguments& arguments, const ScheduleFile& file, const ProvedFile& proved,
@@ -98,16 +98,16 @@ void verify_file(const Arguments& arguments) {
 
 }  // namespace
 
-void add_verify(CLI::App& app) {
+void add_verify(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("verify", "prove a schedule, or say why it is wrong");
-  command->add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON")->required();
-  command->add_option("--coll", arguments->collective, "the collective, where the file lacks it")
-      ->check(is_collective());
-  command->add_option("--fifo-depth", arguments->fifo_depth, "messages a FIFO holds (2)")
-      ->check(CLI::Range(1, 1 << 30));
-  command->add_flag("--json", arguments->json, "one JSON object");
-  command->callback([arguments] { verify_file(*arguments); });
+  Command command = program.add_command("verify", "prove a schedule, or say why it is wrong");
+  command.add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON").required();
+  command.add_option("--coll", arguments->collective, "the collective, where the file lacks it")
+      .collective();
+  command.add_option("--fifo-depth", arguments->fifo_depth, "messages a FIFO holds (2)")
+      .between(1, 1 << 30);
+  command.add_flag("--json", arguments->json, "one JSON object");
+  command.calls([arguments] { verify_file(*arguments); });
 }
 
 }  // namespace weft

@@ -1,42 +1,25 @@
 // The `weft` command.
 #include "include/weft.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cstdio>
-
-#include "src/base/error.h"
 #include "src/tools/commands.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"Weft: looks at machines, and makes and runs collective schedules for them"};
-  app.set_version_flag("--version", "weft " WEFT_VERSION_STRING);
-  app.require_subcommand(1);
-  weft::add_topo(app);
-  weft::add_bound(app);
-  weft::add_synth(app);
-  weft::add_simulate(app);
-  weft::add_show(app);
-  weft::add_doctor(app);
-  weft::add_env(app);
-  weft::add_generators(app);
-  weft::add_verify(app);
-  weft::add_run(app);
-  weft::add_explain(app);
-  weft::add_calibrate(app);
-  weft::add_place(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::RuntimeError& answer) {
-    return answer.get_exit_code();
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "weft: {} (--help tells more)\n", error.what());
-    return 2;
-  } catch (const weft::Error& error) {
-    fmt::print(stderr, "weft: {}\n", error.what());
-    return 2;
-  }
-  return 0;
+  weft::CommandLine program(
+      "weft", "Weft: looks at machines, and makes and runs collective schedules for them");
+  program.set_version("weft " WEFT_VERSION_STRING);
+  program.require_command();
+  weft::add_topo(program);
+  weft::add_bound(program);
+  weft::add_synth(program);
+  weft::add_simulate(program);
+  weft::add_show(program);
+  weft::add_doctor(program);
+  weft::add_env(program);
+  weft::add_generators(program);
+  weft::add_verify(program);
+  weft::add_run(program);
+  weft::add_explain(program);
+  weft::add_calibrate(program);
+  weft::add_place(program);
+  return program.run(argc, argv);
 }

@@ -8,6 +8,7 @@
 #include "src/base/error.h"
 #include "tests/support/environment.h"
 #include "tests/support/require.h"
+#include "tests/synth/cbc.h"
 
 namespace weft::test {
 namespace {
@@ -81,10 +82,6 @@ TEST(SolverPlugins, AreNotAskedToStartFromNonsense) {
 }
 
 #if WEFT_HAVE_CBC
-std::shared_ptr<const Solver> cbc() {
-  return Solver::load(std::string(WEFT_TEST_PLUGINS) + "/libweft-solver-cbc.so");
-}
-
 TEST(Cbc, FindsTheOptimumAndSaysSo) {
   const auto solution = cbc()->improve(choice(), kStart, 10);
   EXPECT_TRUE(solution.improved) << solution.note;

@@ -11,6 +11,7 @@
 #include "src/planner/synthesis.h"
 #include "src/schedule/verify.h"
 #include "tests/support/environment.h"
+#include "tests/synth/cbc.h"
 #include "tests/synth/sketches.h"
 
 namespace weft::test {
@@ -19,12 +20,6 @@ namespace {
 Collective whole(CollectiveKind kind, const Machine& machine, int root = 0) {
   return {kind, static_cast<int>(gpus(machine).size()), root};
 }
-
-#if WEFT_HAVE_CBC
-std::shared_ptr<const Solver> cbc() {
-  return Solver::load(std::string(WEFT_TEST_PLUGINS) + "/libweft-solver-cbc.so");
-}
-#endif
 
 class Pipeline : public testing::TestWithParam<CollectiveKind> {};
 

@@ -10,6 +10,7 @@
 #include "algorithms/synth/taccl_ordering.h"
 #include "algorithms/synth/taccl_routing.h"
 #include "src/base/error.h"
+#include "tests/synth/cbc.h"
 #include "tests/synth/sketches.h"
 
 namespace weft::test {
@@ -274,10 +275,6 @@ TEST(ContiguityModels, TakeTheHeuristicAsASolutionWithItsTime) {
 }
 
 #if WEFT_HAVE_CBC
-std::shared_ptr<const Solver> cbc() {
-  return Solver::load(std::string(WEFT_TEST_PLUGINS) + "/libweft-solver-cbc.so");
-}
-
 TEST(RoutingModels, AreSolvedToKnownOptima) {
   // One chunk a GPU on a DGX-1: six arrive in the time of two on a double link; the seventh needs
   // half as long again.

@@ -1,0 +1,15 @@
+// The solver of the CBC plugin, for tests that need one which is as good as its word.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "algorithms/synth/solver.h"
+
+namespace weft::test {
+
+inline std::shared_ptr<const Solver> cbc() {
+  return Solver::load(std::string(WEFT_TEST_PLUGINS) + "/libweft-solver-cbc.so");
+}
+
+}  // namespace weft::test
