@@ -116,16 +116,16 @@ std::string compare_with(const char* memory, size_t bytes, const std::vector<uin
   return "";
 }
 
-struct Pinned {
-  Pinned() { WEFT_CUDA(cudaMallocHost(&memory, 32 * kPeriodBytes)); }
-  ~Pinned() { cudaFreeHost(memory); }
+struct PinnedSamples {
+  PinnedSamples() { WEFT_CUDA(cudaMallocHost(&memory, 32 * kPeriodBytes)); }
+  ~PinnedSamples() { cudaFreeHost(memory); }
   char* data() const { return static_cast<char*>(memory); }
   void* memory = nullptr;
 };
 
 TEST_F(MoreThan4GiB, AreReducedRight) {
   if (const std::string lack = short_of(4 * bytes()); !lack.empty()) WEFT_SKIP("large", lack);
-  Pinned pinned[2];
+  PinnedSamples pinned[2];
   run_team(2,
            [&](Rank& me) {
              const size_t size = bytes() / 4 * 4;
@@ -153,7 +153,7 @@ TEST_F(MoreThan4GiB, AreReducedRight) {
 
 TEST_F(MoreThan4GiB, AreGatheredRight) {
   if (const std::string lack = short_of(6 * bytes()); !lack.empty()) WEFT_SKIP("large", lack);
-  Pinned pinned[2];
+  PinnedSamples pinned[2];
   run_team(2,
            [&](Rank& me) {
              const size_t size = bytes();  // not a multiple of 16: the second block is not aligned

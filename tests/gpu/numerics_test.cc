@@ -46,10 +46,10 @@ uint64_t hash_of(const std::vector<char>& bytes) {
 }
 
 // Buffers of one rank, on the device or, in host mode, on the host.
-class Place {
+class RankMemory {
  public:
   static constexpr size_t kBytes = size_t{16} << 20;
-  Place() {
+  RankMemory() {
     if (weftHostMode() != 0) {
       host_.resize(2 * kBytes);
       base_ = host_.data();
@@ -86,11 +86,11 @@ class Place {
 // Prints "result NAME RANK HASH" for every reduction of every float type. The argument: ranks.
 WEFT_SCENARIO(print_results) {
   const int n = std::stoi(context.argument);
-  std::vector<Place> places(static_cast<size_t>(n));
+  std::vector<RankMemory> places(static_cast<size_t>(n));
   run_ranks_as_threads(
       n,
       [&](int rank, ncclComm_t comm) {
-        Place& mine = places[static_cast<size_t>(rank)];
+        RankMemory& mine = places[static_cast<size_t>(rank)];
         for (const NumberType& type : all_types()) {
           if (!type.is_float) continue;
           for (const Reduction reduction :
