@@ -18,10 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 const std::string kSketchEngine = "taccl";
-// For so few ranks another trial costs next to nothing, so what is good enough gets a second
-// chance.
+// For few ranks another trial costs next to nothing, so what is good enough gets a second chance
+// as long as all of them together have not taken more events to simulate than this.
 constexpr int kSmall = 16;
 constexpr int kTrialsWhenSmall = 3;
+constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
 
 double seconds_since(Clock::time_point begin) {
@@ -99,9 +100,10 @@ class Search {
 
   bool finished() const {
     if (!best_) return false;
-    if (seconds_since(begin_) > options_.time_limit_s || best_->ratio >= kVeryGood) return true;
+    if (seconds_since(begin_) > options_.time_limit_s) return true;
+    if (best_->ratio >= std::max(kVeryGood, options_.good_enough)) return true;
     return best_->ratio >= options_.good_enough &&
-           (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall);
+           (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall || events_ > kCheapEvents);
   }
 
   void ask(const SynthesisEngine& engine) {
@@ -113,10 +115,7 @@ class Search {
     }
     std::string why;
     bool any = false;
-    const auto begin = Clock::now();
-    const auto candidates = engine.candidates(task);
-    seconds_ += seconds_since(begin);
-    for (const auto& candidate : candidates) {
+    for (const auto& candidate : engine.candidates(task)) {
       if (finished()) return;
       try {
         consider(engine, candidate);
@@ -129,12 +128,14 @@ class Search {
   }
 
   void consider(const SynthesisEngine& engine, const std::function<Schedule()>& candidate) {
-    const auto begin = Clock::now();
     Schedule schedule = candidate();
     trials_++;
     drop_usual_routes(machine_, schedule);
-    seconds_ += seconds_since(begin);
-    const Simulation simulation = simulate(machine_, schedule, bytes_, options_.simulation);
+    SimulationOptions simulating = options_.simulation;
+    simulating.estimate = true;
+    if (best_) simulating.beyond_us = best_->time_us;
+    const Simulation simulation = simulate(machine_, schedule, bytes_, simulating);
+    events_ += simulation.events;
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
                                     simulation.algbw_gbps));
@@ -148,7 +149,6 @@ class Search {
   }
 
   Synthesized prove() {
-    const auto begin = Clock::now();
     Synthesized result = std::move(*best_);
     result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
     const int depth = options_.simulation.fifo_depth;
@@ -161,7 +161,7 @@ class Search {
     }
     count_parts(result);
     result.bound_gbps = bound_gbps_;
-    result.seconds = seconds_ + seconds_since(begin);
+    result.seconds = seconds_since(begin_);
     return result;
   }
 
@@ -170,8 +170,9 @@ class Search {
   const double bytes_;
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
-  double bound_gbps_ = 0, seconds_ = 0;
+  double bound_gbps_ = 0;
   int trials_ = 0;
+  uint64_t events_ = 0;
   std::optional<Synthesized> best_;
   std::string reasons_;
 };
