@@ -23,6 +23,7 @@ void SimulationRun::end_slice() {
   period_ = find_period();
   const size_t last = slices_done_.size() - 1;
   pace_us_ = pace_us(period_ > 0 ? last - static_cast<size_t>(period_) : last / 2, last);
+  if (pace_us_ < busiest_us_ * (1 - kEven)) return;  // FIFOs are still being filled
   if (period_ == 0) {
     const double all_us = now_ + pace_us_ * (slices_ - static_cast<int32_t>(slices_done_.size()));
     const bool hopeless = all_us > options_.beyond_us * kHopeless;

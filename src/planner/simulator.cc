@@ -93,6 +93,7 @@ void SimulationRun::find_routes() {
 }
 
 void SimulationRun::plan_steps() {
+  std::vector<double> busy(links_.size(), 0.0);
   for (size_t n = 0; n < graph_.steps.size(); n++) {
     const Step& step = *graph_.steps[n];
     const int32_t rank = graph_.lanes[static_cast<size_t>(graph_.step_lane[n])].rank;
@@ -114,6 +115,11 @@ void SimulationRun::plan_steps() {
     add(step.to.size());
     plan.end = here();
     plans_.push_back(plan);
+    for (int32_t w = plan.sends; w < plan.end; w++)
+      for (const int32_t l : fifos_[static_cast<size_t>(waits_[static_cast<size_t>(w)].on)].route)
+        busiest_us_ =
+            std::max(busiest_us_, busy[static_cast<size_t>(l)] +=
+                                  plan.bytes * links_[static_cast<size_t>(l)].us_per_byte);
   }
   for (const ScheduleGraph::LaneRef& lane : graph_.lanes) {
     LaneState state;

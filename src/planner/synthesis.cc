@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <map>
 #include <optional>
 
@@ -24,6 +25,8 @@ constexpr int kSmall = 16;
 constexpr int kTrialsWhenSmall = 3;
 constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
+// Other engines are not asked then.
+constexpr double kHardToBeat = 0.97;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -80,7 +83,7 @@ class Search {
     for (const SynthesisEngine& engine : synthesis_engines()) {
       if (!wanted.empty() && engine.name != wanted) continue;
       known = true;
-      if (!finished()) ask(engine);
+      if (!finished() && !(best_ && best_->ratio >= kHardToBeat)) ask(engine);
     }
     if (!known)
       fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
@@ -133,7 +136,8 @@ class Search {
     drop_usual_routes(machine_, schedule);
     SimulationOptions simulating = options_.simulation;
     simulating.estimate = true;
-    if (best_) simulating.beyond_us = best_->time_us;
+    simulating.beyond_us =
+        best_ ? best_->time_us : bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
     const Simulation simulation = simulate(machine_, schedule, bytes_, simulating);
     events_ += simulation.events;
     if (options_.progress)
@@ -152,13 +156,16 @@ class Search {
     Synthesized result = std::move(*best_);
     result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
     const int depth = options_.simulation.fifo_depth;
+    auto in_place = std::async(std::launch::async, [&] {
+      try {
+        verify(result.schedule, true, depth);
+        return true;
+      } catch (const Error&) {
+        return false;  // an exchange overwrites what it has not sent yet
+      }
+    });
     result.verified = verify(result.schedule, false, depth).fifo_depth() == depth;
-    try {
-      verify(result.schedule, true, depth);
-      result.in_place = true;
-    } catch (const Error&) {
-      result.in_place = false;  // an exchange overwrites what it has not sent yet
-    }
+    result.in_place = in_place.get();
     count_parts(result);
     result.bound_gbps = bound_gbps_;
     result.seconds = seconds_since(begin_);
