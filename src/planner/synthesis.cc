@@ -25,6 +25,9 @@ constexpr int kSmall = 16;
 constexpr int kTrialsWhenSmall = 3;
 constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
+// When trials have taken so many events for every rank, a little less is good enough.
+constexpr uint64_t kManyEventsPerRank = 50000;
+constexpr double kLittleLess = 0.01;
 // Other engines are not asked then.
 constexpr double kHardToBeat = 0.97;
 
@@ -105,6 +108,9 @@ class Search {
     if (!best_) return false;
     if (seconds_since(begin_) > options_.time_limit_s) return true;
     if (best_->ratio >= std::max(kVeryGood, options_.good_enough)) return true;
+    const bool long_enough =
+        events_ > kManyEventsPerRank * static_cast<uint64_t>(collective_.nranks);
+    if (long_enough && best_->ratio >= options_.good_enough - kLittleLess) return true;
     return best_->ratio >= options_.good_enough &&
            (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall || events_ > kCheapEvents);
   }

@@ -54,6 +54,8 @@ Candidates forest_candidates(const SynthesisTask& task) {
   if (task.collective.rooted()) std::rotate(variants.begin(), variants.end() - 2, variants.end());
   for (const Variant& v : variants) {
     if (v.shared && !task.collective.reduces()) continue;
+    if (v.pieces > v.instances && !v.by_hops && task.collective.kind != CollectiveKind::kAllReduce)
+      continue;
     if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
