@@ -46,6 +46,9 @@ CommandOption CommandOption::one_of(const std::vector<std::string>& values) {
   return CommandOption(option_->check(CLI::IsMember(values)));
 }
 CommandOption CommandOption::collective() { return CommandOption(option_->check(is_collective())); }
+CommandOption CommandOption::folder() {
+  return CommandOption(option_->check(CLI::ExistingDirectory));
+}
 CommandOption CommandOption::separated_by(char delimiter) {
   return CommandOption(option_->delimiter(delimiter));
 }

@@ -34,6 +34,7 @@ class CommandOption {
   CommandOption positive();
   CommandOption one_of(const std::vector<std::string>& values);
   CommandOption collective();
+  CommandOption folder();  // that is there
   CommandOption separated_by(char delimiter);
   CommandOption with_default();  // the help shows it
 
