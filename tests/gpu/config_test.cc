@@ -203,24 +203,13 @@ TEST_F(CopyEngines, LeaveTheLargestMessagesToKernels) {
   TeamOptions more = options();
   more.arena_bytes = size_t{96} << 20;
   run_team(
-      4,
+      8,
       [](Rank& me) {
         for (const Operation operation : {Operation::kBroadcast, Operation::kSendRecv})
           for (const size_t count : {size_t{4400000}, size_t{1000}})
             me.run(make_case(operation, count));
       },
       more);
-}
-
-// More ranks in one process than they are trusted with.
-TEST_F(CopyEngines, AreNotUsedByManyRanksOfOneProcess) {
-  run_team(
-      8,
-      [](Rank& me) {
-        for (const Operation operation : {Operation::kBroadcast, Operation::kSendRecv})
-          me.run(make_case(operation, 1000));
-      },
-      options());
 }
 
 TEST_F(CopyEngines, MayBeLaunchedForAllRanksByOneThread) {

@@ -188,5 +188,63 @@ WEFT_SCENARIO(two_communicators) {
 
 TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) { play("two_communicators", ""); }
 
+// Rank 1 has what it needs and leaves, while rank 0 waits for rank 2, which has not launched yet.
+// The argument: what moves the data.
+WEFT_SCENARIO(one_leaves_while_another_waits) {
+  TeamOptions options;
+  options.config = ncclConfig_t NCCL_CONFIG_INITIALIZER;
+  if (context.argument == "copy engines") options.config->CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  run_team(
+      3,
+      [](Rank& me) {
+        const auto run = me.make(make_case(Operation::kSendRecv, 100));
+        me.meet();
+        if (me.rank == 2) std::this_thread::sleep_for(milliseconds(300));
+        WEFT_OK(run->launch(me.stream()));
+        expect_right(run->check(me.stream()));
+        if (me.rank != 1) return;
+        WEFT_OK(ncclCommDestroy(me.comm()));
+        me.comms.clear();
+      },
+      options);
+}
+
+TEST(Trap, OfARankThatLeavesWhileAKernelWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "kernels");
+}
+TEST(Trap, OfARankThatLeavesWhileARingWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "rings", {{"NCCL_P2P_DISABLE", "1"}});
+}
+TEST(Trap, OfARankThatLeavesWhileACopyWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "copy engines");
+}
+
+// A communicator comes and goes beside another one: its memory is not freed meanwhile, so the next
+// one must use it again.
+WEFT_SCENARIO(communicators_beside_another) {
+  run_team(2, [](Rank& me) {
+    const auto run = me.make(make_case(Operation::kAllReduce, 100));
+    const auto once = [&] {
+      ncclComm_t part = nullptr;
+      WEFT_OK(ncclCommSplit(me.comm(), 0, me.rank, &part, nullptr));
+      me.meet();
+      WEFT_OK(ncclCommDestroy(part));
+      me.meet();
+    };
+    size_t before = 0, after = 0, total = 0;
+    for (int i = 0; i < 3; ++i) once();
+    WEFT_CUDA(cudaMemGetInfo(&before, &total));
+    me.meet();
+    for (int i = 0; i < 10; ++i) once();
+    WEFT_CUDA(cudaMemGetInfo(&after, &total));
+    EXPECT_LT(before, after + (size_t{4} << 20)) << "free before and after";
+    me.meet();
+    WEFT_OK(run->launch(me.stream()));
+    expect_right(run->check(me.stream()));
+  });
+}
+
+TEST(Trap, OfMemoryThatIsKeptIsNotALeak) { play("communicators_beside_another", ""); }
+
 }  // namespace
 }  // namespace weft::test

@@ -80,9 +80,6 @@ CUdeviceptr device_address(void* host) {
 
 CopyEngine::CopyEngine(int rank, int device, double timeout_s, HostFlags* flags)
     : rank_(rank), device_(device), timeout_s_(timeout_s), flags_(flags) {
-  check(cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking), "cudaStreamCreate");
-  fork_ = new_event();
-  join_ = new_event();
   missing_ = find_out();
 }
 
@@ -93,35 +90,22 @@ CopyEngine::~CopyEngine() {
   }
   changed_.notify_all();
   if (guard_.joinable()) guard_.join();
-  for (std::byte* board : pinned_) cudaHostUnregister(board);
-  cudaEventDestroy(fork_);
-  cudaEventDestroy(join_);
-  cudaStreamDestroy(second_);
-  cudaGetLastError();
 }
 
 // Tries everything once: whether it works, and so that nothing has to be loaded later, while
 // something waits.
 std::string CopyEngine::find_out() {
   constexpr size_t kTried = size_t{1} << 20;
-  struct Memory {
-    void *host = nullptr, *device = nullptr;
-    ~Memory() {
-      cudaFreeHost(host);
-      cudaFree(device);
-      cudaGetLastError();
-    }
-  } memory;
-  check(cudaHostAlloc(&memory.host, kCopyBoardBytes, cudaHostAllocMapped), "cudaHostAlloc");
-  check(cudaMalloc(&memory.device, 2 * kTried), "cudaMalloc");
-  auto* word = static_cast<uint32_t*>(memory.host);
+  const Kept host(DeviceStore::Kind::kHostMemory, kCopyBoardBytes);
+  const Kept device(DeviceStore::Kind::kDeviceMemory, 2 * kTried);
+  auto* word = static_cast<uint32_t*>(host.get());
   *word = 1;
   const CUdeviceptr at = device_address(word);
   std::vector<CUstreamBatchMemOpParams> operations = {wait_for(at, wait_flags_), write(at, 0),
                                                       write(at, 2)};
   if (const CUresult tried = submit_operations(second_, operations); tried != CUDA_SUCCESS)
     return fmt::format("no memory operations in streams (CUDA error {})", static_cast<int>(tried));
-  auto* first = static_cast<std::byte*>(memory.device);
+  auto* first = static_cast<std::byte*>(device.get());
   const OwnCopy copies[] = {{first, first + kTried, 64}, {first + 256, first + kTried, kTried / 2}};
   batches_ = copy_batch(copies, second_) == cudaSuccess;
   cudaGetLastError();
@@ -152,15 +136,7 @@ void CopyEngine::connect(std::span<const Peer> peers, size_t slot_bytes, bool al
   for (auto& words : board->empty)
     for (uint32_t& word : words) word = 1;
   board_ = board;
-  for (const Peer& peer : peers) {
-    if (peer.here) {
-      shared.pin(peer.board, kCopyBoardBytes);
-      continue;
-    }
-    check(cudaHostRegister(peer.board, kCopyBoardBytes, cudaHostRegisterMapped),
-          "cudaHostRegister of a peer's board");
-    pinned_.push_back(peer.board);
-  }
+  for (const Peer& peer : peers) shared.pin(peer.board, kCopyBoardBytes);
   int flush = 0;
   static const auto attribute = driver<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute");
   const bool several = std::any_of(peers.begin(), peers.end(), [](auto& p) { return !p.same_gpu; });

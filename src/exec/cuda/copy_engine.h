@@ -16,6 +16,7 @@
 
 #include "src/exec/cuda/copy_work.h"
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/device_store.h"
 
 namespace weft::cuda {
 
@@ -40,7 +41,6 @@ class CopyEngine : private CopyQueue {
   struct Peer {
     std::byte* stage = nullptr;  // its slots, kCopySlots for every sender
     std::byte* board = nullptr;  // where its CopyBoard is mapped here
-    bool here = false;           // it is in this process
     bool same_gpu = true;
   };
 
@@ -55,8 +55,8 @@ class CopyEngine : private CopyQueue {
   bool connected() const { return !ends_.empty(); }
   size_t slot_bytes() const { return slot_bytes_; }
   // Before the ranks meet for the last time at init. `alone`: no other rank of this process uses
-  // the GPU, so that sending and receiving may have a stream each. Boards of this process are
-  // pinned by `shared`, which outlives all its ranks.
+  // the GPU, so that sending and receiving may have a stream each. Boards are pinned by `shared`,
+  // which outlives all ranks of this process.
   void connect(std::span<const Peer> peers, size_t slot_bytes, bool alone, SharedMemory& shared);
 
   // Puts one operation on a stream.
@@ -98,8 +98,7 @@ class CopyEngine : private CopyQueue {
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_EQ;
   unsigned told_ = 0;  // a bit per kind
   size_t slot_bytes_ = 0;
-  std::vector<Ends> ends_;          // [peer]
-  std::vector<std::byte*> pinned_;  // boards of other processes
+  std::vector<Ends> ends_;  // [peer]
   volatile CopyBoard* board_ = nullptr;
   CUdeviceptr waiting_ = 0;  // CopyBoard::waiting on the device
 
@@ -109,9 +108,11 @@ class CopyEngine : private CopyQueue {
   std::vector<OwnCopy> moves_;
   std::vector<CUstreamBatchMemOpParams> operations_[2];
 
-  cudaStream_t second_ = nullptr;  // for receiving
+  const Kept kept_second_{DeviceStore::Kind::kStream}, kept_fork_{DeviceStore::Kind::kEvent},
+      kept_join_{DeviceStore::Kind::kEvent};
+  const cudaStream_t second_ = kept_second_.stream();  // for receiving
+  const cudaEvent_t fork_ = kept_fork_.event(), join_ = kept_join_.event();
   bool alone_ = false;
-  cudaEvent_t fork_ = nullptr, join_ = nullptr;
 
   // The guard ends waits: when it is told to, or after the timeout.
   std::thread guard_;

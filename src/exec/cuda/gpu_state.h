@@ -9,6 +9,7 @@
 
 #include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
@@ -24,21 +25,22 @@ class SharedMemory {
   ~SharedMemory();
   // The one of a communicator in this process; thread-safe.
   static std::shared_ptr<SharedMemory> of(uint64_t group);
-  std::byte* allocate(int device, size_t bytes);
-  // Host memory that the ranks of this process have in common, for all devices. Once is enough.
+  // On the current device. `others_write`: ranks of other processes do, and may be late.
+  std::byte* allocate(size_t bytes, bool others_write);
+  // Host memory that ranks have in common, for all devices. Once is enough.
   void pin(std::byte* memory, size_t bytes);
+  // Keeps memory that is pinned.
+  void hold(std::shared_ptr<const void> owner);
 
  private:
-  struct Block {
-    int device;
-    void* memory;
-  };
   std::mutex mutex_;
-  std::vector<Block> blocks_;
+  std::vector<Kept> blocks_;
   std::vector<std::byte*> pinned_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 struct GpuExecutor::State {
+  DeviceStore::Visit visit;  // first: it ends when all else is given back
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
@@ -52,6 +54,7 @@ struct GpuExecutor::State {
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
+  Kept kept_flags;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes

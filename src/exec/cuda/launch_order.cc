@@ -5,14 +5,6 @@
 
 namespace weft::cuda {
 
-LaunchOrder::LaunchOrder(bool mixing) : mixing_(mixing), join_(new_event()), order_(new_event()) {}
-
-LaunchOrder::~LaunchOrder() {
-  cudaEventDestroy(join_);
-  cudaEventDestroy(order_);
-  cudaGetLastError();
-}
-
 bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaGraphNode_t* nodes = nullptr;

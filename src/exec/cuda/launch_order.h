@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "src/exec/cuda/device_store.h"
+
 namespace weft::cuda {
 
 // Used like its executor: by one thread at a time, with the executor's device current.
@@ -15,8 +17,7 @@ class LaunchOrder {
  public:
   // `mixing`: graphs are also ordered with calls and other graphs on other streams, by an event
   // (NCCL_GRAPH_MIXING_SUPPORT).
-  explicit LaunchOrder(bool mixing);
-  ~LaunchOrder();
+  explicit LaunchOrder(bool mixing) : mixing_(mixing) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
@@ -51,8 +52,9 @@ class LaunchOrder {
   void end_captured();
 
   const bool mixing_;
-  cudaEvent_t join_ = nullptr;   // brings the streams of one launch together
-  cudaEvent_t order_ = nullptr;  // behind the last operation, wherever it was
+  const Kept kept_join_{DeviceStore::Kind::kEvent}, kept_order_{DeviceStore::Kind::kEvent};
+  const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
+  const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;
   bool called_ = false;  // outside captures; on which stream last
   cudaStream_t called_on_ = nullptr;

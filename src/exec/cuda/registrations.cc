@@ -17,22 +17,21 @@ Registrations::Registrations(int rank, int device, std::span<std::byte* const> b
       device_(device),
       borrow_(std::move(borrow)),
       processes_(processes.begin(), processes.end()),
-      read_(boards.size(), 0) {
+      read_(boards.size(), 0),
+      kept_table_(DeviceStore::Kind::kDeviceMemory,
+                  boards.size() * kMaxRegistrations * sizeof(uint64_t)) {
   for (std::byte* board : boards) boards_.push_back(reinterpret_cast<Board*>(board));
   mapped_.resize(boards.size() * kMaxRegistrations);
   mirror_.resize(mapped_.size());
   own_.resize(kMaxRegistrations);
-  void* table = nullptr;
-  check(cudaMalloc(&table, mirror_.size() * sizeof(uint64_t)), "cudaMalloc");
-  table_ = static_cast<uint64_t*>(table);
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 Registrations::~Registrations() {
-  for (Mapped& mapped : mapped_) close(mapped);
   for (const Own& own : own_) Descriptors::instance().take_back(own.lent);
-  cudaFree(table_);
-  cudaStreamDestroy(stream_);
+  DeviceStore::instance().free_when_quiet(
+      device_, [all = std::make_shared<std::vector<Mapped>>(std::move(mapped_))] {
+        for (Mapped& mapped : *all) close(mapped);
+      });
 }
 
 void Registrations::publish(size_t slot, const Entry& said) {
