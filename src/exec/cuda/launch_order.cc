@@ -4,6 +4,18 @@
 #include "src/exec/cuda/events.h"
 
 namespace weft::cuda {
+namespace {
+
+// Handles do not tell streams apart: that of a destroyed one comes back, and cudaStreamPerThread is
+// another stream in every thread. Ids are never used twice. 0: not known.
+unsigned long long stream_id(cudaStream_t stream) {
+  unsigned long long id = 0;
+  if (cudaStreamGetId(stream, &id) == cudaSuccess) return id + 1;
+  cudaGetLastError();
+  return 0;
+}
+
+}  // namespace
 
 bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -35,10 +47,11 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   if (is_captured_) {
     begin_captured(stream, now);
   } else {
-    if (has_graphs_ || (called_ && called_on_ != stream))
+    const unsigned long long id = stream_id(stream);
+    if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
-    called_on_ = stream;
+    called_on_ = id;
   }
   stream_ = stream;
   // In a graph only what follows a kernel, and nothing else, can; on the legacy stream nothing.

@@ -56,10 +56,10 @@ class LaunchOrder {
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;
-  bool called_ = false;  // outside captures; on which stream last
-  cudaStream_t called_on_ = nullptr;
-  bool has_graphs_ = false;   // there has been a capture: replays come without a call
-  bool is_captured_ = false;  // the launch under way
+  bool called_ = false;               // outside captures
+  unsigned long long called_on_ = 0;  // id of the stream of the last call; 0: not known
+  bool has_graphs_ = false;           // there has been a capture: replays come without a call
+  bool is_captured_ = false;          // the launch under way
   bool may_start_early_ = false, follows_own_ = false;
   Capture capture_;
 };
