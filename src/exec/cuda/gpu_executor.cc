@@ -386,7 +386,9 @@ std::string GpuExecutor::error() const {
 }
 
 void GpuExecutor::peer_left(int rank) noexcept {
-  if (rank < kMaxRanks) __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
+  if (rank >= kMaxRanks) return;
+  __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
+  if (state_->copies != nullptr) state_->copies->peer_left(rank);
 }
 
 void GpuExecutor::synchronize() noexcept {
