@@ -67,6 +67,7 @@ class PairRunner {
       shared_.stopped = true;
       return;
     }
+    load_acquire(&from.output.flag1, comm_.one_device);  // what the peer's buffer holds comes after
     const auto join = [](const Packet& p) {
       return static_cast<uint64_t>(p.data1) << 32 | p.data0;
     };
