@@ -71,6 +71,7 @@ bool LaunchOrder::follows_kernel(cudaStream_t stream) const {
 void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
   if (now.id != capture_.id) {
     capture_ = {now.id, now.graph, {}, nullptr, {}};
+    unseen_ = unseen_ || !mixing_;
     if (!mixing_) return;
     has_graphs_ = true;
     check(cudaStreamWaitEvent(stream, order_, cudaEventWaitExternal), "cudaStreamWaitEvent");
@@ -129,6 +130,7 @@ void LaunchOrder::end_captured() {
 
 void LaunchOrder::synchronize() noexcept {
   if (called_ || has_graphs_) cudaEventSynchronize(order_);
+  if (unseen_) cudaDeviceSynchronize();
   cudaGetLastError();
 }
 
