@@ -60,7 +60,6 @@ struct GpuExecutor::State {
   std::unique_ptr<Registrations> registrations;  // between processes
   std::unique_ptr<CopyEngine> copies;            // where they are asked for
   bool crowded = false;                          // some process has several ranks
-  bool program_before = false;                   // the last kernel was one that reaches into memory
   std::unique_ptr<Rings> rings;                  // where memory cannot be reached
   RingArguments ring_arguments;
 };

@@ -70,7 +70,7 @@ bool LaunchOrder::follows_kernel(cudaStream_t stream) const {
 
 void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
   if (now.id != capture_.id) {
-    capture_ = {now.id, now.graph, {}, nullptr, {}};
+    capture_ = {now.id, now.graph, {}, nullptr, {}, false};
     unseen_ = unseen_ || !mixing_;
     if (!mixing_) return;
     has_graphs_ = true;

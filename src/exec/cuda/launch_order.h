@@ -31,8 +31,13 @@ class LaunchOrder {
   bool is_captured() const { return is_captured_; }
   // Whether a kernel launched now may start early, waiting by itself for what is before it.
   bool may_start_early() const { return may_start_early_; }
-  // Whether what is before it in a capture is this communicator's last operation.
-  bool follows_own() const { return follows_own_; }
+  // Whether what is before it in a capture is this communicator's last operation, and that one was
+  // a kernel that reaches into memory.
+  bool follows_program() const { return follows_own_ && capture_.program_last; }
+  // Said after every kernel.
+  void launched(bool program) {
+    if (is_captured_) capture_.program_last = program;
+  }
   // Something else than a kernel is before it now.
   void forbid_early_start() { may_start_early_ = false; }
   // Waits for everything launched so far.
@@ -45,6 +50,7 @@ class LaunchOrder {
     std::vector<cudaGraphNode_t> last;  // what the next operation of this capture follows
     cudaGraphNode_t record = nullptr;   // tells those outside that the graph's last one is done
     std::vector<cudaGraphNode_t> record_by;  // what that node follows
+    bool program_last = false;               // see launched()
   };
   bool capturing(cudaStream_t stream, Capture& seen) const;
   bool follows_kernel(cudaStream_t stream) const;
