@@ -164,11 +164,20 @@ WEFT_SCENARIO(crowded) {
 TEST(Trap, OfSixteenRanksOnOneGpuDoesNotDeadlock) { play("crowded", "16"); }
 TEST(Trap, OfThirtyTwoRanksOnOneGpuDoesNotDeadlock) { play("crowded", "32"); }
 
-// Every communicator thinks it has the GPU to itself.
+// Every communicator thinks it has the GPU to itself; the argument says how they are made.
 WEFT_SCENARIO(two_communicators) {
+  const bool together = context.argument == "together";
+  const ncclUniqueId ids[2] = {new_unique_id(), new_unique_id()};
   run_team(
       8,
-      [](Rank& me) {
+      [&](Rank& me) {
+        if (together) {
+          me.comms.resize(2);
+          WEFT_OK(ncclGroupStart());
+          for (size_t c = 0; c < 2; ++c)
+            WEFT_OK(ncclCommInitRank(&me.comms[c], me.nranks, ids[c], me.rank));
+          WEFT_OK(ncclGroupEnd());
+        }
         std::vector<std::unique_ptr<DeviceCase>> runs;
         for (size_t c = 0; c < 2; ++c)
           runs.push_back(std::make_unique<DeviceCase>(
@@ -183,10 +192,13 @@ WEFT_SCENARIO(two_communicators) {
         }
         for (size_t c = 0; c < 2; ++c) expect_right(runs[c]->check(me.streams[c]));
       },
-      {.comms = 2, .streams = 2});
+      {.comms = together ? 0 : 2, .streams = 2});
 }
 
-TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) { play("two_communicators", ""); }
+TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) {
+  play("two_communicators", "one by one");
+}
+TEST(Trap, OfTwoCommunicatorsMadeTogetherDoesNotDeadlock) { play("two_communicators", "together"); }
 
 // Rank 1 has what it needs and leaves, while rank 0 waits for rank 2, which has not launched yet.
 // The argument: what moves the data.

@@ -81,30 +81,48 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
 
-// Thread blocks that the communicators of this process may have resident, by device.
+// Kept free where ranks share a GPU: for communicators that come later.
+constexpr int kSpareMultiprocessors = 4;
+constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
+
+// Thread blocks that the communicators of this process may have resident on a device. Until the
+// ranks of one have agreed on their number, as many are counted as it may have: communicators may
+// be made side by side.
 class Residents {
  public:
   static Residents& instance() {
     static Residents& all = *std::make_unique<Residents>().release();
     return all;
   }
-  void add(int device, int ctas) {
+  // A rank of `group` comes, which may have `most`. Says how many other communicators had when its
+  // first rank came.
+  int enter(int device, uint64_t group, int most) {
     std::lock_guard lock(mutex_);
-    used_[device] += ctas;
+    int others = 0;
+    for (const auto& [key, user] : users_)
+      if (key.first == device && key.second != group) others += user.ctas;
+    User& user = users_[{device, group}];
+    if (user.ranks++ > 0) return user.others;
+    user.others = others;
+    user.ctas = others == 0 ? most : std::max(1, (most - others) / 2);
+    return others;
   }
-  int used(int device) {
+  void settle(int device, uint64_t group, int ctas) {
     std::lock_guard lock(mutex_);
-    return used_[device];
+    users_[{device, group}].ctas = ctas;
+  }
+  void leave(int device, uint64_t group) {
+    std::lock_guard lock(mutex_);
+    if (--users_[{device, group}].ranks == 0) users_.erase({device, group});
   }
 
  private:
+  struct User {
+    int ranks = 0, ctas = 0, others = 0;
+  };
   std::mutex mutex_;
-  std::map<int, int> used_;
+  std::map<std::pair<int, uint64_t>, User> users_;
 };
-
-// Kept free where ranks share a GPU: for communicators that come later.
-constexpr int kSpareMultiprocessors = 4;
-constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
 
 void warn_about_queues(int here, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -209,7 +227,7 @@ GpuExecutor::~GpuExecutor() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
-  Residents::instance().add(s.options.device, -s.counted_ctas);
+  if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
@@ -223,14 +241,16 @@ GpuExecutor::~GpuExecutor() {
   cudaGetLastError();
 }
 
-GpuPeer GpuExecutor::describe() const {
-  const State& s = *state_;
+GpuPeer GpuExecutor::describe() {
+  State& s = *state_;
   GpuPeer peer;
   peer.process = s.options.process;
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
-  peer.used_ctas = Residents::instance().used(s.options.device);
+  const int most = (s.sms - kSpareMultiprocessors) / (s.options.one_process ? 1 : s.options.nranks);
+  peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
+  s.counted = true;
   if (!s.options.one_process) {
     const DeviceScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -315,8 +335,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
           s.options.device, s.options.nranks);
   }
   s.max_ctas = std::max(1, limit);
-  Residents::instance().add(s.options.device, s.max_ctas);
-  s.counted_ctas = s.max_ctas;
+  Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * here);
 }
 
 void GpuExecutor::write_probes() {

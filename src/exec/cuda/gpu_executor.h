@@ -92,7 +92,8 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  GpuPeer describe() const;
+  // Once. Counts on room for this rank's thread blocks until connect() knows how many they are.
+  GpuPeer describe();
   // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
   // shares with the others of its host, for registrations and copy engines; `owner` keeps it.
   // `borrow`: asks a peer of another process for a descriptor that it lends.

@@ -47,7 +47,7 @@ struct GpuExecutor::State {
   bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
   uint32_t threads = kThreads;  // of a thread block of large operations
-  int counted_ctas = 0;         // among those of this process
+  bool counted = false;         // among those of this process
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
   size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;

@@ -17,7 +17,7 @@ void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
-GpuPeer GpuExecutor::describe() const { return {}; }
+GpuPeer GpuExecutor::describe() { return {}; }
 void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>,
                           std::shared_ptr<const void>, Borrow) {}
 int GpuExecutor::device() const { return 0; }
