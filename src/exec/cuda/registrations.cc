@@ -18,11 +18,10 @@ Registrations::Registrations(int rank, int device, std::span<std::byte* const> b
       borrow_(std::move(borrow)),
       processes_(processes.begin(), processes.end()),
       read_(boards.size(), 0),
-      kept_table_(DeviceStore::Kind::kDeviceMemory,
-                  boards.size() * kMaxRegistrations * sizeof(uint64_t)) {
+      table_bytes_(boards.size() * kMaxRegistrations * sizeof(uint64_t)) {
   for (std::byte* board : boards) boards_.push_back(reinterpret_cast<Board*>(board));
   mapped_.resize(boards.size() * kMaxRegistrations);
-  mirror_.resize(mapped_.size());
+  std::fill_n(mirror_, mapped_.size(), 0);
   own_.resize(kMaxRegistrations);
 }
 
@@ -230,8 +229,7 @@ void Registrations::catch_up() {
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
       complete = import(static_cast<int>(peer), slot) && complete;
     if (changed_) {
-      check(cudaMemcpyAsync(table_, mirror_.data(), mirror_.size() * sizeof(uint64_t),
-                            cudaMemcpyHostToDevice, stream_),
+      check(cudaMemcpyAsync(table_, mirror_, table_bytes_, cudaMemcpyHostToDevice, stream_),
             "copying the table of registrations");
       check(cudaStreamSynchronize(stream_), "copying the table of registrations");
       changed_ = false;

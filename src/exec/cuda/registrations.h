@@ -89,9 +89,13 @@ class Registrations {
   std::vector<uint64_t> processes_;
   std::vector<uint64_t> read_;  // how far each board has been read
   std::vector<Own> own_;
-  std::vector<Mapped> mapped_;    // [rank][slot]
-  std::vector<uint64_t> mirror_;  // of the table
-  const Kept kept_table_, kept_stream_{DeviceStore::Kind::kStream};
+  std::vector<Mapped> mapped_;  // [rank][slot]
+  const size_t table_bytes_;
+  const Kept kept_mirror_{DeviceStore::Kind::kHostMemory, table_bytes_},
+      kept_table_{DeviceStore::Kind::kDeviceMemory, table_bytes_},
+      kept_stream_{DeviceStore::Kind::kStream};
+  // Of the table. Pinned: a copy from other memory would wait behind kernels of other ranks.
+  uint64_t* const mirror_ = static_cast<uint64_t*>(kept_mirror_.get());
   uint64_t* const table_ = static_cast<uint64_t*>(kept_table_.get());
   const cudaStream_t stream_ = kept_stream_.stream();
   bool changed_ = false;
