@@ -139,8 +139,9 @@ class BlockingCalls : public GpuTest {
                const std::function<void()>& end) {
     std::printf("%s waits for %lld ms; ms that the call itself, and other threads' calls took:\n",
                 title, static_cast<long long>(kHeld.count()));
-    for (size_t f = 0; f < Doomed().calls().size(); ++f)
-      for (size_t d = 0; d < disturbed().size(); ++d) {
+    const size_t ways = Doomed().calls().size(), others = disturbed().size();
+    for (size_t f = 0; f < ways; ++f)
+      for (size_t d = 0; d < others; ++d) {
         Doomed doomed;
         const TimedCall frees = doomed.calls()[f], works = disturbed()[d];
         double freed = 0, worked = 0;

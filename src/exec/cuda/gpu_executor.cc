@@ -14,6 +14,7 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/residents.h"
 
 namespace weft::cuda {
 namespace {
@@ -84,45 +85,6 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
 // Kept free where ranks share a GPU: for communicators that come later.
 constexpr int kSpareMultiprocessors = 4;
 constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
-
-// Thread blocks that the communicators of this process may have resident on a device. Until the
-// ranks of one have agreed on their number, as many are counted as it may have: communicators may
-// be made side by side.
-class Residents {
- public:
-  static Residents& instance() {
-    static Residents& all = *std::make_unique<Residents>().release();
-    return all;
-  }
-  // A rank of `group` comes, which may have `most`. Says how many other communicators had when its
-  // first rank came.
-  int enter(int device, uint64_t group, int most) {
-    std::lock_guard lock(mutex_);
-    int others = 0;
-    for (const auto& [key, user] : users_)
-      if (key.first == device && key.second != group) others += user.ctas;
-    User& user = users_[{device, group}];
-    if (user.ranks++ > 0) return user.others;
-    user.others = others;
-    user.ctas = others == 0 ? most : std::max(1, (most - others) / 2);
-    return others;
-  }
-  void settle(int device, uint64_t group, int ctas) {
-    std::lock_guard lock(mutex_);
-    users_[{device, group}].ctas = ctas;
-  }
-  void leave(int device, uint64_t group) {
-    std::lock_guard lock(mutex_);
-    if (--users_[{device, group}].ranks == 0) users_.erase({device, group});
-  }
-
- private:
-  struct User {
-    int ranks = 0, ctas = 0, others = 0;
-  };
-  std::mutex mutex_;
-  std::map<std::pair<int, uint64_t>, User> users_;
-};
 
 void warn_about_queues(int here, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
