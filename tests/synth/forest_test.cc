@@ -156,13 +156,13 @@ TEST(Forest, OfABroadcastInARackIsShallow) {
   Machine machine = load_machine("gb200-nvl72");
   for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
     const Forest forest = grow_forest(machine, of(machine, kind, 5));
-    EXPECT_LE(deepest(forest), 4) << name(kind);  // where ranks pass on in all trees: 58
+    EXPECT_LE(deepest(forest), 5) << name(kind);  // where ranks pass on in all trees: 58
     EXPECT_GE(load_gbps(machine, forest), 0.995 * 1125) << name(kind);
   }
   // A rank that can send only half as much passes on less.
   const int gpu = gpus(machine)[40];
   for (Link& link : machine.links)
-    if (link.from == gpu) link.gbps /= 2;
+    if (link.from == gpu && link.type == LinkType::kNvlink) link.gbps /= 2;
   const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kBroadcast, 5));
   EXPECT_LE(deepest(forest), 5);
   EXPECT_GE(load_gbps(machine, forest), 0.98 * 1125);
@@ -240,7 +240,7 @@ TEST(Forest, IsFlattenedWithoutChangingWhatLinksCarry) {
 }
 
 TEST(Forest, OfDeepTreesIsOrderedTighterFromItsEnd) {
-  const Machine machine = load_machine("mi250");
+  const Machine machine = load_machine("mi250x2");
   const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kAllGather));
   ASSERT_TRUE(is_deep(forest));
   const auto makespan = [&](const OrderOptions& options) {
@@ -254,14 +254,18 @@ TEST(Forest, OfDeepTreesIsOrderedTighterFromItsEnd) {
     double end = 0;
     for (const Transfer& t : transfers) {
       EXPECT_GE(t.begin_us, 0);
-      const Link& link = machine.links[static_cast<size_t>(t.links[0])];
-      end = std::max(end, t.begin_us + 65.536 / link.gbps + link.us);
+      double us = 0, slowest = 0;
+      for (const int32_t l : t.links) {
+        us += machine.links[static_cast<size_t>(l)].us;
+        slowest = std::max(slowest, 65.536 / machine.links[static_cast<size_t>(l)].gbps);
+      }
+      end = std::max(end, t.begin_us + us + slowest);
     }
     return end;
   };
   const double once = makespan({1, 0, false});
   EXPECT_LT(makespan({1, 4, false}), once);
-  EXPECT_LT(makespan({1, 4, true}), once * 1.02);
+  EXPECT_LT(makespan({1, 4, true}), once);
 }
 
 TEST(Synthesis, KeepsAllLinksBusyWhereTreesAreDeep) {
