@@ -139,14 +139,15 @@ class Flattener {
                               b = ranked(rank, second, edge(first[0], rank));
     size_t done = 0;
     for (; done < std::min(a.size(), b.size()) && a[done].gain + b[done].gain > 0; done++) {
-      Transfer &x = edge(a[done].tree, rank), &y = edge(b[done].tree, rank);
+      const int32_t one = a[done].tree, other = b[done].tree;
+      Transfer &x = edge(one, rank), &y = edge(other, rank);
       std::swap(x.from, y.from);
       std::swap(x.links, y.links);
-      measure(static_cast<size_t>(a[done].tree));
-      measure(static_cast<size_t>(b[done].tree));
+      measure(static_cast<size_t>(one));
+      measure(static_cast<size_t>(other));
+      std::replace(first.begin(), first.end(), one, other);
+      std::replace(second.begin(), second.end(), other, one);
     }
-    for (size_t i = 0; i < a.size(); i++) first[i] = (i < done ? b : a)[i].tree;
-    for (size_t i = 0; i < b.size(); i++) second[i] = (i < done ? a : b)[i].tree;
     return done > 0;
   }
 

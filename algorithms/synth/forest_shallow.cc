@@ -120,8 +120,8 @@ class ShallowForest {
           const int64_t count = ends(g, from, port);
           if (count == 0) continue;
           spare += std::min(left_[static_cast<size_t>(port.link)], count);
-          // What leads to few ranks must go there before something else does. Ranks were reached
-          // nearest first.
+          // What leads to few ranks must go there before something else does. Those reached first
+          // are near the root.
           if (best.port == nullptr || count < best.ends) best = {from, &port, count};
         }
       }
