@@ -14,7 +14,7 @@ namespace {
 // What crosses a link before data does and with it: a few messages of what executors move at once.
 constexpr double kBytes = 4 * 65536.0;
 constexpr int kMostSweeps = 6;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::min() / 4;
+constexpr int64_t kRefused = std::numeric_limits<int64_t>::min() / 4;
 
 class Flattener {
  public:
@@ -107,7 +107,7 @@ class Flattener {
     const Shape& shape = shapes_[static_cast<size_t>(tree)];
     const auto v = static_cast<size_t>(rank);
     for (int32_t u = by.from; u != trees_[static_cast<size_t>(tree)].root; u = edge(tree, u).from)
-      if (u == rank) return kNever;
+      if (u == rank) return kRefused;
     const int64_t later = shape.at[static_cast<size_t>(by.from)] + cost(by) - shape.at[v];
     return -later * (2 * shape.times[v] + later * shape.size[v]);
   }
