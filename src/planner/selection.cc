@@ -51,7 +51,10 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     return *forced;
   }
   if (placement.reach) return kReach;
+  if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
   const bool few = c.nranks <= 16;
+  // Two ranks send the same bytes in one phase as in two.
+  if (placement.wide && c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return kOneShot;
   switch (c.kind) {
     case CollectiveKind::kAllReduce:
       if (bytes <= kSmall) return first_supported(c, {few ? &kOneShot : &kRecursive});
