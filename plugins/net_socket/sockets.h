@@ -85,6 +85,10 @@ class SocketSet {
   // What the caller's thread has to move: all sockets that no thread has.
   void move_own();
   bool has_thread(size_t socket) const { return socket > 0 && threads_wanted_ > 0; }
+  // Whoever sleeps on waits_for() does not see what the connection's threads do: they tell when a
+  // request is complete. It is heard when that request is.
+  void tell(size_t socket);
+  void hear();
   void fail(int error);
 
  private:
@@ -93,6 +97,7 @@ class SocketSet {
   std::vector<Fd> sockets_;
   const int threads_wanted_;
   const std::string peer_;
+  Fd told_;  // eventfd; only where there are threads
   std::vector<std::thread> threads_;
   std::atomic<uint32_t> work_{0};
   std::atomic<bool> stopping_{false}, broken_{false};
