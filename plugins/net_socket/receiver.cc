@@ -128,7 +128,8 @@ Moved Receiver::move(size_t socket) {
     }
     work.got = 0;
     work.queue.pop();
-    if (request->stripes_left.fetch_sub(1, std::memory_order_acq_rel) == 1) tell(socket);
+    tell(socket);
+    request->stripes_left.fetch_sub(1, std::memory_order_acq_rel);
     outcome = Moved::kSome;
   }
   return outcome;

@@ -97,7 +97,8 @@ Moved Sender::move(size_t socket) {
     if (static_cast<uint64_t>(sent) < left) return outcome;
     work.sent = 0;
     work.queue.pop();
-    if (request.stripes_left.fetch_sub(1, std::memory_order_acq_rel) == 1) tell(socket);
+    tell(socket);
+    request.stripes_left.fetch_sub(1, std::memory_order_acq_rel);
   }
   return outcome;
 }

@@ -63,16 +63,9 @@ void SocketSet::hear() {
 
 int SocketSet::waits_for(pollfd* descriptors, int most) const {
   int used = 0;
-  bool helped = false;
-  for (size_t s = 0; s < sockets_.size() && used < most; s++) {
-    if (!busy(s)) continue;
-    if (has_thread(s)) {
-      helped = true;
-    } else {
-      descriptors[used++] = {descriptor(s), direction(), 0};
-    }
-  }
-  if (helped && used < most) descriptors[used++] = {told_.get(), POLLIN, 0};
+  if (told_ && used < most) descriptors[used++] = {told_.get(), POLLIN, 0};
+  for (size_t s = 0; s < sockets_.size() && used < most; s++)
+    if (busy(s) && !has_thread(s)) descriptors[used++] = {descriptor(s), direction(), 0};
   return used;
 }
 

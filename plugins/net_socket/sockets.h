@@ -85,8 +85,9 @@ class SocketSet {
   // What the caller's thread has to move: all sockets that no thread has.
   void move_own();
   bool has_thread(size_t socket) const { return socket > 0 && threads_wanted_ > 0; }
-  // Whoever sleeps on waits_for() does not see what the connection's threads do: they tell when a
-  // request is complete. It is heard when that request is.
+  // Whoever sleeps on waits_for() does not see what the connection's threads do: they tell before
+  // they count a stripe as done, and it is heard when the request is complete. So nothing told is
+  // lost, and nothing is left over.
   void tell(size_t socket);
   void hear();
   void fail(int error);

@@ -1,5 +1,6 @@
 // The socket plugin alone: who is let in, which address is taken, what breaks and how it says so.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -147,6 +148,43 @@ TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
     ASSERT_NE(pair.receiver, nullptr);
     for (int round = 0; round < 3; round++) expect_messages_arrive(pair);
   }
+}
+
+// Sleeps until `complete()`; false when it was, and nobody said so.
+template <typename Side, typename Complete>
+bool sleep_until(const Side& side, Complete complete) {
+  while (!complete()) {
+    pollfd waits[4];
+    const int count = side.waits_for(waits, 4);
+    if (poll(waits, static_cast<nfds_t>(count), 3000) == 0 && complete()) return false;
+  }
+  return true;
+}
+
+TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
+  const Width width = wide(3, 2);
+  Listener listener(loopback(), 0, width, std::nullopt);
+  Pair pair = meet(listener, listener.handle(), width, std::nullopt);
+  ASSERT_NE(pair.sender, nullptr);
+  ASSERT_NE(pair.receiver, nullptr);
+  constexpr int kMessages = 200;
+  constexpr size_t kBytes = 600'000;
+  const std::vector<char> from(kBytes, 7);
+  std::vector<char> to(kBytes);
+  bool sent = true, received = true;
+  std::thread sender([&] {
+    for (int m = 0; m < kMessages && sent; m++) {
+      auto* request = pair.sender->start(nullptr, 0, from.data(), kBytes);
+      sent = sleep_until(*pair.sender, [&] { return pair.sender->complete(*request); });
+    }
+  });
+  for (int m = 0; m < kMessages && received; m++) {
+    auto* request = pair.receiver->start(to.data(), kBytes);
+    received = sleep_until(*pair.receiver, [&] { return pair.receiver->complete(*request); });
+  }
+  sender.join();
+  EXPECT_TRUE(sent);
+  EXPECT_TRUE(received);
 }
 
 TEST(Messages, ThatDoNotFitAreAnError) {
