@@ -46,6 +46,15 @@ TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 
+TEST(Selection, GathersByRoundsThenStraightThenInARingBetweenHosts) {
+  Placement placement;
+  placement.one_host = false;
+  const Collective c{CollectiveKind::kAllGather, 4, 0};
+  EXPECT_EQ(choose_generator(c, 256u << 10, placement, nullptr).name, "recursive");
+  EXPECT_EQ(choose_generator(c, 1u << 20, placement, nullptr).name, "direct");
+  EXPECT_EQ(choose_generator(c, 2u << 20, placement, nullptr).name, "ring");
+}
+
 TEST(Selection, ObeysWeftPlan) {
   const std::string plan = "all_reduce=ring,broadcast=tree";
   EXPECT_EQ(forced_generator(CollectiveKind::kAllReduce, plan)->name, "ring");
