@@ -41,8 +41,8 @@ constexpr size_t kSizes[] = {8u << 10, 64u << 10, 1u << 20, 16u << 20, 128u << 2
 
 struct Settings {
   int ranks = 2, proxies = 0, reps = 9;
-  size_t ring = 512u << 10, slice = 128u << 10;
-  std::string plan;  // empty: what the library takes between GPUs
+  size_t ring = 1u << 20, slice = 4 * 65408;  // as the library has them
+  std::string plan;                           // empty: what the library takes between GPUs
 };
 
 // In memory that all ranks share.
