@@ -1,17 +1,22 @@
 // The table of synthesis: how near the schedules come to the bound, and how long it takes to make
 // them: all of synthesize(), in seconds on the clock and of the processor. Then every slice of the
 // result is simulated, at 1 GiB unless told otherwise; `off` is what synthesize() had estimated
-// against that.
+// against that. --published compares with the schedules that TACCL's authors have published, in the
+// same simulator, at sizes from 1 KiB to 1 GiB.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
+#include "src/schedule/schedule_file.h"
 
 namespace weft {
 namespace {
@@ -26,6 +31,7 @@ struct Settings {
                                           "alltoall"};
   uint64_t size = uint64_t{1} << 30;
   int most_alltoall = 32;  // GPUs
+  std::string published;
   SynthesisOptions options;
 };
 
@@ -38,6 +44,53 @@ double wanted_seconds(int ranks) {
   if (ranks <= 16) return 0.1;
   if (ranks <= 32) return 0.5;
   return ranks <= 128 ? 3 : 30;
+}
+
+struct Published {
+  const char *machine, *files;  // machine: with the costs that they were made for
+};
+constexpr Published kPublished[] = {{"ndv2x2", "allgather-ndv2x2-"},
+                                    {"dgx2-tecclx2", "allgather-dgx2x2-"}};
+
+// The best of theirs.
+double published_us(const Machine& machine, const std::vector<Schedule>& theirs, double bytes) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Schedule& schedule : theirs)
+    best = std::min(best, simulate(machine, schedule, bytes).time_us);
+  return best;
+}
+
+int compare(const Settings& settings) {
+  int missed = 0;
+  fmt::print("{:14} {:>12} {:>10} {:>10} {:>6} {:>8} {:>8} {:11}\n", "all_gather", "bytes", "us",
+             "TACCL us", "ratio", "GB/s", "seconds", "engine");
+  for (const Published& published : kPublished) {
+    const Machine machine = load_machine(published.machine);
+    const auto ranks = static_cast<int>(gpus(machine).size());
+    std::vector<Schedule> theirs;
+    for (const auto& entry : std::filesystem::directory_iterator(settings.published)) {
+      if (!entry.path().filename().string().starts_with(published.files)) continue;
+      try {
+        theirs.push_back(load_schedule(entry.path().string()).schedule);
+      } catch (const Error& error) {
+        fmt::print("left out: {}\n", error.what());
+      }
+    }
+    if (theirs.empty())
+      fail(ncclInvalidArgument, "no {}*.xml in {}", published.files, settings.published);
+    for (double bytes = 1 << 10; bytes <= 1 << 30; bytes *= 4) {
+      const double us = published_us(machine, theirs, bytes);
+      const Synthesized r = synthesize(machine, {CollectiveKind::kAllGather, ranks, 0}, bytes);
+      const double ours = simulate(machine, r.schedule, bytes).time_us;
+      missed += ours > us ? 1 : 0;
+      fmt::print("{:14} {:12.0f} {:10.2f} {:10.2f} {:6.3f} {:8.3f} {:8.3f} {:11}{}\n",
+                 published.machine, bytes, ours, us, us / ours, bytes / ours * 1e-3, r.seconds,
+                 r.engine, ours > us ? "  slower" : "");
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("{} of the rows are slower than TACCL's\n", missed);
+  return 0;
 }
 
 int run(const Settings& settings) {
@@ -88,9 +141,11 @@ int main(int argc, char** argv) {
   app.add_option("--size", settings.size, "bytes of the whole array; K, M, G")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--engine", settings.options.engine, "use this engine only");
+  app.add_option("--published", settings.published, "folder of TACCL's schedules to compare with")
+      ->check(CLI::ExistingDirectory);
   CLI11_PARSE(app, argc, argv);
   try {
-    return weft::run(settings);
+    return settings.published.empty() ? weft::run(settings) : weft::compare(settings);
   } catch (const weft::Error& error) {
     fmt::print(stderr, "synth_perf: {}\n", error.what());
     return 2;

@@ -26,8 +26,11 @@ void SimulationRun::end_slice() {
   if (pace_us_ < busiest_us_ * (1 - kEven)) return;  // FIFOs are still being filled
   if (period_ == 0) {
     const double all_us = now_ + pace_us_ * (slices_ - static_cast<int32_t>(slices_done_.size()));
-    const bool hopeless = all_us > options_.beyond_us * kHopeless;
-    if (!hopeless && (events_.pushed() < kManyEvents || unevenness() > kLittle)) return;
+    if (all_us > options_.beyond_us * kHopeless) {
+      given_up_us_ = all_us;
+      return;
+    }
+    if (events_.pushed() < kManyEvents || unevenness() > kLittle) return;
   }
   // What is left out is whole patterns.
   simulated_ = slices_ - (left - left % std::max(1, period_));

@@ -7,7 +7,7 @@ namespace weft {
 
 Simulation SimulationRun::run() {
   for (size_t l = 0; l < lanes_.size(); l++) try_begin(static_cast<int32_t>(l), -1);
-  while (!events_.empty()) {
+  while (!events_.empty() && given_up_us_ == 0) {
     const Event event = events_.pop();
     now_ = event.at;
     const auto index = static_cast<size_t>(event.subject & ((1u << 30) - 1));
@@ -26,7 +26,7 @@ Simulation SimulationRun::run() {
         break;
     }
   }
-  check_finished();
+  if (given_up_us_ == 0) check_finished();
   return result();
 }
 

@@ -189,9 +189,10 @@ class SimulationRun {
   std::vector<SliceDone> slices_done_;
   std::vector<int32_t> lanes_left_;  // per slice, those that are not done with it
   int32_t begun_ = 0;
-  int period_ = 1;         // of the estimate, 0: none was found
-  double busiest_us_ = 0;  // no slice takes less: the time it keeps some link busy
-  double pace_us_ = 0;     // of the estimate
+  int period_ = 1;          // of the estimate, 0: none was found
+  double busiest_us_ = 0;   // no slice takes less: the time it keeps some link busy
+  double given_up_us_ = 0;  // what it would have taken, where nobody wants to know it better
+  double pace_us_ = 0;      // of the estimate
   int32_t last_span_ = -1;
   std::vector<LinkState> links_;
   std::vector<StepPlan> plans_;

@@ -171,11 +171,11 @@ void SimulationRun::check_finished() const {
 
 Simulation SimulationRun::result() {
   Simulation simulation;
-  simulation.time_us = end_us_ + rest_us();
+  simulation.time_us = given_up_us_ > 0 ? given_up_us_ : end_us_ + rest_us();
   simulation.algbw_gbps = simulation.time_us > 0 ? bytes_ / simulation.time_us * 1e-3 : 0;
   simulation.slices = slices_;
   simulation.simulated = simulated_;
-  simulation.even = simulated_ == slices_ || period_ > 0;
+  simulation.even = given_up_us_ == 0 && (simulated_ == slices_ || period_ > 0);
   simulation.events = events_.pushed();
   const double all = static_cast<double>(slices_) / simulated_;
   for (size_t l = 0; l < links_.size(); l++)

@@ -41,8 +41,9 @@ struct SimulationOptions {
   // Simulate no more slices than it takes to see that they come at an even pace; the others are
   // taken to go on like that. For those who compare many schedules.
   bool estimate = false;
-  double beyond_us = 1e300;  // an estimate of more than this need not be a good one
-  bool record = false;       // keep the timeline and the critical path
+  // An estimate far above this need not be a good one, and tells nothing but the time.
+  double beyond_us = 1e300;
+  bool record = false;  // keep the timeline and the critical path
 };
 
 // One step of one lane at work on one slice.

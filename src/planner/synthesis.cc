@@ -142,8 +142,8 @@ class Search {
     drop_usual_routes(machine_, schedule);
     SimulationOptions simulating = options_.simulation;
     simulating.estimate = true;
-    simulating.beyond_us =
-        best_ ? best_->time_us : bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
+    simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
+    if (best_) simulating.beyond_us = std::min(simulating.beyond_us, best_->time_us);
     const Simulation simulation = simulate(machine_, schedule, bytes_, simulating);
     events_ += simulation.events;
     if (options_.progress)
