@@ -151,7 +151,7 @@ bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
 }
 
 bool Proxy::unsent(const NetStream& stream) noexcept {
-  const auto lock = interrupt();
+  const std::lock_guard lock(mutex_);  // asked after every call: no interruption for that
   return stream.unsent();
 }
 
