@@ -18,17 +18,20 @@ void Communicator::connect_rings() {
   std::vector<SendPort> sends;
   std::vector<RecvPort> receives;
   ring_channels_ = mesh_->plan_channels() + kChannels - kCollectiveChannels;
+  std::vector<std::shared_ptr<const void>> owners = {mesh_->arenas()};
   for (int peer = 0; peer < nranks_; peer++) {
     for (int channel = 0; channel < ring_channels_; channel++) {
       sends.push_back(mesh_->sender(peer, channel));
       receives.push_back(mesh_->receiver(peer, channel));
-      for (NetStream* stream : {sends.back().stream, receives.back().stream})
-        if (stream != nullptr &&
-            std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
+      for (NetStream* stream : {sends.back().stream, receives.back().stream}) {
+        if (stream == nullptr) continue;
+        owners.push_back(stream->memory());
+        if (std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
           proxies_.push_back(&stream->proxy());
+      }
     }
   }
-  gpu_->connect_rings(sends, receives);
+  gpu_->connect_rings(sends, receives, std::move(owners));
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->stay(true);
   rings_ = true;

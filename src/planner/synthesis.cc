@@ -154,6 +154,7 @@ class Search {
     best_->schedule = std::move(schedule);
     best_->engine = engine.name;
     best_->time_us = simulation.time_us;
+    best_->estimated = !simulation.even;
     best_->algbw_gbps = simulation.algbw_gbps;
     best_->ratio = simulation.algbw_gbps / bound_gbps_;
   }
