@@ -138,7 +138,7 @@ bool generators_apply(const SynthesisTask& task) {
 Candidates generator_candidates(const SynthesisTask& task) {
   Candidates candidates;
   for (const Generator& generator : generators())
-    if (generator.supports(task.collective))
+    if (generator.channels <= kUsualChannels && generator.supports(task.collective))
       candidates.emplace_back(
           [&task, &generator] { return generator.make(task.collective, false); });
   return candidates;
