@@ -71,6 +71,7 @@ struct Entrant {
 std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   std::vector<Entrant> list(1);
   for (const Generator& generator : generators()) {
+    if (generator.channels > kUsualChannels) continue;  // for GPUs of several hosts
     if (generator.supports({kind, ranks, 0}) && !(generator.reaches && weftHostMode() == 1))
       list.push_back({std::string(generator.name), {}, {}, false});
   }

@@ -13,9 +13,10 @@
 namespace weft {
 namespace {
 
-// Generators of the executors that run programs with FIFOs.
+// Generators of the executors that run programs with FIFOs, as all ranks have them.
 bool has_fifos(const Generator& generator) {
-  return !generator.reaches && generator.name != kSendRecv.name;
+  return !generator.reaches && generator.name != kSendRecv.name &&
+         generator.channels <= kUsualChannels;
 }
 
 // Slow plans need not be predicted at every size: these, with straight lines between.

@@ -202,7 +202,9 @@ class Calibrator {
     // Small arrays for teams of every size first; large ones take most of the time.
     for (const Team& team : {Team{2, 0, 4}, {4, 0, 4}, {8, 0, 4}, {4, 4, 6}, {2, 4, 6}})
       for (const Generator& generator : generators()) {
-        if (generator.reaches || generator.name == kSendRecv.name) continue;
+        if (generator.reaches || generator.name == kSendRecv.name ||
+            generator.channels > kUsualChannels)
+          continue;
         if (seconds_since(begin) < budget_s_ * share)
           measure_plan(generator, team, processes, samples);
       }
