@@ -42,9 +42,10 @@ SimulationOptions quick_simulation() {
 
 // Those measured here, where there are such.
 void take_rates(const PlanningRequest& request, TableRequest& table) {
-  const std::string section = request.on_gpus               ? kGpuRates
-                              : request.setting.one_process ? kThreadRates
-                                                            : kProcessRates;
+  const std::string section = request.on_gpus                  ? kGpuRates
+                              : !request.setting.hosts.empty() ? kNetworkRates
+                              : request.setting.one_process    ? kThreadRates
+                                                               : kProcessRates;
   table.rates = default_rates(section);
   table.origin = "default rates (weft calibrate measures them)";
   const auto measured = load_rates(request.config);
@@ -113,6 +114,7 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     // GPUs do their work side by side; ranks that share one take turns.
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
+    table.setting.on_gpus = true;
     if (!request.config.algo.empty() || request.config.min_channels > 0)
       WEFT_INFO(
           kInit,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
@@ -19,11 +20,13 @@ bool has_fifos(const Generator& generator) {
 }
 
 // Slow plans need not be predicted at every size: these, with straight lines between.
-constexpr int kSimulatedSizes[] = {0, 3, 5, 7, 9, 11};
+constexpr int kSimulatedSizes[] = {0, 6, 10, 14, 18, 22};
 
 class Builder {
  public:
-  explicit Builder(const TableRequest& request) : request_(request) {}
+  explicit Builder(const TableRequest& request) : request_(request) {
+    if (request.machine != nullptr) simulated_.emplace(*request.machine);
+  }
 
   SelectionTable build() {
     table_.origin = request_.origin;
@@ -70,9 +73,9 @@ class Builder {
     if (!why.empty()) option.barred = why;
   }
 
-  // Networks differ more than the default rates know, and calibration does not measure them: there
-  // the thresholds of selection.h, which were measured, go before the model, unless the user bars
-  // their choice.
+  // Networks differ more than the default rates know, and calibration sees only this host's side of
+  // them: there the thresholds of selection.h, which were measured, go before the model, unless the
+  // user bars their choice.
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
@@ -127,10 +130,10 @@ class Builder {
         simulate_option(option, schedule);
       } else {
         for (int i = 0; i < SelectionTable::kSizes; i++)
-          option.us.push_back(
-              predict(shape, schedule.collective, SelectionTable::size(i), request_.setting,
-                      request_.rates) *
-              factor_at(request_.factors, option.kind, option.name, SelectionTable::size(i)));
+          option.us.push_back(predict(shape, schedule.collective, SelectionTable::size(i),
+                                      request_.setting, request_.rates) *
+                              factor_at(request_.factors, schedule.collective, option.name,
+                                        SelectionTable::size(i)));
       }
     } catch (const Error& error) {
       option.us.clear();
@@ -139,8 +142,9 @@ class Builder {
   }
 
   void simulate_option(PlanOption& option, const Schedule& schedule) {
+    const ScheduleGraph graph = step_graph(schedule);
     fill_by_simulation(option, [&](double bytes) {
-      return simulate(*request_.machine, schedule, bytes, request_.simulation).time_us;
+      return simulate(*simulated_, graph, bytes, request_.simulation).time_us;
     });
   }
 
@@ -177,6 +181,7 @@ class Builder {
   }
 
   const TableRequest& request_;
+  std::optional<SimulatedMachine> simulated_;
   SelectionTable table_;
 };
 
@@ -197,7 +202,8 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
     const Generator* last = nullptr;
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
-      const GpuChoice choice = choose_for_gpu(c, bytes, packed_bytes, forced);
+      const GpuChoice choice =
+          choose_for_gpu(c, bytes, packed_bytes, forced, request.setting.cores == 1);
       if (choice.generator != last) {
         PlanOption& option = table.options.emplace_back();
         option.kind = c.kind;
@@ -209,7 +215,7 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
         for (int i = 0; i < SelectionTable::kSizes; i++)
           option.us.push_back(
               predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
-              factor_at(request.factors, c.kind, option.name, SelectionTable::size(i)));
+              factor_at(request.factors, c, option.name, SelectionTable::size(i)));
         ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
         last = choice.generator;
       }
