@@ -106,7 +106,7 @@ extern "C" {
 [[gnu::visibility("default")]] ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective,
                                                        size_t bytes, const char** plan) {
   return weft::api::guard("weftPlanOf", [&] {
-    weft::api::check_handle(comm);
+    weft::check_handle(comm);
     weft::api::check_pointer("collective", collective);
     weft::api::check_pointer("plan", plan);
     const auto kind = weft::parse_collective(collective);

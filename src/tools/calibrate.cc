@@ -11,6 +11,7 @@
 #include "src/base/error.h"
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
+#include "src/exec/cuda/gpu_executor.h"
 #include "src/planner/fit_rates.h"
 #include "src/planner/rates_file.h"
 #include "src/tools/commands.h"
