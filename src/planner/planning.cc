@@ -38,8 +38,9 @@ std::string_view take(std::string_view& text) {
 // The simulator's view of how data is cut: coarser than executors do, which hardly changes times.
 SimulationOptions quick_simulation(int nranks) {
   SimulationOptions options;
-  options.slice_bytes = 256 << 10;
-  options.most_slices = nranks > 32 ? 4 : 8;
+  const bool many = nranks > 32;
+  options.slice_bytes = many ? 1 << 20 : 256 << 10;
+  options.most_slices = many ? 4 : 8;
   return options;
 }
 

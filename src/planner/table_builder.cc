@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
@@ -21,7 +22,8 @@ bool has_fifos(const Generator& generator) {
 
 // Simulations take time, so they are done for these sizes (up to 64 MiB), with straight lines
 // between them and beyond. While a message is a slice, times hardly bend.
-constexpr int kSimulatedSizes[] = {0, 10, 14, 18};
+constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
+constexpr int kManyRanks = 32;  // their chunks are small
 
 class Builder {
  public:
@@ -162,13 +164,14 @@ class Builder {
 
   template <typename Time>
   void fill_by_simulation(PlanOption& option, Time time) {
+    std::span<const int> sizes = kSimulatedSizes;
+    if (request_.nranks > kManyRanks) sizes = kFewSimulatedSizes;
     std::vector<double> known;
-    for (const int i : kSimulatedSizes) known.push_back(time(SelectionTable::size(i)));
+    for (const int i : sizes) known.push_back(time(SelectionTable::size(i)));
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       size_t k = 0;
-      while (k + 2 < known.size() && kSimulatedSizes[k + 1] < i) k++;
-      const double low = SelectionTable::size(kSimulatedSizes[k]),
-                   high = SelectionTable::size(kSimulatedSizes[k + 1]);
+      while (k + 2 < known.size() && sizes[k + 1] < i) k++;
+      const double low = SelectionTable::size(sizes[k]), high = SelectionTable::size(sizes[k + 1]);
       const double share = (SelectionTable::size(i) - low) / (high - low);
       option.us.push_back(known[k] + (known[k + 1] - known[k]) * share);
     }
