@@ -7,7 +7,7 @@ namespace weft {
 
 Simulation SimulationRun::run() {
   for (size_t l = 0; l < lanes_.size(); l++) try_begin(static_cast<int32_t>(l), -1);
-  while (!events_.empty()) {
+  while (!events_.empty() && given_up_us_ == 0) {
     const Event event = events_.pop();
     now_ = event.at;
     const auto index = static_cast<size_t>(event.subject & ((1u << 30) - 1));
@@ -26,7 +26,7 @@ Simulation SimulationRun::run() {
         break;
     }
   }
-  check_finished();
+  if (given_up_us_ == 0) check_finished();
   return result();
 }
 
@@ -51,13 +51,14 @@ double SimulationRun::cross(size_t index) {
   Message& message = messages_[index];
   const int32_t l = message.route[message.hop++];
   const auto link = static_cast<size_t>(l);
-  const double busy = message.bytes * us_per_byte_[link];
-  const double begin = std::max(now_, free_us_[link]), end = begin + busy;
-  const double left = std::max(end, message.tail_us), us = machine_.links[link].us;
-  free_us_[link] = end;
+  LinkState& state = links_[link];
+  const double busy = message.bytes * state.us_per_byte;
+  const double begin = std::max(now_, state.free_us), end = begin + busy;
+  const double left = std::max(end, message.tail_us), us = state.us;
+  state.free_us = end;
   message.tail_us = left + us;
-  use_[link].busy_us += busy;
-  use_[link].bytes += message.bytes;
+  state.busy_us += busy;
+  state.bytes += message.bytes;
   if (options_.record) transfers_.push_back({l, message.span, message.destination, begin, end});
   if (message.hop < message.hops) {
     push(begin + us, Kind::kMessage, index);
@@ -85,8 +86,9 @@ void SimulationRun::arrive(size_t index) {
     finish_part(piece);
     return;
   }
-  fifos_[message.target].arrived++;
-  wake(graph_.fifos[message.target].consumer_lane, message.target, message.span);
+  FifoState& fifo = fifos_[message.target];
+  fifo.arrived++;
+  wake(fifo.consumer_lane, message.target, message.span);
 }
 
 }  // namespace weft

@@ -36,12 +36,30 @@ class SimulationRun {
   };
 
   struct FifoState {
-    int64_t sent = 0, arrived = 0, taken = 0;
+    int32_t sent = 0, arrived = 0, taken = 0;  // messages
+    int32_t producer_lane = -1, consumer_lane = -1, destination = 0;
+    std::span<const int32_t> route;
+  };
+
+  // What a step waits for and moves, side by side with all others for speed.
+  struct StepPlan {
+    int32_t after = 0, takes = 0, sends = 0, end = 0;  // indices into waits_
+    double bytes = 0;                                  // of a slice
+  };
+  struct Wait {
+    int32_t on = 0;    // lane, or FIFO
+    int32_t step = 0;  // of the lane, by its number over all ranks
+  };
+
+  struct LinkState {
+    double us_per_byte = 0, us = 0, free_us = 0;
+    double busy_us = 0, bytes = 0;
   };
 
   struct LaneState {
-    int32_t step = 0, slice = 0;  // the one at work or waited for
-    int32_t gate = 0;             // conditions of the step that are known to hold
+    int32_t step = 0, slice = 0;  // the one at work or waited for, by its number over all ranks
+    int32_t gate = 0;             // the first of its waits that is not known to be over
+    int32_t first = 0, end = 0;   // its steps
     int32_t fifo = -1;            // the one it waits for, -1 if none
     bool busy = false;
     int32_t pieces = 1, begun = 0, ended = 0;  // of the step at work
@@ -85,10 +103,27 @@ class SimulationRun {
   // Looks up the route of every FIFO, the one that the schedule hints at if it does, and checks
   // that of every access to a peer's memory.
   void find_routes();
+  void plan_steps();
   bool leads(const RouteHint& hint) const;
   [[noreturn]] void no_way(int from, int to) const;
   void check_finished() const;
   Simulation result();
+
+  // Estimates: simulation_estimate.cc
+
+  // All lanes are done with one more slice. Decides whether those to come can be foretold; then no
+  // lane begins one that none has begun yet.
+  void end_slice();
+  // How many slices the pattern has in which they come; 0 if there is none.
+  int find_period() const;
+  // By how much their pace has changed lately, of the whole.
+  double unevenness() const;
+  // What the slices that are not simulated take.
+  double rest_us() const;
+  double pace_us(size_t first, size_t last) const {
+    return (slices_done_[last].at_us - slices_done_[first].at_us) /
+           static_cast<double>(last - first);
+  }
 
   // Lanes and their steps: simulation_steps.cc
 
@@ -97,7 +132,7 @@ class SimulationRun {
   void try_begin(int32_t number, int32_t cause);
   // If that FIFO is what the lane waits for.
   void wake(int32_t lane, int32_t fifo, int32_t cause);
-  bool depends_on_done(int32_t number, const Dependency& d);
+  bool done(int32_t number, const Wait& wait);
   void begin_step(int32_t number, int32_t cause);
   void end_step(int32_t number);
   // How many pieces: memory is read and written piece by piece; a message is always whole.
@@ -123,20 +158,13 @@ class SimulationRun {
   void arrive(size_t index);
 
   const Step& step_of(int32_t lane) const { return *graph_.steps[step_number(lane)]; }
-  int32_t step_number(int32_t lane) const {
-    return graph_.lanes[lane].first_step + lanes_[lane].step;
-  }
+  int32_t step_number(int32_t lane) const { return lanes_[lane].step; }
+  const StepPlan& plan_of(int32_t lane) const { return plans_[lanes_[lane].step]; }
   int32_t span_number(int32_t lane) const {
     return static_cast<int32_t>(graph_.steps.size()) * lanes_[lane].slice + step_number(lane);
   }
   static bool is_remote(int rank, const Operand& operand) {
     return operand.kind == Operand::Kind::kRemote && operand.owner != rank;
-  }
-  template <typename Visit>
-  void for_fifos(int32_t lane, size_t first, size_t count, Visit visit) {
-    const auto operand = static_cast<size_t>(graph_.first_operand[step_number(lane)]) + first;
-    for (size_t i = operand; i < operand + count; i++)
-      if (graph_.operand_fifo[i] >= 0) visit(graph_.operand_fifo[i]);
   }
 
   const Machine& machine_;
@@ -145,21 +173,33 @@ class SimulationRun {
   const ScheduleGraph& graph_;
   const FlowGraph& ways_;
   Routes& routes_;
-  std::vector<std::span<const int32_t>> fifo_routes_;
-  bool reaches_ = false;  // into peers' memory: such programs run once, see pieces()
-  int32_t slices_ = 1;
+  bool reaches_ = false;                // into peers' memory: such programs run once, see pieces()
+  int32_t slices_ = 1, simulated_ = 1;  // of all slices, the first so many
   double slice_bytes_ = 0;
 
   EventQueue events_;
   double now_ = 0, end_us_ = 0;
+  // When all lanes were done with a slice, and which was the last one that a lane had begun.
+  struct SliceDone {
+    double at_us = 0;
+    int32_t begun = 0;
+  };
+  std::vector<SliceDone> slices_done_;
+  std::vector<int32_t> lanes_left_;  // per slice, those that are not done with it
+  int32_t begun_ = 0;
+  int period_ = 1;          // of the estimate, 0: none was found
+  double busiest_us_ = 0;   // no slice takes less: the time it keeps some link busy
+  double given_up_us_ = 0;  // what it would have taken, where nobody wants to know it better
+  double pace_us_ = 0;      // of the estimate
   int32_t last_span_ = -1;
-  std::vector<double> us_per_byte_, free_us_;  // per link
-  std::vector<LinkUse> use_;
+  std::vector<LinkState> links_;
+  std::vector<StepPlan> plans_;
+  std::vector<Wait> waits_;  // per step: steps of other lanes, FIFOs to take from, FIFOs to send to
   std::vector<FifoState> fifos_;
   std::vector<LaneState> lanes_;
   Slots<Message> messages_;
   Slots<Piece> pieces_;
-  std::vector<int32_t> taken_, woken_;  // for end_step()
+  std::vector<int32_t> woken_;  // for end_step()
   std::vector<StepSpan> spans_;
   std::vector<LinkSpan> transfers_;
 };

@@ -7,24 +7,18 @@
 namespace weft {
 void SimulationRun::try_begin(int32_t number, int32_t cause) {
   LaneState& lane = lanes_[number];
-  if (lane.busy || lane.slice == slices_ || graph_.lanes[number].size == 0) return;
-  const Step& step = step_of(number);
-  const auto dependencies = static_cast<int32_t>(step.after.size());
-  const auto sources = static_cast<int32_t>(step.from.size());
-  const auto conditions = dependencies + sources + static_cast<int32_t>(step.to.size());
-  const int32_t* operand_fifo =
-      graph_.operand_fifo.data() + graph_.first_operand[step_number(number)];
-  for (; lane.gate < conditions; lane.gate++) {
-    if (lane.gate < dependencies) {
-      if (!depends_on_done(number, step.after[lane.gate])) return;
+  if (lane.busy || lane.slice == simulated_ || lane.first == lane.end) return;
+  const StepPlan& plan = plans_[lane.step];
+  for (; lane.gate < plan.end; lane.gate++) {
+    const Wait& wait = waits_[lane.gate];
+    if (lane.gate < plan.takes) {
+      if (!done(number, wait)) return;
       continue;
     }
-    const int32_t f = operand_fifo[lane.gate - dependencies];
-    if (f < 0) continue;
-    const FifoState& fifo = fifos_[f];
-    const bool receives = lane.gate < dependencies + sources;
+    const FifoState& fifo = fifos_[wait.on];
+    const bool receives = lane.gate < plan.sends;
     if (receives ? fifo.arrived == fifo.taken : fifo.sent - fifo.taken == options_.fifo_depth) {
-      lane.fifo = f;
+      lane.fifo = wait.on;
       return;
     }
   }
@@ -36,23 +30,31 @@ void SimulationRun::wake(int32_t lane, int32_t fifo, int32_t cause) {
   if (lane >= 0 && lanes_[lane].fifo == fifo) try_begin(lane, cause);
 }
 
-bool SimulationRun::depends_on_done(int32_t number, const Dependency& d) {
-  const int32_t rank = graph_.lanes[number].rank;
-  const int32_t other = graph_.first_lane[rank] + d.lane;
-  LaneState& state = lanes_[other];
+bool SimulationRun::done(int32_t number, const Wait& wait) {
+  LaneState& state = lanes_[wait.on];
   const int32_t slice = lanes_[number].slice;
-  if (state.slice > slice || (state.slice == slice && state.step > d.step)) return true;
+  if (state.slice > slice || (state.slice == slice && state.step > wait.step)) return true;
   state.waiting.push_back(number);
   return false;
 }
 
 void SimulationRun::begin_step(int32_t number, int32_t cause) {
   LaneState& lane = lanes_[number];
-  const Step& step = step_of(number);
+  const StepPlan& plan = plans_[lane.step];
   lane.busy = true;
-  if (options_.record)
-    spans_[span_number(number)] = {step_number(number), lane.slice, now_, 0, cause};
-  for_fifos(number, step.from.size(), step.to.size(), [&](int32_t f) { fifos_[f].sent++; });
+  if (options_.record) spans_[span_number(number)] = {lane.step, lane.slice, now_, 0, cause};
+  for (int32_t w = plan.sends; w < plan.end; w++) fifos_[waits_[w].on].sent++;
+  if (!reaches_ && options_.step_us == 0) {  // most schedules, so without any detour
+    double end = now_;
+    for (int32_t w = plan.sends; w < plan.end; w++) {
+      const int32_t f = waits_[w].on;
+      const FifoState& fifo = fifos_[f];
+      end =
+          std::max(end, send(fifo.route, Purpose::kFifo, f, number, fifo.destination, now_, now_));
+    }
+    push(end, Kind::kStepEnd, static_cast<size_t>(number));
+    return;
+  }
   lane.pieces = pieces(number);
   lane.begun = lane.ended = 0;
   lane.end_us = now_ + options_.step_us;
@@ -63,22 +65,25 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
 void SimulationRun::end_step(int32_t number) {
   LaneState& lane = lanes_[number];
   const int32_t span = span_number(number);
+  const StepPlan& plan = plans_[lane.step];
   if (options_.record) spans_[span].end_us = now_;
   if (now_ > end_us_ || last_span_ < 0) {
     end_us_ = now_;
     last_span_ = span;
   }
-  taken_.clear();
-  for_fifos(number, 0, step_of(number).from.size(), [&](int32_t f) { taken_.push_back(f); });
   lane.busy = false;
-  lane.gate = 0;
-  if (++lane.step == graph_.lanes[number].size) {
-    lane.step = 0;
-    lane.slice++;
+  if (++lane.step == lane.end) {
+    lane.step = lane.first;
+    const bool last = --lanes_left_[lane.slice++] == 0;
+    begun_ = std::max(begun_, lane.slice);
+    if (last) end_slice();
   }
-  for (const int32_t f : taken_) {
-    fifos_[f].taken++;
-    wake(graph_.fifos[f].producer_lane, f, span);
+  lane.gate = plans_[lane.step].after;
+  for (int32_t w = plan.takes; w < plan.sends; w++) {
+    const int32_t f = waits_[w].on;
+    FifoState& fifo = fifos_[f];
+    fifo.taken++;
+    wake(fifo.producer_lane, f, span);
   }
   woken_.swap(lane.waiting);
   for (const int32_t other : woken_) try_begin(other, span);
@@ -102,7 +107,7 @@ int32_t SimulationRun::pieces(int32_t number) const {
 }
 
 double SimulationRun::piece_bytes(int32_t lane) const {
-  return slice_bytes_ * step_of(lane).count / lanes_[lane].pieces;
+  return plan_of(lane).bytes / lanes_[lane].pieces;
 }
 
 void SimulationRun::begin_piece(int32_t number, double at) {
@@ -134,11 +139,13 @@ void SimulationRun::write(size_t index) {
   const int32_t rank = graph_.lanes[number].rank;
   lane.end_us = std::max({lane.end_us, now_, pieces_[index].tail_us});
   pieces_[index].unfinished = 1;  // this function itself
-  for_fifos(number, step.from.size(), step.to.size(), [&](int32_t f) {
-    const double left = send(fifo_routes_[f], Purpose::kFifo, f, number,
-                             graph_.fifos[f].destination, now_, pieces_[index].tail_us);
+  const StepPlan& plan = plan_of(number);
+  for (int32_t w = plan.sends; w < plan.end; w++) {
+    const int32_t f = waits_[w].on;
+    const double left = send(fifos_[f].route, Purpose::kFifo, f, number, fifos_[f].destination,
+                             now_, pieces_[index].tail_us);
     lane.end_us = std::max(lane.end_us, left);
-  });
+  }
   for (const Operand& to : step.to) {
     if (!is_remote(rank, to)) continue;
     pieces_[index].unfinished++;

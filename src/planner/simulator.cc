@@ -49,18 +49,12 @@ SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& gra
   for (const Step* step : graph_.steps) reaches_ = reaches_ || reaches(*step);
   if (reaches_) slices_ = 1;
   slice_bytes_ = chunk / slices_;
-  free_us_.assign(machine_.links.size(), 0.0);
-  use_.resize(machine_.links.size());
-  for (size_t l = 0; l < machine_.links.size(); l++) {
-    use_[l].link = static_cast<int32_t>(l);
-    us_per_byte_.push_back(machine_.links[l].gbps > 0 ? 1e-3 / machine_.links[l].gbps : 0);
-  }
-  fifos_.resize(graph_.fifos.size());
-  lanes_.resize(graph_.lanes.size());
+  simulated_ = slices_;
+  for (const Link& link : machine_.links)
+    links_.push_back({link.gbps > 0 ? 1e-3 / link.gbps : 0, link.us});
   find_routes();
-  if (options.record) {
-    spans_.resize(graph_.steps.size() * static_cast<size_t>(slices_));
-  }
+  plan_steps();
+  if (options.record) spans_.resize(graph_.steps.size() * static_cast<size_t>(slices_));
 }
 
 void SimulationRun::find_routes() {
@@ -88,10 +82,56 @@ void SimulationRun::find_routes() {
     for (const Operand& o : graph_.steps[n]->to)
       if (is_remote(rank, o) && routes_.between(rank, o.owner).empty()) no_way(rank, o.owner);
   }
-  for (size_t f = 0; f < graph_.fifos.size(); f++)
-    fifo_routes_.push_back(
-        hinted[f].empty() ? routes_.between(graph_.fifos[f].source, graph_.fifos[f].destination)
-                          : hinted[f]);
+  for (size_t f = 0; f < graph_.fifos.size(); f++) {
+    const ScheduleGraph::Fifo& fifo = graph_.fifos[f];
+    FifoState state;
+    state.producer_lane = fifo.producer_lane;
+    state.consumer_lane = fifo.consumer_lane;
+    state.destination = fifo.destination;
+    state.route = hinted[f].empty() ? routes_.between(fifo.source, fifo.destination) : hinted[f];
+    fifos_.push_back(state);
+  }
+}
+
+void SimulationRun::plan_steps() {
+  std::vector<double> busy(links_.size(), 0.0);
+  for (size_t n = 0; n < graph_.steps.size(); n++) {
+    const Step& step = *graph_.steps[n];
+    const int32_t rank = graph_.lanes[static_cast<size_t>(graph_.step_lane[n])].rank;
+    const auto here = [&] { return static_cast<int32_t>(waits_.size()); };
+    StepPlan plan;
+    plan.bytes = slice_bytes_ * step.count;
+    plan.after = here();
+    for (const Dependency& d : step.after)
+      waits_.push_back({graph_.first_lane[static_cast<size_t>(rank)] + d.lane,
+                        graph_.step_number(rank, d.lane, d.step)});
+    const int32_t* fifo = graph_.operand_fifo.data() + graph_.first_operand[n];
+    const auto add = [&](size_t operands) {
+      for (size_t i = 0; i < operands; i++, fifo++)
+        if (*fifo >= 0) waits_.push_back({*fifo, 0});
+    };
+    plan.takes = here();
+    add(step.from.size());
+    plan.sends = here();
+    add(step.to.size());
+    plan.end = here();
+    plans_.push_back(plan);
+    for (int32_t w = plan.sends; w < plan.end; w++)
+      for (const int32_t l : fifos_[static_cast<size_t>(waits_[static_cast<size_t>(w)].on)].route)
+        busiest_us_ =
+            std::max(busiest_us_, busy[static_cast<size_t>(l)] +=
+                                  plan.bytes * links_[static_cast<size_t>(l)].us_per_byte);
+  }
+  for (const ScheduleGraph::LaneRef& lane : graph_.lanes) {
+    LaneState state;
+    state.first = state.step = lane.first_step;
+    state.end = lane.first_step + lane.size;
+    if (lane.size > 0) state.gate = plans_[static_cast<size_t>(lane.first_step)].after;
+    lanes_.push_back(std::move(state));
+  }
+  const auto active = std::count_if(graph_.lanes.begin(), graph_.lanes.end(),
+                                    [](const auto& lane) { return lane.size > 0; });
+  lanes_left_.assign(static_cast<size_t>(slices_), static_cast<int32_t>(active));
 }
 
 // Whether the links follow each other from rank to rank, and through no other GPU.
@@ -123,7 +163,7 @@ void SimulationRun::no_way(int from, int to) const {
 
 void SimulationRun::check_finished() const {
   for (size_t l = 0; l < lanes_.size(); l++) {
-    if (graph_.lanes[l].size == 0 || lanes_[l].slice == slices_) continue;
+    if (graph_.lanes[l].size == 0 || lanes_[l].slice == simulated_) continue;
     const auto lane = static_cast<int32_t>(l);
     fail(ncclInvalidUsage, "schedule '{}' gets stuck: {} never begins (FIFOs of {} messages)",
          graph_.schedule.name, describe(graph_.id(step_number(lane))), options_.fifo_depth);
@@ -132,12 +172,17 @@ void SimulationRun::check_finished() const {
 
 Simulation SimulationRun::result() {
   Simulation simulation;
-  simulation.time_us = end_us_;
-  simulation.algbw_gbps = end_us_ > 0 ? bytes_ / end_us_ * 1e-3 : 0;
+  simulation.time_us = given_up_us_ > 0 ? given_up_us_ : end_us_ + rest_us();
+  simulation.algbw_gbps = simulation.time_us > 0 ? bytes_ / simulation.time_us * 1e-3 : 0;
   simulation.slices = slices_;
+  simulation.simulated = simulated_;
+  simulation.even = given_up_us_ == 0 && (simulated_ == slices_ || period_ > 0);
   simulation.events = events_.pushed();
-  for (const LinkUse& use : use_)
-    if (use.busy_us > 0) simulation.links.push_back(use);
+  const double all = static_cast<double>(slices_) / simulated_;
+  for (size_t l = 0; l < links_.size(); l++)
+    if (links_[l].busy_us > 0)
+      simulation.links.push_back(
+          {static_cast<int32_t>(l), links_[l].busy_us * all, links_[l].bytes * all});
   std::stable_sort(simulation.links.begin(), simulation.links.end(),
                    [](const LinkUse& a, const LinkUse& b) { return a.busy_us > b.busy_us; });
   if (!options_.record) return simulation;

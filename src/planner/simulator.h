@@ -40,7 +40,12 @@ struct SimulationOptions {
   double slice_bytes = 65536;  // most of a chunk that one message carries per chunk it moves
   int most_slices = 256;       // larger slices rather than more of them
   double step_us = 0;          // overhead of every step
-  bool record = false;         // keep the timeline and the critical path
+  // Simulate no more slices than it takes to see that they come at an even pace; the others are
+  // taken to go on like that. For those who compare many schedules.
+  bool estimate = false;
+  // An estimate far above this need not be a good one, and tells nothing but the time.
+  double beyond_us = 1e300;
+  bool record = false;  // keep the timeline and the critical path
 };
 
 // One step of one lane at work on one slice.
@@ -67,8 +72,9 @@ struct LinkUse {
 
 struct Simulation {
   double time_us = 0;
-  double algbw_gbps = 0;  // size of the whole array over time
-  int slices = 1;
+  double algbw_gbps = 0;          // size of the whole array over time
+  int slices = 1, simulated = 1;  // fewer in an estimate
+  bool even = true;               // false: an estimate of slices that never came at an even pace
   uint64_t events = 0;
   std::vector<LinkUse> links;  // those used, busiest first
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <map>
 #include <optional>
 
@@ -18,11 +19,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 const std::string kSketchEngine = "taccl";
-// For so few ranks another trial costs next to nothing, so what is good enough gets a second
-// chance.
+// For few ranks another trial costs next to nothing, so what is good enough gets a second chance
+// as long as all of them together have not taken more events to simulate than this.
 constexpr int kSmall = 16;
 constexpr int kTrialsWhenSmall = 3;
+constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
+// When trials have taken so many events for every rank, a little less is good enough.
+constexpr uint64_t kManyEventsPerRank = 50000;
+constexpr double kLittleLess = 0.01;
+// Other engines are not asked then.
+constexpr double kHardToBeat = 0.97;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -79,7 +86,7 @@ class Search {
     for (const SynthesisEngine& engine : synthesis_engines()) {
       if (!wanted.empty() && engine.name != wanted) continue;
       known = true;
-      if (!finished()) ask(engine);
+      if (!finished() && !(best_ && best_->ratio >= kHardToBeat)) ask(engine);
     }
     if (!known)
       fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
@@ -99,9 +106,13 @@ class Search {
 
   bool finished() const {
     if (!best_) return false;
-    if (seconds_since(begin_) > options_.time_limit_s || best_->ratio >= kVeryGood) return true;
+    if (seconds_since(begin_) > options_.time_limit_s) return true;
+    if (best_->ratio >= std::max(kVeryGood, options_.good_enough)) return true;
+    const bool long_enough =
+        events_ > kManyEventsPerRank * static_cast<uint64_t>(collective_.nranks);
+    if (long_enough && best_->ratio >= options_.good_enough - kLittleLess) return true;
     return best_->ratio >= options_.good_enough &&
-           (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall);
+           (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall || events_ > kCheapEvents);
   }
 
   void ask(const SynthesisEngine& engine) {
@@ -113,10 +124,7 @@ class Search {
     }
     std::string why;
     bool any = false;
-    const auto begin = Clock::now();
-    const auto candidates = engine.candidates(task);
-    seconds_ += seconds_since(begin);
-    for (const auto& candidate : candidates) {
+    for (const auto& candidate : engine.candidates(task)) {
       if (finished()) return;
       try {
         consider(engine, candidate);
@@ -129,12 +137,15 @@ class Search {
   }
 
   void consider(const SynthesisEngine& engine, const std::function<Schedule()>& candidate) {
-    const auto begin = Clock::now();
     Schedule schedule = candidate();
     trials_++;
     drop_usual_routes(machine_, schedule);
-    seconds_ += seconds_since(begin);
-    const Simulation simulation = simulate(machine_, schedule, bytes_, options_.simulation);
+    SimulationOptions simulating = options_.simulation;
+    simulating.estimate = true;
+    simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
+    if (best_) simulating.beyond_us = std::min(simulating.beyond_us, best_->time_us);
+    const Simulation simulation = simulate(machine_, schedule, bytes_, simulating);
+    events_ += simulation.events;
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
                                     simulation.algbw_gbps));
@@ -143,25 +154,28 @@ class Search {
     best_->schedule = std::move(schedule);
     best_->engine = engine.name;
     best_->time_us = simulation.time_us;
+    best_->estimated = !simulation.even;
     best_->algbw_gbps = simulation.algbw_gbps;
     best_->ratio = simulation.algbw_gbps / bound_gbps_;
   }
 
   Synthesized prove() {
-    const auto begin = Clock::now();
     Synthesized result = std::move(*best_);
     result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
     const int depth = options_.simulation.fifo_depth;
+    auto in_place = std::async(std::launch::async, [&] {
+      try {
+        verify(result.schedule, true, depth);
+        return true;
+      } catch (const Error&) {
+        return false;  // an exchange overwrites what it has not sent yet
+      }
+    });
     result.verified = verify(result.schedule, false, depth).fifo_depth() == depth;
-    try {
-      verify(result.schedule, true, depth);
-      result.in_place = true;
-    } catch (const Error&) {
-      result.in_place = false;  // an exchange overwrites what it has not sent yet
-    }
+    result.in_place = in_place.get();
     count_parts(result);
     result.bound_gbps = bound_gbps_;
-    result.seconds = seconds_ + seconds_since(begin);
+    result.seconds = seconds_since(begin_);
     return result;
   }
 
@@ -170,8 +184,9 @@ class Search {
   const double bytes_;
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
-  double bound_gbps_ = 0, seconds_ = 0;
+  double bound_gbps_ = 0;
   int trials_ = 0;
+  uint64_t events_ = 0;
   std::optional<Synthesized> best_;
   std::string reasons_;
 };

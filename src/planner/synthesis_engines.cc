@@ -1,4 +1,5 @@
 // The table of synthesis engines.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -46,11 +47,15 @@ Candidates forest_candidates(const SynthesisTask& task) {
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
   Candidates candidates;
-  for (const Variant v :
-       {Variant{1, 1, false, true}, Variant{1, 1, false, false}, Variant{2, 2, false, false},
-        Variant{4, 4, false, false}, Variant{8, 8, false, true}, Variant{4, 1, true, false},
-        Variant{16, 1, true, false}}) {
+  std::vector<Variant> variants{{1, 1, false, true},  {1, 1, false, false}, {2, 2, false, false},
+                                {4, 2, false, false}, {4, 4, false, false}, {8, 8, false, true},
+                                {4, 1, true, false},  {16, 1, true, false}};
+  // What has one root only has few lanes, and most to gain where they do not wait for each other.
+  if (task.collective.rooted()) std::rotate(variants.begin(), variants.end() - 2, variants.end());
+  for (const Variant& v : variants) {
     if (v.shared && !task.collective.reduces()) continue;
+    if (v.pieces > v.instances && !v.by_hops && task.collective.kind != CollectiveKind::kAllReduce)
+      continue;
     if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);

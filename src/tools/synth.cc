@@ -52,6 +52,7 @@ void print(const Arguments& arguments, const Machine& machine, const Collective&
     out["engine"] = result.engine;
     out["seconds"] = number(result.seconds);
     out["time_us"] = number(result.time_us);
+    out["estimated"] = result.estimated;
     out["algbw_gbps"] = number(result.algbw_gbps);
     out["bound_gbps"] = number(result.bound_gbps);
     out["ratio"] = number(result.ratio);
@@ -67,7 +68,8 @@ void print(const Arguments& arguments, const Machine& machine, const Collective&
              machine.name, arguments.size);
   fmt::print("engine    {}, {:.3g} s, proved {}\n", result.engine, result.seconds,
              result.in_place ? "in place and out of place" : "out of place");
-  fmt::print("time      {}\n", duration(result.time_us));
+  fmt::print("time      {}{}\n", duration(result.time_us),
+             result.estimated ? ", estimated: weft simulate tells exactly" : "");
   fmt::print("algbw     {:.4g} GB/s, {:.1f}% of the bound {:.4g} GB/s\n", result.algbw_gbps,
              100 * result.ratio, result.bound_gbps);
   fmt::print("schedule  {} steps, up to {} lanes a rank and {} channels a pair\n", result.steps,

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "algorithms/bounds/bounds.h"
+#include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "src/planner/simulator.h"
 #include "src/schedule/verify.h"
@@ -34,6 +35,52 @@ SimulationOptions random_options(uint64_t seed) {
   options.slice_bytes = static_cast<double>(1 + mix(seed, 2) % 200'000);
   options.most_slices = 1 + static_cast<int>(mix(seed, 3) % 16);
   return options;
+}
+
+// Whether the estimate of a schedule is what all its slices take; how many of them it took.
+int expect_good_estimate(const Machine& m, const Schedule& schedule, double bytes,
+                         SimulationOptions options) {
+  const Simulation whole = simulate(m, schedule, bytes, options);
+  options.estimate = true;
+  const Simulation estimate = simulate(m, schedule, bytes, options);
+  EXPECT_EQ(estimate.slices, whole.slices);
+  EXPECT_LE(estimate.algbw_gbps, hard_bound(m, schedule.collective) * (1 + 1e-9));
+  EXPECT_NEAR(estimate.time_us, whole.time_us, whole.time_us * (estimate.even ? 0.001 : 0.1))
+      << schedule.name << ": " << estimate.simulated << " slices of " << whole.slices;
+  EXPECT_EQ(estimate.links.size(), whole.links.size());
+  for (size_t l = 0; l < std::min(whole.links.size(), estimate.links.size()); l++)
+    EXPECT_NEAR(estimate.links[l].busy_us, whole.links[l].busy_us, whole.links[l].busy_us * 1e-9);
+  return estimate.simulated;
+}
+
+TEST(Estimates, AreWhatAllSlicesTakeOnRandomMachines) {
+  const uint64_t seed = test_seed();
+  for (uint64_t i = 0; i < static_cast<uint64_t>(test_samples(60)); i++) {
+    const int n = 2 + static_cast<int>(mix(seed, i) % 7);
+    const Machine m = random_machine(n, mix(seed, i));
+    const CollectiveKind kind =
+        i % 2 == 0 ? CollectiveKind::kAllGather : CollectiveKind::kReduceScatter;
+    const Schedule schedule =
+        random_forest({kind, n, 0}, 1 + static_cast<int>(i % 4), mix(seed, i + 1));
+    SimulationOptions options;
+    options.fifo_depth = 2 + static_cast<int>(mix(seed, i + 2) % 7);
+    expect_good_estimate(m, schedule, 65536.0 * 256 * n, options);
+  }
+}
+
+TEST(Estimates, TakeFewSlicesWhereTheyComeAtAnEvenPace) {
+  for (const char* topo : {"dgx2", "dgx-h100x1"}) {
+    const Machine m = load_machine(topo);
+    const auto n = static_cast<int>(gpus(m).size());
+    for (const Generator& generator : generators())
+      for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kAllReduce,
+                                        CollectiveKind::kBroadcast, CollectiveKind::kAllToAll}) {
+        const Collective c{kind, n, 0};
+        if (!generator.supports(c)) continue;
+        const int taken = expect_good_estimate(m, generator.make(c, false), 65536.0 * 256 * n, {});
+        EXPECT_LT(taken, 100) << topo << " " << generator.name << " " << name(kind);
+      }
+  }
 }
 
 TEST(SimulatedTime, IsNeverBelowTheBoundForGeneratorsOnRandomMachines) {

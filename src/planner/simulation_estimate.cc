@@ -1,0 +1,63 @@
+// Estimates: once slices come at an even pace, there is no need to see all of them.
+#include <algorithm>
+#include <cmath>
+
+#include "src/planner/simulation_run.h"
+
+namespace weft {
+namespace {
+
+// So many slices are looked at at least, and their pace must be even: exactly, or, when that has
+// cost so many events, nearly. What is so much too slow is not looked at for long.
+constexpr size_t kFewest = 8;
+constexpr double kEven = 1e-6, kLittle = 0.01, kHopeless = 1.1;
+constexpr uint64_t kManyEvents = 200000;
+
+}  // namespace
+
+void SimulationRun::end_slice() {
+  slices_done_.push_back({now_, begun_});
+  const int32_t left = slices_ - (begun_ + 1);
+  if (!options_.estimate || simulated_ < slices_ || left <= 0 || slices_done_.size() < kFewest)
+    return;
+  period_ = find_period();
+  const size_t last = slices_done_.size() - 1;
+  pace_us_ = pace_us(period_ > 0 ? last - static_cast<size_t>(period_) : last / 2, last);
+  if (pace_us_ < busiest_us_ * (1 - kEven)) return;  // FIFOs are still being filled
+  if (period_ == 0) {
+    const double all_us = now_ + pace_us_ * (slices_ - static_cast<int32_t>(slices_done_.size()));
+    if (all_us > options_.beyond_us * kHopeless) {
+      given_up_us_ = all_us;
+      return;
+    }
+    if (events_.pushed() < kManyEvents || unevenness() > kLittle) return;
+  }
+  // What is left out is whole patterns.
+  simulated_ = slices_ - (left - left % std::max(1, period_));
+}
+
+// The first slices fill the pipeline, so only the later half tells. As long as some lanes get
+// further and further ahead of others, the pace is not the one that stays.
+int SimulationRun::find_period() const {
+  const size_t last = slices_done_.size() - 1;
+  for (size_t period = 1; period <= last / 4; period++) {
+    const double us = slices_done_[last].at_us - slices_done_[last - period].at_us;
+    bool same = true;
+    for (size_t k = last; same && k - period >= last / 2; k--) {
+      const SliceDone &now = slices_done_[k], &before = slices_done_[k - period];
+      same = std::abs(now.at_us - before.at_us - us) <= us * kEven &&
+             now.begun - before.begun == static_cast<int32_t>(period);
+    }
+    if (same) return static_cast<int>(period);
+  }
+  return 0;
+}
+
+double SimulationRun::unevenness() const {
+  const size_t last = slices_done_.size() - 1, middle = last * 3 / 4;
+  return std::abs(pace_us(last / 2, middle) / pace_us(middle, last) - 1);
+}
+
+double SimulationRun::rest_us() const { return pace_us_ * (slices_ - simulated_); }
+
+}  // namespace weft
