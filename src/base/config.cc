@@ -131,7 +131,12 @@ Config Config::from_environment() {
   read_integer("WEFT_CTA_BYTES", config.cta_bytes);
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
+  const size_t usual_stage = config.stage_bytes;
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
+  if (static_cast<int64_t>(config.stage_bytes) <= 0) {  // kernels divide by what fits into it
+    complain("WEFT_STAGE_BYTES", text("WEFT_STAGE_BYTES"));
+    config.stage_bytes = usual_stage;
+  }
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
   read_integer("NCCL_CTA_POLICY", config.cta_policy);
   config.copy_engines = (config.cta_policy & 2) != 0;

@@ -116,9 +116,9 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
-  disconnect_rings();
   if (mesh_ != nullptr && fault().empty()) mesh_->drain(60);
   if (control_ != nullptr) control_->leave();
+  disconnect_rings();  // may wait for kernels that wait for what the goodbye tells
 }
 
 std::string Communicator::fault() const {

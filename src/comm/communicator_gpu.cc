@@ -45,7 +45,7 @@ bool Communicator::reach_gpus(Deadline deadline) {
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
   std::string trouble;
   try {
-    gpu_->connect(peers, boards, [this](int peer, uint64_t id) {
+    gpu_->connect(peers, boards, mesh_->arenas(), [this](int peer, uint64_t id) {
       MemoryLink* link = mesh_->link(peer);
       return link != nullptr ? link->borrow(id) : std::pair<Fd, uint64_t>();
     });

@@ -17,17 +17,20 @@ size_t Communicator::port_number(int peer, int channel) const {
 void Communicator::connect_rings() {
   std::vector<SendPort> sends;
   std::vector<RecvPort> receives;
+  std::vector<std::shared_ptr<const void>> owners = {mesh_->arenas()};
   for (int peer = 0; peer < nranks_; peer++) {
     for (int channel = 0; channel < kChannels; channel++) {
       sends.push_back(mesh_->sender(peer, channel));
       receives.push_back(mesh_->receiver(peer, channel));
-      for (NetStream* stream : {sends.back().stream, receives.back().stream})
-        if (stream != nullptr &&
-            std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
+      for (NetStream* stream : {sends.back().stream, receives.back().stream}) {
+        if (stream == nullptr) continue;
+        owners.push_back(stream->memory());
+        if (std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
           proxies_.push_back(&stream->proxy());
+      }
     }
   }
-  gpu_->connect_rings(sends, receives);
+  gpu_->connect_rings(sends, receives, std::move(owners));
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->stay(true);
   rings_ = true;

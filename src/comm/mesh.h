@@ -44,6 +44,10 @@ class Mesh {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->board();
   }
+  // Keeps all of them, and the FIFOs within the host.
+  std::shared_ptr<const void> arenas() const {
+    return std::make_shared<std::vector<std::shared_ptr<Arena>>>(peer_arenas_);
+  }
   // To a rank of another process of this host; nullptr to others.
   MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }

@@ -17,8 +17,9 @@ FifoControl& control_of(const Mapping& ring) {
 
 InStream::InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
                    std::atomic<bool>* lost)
-    : NetStream(std::move(comm), proxy, rank_door, lost),
-      ring_(Mapping::anonymous(sizeof(FifoControl) + kSlots * slot_size(ring_bytes))),
+    : NetStream(std::move(comm), proxy,
+                Mapping::anonymous(sizeof(FifoControl) + kSlots * slot_size(ring_bytes)), rank_door,
+                lost),
       slot_bytes_(slot_size(ring_bytes)),
       registration_(comm_.reg(ring_.data(), ring_.size())) {}
 

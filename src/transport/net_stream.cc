@@ -9,8 +9,12 @@ namespace weft {
 
 uint64_t slot_size(uint64_t ring_bytes) { return ring_bytes / 2 / kFifoAlign * kFifoAlign; }
 
-NetStream::NetStream(NetComm comm, Proxy& proxy, Doorbell& rank_door, std::atomic<bool>* lost)
-    : comm_(std::move(comm)), proxy_(proxy), lost_(lost) {
+NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_door,
+                     std::atomic<bool>* lost)
+    : memory_(std::make_shared<const Mapping>(std::move(ring))),
+      comm_(std::move(comm)),
+      proxy_(proxy),
+      lost_(lost) {
   rank_bell_.door = &rank_door;
 }
 

@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "src/base/handles.h"
@@ -32,12 +33,14 @@ uint64_t slot_size(uint64_t ring_bytes);
 // All functions but the constructor's are the proxy's, under its lock.
 class NetStream {
  public:
-  NetStream(NetComm comm, Proxy& proxy, Doorbell& rank_door, std::atomic<bool>* lost);
+  NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_door, std::atomic<bool>* lost);
   virtual ~NetStream() = default;
   NetStream(const NetStream&) = delete;
   NetStream& operator=(const NetStream&) = delete;
 
   Proxy& proxy() const { return proxy_; }
+  // Keeps the ring's memory, for whoever has pinned it.
+  std::shared_ptr<const void> memory() const { return memory_; }
   bool broken() const { return broken_; }
   // What the plugin said when it broke; empty: nothing broke.
   const std::string& failure() const { return failure_; }
@@ -56,6 +59,8 @@ class NetStream {
   virtual bool idle() const = 0;  // no request in flight
   void fail(ncclResult_t code) noexcept;
 
+  const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
+  const Mapping& ring_ = *memory_;
   NetComm comm_;
   Bell rank_bell_;
 
@@ -86,7 +91,6 @@ class OutStream final : public NetStream {
     void* request = nullptr;
     uint64_t end = 0;  // the ring is free up to here when it has landed
   };
-  Mapping ring_;  // FifoControl, then the bytes
   const uint64_t ring_bytes_;
   void* registration_ = nullptr;
   uint64_t taken_ = 0;  // bytes of the ring that have been handed to the network
@@ -112,7 +116,6 @@ class InStream final : public NetStream {
   std::byte* slot(uint64_t number) const;
 
   static constexpr uint64_t kSlots = 4;
-  Mapping ring_;
   const uint64_t slot_bytes_;
   void* registration_ = nullptr;
   uint64_t finished_ = 0;  // slots whose data lanes may see

@@ -18,8 +18,8 @@ std::byte* bytes_of(const Mapping& ring) { return ring.data() + sizeof(FifoContr
 
 OutStream::OutStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
                      std::atomic<bool>* lost)
-    : NetStream(std::move(comm), proxy, rank_door, lost),
-      ring_(Mapping::anonymous(sizeof(FifoControl) + ring_bytes)),
+    : NetStream(std::move(comm), proxy, Mapping::anonymous(sizeof(FifoControl) + ring_bytes),
+                rank_door, lost),
       ring_bytes_(ring_bytes),
       registration_(comm_.reg(ring_.data(), ring_.size())) {}
 

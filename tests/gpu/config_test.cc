@@ -6,6 +6,7 @@
 #include "tests/gpu/support/waiting.h"
 #include "tests/support/environment.h"
 #include "tests/support/patterns.h"
+#include "tests/support/processes.h"
 
 namespace weft::test {
 namespace {
@@ -197,30 +198,39 @@ TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
   }
 }
 
+// What a scenario logs about who moves data, in a process of its own.
+std::string log_of(const char* scenario) {
+  ProcessOptions process;
+  process.limit = std::chrono::seconds(40);
+  process.environment = [](int) {
+    return std::map<std::string, std::string>{
+        {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,TUNING"}, {"WEFT_STAGE_BYTES", "1M"}};
+  };
+  const std::vector<ProcessResult> results = run_processes(scenario, 1, process);
+  EXPECT_TRUE(results[0].exit_code == 0 && !results[0].hung) << results[0].output;
+  return results[0].output;
+}
+
 // More pieces than a queue should hold while one thread may launch for several ranks.
-TEST_F(CopyEngines, LeaveTheLargestMessagesToKernels) {
-  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
-  TeamOptions more = options();
-  more.arena_bytes = size_t{96} << 20;
+WEFT_SCENARIO(copies_of_large_messages) {
+  TeamOptions options;
+  options.config = with([](ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; });
+  options.arena_bytes = size_t{96} << 20;
   run_team(
-      4,
+      8,
       [](Rank& me) {
         for (const Operation operation : {Operation::kBroadcast, Operation::kSendRecv})
           for (const size_t count : {size_t{4400000}, size_t{1000}})
             me.run(make_case(operation, count));
       },
-      more);
+      options);
 }
 
-// More ranks in one process than they are trusted with.
-TEST_F(CopyEngines, AreNotUsedByManyRanksOfOneProcess) {
-  run_team(
-      8,
-      [](Rank& me) {
-        for (const Operation operation : {Operation::kBroadcast, Operation::kSendRecv})
-          me.run(make_case(operation, 1000));
-      },
-      options());
+TEST_F(CopyEngines, LeaveTheLargestMessagesToKernels) {
+  const std::string log = log_of("copies_of_large_messages");
+  EXPECT_TRUE(says(log, "rank 7: copy engines move data, in pieces of up to 128 KiB")) << log;
+  EXPECT_TRUE(says(log, "rank 7: broadcast runs in kernels, copies of such sizes")) << log;
+  EXPECT_TRUE(says(log, "rank 7: send_?recv runs in kernels, copies of such sizes")) << log;
 }
 
 TEST_F(CopyEngines, MayBeLaunchedForAllRanksByOneThread) {
@@ -253,7 +263,8 @@ TEST_F(CopyEngines, MayBeLaunchedForAllRanksByOneThread) {
   run_threads(kRanks, [&](int r) { WEFT_OK(ncclCommDestroy(comms[static_cast<size_t>(r)])); });
 }
 
-TEST_F(CopyEngines, AreNotUsedUnlessAllRanksAskForThem) {
+WEFT_SCENARIO(copies_for_one_of_two) {
+  WEFT_CUDA(cudaSetDevice(0));
   const ncclUniqueId id = new_unique_id();
   Arena arenas[2] = {{size_t{48} << 20, Origin::kCudaMalloc},
                      {size_t{48} << 20, Origin::kCudaMalloc}};
@@ -271,6 +282,13 @@ TEST_F(CopyEngines, AreNotUsedUnlessAllRanksAskForThem) {
         WEFT_OK(ncclCommDestroy(comm));
       },
       std::chrono::seconds(20));
+}
+
+TEST_F(CopyEngines, AreNotUsedUnlessAllRanksAskForThem) {
+  const std::string log = log_of("copies_for_one_of_two");
+  EXPECT_TRUE(says(log, "rank 0: data is moved by kernels, not by copy engines: rank 1 does not"))
+      << log;
+  EXPECT_FALSE(says(log, "copy engines move data")) << log;
 }
 
 TEST_F(CopyEngines, EndAWaitAtTheTimeoutAndNameThePeer) {

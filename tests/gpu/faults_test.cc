@@ -82,7 +82,24 @@ class Faults : public GpuTest {
   char *in_ = nullptr, *out_ = nullptr;
 };
 
-class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {};
+class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
+ protected:
+  void expect_end_by_departure(std::initializer_list<ScopedEnvironment::Setting> variables) {
+    {
+      const ScopedEnvironment environment(variables);
+      make_communicators();
+    }
+    call_alone(GetParam());
+    ncclComm_t leaving = set_->take(1);
+    PendingCall destroy([leaving] { return ncclCommDestroy(leaving); });
+    EXPECT_NE(async_error_within((*set_)[0], seconds(5)), ncclSuccess);
+    const std::string text = ncclGetLastError((*set_)[0]);
+    EXPECT_TRUE(says(text, "rank 1 has left")) << text;
+    EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+    EXPECT_NE(destroy.wait_for(seconds(5)), ncclNumResults) << "the destroy still blocks";
+    expect_recovery();
+  }
+};
 
 TEST_P(WaitOf, EndsWhenAnotherThreadAborts) {
   make_communicators();
@@ -114,6 +131,16 @@ TEST_P(WaitOf, EndsAtTheTimeoutAndNamesThePeer) {
   expect_recovery();
 }
 
+// As in host mode: it has left, so it will never come.
+TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeft) { expect_end_by_departure({}); }
+TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsRings) {
+  expect_end_by_departure({{"NCCL_P2P_DISABLE", "1"}});
+}
+TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsCopyEngines) {
+  // A small stage: what is sent does not fit into it.
+  expect_end_by_departure({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_STAGE_BYTES", "1M"}});
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, WaitOf, testing::ValuesIn(kLonely),
                          [](const auto& tested) { return tested.param.name; });
 
@@ -143,17 +170,6 @@ TEST_F(Faults, AWaitEndsWhenItsCommunicatorIsRevoked) {
   WEFT_OK(ncclCommRevoke((*set_)[0], NCCL_REVOKE_DEFAULT));
   EXPECT_EQ(finish_within(stream_, seconds(5)), "");
   expect_recovery();
-}
-
-// As in host mode: it has left, so it will never come.
-TEST_F(Faults, AWaitEndsWhenThePeerDestroysItsCommunicator) {
-  make_communicators();
-  call_alone(kLonely[1]);
-  ncclComm_t leaving = set_->take(1);
-  PendingCall destroy([leaving] { return ncclCommDestroy(leaving); });
-  EXPECT_NE(async_error_within((*set_)[0], seconds(5)), ncclSuccess);
-  expect_recovery();
-  EXPECT_NE(destroy.wait_for(seconds(5)), ncclNumResults) << "the destroy still blocks";
 }
 
 TEST_F(Faults, ARankThatIsLateIsNotATimeout) {

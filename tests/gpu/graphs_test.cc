@@ -1,9 +1,12 @@
 // CUDA graphs: capture and replay of everything, alone, together and between ordinary calls.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/team.h"
+#include "tests/support/environment.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -241,6 +244,28 @@ TEST_F(GraphMixing, AReplayAndACallOnAnotherStreamNeedNoEventBetweenThem) {
              me.meet();
            },
            {.streams = 2});
+}
+
+// Nothing tells the communicator of replays then: a rank that leaves must still wait for them, or
+// the others take it for one that does not come.
+TEST_F(GraphMixing, SwitchedOffARankThatLeavesWaitsForItsReplays) {
+  const ScopedEnvironment environment{{"NCCL_GRAPH_MIXING_SUPPORT", "0"}};
+  run_team(2, [](Rank& me) {
+    const auto run = me.make(make_case(Operation::kAllReduce, 100));
+    const Graph graph(me.stream(), [&] { launch(*run, me.stream()); });
+    me.meet();
+    if (me.rank == 1) {
+      WEFT_CUDA(cudaLaunchHostFunc(
+          me.stream(), [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); },
+          nullptr));
+    }
+    graph.replay(me.stream());
+    if (me.rank == 1) {
+      WEFT_OK(ncclCommDestroy(me.comm()));
+      me.comms.clear();
+    }
+    expect_right(run->check(me.stream()));
+  });
 }
 
 TEST_F(Graphs, CanBeCapturedInEveryMode) {

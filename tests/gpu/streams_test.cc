@@ -131,6 +131,56 @@ TEST_F(Streams, PerThreadDefaultServesRanksAsThreads) {
   });
 }
 
+// A rank is called by two threads in turn: one name, two streams. Whoever takes them for one lets
+// rank 0's second call overtake its first, and rank 1 hears of it.
+TEST_F(Streams, PerThreadDefaultOfTwoThreadsKeepTheOrderOfTheCalls) {
+  run_team(2, [](Rank& me) {
+    const auto first = me.make(make_case(Operation::kAllReduce, 2000));
+    const auto second = me.make(make_case(Operation::kAllReduce, 3000));
+    WEFT_CUDA(cudaStreamSynchronize(cudaStreamPerThread));  // made at its first use
+    me.meet();
+    if (me.rank == 0) delay(cudaStreamPerThread);
+    WEFT_OK(first->launch(cudaStreamPerThread));
+    std::thread([&] {
+      WEFT_OK(second->launch(cudaStreamPerThread));
+      expect_right(second->check(cudaStreamPerThread));
+    }).join();
+    expect_right(first->check(cudaStreamPerThread));
+    me.meet();
+  });
+}
+
+// CUDA gives the handle of a destroyed stream out again, while what was on it may still wait.
+TEST_F(Streams, MadeAnewUnderAnOldHandleKeepTheOrderOfTheCalls) {
+  constexpr int kRanks = 2, kTries = 20;
+  run_team(kRanks, [](Rank& me) {
+    const auto first = me.make(make_case(Operation::kAllReduce, 2000));
+    const auto second = me.make(make_case(Operation::kAllReduce, 3000));
+    int reused = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+      cudaStream_t old = nullptr;
+      WEFT_CUDA(cudaStreamCreateWithFlags(&old, cudaStreamNonBlocking));
+      first->refill(me.stream());
+      second->refill(me.stream());
+      WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+      me.meet();
+      if (me.rank == 0) delay(old);
+      WEFT_OK(first->launch(old));
+      WEFT_CUDA(cudaStreamDestroy(old));
+      std::vector<cudaStream_t> made;
+      while (made.size() < kTries && (made.empty() || made.back() != old))
+        WEFT_CUDA(cudaStreamCreateWithFlags(&made.emplace_back(), cudaStreamNonBlocking));
+      reused += made.back() == old ? 1 : 0;
+      WEFT_OK(second->launch(made.back()));
+      expect_right(second->check(made.back()));
+      expect_right(first->check(made.back()));
+      me.meet();
+      for (const cudaStream_t stream : made) WEFT_CUDA(cudaStreamDestroy(stream));
+    }
+    if (me.rank == 0) std::printf("a handle came back in %d of 3 turns\n", reused);
+  });
+}
+
 TEST_F(Streams, LegacyDefaultServesARankAlone) {
   for (const cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
     run_team(1, [stream](Rank& me) {

@@ -164,11 +164,20 @@ WEFT_SCENARIO(crowded) {
 TEST(Trap, OfSixteenRanksOnOneGpuDoesNotDeadlock) { play("crowded", "16"); }
 TEST(Trap, OfThirtyTwoRanksOnOneGpuDoesNotDeadlock) { play("crowded", "32"); }
 
-// Every communicator thinks it has the GPU to itself.
+// Every communicator thinks it has the GPU to itself; the argument says how they are made.
 WEFT_SCENARIO(two_communicators) {
+  const bool together = context.argument == "together";
+  const ncclUniqueId ids[2] = {new_unique_id(), new_unique_id()};
   run_team(
       8,
-      [](Rank& me) {
+      [&](Rank& me) {
+        if (together) {
+          me.comms.resize(2);
+          WEFT_OK(ncclGroupStart());
+          for (size_t c = 0; c < 2; ++c)
+            WEFT_OK(ncclCommInitRank(&me.comms[c], me.nranks, ids[c], me.rank));
+          WEFT_OK(ncclGroupEnd());
+        }
         std::vector<std::unique_ptr<DeviceCase>> runs;
         for (size_t c = 0; c < 2; ++c)
           runs.push_back(std::make_unique<DeviceCase>(
@@ -183,10 +192,71 @@ WEFT_SCENARIO(two_communicators) {
         }
         for (size_t c = 0; c < 2; ++c) expect_right(runs[c]->check(me.streams[c]));
       },
-      {.comms = 2, .streams = 2});
+      {.comms = together ? 0 : 2, .streams = 2});
 }
 
-TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) { play("two_communicators", ""); }
+TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) {
+  play("two_communicators", "one by one");
+}
+TEST(Trap, OfTwoCommunicatorsMadeTogetherDoesNotDeadlock) { play("two_communicators", "together"); }
+
+// Rank 1 has what it needs and leaves, while rank 0 waits for rank 2, which has not launched yet.
+// The argument: what moves the data.
+WEFT_SCENARIO(one_leaves_while_another_waits) {
+  TeamOptions options;
+  options.config = ncclConfig_t NCCL_CONFIG_INITIALIZER;
+  if (context.argument == "copy engines") options.config->CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  run_team(
+      3,
+      [](Rank& me) {
+        const auto run = me.make(make_case(Operation::kSendRecv, 100));
+        me.meet();
+        if (me.rank == 2) std::this_thread::sleep_for(milliseconds(300));
+        WEFT_OK(run->launch(me.stream()));
+        expect_right(run->check(me.stream()));
+        if (me.rank != 1) return;
+        WEFT_OK(ncclCommDestroy(me.comm()));
+        me.comms.clear();
+      },
+      options);
+}
+
+TEST(Trap, OfARankThatLeavesWhileAKernelWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "kernels");
+}
+TEST(Trap, OfARankThatLeavesWhileARingWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "rings", {{"NCCL_P2P_DISABLE", "1"}});
+}
+TEST(Trap, OfARankThatLeavesWhileACopyWaitsDoesNotDeadlock) {
+  play("one_leaves_while_another_waits", "copy engines");
+}
+
+// A communicator comes and goes beside another one: its memory is not freed meanwhile, so the next
+// one must use it again.
+WEFT_SCENARIO(communicators_beside_another) {
+  run_team(2, [](Rank& me) {
+    const auto run = me.make(make_case(Operation::kAllReduce, 100));
+    const auto once = [&] {
+      ncclComm_t part = nullptr;
+      WEFT_OK(ncclCommSplit(me.comm(), 0, me.rank, &part, nullptr));
+      me.meet();
+      WEFT_OK(ncclCommDestroy(part));
+      me.meet();
+    };
+    size_t before = 0, after = 0, total = 0;
+    for (int i = 0; i < 3; ++i) once();
+    WEFT_CUDA(cudaMemGetInfo(&before, &total));
+    me.meet();
+    for (int i = 0; i < 10; ++i) once();
+    WEFT_CUDA(cudaMemGetInfo(&after, &total));
+    EXPECT_LT(before, after + (size_t{4} << 20)) << "free before and after";
+    me.meet();
+    WEFT_OK(run->launch(me.stream()));
+    expect_right(run->check(me.stream()));
+  });
+}
+
+TEST(Trap, OfMemoryThatIsKeptIsNotALeak) { play("communicators_beside_another", ""); }
 
 }  // namespace
 }  // namespace weft::test

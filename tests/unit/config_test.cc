@@ -74,6 +74,15 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
   EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
 }
 
+TEST(Config, RefusesAStageThatHoldsNothing) {
+  for (const char* bytes : {"0", "-1", "0M"}) {
+    const Config config = with("WEFT_STAGE_BYTES", bytes);
+    EXPECT_EQ(config.stage_bytes, Config().stage_bytes) << bytes;
+    EXPECT_EQ(config.complaints.size(), 1u) << bytes;
+  }
+  EXPECT_EQ(with("WEFT_STAGE_BYTES", "1").stage_bytes, 1u);
+}
+
 TEST(Config, TakesNcclsOtherNames) {
   EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").ring_bytes, 8u << 20);
   EXPECT_EQ(with("NCCL_BUFFSIZE", "8M").net_ring_bytes, 8u << 20);

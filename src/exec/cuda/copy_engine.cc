@@ -80,9 +80,6 @@ CUdeviceptr device_address(void* host) {
 
 CopyEngine::CopyEngine(int rank, int device, double timeout_s, HostFlags* flags)
     : rank_(rank), device_(device), timeout_s_(timeout_s), flags_(flags) {
-  check(cudaStreamCreateWithFlags(&second_, cudaStreamNonBlocking), "cudaStreamCreate");
-  fork_ = new_event();
-  join_ = new_event();
   missing_ = find_out();
 }
 
@@ -93,35 +90,22 @@ CopyEngine::~CopyEngine() {
   }
   changed_.notify_all();
   if (guard_.joinable()) guard_.join();
-  for (std::byte* board : pinned_) cudaHostUnregister(board);
-  cudaEventDestroy(fork_);
-  cudaEventDestroy(join_);
-  cudaStreamDestroy(second_);
-  cudaGetLastError();
 }
 
 // Tries everything once: whether it works, and so that nothing has to be loaded later, while
 // something waits.
 std::string CopyEngine::find_out() {
   constexpr size_t kTried = size_t{1} << 20;
-  struct Memory {
-    void *host = nullptr, *device = nullptr;
-    ~Memory() {
-      cudaFreeHost(host);
-      cudaFree(device);
-      cudaGetLastError();
-    }
-  } memory;
-  check(cudaHostAlloc(&memory.host, kCopyBoardBytes, cudaHostAllocMapped), "cudaHostAlloc");
-  check(cudaMalloc(&memory.device, 2 * kTried), "cudaMalloc");
-  auto* word = static_cast<uint32_t*>(memory.host);
+  const Kept host(DeviceStore::Kind::kHostMemory, kCopyBoardBytes);
+  const Kept device(DeviceStore::Kind::kDeviceMemory, 2 * kTried);
+  auto* word = static_cast<uint32_t*>(host.get());
   *word = 1;
   const CUdeviceptr at = device_address(word);
   std::vector<CUstreamBatchMemOpParams> operations = {wait_for(at, wait_flags_), write(at, 0),
                                                       write(at, 2)};
   if (const CUresult tried = submit_operations(second_, operations); tried != CUDA_SUCCESS)
     return fmt::format("no memory operations in streams (CUDA error {})", static_cast<int>(tried));
-  auto* first = static_cast<std::byte*>(memory.device);
+  auto* first = static_cast<std::byte*>(device.get());
   const OwnCopy copies[] = {{first, first + kTried, 64}, {first + 256, first + kTried, kTried / 2}};
   batches_ = copy_batch(copies, second_) == cudaSuccess;
   cudaGetLastError();
@@ -152,15 +136,7 @@ void CopyEngine::connect(std::span<const Peer> peers, size_t slot_bytes, bool al
   for (auto& words : board->empty)
     for (uint32_t& word : words) word = 1;
   board_ = board;
-  for (const Peer& peer : peers) {
-    if (peer.here) {
-      shared.pin(peer.board, kCopyBoardBytes);
-      continue;
-    }
-    check(cudaHostRegister(peer.board, kCopyBoardBytes, cudaHostRegisterMapped),
-          "cudaHostRegister of a peer's board");
-    pinned_.push_back(peer.board);
-  }
+  for (const Peer& peer : peers) shared.pin(peer.board, kCopyBoardBytes);
   int flush = 0;
   static const auto attribute = driver<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute");
   const bool several = std::any_of(peers.begin(), peers.end(), [](auto& p) { return !p.same_gpu; });
@@ -221,11 +197,11 @@ void CopyEngine::take(std::span<const CopyPiece> pieces, bool sends) {
     const Ends& ends = ends_[static_cast<size_t>(piece.peer)];
     const CUdeviceptr word =
         (sends ? ends.empty : ends.full) + static_cast<size_t>(piece.slot) * sizeof(uint32_t);
-    if (timeout_s_ > 0) all.push_back(write(waiting, static_cast<uint32_t>(piece.peer) + 1));
+    all.push_back(write(waiting, static_cast<uint32_t>(piece.peer) + 1));
     all.push_back(wait_for(word, wait_flags_));
     all.push_back(write(word, 0));
   }
-  if (timeout_s_ > 0) all.push_back(write(waiting, 0));
+  all.push_back(write(waiting, 0));
 }
 
 void CopyEngine::give(std::span<const CopyPiece> pieces, bool sends) {
@@ -292,21 +268,38 @@ void CopyEngine::stop() noexcept {
   changed_.notify_all();
 }
 
-// The peer that a stream has been waiting for all the time of the timeout; -1 if there is none. As
-// long as anything moves, some word changes.
-int CopyEngine::stuck_peer(std::chrono::steady_clock::time_point now) {
+void CopyEngine::peer_left(int rank) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    gone_ |= 1u << rank;
+    seen_at_ = std::chrono::steady_clock::now();  // it may have set a word just before
+  }
+  changed_.notify_all();
+}
+
+// An error_word() if a stream has waited for too long, or for a rank that has left; else 0. As long
+// as anything moves, some word changes. What a rank did before it left can be seen by then; between
+// waiting and saying so a stream may be held up by other work.
+uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
+  constexpr double kHeldUpSeconds = 1;
   CopyBoard board;
   const auto* from = reinterpret_cast<const volatile uint32_t*>(board_);
   auto* to = reinterpret_cast<uint32_t*>(&board);
   for (size_t i = 0; i < sizeof board / sizeof *to; i++) to[i] = from[i];
-  const uint32_t waiting = board.waiting[1] != 0 ? board.waiting[1] : board.waiting[0];
-  if (waiting == 0 || std::memcmp(&board, &seen_, sizeof board) != 0) {
+  if (std::memcmp(&board, &seen_, sizeof board) != 0) {
     seen_ = board;
     seen_at_ = now;
-    return -1;
+    return 0;
   }
-  const bool late = std::chrono::duration<double>(now - seen_at_).count() > timeout_s_;
-  return late ? static_cast<int>(waiting) - 1 : -1;
+  const double waited = std::chrono::duration<double>(now - seen_at_).count();
+  for (const uint32_t waiting : {board.waiting[1], board.waiting[0]}) {
+    if (waiting == 0) continue;
+    const int peer = static_cast<int>(waiting) - 1;
+    if ((gone_ >> peer & 1) != 0 && waited > kHeldUpSeconds)
+      return error_word(KernelError::kLeft, peer);
+    if (timeout_s_ > 0 && waited > timeout_s_) return error_word(KernelError::kTimeout, peer);
+  }
+  return 0;
 }
 
 // Calls nothing of CUDA: it must work while everything waits. Released streams run on and clear
@@ -314,11 +307,13 @@ int CopyEngine::stuck_peer(std::chrono::steady_clock::time_point now) {
 void CopyEngine::stand_guard() {
   using std::chrono::steady_clock;
   constexpr auto kRelease = std::chrono::microseconds(200);
-  const auto watch = std::chrono::microseconds(
-      static_cast<int64_t>(std::clamp(timeout_s_ / 20, 0.001, 0.05) * 1e6));
+  constexpr double kWatch = 0.05;  // seconds; a kernel cannot wake the guard
+  const auto watch = std::chrono::microseconds(static_cast<int64_t>(
+      (timeout_s_ > 0 ? std::clamp(timeout_s_ / 20, 0.001, kWatch) : kWatch) * 1e6));
   std::unique_lock lock(mutex_);
   seen_at_ = steady_clock::now();
   while (!leaving_) {
+    stopped_ = stopped_ || __atomic_load_n(&flags_->stop, __ATOMIC_SEQ_CST) != 0;
     if (stopped_) {
       for (size_t peer = 0; peer < ends_.size(); peer++)
         for (int slot = 0; slot < kCopySlots; slot++) {
@@ -328,15 +323,14 @@ void CopyEngine::stand_guard() {
       changed_.wait_for(lock, kRelease);
       continue;
     }
-    if (timeout_s_ <= 0) {
-      changed_.wait(lock);
-      continue;
-    }
     changed_.wait_for(lock, watch);
-    const int peer = stopped_ ? -1 : stuck_peer(steady_clock::now());
-    if (peer < 0) continue;
-    __atomic_store_n(&flags_->error, error_word(KernelError::kTimeout, peer), __ATOMIC_SEQ_CST);
-    stopped_ = true;
+    const uint32_t error = stopped_ ? 0 : waited_in_vain(steady_clock::now());
+    if (error == 0) continue;
+    // A kernel may have found something first.
+    uint32_t none = 0;
+    __atomic_compare_exchange_n(&flags_->error, &none, error, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    __atomic_store_n(&flags_->stop, 1, __ATOMIC_SEQ_CST);
   }
 }
 

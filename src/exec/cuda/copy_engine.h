@@ -16,6 +16,7 @@
 
 #include "src/exec/cuda/copy_work.h"
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/device_store.h"
 
 namespace weft::cuda {
 
@@ -30,21 +31,21 @@ inline constexpr size_t kCopyBoardAt = 32u << 10, kCopyBoardBytes = 4096;
 struct CopyBoard {
   uint32_t full[kMaxRanks][kCopySlots];   // [sender]: its slot in my memory
   uint32_t empty[kMaxRanks][kCopySlots];  // [receiver]: my slot in its memory
-  // For the timeout: the peer + 1 that the stream waits for, [0] to send to, [1] to receive from.
+  // For the guard: the peer + 1 that the stream waits for, [0] to send to, [1] to receive from.
   uint32_t waiting[2];
 };
 
-// Used like its executor: by one thread at a time, with its device current; stop() by any thread.
+// Used like its executor: by one thread at a time, with its device current; stop() and peer_left()
+// by any thread.
 class CopyEngine : private CopyQueue {
  public:
   struct Peer {
     std::byte* stage = nullptr;  // its slots, kCopySlots for every sender
     std::byte* board = nullptr;  // where its CopyBoard is mapped here
-    bool here = false;           // it is in this process
     bool same_gpu = true;
   };
 
-  // Finds out whether the GPU can do this. `flags` are told of a timeout.
+  // Finds out whether the GPU can do this. `flags` are told of waits that were in vain.
   CopyEngine(int rank, int device, double timeout_s, HostFlags* flags);
   ~CopyEngine() override;
   CopyEngine(const CopyEngine&) = delete;
@@ -55,8 +56,8 @@ class CopyEngine : private CopyQueue {
   bool connected() const { return !ends_.empty(); }
   size_t slot_bytes() const { return slot_bytes_; }
   // Before the ranks meet for the last time at init. `alone`: no other rank of this process uses
-  // the GPU, so that sending and receiving may have a stream each. Boards of this process are
-  // pinned by `shared`, which outlives all its ranks.
+  // the GPU, so that sending and receiving may have a stream each. Boards are pinned by `shared`,
+  // which outlives all ranks of this process.
   void connect(std::span<const Peer> peers, size_t slot_bytes, bool alone, SharedMemory& shared);
 
   // Puts one operation on a stream.
@@ -66,6 +67,8 @@ class CopyEngine : private CopyQueue {
 
   // Ends every wait, now and later.
   void stop() noexcept;
+  // Waits for this rank end with an error.
+  void peer_left(int rank) noexcept;
 
  private:
   // For one peer, as the device sees it.
@@ -88,7 +91,7 @@ class CopyEngine : private CopyQueue {
   void flush(bool sends);
   std::string find_out();
   void stand_guard();
-  int stuck_peer(std::chrono::steady_clock::time_point now);
+  uint32_t waited_in_vain(std::chrono::steady_clock::time_point now);
 
   const int rank_, device_;
   const double timeout_s_;
@@ -98,8 +101,7 @@ class CopyEngine : private CopyQueue {
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_EQ;
   unsigned told_ = 0;  // a bit per kind
   size_t slot_bytes_ = 0;
-  std::vector<Ends> ends_;          // [peer]
-  std::vector<std::byte*> pinned_;  // boards of other processes
+  std::vector<Ends> ends_;  // [peer]
   volatile CopyBoard* board_ = nullptr;
   CUdeviceptr waiting_ = 0;  // CopyBoard::waiting on the device
 
@@ -109,16 +111,20 @@ class CopyEngine : private CopyQueue {
   std::vector<OwnCopy> moves_;
   std::vector<CUstreamBatchMemOpParams> operations_[2];
 
-  cudaStream_t second_ = nullptr;  // for receiving
+  const Kept kept_second_{DeviceStore::Kind::kStream}, kept_fork_{DeviceStore::Kind::kEvent},
+      kept_join_{DeviceStore::Kind::kEvent};
+  const cudaStream_t second_ = kept_second_.stream();  // for receiving
+  const cudaEvent_t fork_ = kept_fork_.event(), join_ = kept_join_.event();
   bool alone_ = false;
-  cudaEvent_t fork_ = nullptr, join_ = nullptr;
 
-  // The guard ends waits: when it is told to, or after the timeout.
+  // The guard ends waits: when it or a kernel is told to, when a peer has left, or after the
+  // timeout.
   std::thread guard_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false, leaving_ = false;
-  CopyBoard seen_{};  // what the timeout saw last, and since when nothing has changed
+  uint32_t gone_ = 0;  // a bit per rank that has left
+  CopyBoard seen_{};   // what the guard saw last, and since when nothing has changed
   std::chrono::steady_clock::time_point seen_at_;
 };
 

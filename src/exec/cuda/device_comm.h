@@ -72,7 +72,8 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 }
 
 // In pinned host memory, so that the host can stop kernels and hear of errors while they run.
-struct HostFlags {
+// Kernels read the first two with one load.
+struct alignas(8) HostFlags {
   uint32_t stop = 0;
   uint32_t gone = 0;   // a bit per rank that has left: what it has not sent will never come
   uint32_t error = 0;  // an error_word(), or 0

@@ -7,12 +7,6 @@
 
 namespace weft::cuda {
 
-inline cudaEvent_t new_event() {
-  cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  return event;
-}
-
 inline void follow(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
   check(cudaEventRecord(event, earlier), "cudaEventRecord");
   check(cudaStreamWaitEvent(later, event, 0), "cudaStreamWaitEvent");

@@ -14,6 +14,7 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/residents.h"
 
 namespace weft::cuda {
 namespace {
@@ -81,27 +82,6 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
 
-// Thread blocks that the communicators of this process may have resident, by device.
-class Residents {
- public:
-  static Residents& instance() {
-    static Residents& all = *std::make_unique<Residents>().release();
-    return all;
-  }
-  void add(int device, int ctas) {
-    std::lock_guard lock(mutex_);
-    used_[device] += ctas;
-  }
-  int used(int device) {
-    std::lock_guard lock(mutex_);
-    return used_[device];
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<int, int> used_;
-};
-
 // Kept free where ranks share a GPU: for communicators that come later.
 constexpr int kSpareMultiprocessors = 4;
 constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
@@ -125,16 +105,25 @@ std::shared_ptr<SharedMemory> SharedMemory::of(uint64_t group) {
   std::lock_guard lock(mutex);
   std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<SharedMemory> shared = all[group].lock();
-  if (shared == nullptr) all[group] = shared = std::make_shared<SharedMemory>();
+  if (shared != nullptr) {
+    DeviceStore::instance().expect_several();
+  } else {
+    all[group] = shared = std::make_shared<SharedMemory>();
+  }
   return shared;
 }
 
-std::byte* SharedMemory::allocate(int device, size_t bytes) {
-  void* memory = nullptr;
-  check(cudaMalloc(&memory, bytes), "cudaMalloc");
+std::byte* SharedMemory::allocate(size_t bytes, bool others_write) {
+  Kept memory(DeviceStore::Kind::kDeviceMemory, bytes);
+  if (others_write) memory.forbid_reuse();
   std::lock_guard lock(mutex_);
-  blocks_.push_back({device, memory});
-  return static_cast<std::byte*>(memory);
+  blocks_.push_back(std::move(memory));
+  return static_cast<std::byte*>(blocks_.back().get());
+}
+
+void SharedMemory::hold(std::shared_ptr<const void> owner) {
+  std::lock_guard lock(mutex_);
+  owners_.push_back(std::move(owner));
 }
 
 void SharedMemory::pin(std::byte* memory, size_t bytes) {
@@ -146,15 +135,13 @@ void SharedMemory::pin(std::byte* memory, size_t bytes) {
 }
 
 SharedMemory::~SharedMemory() {
-  int before = 0;
-  cudaGetDevice(&before);
-  for (std::byte* memory : pinned_) cudaHostUnregister(memory);
-  for (const Block& block : blocks_) {
-    cudaSetDevice(block.device);
-    cudaFree(block.memory);
-  }
-  cudaSetDevice(before);
-  cudaGetLastError();
+  if (pinned_.empty()) return;
+  int device = 0;
+  cudaGetDevice(&device);
+  DeviceStore::instance().free_when_quiet(
+      device, [pinned = std::move(pinned_), owners = std::move(owners_)] {
+        for (std::byte* memory : pinned) cudaHostUnregister(memory);
+      });
 }
 
 GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<State>()) {
@@ -183,13 +170,11 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.copy_stage_bytes = options.copy_engines ? 2 * s.stage_bytes : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
-  s.memory = s.shared->allocate(options.device, bytes);
+  s.memory = s.shared->allocate(bytes, !options.one_process);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemset(s.memory, 0, s.comm.stage), "cudaMemset");
-  void* flags = nullptr;
-  check(cudaHostAlloc(&flags, sizeof(HostFlags), cudaHostAllocMapped | cudaHostAllocPortable),
-        "cudaHostAlloc");
-  s.flags = static_cast<HostFlags*>(flags);
+  s.kept_flags = Kept(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
+  s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
   s.comm.flags = s.flags;
   s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
@@ -204,26 +189,30 @@ GpuExecutor::~GpuExecutor() {
   int before = 0;
   cudaGetDevice(&before);
   cudaSetDevice(s.options.device);
-  Residents::instance().add(s.options.device, -s.counted_ctas);
+  if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
-  for (void* memory : s.opened) cudaIpcCloseMemHandle(memory);
+  if (!s.opened.empty())
+    DeviceStore::instance().free_when_quiet(s.options.device, [opened = std::move(s.opened)] {
+      for (void* memory : opened) cudaIpcCloseMemHandle(memory);
+    });
   s.shared.reset();
-  cudaFreeHost(s.flags);
   s.order.reset();
   cudaSetDevice(before);
   cudaGetLastError();
 }
 
-GpuPeer GpuExecutor::describe() const {
-  const State& s = *state_;
+GpuPeer GpuExecutor::describe() {
+  State& s = *state_;
   GpuPeer peer;
   peer.process = s.options.process;
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
-  peer.used_ctas = Residents::instance().used(s.options.device);
+  const int most = (s.sms - kSpareMultiprocessors) / (s.options.one_process ? 1 : s.options.nranks);
+  peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
+  s.counted = true;
   if (!s.options.one_process) {
     const DeviceScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -244,7 +233,7 @@ int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
 void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-                          Borrow borrow) {
+                          std::shared_ptr<const void> owner, Borrow borrow) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
@@ -280,6 +269,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
                                                       processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
+  if (s.copies != nullptr) s.shared->hold(std::move(owner));
   connect_copies(peers, boards, here);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
   // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
@@ -307,8 +297,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
           s.options.device, s.options.nranks);
   }
   s.max_ctas = std::max(1, limit);
-  Residents::instance().add(s.options.device, s.max_ctas);
-  s.counted_ctas = s.max_ctas;
+  Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * here);
 }
 
 void GpuExecutor::write_probes() {
@@ -378,7 +367,9 @@ std::string GpuExecutor::error() const {
 }
 
 void GpuExecutor::peer_left(int rank) noexcept {
-  if (rank < kMaxRanks) __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
+  if (rank >= kMaxRanks) return;
+  __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
+  if (state_->copies != nullptr) state_->copies->peer_left(rank);
 }
 
 void GpuExecutor::synchronize() noexcept {

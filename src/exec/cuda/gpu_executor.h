@@ -92,19 +92,22 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  GpuPeer describe() const;
+  // Once. Counts on room for this rank's thread blocks until connect() knows how many they are.
+  GpuPeer describe();
   // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
-  // shares with the others of its host, for registrations; unused within one process.
+  // shares with the others of its host, for registrations and copy engines; `owner` keeps it.
   // `borrow`: asks a peer of another process for a descriptor that it lends.
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
-  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, Borrow borrow);
+  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
+               std::shared_ptr<const void> owner, Borrow borrow);
   int device() const;
   bool one_device() const;  // all ranks share it
   static constexpr size_t kBoardBytes = 64 << 10;
 
-  // For peers whose memory cannot be reached: FIFOs in host memory. What is at their other end
-  // needs no bell.
-  void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives);
+  // For peers whose memory cannot be reached: FIFOs in host memory, kept by `owners`. What is at
+  // their other end needs no bell.
+  void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
+                     std::vector<std::shared_ptr<const void>> owners);
   // When all is done.
   void disconnect_rings() noexcept;
 

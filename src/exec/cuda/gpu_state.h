@@ -9,6 +9,7 @@
 
 #include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
@@ -24,40 +25,41 @@ class SharedMemory {
   ~SharedMemory();
   // The one of a communicator in this process; thread-safe.
   static std::shared_ptr<SharedMemory> of(uint64_t group);
-  std::byte* allocate(int device, size_t bytes);
-  // Host memory that the ranks of this process have in common, for all devices. Once is enough.
+  // On the current device. `others_write`: ranks of other processes do, and may be late.
+  std::byte* allocate(size_t bytes, bool others_write);
+  // Host memory that ranks have in common, for all devices. Once is enough.
   void pin(std::byte* memory, size_t bytes);
+  // Keeps memory that is pinned.
+  void hold(std::shared_ptr<const void> owner);
 
  private:
-  struct Block {
-    int device;
-    void* memory;
-  };
   std::mutex mutex_;
-  std::vector<Block> blocks_;
+  std::vector<Kept> blocks_;
   std::vector<std::byte*> pinned_;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 struct GpuExecutor::State {
+  DeviceStore::Visit visit;  // first: it ends when all else is given back
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
   bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
   uint32_t threads = kThreads;  // of a thread block of large operations
-  int counted_ctas = 0;         // among those of this process
+  bool counted = false;         // among those of this process
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
   size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
+  Kept kept_flags;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes
   std::unique_ptr<CopyEngine> copies;            // where they are asked for
   bool crowded = false;                          // some process has several ranks
-  bool program_before = false;                   // the last kernel was one that reaches into memory
   std::unique_ptr<Rings> rings;                  // where memory cannot be reached
   RingArguments ring_arguments;
 };

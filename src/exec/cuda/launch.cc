@@ -71,7 +71,7 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
   void* parameters[] = {arguments};
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
-  state_->program_before = false;
+  s.order->launched(false);
 }
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
@@ -165,8 +165,8 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
   // that lets it start at once it would take the room of peers that are not there yet.
-  launch(kernels.program, ctas, s.threads, &a, s.program_before && s.order->follows_own());
-  s.program_before = true;
+  launch(kernels.program, ctas, s.threads, &a, s.order->follows_program());
+  s.order->launched(true);
 }
 
 }  // namespace weft::cuda

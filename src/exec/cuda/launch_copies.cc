@@ -10,9 +10,6 @@ namespace weft::cuda {
 namespace {
 
 constexpr size_t kMostPieces = 64;
-// Ranks of one process on one GPU. With eight of them a test hung, behind what is not known; up to
-// five have always worked.
-constexpr int kMostTogether = 5;
 static_assert(sizeof(Board) <= kCopyBoardAt);
 static_assert(kCopyBoardAt + kCopyBoardBytes <= GpuExecutor::kBoardBytes);
 
@@ -50,19 +47,11 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::
       return refuse(fmt::format("no memory is shared with rank {} (NCCL_SHM_DISABLE?)", p));
     bytes = std::min(bytes, peers[p].copy_bytes);
   }
-  for (const GpuPeer& peer : peers) {
-    const auto together = std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
-      return other.process == peer.process &&
-             std::equal(other.gpu, other.gpu + sizeof other.gpu, peer.gpu);
-    });
-    if (together > kMostTogether)
-      return refuse(fmt::format("{} ranks of one process share a GPU", together));
-  }
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   std::vector<CopyEngine::Peer> ends;
   for (size_t p = 0; p < peers.size(); p++)
     ends.push_back({reinterpret_cast<std::byte*>(s.comm.mailboxes[p]) + peers[p].copies_at,
-                    boards[p] + kCopyBoardAt, peers[p].process == mine.process,
+                    boards[p] + kCopyBoardAt,
                     std::equal(peers[p].gpu, peers[p].gpu + sizeof mine.gpu, mine.gpu)});
   for (size_t p = 0; p < peers.size(); p++)
     for (size_t q = 0; q < p; q++) s.crowded |= peers[p].process == peers[q].process;

@@ -4,14 +4,18 @@
 #include "src/exec/cuda/events.h"
 
 namespace weft::cuda {
+namespace {
 
-LaunchOrder::LaunchOrder(bool mixing) : mixing_(mixing), join_(new_event()), order_(new_event()) {}
-
-LaunchOrder::~LaunchOrder() {
-  cudaEventDestroy(join_);
-  cudaEventDestroy(order_);
+// Handles do not tell streams apart: that of a destroyed one comes back, and cudaStreamPerThread is
+// another stream in every thread. Ids are never used twice. 0: not known.
+unsigned long long stream_id(cudaStream_t stream) {
+  unsigned long long id = 0;
+  if (cudaStreamGetId(stream, &id) == cudaSuccess) return id + 1;
   cudaGetLastError();
+  return 0;
 }
+
+}  // namespace
 
 bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -43,10 +47,11 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   if (is_captured_) {
     begin_captured(stream, now);
   } else {
-    if (has_graphs_ || (called_ && called_on_ != stream))
+    const unsigned long long id = stream_id(stream);
+    if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
-    called_on_ = stream;
+    called_on_ = id;
   }
   stream_ = stream;
   // In a graph only what follows a kernel, and nothing else, can; on the legacy stream nothing.
@@ -65,7 +70,8 @@ bool LaunchOrder::follows_kernel(cudaStream_t stream) const {
 
 void LaunchOrder::begin_captured(cudaStream_t stream, const Capture& now) {
   if (now.id != capture_.id) {
-    capture_ = {now.id, now.graph, {}, nullptr, {}};
+    capture_ = {now.id, now.graph, {}, nullptr, {}, false};
+    unseen_ = unseen_ || !mixing_;
     if (!mixing_) return;
     has_graphs_ = true;
     check(cudaStreamWaitEvent(stream, order_, cudaEventWaitExternal), "cudaStreamWaitEvent");
@@ -124,6 +130,7 @@ void LaunchOrder::end_captured() {
 
 void LaunchOrder::synchronize() noexcept {
   if (called_ || has_graphs_) cudaEventSynchronize(order_);
+  if (unseen_) cudaDeviceSynchronize();
   cudaGetLastError();
 }
 

@@ -37,10 +37,10 @@ class ProgramWriter {
 
 }  // namespace
 
-void GpuExecutor::connect_rings(std::span<const SendPort> sends,
-                                std::span<const RecvPort> receives) {
+void GpuExecutor::connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
+                                std::vector<std::shared_ptr<const void>> owners) {
   const DeviceScope scope(state_->options.device);
-  state_->rings = std::make_unique<Rings>(sends, receives);
+  state_->rings = std::make_unique<Rings>(sends, receives, std::move(owners));
 }
 
 void GpuExecutor::disconnect_rings() noexcept {

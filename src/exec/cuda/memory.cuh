@@ -55,22 +55,33 @@ __device__ inline void report(const DeviceComm& comm, KernelError error, int pee
   *static_cast<volatile uint32_t*>(&comm.flags->stop) = 1;
 }
 
+// What the host says, in one trip.
+struct HostWord {
+  uint32_t stop, gone;
+};
+__device__ inline HostWord load_flags(const DeviceComm& comm) {
+  static_assert(offsetof(HostFlags, gone) == offsetof(HostFlags, stop) + 4);
+  const uint64_t both = *reinterpret_cast<const volatile uint64_t*>(&comm.flags->stop);
+  return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
+}
+
 // Spins until `ready()`; false when the host asked everyone to stop, when `peer` has left, or when
 // it let this rank wait for too long. The host's flags are far away: looked at now and then.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& peer, Ready ready) {
   uint64_t begun = 0;
-  bool left = false;
+  int left = -1;  // whom the last look at the flags found gone
   for (uint32_t spins = 1; !ready(); spins++) {
     between_looks();
     if ((spins & 0x3ff) != 0) continue;
-    if (load_volatile(&comm.flags->stop) != 0) return false;
-    const bool gone = peer >= 0 && (load_volatile(&comm.flags->gone) >> peer & 1) != 0;
-    if (gone && left) {  // what came before it left has been seen since
+    const HostWord said = load_flags(comm);
+    if (said.stop != 0) return false;
+    const bool gone = peer >= 0 && (said.gone >> peer & 1) != 0;
+    if (gone && left == peer) {  // what came before it left has been seen since
       report(comm, KernelError::kLeft, peer);
       return false;
     }
-    left = gone;
+    left = gone ? peer : -1;
     if (comm.timeout_ns == 0) continue;
     const uint64_t now = now_ns();
     if (begun == 0) begun = now;

@@ -17,8 +17,9 @@ void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
-GpuPeer GpuExecutor::describe() const { return {}; }
-void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>, Borrow) {}
+GpuPeer GpuExecutor::describe() { return {}; }
+void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>,
+                          std::shared_ptr<const void>, Borrow) {}
 int GpuExecutor::device() const { return 0; }
 bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
@@ -31,7 +32,8 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMess
 bool GpuExecutor::copies(CollectiveKind, size_t) { return false; }
 void GpuExecutor::copy(const Collective&, const GpuCall&) {}
 void GpuExecutor::copy_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
-void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>) {}
+void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>,
+                                std::vector<std::shared_ptr<const void>>) {}
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}

@@ -67,6 +67,7 @@ class PairRunner {
       shared_.stopped = true;
       return;
     }
+    load_acquire(&from.output.flag1, comm_.one_device);  // what the peer's buffer holds comes after
     const auto join = [](const Packet& p) {
       return static_cast<uint64_t>(p.data1) << 32 | p.data0;
     };
@@ -135,8 +136,11 @@ class PairRunner {
     return reinterpret_cast<Packet*>(m.slots + PackedPorts::slot_offset(a_.ports, flag)) + p;
   }
   __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kPairChannel); }
-  // Both sides know how long a message should be.
-  __device__ static uint32_t signature(const Message& m) { return static_cast<uint32_t>(m.bytes); }
+  // Both sides know how long a message should be. The bits are mixed, so that no half of an older
+  // packet, or of one never written, looks like this message's: flags differ in few bits.
+  __device__ static uint32_t signature(const Message& m) {
+    return (static_cast<uint32_t>(m.bytes) + 1) * 0x9e3779b1u ^ 0x57454654u;
+  }
 
   __device__ void run_packed() {
     for (uint32_t slice = 0; slice < a_.packed_slices; slice++) {

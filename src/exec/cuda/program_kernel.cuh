@@ -80,6 +80,9 @@ class ProgramRunner {
       shared_.stopped = true;
       return;
     }
+    // What the block reads of the peer's buffers comes after: a copy that the multiprocessor kept
+    // for another rank's kernel may be old.
+    load_acquire(&from.signature.flag1, comm_.one_device);
     if (signature.data0 != a_.signature) {
       shared_.stopped = true;
       report(comm_, KernelError::kOtherCall, peer);

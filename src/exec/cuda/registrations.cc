@@ -17,22 +17,20 @@ Registrations::Registrations(int rank, int device, std::span<std::byte* const> b
       device_(device),
       borrow_(std::move(borrow)),
       processes_(processes.begin(), processes.end()),
-      read_(boards.size(), 0) {
+      read_(boards.size(), 0),
+      table_bytes_(boards.size() * kMaxRegistrations * sizeof(uint64_t)) {
   for (std::byte* board : boards) boards_.push_back(reinterpret_cast<Board*>(board));
   mapped_.resize(boards.size() * kMaxRegistrations);
-  mirror_.resize(mapped_.size());
+  std::fill_n(mirror_, mapped_.size(), 0);
   own_.resize(kMaxRegistrations);
-  void* table = nullptr;
-  check(cudaMalloc(&table, mirror_.size() * sizeof(uint64_t)), "cudaMalloc");
-  table_ = static_cast<uint64_t*>(table);
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 Registrations::~Registrations() {
-  for (Mapped& mapped : mapped_) close(mapped);
   for (const Own& own : own_) Descriptors::instance().take_back(own.lent);
-  cudaFree(table_);
-  cudaStreamDestroy(stream_);
+  DeviceStore::instance().free_when_quiet(
+      device_, [all = std::make_shared<std::vector<Mapped>>(std::move(mapped_))] {
+        for (Mapped& mapped : *all) close(mapped);
+      });
 }
 
 void Registrations::publish(size_t slot, const Entry& said) {
@@ -231,8 +229,7 @@ void Registrations::catch_up() {
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
       complete = import(static_cast<int>(peer), slot) && complete;
     if (changed_) {
-      check(cudaMemcpyAsync(table_, mirror_.data(), mirror_.size() * sizeof(uint64_t),
-                            cudaMemcpyHostToDevice, stream_),
+      check(cudaMemcpyAsync(table_, mirror_, table_bytes_, cudaMemcpyHostToDevice, stream_),
             "copying the table of registrations");
       check(cudaStreamSynchronize(stream_), "copying the table of registrations");
       changed_ = false;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/virtual_memory.h"
 
 namespace weft::cuda {
@@ -79,7 +80,7 @@ class Registrations {
   // False when memory cannot be mapped: the board must not be acknowledged.
   bool import(int peer, size_t slot);
   bool open(int peer, const BoardEntry& board, const Entry& entry, Mapped& mapped);
-  void close(Mapped& mapped);
+  static void close(Mapped& mapped);
   bool seen_by_all(uint64_t version) const;
 
   const int rank_, device_;
@@ -88,10 +89,15 @@ class Registrations {
   std::vector<uint64_t> processes_;
   std::vector<uint64_t> read_;  // how far each board has been read
   std::vector<Own> own_;
-  std::vector<Mapped> mapped_;    // [rank][slot]
-  std::vector<uint64_t> mirror_;  // of the table
-  uint64_t* table_ = nullptr;     // device memory
-  cudaStream_t stream_ = nullptr;
+  std::vector<Mapped> mapped_;  // [rank][slot]
+  const size_t table_bytes_;
+  const Kept kept_mirror_{DeviceStore::Kind::kHostMemory, table_bytes_},
+      kept_table_{DeviceStore::Kind::kDeviceMemory, table_bytes_},
+      kept_stream_{DeviceStore::Kind::kStream};
+  // Of the table. Pinned: a copy from other memory would wait behind kernels of other ranks.
+  uint64_t* const mirror_ = static_cast<uint64_t*>(kept_mirror_.get());
+  uint64_t* const table_ = static_cast<uint64_t*>(kept_table_.get());
+  const cudaStream_t stream_ = kept_stream_.stream();
   bool changed_ = false;
   uint64_t releases_seen_ = 0;
 };

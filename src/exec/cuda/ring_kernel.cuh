@@ -62,6 +62,9 @@ __device__ void follow(RingState& shared) {
   }
 }
 
+// What a rank sent before it left may still be on its way through the network; as in host mode.
+inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
+
 // False: everyone must stop.
 template <typename Type, typename Op>
 __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number) {
@@ -69,7 +72,7 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
   Interpreter<RingTarget<Type, Op>> interpreter(shared.operation, target);
   LaneState lane;
   lane.lane = number;
-  uint64_t begun = 0;
+  uint64_t begun = 0, left = 0;  // since when it waits, and for a rank that is gone
   for (uint32_t looks = 1;; looks++) {
     const Advance outcome = interpreter.advance(lane);
     if (outcome == Advance::kDone) return true;
@@ -77,14 +80,19 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
       report(a.comm, KernelError::kOtherCall, lane.waits_for);
       return false;
     }
-    if (outcome == Advance::kAgain) begun = 0;
+    if (outcome == Advance::kAgain) begun = left = 0;
     if (outcome == Advance::kAgain || (looks & 0xff) != 0) continue;
-    if (load_volatile(&a.comm.flags->stop) != 0) return false;
-    if (a.comm.timeout_ns == 0) continue;
+    const HostWord said = load_flags(a.comm);
+    if (said.stop != 0) return false;
+    const bool gone = lane.waits_for >= 0 && (said.gone >> lane.waits_for & 1) != 0;
+    if (!gone) left = 0;
+    if (a.comm.timeout_ns == 0 && !gone) continue;
     const uint64_t now = now_ns();
     if (begun == 0) begun = now;
-    if (now - begun <= a.comm.timeout_ns) continue;
-    report(a.comm, KernelError::kTimeout, lane.waits_for);
+    if (gone && left == 0) left = now;
+    const bool late = a.comm.timeout_ns != 0 && now - begun > a.comm.timeout_ns;
+    if (!late && (!gone || now - left <= kOnTheWayNs)) continue;
+    report(a.comm, late ? KernelError::kTimeout : KernelError::kLeft, lane.waits_for);
     return false;
   }
 }

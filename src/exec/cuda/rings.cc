@@ -50,7 +50,9 @@ T* on_device(T* host) {
 
 }  // namespace
 
-Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives) {
+Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
+             std::vector<std::shared_ptr<const void>> owners)
+    : owners_(std::move(owners)) {
   // Control and data lie side by side.
   const auto translated = [&](auto port) {
     if (port.control == nullptr) return port;
@@ -74,8 +76,9 @@ Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives
   }
   const size_t send_bytes = send_ports.size() * sizeof(SendPort),
                receive_bytes = receive_ports.size() * sizeof(RecvPort);
-  check(cudaMalloc(&memory_, send_bytes + receive_bytes + (kMaxRingJobs + 1) * 8), "cudaMalloc");
-  auto* at = static_cast<std::byte*>(memory_);
+  memory_ =
+      Kept(DeviceStore::Kind::kDeviceMemory, send_bytes + receive_bytes + (kMaxRingJobs + 1) * 8);
+  auto* at = static_cast<std::byte*>(memory_.get());
   sends_ = reinterpret_cast<SendPort*>(at);
   receives_ = reinterpret_cast<RecvPort*>(at + send_bytes);
   progress_ = reinterpret_cast<uint64_t*>(at + send_bytes + receive_bytes);
@@ -88,9 +91,12 @@ Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives
 }
 
 Rings::~Rings() {
-  cudaFree(memory_);
-  cudaGetLastError();
-  for (void* memory : pinned_) PinnedMemory::instance().unpin(memory);
+  int device = 0;
+  cudaGetDevice(&device);
+  DeviceStore::instance().free_when_quiet(
+      device, [pinned = std::move(pinned_), owners = std::move(owners_)] {
+        for (void* memory : pinned) PinnedMemory::instance().unpin(memory);
+      });
 }
 
 }  // namespace weft::cuda

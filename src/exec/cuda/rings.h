@@ -4,18 +4,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "src/exec/cuda/device_store.h"
 #include "src/transport/fifo.h"
 
 namespace weft::cuda {
 
-// Used like its executor. The rings must outlive it.
+// Used like its executor.
 class Rings {
  public:
-  // Ports without a ring (of a rank to itself, say) are left out.
-  Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives);
+  // Ports without a ring (of a rank to itself, say) are left out. `owners` keep the rings' memory:
+  // it may stay pinned for longer than this lives.
+  Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
+        std::vector<std::shared_ptr<const void>> owners);
   ~Rings();
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
@@ -27,8 +31,9 @@ class Rings {
   uint32_t* leaving() const { return leaving_; }
 
  private:
+  std::vector<std::shared_ptr<const void>> owners_;
   std::vector<void*> pinned_;
-  void* memory_ = nullptr;
+  Kept memory_;
   SendPort* sends_ = nullptr;
   RecvPort* receives_ = nullptr;
   uint64_t* progress_ = nullptr;
