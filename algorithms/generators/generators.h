@@ -10,6 +10,9 @@
 
 namespace weft {
 
+// Every two ranks have so many. A generator that needs more is used on demand only.
+inline constexpr int kUsualChannels = 2;
+
 struct Generator {
   std::string_view name;
   std::string_view summary;
@@ -17,6 +20,7 @@ struct Generator {
   // `in_place` says that input and output overlap, so that reads must come before writes.
   Schedule (*make)(const Collective& collective, bool in_place);
   bool reaches = false;  // ranks load and store in each other's memory; else they send messages
+  int channels = kUsualChannels;  // most that it uses between two ranks
 };
 
 // All generators, in the order in which tools list them.
@@ -25,6 +29,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
 extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kReach, kSweep, kStage;
+    kReach, kSweep, kStage, kWide;
 
 }  // namespace weft

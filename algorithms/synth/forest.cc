@@ -7,8 +7,10 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/bounds/capacities.h"
+#include "algorithms/synth/forest_flatten.h"
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
+#include "algorithms/synth/forest_shallow.h"
 #include "algorithms/synth/forest_split.h"
 #include "algorithms/synth/forest_symmetry.h"
 #include "algorithms/synth/hierarchy.h"
@@ -27,6 +29,11 @@ constexpr double kGoodComposition = 1.1;
 // More ranks than that are packed flat only if nothing else works: it takes too long.
 constexpr int kMostPackedRanks = 128;
 
+// Trees of more hops are deep: what they bring late holds up others.
+constexpr int kDeepHops = 6;
+// How often the order of what deep trees carry is made anew.
+constexpr int kReturns = 4;
+
 ForestDemand scaled(ForestDemand demand, int64_t by) {
   for (int64_t& r : demand.roots) r *= by;
   return demand;
@@ -43,6 +50,18 @@ std::vector<RoutedTree> route(const std::vector<PackedTree>& trees, ForestGraph 
       routed.push_back(std::move(one));
     }
   return routed;
+}
+
+int deepest(const std::vector<RoutedTree>& trees, int ranks) {
+  int depth = 0;
+  for (const RoutedTree& tree : trees) {
+    std::vector<int> at(static_cast<size_t>(ranks), 0);
+    for (const Transfer& e : tree.edges) {
+      at[static_cast<size_t>(e.to)] = at[static_cast<size_t>(e.from)] + 1;
+      depth = std::max(depth, at[static_cast<size_t>(e.to)]);
+    }
+  }
+  return depth;
 }
 
 // What a tree per root takes at best, by the bound.
@@ -85,14 +104,18 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
       if (shortage(graph, wanted, false) > 0) continue;
       const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
-      return {trees, route(pack_trees(split.graph, wanted), split.graph)};
+      HostForest forest{trees, route(pack_trees(split.graph, wanted), split.graph)};
+      if (demand.total() > 1 && deepest(forest.routed, demand.ranks) > kDeepHops)
+        flatten(machine, demand.ranks, forest.routed);
+      return forest;
     }
     if (loss > 4) fail(ncclInvalidUsage, "{}: no trees reach all GPUs", machine.name);
   }
 }
 
 // Level by level where that is possible and a flat graph would be large; where that is no good, by
-// symmetry. What nothing else serves is packed as it is.
+// symmetry; from one root, with every rank in a tree of its own. What nothing else serves is packed
+// as it is.
 HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
                 const ForestOptions& options) {
   if (demand.ranks <= options.most_flat_ranks) return grow_flat(machine, demand, options);
@@ -104,23 +127,20 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
   auto composed = compose_hosts(machine, collective, grow_host);
   if (composed && seconds_of(machine, *composed) <= best * kGoodComposition)
     return std::move(*composed);
-  if (!collective.rooted() && static_cast<size_t>(demand.ranks) == gpus(machine).size())
+  const bool all = static_cast<size_t>(demand.ranks) == gpus(machine).size();
+  if (!collective.rooted() && all)
     if (auto turned = grow_by_symmetry(machine, best, options)) return std::move(*turned);
   if (composed && demand.ranks > kMostPackedRanks) return std::move(*composed);
+  if (collective.rooted() && all)
+    if (auto shallow = grow_shallow(machine, collective.root, best, options))
+      return std::move(*shallow);
   return grow_flat(machine, demand, options);
 }
 
 // Pieces of a tree follow each other through it; enough of them keep its links busy while the
 // first ones travel.
 int pieces_per_tree(const Forest& forest) {
-  int depth = 0;
-  for (const RoutedTree& tree : forest.routed) {
-    std::vector<int> at(static_cast<size_t>(forest.collective.nranks), 0);
-    for (const Transfer& e : tree.edges) {
-      at[static_cast<size_t>(e.to)] = at[static_cast<size_t>(e.from)] + 1;
-      depth = std::max(depth, at[static_cast<size_t>(e.to)]);
-    }
-  }
+  const int depth = deepest(forest.routed, forest.collective.nranks);
   return std::clamp(2 * depth / static_cast<int>(forest.routed.size()), 1, 16);
 }
 
@@ -140,8 +160,9 @@ std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ran
 }
 
 // All pieces of a tree get the times of the first: the order of one instance is that of all.
-void order_alike(const Machine& machine, double piece_bytes, const std::vector<RoutedTree>& trees,
-                 int repeat, std::vector<Transfer>& transfers) {
+void order_alike(const Machine& machine, double piece_bytes, const OrderOptions& options,
+                 const std::vector<RoutedTree>& trees, int repeat,
+                 std::vector<Transfer>& transfers) {
   std::vector<Transfer> first;
   size_t at = 0;
   for (const RoutedTree& tree : trees) {
@@ -149,7 +170,7 @@ void order_alike(const Machine& machine, double piece_bytes, const std::vector<R
                  transfers.begin() + static_cast<std::ptrdiff_t>(at + tree.edges.size()));
     at += tree.edges.size() * static_cast<size_t>(repeat);
   }
-  order_transfers(machine, piece_bytes, 1, first);
+  order_transfers(machine, piece_bytes, options, first);
   at = 0;
   size_t begin = 0;
   for (const RoutedTree& tree : trees) {
@@ -161,6 +182,12 @@ void order_alike(const Machine& machine, double piece_bytes, const std::vector<R
 }
 
 }  // namespace
+
+bool is_deep(const Forest& forest) {
+  const int ranks = forest.collective.nranks;
+  return !forest.collective.rooted() && (deepest(forest.routed, ranks) > kDeepHops ||
+                                         deepest(forest.reduction, ranks) > kDeepHops);
+}
 
 bool forest_supports(const Collective& collective) {
   switch (collective.kind) {
@@ -214,14 +241,18 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
+  OrderOptions order;
+  order.returns = is_deep(forest) ? kReturns : 0;
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
+    order.mirrored = &on == &backwards;
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
     if (cut.instances > 1) {
-      order_alike(on, piece, trees, times, transfers);
+      order_alike(on, piece, order, trees, times, transfers);
       return transfers;
     }
-    order_transfers(on, piece, cut.by_rounds ? times : 1, transfers);
+    order.rounds = cut.by_rounds ? times : 1;
+    order_transfers(on, piece, order, transfers);
     return transfers;
   };
   routing.transfers =

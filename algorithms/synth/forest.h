@@ -30,6 +30,10 @@ struct Forest {
   std::vector<RoutedTree> reduction;
 };
 
+// Whether trees from all roots are so deep that lanes often wait: then several instances of the
+// lanes do better than one.
+bool is_deep(const Forest& forest);
+
 bool forest_supports(const Collective& collective);
 
 // Throws Error(ncclInvalidUsage) in one line when some rank is out of reach of another.

@@ -1,8 +1,9 @@
 // List scheduling: the transfer that can start first does; of those the one with the longest way
-// after it.
+// after it, or the one that the pass before, which ran the other way, finished last.
 #include "algorithms/synth/order.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -21,12 +22,46 @@ class Order {
         waiting_(machine.links.size()),
         free_(machine.links.size()) {}
 
-  void run() {
+  void run(const OrderOptions& options) {
     link_trees();
     measure();
-    std::vector<double> tail(transfers_.size(), 0);
+    pass(false);
+    const bool mirrored = options.mirrored && options.returns > 0;
+    double best = mirrored ? std::numeric_limits<double>::infinity() : makespan();
+    if (!mirrored) keep(false);
+    // What came last goes first on the way back, and so on.
+    for (int i = 0; i < 2 * options.returns; i++) {
+      const bool back = i % 2 == 0;
+      urgency_ = tail_;
+      pass(back);
+      if (back != mirrored || makespan() >= best) continue;
+      best = makespan();
+      keep(back);
+    }
+  }
+
+ private:
+  double makespan() const {
+    return tail_.empty() ? 0 : *std::max_element(tail_.begin(), tail_.end());
+  }
+
+  void keep(bool back) {
+    const double end = makespan();
     for (size_t t = 0; t < transfers_.size(); t++)
-      if (parent_[t] < 0) events_.push({0, static_cast<int32_t>(t), 0});
+      transfers_[t].begin_us = back ? end - tail_[t] : begin_[t];
+  }
+
+  // Schedules all transfers: forwards, or with time turned round.
+  void pass(bool back) {
+    back_ = back;
+    begin_.assign(transfers_.size(), 0);
+    tail_.assign(transfers_.size(), 0);
+    std::fill(free_.begin(), free_.end(), 0);
+    pending_.assign(transfers_.size(), 0);
+    for (size_t t = 0; t < transfers_.size(); t++) {
+      pending_[t] = back ? first_child_[t + 1] - first_child_[t] : parent_[t] >= 0 ? 1 : 0;
+      if (pending_[t] == 0) events_.push({0, static_cast<int32_t>(t), 0});
+    }
     while (!events_.empty()) {
       const auto [at, number, hop] = events_.top();
       events_.pop();
@@ -34,36 +69,48 @@ class Order {
         const auto link = static_cast<size_t>(-1 - number);
         const auto [round, urgency, next, next_hop] = waiting_[link].top();
         waiting_[link].pop();
-        cross(static_cast<size_t>(next), next_hop, at, tail);
+        cross(static_cast<size_t>(next), next_hop, at);
         continue;
       }
       const auto t = static_cast<size_t>(number);
-      const auto link = static_cast<size_t>(transfers_[t].links[static_cast<size_t>(hop)]);
-      if (hop == 0) tail[t] = at;
+      const size_t link = link_of(t, hop);
+      if (hop == 0) tail_[t] = at;
       if (free_[link] <= at && waiting_[link].empty()) {
-        cross(t, hop, at, tail);
+        cross(t, hop, at);
         continue;
       }
       if (waiting_[link].empty()) events_.push({free_[link], -1 - static_cast<int32_t>(link), 0});
-      waiting_[link].push({transfers_[t].piece % rounds_, -behind_[t], number, hop});
+      const int32_t round = transfers_[t].piece % rounds_;
+      waiting_[link].push({back ? -round : round, -urgency_[t], number, hop});
     }
   }
 
- private:
-  // The piece enters a link that is free.
-  void cross(size_t t, int32_t hop, double at, std::vector<double>& tail) {
+  size_t link_of(size_t t, int32_t hop) const {
     const auto& links = transfers_[t].links;
-    const auto link = static_cast<size_t>(links[static_cast<size_t>(hop)]);
-    if (hop == 0) transfers_[t].begin_us = at;
+    const auto at = static_cast<size_t>(hop);
+    return static_cast<size_t>(links[back_ ? links.size() - 1 - at : at]);
+  }
+
+  // The piece enters a link that is free.
+  void cross(size_t t, int32_t hop, double at) {
+    const size_t link = link_of(t, hop);
+    if (hop == 0) begin_[t] = at;
     free_[link] = at + time(link);
     if (!waiting_[link].empty()) events_.push({free_[link], -1 - static_cast<int32_t>(link), 0});
-    tail[t] = std::max(tail[t], free_[link]) + machine_.links[link].us;
-    if (static_cast<size_t>(hop) + 1 < links.size()) {
+    tail_[t] = std::max(tail_[t], free_[link]) + machine_.links[link].us;
+    if (static_cast<size_t>(hop) + 1 < transfers_[t].links.size()) {
       events_.push({at + machine_.links[link].us, static_cast<int32_t>(t), hop + 1});
       return;
     }
-    for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++)
-      events_.push({tail[t], children_[static_cast<size_t>(c)], 0});
+    if (!back_) {
+      for (int32_t c = first_child_[t]; c < first_child_[t + 1]; c++)
+        events_.push({tail_[t], children_[static_cast<size_t>(c)], 0});
+      return;
+    }
+    if (parent_[t] < 0) return;
+    const auto p = static_cast<size_t>(parent_[t]);
+    tail_[p] = std::max(tail_[p], tail_[t]);
+    if (--pending_[p] == 0) events_.push({tail_[p], parent_[t], 0});
   }
 
   double time(size_t link) const { return bytes_ / machine_.links[link].gbps * 1e-3; }
@@ -102,7 +149,7 @@ class Order {
 
   // How long the longest way is from a transfer's begin to the end of its tree.
   void measure() {
-    behind_.assign(transfers_.size(), 0);
+    urgency_.assign(transfers_.size(), 0);
     std::vector<int32_t> stack;
     for (size_t root = 0; root < transfers_.size(); root++) {
       if (parent_[root] >= 0) continue;
@@ -119,9 +166,10 @@ class Order {
           us += machine_.links[static_cast<size_t>(l)].us;
           slowest = std::max(slowest, time(static_cast<size_t>(l)));
         }
-        behind_[t] += us + slowest;
+        urgency_[t] += us + slowest;
         if (const int32_t p = parent_[t]; p >= 0)
-          behind_[static_cast<size_t>(p)] = std::max(behind_[static_cast<size_t>(p)], behind_[t]);
+          urgency_[static_cast<size_t>(p)] =
+              std::max(urgency_[static_cast<size_t>(p)], urgency_[t]);
       }
     }
   }
@@ -133,20 +181,23 @@ class Order {
   // When, transfer, which of its links.
   using Event = std::tuple<double, int32_t, int32_t>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  // Round, minus the way behind it, transfer, which of its links.
+  // Round, minus the urgency, transfer, which of its links.
   using Waiting = std::tuple<int32_t, double, int32_t, int32_t>;
   std::vector<std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>> waiting_;
-  std::vector<double> free_;     // per link
-  std::vector<int32_t> parent_;  // per transfer, -1: none
+  bool back_ = false;
+  std::vector<double> free_;          // per link
+  std::vector<double> begin_, tail_;  // per transfer, in this pass
+  std::vector<int32_t> pending_;      // per transfer: what it waits for
+  std::vector<int32_t> parent_;       // per transfer, -1: none
   std::vector<int32_t> first_child_, children_;
-  std::vector<double> behind_;
+  std::vector<double> urgency_;  // per transfer: of those that wait for a link the highest first
 };
 
 }  // namespace
 
-void order_transfers(const Machine& machine, double piece_bytes, int rounds,
+void order_transfers(const Machine& machine, double piece_bytes, const OrderOptions& options,
                      std::vector<Transfer>& transfers) {
-  Order(machine, piece_bytes, rounds, transfers).run();
+  Order(machine, piece_bytes, options.rounds, transfers).run(options);
 }
 
 }  // namespace weft

@@ -34,6 +34,7 @@ Receiver::Request* Receiver::start(void* data, size_t room) {
 bool Receiver::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0 && !broken()) move_own();
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
+  if (request.stripes > 1) hear();
   request.used = false;
   return true;
 }
@@ -127,6 +128,7 @@ Moved Receiver::move(size_t socket) {
     }
     work.got = 0;
     work.queue.pop();
+    tell(socket);
     request->stripes_left.fetch_sub(1, std::memory_order_acq_rel);
     outcome = Moved::kSome;
   }

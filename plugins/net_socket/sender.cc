@@ -42,6 +42,7 @@ bool Sender::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0) move_own();
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
   if (!zero_copy_.returned(request.last_zero_copy)) return false;
+  if (request.frame.stripes > 1) hear();
   stripes_.sent(request.frame.size, request.frame.stripes);
   request.used = false;
   return true;
@@ -96,6 +97,7 @@ Moved Sender::move(size_t socket) {
     if (static_cast<uint64_t>(sent) < left) return outcome;
     work.sent = 0;
     work.queue.pop();
+    tell(socket);
     request.stripes_left.fetch_sub(1, std::memory_order_acq_rel);
   }
   return outcome;

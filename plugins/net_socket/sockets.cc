@@ -3,15 +3,24 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+
+#include "src/base/error.h"
 
 namespace weft::net_socket {
 
 SocketSet::SocketSet(std::vector<Fd> sockets, int threads, std::string peer)
     : sockets_(std::move(sockets)),
       threads_wanted_(std::min<int>(threads, static_cast<int>(sockets_.size()) - 1)),
-      peer_(std::move(peer)) {}
+      peer_(std::move(peer)) {
+  if (threads_wanted_ == 0) return;
+  told_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!told_) fail_errno(errno, "cannot make a connection's eventfd");
+}
 
 SocketSet::~SocketSet() = default;
 
@@ -40,10 +49,23 @@ void SocketSet::move_own() {
     if (!has_thread(s)) move(s);
 }
 
+void SocketSet::tell(size_t socket) {
+  if (!has_thread(socket)) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(told_.get(), &one, sizeof one);
+}
+
+void SocketSet::hear() {
+  if (!told_) return;
+  uint64_t ignored = 0;
+  [[maybe_unused]] ssize_t got = read(told_.get(), &ignored, sizeof ignored);
+}
+
 int SocketSet::waits_for(pollfd* descriptors, int most) const {
   int used = 0;
+  if (told_ && used < most) descriptors[used++] = {told_.get(), POLLIN, 0};
   for (size_t s = 0; s < sockets_.size() && used < most; s++)
-    if (busy(s)) descriptors[used++] = {descriptor(s), direction(), 0};
+    if (busy(s) && !has_thread(s)) descriptors[used++] = {descriptor(s), direction(), 0};
   return used;
 }
 
@@ -66,6 +88,7 @@ void SocketSet::serve(size_t thread) {
       if (busy(s)) waiting.push_back({descriptor(s), direction(), 0});
     }
     if (moved) continue;
+    if (broken()) tell(1);
     if (waiting.empty() || broken()) {
       work_.wait(seen, std::memory_order_acquire);
     } else {

@@ -85,6 +85,11 @@ class SocketSet {
   // What the caller's thread has to move: all sockets that no thread has.
   void move_own();
   bool has_thread(size_t socket) const { return socket > 0 && threads_wanted_ > 0; }
+  // Whoever sleeps on waits_for() does not see what the connection's threads do: they tell before
+  // they count a stripe as done, and it is heard when the request is complete. So nothing told is
+  // lost, and nothing is left over.
+  void tell(size_t socket);
+  void hear();
   void fail(int error);
 
  private:
@@ -93,6 +98,7 @@ class SocketSet {
   std::vector<Fd> sockets_;
   const int threads_wanted_;
   const std::string peer_;
+  Fd told_;  // eventfd; only where there are threads
   std::vector<std::thread> threads_;
   std::atomic<uint32_t> work_{0};
   std::atomic<bool> stopping_{false}, broken_{false};

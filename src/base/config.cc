@@ -160,9 +160,10 @@ Config Config::from_environment() {
   config.slice_bytes = config.slice_bytes / 64 * 64;
   const size_t least = 4 * (config.slice_bytes + 64);
   config.ring_bytes = (config.ring_bytes < least ? least : config.ring_bytes) / 64 * 64;
-  if (!text("WEFT_SLICE_BYTES").empty()) config.net_slice_bytes = config.slice_bytes;
+  if (!text("WEFT_SLICE_BYTES").empty())
+    config.net_slice_bytes = config.gpu_net_slice_bytes = config.slice_bytes;
   if (!text("WEFT_RING_BYTES").empty() || !text("NCCL_BUFFSIZE").empty())
-    config.net_ring_bytes = config.ring_bytes;
+    config.net_ring_bytes = config.gpu_net_ring_bytes = config.ring_bytes;
   config.complaints = std::move(bad_values);
   return config;
 }
@@ -235,7 +236,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
        "hand over addresses from this size on"},
-      {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads), "threads that serve the network"},
+      {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads),
+       "threads that serve the network; 0: one, or where GPUs need it up to four by the cores"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),

@@ -69,9 +69,11 @@ struct Config {
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
   // The same where every rank is on a host of its own, unless the user sets the above.
   size_t net_ring_bytes = 2u << 20, net_slice_bytes = 512u << 10;
+  // And between GPUs of few hosts, which have many rings: short slices follow each other.
+  size_t gpu_net_ring_bytes = 1u << 20, gpu_net_slice_bytes = 256u << 10;
   size_t zero_copy_bytes =
       8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
-  int proxy_threads = 1;         // WEFT_PROXY_THREADS: threads that serve the network
+  int proxy_threads = 0;         // WEFT_PROXY_THREADS: threads that serve the network; 0: chosen
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =

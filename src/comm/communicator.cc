@@ -31,7 +31,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     : secret_(id.secret),
       rank_(rank),
       nranks_(nranks),
-      config_(tuned(Config::from_environment())),
+      config_(tuned(Config::from_environment(), nranks)),
       gone_(static_cast<size_t>(nranks)),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
@@ -58,8 +58,9 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   try {
     std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
     agree_on_plans(infos, deadline);
+    const int plan_channels = channels_for_plans(infos);
     mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, std::move(infos), config_, net_name,
-                                   *connected_, deadline, gone_.data());
+                                   plan_channels, *connected_, deadline, gone_.data());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -70,7 +71,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   }
   context_.local_ranks = mesh_->ranks_of_machine();
   check_schedules_fit();
-  placement_ = {mesh_->one_process(), mesh_->one_host(), false};
+  placement_ = {mesh_->one_process(), mesh_->one_host(), false,
+                !mesh_->one_host() && wide_if_hosts(config_, nranks)};
   if (cuda::available()) {
     try {
       cuda::GpuOptions options;

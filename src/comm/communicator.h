@@ -110,8 +110,11 @@ class Communicator {
                        const Collective& collective, const VerifiedSchedule& verified,
                        int fifo_depth);
   const Plan& choose_plan(const Call& call);
-  // What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here.
-  static Config tuned(Config config);
+  // Whether GPUs of several hosts run collectives in several instances; equal on all ranks.
+  static bool wide_if_hosts(const Config& config, int nranks);
+  int channels_for_plans(const std::vector<PeerInfo>& infos) const;
+  // What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here, and what GPUs need.
+  static Config tuned(Config config, int nranks);
   void agree_on_plans(const std::vector<PeerInfo>& infos, Deadline deadline);
   void load_schedules(std::shared_ptr<const ImportedSchedules> given);
   void check_schedules_fit();
@@ -163,6 +166,7 @@ class Communicator {
   // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
   std::array<bool, kCollectiveKinds> copies_only_{};
   bool rings_ = false;           // between GPUs
+  int ring_channels_ = 0;        // of the rings' ports
   Program pair_program_;         // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves
   std::vector<Mapping> scratch_;

@@ -97,7 +97,7 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
   connected_ = ImportedSchedules::both(*imported_, *plans_made_.schedules);
 }
 
-Config Communicator::tuned(Config config) {
+Config Communicator::tuned(Config config, int nranks) {
   TuningRules rules;
   try {
     rules = TuningRules::from(config);
@@ -109,6 +109,10 @@ Config Communicator::tuned(Config config) {
   };
   // On GPUs the low-latency protocol is LL and LL128 at once.
   if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packed_bytes = 0;
+  if (wide_if_hosts(config, nranks)) {
+    config.net_ring_bytes = config.gpu_net_ring_bytes;
+    config.net_slice_bytes = config.gpu_net_slice_bytes;
+  }
   if (config.max_channels > 0 && (config.max_ctas <= 0 || config.max_ctas > config.max_channels))
     config.max_ctas = config.max_channels;
   return config;

@@ -34,7 +34,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);
   plan->program.fifo_depth = fifo_depth;
-  const int channels = std::max(kCollectiveChannels, connected_->most_channels());
+  const int channels = std::max(mesh_->plan_channels(), connected_->most_channels());
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})
     for (const ProgramPort& port : *ports)
       if (port.channel < 0 || port.channel >= channels)
@@ -46,6 +46,20 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   auto& plans = plans_[static_cast<size_t>(collective.kind)];
   plans.push_back(std::move(plan));
   return *plans.back();
+}
+
+bool Communicator::wide_if_hosts(const Config& config, int nranks) {
+  return cuda::available() && kWide.supports({CollectiveKind::kAllReduce, nranks, 0}) &&
+         (config.max_channels <= 0 || config.max_channels >= kWide.channels);
+}
+
+int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
+  const bool one_host = std::all_of(
+      infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
+  int most = !one_host && wide_if_hosts(config_, nranks_) ? kWide.channels : kCollectiveChannels;
+  for (const Generator* generator : forced_)
+    if (generator != nullptr) most = std::max(most, generator->channels);
+  return most;
 }
 
 const Communicator::Plan& Communicator::choose_plan(const Call& call) {

@@ -11,15 +11,16 @@
 namespace weft {
 
 size_t Communicator::port_number(int peer, int channel) const {
-  return static_cast<size_t>(peer * kChannels + channel);
+  return static_cast<size_t>(peer * ring_channels_ + channel);
 }
 
 void Communicator::connect_rings() {
   std::vector<SendPort> sends;
   std::vector<RecvPort> receives;
+  ring_channels_ = mesh_->plan_channels() + kChannels - kCollectiveChannels;
   std::vector<std::shared_ptr<const void>> owners = {mesh_->arenas()};
   for (int peer = 0; peer < nranks_; peer++) {
-    for (int channel = 0; channel < kChannels; channel++) {
+    for (int channel = 0; channel < ring_channels_; channel++) {
       sends.push_back(mesh_->sender(peer, channel));
       receives.push_back(mesh_->receiver(peer, channel));
       for (NetStream* stream : {sends.back().stream, receives.back().stream}) {
@@ -60,10 +61,10 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
     job.operation = operation_for(*call, plan.program, plan.tag);
     const auto number = [&](const ProgramPort& port) {
       const int channel = collective_channel(port.channel);
-      if (channel >= kChannels)
+      if (channel >= ring_channels_)
         fail(ncclInvalidUsage,
              "a schedule of more than {} channels needs GPUs that reach each other",
-             kCollectiveChannels);
+             mesh_->plan_channels());
       return port_number(port.peer, channel);
     };
     for (const ProgramPort& port : plan.program.sends) job.sends.push_back(number(port));

@@ -6,8 +6,10 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 namespace {
@@ -70,17 +72,18 @@ uint64_t Mesh::ring_bytes_for(const Config& config, int nranks, bool own_hosts) 
 }
 
 int Mesh::channels(int source, int destination) const {
-  return most_channels(imported_.channels(source, destination));
+  return most_channels(std::max(plan_channels_, imported_.channels(source, destination)));
 }
 
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
-           const Config& config, const std::string& net_name, const ImportedSchedules& imported,
-           Deadline deadline, std::atomic<bool>* gone)
+           const Config& config, const std::string& net_name, int plan_channels,
+           const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone)
     : secret_(secret),
       rank_(rank),
       nranks_(static_cast<int>(infos.size())),
+      plan_channels_(plan_channels),
       imported_(imported),
-      channels_(most_channels(imported.most_channels())),
+      channels_(most_channels(std::max(plan_channels, imported.most_channels()))),
       infos_(std::move(infos)) {
   classify();
   ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);
@@ -103,7 +106,7 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<
     const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
     for (const int peer : local_)
       if (reach_[static_cast<size_t>(peer)] != Reach::kNetwork) connect_local(peer, deadline);
-    if (network_ != nullptr) connect_network(offers, control, deadline, gone);
+    if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
     control.all_gather("connected", deadline);
   } catch (...) {
     Acceptor::instance().stop(secret_, rank_);
@@ -175,21 +178,29 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
 
 void Mesh::listen(const Config& config, const std::string& net_name) {
   std::vector<NetworkLinks::Route> outgoing, incoming;
-  for (int peer = 0; peer < nranks_; peer++) {
-    if (reach(peer) != Reach::kNetwork) continue;
-    for (int c = 0; c < channels(rank_, peer); c++) outgoing.push_back({peer, c});
-    for (int c = 0; c < channels(peer, rank_); c++) incoming.push_back({peer, c});
+  // Proxies take streams in turn: those that are busy together follow each other.
+  for (const bool collective : {true, false}) {
+    for (int peer = 0; peer < nranks_; peer++) {
+      if (reach(peer) != Reach::kNetwork) continue;
+      const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
+        for (int c = 0; c < count; c++)
+          if ((c != kPointToPointChannel) == collective) routes.push_back({peer, c});
+      };
+      add(outgoing, channels(rank_, peer));
+      add(incoming, channels(peer, rank_));
+    }
   }
   if (outgoing.empty()) return;
   network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, outgoing, incoming);
 }
 
-void Mesh::connect_network(const std::vector<std::string>& offers, ControlChannel& control,
-                           Deadline deadline, std::atomic<bool>* gone) {
+void Mesh::connect_network(const std::vector<std::string>& offers, const Config& config,
+                           ControlChannel& control, Deadline deadline, std::atomic<bool>* gone) {
   NetworkLinks::Ends ends;
   ends.door = &door();
   ends.gone = gone;
   ends.ring_bytes = ring_bytes_;
+  ends.proxies = proxy_threads(config.proxy_threads, cuda::available(), machine_ranks_);
   ends.send = [this](const NetworkLinks::Route& route, const SendPort& port) {
     sends_[index(route.peer, route.channel)] = port;
   };

@@ -26,11 +26,12 @@ bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes);
 class Mesh {
  public:
   // Connects to every peer. Blocking; throws Error when a rank is missing.
-  // `gone` has an entry per rank, set when a connection to it ends. `imported` says which pairs of
-  // ranks need more channels than the built-in plans do; `net_name` names the network to use.
+  // `gone` has an entry per rank, set when a connection to it ends. The built-in plans need
+  // `plan_channels` between any two ranks; `imported` says which pairs need more; `net_name` names
+  // the network to use.
   Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
-       const Config& config, const std::string& net_name, const ImportedSchedules& imported,
-       Deadline deadline, std::atomic<bool>* gone);
+       const Config& config, const std::string& net_name, int plan_channels,
+       const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -52,6 +53,8 @@ class Mesh {
   MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
   Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
+  // Of collectives, between any two ranks.
+  int plan_channels() const { return plan_channels_; }
   // What that will be. `own_hosts`: no two ranks share one.
   static uint64_t ring_bytes_for(const Config& config, int nranks, bool own_hosts);
   int local_ranks() const { return static_cast<int>(local_.size()); }
@@ -75,12 +78,13 @@ class Mesh {
   void classify();
   void connect_local(int peer, Deadline deadline);
   void listen(const Config& config, const std::string& net_name);
-  void connect_network(const std::vector<std::string>& offers, ControlChannel& control,
-                       Deadline deadline, std::atomic<bool>* gone);
+  void connect_network(const std::vector<std::string>& offers, const Config& config,
+                       ControlChannel& control, Deadline deadline, std::atomic<bool>* gone);
   void accept(Fd connection, const Purpose& purpose);
 
   const Secret secret_;
   const int rank_, nranks_;
+  const int plan_channels_;
   const ImportedSchedules& imported_;
   const int channels_;  // of the pair of ranks that has most
   uint64_t ring_bytes_ = 0;

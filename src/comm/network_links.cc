@@ -143,15 +143,15 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
   network_->use_secret(nullptr);
   for (Pending& pending : outgoing_) {
     auto stream =
-        std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(), ends.ring_bytes,
-                                    *ends.door, &ends.gone[pending.route.peer]);
+        std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                    ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
     ends.send(pending.route, stream->port(pending.route.peer));
     streams_.push_back(std::move(stream));
   }
   for (Pending& pending : incoming_) {
     auto stream =
-        std::make_shared<InStream>(std::move(pending.comm), Proxy::next(), ends.ring_bytes,
-                                   *ends.door, &ends.gone[pending.route.peer]);
+        std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                   ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
     ends.receive(pending.route, stream->port(pending.route.peer));
     streams_.push_back(std::move(stream));
   }

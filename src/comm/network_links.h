@@ -37,6 +37,7 @@ class NetworkLinks {
     Doorbell* door = nullptr;           // of this rank
     std::atomic<bool>* gone = nullptr;  // per rank
     uint64_t ring_bytes = 0;
+    int proxies = 1;  // that serve the streams
     std::function<void(const Route&, const SendPort&)> send;
     std::function<void(const Route&, const RecvPort&)> receive;
   };

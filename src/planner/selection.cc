@@ -9,7 +9,9 @@ namespace {
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
 // Between hosts the number of rounds counts up to these sizes, the number of bytes beyond.
-constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 1u << 20;
+// In between, a gather that goes straight to everyone beats both.
+constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
+                 kStraightGather = 1u << 20;
 // Ranks that share a GPU go through its memory together from this size on.
 constexpr size_t kSweeps = 128u << 20;
 
@@ -51,7 +53,10 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     return *forced;
   }
   if (placement.reach) return kReach;
+  if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
   const bool few = c.nranks <= 16;
+  // Two ranks send the same bytes in one phase as in two.
+  if (placement.wide && c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return kOneShot;
   switch (c.kind) {
     case CollectiveKind::kAllReduce:
       if (bytes <= kSmall) return first_supported(c, {few ? &kOneShot : &kRecursive});
@@ -61,7 +66,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
       if (placement.one_host) return kDirect;
       if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
-      return bytes <= kFewRoundsGather ? first_supported(c, {&kRecursive, &kRing}) : kRing;
+      if (bytes <= kFewRoundsGather) return first_supported(c, {&kRecursive, &kRing});
+      return bytes <= kStraightGather && few ? kDirect : kRing;
     case CollectiveKind::kReduceScatter:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kRing});
       return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;

@@ -14,6 +14,7 @@ struct Placement {
   bool one_host = true;      // all ranks share memory
   bool reach =
       false;  // all ranks can load and store in each other's buffers, and the executor does it
+  bool wide = false;  // GPUs of different hosts that have the channels kWide needs
 };
 
 // The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws

@@ -21,6 +21,12 @@ constexpr int kMostGeneratorRanks = 128;
 // Smaller pieces of trees cost more than they bring.
 constexpr double kLeastPiece = 4096;
 
+// Programs that run more often than that spend most of the time neither filling nor emptying links.
+constexpr double kManySlices = 8;
+
+// A trial for so few costs next to nothing.
+constexpr int kCheapRanks = 16;
+
 // Lanes for every hop are many; more ranks that all are roots have instances instead.
 constexpr int kMostHopLanes = 16;
 
@@ -60,12 +66,19 @@ Candidates forest_candidates(const SynthesisTask& task) {
     candidates.emplace_back([&task, forest, v, most_transfers] {
       if (!*forest) *forest = grow_forest(task.machine, task.collective);
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
-      if (v.pieces > 1 && transfers * static_cast<size_t>(v.pieces) > most_transfers)
-        fail(ncclInvalidUsage, "{} transfers, cut into {} pieces each", transfers, v.pieces);
       const double blocks = task.collective.rooted() ? 1 : task.collective.nranks;
-      const double bytes = task.bytes / blocks / (*forest)->trees / v.pieces;
-      if (v.pieces > 1 && bytes < kLeastPiece)
-        fail(ncclInvalidUsage, "pieces of {:.0f} bytes", bytes);
+      const double bytes = task.bytes / blocks / (*forest)->trees;
+      const auto cut_too_small = [&](int pieces) {
+        return pieces > 1 && (transfers * static_cast<size_t>(pieces) > most_transfers ||
+                              bytes / pieces < kLeastPiece);
+      };
+      if (cut_too_small(v.pieces))
+        fail(ncclInvalidUsage, "{} transfers of {:.0f} bytes, cut into {} pieces each", transfers,
+             bytes, v.pieces);
+      const bool large = task.collective.nranks > kCheapRanks &&
+                         bytes > kManySlices * task.options.simulation.slice_bytes;
+      if (v.pieces == 1 && large && !cut_too_small(2) && is_deep(**forest))
+        fail(ncclInvalidUsage, "trees too deep for one instance of the lanes");
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
       weaving.shared = v.shared;
@@ -125,7 +138,7 @@ bool generators_apply(const SynthesisTask& task) {
 Candidates generator_candidates(const SynthesisTask& task) {
   Candidates candidates;
   for (const Generator& generator : generators())
-    if (generator.supports(task.collective))
+    if (generator.channels <= kUsualChannels && generator.supports(task.collective))
       candidates.emplace_back(
           [&task, &generator] { return generator.make(task.collective, false); });
   return candidates;

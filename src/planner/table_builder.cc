@@ -15,9 +15,10 @@
 namespace weft {
 namespace {
 
-// Generators of the executors that run programs with FIFOs.
+// Generators of the executors that run programs with FIFOs, as all ranks have them.
 bool has_fifos(const Generator& generator) {
-  return !generator.reaches && generator.name != kSendRecv.name;
+  return !generator.reaches && generator.name != kSendRecv.name &&
+         generator.channels <= kUsualChannels;
 }
 
 // Simulations take time, so they are done for these sizes (up to 64 MiB), with straight lines

@@ -94,7 +94,8 @@ bool is_of(NcclAlgorithm algorithm, std::string_view generator) {
     case NcclAlgorithm::kPat:
       return generator == kRecursive.name || generator == kPairwise.name;
     default:
-      return generator == kDirect.name || generator == kOneShot.name || generator == kExchange.name;
+      return generator == kDirect.name || generator == kOneShot.name ||
+             generator == kExchange.name || generator == kWide.name;
   }
 }
 

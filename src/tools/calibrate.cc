@@ -39,7 +39,9 @@ class Calibrator {
         budget_s_(budget_s),
         verbose_(verbose) {
     for (const Generator& generator : generators())
-      if (!generator.reaches && generator.name != kSendRecv.name) plans_.push_back(&generator);
+      if (!generator.reaches && generator.name != kSendRecv.name &&
+          generator.channels <= kUsualChannels)
+        plans_.push_back(&generator);
   }
 
   int cores() const { return host_.cores; }

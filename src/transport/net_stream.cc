@@ -1,6 +1,8 @@
 // See net_stream.h.
 #include "src/transport/net_stream.h"
 
+#include <algorithm>
+
 #include "src/base/log.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/proxy.h"
@@ -16,6 +18,15 @@ NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_do
       proxy_(proxy),
       lost_(lost) {
   rank_bell_.door = &rank_door;
+}
+
+bool NetStream::look(uint32_t turn) noexcept {
+  // About a millisecond of looks; then every 16th.
+  constexpr uint32_t kWarmLooks = 1000, kColdTurns = 16;
+  if (fruitless_ > kWarmLooks && asks_kernel() && turn % kColdTurns != 0) return false;
+  const bool moved = progress(true);
+  fruitless_ = moved ? 0 : std::min(fruitless_ + 1, kWarmLooks + 1);
+  return moved;
 }
 
 int NetStream::waits_for(pollfd* descriptors, int most) const noexcept {

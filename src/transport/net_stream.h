@@ -47,6 +47,9 @@ class NetStream {
   // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
   // say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
+  // The same for a proxy that asks again and again, `turn` counting: a stream that has to ask the
+  // kernel and had no news for long is passed over most of the time.
+  bool look(uint32_t turn) noexcept;
   // Whether there is something left to send.
   virtual bool unsent() const { return false; }
   int waits_for(pollfd* descriptors, int most) const noexcept;
@@ -56,7 +59,8 @@ class NetStream {
   void abandon() noexcept;
 
  protected:
-  virtual bool idle() const = 0;  // no request in flight
+  virtual bool idle() const = 0;         // no request in flight
+  virtual bool asks_kernel() const = 0;  // to find that there is nothing to do
   void fail(ncclResult_t code) noexcept;
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
@@ -68,6 +72,7 @@ class NetStream {
   Proxy& proxy_;
   std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
   bool broken_ = false;
+  uint32_t fruitless_ = 0;  // looks since the last news
   std::string failure_;
 };
 
@@ -81,6 +86,7 @@ class OutStream final : public NetStream {
 
  protected:
   bool idle() const override { return flying_ == 0; }
+  bool asks_kernel() const override { return flying_ > 0; }
 
  private:
   bool complete_some() noexcept;
@@ -107,6 +113,7 @@ class InStream final : public NetStream {
 
  protected:
   bool idle() const override { return body_header_ != nullptr ? body_ == nullptr : flying_ == 0; }
+  bool asks_kernel() const override { return true; }
 
  private:
   bool receive_some() noexcept;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,6 @@
 #include <sstream>
 #include <thread>
 
-#include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/transport/doorbell.h"
@@ -24,7 +24,9 @@ namespace {
 
 // How long the thread keeps out of the way after the last visit of a driver.
 constexpr int kKeepOutMs = 5;
-constexpr int kMostDescriptors = 4;  // of one stream
+constexpr int kMostDescriptors = 4;    // of one stream
+constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watches naps
+constexpr int kMostThreads = 64, kMostChosenThreads = 4;
 
 // "0-3,8" as a set; only cores that this process may use. Empty when there is nothing to choose.
 cpu_set_t parse_cores(const std::string& list) {
@@ -45,16 +47,23 @@ cpu_set_t parse_cores(const std::string& list) {
 
 }  // namespace
 
-Proxy& Proxy::next() {
+int proxy_threads(int wanted, bool for_gpus, int ranks) {
+  if (wanted > 0) return std::min(wanted, kMostThreads);
+  if (!for_gpus) return 1;
+  // A core is left to the thread that launches: it spins while it waits for the GPU.
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(cores / std::max(1, ranks) - 1, 1, kMostChosenThreads);
+}
+
+Proxy& Proxy::next(int threads) {
   // Their threads never end, so neither do they.
-  static const std::vector<Proxy*>& proxies = *[] {
-    auto all = std::make_unique<std::vector<Proxy*>>();
-    const int threads = std::clamp(Config::from_environment().proxy_threads, 1, 64);
-    for (int t = 0; t < threads; t++) all->push_back(std::make_unique<Proxy>().release());
-    return all.release();
-  }();
-  static std::atomic<size_t> turn{0};
-  return *proxies[turn.fetch_add(1) % proxies.size()];
+  static std::mutex& mutex = *std::make_unique<std::mutex>().release();
+  static auto& proxies = *std::make_unique<std::vector<Proxy*>>().release();
+  static size_t turn = 0;
+  const std::lock_guard lock(mutex);
+  const auto count = static_cast<size_t>(std::clamp(threads, 1, kMostThreads));
+  while (proxies.size() < count) proxies.push_back(std::make_unique<Proxy>().release());
+  return *proxies[turn++ % count];
 }
 
 Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -87,7 +96,7 @@ void Proxy::clear_wake() noexcept {
 
 void Proxy::add(const std::shared_ptr<NetStream>& stream) {
   {
-    std::lock_guard lock(mutex_);
+    const auto lock = interrupt();
     streams_.push_back(stream);
   }
   wake();
@@ -95,12 +104,12 @@ void Proxy::add(const std::shared_ptr<NetStream>& stream) {
 
 void Proxy::remove(const std::shared_ptr<NetStream>& stream, double seconds) {
   const auto deadline = in_seconds(seconds);
-  std::unique_lock lock(mutex_);
+  auto lock = interrupt();
   while (stream->unsent() && std::chrono::steady_clock::now() < deadline) {
     const bool moved = stream->progress(true);
     lock.unlock();
     if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
-    lock.lock();
+    lock = interrupt();
   }
   std::erase(streams_, stream);
 }
@@ -142,17 +151,17 @@ bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
 }
 
 bool Proxy::unsent(const NetStream& stream) noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);  // asked after every call: no interruption for that
   return stream.unsent();
 }
 
 std::string Proxy::failure(const NetStream& stream) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = interrupt();
   return stream.failure();
 }
 
 void Proxy::abandon(NetStream& stream) noexcept {
-  const std::lock_guard lock(mutex_);
+  const auto lock = interrupt();
   stream.abandon();
 }
 
@@ -172,12 +181,46 @@ bool Proxy::keep_out(uint64_t& visits_seen) {
   return visits_.load() != visits_seen;
 }
 
+std::unique_lock<std::mutex> Proxy::interrupt() noexcept {
+  interrupts_.fetch_add(1);
+  std::unique_lock lock(mutex_);
+  interrupts_.fetch_sub(1);
+  return lock;
+}
+
+// Nobody rings when a GPU has news: looks for them all the time, and less and less often while
+// there are none.
+void Proxy::watch(uint32_t turn, std::chrono::steady_clock::time_point& last_move) {
+  static const uint32_t spins = std::thread::hardware_concurrency() > 4 ? 16 : 1;
+  while (interrupts_.load() > 0) sched_yield();
+  bool moved = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& stream : streams_) moved = stream->look(turn) || moved;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (moved) {
+    last_move = now;
+  } else if (const double idle = std::chrono::duration<double>(now - last_move).count();
+             idle > kSpinSeconds) {
+    std::this_thread::sleep_for(std::chrono::microseconds(idle < 0.1 ? 20 : 100));
+  } else if (turn % spins == 0) {
+    sched_yield();
+  }
+}
+
 void Proxy::loop() {
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: sleeps are short here
   uint64_t visits_seen = 0;
+  uint32_t turn = 0;
   std::vector<pollfd> descriptors;
   auto last_move = std::chrono::steady_clock::now();
   for (;;) {
-    if (stays_.load() == 0 && keep_out(visits_seen)) {
+    if (stays_.load() > 0) {
+      watch(turn++, last_move);
+      continue;
+    }
+    if (keep_out(visits_seen)) {
       visits_seen = visits_.load();
       pollfd p{wake_.get(), POLLIN, 0};
       if (poll(&p, 1, kKeepOutMs) > 0) clear_wake();
@@ -195,10 +238,7 @@ void Proxy::loop() {
       // A plugin that has nothing to sleep on is asked often at first, then less and less.
       const double idle =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - last_move).count();
-      if (stays_.load() > 0 && idle > 1e-3) {
-        // News that rings no bell: looked for often at first, then less and less.
-        std::this_thread::sleep_for(std::chrono::microseconds(idle < 0.1 ? 20 : 100));
-      } else if (stays_.load() > 0 || (!can_sleep && idle < 100e-6)) {
+      if (!can_sleep && idle < 100e-6) {
         sched_yield();
       } else {
         const int limit = can_sleep ? 1000 : idle < 0.1 ? 0 : 1;

@@ -1,20 +1,22 @@
-// The proxy: what keeps the network moving. Few threads per process (one, unless WEFT_PROXY_THREADS
-// says otherwise), whatever the number of peers; each has its share of the process's streams.
+// The proxy: what keeps the network moving. Few threads per process, whatever the number of peers;
+// each has its share of the process's streams. Host threads move data themselves, so one is enough
+// for them; GPUs do not, so several serve them where there are cores (proxy_threads()).
 //
 // A host thread that waits for lanes moves its own streams meanwhile (enter, drive, leave): no
 // thread is faster than the one that needs the data. While some thread does so, the proxy's own
 // thread keeps out of the way; when none does, it takes over whatever is left, sleeps in poll() on
 // the sockets and an eventfd, and wakes lanes that sleep at their doors.
 //
-// A GPU lane would use it so: its rings lie in pinned host memory, with FifoControl and the message
+// A GPU lane uses it so: its rings lie in pinned host memory, with FifoControl and the message
 // format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
 // system-wide fences. It cannot ring an eventfd: its communicator keeps a stay(), which makes the
-// thread poll.
+// thread look by itself.
 #pragma once
 
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,11 +29,15 @@ namespace weft {
 
 class NetStream;
 
+// How many threads should serve a communicator: what WEFT_PROXY_THREADS says, or what the cores
+// allow. `ranks`: that share this machine.
+int proxy_threads(int wanted, bool for_gpus, int ranks);
+
 // Thread-safe. Proxies live as long as the process.
 class Proxy {
  public:
-  // The one for the next stream, in turn.
-  static Proxy& next();
+  // The one for the next stream: the first `threads` of the process take turns.
+  static Proxy& next(int threads = 1);
 
   Proxy();
   Proxy(const Proxy&) = delete;
@@ -69,12 +75,15 @@ class Proxy {
 
  private:
   void loop();
+  void watch(uint32_t turn, std::chrono::steady_clock::time_point& last_move);
+  std::unique_lock<std::mutex> interrupt() noexcept;
   bool keep_out(uint64_t& visits_seen);
   void clear_wake() noexcept;
 
   Doorbell door_;
   Fd wake_;
-  std::mutex mutex_;  // protects streams_ and all their state
+  std::mutex mutex_;                     // protects streams_ and all their state
+  std::atomic<uint32_t> interrupts_{0};  // threads that want the lock of one that hardly lets go
   std::vector<std::shared_ptr<NetStream>> streams_;
   std::atomic<uint32_t> drivers_{0}, stays_{0};
   std::atomic<uint64_t> visits_{0};   // of drivers, ever

@@ -20,6 +20,7 @@ MEMORY_ITEMS = ["split_group", "new_group", "NCCL mem allocator", "register_mem_
                 "torch.cuda.graph", "symmetric memory"]
 TRAINING = ["DDP with buckets", "FSDP2", "DDP step time", "FSDP2 step time"]
 SPEED = "all_reduce times"
+SWEEP = "all_reduce sweep"
 
 
 def own_host(rank):
@@ -56,6 +57,10 @@ def launches(options):
         return ranks.Launch(name, items, ranks=2, library=ours, together=True, environment={"NCCL_MAX_CTAS": "8", **(environment or {})},
                             **more)
 
+    if options.sweep:
+        return [launch for n in (2, 4) for launch in (
+            ranks.Launch(f"stock NCCL, {n}", [SPEED], ranks=n, per_rank=own_host, limits=first),
+            ranks.Launch(f"sweep, {n}", [SWEEP], ranks=n, library=ours, per_rank=own_host, limit=90, limits=first))]
     return [
         ranks.Launch("torch", FAST_ITEMS, library=ours, environment={**recorder, **log}, limits=first),
         ranks.Launch("stock NCCL", [*TRAINING, SPEED], per_rank=own_host),
@@ -148,8 +153,19 @@ def timeline_written(options, results):
     results.add(TIMELINE, "pass" if len(ranks_seen) >= 2 else "fail", text)
 
 
+def print_sweep(results):
+    """Microseconds, and how many times as fast as stock NCCL."""
+    for n in (2, 4):
+        stock = results.values.get(f"stock NCCL, {n}: {SPEED}", {})
+        print(f"{n} processes: stock NCCL " + ", ".join(f"{size} {time:.0f}" for size, time in stock.items()))
+        for setting, times in results.values.get(f"sweep, {n}: {SWEEP}", {}).items():
+            print(f"  {setting:100}" + "".join(f" {time:8.0f} ({stock.get(size, 0) / time:4.2f})" for size, time in times.items()))
+
+
 def names(options):
     found = [name for launch in launches(options) for name in launch.names()]
+    if options.sweep:
+        return found
     found += programs.names(options) + [TIMELINE, USED] + [comparison[0] for comparison in COMPARISONS]
     return found + [f"compare: losses of {item} with stock NCCL" for item in LOSSES]
 
@@ -180,6 +196,9 @@ def run(options, results):
             follow_all(list(group), together, options, results, mps, runs)
         for run in runs.values():
             run.end(0)  # those that were out of time still wait
+        if options.sweep:
+            print_sweep(results)
+            return
         timeline_written(options, results)
         plugin_used(options, results)
         for item in LOSSES:

@@ -1,4 +1,5 @@
 # Items of scripts/dropin that measure: all_reduce times and training steps, the same with every library.
+import os
 import statistics
 import time
 
@@ -11,13 +12,21 @@ from dropin.expectation import Skip, expect
 SIZES = {"8 KiB": (8 << 10, 100), "1 MiB": (1 << 20, 30), "16 MiB": (16 << 20, 6), "128 MiB": (128 << 20, 2)}
 
 
-def microseconds(work, turns, repeats=3):
+# What may change the speed between hosts; read anew by every communicator.
+SETTINGS = ("WEFT_PROXY_THREADS=1", "WEFT_PROXY_THREADS=2", "WEFT_PROXY_THREADS=3", "WEFT_PROXY_THREADS=6",
+            "WEFT_PROXY_THREADS=8", "WEFT_SLICE_BYTES=64K WEFT_RING_BYTES=512K", "WEFT_SLICE_BYTES=128K WEFT_RING_BYTES=512K",
+            "WEFT_SLICE_BYTES=256K WEFT_RING_BYTES=2M", "WEFT_SLICE_BYTES=512K WEFT_RING_BYTES=2M",
+            "NCCL_MAX_NCHANNELS=2", "WEFT_PLAN=all_reduce=direct", "WEFT_PLAN=all_reduce=one_shot",
+            "WEFT_PLAN=all_reduce=ring WEFT_PROXY_THREADS=1 WEFT_SLICE_BYTES=512K WEFT_RING_BYTES=2M")
+
+
+def microseconds(work, turns, repeats=3, group=None):
     """Median over repeats of the time of one turn, on all ranks together."""
     work()
     times = []
     for _ in range(repeats):
         torch.cuda.synchronize()
-        dist.barrier()
+        dist.barrier(group=group)
         torch.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(turns):
@@ -35,6 +44,26 @@ def all_reduce_times(ctx):
         x.zero_()
         ctx.values[name] = round(microseconds(lambda x=x: dist.all_reduce(x), turns), 1)
     return ", ".join(f"{name} {value:.0f} us" for name, value in ctx.values.items())
+
+
+def all_reduce_sweep(ctx):
+    """The same under different settings, with a communicator for each; the defaults come first and last."""
+    for number, setting in enumerate(("defaults", *SETTINGS, "defaults again")):
+        pairs = [pair.split("=", 1) for pair in setting.split()] if "=" in setting else []
+        os.environ.update(pairs)
+        group = dist.new_group()
+        found = {}
+        for name, (size, turns) in SIZES.items():
+            x = torch.full((size // 4,), float(ctx.rank), device=ctx.device)
+            dist.all_reduce(x, group=group)
+            expect(f"all_reduce of {name}, {setting}", x, torch.full(x.shape, ctx.n * (ctx.n - 1) / 2, device=ctx.device))
+            x.zero_()
+            found[name] = round(microseconds(lambda x=x, group=group: dist.all_reduce(x, group=group), turns, group=group), 1)
+        dist.destroy_process_group(group)
+        for name, _ in pairs:
+            del os.environ[name]
+        ctx.values[f"{number}: {setting}"] = found
+    return f"{len(ctx.values)} settings, {', '.join(SIZES)}"
 
 
 def big_model(ctx):
@@ -72,4 +101,5 @@ def fsdp_step(ctx):
     return step_time(ctx, fully_shard(net))
 
 
-ITEMS = {"all_reduce times": all_reduce_times, "DDP step time": ddp_step, "FSDP2 step time": fsdp_step}
+ITEMS = {"all_reduce times": all_reduce_times, "all_reduce sweep": all_reduce_sweep, "DDP step time": ddp_step,
+         "FSDP2 step time": fsdp_step}

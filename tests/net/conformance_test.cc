@@ -71,8 +71,14 @@ TEST(SocketPlugin, OverIpv6GivesTheReferenceResults) {
   run_over(3, {{"NCCL_SOCKET_FAMILY", "AF_INET6"}});
 }
 
-TEST(SocketPlugin, ServedByTwoProxiesGivesTheReferenceResults) {
-  run_over(4, {{"WEFT_PROXY_THREADS", "2"}});
+// As between GPUs, where cores allow it.
+TEST(SocketPlugin, WithSeveralConnectionsAndProxiesGivesTheReferenceResults) {
+  std::string plan;
+  for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                 "reduce", "alltoall", "gather", "scatter"})
+    plan += (plan.empty() ? "" : ",") + std::string(collective) + "=wide";
+  for (const int ranks : {2, 4})
+    run_over(ranks, {{"WEFT_PROXY_THREADS", "3"}, {"WEFT_PLAN", plan}});
 }
 
 WEFT_SCENARIO(different_networks) {

@@ -1,5 +1,6 @@
 // The socket plugin alone: who is let in, which address is taken, what breaks and how it says so.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -147,6 +148,47 @@ TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
     ASSERT_NE(pair.receiver, nullptr);
     for (int round = 0; round < 3; round++) expect_messages_arrive(pair);
   }
+}
+
+// Sleeps until `complete()`. When it was and nobody said so, a wake-up is lost; no more sleep then.
+template <typename Side, typename Complete>
+void sleep_until(const Side& side, Complete complete, bool& lost) {
+  while (!complete()) {
+    pollfd waits[4];
+    const int count = lost ? 0 : side.waits_for(waits, 4);
+    if (poll(waits, static_cast<nfds_t>(count), lost ? 0 : 3000) == 0 && !lost && complete()) {
+      lost = true;
+      return;
+    }
+  }
+}
+
+TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
+  const Width width = wide(3, 2);
+  Listener listener(loopback(), 0, width, std::nullopt);
+  Pair pair = meet(listener, listener.handle(), width, std::nullopt);
+  ASSERT_NE(pair.sender, nullptr);
+  ASSERT_NE(pair.receiver, nullptr);
+  constexpr int kMessages = 60;
+  constexpr size_t kBytes = 600'000;
+  const std::vector<char> from(kBytes, 7);
+  std::vector<char> to(kBytes);
+  bool send_lost = false, receive_lost = false;
+  std::thread sender([&] {
+    for (int m = 0; m < kMessages; m++) {
+      auto* request = pair.sender->start(nullptr, 0, from.data(), kBytes);
+      sleep_until(
+          *pair.sender, [&] { return pair.sender->complete(*request); }, send_lost);
+    }
+  });
+  for (int m = 0; m < kMessages; m++) {
+    auto* request = pair.receiver->start(to.data(), kBytes);
+    sleep_until(
+        *pair.receiver, [&] { return pair.receiver->complete(*request); }, receive_lost);
+  }
+  sender.join();
+  EXPECT_FALSE(send_lost);
+  EXPECT_FALSE(receive_lost);
 }
 
 TEST(Messages, ThatDoNotFitAreAnError) {

@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
+#include "algorithms/synth/forest_flatten.h"
 #include "algorithms/synth/forest_graph.h"
 #include "algorithms/synth/forest_pack.h"
 #include "algorithms/synth/forest_split.h"
 #include "algorithms/synth/forest_symmetry.h"
+#include "algorithms/synth/order.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
 #include "src/schedule/schedule_json.h"
@@ -147,6 +152,22 @@ TEST(Forest, IsTurnedOnlyWhereAllRanksAreAlike) {
   EXPECT_EQ(find_turn(load_machine("dgx-h100"))->step, 1);
 }
 
+TEST(Forest, OfABroadcastInARackIsShallow) {
+  Machine machine = load_machine("gb200-nvl72");
+  for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
+    const Forest forest = grow_forest(machine, of(machine, kind, 5));
+    EXPECT_LE(deepest(forest), 5) << name(kind);  // where ranks pass on in all trees: 58
+    EXPECT_GE(load_gbps(machine, forest), 0.995 * 1125) << name(kind);
+  }
+  // A rank that can send only half as much passes on less.
+  const int gpu = gpus(machine)[40];
+  for (Link& link : machine.links)
+    if (link.from == gpu && link.type == LinkType::kNvlink) link.gbps /= 2;
+  const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kBroadcast, 5));
+  EXPECT_LE(deepest(forest), 5);
+  EXPECT_GE(load_gbps(machine, forest), 0.98 * 1125);
+}
+
 TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
   for (const int hosts : {5, 12, 16}) {
     const Machine machine = load_machine("dgx-h100x" + std::to_string(hosts));
@@ -154,6 +175,112 @@ TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
     EXPECT_LE(deepest(forest), 7) << hosts;  // 7 inside the root's host; a chain of hosts: 17
     EXPECT_NEAR(load_gbps(machine, forest), 400, 1e-6) << hosts;
   }
+}
+
+// Trees of one link per edge: how often each is used, and when data arrives, squared and summed up.
+struct Shape {
+  std::map<int32_t, int> uses;
+  double squares = 0;
+};
+Shape shape_of(const Machine& machine, const std::vector<RoutedTree>& trees) {
+  Shape shape;
+  for (const RoutedTree& tree : trees) {
+    std::vector<double> at(gpus(machine).size(), -1);
+    at[static_cast<size_t>(tree.root)] = 0;
+    for (const Transfer& e : tree.edges) {
+      EXPECT_GE(at[static_cast<size_t>(e.from)], 0) << "a parent after its child";
+      EXPECT_LT(at[static_cast<size_t>(e.to)], 0) << "a rank reached twice";
+      const Link& link = machine.links[static_cast<size_t>(e.links.at(0))];
+      EXPECT_EQ(std::pair(link.from, link.to), std::pair(e.from, e.to));
+      at[static_cast<size_t>(e.to)] =
+          at[static_cast<size_t>(e.from)] + link.us + 262.144 / link.gbps;
+      shape.uses[e.links[0]]++;
+      shape.squares += at[static_cast<size_t>(e.to)] * at[static_cast<size_t>(e.to)];
+    }
+    EXPECT_EQ(tree.edges.size(), at.size() - 1);
+  }
+  return shape;
+}
+
+TEST(Forest, IsFlattenedWithoutChangingWhatLinksCarry) {
+  Machine machine = load_machine("mi250");
+  std::erase_if(machine.nodes, [](const Node& n) { return n.type != NodeType::kGpu; });
+  std::erase_if(machine.links, [](const Link& l) { return l.type != LinkType::kXgmi; });
+  // Every root's trees are chains of what the search from it finds, depth first.
+  std::vector<RoutedTree> trees;
+  for (int32_t root = 0; root < 16; root++) {
+    RoutedTree tree{root, {}};
+    std::vector<bool> reached(16, false);
+    std::vector<int32_t> path = {root};
+    reached[static_cast<size_t>(root)] = true;
+    while (!path.empty()) {
+      size_t next = machine.links.size();
+      for (size_t i = 0; i < machine.links.size() && next == machine.links.size(); i++) {
+        const size_t l = (i + static_cast<size_t>(root) * 7) % machine.links.size();
+        if (machine.links[l].from == path.back() &&
+            !reached[static_cast<size_t>(machine.links[l].to)])
+          next = l;
+      }
+      if (next == machine.links.size()) {
+        path.pop_back();
+        continue;
+      }
+      const int32_t to = machine.links[next].to;
+      tree.edges.push_back({0, path.back(), to, {static_cast<int32_t>(next)}, 0});
+      reached[static_cast<size_t>(to)] = true;
+      path.push_back(to);
+    }
+    trees.push_back(std::move(tree));
+  }
+  const Shape before = shape_of(machine, trees);
+  flatten(machine, 16, trees);
+  const Shape after = shape_of(machine, trees);
+  EXPECT_EQ(after.uses, before.uses);
+  EXPECT_LT(after.squares, 0.9 * before.squares);
+}
+
+TEST(Forest, OfDeepTreesIsOrderedTighterFromItsEnd) {
+  const Machine machine = load_machine("mi250x2");
+  const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kAllGather));
+  ASSERT_TRUE(is_deep(forest));
+  const auto makespan = [&](const OrderOptions& options) {
+    std::vector<Transfer> transfers;
+    for (size_t t = 0; t < forest.routed.size(); t++)
+      for (Transfer e : forest.routed[t].edges) {
+        e.piece = static_cast<int32_t>(t);
+        transfers.push_back(std::move(e));
+      }
+    order_transfers(machine, 65536, options, transfers);
+    double end = 0;
+    for (const Transfer& t : transfers) {
+      EXPECT_GE(t.begin_us, 0);
+      double us = 0, slowest = 0;
+      for (const int32_t l : t.links) {
+        us += machine.links[static_cast<size_t>(l)].us;
+        slowest = std::max(slowest, 65.536 / machine.links[static_cast<size_t>(l)].gbps);
+      }
+      end = std::max(end, t.begin_us + us + slowest);
+    }
+    return end;
+  };
+  const double once = makespan({1, 0, false});
+  EXPECT_LT(makespan({1, 4, false}), once);
+  EXPECT_LT(makespan({1, 4, true}), once);
+}
+
+TEST(Synthesis, KeepsAllLinksBusyWhereTreesAreDeep) {
+  const Machine machine = load_machine("mi250x2");
+  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+    const Synthesized result = made(machine, kind);
+    EXPECT_GE(result.ratio, 0.99) << name(kind);
+    EXPECT_TRUE(result.verified && result.in_place) << name(kind);
+  }
+}
+
+TEST(Synthesis, BroadcastsInARackAtThePaceOfTheRoot) {
+  const Synthesized result = made(load_machine("gb200-nvl72"), CollectiveKind::kBroadcast);
+  EXPECT_GE(result.ratio, 0.98);
+  EXPECT_TRUE(result.verified && result.in_place);
 }
 
 TEST(Synthesis, ComesWithinAPercentOfTheBoundAtALargeSize) {

@@ -98,6 +98,18 @@ TEST(NetworkStreams, CarryEverythingInOrderThroughTinyRings) {
   }
 }
 
+TEST(NetworkStreams, AreServedBySeveralProxiesWhereLanesRingNoBell) {
+  Random random(mix(test_seed(), 4));
+  for (const int n : {2, 4}) {
+    World world(n, ring_bytes(n, 256), World::Wire::kWatched);
+    for_calls(kWide, n, [&](WorldCall call) {
+      call.slice_bytes = 256;
+      call.count = 1 + random.below(kSanitized ? 400 : 20000);
+      ASSERT_EQ(world.run_in_threads(call), "") << name(call.collective.kind) << " ranks " << n;
+    });
+  }
+}
+
 // A sender and a receiver of one message.
 class Pair : public testing::Test {
  protected:

@@ -33,6 +33,28 @@ TEST(Selection, AlwaysFindsAGeneratorThatSupportsTheCollective) {
   }
 }
 
+TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
+  Placement placement;
+  placement.one_host = false;
+  placement.wide = true;
+  const Collective two{CollectiveKind::kAllReduce, 2, 0}, four{CollectiveKind::kAllReduce, 4, 0};
+  EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "wide");
+  EXPECT_EQ(choose_generator(four, 1u << 20, placement, nullptr).name, "wide");
+  EXPECT_EQ(choose_generator(two, 64u << 10, placement, nullptr).name, "one_shot");
+  EXPECT_NE(choose_generator(four, 64u << 10, placement, nullptr).name, "one_shot");
+  placement.wide = false;
+  EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
+}
+
+TEST(Selection, GathersByRoundsThenStraightThenInARingBetweenHosts) {
+  Placement placement;
+  placement.one_host = false;
+  const Collective c{CollectiveKind::kAllGather, 4, 0};
+  EXPECT_EQ(choose_generator(c, 256u << 10, placement, nullptr).name, "recursive");
+  EXPECT_EQ(choose_generator(c, 1u << 20, placement, nullptr).name, "direct");
+  EXPECT_EQ(choose_generator(c, 2u << 20, placement, nullptr).name, "ring");
+}
+
 TEST(Selection, ObeysWeftPlan) {
   const std::string plan = "all_reduce=ring,broadcast=tree";
   EXPECT_EQ(forced_generator(CollectiveKind::kAllReduce, plan)->name, "ring");

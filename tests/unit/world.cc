@@ -33,15 +33,15 @@ World::World(int nranks, uint64_t ring_bytes, Wire wire)
       doors_(static_cast<size_t>(nranks)),
       fifos_(static_cast<size_t>(nranks * nranks * kChannels)) {
   std::shared_ptr<Network> network;
-  if (wire == Wire::kNetwork) network = loopback_network();
+  if (wire != Wire::kMemory) network = loopback_network();
   for (int from = 0; from < nranks; from++) {
     for (int to = 0; to < nranks; to++) {
       for (int channel = 0; channel < kChannels && from != to; channel++) {
         Fifo& f = fifo(from, to, channel);
         Doorbell &sender = doors_[static_cast<size_t>(from)],
                  &receiver = doors_[static_cast<size_t>(to)];
-        if (wire == Wire::kNetwork) {
-          wire_up(f, network, from, to);
+        if (wire != Wire::kMemory) {
+          wire_up(f, network, from, to, wire);
           continue;
         }
         f.memory = Mapping::anonymous(sizeof(FifoControl) + ring_bytes);
@@ -60,22 +60,32 @@ World::World(int nranks, uint64_t ring_bytes, Wire wire)
 }
 
 World::~World() {
+  for (Proxy* proxy : watching_) proxy->stay(false);
   for (Fifo& f : fifos_) {
     if (f.out != nullptr) f.out->proxy().remove(f.out, 0);
     if (f.in != nullptr) f.in->proxy().remove(f.in, 0);
   }
 }
 
-void World::wire_up(Fifo& f, const std::shared_ptr<Network>& network, int from, int to) {
+void World::wire_up(Fifo& f, const std::shared_ptr<Network>& network, int from, int to, Wire wire) {
+  const int proxies = wire == Wire::kWatched ? 3 : 1;
   auto [sender, receiver] = connect_pair(network);
-  f.out = std::make_shared<OutStream>(std::move(sender), Proxy::next(), ring_bytes_,
+  f.out = std::make_shared<OutStream>(std::move(sender), Proxy::next(proxies), ring_bytes_,
                                       doors_[static_cast<size_t>(from)], nullptr);
-  f.in = std::make_shared<InStream>(std::move(receiver), Proxy::next(), ring_bytes_,
+  f.in = std::make_shared<InStream>(std::move(receiver), Proxy::next(proxies), ring_bytes_,
                                     doors_[static_cast<size_t>(to)], nullptr);
   f.send = f.out->port(to);
   f.receive = f.in->port(from);
   f.out->proxy().add(f.out);
   f.in->proxy().add(f.in);
+  if (wire != Wire::kWatched) return;
+  f.send.lending = Lending::kNever;
+  f.receive.direct = false;
+  f.send.bell = f.receive.bell = {};
+  for (Proxy* proxy : {&f.out->proxy(), &f.in->proxy()}) {
+    watching_.push_back(proxy);
+    proxy->stay(true);
+  }
 }
 
 void World::set_up(const WorldCall& call) {

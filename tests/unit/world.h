@@ -29,7 +29,9 @@ struct WorldCall {
 
 class World {
  public:
-  enum class Wire { kMemory, kNetwork };  // kNetwork: through the socket plugin and the proxy
+  // kNetwork: through the socket plugin and the proxy. kWatched: as GPUs use that, which ring no
+  // bell and lend nothing, with several proxies.
+  enum class Wire { kMemory, kNetwork, kWatched };
   World(int nranks, uint64_t ring_bytes, Wire wire = Wire::kMemory);
   ~World();
   World(const World&) = delete;
@@ -67,15 +69,16 @@ class World {
   Fifo& fifo(int from, int to, int channel) {
     return fifos_[static_cast<size_t>((from * nranks_ + to) * kChannels + channel)];
   }
-  void wire_up(Fifo& fifo, const std::shared_ptr<Network>& network, int from, int to);
+  void wire_up(Fifo& fifo, const std::shared_ptr<Network>& network, int from, int to, Wire wire);
   void set_up(const WorldCall& call);
   void fill(const WorldCall& call);
   std::string check() const;
   static bool advance(Rank& rank, size_t lane, std::string& wrong);
 
-  static constexpr int kChannels = 2;
+  static constexpr int kChannels = 4;
   const int nranks_;
   const uint64_t ring_bytes_;
+  std::vector<Proxy*> watching_;  // a stay() for each
   std::vector<Doorbell> doors_;
   std::deque<Fifo> fifos_;
   std::vector<Rank> ranks_;

@@ -1,0 +1,88 @@
+// For few ranks on different hosts whose lanes are thread blocks: the shortest schedules, in
+// several instances. Each instance has its own part of the data, its own lanes and its own
+// channels, and so its own connections: several threads serve them. Lanes that send do not wait for
+// data, so that slices follow each other closely.
+#include <algorithm>
+
+#include "algorithms/generators/building.h"
+#include "algorithms/generators/generators.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMostRanks = 8, kMostChannels = 4;
+
+bool supports(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 && c.nranks <= kMostRanks;
+}
+
+// Two ranks: as many bytes as with two phases, half the way.
+Schedule swap_and_reduce(const Collective& c, bool in_place) {
+  Schedule s = blank("wide", c, 1, 2);
+  for (int r = 0; r < 2; r++) {
+    auto& lanes = s.ranks[static_cast<size_t>(r)].lanes;
+    const int sent = add(lanes[0], {Operand::input(0)}, {Operand::peer(1 - r)});
+    std::vector<Dependency> after;
+    if (in_place) after.push_back({0, sent});
+    add(lanes[1], in_rank_order(r, 2, Operand::input(0)), {Operand::output(0)}, 1,
+        std::move(after));
+  }
+  return s;
+}
+
+Schedule narrow(const Collective& c, bool in_place) {
+  if (c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return swap_and_reduce(c, in_place);
+  const bool chain = c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
+  return (chain ? kRing : kDirect).make(c, in_place);
+}
+
+int channels_of(const Schedule& s) {
+  int most = 0;
+  for (const RankSchedule& rank : s.ranks)
+    for (const Lane& lane : rank.lanes)
+      for (const Step& step : lane.steps)
+        for (const auto* operands : {&step.from, &step.to})
+          for (const Operand& operand : *operands) most = std::max<int>(most, operand.channel);
+  return most + 1;
+}
+
+// Instance k of n of a step of one chunk and no scratch memory: part k of every block, as if it
+// were the block.
+Step part_of(Step step, int k, int n, int chunks, int channels, int lanes) {
+  for (auto* operands : {&step.from, &step.to})
+    for (Operand& operand : *operands) {
+      if (operand.kind == Operand::Kind::kPeer) {
+        operand.channel = static_cast<int16_t>(operand.channel + k * channels);
+      } else {
+        const int block = operand.index / chunks, sub = operand.index % chunks;
+        operand.index = (block * n + k) * chunks + sub;
+      }
+    }
+  for (Dependency& dependency : step.after) dependency.lane += k * lanes;
+  return step;
+}
+
+Schedule make(const Collective& c, bool in_place) {
+  const Schedule one = narrow(c, in_place);
+  const int channels = channels_of(one), instances = kMostChannels / channels;
+  Schedule s = blank("wide", c, one.chunks * instances, 0);
+  for (size_t r = 0; r < s.ranks.size(); r++) {
+    const auto& lanes = one.ranks[r].lanes;
+    for (int k = 0; k < instances; k++)
+      for (const Lane& lane : lanes) {
+        Lane& mine = s.ranks[r].lanes.emplace_back();
+        for (const Step& step : lane.steps)
+          mine.steps.push_back(
+              part_of(step, k, instances, one.chunks, channels, static_cast<int>(lanes.size())));
+      }
+  }
+  return s;
+}
+
+}  // namespace
+
+const Generator kWide = {"wide",   "several instances side by side: GPUs of few hosts",
+                         supports, make,
+                         false,    kMostChannels};
+
+}  // namespace weft
