@@ -25,6 +25,12 @@ int weftHostMode(void);
 typedef enum { WEFT_PIPELINE = 0, WEFT_RING = 1 } weftPattern_t;
 ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern, int* gpus);
 
+/* Which plan a call takes in this communicator, as WEFT_PLAN and `weft explain` name it.
+ * `collective` is all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather or
+ * scatter, `bytes` the size of the whole array. The text lives as long as the communicator.
+ * Schedules that the user hands in are not counted. */
+ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, const char** plan);
+
 #ifdef __cplusplus
 }
 #endif

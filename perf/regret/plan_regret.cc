@@ -1,5 +1,6 @@
 // plan_regret: the plan that the library chooses against every plan forced by hand, and what it
-// predicted against what was measured, for every collective and size. Ranks are threads.
+// predicted against what was measured, for every collective and size. Ranks are threads. The chosen
+// plan is measured twice, by choice and by force: what these two differ by is noise.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "include/weft.h"
 #include "perf/common/device.h"
 #include "perf/common/errors.h"
+#include "perf/regret/paired.h"
 #include "src/tools/command_line.h"
 
 namespace weft::perf {
@@ -23,10 +25,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct RegretOptions {
-  int ranks = 4, repetitions = 9;
-  uint64_t least = 1 << 10, most = 64 << 20;
+  int ranks = 4, repetitions = 15;
+  uint64_t least = 1 << 10, most = 256 << 20;
   int factor = 4;
-  bool fastest = false;
   std::vector<std::string> collectives = {"all_reduce", "all_gather", "reduce_scatter",
                                           "broadcast",  "reduce",     "alltoall"};
 };
@@ -59,28 +60,40 @@ ncclResult_t call(CollectiveKind kind, size_t size, int ranks, const void* in, v
 struct Entrant {
   std::string plan;
   std::vector<ncclComm_t> comms;
-  std::map<uint64_t, std::vector<double>> times;  // by size
+  std::map<uint64_t, std::vector<double>> times;  // by size, in the order of repetitions
+  std::map<uint64_t, std::string> chosen;         // by size, where the library chooses
+  std::string twins;                              // other names of the same schedule
   bool out = false;                               // it cannot do this
-  double time(uint64_t size, bool least) {
-    std::vector<double>& list = times[size];
-    std::sort(list.begin(), list.end());
-    return list.empty() ? 0 : least ? list.front() : list[list.size() / 2];
-  }
 };
 
+// Generators that make the same schedule are one plan.
 std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   std::vector<Entrant> list(1);
+  std::vector<Schedule> schedules(1);
   for (const Generator& generator : generators()) {
     if (generator.channels > kUsualChannels) continue;  // for GPUs of several hosts
-    if (generator.supports({kind, ranks, 0}) && !(generator.reaches && weftHostMode() == 1))
-      list.push_back({std::string(generator.name), {}, {}, false});
+    const Collective collective{kind, ranks, 0};
+    if (!generator.supports(collective) || (generator.reaches && weftHostMode() == 1)) continue;
+    Schedule schedule = generator.make(collective, false);
+    schedule.name.clear();
+    const auto same = std::find(schedules.begin() + 1, schedules.end(), schedule);
+    if (same != schedules.end()) {
+      list[static_cast<size_t>(same - schedules.begin())].twins +=
+          fmt::format(" {}", generator.name);
+      continue;
+    }
+    Entrant& entrant = list.emplace_back();
+    entrant.plan = generator.name;
+    entrant.twins = fmt::format(" {}", generator.name);
+    schedules.push_back(std::move(schedule));
   }
   return list;
 }
 
 class Contest {
  public:
-  explicit Contest(const RegretOptions& options) : options_(options), barrier_(options.ranks) {
+  explicit Contest(const RegretOptions& options)
+      : options_(options), barrier_(options.ranks), took_(static_cast<size_t>(options.ranks)) {
     for (int r = 0; r < options.ranks; r++) {
       device::select(r);
       streams_.push_back(device::stream(r, false));
@@ -102,20 +115,32 @@ class Contest {
     for (const uint64_t size : sizes()) report(collective, size, all);
   }
 
-  // Exit code: 1 where some choice was more than `limit` slower than the best.
+  // Exit code: 1 where some choice was beyond doubt more than `limit` slower than the best.
   int finish(double limit) {
-    std::sort(errors_.begin(), errors_.end());
-    std::sort(regrets_.begin(), regrets_.end());
-    const auto median = [](const std::vector<double>& v) {
-      return v.empty() ? 0 : v[v.size() / 2];
-    };
-    const auto beyond =
-        std::count_if(regrets_.begin(), regrets_.end(), [](double r) { return r > 1.1; });
-    fmt::print("# regret: median {:.3f}, largest {:.3f}, {} of {} above 1.10\n", median(regrets_),
-               regrets_.empty() ? 0 : regrets_.back(), beyond, regrets_.size());
+    const auto above = std::count_if(regrets_.begin(), regrets_.end(),
+                                     [](const Comparison& r) { return r.ratio > kBar; });
+    const auto sure = std::count_if(regrets_.begin(), regrets_.end(),
+                                    [](const Comparison& r) { return r.low > kBar; });
+    const auto slow = std::count_if(regrets_.begin(), regrets_.end(),
+                                    [&](const Comparison& r) { return r.low > limit; });
+    std::vector<double> ratios;
+    for (const Comparison& regret : regrets_) ratios.push_back(regret.ratio);
+    fmt::print(
+        "# regret: median {:.3f}, largest {:.3f}; {} of {} rows above {:.2f}, {} of them beyond "
+        "doubt\n",
+        median(ratios), ratios.empty() ? 0 : *std::max_element(ratios.begin(), ratios.end()), above,
+        ratios.size(), kBar, sure);
+    std::vector<double> noise;
+    for (const Comparison& n : noise_) noise.push_back(std::max(n.ratio, 1 / n.ratio));
+    fmt::print(
+        "# the same plan measured twice: median {:.3f}, largest {:.3f}; {} of {} rows above "
+        "{:.2f}\n",
+        median(noise), noise.empty() ? 0 : *std::max_element(noise.begin(), noise.end()),
+        std::count_if(noise.begin(), noise.end(), [](double n) { return n > kBar; }), noise.size(),
+        kBar);
     fmt::print("# predicted against measured: median error {:.0f}% of {} rows\n",
                100 * median(errors_), errors_.size());
-    return limit > 0 && !regrets_.empty() && regrets_.back() > limit ? 1 : 0;
+    return limit > 0 && slow > 0 ? 1 : 0;
   }
 
  private:
@@ -129,6 +154,8 @@ class Contest {
 
   void compete(const std::string& collective, CollectiveKind kind, std::span<Entrant> entrants) {
     for (Entrant& entrant : entrants) connect(entrant, collective);
+    for (const uint64_t size : sizes())
+      if (entrants[0].plan.empty()) ask(entrants[0], collective, kind, size);
     for (const uint64_t size : sizes())
       in_threads([&](int rank) { measure(entrants, kind, size, rank); });
     for (Entrant& entrant : entrants)
@@ -182,17 +209,29 @@ class Contest {
                 entrant.comms[r], streams_[r]);
   }
 
+  void ask(Entrant& entrant, const std::string& collective, CollectiveKind kind, uint64_t size) {
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    check(ncclGroupStart(), "ncclGroupStart");
+    check(one(entrant, kind, size, 0), "call");
+    check(ncclGroupSimulateEnd(&info), "ncclGroupSimulateEnd");
+    if (info.estimatedTime != NCCL_UNDEF_FLOAT)
+      predicted_us_[size] = static_cast<double>(info.estimatedTime);
+    const char* plan = "";
+    check(weftPlanOf(entrant.comms[0], collective.c_str(), size, &plan), "weftPlanOf");
+    entrant.chosen[size] = plan;
+  }
+
+  // Fewer of what takes long, whose times vary less.
+  int repetitions_of(uint64_t size) const {
+    const int some = size <= (4u << 20)    ? options_.repetitions
+                     : size <= (16u << 20) ? options_.repetitions / 2
+                                           : options_.repetitions / 3;
+    return std::min(options_.repetitions, std::max(some, 5));
+  }
+
   // Plans take turns in every repetition, so that what disturbs the machine disturbs all alike.
   void measure(std::span<Entrant> entrants, CollectiveKind kind, uint64_t size, int rank) {
     const auto r = static_cast<size_t>(rank);
-    if (rank == 0 && entrants[0].plan.empty()) {
-      ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
-      check(ncclGroupStart(), "ncclGroupStart");
-      check(one(entrants[0], kind, size, rank), "call");
-      check(ncclGroupSimulateEnd(&info), "ncclGroupSimulateEnd");
-      if (info.estimatedTime != NCCL_UNDEF_FLOAT)
-        predicted_us_[size] = static_cast<double>(info.estimatedTime);
-    }
     const int calls = size <= (64u << 10)  ? 40
                       : size <= (1u << 20) ? 10
                       : size <= (8u << 20) ? 3
@@ -207,49 +246,71 @@ class Contest {
       if (rank == 0 && refused) entrant.out = true;
       barrier_.arrive_and_wait();
     }
-    for (int repetition = 0; repetition < options_.repetitions; repetition++)
+    for (int repetition = 0; repetition < repetitions_of(size); repetition++)
       for (size_t turn = 0; turn < entrants.size(); turn++) {
         // Nobody always follows the same one: what that leaves in the caches would favour some.
         Entrant& entrant = entrants[(turn + static_cast<size_t>(repetition)) % entrants.size()];
         if (entrant.out) continue;
         barrier_.arrive_and_wait();
+        // A call brings ranks into step better than the barrier does, where calls are short.
+        if (calls > 1) check(one(entrant, kind, size, rank, options_.ranks - 1), "call");
         const auto begin = Clock::now();
         for (int i = 0; i < calls; i++) check(one(entrant, kind, size, rank, i), "call");
         device::synchronize(streams_[r]);
+        took_[r] = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
         barrier_.arrive_and_wait();
-        if (rank == 0)
-          entrant.times[size].push_back(
-              std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls);
+        if (rank == 0) entrant.times[size].push_back(*std::max_element(took_.begin(), took_.end()));
       }
   }
 
-  void report(const std::string& collective, uint64_t size, std::vector<Entrant>& entrants) {
-    const double chosen = entrants[0].time(size, options_.fastest), predicted = predicted_us_[size];
-    double best = chosen;
-    std::string name = "chosen", all;
-    for (Entrant& entrant : entrants) {
+  void report(const std::string& collective, uint64_t size, const std::vector<Entrant>& entrants) {
+    const auto times = [&](const Entrant& e) {
+      const auto it = e.times.find(size);
+      return it == e.times.end() ? std::vector<double>{} : it->second;
+    };
+    const std::vector<double> chosen = times(entrants[0]);
+    const double us = median(chosen), predicted = predicted_us_[size];
+    const auto it = entrants[0].chosen.find(size);
+    const std::string plan = it == entrants[0].chosen.end() ? "?" : it->second;
+    Comparison regret, twice;
+    double best = us;
+    std::string name = plan, all;
+    for (const Entrant& entrant : entrants) {
       if (entrant.plan.empty()) continue;
-      const double us = entrant.time(size, options_.fastest);
-      all += us == 0 ? fmt::format(" {}=-", entrant.plan)
-                     : fmt::format(" {}={:.1f}", entrant.plan, us);
-      if (us > 0 && us < best) {
-        best = us;
+      const std::vector<double> list = times(entrant);
+      all += list.empty() ? fmt::format(" {}=-", entrant.plan)
+                          : fmt::format(" {}={:.1f}", entrant.plan, median(list));
+      const Comparison compared = compare(chosen, list);
+      if ((entrant.twins + " ").find(" " + plan + " ") != std::string::npos) {
+        twice = compared;
+      } else if (compared.ratio > regret.ratio) {
+        regret = compared;
+        best = median(list);
         name = entrant.plan;
       }
     }
-    regrets_.push_back(chosen / best);
-    if (predicted > 0) errors_.push_back(std::abs(predicted / chosen - 1));
-    fmt::print("{:14} {:>11} {:>11.1f} {:>11.1f} {:>7.3f} {:12} {:>11.1f} {}\n", collective, size,
-               chosen, best, chosen / best, name, predicted, all);
+    regrets_.push_back(regret);
+    noise_.push_back(twice);
+    if (predicted > 0) errors_.push_back(std::abs(predicted / us - 1));
+    const char* verdict = regret.ratio <= kBar ? "" : regret.low > kBar ? "SLOW" : "noise?";
+    fmt::print(
+        "{:14} {:>11} {:10} {:>11.1f} {:10} {:>11.1f} {:>6.3f} {:>13} {:>6.3f} {:6} {:>11.1f} {}\n",
+        collective, size, plan, us, name, best, regret.ratio,
+        fmt::format("{:.2f}..{:.2f}", regret.low, regret.high), twice.ratio, verdict, predicted,
+        all);
     std::fflush(stdout);
   }
+
+  static constexpr double kBar = 1.1;
 
   const RegretOptions& options_;
   std::barrier<> barrier_;
   std::vector<cudaStream_t> streams_;
   std::vector<void*> inputs_, outputs_;
   std::map<uint64_t, double> predicted_us_;
-  std::vector<double> regrets_, errors_;
+  std::vector<double> took_;  // of every rank, us
+  std::vector<Comparison> regrets_, noise_;
+  std::vector<double> errors_;
 };
 
 // The exit code.
@@ -260,9 +321,11 @@ int hold(const RegretOptions& options, double limit) {
   }
   try {
     Contest contest(options);
-    fmt::print("# {} ranks on {}\n# {:12} {:>11} {:>11} {:>11} {:>7} {:12} {:>11} all\n",
-               options.ranks, device::name(), "collective", "size", "chosen", "best", "regret",
-               "best plan", "predicted");
+    fmt::print(
+        "# {} ranks on {}\n# {:12} {:>11} {:10} {:>11} {:10} {:>11} {:>6} {:>13} {:>6} {:6} {:>11} "
+        "all\n",
+        options.ranks, device::name(), "collective", "size", "chosen", "us", "best", "us", "regret",
+        "95%", "twice", "", "predicted");
     for (const std::string& collective : options.collectives) contest.run(collective);
     return contest.finish(limit);
   } catch (const std::exception& error) {
@@ -284,8 +347,6 @@ int main(int argc, char** argv) {
   program.add_option("-e", options.most, "most bytes").in_bytes();
   program.add_option("-f", options.factor, "factor between sizes").between(2, 1024);
   program.add_option("-r", options.repetitions, "repetitions; the median counts").between(1, 1000);
-  program.add_flag("--fastest", options.fastest,
-                   "the fastest repetition counts: for busy machines");
   program.add_option("--coll", options.collectives, "collectives").separated_by(',');
   program.add_option("--limit", limit,
                      "exit 1 where a choice is slower than the best by this factor");

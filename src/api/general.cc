@@ -3,7 +3,9 @@
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 #include "src/comm/cluster.h"
+#include "src/comm/communicator.h"
 #include "src/comm/group.h"
+#include "src/comm/handle.h"
 #include "src/exec/cuda/gpu_executor.h"
 
 namespace weft::api {
@@ -98,6 +100,19 @@ extern "C" {
     if (pattern != WEFT_PIPELINE && pattern != WEFT_RING)
       weft::fail(ncclInvalidArgument, "pattern: {} is none", static_cast<int>(pattern));
     weft::advise_placement(topo, nranks, pattern == WEFT_RING, gpus);
+  });
+}
+
+[[gnu::visibility("default")]] ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective,
+                                                       size_t bytes, const char** plan) {
+  return weft::api::guard("weftPlanOf", [&] {
+    weft::check_handle(comm);
+    weft::api::check_pointer("collective", collective);
+    weft::api::check_pointer("plan", plan);
+    const auto kind = weft::parse_collective(collective);
+    if (!kind) weft::fail(ncclInvalidArgument, "collective: '{}' is none", collective);
+    const weft::Use use(*comm, false);
+    *plan = use->plan_name(*kind, bytes);
   });
 }
 

@@ -58,9 +58,17 @@ class Communicator {
   // The imported schedule that such a call runs as, nullptr if it takes a built-in plan.
   const ImportedSchedule* imported_for(const ImportedCall& call);
 
+  // For tools that compare plans: from the next call on, on all ranks alike, such calls run as this
+  // generator says; nullptr: as agreed.
+  void force_plan(CollectiveKind kind, const Generator* generator) {
+    forced_[static_cast<size_t>(kind)] = generator;
+  }
+
   // What all ranks have agreed on, and what a call should take by that; 0: unknown.
   const CommunicatorPlans& plans() const { return plans_made_; }
   double estimate_us(const Call& call) const;
+  // Lives as long as the communicator.
+  const char* plan_name(CollectiveKind kind, size_t bytes) const;
 
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;

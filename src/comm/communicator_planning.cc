@@ -129,4 +129,13 @@ double Communicator::estimate_us(const Call& call) const {
   return option == nullptr ? 0 : SelectionTable::estimate(*option, static_cast<double>(bytes));
 }
 
+const char* Communicator::plan_name(CollectiveKind kind, size_t bytes) const {
+  // Names of generators are literals.
+  const Generator* forced = forced_[static_cast<size_t>(kind)];
+  if (forced != nullptr) return forced->name.data();
+  const PlanOption* option = plans_made_.table.choose(kind, bytes, false);
+  if (option != nullptr) return option->name.c_str();
+  return choose_generator({kind, nranks_, 0}, bytes, placement_, nullptr).name.data();
+}
+
 }  // namespace weft

@@ -30,23 +30,61 @@ double rate_at(double bytes, double near, double middle, double far) {
   return middle + (far - middle) * share(kMiddle, kFar);
 }
 
+// The value at x on the line through the points; the nearest point's beyond them.
+double between(std::vector<std::pair<double, double>> points, double x) {
+  std::sort(points.begin(), points.end());
+  if (points.empty()) return 0;
+  if (x <= points.front().first) return points.front().second;
+  for (size_t i = 1; i < points.size(); i++) {
+    const auto& [x0, y0] = points[i - 1];
+    const auto& [x1, y1] = points[i];
+    if (x <= x1) return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
+  }
+  return points.back().second;
+}
+
+// Ranks on GPUs. Those of one GPU go through its memory together.
+double predict_on_gpus(const ScheduleShape& shape, double chunk, const HostSetting& setting,
+                       const Rates& rates) {
+  double touched = 0, passed = 0;
+  for (const RankShape& rank : shape.ranks) {
+    touched += rank.touched * chunk;
+    passed += rank.passed * chunk;
+  }
+  const double gpus = std::max(1, setting.cores);
+  const double hop =
+      rates.hop_us + rates.switch_us * static_cast<double>(shape.ranks.size()) / gpus;
+  const double memory_us_mb =
+      rate_at(touched, rates.copy_us_mb, rates.copy_mid_us_mb, rates.copy_far_us_mb);
+  return rates.call_us + shape.hops * hop +
+         (touched * memory_us_mb + passed * rates.packed_us_mb) * 1e-6 / gpus;
+}
+
 }  // namespace
 
-double factor_at(const PlanFactors& factors, CollectiveKind kind, std::string_view plan,
+std::string factor_key(CollectiveKind kind, std::string_view plan) {
+  return fmt::format("{} {}", name(kind), plan);
+}
+
+double factor_at(const PlanFactors& factors, const Collective& collective, std::string_view plan,
                  double bytes) {
-  const std::string key = fmt::format("{} {} ", name(kind), plan);
-  const auto find = [&](const char* size) {
-    const auto it = factors.find(key + size);
-    return it == factors.end() ? 1.0 : it->second;
-  };
-  const double share = std::clamp(std::log2(std::max(bytes, 1.0) / (32 << 10)) / 3, 0.0, 1.0);
-  return std::pow(find("small"), 1 - share) * std::pow(find("large"), share);
+  const auto it = factors.find(factor_key(collective.kind, plan));
+  if (it == factors.end()) return 1;
+  std::map<int, std::vector<std::pair<double, double>>> by_ranks;
+  for (const FactorPoint& point : it->second)
+    by_ranks[point.ranks].emplace_back(std::log2(point.bytes), std::log2(point.factor));
+  std::vector<std::pair<double, double>> along_ranks;
+  for (auto& [ranks, points] : by_ranks)
+    along_ranks.emplace_back(std::log2(ranks),
+                             between(std::move(points), std::log2(std::max(bytes, 1.0))));
+  return std::exp2(between(std::move(along_ranks), std::log2(collective.nranks)));
 }
 
 double predict(const ScheduleShape& shape, const Collective& collective, double bytes,
                const HostSetting& setting, const Rates& rates) {
   const double block = block_bytes(collective, bytes);
   const double chunk = block / shape.chunks;
+  if (setting.on_gpus) return predict_on_gpus(shape, chunk, setting, rates);
   const double slices = std::max(1.0, std::ceil(chunk / setting.slice_bytes));
   const double mb = chunk * 1e-6;
   const bool lent =

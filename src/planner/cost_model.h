@@ -6,6 +6,9 @@
 // divided by the cores, and no less than what the busiest rank does. A hop adds the time in which
 // the next rank notices a message; where ranks outnumber cores it must be given a core first.
 // Between hosts messages cost more, travel longer and share the host's NICs.
+//
+// Ranks on GPUs that reach each other's memory share that memory instead: a call takes as long as
+// its loads and stores, and every rank that shares a GPU makes each meeting longer.
 #pragma once
 
 #include <array>
@@ -31,9 +34,10 @@ struct Rates {
   // than a quarter MiB, at 8 MiB, and from 256 MiB on; between those it changes gradually.
   double copy_us_mb = 60, copy_mid_us_mb = 100, copy_far_us_mb = 300;
   double reduce_us_mb = 30, reduce_mid_us_mb = 70, reduce_far_us_mb = 220;
-  double net_hop_us = 15;     // until a message has crossed the network
-  double net_message_us = 6;  // what sending or receiving one costs a core
-  double net_us_mb = 200;     // what a megabyte of it costs a core
+  double net_hop_us = 15;      // until a message has crossed the network
+  double net_message_us = 6;   // what sending or receiving one costs a core
+  double net_us_mb = 200;      // what a megabyte of it costs a core
+  double packed_us_mb = 0.35;  // GPUs: a megabyte sent or received with flags beside the data
 };
 
 // The rates by name, for files and for fitting.
@@ -41,7 +45,7 @@ struct RateName {
   std::string_view name;
   double Rates::*rate;
 };
-inline constexpr std::array<RateName, 14> kRateNames = {{
+inline constexpr std::array<RateName, 15> kRateNames = {{
     {"call_us", &Rates::call_us},
     {"hop_us", &Rates::hop_us},
     {"switch_us", &Rates::switch_us},
@@ -56,17 +60,26 @@ inline constexpr std::array<RateName, 14> kRateNames = {{
     {"net_hop_us", &Rates::net_hop_us},
     {"net_message_us", &Rates::net_message_us},
     {"net_us_mb", &Rates::net_us_mb},
+    {"packed_us_mb", &Rates::packed_us_mb},
 }};
 
-// How far off the model is for single plans, where that was measured: measured over predicted time,
-// by "all_reduce one_shot small" and "... large" (up to 32 KiB, and from 256 KiB on).
-using PlanFactors = std::map<std::string, double>;
-double factor_at(const PlanFactors& factors, CollectiveKind kind, std::string_view plan,
+// How far off the model is where that was measured: measured over predicted time of a plan
+// ("all_reduce ring"), for so many ranks and bytes.
+struct FactorPoint {
+  int ranks = 0;
+  double bytes = 0, factor = 1;
+  bool operator==(const FactorPoint&) const = default;
+};
+using PlanFactors = std::map<std::string, std::vector<FactorPoint>>;
+std::string factor_key(CollectiveKind kind, std::string_view plan);
+// Between the points along the logarithms of both, beyond them the nearest; 1 where there are none.
+double factor_at(const PlanFactors& factors, const Collective& collective, std::string_view plan,
                  double bytes);
 
 // Where ranks run and how the executor cuts their data. Equal on all ranks.
 struct HostSetting {
-  int cores = 1;                  // that the ranks of one host share
+  int cores = 1;                  // that the ranks of one host share; of GPUs, how many there are
+  bool on_gpus = false;           // which reach each other's memory
   bool one_process = true;        // memory can always be lent
   std::vector<int> hosts;         // of every rank; empty: all share one
   bool pretended_hosts = false;   // several of them share one machine's cores (NCCL_HOSTID)

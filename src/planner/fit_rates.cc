@@ -4,8 +4,6 @@
 // square.
 #include "src/planner/fit_rates.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -22,20 +20,12 @@ double misfit(std::span<const TimedPlan> samples, const Rates& rates) {
   return sum;
 }
 
-// The middle of measured over predicted, for small and for large arrays; what a few samples say is
-// believed within limits.
 PlanFactors leftover_factors(std::span<const TimedPlan> samples, const Rates& rates) {
-  std::map<std::string, std::vector<double>> off;
-  for (const TimedPlan& s : samples) {
-    if (s.bytes > (32 << 10) && s.bytes < (128 << 10)) continue;
-    off[fmt::format("{} {} {}", name(s.collective.kind), s.plan,
-                    s.bytes > (32 << 10) ? "large" : "small")]
-        .push_back(s.us / predict(s.shape, s.collective, s.bytes, s.setting, rates));
-  }
   PlanFactors factors;
-  for (auto& [key, list] : off) {
-    std::sort(list.begin(), list.end());
-    factors[key] = std::clamp(list[list.size() / 2], 0.4, 2.5);
+  for (const TimedPlan& s : samples) {
+    const double factor = s.us / predict(s.shape, s.collective, s.bytes, s.setting, rates);
+    factors[factor_key(s.collective.kind, s.plan)].push_back(
+        {s.collective.nranks, s.bytes, std::clamp(factor, 0.05, 20.0)});
   }
   return factors;
 }
@@ -64,10 +54,8 @@ Fit fit_rates(std::span<const TimedPlan> samples, const Rates& start) {
   fit.factors = leftover_factors(samples, fit.rates);
   std::vector<double> errors;
   for (const TimedPlan& s : samples)
-    errors.push_back(std::abs(predict(s.shape, s.collective, s.bytes, s.setting, fit.rates) *
-                                  factor_at(fit.factors, s.collective.kind, s.plan, s.bytes) /
-                                  s.us -
-                              1));
+    errors.push_back(
+        std::abs(predict(s.shape, s.collective, s.bytes, s.setting, fit.rates) / s.us - 1));
   std::sort(errors.begin(), errors.end());
   if (!errors.empty()) fit.median_error = errors[errors.size() / 2];
   return fit;

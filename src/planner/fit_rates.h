@@ -20,7 +20,7 @@ struct TimedPlan {
 struct Fit {
   Rates rates;
   PlanFactors factors;      // what is left to explain, per plan
-  double median_error = 0;  // of predictions, relative to what was measured
+  double median_error = 0;  // of the rates without the factors, relative to what was measured
 };
 
 // From `start` on; rates that no sample depends on stay as they are.

@@ -61,7 +61,9 @@ bool reaches_memory(const Schedule& schedule) {
   return false;
 }
 
-std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::string& path) {
+// `text`: the file, where it is one of ours already, so that it need not be written again.
+std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::string& path,
+                                               const std::string* text = nullptr) {
   auto imported = std::make_shared<ImportedSchedule>();
   const Collective c = file.schedule.collective;
   imported->path = path;
@@ -96,7 +98,7 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
     for (const Lane& lane : rank.lanes)
       for (const Step& step : lane.steps)
         imported->most_step_chunks = std::max(imported->most_step_chunks, step.count);
-  imported->text = write_schedule_json(file);
+  imported->text = text != nullptr ? *text : write_schedule_json(file);
   imported->hash = siphash(Secret{}, imported->text.data(), imported->text.size());
   return imported;
 }
@@ -148,7 +150,7 @@ class Shelf {
   std::shared_ptr<const ImportedSchedule> get(const std::string& name, const std::string& text) {
     const uint64_t hash = siphash(Secret{}, text.data(), text.size());
     return get(Key{name, static_cast<int64_t>(hash), text.size(), 0},
-               [&] { return import(parse_schedule(text, name), name); });
+               [&] { return import(parse_schedule(text, name), name, &text); });
   }
 
  private:

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
+#include "src/planner/cached_file.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/table_builder.h"
 #include "src/planner/tuner_plugin.h"
@@ -33,18 +36,20 @@ std::string_view take(std::string_view& text) {
 }
 
 // The simulator's view of how data is cut: coarser than executors do, which hardly changes times.
-SimulationOptions quick_simulation() {
+SimulationOptions quick_simulation(int nranks) {
   SimulationOptions options;
-  options.slice_bytes = 256 << 10;
-  options.most_slices = 8;
+  const bool many = nranks > 32;
+  options.slice_bytes = many ? 1 << 20 : 256 << 10;
+  options.most_slices = many ? 4 : 8;
   return options;
 }
 
 // Those measured here, where there are such.
 void take_rates(const PlanningRequest& request, TableRequest& table) {
-  const std::string section = request.on_gpus               ? kGpuRates
-                              : request.setting.one_process ? kThreadRates
-                                                            : kProcessRates;
+  const std::string section = request.on_gpus                  ? kGpuRates
+                              : !request.setting.hosts.empty() ? kNetworkRates
+                              : request.setting.one_process    ? kThreadRates
+                                                               : kProcessRates;
   table.rates = default_rates(section);
   table.origin = "default rates (weft calibrate measures them)";
   const auto measured = load_rates(request.config);
@@ -55,6 +60,40 @@ void take_rates(const PlanningRequest& request, TableRequest& table) {
   if (const auto factors = measured->factors.find(section); factors != measured->factors.end())
     table.factors = factors->second;
   table.origin = fmt::format("rates {}", measured->measured);
+}
+
+// Says all that a table of simulated times depends on.
+std::string table_name(const TableRequest& request, uint64_t schedules) {
+  std::string text =
+      fmt::format("1 {} {} {} {} {}", request.nranks, request.rules.plan,
+                  request.rules.max_channels, request.simulation.most_slices, schedules);
+  for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
+    for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
+  return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
+                     siphash(Secret{}, text.data(), text.size()));
+}
+
+// The one in the cache, where it is; otherwise built, and put there. Costs are simulated, which
+// takes longer than to read them.
+SelectionTable simulated_table(const Config& config, const TableRequest& request,
+                               uint64_t schedules) {
+  if (config.cache.empty()) return build_table(request);
+  const std::string path = config.cache + "/" + table_name(request, schedules);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) try {
+      SelectionTable table = SelectionTable::decode(read_cached(path));
+      table.origin = request.origin + "; the table from the cache";
+      return table;
+    } catch (const Error& error) {
+      WEFT_WARN("{}: a cached table is not used: {}", path, error.what());
+    }
+  SelectionTable table = build_table(request);
+  try {
+    write_cached(path, table.encode());
+  } catch (const Error& error) {
+    WEFT_INFO(kInit, "the table is not kept: {}", error.what());
+  }
+  return table;
 }
 
 }  // namespace
@@ -95,7 +134,7 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
       fail(ncclInvalidUsage, "WEFT_TOPO: {} has {} GPUs, the communicator has {} ranks",
            request.config.topo, available, request.nranks);
     table.machine = &emulated;
-    table.simulation = quick_simulation();
+    table.simulation = quick_simulation(request.nranks);
     table.origin = "times are simulated";
     if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
       const MadeSchedules made =
@@ -113,6 +152,7 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     // GPUs do their work side by side; ranks that share one take turns.
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
+    table.setting.on_gpus = true;
     if (!request.config.algo.empty() || request.config.min_channels > 0)
       WEFT_INFO(
           kInit,
@@ -123,7 +163,9 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
                                       request.nranks, table.setting.cores);
     return plans;
   }
-  plans.table = build_table(table);
+  plans.table = table.machine != nullptr
+                    ? simulated_table(request.config, table, plans.schedules->fingerprint())
+                    : build_table(table);
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
   plans.table.machine =
       table.machine != nullptr

@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-constexpr const char* kFirstLine = "weft rates 1";
+constexpr const char* kFirstLine = "weft rates 2";
 
 void read_rate(const std::string& line, Rates& rates, const std::string& where, int number) {
   const size_t blank = line.find(' ');
@@ -36,16 +36,18 @@ void read_rate(const std::string& line, Rates& rates, const std::string& where, 
 
 constexpr std::string_view kFactor = "factor ";
 
+// "factor all_reduce ring 4 16384 1.2": of 4 ranks and 16384 bytes.
 void read_factor(const std::string& line, PlanFactors& factors, const std::string& where,
                  int number) {
-  const size_t blank = line.find_last_of(' ');
-  double value = 0;
-  const char* end = line.data() + line.size();
-  const auto [rest, error] = std::from_chars(line.data() + blank + 1, end, value);
-  if (error != std::errc() || rest != end || !(value > 0.01 && value < 100) ||
-      blank <= kFactor.size())
+  std::istringstream fields(line.substr(kFactor.size()));
+  std::string collective, plan, rest;
+  FactorPoint point;
+  const bool read =
+      static_cast<bool>(fields >> collective >> plan >> point.ranks >> point.bytes >> point.factor);
+  if (!read || fields >> rest || point.ranks < 1 || !(point.bytes >= 1 && point.bytes < 1e18) ||
+      !(point.factor > 0.01 && point.factor < 100))
     fail(ncclInvalidUsage, "{}:{}: this is no factor", where, number);
-  factors[line.substr(kFactor.size(), blank - kFactor.size())] = value;
+  factors[fmt::format("{} {}", collective, plan)].push_back(point);
 }
 
 }  // namespace
@@ -92,8 +94,10 @@ std::string write_rates(const Calibration& calibration) {
     for (const RateName& rate : kRateNames)
       text += fmt::format("{} {:.6g}\n", rate.name, rates.*rate.rate);
     if (const auto it = calibration.factors.find(name); it != calibration.factors.end())
-      for (const auto& [plan, factor] : it->second)
-        text += fmt::format("{}{} {:.4g}\n", kFactor, plan, factor);
+      for (const auto& [plan, points] : it->second)
+        for (const FactorPoint& point : points)
+          text += fmt::format("{}{} {} {:.0f} {:.4g}\n", kFactor, plan, point.ranks, point.bytes,
+                              point.factor);
   }
   return text;
 }
@@ -118,15 +122,19 @@ void save_rates(const Config& config, const Calibration& calibration) {
 
 Rates default_rates(const std::string& section) {
   Rates rates;
-  if (section == kProcessRates) {
+  if (section == kProcessRates || section == kNetworkRates) {
     rates.switch_us = 3;
   } else if (section == kGpuRates) {
-    rates = {};
-    rates.call_us = 4;
-    rates.hop_us = 1;
-    rates.switch_us = 1;
+    // Fitted to an H200 that all ranks share, inside CUDA graphs; tests compare both.
+    rates.call_us = 1.76;
+    rates.hop_us = 0.87;
+    rates.switch_us = 0.39;
+    rates.copy_us_mb = 0.54;
+    rates.copy_mid_us_mb = 0.57;
+    rates.copy_far_us_mb = 0.27;
+    rates.packed_us_mb = 0.33;
+    // GPUs that do not reach each other.
     rates.step_us = rates.message_us = 0.1;
-    rates.copy_us_mb = rates.copy_mid_us_mb = rates.copy_far_us_mb = 0.6;
     rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;
   }
   return rates;

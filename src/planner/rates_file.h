@@ -1,5 +1,5 @@
 // Rates measured on this machine, as a file that `weft calibrate` writes and init reads:
-//   weft rates 1
+//   weft rates 2
 //   measured on box7, 2 cores, 2026-11-15
 //   [threads]
 //   call_us 1.25
@@ -19,12 +19,13 @@ namespace weft {
 // What drives ranks: the name of a section.
 inline constexpr const char* kThreadRates = "threads";     // ranks are threads of a process
 inline constexpr const char* kProcessRates = "processes";  // of several processes of a host
+inline constexpr const char* kNetworkRates = "network";    // of several hosts
 inline constexpr const char* kGpuRates = "gpu";            // ranks are driven by GPUs
 
 struct Calibration {
   std::string measured;  // where and when, one line
   std::map<std::string, Rates> rates;
-  std::map<std::string, PlanFactors> factors;  // lines "factor all_reduce ring small 1.2"
+  std::map<std::string, PlanFactors> factors;  // lines "factor all_reduce ring 4 16384 1.2"
 };
 
 // Where this host's rates are kept; empty: nowhere.

@@ -91,8 +91,10 @@ void count_step(const Step& step, int rank, std::span<const int> hosts, RankShap
     for (const Operand& o : sends ? step.to : step.from) {
       if (!is_peer(o)) {
         locals += sends ? 1 : 0;
+        shape.touched += step.count;
         continue;
       }
+      shape.passed += step.count;
       channels = std::max(channels, o.channel + 1);
       if (host(o.index) == host(rank)) {
         shape.messages++;

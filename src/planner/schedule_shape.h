@@ -20,6 +20,8 @@ struct RankShape {
   // large messages is lent instead of copied.
   double copied = 0, copied_lending = 0;
   double reduced = 0;  // chunks read where several are reduced
+  double touched = 0;  // chunks read or written in memory, whosever, and
+  double passed = 0;   // chunks sent or received: what GPUs count by
 };
 
 struct ScheduleShape {

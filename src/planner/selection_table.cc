@@ -56,7 +56,7 @@ class Fields {
 
 double SelectionTable::estimate(const PlanOption& option, double bytes) {
   if (option.us.empty()) return 0;
-  const double place = std::log2(std::max(bytes, size(0)) / size(0)) / 2;
+  const double place = std::log2(std::max(bytes, size(0)) / size(0));
   const int i = std::clamp(static_cast<int>(place), 0, kSizes - 2);
   const double a = option.us[static_cast<size_t>(i)], b = option.us[static_cast<size_t>(i) + 1];
   const double share = (std::max(bytes, size(0)) - size(i)) / (size(i + 1) - size(i));

@@ -29,8 +29,8 @@ struct PlanOption {
 class SelectionTable {
  public:
   // Bytes of the whole array at which options are predicted. What lies between is interpolated.
-  static constexpr int kSizes = 12;
-  static double size(int i) { return static_cast<double>(uint64_t{256} << (2 * i)); }
+  static constexpr int kSizes = 23;
+  static double size(int i) { return static_cast<double>(uint64_t{256} << i); }
 
   std::string machine;                     // what it is for, in words
   std::string origin;                      // where the costs come from, in words

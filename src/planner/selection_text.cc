@@ -57,7 +57,7 @@ std::string describe_ranges(const SelectionTable& table, CollectiveKind kind) {
     const PlanOption& option = table.options[static_cast<size_t>(range.option)];
     const bool last = range.most_bytes == std::numeric_limits<uint64_t>::max();
     // The middle of the range stands for it.
-    const double high = last ? SelectionTable::size(SelectionTable::kSizes - 2)
+    const double high = last ? SelectionTable::size(SelectionTable::kSizes - 3)
                              : static_cast<double>(range.most_bytes);
     const double low = std::max(static_cast<double>(least), 256.0);
     const double middle = std::max(low, std::min(high, low * 16));

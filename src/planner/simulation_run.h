@@ -10,15 +10,13 @@
 
 #include "src/planner/event_queue.h"
 #include "src/planner/simulator.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/routes.h"
 
 namespace weft {
 
-// Made, run once, thrown away. Machine and schedule must outlive it.
+// Made, run once, thrown away. Machine and graph must outlive it.
 class SimulationRun {
  public:
-  SimulationRun(const Machine& machine, const Schedule& schedule, double bytes,
+  SimulationRun(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
                 const SimulationOptions& options);
   Simulation run();
 
@@ -172,9 +170,9 @@ class SimulationRun {
   const Machine& machine_;
   const double bytes_;
   const SimulationOptions options_;
-  const ScheduleGraph graph_;
-  const FlowGraph ways_;  // has the machine's links, by the same numbers
-  Routes routes_;
+  const ScheduleGraph& graph_;
+  const FlowGraph& ways_;
+  Routes& routes_;
   bool reaches_ = false;                // into peers' memory: such programs run once, see pieces()
   int32_t slices_ = 1, simulated_ = 1;  // of all slices, the first so many
   double slice_bytes_ = 0;

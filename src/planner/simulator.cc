@@ -23,18 +23,19 @@ bool reaches(const Step& step) {
 
 }  // namespace
 
-SimulationRun::SimulationRun(const Machine& machine, const Schedule& schedule, double bytes,
+SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
                              const SimulationOptions& options)
-    : machine_(machine),
+    : machine_(machine.machine),
       bytes_(bytes),
       options_(options),
-      graph_(step_graph(schedule)),
-      ways_(flow_graph(machine)),
-      routes_(ways_.machine) {
-  const auto available = static_cast<int>(gpus(machine).size());
+      graph_(graph),
+      ways_(machine.ways),
+      routes_(machine.routes) {
+  const Schedule& schedule = graph.schedule;
+  const auto available = static_cast<int>(gpus(machine_).size());
   if (schedule.collective.nranks > available)
     fail(ncclInvalidUsage, "schedule '{}' is for {} ranks, but {} has {} GPUs", schedule.name,
-         schedule.collective.nranks, machine.name.empty() ? "the machine" : machine.name,
+         schedule.collective.nranks, machine_.name.empty() ? "the machine" : machine_.name,
          available);
   if (options.fifo_depth < 1) fail(ncclInvalidUsage, "a FIFO of {} messages", options.fifo_depth);
   if (!(options.slice_bytes > 0) || options.most_slices < 1)
@@ -49,7 +50,7 @@ SimulationRun::SimulationRun(const Machine& machine, const Schedule& schedule, d
   if (reaches_) slices_ = 1;
   slice_bytes_ = chunk / slices_;
   simulated_ = slices_;
-  for (const Link& link : machine.links)
+  for (const Link& link : machine_.links)
     links_.push_back({link.gbps > 0 ? 1e-3 / link.gbps : 0, link.us});
   find_routes();
   plan_steps();
@@ -223,7 +224,13 @@ std::string link_name(const Machine& machine, int link) {
 
 Simulation simulate(const Machine& machine, const Schedule& schedule, double bytes,
                     const SimulationOptions& options) {
-  return SimulationRun(machine, schedule, bytes, options).run();
+  SimulatedMachine simulated(machine);
+  return simulate(simulated, step_graph(schedule), bytes, options);
+}
+
+Simulation simulate(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
+                    const SimulationOptions& options) {
+  return SimulationRun(machine, graph, bytes, options).run();
 }
 
 }  // namespace weft

@@ -29,7 +29,9 @@
 
 #include "src/schedule/schedule.h"
 #include "src/schedule/schedule_graph.h"
+#include "src/topology/flow_graph.h"
 #include "src/topology/machine.h"
+#include "src/topology/routes.h"
 
 namespace weft {
 
@@ -82,10 +84,25 @@ struct Simulation {
   std::vector<int32_t> critical;    // StepSpans, each waiting for the one before; the last one ends
 };
 
+// A machine made ready for many simulations, one at a time: ways between GPUs are looked up once.
+// The machine must outlive it.
+struct SimulatedMachine {
+  explicit SimulatedMachine(const Machine& of)
+      : machine(of), ways(flow_graph(of)), routes(ways.machine) {}
+  SimulatedMachine(const SimulatedMachine&) = delete;
+  SimulatedMachine& operator=(const SimulatedMachine&) = delete;
+
+  const Machine& machine;
+  const FlowGraph ways;  // has the machine's links, by the same numbers
+  Routes routes;
+};
+
 // `bytes` is the size of the whole array, as in nccl-tests. Rank r sits on the machine's r-th GPU.
 // Throws Error(ncclInvalidUsage) when the schedule is ill-formed, gets stuck, needs more GPUs than
 // there are, or sends where no way leads without another GPU as a relay.
 Simulation simulate(const Machine& machine, const Schedule& schedule, double bytes,
+                    const SimulationOptions& options = {});
+Simulation simulate(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
                     const SimulationOptions& options = {});
 
 // The schedule's steps by number, whether it is for calls in place or out of place.

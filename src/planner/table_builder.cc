@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
@@ -19,12 +21,16 @@ bool has_fifos(const Generator& generator) {
          generator.channels <= kUsualChannels;
 }
 
-// Slow plans need not be predicted at every size: these, with straight lines between.
-constexpr int kSimulatedSizes[] = {0, 3, 5, 7, 9, 11};
+// Simulations take time, so they are done for these sizes (up to 64 MiB), with straight lines
+// between them and beyond. While a message is a slice, times hardly bend.
+constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
+constexpr int kManyRanks = 32;  // their chunks are small
 
 class Builder {
  public:
-  explicit Builder(const TableRequest& request) : request_(request) {}
+  explicit Builder(const TableRequest& request) : request_(request) {
+    if (request.machine != nullptr) simulated_.emplace(*request.machine);
+  }
 
   SelectionTable build() {
     table_.origin = request_.origin;
@@ -56,6 +62,17 @@ class Builder {
     option.kind = c.kind;
     option.name = generator.name;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
+    if (generator.name == kDirect.name) direct_ = table_.options.size() - 1;
+    // It sends what direct sends: links see no difference.
+    if (request_.machine != nullptr && generator.name == kExchange.name) {
+      const PlanOption& direct = table_.options[direct_];
+      option.lanes = 1;
+      option.channels = direct.channels;
+      option.chunks = direct.chunks;
+      option.us = direct.us;
+      if (direct.us.empty()) option.barred = direct.barred;
+      return;
+    }
     predict_option(option, generator.make(c, false));
   }
 
@@ -71,9 +88,9 @@ class Builder {
     if (!why.empty()) option.barred = why;
   }
 
-  // Networks differ more than the default rates know, and calibration does not measure them: there
-  // the thresholds of selection.h, which were measured, go before the model, unless the user bars
-  // their choice.
+  // Networks differ more than the default rates know, and calibration sees only this host's side of
+  // them: there the thresholds of selection.h, which were measured, go before the model, unless the
+  // user bars their choice.
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
@@ -128,10 +145,10 @@ class Builder {
         simulate_option(option, schedule);
       } else {
         for (int i = 0; i < SelectionTable::kSizes; i++)
-          option.us.push_back(
-              predict(shape, schedule.collective, SelectionTable::size(i), request_.setting,
-                      request_.rates) *
-              factor_at(request_.factors, option.kind, option.name, SelectionTable::size(i)));
+          option.us.push_back(predict(shape, schedule.collective, SelectionTable::size(i),
+                                      request_.setting, request_.rates) *
+                              factor_at(request_.factors, schedule.collective, option.name,
+                                        SelectionTable::size(i)));
       }
     } catch (const Error& error) {
       option.us.clear();
@@ -140,20 +157,22 @@ class Builder {
   }
 
   void simulate_option(PlanOption& option, const Schedule& schedule) {
+    const ScheduleGraph graph = step_graph(schedule);
     fill_by_simulation(option, [&](double bytes) {
-      return simulate(*request_.machine, schedule, bytes, request_.simulation).time_us;
+      return simulate(*simulated_, graph, bytes, request_.simulation).time_us;
     });
   }
 
   template <typename Time>
   void fill_by_simulation(PlanOption& option, Time time) {
+    std::span<const int> sizes = kSimulatedSizes;
+    if (request_.nranks > kManyRanks) sizes = kFewSimulatedSizes;
     std::vector<double> known;
-    for (const int i : kSimulatedSizes) known.push_back(time(SelectionTable::size(i)));
+    for (const int i : sizes) known.push_back(time(SelectionTable::size(i)));
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       size_t k = 0;
-      while (k + 2 < known.size() && kSimulatedSizes[k + 1] < i) k++;
-      const double low = SelectionTable::size(kSimulatedSizes[k]),
-                   high = SelectionTable::size(kSimulatedSizes[k + 1]);
+      while (k + 2 < known.size() && sizes[k + 1] < i) k++;
+      const double low = SelectionTable::size(sizes[k]), high = SelectionTable::size(sizes[k + 1]);
       const double share = (SelectionTable::size(i) - low) / (high - low);
       option.us.push_back(known[k] + (known[k + 1] - known[k]) * share);
     }
@@ -178,6 +197,8 @@ class Builder {
   }
 
   const TableRequest& request_;
+  std::optional<SimulatedMachine> simulated_;
+  size_t direct_ = 0;  // the option of that name for the collective at hand
   SelectionTable table_;
 };
 
@@ -198,7 +219,8 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
     const Generator* last = nullptr;
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
-      const GpuChoice choice = choose_for_gpu(c, bytes, packed_bytes, forced);
+      const GpuChoice choice =
+          choose_for_gpu(c, bytes, packed_bytes, forced, request.setting.cores == 1);
       if (choice.generator != last) {
         PlanOption& option = table.options.emplace_back();
         option.kind = c.kind;
@@ -210,7 +232,7 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
         for (int i = 0; i < SelectionTable::kSizes; i++)
           option.us.push_back(
               predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
-              factor_at(request.factors, c.kind, option.name, SelectionTable::size(i)));
+              factor_at(request.factors, c, option.name, SelectionTable::size(i)));
         ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
         last = choice.generator;
       }

@@ -51,6 +51,54 @@ TEST(CostModel, GrowsWithBytesHopsAndCrowding) {
   EXPECT_GT(predict(ring, c, 1e6, crowded, rates), predict(ring, c, 1e6, setting, rates));
 }
 
+// perf/results/h200.md: microseconds in a CUDA graph, all ranks on one H200.
+TEST(CostModel, PredictsWhatAnH200WasMeasuredToTakeWithinAFifth) {
+  constexpr double kSizes[] = {8 << 10, 64 << 10, 512 << 10, 4 << 20, 64 << 20, 256 << 20};
+  struct Row {
+    CollectiveKind kind;
+    int ranks;
+    double us[6];
+  };
+  constexpr auto kReduced = CollectiveKind::kAllReduce, kGathered = CollectiveKind::kAllGather,
+                 kScattered = CollectiveKind::kReduceScatter, kCast = CollectiveKind::kBroadcast,
+                 kExchanged = CollectiveKind::kAllToAll;
+  const Row rows[] = {
+      {kReduced, 2, {3.9, 4.0, 6.9, 12.1, 80.5, 284.0}},
+      {kGathered, 2, {3.3, 3.4, 4.5, 12.2, 63.2, 224.6}},
+      {kScattered, 2, {3.7, 3.9, 5.0, 11.1, 62.7, 211.5}},
+      {kCast, 2, {2.9, 3.0, 5.1, 12.5, 63.0, 219.7}},
+      {kExchanged, 2, {2.9, 3.4, 5.9, 10.7, 78.7, 289.8}},
+      {kReduced, 4, {5.0, 5.5, 9.5, 20.4, 153.9, 568.0}},
+      {kGathered, 4, {3.9, 4.1, 5.5, 17.3, 103.7, 369.9}},
+      {kScattered, 4, {4.8, 5.2, 6.1, 17.1, 101.4, 346.8}},
+      {kCast, 4, {3.7, 4.1, 8.7, 17.1, 103.2, 371.0}},
+      {kExchanged, 4, {4.4, 4.2, 8.0, 19.2, 155.1, 584.1}},
+      {kReduced, 8, {6.7, 9.5, 13.1, 40.4, 305.0, 1137.9}},
+      {kGathered, 8, {6.4, 5.9, 9.8, 28.7, 181.6, 667.2}},
+      {kScattered, 8, {6.4, 6.8, 10.3, 29.4, 173.1, 616.9}},
+      {kCast, 8, {5.2, 7.2, 11.4, 35.8, 179.3, 659.7}},
+      {kExchanged, 8, {4.8, 5.7, 10.9, 37.6, 306.8, 1156.4}},
+  };
+  std::vector<double> errors;
+  for (const Row& row : rows) {
+    TableRequest request;
+    request.nranks = row.ranks;
+    request.setting.cores = 1;
+    request.setting.on_gpus = true;
+    request.rates = default_rates(kGpuRates);
+    const SelectionTable table = build_gpu_table(request, Config{}.packed_bytes);
+    for (size_t i = 0; i < std::size(kSizes); i++) {
+      const PlanOption* option = table.choose(row.kind, static_cast<uint64_t>(kSizes[i]), false);
+      ASSERT_NE(option, nullptr);
+      errors.push_back(std::abs(SelectionTable::estimate(*option, kSizes[i]) / row.us[i] - 1));
+      EXPECT_LT(errors.back(), 0.35) << name(row.kind) << " " << row.ranks << " " << kSizes[i];
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LT(errors[errors.size() / 2], 0.1);
+  EXPECT_LT(errors[errors.size() * 9 / 10], 0.2);
+}
+
 TEST(FitRates, FindsTheRatesThatTimesWereMadeWith) {
   Rates truth;
   truth.hop_us = 3;
@@ -168,21 +216,34 @@ TEST(NcclAlgo, DecidesTheTableAndCountsOnlyWhereThereIsSuchAPlan) {
   }
 }
 
+TEST(PlanFactors, LieBetweenTheMeasuredOnesAndStayBeyondThem) {
+  const PlanFactors factors = {
+      {"all_reduce ring", {{4, 1024, 1}, {4, 4096, 4}, {8, 1024, 2}, {8, 4096, 2}}}};
+  const auto at = [&](int ranks, double bytes, const char* plan = "ring") {
+    return factor_at(factors, {CollectiveKind::kAllReduce, ranks, 0}, plan, bytes);
+  };
+  EXPECT_DOUBLE_EQ(at(4, 1024), 1);
+  EXPECT_DOUBLE_EQ(at(4, 2048), 2);
+  EXPECT_DOUBLE_EQ(at(4, 1e9), 4);
+  EXPECT_DOUBLE_EQ(at(2, 1), 1);
+  EXPECT_DOUBLE_EQ(at(64, 1e9), 2);
+  EXPECT_NEAR(at(6, 1024), 1.5, 0.01);
+  EXPECT_DOUBLE_EQ(at(4, 4096, "tree"), 1);
+}
+
 TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
   Calibration calibration;
   calibration.measured = "measured here";
   calibration.rates[kThreadRates].hop_us = 7.5;
-  calibration.factors[kThreadRates]["all_reduce ring small"] = 1.5;
+  calibration.factors[kThreadRates]["all_reduce ring"] = {{4, 1024, 1.5}, {4, 4096, 6}};
   const Calibration back = parse_rates(write_rates(calibration), "file");
   EXPECT_EQ(back.measured, "measured here");
   EXPECT_EQ(back.rates.at(kThreadRates).hop_us, 7.5);
   EXPECT_EQ(back.factors, calibration.factors);
-  EXPECT_EQ(factor_at(back.factors.at(kThreadRates), CollectiveKind::kAllReduce, "ring", 64), 1.5);
-  EXPECT_EQ(factor_at(back.factors.at(kThreadRates), CollectiveKind::kAllReduce, "ring", 1e9), 1);
   for (const char* bad :
-       {"", "weft rates 1\nx\n[threads]\nfactor ring\n", "weft rates 2\n",
-        "weft rates 1\nx\nhop_us 1\n", "weft rates 1\nx\n[threads]\nhop_us x\n",
-        "weft rates 1\nx\n[threads]\nhop_us -1\n", "weft rates 1\nx\n[threads]\nspeed 1\n"})
+       {"", "weft rates 2\nx\n[threads]\nfactor ring\n", "weft rates 1\n",
+        "weft rates 2\nx\nhop_us 1\n", "weft rates 2\nx\n[threads]\nhop_us x\n",
+        "weft rates 2\nx\n[threads]\nhop_us -1\n", "weft rates 2\nx\n[threads]\nspeed 1\n"})
     EXPECT_THROW(parse_rates(bad, "file"), Error) << bad;
 }
 
