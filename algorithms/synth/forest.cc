@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/bounds/capacities.h"
@@ -181,6 +184,27 @@ void order_alike(const Machine& machine, double piece_bytes, const OrderOptions&
   }
 }
 
+// Per link one that leads back and is as wide and as slow; nothing where one has none, or shares
+// it.
+std::optional<std::vector<int32_t>> mirror_links(const Machine& machine) {
+  using Shape = std::tuple<int, int, double, double>;
+  std::map<Shape, std::vector<int32_t>> back;
+  for (size_t l = 0; l < machine.links.size(); l++) {
+    const Link& link = machine.links[l];
+    back[{link.to, link.from, link.gbps, link.us}].push_back(static_cast<int32_t>(l));
+  }
+  std::map<Shape, size_t> used;
+  std::vector<int32_t> mirror;
+  for (const Link& link : machine.links) {
+    const Shape shape{link.from, link.to, link.gbps, link.us};
+    const auto found = back.find(shape);
+    size_t& next = used[shape];
+    if (found == back.end() || next >= found->second.size()) return std::nullopt;
+    mirror.push_back(found->second[next++]);
+  }
+  return mirror;
+}
+
 }  // namespace
 
 bool is_deep(const Forest& forest) {
@@ -218,6 +242,16 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
     forest.trees = grown.trees;
     forest.routed = std::move(grown.routed);
     if (!all_reduce) return forest;
+    // Where all links have their like the other way round, so have the trees.
+    const auto mirror = mirror_links(machine);
+    if (mirror && machine.links.size() == forwards.links.size()) {
+      forest.reduction_trees = forest.trees;
+      forest.reduction = forest.routed;
+      for (RoutedTree& tree : forest.reduction)
+        for (Transfer& edge : tree.edges)
+          for (int32_t& link : edge.links) link = (*mirror)[static_cast<size_t>(link)];
+      return forest;
+    }
   }
   HostForest grown = grow(reversed(forwards), collective, demand, options);
   (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;

@@ -28,6 +28,8 @@ constexpr double kVeryGood = 0.9996;
 // When trials have taken so many events for every rank, a little less is good enough.
 constexpr uint64_t kManyEventsPerRank = 50000;
 constexpr double kLittleLess = 0.01;
+// What an estimate may be off.
+constexpr double kDoubt = 0.001;
 // Other engines are not asked then.
 constexpr double kHardToBeat = 0.97;
 
@@ -111,13 +113,13 @@ class Search {
     const bool long_enough =
         events_ > kManyEventsPerRank * static_cast<uint64_t>(collective_.nranks);
     if (long_enough && best_->ratio >= options_.good_enough - kLittleLess) return true;
-    return best_->ratio >= options_.good_enough &&
+    return best_->ratio + (best_->estimated ? kDoubt : 0) >= options_.good_enough &&
            (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall || events_ > kCheapEvents);
   }
 
   void ask(const SynthesisEngine& engine) {
-    const SynthesisTask task{machine_, collective_, bytes_, options_,
-                             std::max(0.0, options_.time_limit_s - seconds_since(begin_))};
+    SynthesisTask task{machine_, collective_, bytes_, options_,
+                       std::max(0.0, options_.time_limit_s - seconds_since(begin_))};
     if (!engine.supports(task)) {
       reasons_ += fmt::format("; {}: not for {}", engine.name, name(collective_.kind));
       return;
@@ -126,6 +128,7 @@ class Search {
     bool any = false;
     for (const auto& candidate : engine.candidates(task)) {
       if (finished()) return;
+      task.reached = best_ ? best_->ratio : 0;
       try {
         consider(engine, candidate);
         any = true;

@@ -33,6 +33,7 @@ struct SynthesisTask {
   double bytes = 0;  // of the whole array
   const SynthesisOptions& options;
   double seconds_left = 0;
+  double reached = 0;  // of the bound by the best candidate so far
 };
 
 struct SynthesisEngine {

@@ -30,6 +30,9 @@ constexpr int kCheapRanks = 16;
 // Lanes for every hop are many; more ranks that all are roots have instances instead.
 constexpr int kMostHopLanes = 16;
 
+// Where an all_reduce gets no further with shared lanes, others in the same pieces do not help.
+constexpr double kNoHope = 0.97;
+
 using Candidates = std::vector<std::function<Schedule()>>;
 
 // Lanes as executors run them best where a plan has no time to lose.
@@ -72,6 +75,10 @@ Candidates forest_candidates(const SynthesisTask& task) {
         return pieces > 1 && (transfers * static_cast<size_t>(pieces) > most_transfers ||
                               bytes / pieces < kLeastPiece);
       };
+      const bool whole = v.pieces == 1 && v.instances == 1;
+      if (whole && !v.shared && task.collective.kind == CollectiveKind::kAllReduce &&
+          task.reached > 0 && task.reached < kNoHope)
+        fail(ncclInvalidUsage, "lanes that are shared have reached {:.2f}", task.reached);
       if (cut_too_small(v.pieces))
         fail(ncclInvalidUsage, "{} transfers of {:.0f} bytes, cut into {} pieces each", transfers,
              bytes, v.pieces);

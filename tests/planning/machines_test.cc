@@ -182,7 +182,9 @@ TEST(PlanOf, NamesTheChosenPlanAndTheForcedOne) {
       const char* plan = nullptr;
       WEFT_OK(weftPlanOf(comm, "all_reduce", 1 << 20, &plan));
       EXPECT_NE(find_generator(plan), nullptr) << plan;
-      if (forced[0] != '\0') EXPECT_STREQ(plan, "ring");
+      if (forced[0] != '\0') {
+        EXPECT_STREQ(plan, "ring");
+      }
       EXPECT_EQ(weftPlanOf(comm, "all_reduced", 1 << 20, &plan), ncclInvalidArgument);
     });
   }
