@@ -10,7 +10,8 @@
 namespace weft {
 namespace {
 
-constexpr int kMostRanks = 8, kMostChannels = 4;
+// More ranks have lanes enough, and all of them must fit on a GPU that ranks share.
+constexpr int kMostRanks = 4, kMostChannels = 4;
 
 bool supports(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 && c.nranks <= kMostRanks;

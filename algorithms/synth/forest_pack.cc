@@ -114,9 +114,10 @@ class Packer {
   int64_t slack(size_t index, int32_t from, int32_t to, int64_t wanted) {
     int64_t others = 0;
     size_t large = 0;
+    // Trees that are at `to` already bring it all they have, whatever the edge gives away.
     const auto for_others = [&](auto visit) {
       for (size_t i = 0; i < trees_.size(); i++)
-        if (i != index && !complete(trees_[i])) visit(trees_[i]);
+        if (i != index && !complete(trees_[i]) && !trees_[i].has(to)) visit(trees_[i]);
     };
     for_others([&](const Growing& g) {
       others += g.tree.count;
@@ -135,7 +136,8 @@ class Packer {
         return;
       }
       flow.add_edge(from, node, g.tree.count);
-      for (const int32_t r : g.reached) flow.add_edge(node, r, g.tree.count);
+      for (const int32_t r : g.reached)
+        if (r != from) flow.add_edge(node, r, g.tree.count);
       node++;
     });
     return flow.run(from, to, others + wanted) - others;
