@@ -9,16 +9,17 @@ namespace {
 
 // So many slices are looked at at least, and their pace must be even: exactly, or, when that has
 // cost so many events, nearly. What is so much too slow is not looked at for long.
-constexpr size_t kFewest = 8;
+constexpr size_t kFewest = 8, kFewestOfMany = 5;
 constexpr double kEven = 1e-6, kLittle = 0.01, kHopeless = 1.1;
-constexpr uint64_t kManyEvents = 200000;
+constexpr uint64_t kManyEvents = 200000, kVeryManyEvents = 1000000;
 
 }  // namespace
 
 void SimulationRun::end_slice() {
   slices_done_.push_back({now_, begun_});
   const int32_t left = slices_ - (begun_ + 1);
-  if (!options_.estimate || simulated_ < slices_ || left <= 0 || slices_done_.size() < kFewest)
+  if (!options_.estimate || simulated_ < slices_ || left <= 0 ||
+      slices_done_.size() < (events_.pushed() > kVeryManyEvents ? kFewestOfMany : kFewest))
     return;
   period_ = find_period();
   const size_t last = slices_done_.size() - 1;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "algorithms/bounds/bounds.h"
@@ -26,8 +27,10 @@ constexpr int kTrialsWhenSmall = 3;
 constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
 // When trials have taken so many events for every rank, a little less is good enough.
-constexpr uint64_t kManyEventsPerRank = 50000;
+constexpr uint64_t kManyEventsPerRank = 30000;
 constexpr double kLittleLess = 0.01;
+// Schedules of more steps are proved while they are simulated.
+constexpr size_t kLongToProve = 10000;
 // What an estimate may be off.
 constexpr double kDoubt = 0.001;
 // Other engines are not asked then.
@@ -65,6 +68,29 @@ void count_parts(Synthesized& result) {
   for (const auto& [pair, count] : channels) result.channels = std::max(result.channels, count);
 }
 
+size_t steps_of(const Schedule& schedule) {
+  size_t steps = 0;
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Lane& lane : rank.lanes) steps += lane.steps.size();
+  return steps;
+}
+
+struct Proof {
+  bool out_of_place = false, in_place = false;
+};
+
+Proof prove(const std::shared_ptr<const Schedule>& schedule, int fifo_depth) {
+  Proof proof;
+  proof.out_of_place = verify(*schedule, false, fifo_depth).fifo_depth() == fifo_depth;
+  try {
+    verify(*schedule, true, fifo_depth);
+    proof.in_place = true;
+  } catch (const Error&) {
+    proof.in_place = false;  // an exchange overwrites what it has not sent yet
+  }
+  return proof;
+}
+
 class Search {
  public:
   Search(const Machine& machine, const Collective& collective, double bytes,
@@ -95,7 +121,7 @@ class Search {
     if (!best_)
       fail(ncclInvalidUsage, "no schedule for {} of {} ranks on {}{}", name(collective_.kind),
            collective_.nranks, machine_.name, reasons_);
-    return prove();
+    return finish();
   }
 
  private:
@@ -140,21 +166,25 @@ class Search {
   }
 
   void consider(const SynthesisEngine& engine, const std::function<Schedule()>& candidate) {
-    Schedule schedule = candidate();
+    auto schedule = std::make_shared<Schedule>(candidate());
     trials_++;
-    drop_usual_routes(machine_, schedule);
+    drop_usual_routes(machine_, *schedule);
+    std::future<Proof> proof;
+    if (steps_of(*schedule) > kLongToProve)
+      proof = std::async(std::launch::async, prove, schedule, options_.simulation.fifo_depth);
     SimulationOptions simulating = options_.simulation;
     simulating.estimate = true;
     simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
     if (best_) simulating.beyond_us = std::min(simulating.beyond_us, best_->time_us);
-    const Simulation simulation = simulate(machine_, schedule, bytes_, simulating);
+    const Simulation simulation = simulate(machine_, *schedule, bytes_, simulating);
     events_ += simulation.events;
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
                                     simulation.algbw_gbps));
     if (best_ && simulation.time_us >= best_->time_us) return;
     best_.emplace();
-    best_->schedule = std::move(schedule);
+    best_schedule_ = std::move(schedule);
+    best_proof_ = std::move(proof);
     best_->engine = engine.name;
     best_->time_us = simulation.time_us;
     best_->estimated = !simulation.even;
@@ -162,20 +192,14 @@ class Search {
     best_->ratio = simulation.algbw_gbps / bound_gbps_;
   }
 
-  Synthesized prove() {
+  Synthesized finish() {
     Synthesized result = std::move(*best_);
+    const Proof proof = best_proof_.valid() ? best_proof_.get()
+                                            : prove(best_schedule_, options_.simulation.fifo_depth);
+    result.verified = proof.out_of_place;
+    result.in_place = proof.in_place;
+    result.schedule = std::move(*best_schedule_);
     result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
-    const int depth = options_.simulation.fifo_depth;
-    auto in_place = std::async(std::launch::async, [&] {
-      try {
-        verify(result.schedule, true, depth);
-        return true;
-      } catch (const Error&) {
-        return false;  // an exchange overwrites what it has not sent yet
-      }
-    });
-    result.verified = verify(result.schedule, false, depth).fifo_depth() == depth;
-    result.in_place = in_place.get();
     count_parts(result);
     result.bound_gbps = bound_gbps_;
     result.seconds = seconds_since(begin_);
@@ -190,7 +214,9 @@ class Search {
   double bound_gbps_ = 0;
   int trials_ = 0;
   uint64_t events_ = 0;
-  std::optional<Synthesized> best_;
+  std::optional<Synthesized> best_;  // without its schedule
+  std::shared_ptr<Schedule> best_schedule_;
+  std::future<Proof> best_proof_;
   std::string reasons_;
 };
 
