@@ -41,7 +41,7 @@ struct SimulationOptions {
   int most_slices = 256;       // larger slices rather than more of them
   double step_us = 0;          // overhead of every step
   // Simulate no more slices than it takes to see that they come at an even pace; the others are
-  // taken to go on like that. For those who compare many schedules.
+  // taken to go on like that, which they nearly always do. For those who compare many schedules.
   bool estimate = false;
   // An estimate far above this need not be a good one, and tells nothing but the time.
   double beyond_us = 1e300;
@@ -74,7 +74,7 @@ struct Simulation {
   double time_us = 0;
   double algbw_gbps = 0;          // size of the whole array over time
   int slices = 1, simulated = 1;  // fewer in an estimate
-  bool even = true;               // false: an estimate of slices that never came at an even pace
+  bool even = true;               // false: an estimate from slices that never came at an even pace
   uint64_t events = 0;
   std::vector<LinkUse> links;  // those used, busiest first
 
