@@ -33,8 +33,8 @@ constexpr double kLittleLess = 0.01;
 constexpr size_t kLongToProve = 10000;
 // What an estimate may be off.
 constexpr double kDoubt = 0.001;
-// Other engines are not asked then.
-constexpr double kHardToBeat = 0.97;
+// So little below what is good enough other engines are not asked.
+constexpr double kHardToBeat = 0.02;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -114,7 +114,8 @@ class Search {
     for (const SynthesisEngine& engine : synthesis_engines()) {
       if (!wanted.empty() && engine.name != wanted) continue;
       known = true;
-      if (!finished() && !(best_ && best_->ratio >= kHardToBeat)) ask(engine);
+      if (!finished() && !(best_ && best_->ratio >= options_.good_enough - kHardToBeat))
+        ask(engine);
     }
     if (!known)
       fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());

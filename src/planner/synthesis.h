@@ -52,7 +52,7 @@ struct Synthesized {
   std::string engine;
   double seconds = 0;  // to make candidates, to choose and to prove
   double time_us = 0, algbw_gbps = 0;
-  bool estimated = false;            // a percent or so off: see Simulation::even
+  bool estimated = false;            // by a percent where it is near the bound, by more elsewhere
   double bound_gbps = 0, ratio = 0;  // of the bound; 0 where there is none
   int channels = 0;                  // FIFOs between two ranks at most
   int lanes = 0;                     // of a rank at most
