@@ -195,15 +195,7 @@ class Meter {
       const Call* calls[] = {&call};
       return comm_.launch(calls);
     }
-    comm_.begin();
-    batch_.clear();
-    comm_.add_to(batch_, call);
-    if (batch_.empty()) return;
-    const host::Outcome outcome = batch_.run(0);
-    if (outcome.code == ncclSuccess) return;
-    const std::string text = outcome.text.empty() ? comm_.fault() : outcome.text;
-    comm_.stop(outcome.code, text, true);
-    throw Error(outcome.code, text);
+    run_on_host(comm_, batch_, call);
   }
 
   Communicator& comm_;

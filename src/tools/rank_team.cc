@@ -100,4 +100,16 @@ std::vector<RankReport> run_team(int nranks, bool as_processes, const Work& work
   return as_processes ? run_processes(nranks, work) : run_threads(nranks, work);
 }
 
+void run_on_host(Communicator& comm, host::Batch& batch, const Call& call) {
+  comm.begin();
+  batch.clear();
+  comm.add_to(batch, call);
+  if (batch.empty()) return;
+  const host::Outcome outcome = batch.run(0);
+  if (outcome.code == ncclSuccess) return;
+  const std::string text = outcome.text.empty() ? comm.fault() : outcome.text;
+  comm.stop(outcome.code, text, true);
+  throw Error(outcome.code, text);
+}
+
 }  // namespace weft

@@ -1,10 +1,11 @@
-// Ranks of one communicator for `weft run`, as threads of this process or as processes of their
-// own.
+// Ranks of one communicator for `weft run` and `weft calibrate`, as threads of this process or as
+// processes of their own.
 #pragma once
 
 #include <functional>
 #include <string>
 
+#include "src/comm/communicator.h"
 #include "src/comm/unique_id.h"
 
 namespace weft {
@@ -22,5 +23,8 @@ struct RankReport {
 std::vector<RankReport> run_team(
     int nranks, bool as_processes,
     const std::function<RankReport(int rank, const UniqueId& id)>& work);
+
+// One rank's part of one call in host mode, to its end; throws what goes wrong.
+void run_on_host(Communicator& comm, host::Batch& batch, const Call& call);
 
 }  // namespace weft

@@ -93,17 +93,7 @@ class Player {
     for (uint64_t i = 0; i < inputs; i++) input_[i] = element(rank_, i);
   }
 
-  void call() {
-    comm_.begin();
-    batch_.clear();
-    comm_.add_to(batch_, call_);
-    if (batch_.empty()) return;
-    const host::Outcome outcome = batch_.run(0);
-    if (outcome.code == ncclSuccess) return;
-    const std::string text = outcome.text.empty() ? comm_.fault() : outcome.text;
-    comm_.stop(outcome.code, text, true);
-    throw Error(outcome.code, text);
-  }
+  void call() { run_on_host(comm_, batch_, call_); }
 
   uint64_t count_wrong() const {
     uint64_t found = 0;
