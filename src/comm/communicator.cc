@@ -32,7 +32,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       rank_(rank),
       nranks_(nranks),
       config_(tuned(Config::from_environment(), nranks)),
-      gone_(static_cast<size_t>(nranks)),
+      gone_(static_cast<size_t>(nranks) + kMostCpuNodes),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
   const auto started = std::chrono::steady_clock::now();
@@ -56,11 +56,25 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
   connected_ = imported_;
   try {
-    std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
+    const std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
     agree_on_plans(infos, deadline);
-    const int plan_channels = channels_for_plans(infos);
-    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, std::move(infos), config_, net_name,
-                                   plan_channels, *connected_, deadline, gone_.data());
+    const int cpu_nodes = cpu_nodes_for(infos);
+    {
+      std::lock_guard lock(fault_mutex_);
+      cpu_nodes_ = cpu_nodes;
+    }
+    MeshPlan plan{infos, cpu_nodes_, channels_for_plans(infos), *connected_};
+    for (int node = 0; node < cpu_nodes_; node++)
+      plan.infos.push_back(infos[static_cast<size_t>(cpu_node_rank(node))]);
+    std::vector<std::unique_ptr<CpuNode>> own = open_cpu_nodes(plan);
+    mesh_ = std::make_unique<Mesh>(*control_, secret_, rank, plan, config_, net_name, deadline,
+                                   gone_.data());
+    for (const auto& node : own) node->connect(deadline);
+    // Nobody leaves before they are connected.
+    if (cpu_nodes_ > 0) control_->all_gather("CPU nodes", deadline);
+    std::lock_guard lock(fault_mutex_);
+    own_nodes_ = std::move(own);
+    node_jobs_.resize(own_nodes_.size());
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
     throw;
@@ -118,6 +132,8 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
+  // What others wait for comes from them.
+  for (const auto& node : own_nodes_) node->finish(60);
   if (mesh_ != nullptr && fault().empty()) mesh_->drain(60);
   if (control_ != nullptr) control_->leave();
   disconnect_rings();  // may wait for kernels that wait for what the goodbye tells
@@ -141,6 +157,7 @@ void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
       fault_code_ = code;
     }
     context_.stop.store(1, std::memory_order_release);
+    stop_cpu_nodes();
     if (gpu_ != nullptr) gpu_->stop();
     if (context_.door != nullptr) wake_all(*context_.door);
   }
@@ -164,12 +181,15 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   }
   std::lock_guard lock(fault_mutex_);
   if (peer < nranks_) gone_[static_cast<size_t>(peer)].store(true);
+  for (int node = 0; node < cpu_nodes_; node++)
+    if (cpu_node_rank(node) == peer) gone_[static_cast<size_t>(nranks_ + node)].store(true);
   if (failed) {
     if (fault_.empty()) {
       fault_ = fmt::format("{}: {}", context_.label, why);
       fault_code_ = ncclRemoteError;
     }
     context_.stop.store(1, std::memory_order_release);
+    stop_cpu_nodes();
     if (gpu_ != nullptr) gpu_->stop();
   } else if (gpu_ != nullptr && peer < nranks_) {
     gpu_->peer_left(peer);
@@ -215,6 +235,7 @@ std::byte* Communicator::scratch(size_t bytes) {
 
 void Communicator::begin() {
   last_collective_ = nullptr;
+  for (auto& jobs : node_jobs_) jobs.clear();  // of a batch that was given up before it ran
   if (!point_to_point_) return;
   point_to_point_ = false;
   std::fill(last_send_.begin(), last_send_.end(), nullptr);
@@ -260,6 +281,7 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   Operation& op = task.operation;
   op = operation_for(call, *program, plan == nullptr ? 0 : plan->tag);
   op.sequence = pair ? 0 : sequence_++;
+  if (plan != nullptr && !plan->cpu_programs.empty()) add_cpu_parts(call, *plan, op.sequence);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
   const bool lends =

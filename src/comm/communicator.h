@@ -12,6 +12,7 @@
 
 #include "src/comm/call.h"
 #include "src/comm/control_channel.h"
+#include "src/comm/cpu_node.h"
 #include "src/comm/mesh.h"
 #include "src/comm/unique_id.h"
 #include "src/exec/cuda/gpu_executor.h"
@@ -55,6 +56,8 @@ class Communicator {
   // nothing to move adds none.
   void begin();
   void add_to(host::Batch& batch, const Call& call);
+  // Just before the batch runs: CPU nodes of this rank get their parts of its calls.
+  void hand_over();
   // The imported schedule that such a call runs as, nullptr if it takes a built-in plan.
   const ImportedSchedule* imported_for(const ImportedCall& call);
 
@@ -101,6 +104,7 @@ class Communicator {
     int root = 0;
     bool in_place = false;
     Program program;
+    std::vector<Program> cpu_programs;  // of the CPU nodes that this rank has, in their order
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
   const Plan& plan_for(const ImportedSchedule& schedule, const Collective& collective,
@@ -118,6 +122,13 @@ class Communicator {
   void agree_on_plans(const std::vector<PeerInfo>& infos, Deadline deadline);
   void load_schedules(std::shared_ptr<const ImportedSchedules> given);
   void check_schedules_fit();
+  // CPU nodes: why there are none, how many plans need, and which rank has which.
+  std::string no_cpu_nodes(const std::vector<PeerInfo>& infos) const;
+  int cpu_nodes_for(const std::vector<PeerInfo>& infos);
+  int cpu_node_rank(int node) const;
+  std::vector<std::unique_ptr<CpuNode>> open_cpu_nodes(const MeshPlan& plan);
+  void add_cpu_parts(const Call& call, const Plan& plan, uint64_t sequence);
+  void stop_cpu_nodes() noexcept;
   struct GpuEntry {
     const Generator* generator = nullptr;
     int root = 0;
@@ -150,6 +161,8 @@ class Communicator {
   ncclResult_t fault_code_ = ncclSuccess;
   std::unique_ptr<ControlChannel> control_;
   std::unique_ptr<Mesh> mesh_;
+  int cpu_nodes_ = 0;  // that all ranks know of
+  std::string why_no_cpu_nodes_;
   std::unique_ptr<cuda::GpuExecutor> gpu_;
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
@@ -178,6 +191,9 @@ class Communicator {
   const host::Task* last_collective_ = nullptr;
   std::vector<const host::Task*> last_send_, last_receive_;
   bool point_to_point_ = false;
+  // Of this rank, and what each has to do in the batch being built. They use plans and the mesh.
+  std::vector<std::unique_ptr<CpuNode>> own_nodes_;
+  std::vector<std::vector<CpuNode::Job>> node_jobs_;
 };
 
 }  // namespace weft

@@ -34,6 +34,15 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);
   plan->program.fifo_depth = fifo_depth;
+  if (verified.schedule().cpu_nodes > cpu_nodes_)
+    fail(ncclInvalidUsage, "schedule {} needs {} CPU nodes, there are {}{}", label,
+         verified.schedule().cpu_nodes, cpu_nodes_,
+         why_no_cpu_nodes_.empty() ? "" : ": " + why_no_cpu_nodes_);
+  for (const auto& node : own_nodes_)
+    if (node->number() < nranks_ + verified.schedule().cpu_nodes) {
+      plan->cpu_programs.push_back(lower(verified, node->number()));
+      plan->cpu_programs.back().fifo_depth = fifo_depth;
+    }
   const int channels = std::max(mesh_->plan_channels(), connected_->most_channels());
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})
     for (const ProgramPort& port : *ports)
@@ -59,6 +68,9 @@ int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
   int most = !one_host && wide_if_hosts(config_, nranks_) ? kWide.channels : kCollectiveChannels;
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->channels);
+  for (size_t i = 0; i < option_generators_.size() && cpu_nodes_ > 0; i++)
+    if (option_generators_[i] != nullptr && plans_made_.table.options[i].barred.empty())
+      most = std::max(most, option_generators_[i]->channels);
   return most;
 }
 

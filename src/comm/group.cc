@@ -93,6 +93,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
     pending.comm->impl->add_to(batch, pending.call);
   }
   if (batch.empty()) return;
+  for (const Use& use : uses) use->hand_over();
   // One thread that drives several ranks gets help with large calls; a thread per rank needs none.
   const size_t helpers = bytes >= (size_t{256} << 10) ? comms.size() - 1 : 0;
   const host::Outcome outcome = batch.run(helpers);
@@ -111,6 +112,7 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   batch.clear();
   use->add_to(batch, call);
   if (batch.empty()) return;
+  use->hand_over();
   const host::Outcome outcome = batch.run(0);
   if (outcome.code != ncclSuccess) fail_batch(outcome, {&comm});
 }

@@ -75,16 +75,14 @@ int Mesh::channels(int source, int destination) const {
   return most_channels(std::max(plan_channels_, imported_.channels(source, destination)));
 }
 
-Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
-           const Config& config, const std::string& net_name, int plan_channels,
-           const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone)
+Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& config)
     : secret_(secret),
       rank_(rank),
-      nranks_(static_cast<int>(infos.size())),
-      plan_channels_(plan_channels),
-      imported_(imported),
-      channels_(most_channels(std::max(plan_channels, imported.most_channels()))),
-      infos_(std::move(infos)) {
+      nranks_(static_cast<int>(plan.infos.size()) - plan.cpu_nodes),
+      plan_channels_(plan.plan_channels),
+      imported_(plan.imported),
+      channels_(most_channels(std::max(plan.plan_channels, plan.imported.most_channels()))),
+      infos_(plan.infos) {
   classify();
   ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);
   const bool shareable =
@@ -92,28 +90,32 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<
   arena_ = std::make_shared<Arena>(layout(), shareable);
   server_ = std::make_unique<MemoryServer>(arena_);
   LocalArenas::instance().publish(public_key(secret_), rank_, arena_);
-  const auto ports = static_cast<size_t>(nranks_ * channels_);
+  const size_t ports = peers() * static_cast<size_t>(channels_);
   sends_.resize(ports);
   receives_.resize(ports);
-  peer_arenas_.resize(static_cast<size_t>(nranks_));
-  links_.resize(static_cast<size_t>(nranks_));
+  peer_arenas_.resize(peers());
+  links_.resize(peers());
   Acceptor::instance().serve(secret_, rank_, [this](Fd connection, const Purpose& purpose) {
     accept(std::move(connection), purpose);
   });
-  try {
-    listen(config, net_name);
-    // Everyone can be reached now.
-    const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
-    for (const int peer : local_)
-      if (reach_[static_cast<size_t>(peer)] != Reach::kNetwork) connect_local(peer, deadline);
-    if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
-    control.all_gather("connected", deadline);
-  } catch (...) {
-    Acceptor::instance().stop(secret_, rank_);
-    network_.reset();
-    LocalArenas::instance().forget(public_key(secret_), rank_);
-    throw;
-  }
+}
+
+// The destructor closes what the other constructor has opened, where this one throws.
+Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
+           const Config& config, const std::string& net_name, Deadline deadline,
+           std::atomic<bool>* gone)
+    : Mesh(secret, rank, plan, config) {
+  listen(config, net_name);
+  // Everyone can be reached now.
+  const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
+  connect_host(deadline);
+  if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
+  control.all_gather("connected", deadline);
+}
+
+void Mesh::connect_host(Deadline deadline) {
+  for (const int peer : local_)
+    if (reach_[static_cast<size_t>(peer)] != Reach::kNetwork) connect_local(peer, deadline);
 }
 
 Mesh::~Mesh() {
@@ -124,7 +126,7 @@ Mesh::~Mesh() {
 
 void Mesh::classify() {
   const PeerInfo& mine = info(rank_);
-  for (int peer = 0; peer < nranks_; peer++) {
+  for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
     const PeerInfo& theirs = info(peer);
     Reach reach = Reach::kNetwork;
     if (theirs.host == mine.host) local_.push_back(peer);
@@ -180,7 +182,7 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
   std::vector<NetworkLinks::Route> outgoing, incoming;
   // Proxies take streams in turn: those that are busy together follow each other.
   for (const bool collective : {true, false}) {
-    for (int peer = 0; peer < nranks_; peer++) {
+    for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
       if (reach(peer) != Reach::kNetwork) continue;
       const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
         for (int c = 0; c < count; c++)

@@ -23,19 +23,33 @@ enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
 // Whether FIFOs of so many bytes hold the messages that the schedule has on their way at once.
 bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes);
 
+// Who is to be connected, and by how many channels: the built-in plans need `plan_channels` between
+// any two ranks; `imported` says which pairs need more, and must outlive the mesh. CPU nodes follow
+// the ranks in `infos`, with those of the ranks whose processes they are in.
+struct MeshPlan {
+  std::vector<PeerInfo> infos;
+  int cpu_nodes = 0;
+  int plan_channels = 0;
+  const ImportedSchedules& imported;
+};
+
 class Mesh {
  public:
   // Connects to every peer. Blocking; throws Error when a rank is missing.
-  // `gone` has an entry per rank, set when a connection to it ends. The built-in plans need
-  // `plan_channels` between any two ranks; `imported` says which pairs need more; `net_name` names
-  // the network to use.
-  Mesh(ControlChannel& control, const Secret& secret, int rank, std::vector<PeerInfo> infos,
-       const Config& config, const std::string& net_name, int plan_channels,
-       const ImportedSchedules& imported, Deadline deadline, std::atomic<bool>* gone);
+  // `gone` has an entry per peer, set when a connection to it ends; `net_name` names the network to
+  // use.
+  Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
+       const Config& config, const std::string& net_name, Deadline deadline,
+       std::atomic<bool>* gone);
+  // Of a CPU node: others can connect to it. connect_host() must follow once they can be connected
+  // to, before it is used.
+  Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& config);
+  void connect_host(Deadline deadline);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
+  int rank() const { return rank_; }
   Doorbell& door() { return arena_->door(); }
   SendPort& sender(int peer, int channel) { return sends_[index(peer, channel)]; }
   RecvPort& receiver(int peer, int channel) { return receives_[index(peer, channel)]; }
@@ -58,7 +72,7 @@ class Mesh {
   // What that will be. `own_hosts`: no two ranks share one.
   static uint64_t ring_bytes_for(const Config& config, int nranks, bool own_hosts);
   int local_ranks() const { return static_cast<int>(local_.size()); }
-  // Ranks that share this machine's cores, whatever they call their hosts.
+  // Ranks and CPU nodes that share this machine's cores, whatever they call their hosts.
   int ranks_of_machine() const { return machine_ranks_; }
   // The network to other hosts; empty: there is none.
   std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
@@ -74,6 +88,7 @@ class Mesh {
   }
   // Channels that messages from one rank to another can take.
   int channels(int source, int destination) const;
+  size_t peers() const { return infos_.size(); }
   ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_}; }
   void classify();
   void connect_local(int peer, Deadline deadline);
@@ -83,14 +98,14 @@ class Mesh {
   void accept(Fd connection, const Purpose& purpose);
 
   const Secret secret_;
-  const int rank_, nranks_;
+  const int rank_, nranks_;  // nranks_: without CPU nodes
   const int plan_channels_;
   const ImportedSchedules& imported_;
   const int channels_;  // of the pair of ranks that has most
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<Reach> reach_;
-  std::vector<int> local_;  // ranks of this host, ascending
+  std::vector<int> local_;  // ranks and CPU nodes of this host, ascending
   bool one_host_ = true, one_process_ = true;
   bool own_hosts_ = true;  // no two ranks share one
   std::shared_ptr<Arena> arena_;

@@ -86,6 +86,7 @@ struct HostSetting {
   double nic_gbps = 0;            // of each host; 0: unknown, no limit
   double slice_bytes = 64 << 10;  // most bytes of a chunk that one step moves at once
   double lend_bytes = 8192;       // messages from this size on are lent
+  std::string no_cpu_nodes;       // why plans with CPU nodes are not chosen; empty: they may be
 };
 
 // Microseconds for an array of `bytes` (the whole array, as in nccl-tests).

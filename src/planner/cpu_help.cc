@@ -2,21 +2,17 @@
 #include "src/planner/cpu_help.h"
 
 #include <algorithm>
+#include <map>
 
 #include "src/base/error.h"
 
 namespace weft {
 namespace {
 
-// What the cores of one CPU read and reduce, and what its memory takes and gives, GB/s.
-constexpr double kReduceGbps = 60, kMemoryGbps = 100;
-
-// Every CPU gets a node for its memory, which is a rank, behind the GPUs.
-struct HelpedMachine {
-  Machine machine;
-  std::vector<int> cpu_of;  // per GPU, the number of the CPU it is nearest to
-  int cpus = 0;
-};
+// What the lanes of a CPU node read and reduce, and what they write, GB/s.
+constexpr double kReduceGbps = 60;
+// How a node of the graph says that it is the memory of a CPU node.
+constexpr const char* kCpuMemory = "cpu_memory";
 
 // Nodes by the number of links to them, GPUs not passed through.
 std::vector<int> distances(const Machine& machine, int from) {
@@ -33,96 +29,87 @@ std::vector<int> distances(const Machine& machine, int from) {
   return steps;
 }
 
-HelpedMachine with_memory(const Machine& machine) {
-  HelpedMachine helped{machine, {}, 0};
-  const std::vector<int> cpus = nodes_of(machine, NodeType::kCpu);
-  helped.cpus = static_cast<int>(cpus.size());
-  for (const int gpu : gpus(machine)) {
-    const std::vector<int> steps = distances(machine, gpu);
-    int nearest = -1;
-    for (int c = 0; c < helped.cpus; c++) {
-      const int here = steps[static_cast<size_t>(cpus[static_cast<size_t>(c)])];
-      if (here >= 0 &&
-          (nearest < 0 || here < steps[static_cast<size_t>(cpus[static_cast<size_t>(nearest)])]))
-        nearest = c;
-    }
-    if (nearest < 0)
-      fail(ncclInvalidUsage, "{} reaches no CPU", machine.nodes[static_cast<size_t>(gpu)].id);
-    helped.cpu_of.push_back(nearest);
+int nearest_cpu(const Machine& machine, int gpu) {
+  const std::vector<int> steps = distances(machine, gpu);
+  int nearest = -1;
+  for (const int cpu : nodes_of(machine, NodeType::kCpu)) {
+    const int here = steps[static_cast<size_t>(cpu)];
+    if (here >= 0 && (nearest < 0 || here < steps[static_cast<size_t>(nearest)])) nearest = cpu;
   }
-  for (const int cpu : cpus) {
-    Node memory;
-    memory.id = machine.nodes[static_cast<size_t>(cpu)].id + ".memory";
-    memory.host = machine.nodes[static_cast<size_t>(cpu)].host;
-    helped.machine.nodes.push_back(memory);
-    connect(helped.machine, cpu, static_cast<int>(helped.machine.nodes.size()) - 1,
-            LinkType::kOther, kMemoryGbps, 0.1);
-  }
-  return helped;
+  if (nearest < 0)
+    fail(ncclInvalidUsage, "{} reaches no CPU", machine.nodes[static_cast<size_t>(gpu)].id);
+  return nearest;
 }
 
-// GPUs write to their CPU, CPUs exchange what they have summed, GPUs read the result. To the
-// simulator memories are ranks of the collective.
-Schedule helped_schedule(const Collective& collective, const HelpedMachine& helped) {
-  const int n = collective.nranks;
-  Schedule schedule;
-  schedule.name = kCpuReduce;
-  schedule.collective = {CollectiveKind::kAllReduce, n + helped.cpus, 0};
-  schedule.ranks.resize(static_cast<size_t>(n + helped.cpus));
-  const auto gets_it = [&](int rank) {
-    return collective.kind == CollectiveKind::kAllReduce || rank == collective.root;
-  };
-  for (int r = 0; r < n; r++) {
-    const int cpu = n + helped.cpu_of[static_cast<size_t>(r)];
-    auto& lanes = schedule.ranks[static_cast<size_t>(r)].lanes;
-    lanes.resize(2);
-    lanes[0].steps.push_back({{Operand::input(0)}, {Operand::peer(cpu)}, 1, {}});
-    if (gets_it(r)) lanes[1].steps.push_back({{Operand::peer(cpu)}, {Operand::output(0)}, 1, {}});
+// Ranks that send to a CPU node.
+std::vector<int> senders(const Schedule& schedule, int node) {
+  std::vector<int> ranks;
+  for (int r = 0; r < schedule.collective.nranks; r++) {
+    bool sends = false;
+    for (const Lane& lane : schedule.ranks[static_cast<size_t>(r)].lanes)
+      for (const Step& step : lane.steps)
+        for (const Operand& to : step.to)
+          sends = sends || (to.kind == Operand::Kind::kPeer &&
+                            to.index == schedule.collective.nranks + node);
+    if (sends) ranks.push_back(r);
   }
-  for (int c = 0; c < helped.cpus; c++) {
-    RankSchedule& rank = schedule.ranks[static_cast<size_t>(n + c)];
-    rank.lanes.resize(2);
-    Step sum{{}, {Operand::output(0)}, 1, {}}, finish{{Operand::output(0)}, {}, 1, {{0, 0}}};
-    for (int r = 0; r < n; r++) {
-      if (helped.cpu_of[static_cast<size_t>(r)] != c) continue;
-      sum.from.push_back(Operand::peer(r));
-      if (gets_it(r)) finish.to.push_back(Operand::peer(r));
-    }
-    for (int other = 0; other < helped.cpus; other++)
-      if (other != c) {
-        sum.to.push_back(Operand::peer(n + other));
-        finish.from.push_back(Operand::peer(n + other));
-      }
-    if (sum.from.empty()) sum.from.push_back(Operand::input(0));  // no GPU below this one
-    if (finish.to.empty()) finish.to.push_back(Operand::output(0));
-    rank.lanes[0].steps.push_back(std::move(sum));
-    rank.lanes[1].steps.push_back(std::move(finish));
-  }
-  return schedule;
+  return ranks;
 }
 
 }  // namespace
 
-bool cpus_could_help(const Machine& machine, const Collective& collective) {
-  if (collective.kind != CollectiveKind::kAllReduce && collective.kind != CollectiveKind::kReduce)
-    return false;
+bool cpus_could_help(const Machine& machine, int cpu_nodes) {
   const bool wide = std::any_of(machine.links.begin(), machine.links.end(), [](const Link& link) {
     return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi ||
            link.type == LinkType::kC2c;
   });
-  return !wide && count_hosts(machine) == 1 && !nodes_of(machine, NodeType::kCpu).empty();
+  return !wide && count_hosts(machine) == 1 &&
+         static_cast<int>(nodes_of(machine, NodeType::kCpu).size()) >= cpu_nodes;
 }
 
-double simulate_cpu_help(const Machine& machine, const Collective& collective, double bytes,
-                         const SimulationOptions& options) {
-  const HelpedMachine helped = with_memory(machine);
-  const Simulation moved =
-      simulate(helped.machine, helped_schedule(collective, helped), bytes, options);
-  std::vector<double> below(static_cast<size_t>(helped.cpus), 0);
-  for (int r = 0; r < collective.nranks; r++)
-    below[static_cast<size_t>(helped.cpu_of[static_cast<size_t>(r)])]++;
-  const double most = *std::max_element(below.begin(), below.end());
-  return std::max(moved.time_us, bytes * most / kReduceGbps * 1e-3);
+Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule) {
+  Machine helped = machine;
+  if (schedule.cpu_nodes == 0) return helped;
+  const std::vector<int> ranks = gpus(machine);
+  const auto nranks = static_cast<size_t>(schedule.collective.nranks);
+  if (ranks.size() < nranks)
+    fail(ncclInvalidUsage, "schedule '{}' is for {} ranks, but {} has {} GPUs", schedule.name,
+         nranks, machine.name.empty() ? "the machine" : machine.name, ranks.size());
+  // The ranks that follow must be CPU nodes.
+  for (size_t r = nranks; r < ranks.size(); r++) {
+    helped.nodes[static_cast<size_t>(ranks[r])].type = NodeType::kSwitch;
+    std::erase_if(helped.links,
+                  [&](const Link& link) { return link.from == ranks[r] || link.to == ranks[r]; });
+  }
+  for (int node = 0; node < schedule.cpu_nodes; node++) {
+    std::map<int, int> votes;
+    for (const int r : senders(schedule, node))
+      votes[nearest_cpu(machine, ranks[static_cast<size_t>(r)])]++;
+    const auto most =
+        std::max_element(votes.begin(), votes.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most == votes.end())
+      fail(ncclInvalidUsage, "schedule '{}': no rank sends to CPU node {}", schedule.name, node);
+    Node memory;
+    memory.id = fmt::format("memory{}", node);
+    memory.host = machine.nodes[static_cast<size_t>(most->first)].host;
+    memory.facts[kCpuMemory] = "1";
+    helped.nodes.push_back(memory);
+    connect(helped, most->first, static_cast<int>(helped.nodes.size()) - 1, LinkType::kOther,
+            kReduceGbps, 0.1);
+  }
+  return helped;
+}
+
+void check_cpu_nodes(const Machine& machine, const Schedule& schedule) {
+  const std::vector<int> ranks = gpus(machine);
+  const auto nranks = static_cast<size_t>(schedule.collective.nranks);
+  bool there = ranks.size() >= nranks + static_cast<size_t>(schedule.cpu_nodes);
+  for (size_t r = nranks; there && r < schedule.ranks.size(); r++)
+    there = fact(machine.nodes[static_cast<size_t>(ranks[r])], kCpuMemory) == "1";
+  if (!there)
+    fail(ncclInvalidUsage, "schedule '{}' has CPU nodes, but {} shows no memory of theirs",
+         schedule.name, machine.name.empty() ? "the machine" : machine.name);
 }
 
 }  // namespace weft

@@ -1,24 +1,25 @@
-// What reductions would take on boxes whose GPUs talk over PCIe alone if CPUs did them: every GPU
-// writes its data into host memory once and reads the result once, instead of passing partial sums
-// through the host bridge. CPUs are nodes of the graph, so their links are shared as all others. A
-// prediction only: executors have no lanes on CPUs beside GPUs yet.
+// Schedules with CPU nodes on machines: where the nodes are, so that simulations know which links
+// lead to them, and for which machines such plans are worth a thought. On boxes whose GPUs talk
+// over PCIe alone every GPU writes its data into host memory once and reads the result once,
+// instead of passing partial sums through the host bridge. Pure functions.
 #pragma once
 
-#include <optional>
-
-#include "src/planner/simulator.h"
-#include "src/schedule/collective.h"
+#include "src/schedule/schedule.h"
 #include "src/topology/machine.h"
 
 namespace weft {
 
-inline constexpr const char* kCpuReduce = "cpu_reduce";
+// Whether CPUs that reduce could be of use: one host, as many CPUs as nodes at least, no NVLink or
+// the like.
+bool cpus_could_help(const Machine& machine, int cpu_nodes);
 
-// Whether it makes sense at all: one host, CPUs, no NVLink or the like, all_reduce or reduce.
-bool cpus_could_help(const Machine& machine, const Collective& collective);
+// The machine with a node for the memory of every CPU node, as the ranks after the schedule's; GPUs
+// that have no rank are left without links. A CPU node is on the CPU that most of the ranks that
+// send to it are nearest to. Without CPU nodes in the schedule, the machine as it is. Throws Error
+// where a GPU reaches no CPU.
+Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule);
 
-// Microseconds for an array of so many bytes. Throws Error where some GPU cannot reach a CPU.
-double simulate_cpu_help(const Machine& machine, const Collective& collective, double bytes,
-                         const SimulationOptions& options);
+// Throws Error unless the machine has the schedule's CPU nodes in their places.
+void check_cpu_nodes(const Machine& machine, const Schedule& schedule);
 
 }  // namespace weft

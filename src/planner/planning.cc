@@ -64,9 +64,9 @@ void take_rates(const PlanningRequest& request, TableRequest& table) {
 
 // Says all that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text =
-      fmt::format("1 {} {} {} {} {}", request.nranks, request.rules.plan,
-                  request.rules.max_channels, request.simulation.most_slices, schedules);
+  std::string text = fmt::format("2 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+                                 request.rules.max_channels, request.simulation.most_slices,
+                                 schedules, request.setting.no_cpu_nodes);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),

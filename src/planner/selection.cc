@@ -89,6 +89,11 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
 GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
                          const Generator* forced, bool one_gpu) {
   if (forced != nullptr) {
+    if (forced->cpu_nodes > 0)
+      fail(ncclInvalidUsage,
+           "WEFT_PLAN: {} is for GPUs that do not reach each other's memory; these do (see "
+           "NCCL_P2P_DISABLE)",
+           forced->name);
     if (!forced->supports(c))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "src/base/error.h"
+#include "src/planner/cpu_help.h"
 #include "src/planner/simulation_run.h"
 
 namespace weft {
@@ -37,6 +38,7 @@ SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& gra
     fail(ncclInvalidUsage, "schedule '{}' is for {} ranks, but {} has {} GPUs", schedule.name,
          schedule.collective.nranks, machine_.name.empty() ? "the machine" : machine_.name,
          available);
+  if (schedule.cpu_nodes > 0) check_cpu_nodes(machine_, schedule);
   if (options.fifo_depth < 1) fail(ncclInvalidUsage, "a FIFO of {} messages", options.fifo_depth);
   if (!(options.slice_bytes > 0) || options.most_slices < 1)
     fail(ncclInvalidUsage, "slices of {} bytes, at most {}", options.slice_bytes,

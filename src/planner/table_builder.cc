@@ -44,9 +44,13 @@ class Builder {
         add(kSendRecv, {c.kind, 2, 0});
         continue;
       }
-      for (const Generator& generator : generators())
-        if (has_fifos(generator) && generator.supports(c)) add(generator, c);
-      if (request_.machine != nullptr && cpus_could_help(*request_.machine, c)) add_cpu_help(c);
+      for (const Generator& generator : generators()) {
+        if (!generator.supports(c)) continue;
+        if (has_fifos(generator)) add(generator, c);
+        if (generator.cpu_nodes > 0 && request_.machine != nullptr &&
+            cpus_could_help(*request_.machine, generator.cpu_nodes))
+          add_with_cpus(generator, c);
+      }
     }
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
@@ -119,16 +123,27 @@ class Builder {
     table_.origin += "; between hosts measured thresholds decide";
   }
 
-  // Shown, never chosen: nothing can run it.
-  void add_cpu_help(const Collective& c) {
+  // Where CPU nodes cannot be had it is shown nevertheless.
+  void add_with_cpus(const Generator& generator, const Collective& c) {
     PlanOption& option = table_.options.emplace_back();
     option.kind = c.kind;
-    option.name = kCpuReduce;
+    option.name = generator.name;
+    option.barred = request_.rules.bars_generator(c.kind, generator.name);
+    if (option.barred.empty()) option.barred = request_.setting.no_cpu_nodes;
+    if (request_.rules.max_channels > 0 && generator.channels > request_.rules.max_channels)
+      option.barred = "NCCL_MAX_NCHANNELS";
+    const Schedule schedule = generator.make(c, false);
+    const ScheduleShape shape = shape_of(schedule);
+    option.lanes = shape.lanes;
+    option.channels = shape.channels;
+    option.chunks = shape.chunks;
     try {
+      const Machine helped = with_cpu_nodes(*request_.machine, schedule);
+      SimulatedMachine simulated(helped);
+      const ScheduleGraph graph = step_graph(schedule);
       fill_by_simulation(option, [&](double bytes) {
-        return simulate_cpu_help(*request_.machine, c, bytes, request_.simulation);
+        return simulate(simulated, graph, bytes, request_.simulation).time_us;
       });
-      option.barred = "a prediction: CPUs do not reduce for GPUs in this release";
     } catch (const Error& error) {
       option.us.clear();
       option.barred = error.what();
@@ -214,7 +229,8 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
         request.nranks > kMostTableRanks)
       continue;
     const Generator* forced = forced_generator(c.kind, request.rules.plan);
-    if (forced != nullptr && !forced->supports(c)) continue;
+    // CPU nodes: whether GPUs reach each other is not known yet.
+    if (forced != nullptr && (!forced->supports(c) || forced->cpu_nodes > 0)) continue;
     std::vector<SelectionTable::Range> ranges;
     const Generator* last = nullptr;
     for (int power = 0; power <= 32; power++) {

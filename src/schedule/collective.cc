@@ -21,6 +21,7 @@ std::optional<CollectiveKind> parse_collective(std::string_view text) {
 }
 
 int Collective::input_blocks(int rank) const {
+  if (rank >= nranks) return 0;
   switch (kind) {
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllToAll:
@@ -37,6 +38,7 @@ int Collective::input_blocks(int rank) const {
 }
 
 int Collective::output_blocks(int rank) const {
+  if (rank >= nranks) return 0;
   switch (kind) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll:

@@ -48,7 +48,8 @@ struct Collective {
     return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast ||
            kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
   }
-  // Blocks in the buffers of a rank; 0 where the rank has no such buffer.
+  // Blocks in the buffers of a rank; 0 where the rank has no such buffer, as CPU nodes (numbers
+  // from `nranks` on, see Schedule) never have.
   int input_blocks(int rank) const;
   int output_blocks(int rank) const;
 

@@ -87,7 +87,7 @@ class Races {
       return;
     }
     // A rank touches only its own memory.
-    for (int r = 0; r < g_.schedule.collective.nranks; r++) {
+    for (int r = 0; r < static_cast<int>(g_.schedule.ranks.size()); r++) {
       const auto lane = static_cast<size_t>(r);
       if (g_.first_lane[lane + 1] - g_.first_lane[lane] < 2) continue;
       check_accesses(Accesses(g_, first_step(g_, r), first_step(g_, r + 1), g_.first_place(r),

@@ -79,10 +79,15 @@ struct RouteHint {
   bool operator==(const RouteHint&) const = default;
 };
 
+// CPU nodes are further ranks, numbered behind those of the collective: host memory and cores that
+// take part in steps, with neither input nor output. GPUs send to them, they reduce and send on.
+inline constexpr int kMostCpuNodes = 8;
+
 struct Schedule {
   std::string name;
   Collective collective;
-  int32_t chunks = 1;  // chunks per block, see Collective
+  int32_t chunks = 1;     // chunks per block, see Collective
+  int32_t cpu_nodes = 0;  // of `ranks`, the last ones
   std::vector<RankSchedule> ranks;
   std::vector<RouteHint> routes;
   bool operator==(const Schedule&) const = default;

@@ -54,9 +54,13 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
   const int nranks = s.collective.nranks;
   if (nranks < 1) fail(ncclInvalidUsage, "schedule {}: {} ranks", s.name, nranks);
   if (s.chunks < 1) fail(ncclInvalidUsage, "schedule {}: {} chunks per block", s.name, s.chunks);
-  if (static_cast<int64_t>(s.ranks.size()) != nranks)
-    fail(ncclInvalidUsage, "schedule {}: has parts for {} ranks, its collective has {}", s.name,
-         s.ranks.size(), nranks);
+  if (s.cpu_nodes < 0 || s.cpu_nodes > kMostCpuNodes)
+    fail(ncclInvalidUsage, "schedule {}: {} CPU nodes, at most {} are possible", s.name,
+         s.cpu_nodes, kMostCpuNodes);
+  if (static_cast<int64_t>(s.ranks.size()) != int64_t{nranks} + s.cpu_nodes)
+    fail(ncclInvalidUsage, "schedule {}: has parts for {} ranks, its collective has {}{}", s.name,
+         s.ranks.size(), nranks,
+         s.cpu_nodes > 0 ? fmt::format(" and {} CPU nodes", s.cpu_nodes) : "");
   if (s.collective.rooted() && (s.collective.root < 0 || s.collective.root >= nranks))
     fail(ncclInvalidUsage, "schedule {}: root {} of {} ranks", s.name, s.collective.root, nranks);
   if (s.collective.kind == CollectiveKind::kSendRecv && nranks != 2)
@@ -78,7 +82,7 @@ void ScheduleGraph::lay_out() {
   int64_t places = 0;
   // Pieces are numbered too, in an all-to-all one for every pair of ranks.
   const int64_t pieces = int64_t{c.nranks} * c.nranks * schedule.chunks;
-  for (int r = 0; r < c.nranks; r++) {
+  for (int r = 0; r < c.nranks + schedule.cpu_nodes; r++) {
     const int64_t inputs = int64_t{c.input_blocks(r)} * schedule.chunks;
     const int64_t outputs = int64_t{c.output_blocks(r)} * schedule.chunks;
     const int32_t scratch = schedule.ranks[static_cast<size_t>(r)].scratch_chunks;
@@ -170,9 +174,8 @@ void ScheduleGraph::check_step(int32_t number) {
 void ScheduleGraph::add_peer(int32_t number, const Operand& operand, bool sends) {
   const StepId at = id(number);
   const int peer = operand.index, channel = operand.channel;
-  if (peer < 0 || peer >= schedule.collective.nranks || peer == at.rank)
-    fail(ncclInvalidUsage, "{}: peer {} of {} ranks", describe(at), peer,
-         schedule.collective.nranks);
+  if (peer < 0 || peer >= static_cast<int>(schedule.ranks.size()) || peer == at.rank)
+    fail(ncclInvalidUsage, "{}: peer {} of {} ranks", describe(at), peer, schedule.ranks.size());
   const int32_t fifo_at =
       sends ? fifo_number(at.rank, peer, channel) : fifo_number(peer, at.rank, channel);
   Fifo& fifo = fifos[static_cast<size_t>(fifo_at)];
@@ -239,8 +242,10 @@ void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
 void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count,
                                  bool written) const {
   const int owner = memory_owner(at.rank, operand);
-  if (owner < 0 || owner >= schedule.collective.nranks ||
-      (operand.kind == Operand::Kind::kRemote && owner == at.rank))
+  // CPU nodes are reached through FIFOs alone.
+  const bool remote = operand.kind == Operand::Kind::kRemote;
+  if (owner < 0 || owner >= static_cast<int>(schedule.ranks.size()) ||
+      (remote && (owner == at.rank || schedule.cpu_nodes > 0)))
     fail(ncclInvalidUsage, "{}: reaches into rank {}", describe(at), owner);
   const int size = operand.buffer == Buffer::kInput ? input_chunks(owner)
                    : operand.buffer == Buffer::kOutput

@@ -7,7 +7,8 @@
 //       {"from": [{"peer": 1}, {"input": 0}], "to": [{"output": 0}]}]]}, ...]}
 //
 // "weft_schedule" comes first and is the version. Optional: "root" and "min_bytes" (0), "max_bytes"
-// (no limit), "protocol" ("Simple"), "modes" (those that verify), "scratch" (0), "routes" (hints:
+// (no limit), "protocol" ("Simple"), "modes" (those that verify), "scratch" (0), "cpu_nodes" (0;
+// their parts follow those of the ranks), "routes" (hints:
 // [{"from": 0, "to": 1, "channel": 0, "links": [...]}, ...]); of a step "from" and "to" (none),
 // "count" (1) and "after" ([[lane, step], ...]); of a peer "channel" (0). A chunk of another rank's
 // buffer also has a "rank". Unknown and repeated keys are errors.

@@ -46,8 +46,10 @@ class JsonReader final : public nlohmann::json_sax<Json> {
     Json::sax_parse(Cursor{text_.data(), &reached_}, Cursor{text_.data() + text_.size(), &reached_},
                     this);
     const Schedule& s = file_.schedule;
-    if (s.ranks.size() != static_cast<size_t>(s.collective.nranks))
-      refuse("\"ranks\" is {}, but there are {} parts", s.collective.nranks, s.ranks.size());
+    if (s.ranks.size() != static_cast<size_t>(s.collective.nranks + s.cpu_nodes))
+      refuse("\"ranks\" is {}{}, but there are {} parts", s.collective.nranks,
+             s.cpu_nodes > 0 ? fmt::format(" and \"cpu_nodes\" {}", s.cpu_nodes) : "",
+             s.ranks.size());
     if (s.collective.root >= s.collective.nranks)
       refuse("\"root\" is {} of {} ranks", s.collective.root, s.collective.nranks);
     if (file_.max_bytes < file_.min_bytes)
@@ -155,9 +157,9 @@ class JsonReader final : public nlohmann::json_sax<Json> {
 
 // In the order of the bits of Place::seen.
 std::span<const std::string_view> JsonReader::keys_of(At at) {
-  static constexpr std::array<std::string_view, 12> kTop = {
-      "weft_schedule", "name",      "collective", "ranks", "chunks",   "parts",
-      "root",          "min_bytes", "max_bytes",  "modes", "protocol", "routes"};
+  static constexpr std::array<std::string_view, 13> kTop = {
+      "weft_schedule", "name",      "collective", "ranks",    "chunks", "parts",    "root",
+      "min_bytes",     "max_bytes", "modes",      "protocol", "routes", "cpu_nodes"};
   static constexpr std::array<std::string_view, 4> kRoute = {"from", "to", "channel", "links"};
   static constexpr std::array<std::string_view, 2> kPart = {"lanes", "scratch"};
   static constexpr std::array<std::string_view, 4> kStep = {"from", "to", "count", "after"};
@@ -219,6 +221,8 @@ bool JsonReader::number(uint64_t value, bool negative) {
     s.collective.nranks = ranged(1, kMostFileRanks);
   } else if (at() == At::kTop && key_ == "chunks") {
     s.chunks = ranged(1, kMostFileChunks);
+  } else if (at() == At::kTop && key_ == "cpu_nodes") {
+    s.cpu_nodes = ranged(0, kMostCpuNodes);
   } else if (at() == At::kTop && key_ == "root") {
     s.collective.root = ranged(0, kMostFileRanks - 1);
   } else if (at() == At::kTop && key_ == "min_bytes") {

@@ -31,6 +31,7 @@ class JsonWriter {
         kScheduleJsonVersion, json_escaped(s.name), name(s.collective.kind), s.collective.nranks);
     put(" \"root\": {}, \"chunks\": {}, \"protocol\": \"{}\", \"min_bytes\": {}", s.collective.root,
         s.chunks, json_escaped(file.protocol), file.min_bytes);
+    if (s.cpu_nodes > 0) put(", \"cpu_nodes\": {}", s.cpu_nodes);
     if (file.max_bytes != ScheduleFile::kNoLimit) put(", \"max_bytes\": {}", file.max_bytes);
     if (file.modes_declared)
       put(", \"modes\": [{}{}{}]", file.in_place ? "\"in_place\"" : "",

@@ -71,6 +71,7 @@ void answer(const Arguments& arguments) {
     for (int r = 0; r < ranks; r++) setting.hosts.push_back(r * arguments.hosts / ranks);
     setting.nic_gbps = here.nic_gbps;
     setting.one_process = false;
+    setting.no_cpu_nodes = "ranks are on several hosts";
   }
   const CommunicatorPlans plans =
       make_plans({config, ranks, false, setting, here.machine, arguments.hosts,

@@ -105,6 +105,7 @@ void run_on_host(Communicator& comm, host::Batch& batch, const Call& call) {
   batch.clear();
   comm.add_to(batch, call);
   if (batch.empty()) return;
+  comm.hand_over();
   const host::Outcome outcome = batch.run(0);
   if (outcome.code == ncclSuccess) return;
   const std::string text = outcome.text.empty() ? comm.fault() : outcome.text;

@@ -8,6 +8,7 @@
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
+#include "src/planner/cpu_help.h"
 #include "src/planner/simulation_trace.h"
 #include "src/planner/simulator.h"
 #include "src/schedule/schedule_file.h"
@@ -82,12 +83,13 @@ void print_text(const Machine& machine, const Schedule& schedule, const Simulati
 void answer(Arguments& arguments) {
   arguments.options.slice_bytes = static_cast<double>(arguments.slice);
   arguments.options.record = true;
-  const Machine machine = load_machine(arguments.topo);
   const Schedule schedule =
       load_schedule(arguments.schedule, collective_named(arguments.collective)).schedule;
+  const Machine found = load_machine(arguments.topo);
+  const Machine machine = with_cpu_nodes(found, schedule);
   const Simulation simulation =
       simulate(machine, schedule, static_cast<double>(arguments.size), arguments.options);
-  const Bound bound = throughput_bound(machine, schedule.collective);
+  const Bound bound = throughput_bound(found, schedule.collective);
   if (!arguments.trace.empty()) {
     std::ofstream file(arguments.trace);
     write_trace(machine, schedule, simulation, file);

@@ -51,7 +51,7 @@ class Simulation {
   Simulation(const VerifiedSchedule& verified, const SimulationOptions& options)
       : verified_(verified), s_(verified.schedule()), options_(options), random_(options.seed) {
     const Collective& c = s_.collective;
-    for (int r = 0; r < c.nranks; r++) {
+    for (int r = 0; r < c.nranks + s_.cpu_nodes; r++) {
       lay_out(r);
       if (options.lend) lendable_.push_back(verified.lendable(r));
       for (size_t l = 0; l < s_.ranks[static_cast<size_t>(r)].lanes.size(); l++)

@@ -28,14 +28,14 @@ bool World::Rank::all_done() const {
 }
 
 World::World(int nranks, uint64_t ring_bytes, Wire wire)
-    : nranks_(nranks),
+    : peers_(nranks + (wire == Wire::kMemory ? kCpuNodes : 0)),
       ring_bytes_(ring_bytes),
-      doors_(static_cast<size_t>(nranks)),
-      fifos_(static_cast<size_t>(nranks * nranks * kChannels)) {
+      doors_(static_cast<size_t>(peers_)),
+      fifos_(static_cast<size_t>(peers_ * peers_ * kChannels)) {
   std::shared_ptr<Network> network;
   if (wire != Wire::kMemory) network = loopback_network();
-  for (int from = 0; from < nranks; from++) {
-    for (int to = 0; to < nranks; to++) {
+  for (int from = 0; from < peers_; from++) {
+    for (int to = 0; to < peers_; to++) {
       for (int channel = 0; channel < kChannels && from != to; channel++) {
         Fifo& f = fifo(from, to, channel);
         Doorbell &sender = doors_[static_cast<size_t>(from)],
@@ -92,9 +92,9 @@ void World::set_up(const WorldCall& call) {
   const VerifiedSchedule verified =
       verify(call.generator->make(call.collective, call.in_place), call.in_place);
   ranks_.clear();
-  ranks_.resize(static_cast<size_t>(nranks_));
+  ranks_.resize(verified.schedule().ranks.size());
   sequence_++;
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
     rank.program = lower(verified, r);
     const Program& program = rank.program;
@@ -133,11 +133,11 @@ void World::set_up(const WorldCall& call) {
 void World::fill(const WorldCall& call) {
   const Collective& c = call.collective;
   std::vector<std::vector<int32_t>> inputs;
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     inputs.emplace_back(static_cast<size_t>(c.input_blocks(r)) * call.count);
     for (size_t i = 0; i < inputs.back().size(); i++) inputs.back()[i] = element(r, i);
   }
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
     const std::vector<int32_t>& input = inputs[static_cast<size_t>(r)];
     const size_t outputs = static_cast<size_t>(c.output_blocks(r)) * call.count;
@@ -154,7 +154,7 @@ void World::fill(const WorldCall& call) {
       const ChunkGoal goal = c.goal(r, block, 1);
       for (size_t i = 0; i < call.count; i++) {
         int32_t value = 0;
-        for (int q = 0; q < nranks_; q++) {
+        for (int q = 0; q < c.nranks; q++) {
           if (goal.contributor != ChunkGoal::kEveryone && goal.contributor != q) continue;
           for (int b = 0; b < c.input_blocks(q); b++)
             if (c.start(q, b, 1).id == goal.id)
@@ -167,7 +167,7 @@ void World::fill(const WorldCall& call) {
 }
 
 std::string World::check() const {
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     const Rank& rank = ranks_[static_cast<size_t>(r)];
     for (size_t i = 0; i < rank.expected.size(); i++)
       if (rank.buffer[rank.output_at + i] != rank.expected[i])

@@ -67,7 +67,7 @@ class World {
   };
 
   Fifo& fifo(int from, int to, int channel) {
-    return fifos_[static_cast<size_t>((from * nranks_ + to) * kChannels + channel)];
+    return fifos_[static_cast<size_t>((from * peers_ + to) * kChannels + channel)];
   }
   void wire_up(Fifo& fifo, const std::shared_ptr<Network>& network, int from, int to, Wire wire);
   void set_up(const WorldCall& call);
@@ -75,8 +75,8 @@ class World {
   std::string check() const;
   static bool advance(Rank& rank, size_t lane, std::string& wrong);
 
-  static constexpr int kChannels = 4;
-  const int nranks_;
+  static constexpr int kChannels = 4, kCpuNodes = 2;
+  const int peers_;  // ranks, and CPU nodes where there is memory to reach them
   const uint64_t ring_bytes_;
   std::vector<Proxy*> watching_;  // a stay() for each
   std::vector<Doorbell> doors_;

@@ -315,7 +315,9 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
   // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by
   // itself.
   if (!failed_ && pass(0) == Pass::kIdle)
-    sleep(*context.door, ticket, single_rank_ && !helped_ ? 50'000'000 : 100'000);
+    sleep(*context.door, ticket,
+          std::min<uint64_t>(context.longest_sleep_ns,
+                             single_rank_ && !helped_ ? 50'000'000 : 100'000));
   else
     idle_passes = 0;
   network_.enter();

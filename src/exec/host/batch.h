@@ -22,11 +22,12 @@ struct RankContext {
   std::string label;              // how messages name it: "rank 3 of 8"
   Doorbell* door = nullptr;       // where this rank sleeps
   std::atomic<uint32_t> stop{0};  // nonzero: every wait ends (abort, or a fault found elsewhere)
-  std::atomic<bool>* gone = nullptr;  // per peer: has left the communicator
-  double timeout_s = 0;               // 0: none
-  double stall_warning_s = 30;        // 0: none
-  trace::Track track;                 // of WEFT_TRACE
-  int local_ranks = 1;                // ranks of the communicator that share this host's cores
+  std::atomic<bool>* gone = nullptr;       // per peer: has left the communicator
+  double timeout_s = 0;                    // 0: none
+  double stall_warning_s = 30;             // 0: none
+  trace::Track track;                      // of WEFT_TRACE
+  int local_ranks = 1;                     // ranks of the communicator that share this host's cores
+  uint64_t longest_sleep_ns = 50'000'000;  // less where peers ring no bell
 };
 
 // An operation with its running state. Obtained from a Batch; its vectors keep their memory from

@@ -1,0 +1,105 @@
+// CPU nodes reduce for the ranks beside them: every rank sends its data into host memory once and
+// gets the result back once, where a ring would pass partial sums through the host bridge. Nothing
+// but FIFOs holds data on the way, so slices of any array stream through.
+//
+// Every chunk has a channel and lanes of its own, and one CPU node that completes it: the others
+// send it what their ranks sum up to, and hand on what it answers. Who completes a sum is the same
+// for all ranks, and so are its bits.
+#include "algorithms/generators/building.h"
+#include "algorithms/generators/generators.h"
+
+namespace weft {
+namespace {
+
+// Lanes are what cores of a CPU share: so many reduce about as fast as memory gives.
+constexpr int kCpuChannels = 4;
+constexpr int kMostReducedRanks = 64;  // sources of a step
+
+// Ranks are dealt out to the nodes in their order, as sockets have them. Of the two lanes that a
+// chunk has everywhere, a rank sends from the first and receives on the second; a node that
+// completes the sum needs only the first, the others one for either way.
+class Builder {
+ public:
+  Builder(const char* name, const Collective& c, int nodes)
+      : c_(c), nodes_(nodes), s_(blank(name, c, kCpuChannels, 0)) {
+    s_.cpu_nodes = nodes;
+    s_.ranks.resize(static_cast<size_t>(c.nranks + nodes));
+    for (RankSchedule& rank : s_.ranks) rank.lanes.resize(2 * kCpuChannels);
+  }
+
+  Schedule build() {
+    const int blocks = c_.kind == CollectiveKind::kReduceScatter ? c_.nranks : 1;
+    for (int chunk = 0; chunk < kCpuChannels; chunk++)
+      for (int block = 0; block < blocks; block++) move(block, chunk);
+    for (RankSchedule& rank : s_.ranks)
+      std::erase_if(rank.lanes, [](const Lane& lane) { return lane.steps.empty(); });
+    return std::move(s_);
+  }
+
+ private:
+  int node_of(int rank) const { return rank * nodes_ / c_.nranks; }
+  bool gets(int rank, int block) const {
+    return c_.kind == CollectiveKind::kAllReduce ||
+           rank == (c_.kind == CollectiveKind::kReduce ? c_.root : block);
+  }
+  Lane& lane(int rank, int chunk, int which) {
+    return s_.ranks[static_cast<size_t>(rank)].lanes[static_cast<size_t>(2 * chunk + which)];
+  }
+
+  void move(int block, int chunk) {
+    const int n = c_.nranks, last = chunk % nodes_;
+    Operands all, answers;  // of the node that completes the sum
+    for (int node = 0; node < nodes_; node++) {
+      Operands from, to;
+      for (int r = 0; r < n; r++) {
+        if (node_of(r) != node) continue;
+        const Operand mine = Operand::peer(n + node, chunk);
+        add(lane(r, chunk, 0), {Operand::input(block * kCpuChannels + chunk)}, {mine});
+        from.push_back(Operand::peer(r, chunk));
+        if (!gets(r, block)) continue;
+        add(lane(r, chunk, 1), {mine}, {Operand::output(chunk)});
+        to.push_back(Operand::peer(r, chunk));
+      }
+      if (node != last) {
+        const Operand completer = Operand::peer(n + last, chunk);
+        add(lane(n + node, chunk, 0), std::move(from), {completer});
+        from = {Operand::peer(n + node, chunk)};
+        if (!to.empty()) {
+          add(lane(n + node, chunk, 1), {completer}, std::move(to));
+          to = from;
+        }
+      }
+      all.insert(all.end(), from.begin(), from.end());
+      answers.insert(answers.end(), to.begin(), to.end());
+    }
+    add(lane(n + last, chunk, 0), std::move(all), std::move(answers));
+  }
+
+  const Collective c_;
+  const int nodes_;
+  Schedule s_;
+};
+
+bool supports(const Collective& c) {
+  return (c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
+          c.kind == CollectiveKind::kReduceScatter) &&
+         c.nranks >= 2 && c.nranks <= kMostReducedRanks;
+}
+
+}  // namespace
+
+const Generator kCpuReduce = {
+    "cpu_reduce",
+    "a CPU node reduces for all ranks: GPUs that talk over the host bridge",
+    supports,
+    [](const Collective& c, bool) { return Builder("cpu_reduce", c, 1).build(); },
+    false,
+    kCpuChannels,
+    1};
+const Generator kCpuPair = {
+    "cpu_pair", "two CPU nodes reduce, each for the ranks beside it",
+    supports,   [](const Collective& c, bool) { return Builder("cpu_pair", c, 2).build(); },
+    false,      kCpuChannels,
+    2};
+
+}  // namespace weft
