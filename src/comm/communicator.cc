@@ -181,8 +181,10 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   }
   std::lock_guard lock(fault_mutex_);
   if (peer < nranks_) gone_[static_cast<size_t>(peer)].store(true);
+  std::vector<int> nodes;  // that are gone with it
   for (int node = 0; node < cpu_nodes_; node++)
-    if (cpu_node_rank(node) == peer) gone_[static_cast<size_t>(nranks_ + node)].store(true);
+    if (cpu_node_rank(node) == peer) nodes.push_back(nranks_ + node);
+  for (const int node : nodes) gone_[static_cast<size_t>(node)].store(true);
   if (failed) {
     if (fault_.empty()) {
       fault_ = fmt::format("{}: {}", context_.label, why);
@@ -193,6 +195,7 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
     if (gpu_ != nullptr) gpu_->stop();
   } else if (gpu_ != nullptr && peer < nranks_) {
     gpu_->peer_left(peer);
+    for (const int node : nodes) gpu_->peer_left(node);
   }
   if (context_.door != nullptr) wake_all(*context_.door);
 }

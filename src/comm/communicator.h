@@ -178,7 +178,9 @@ class Communicator {
   Program send_program_, receive_program_;
   // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
   std::array<bool, kCollectiveKinds> copies_only_{};
-  bool rings_ = false;           // between GPUs
+  bool rings_ = false;     // between GPUs
+  bool captured_ = false;  // the launch under way becomes part of a graph
+  bool told_captured_ = false;
   int ring_channels_ = 0;        // of the rings' ports
   Program pair_program_;         // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves

@@ -6,6 +6,11 @@
 #include "src/comm/communicator.h"
 
 namespace weft {
+namespace {
+
+constexpr int kMostOnGpus = 32;
+
+}  // namespace
 
 // FIFOs of CPU nodes lie in memory that all ranks must reach.
 std::string Communicator::no_cpu_nodes(const std::vector<PeerInfo>& infos) const {
@@ -30,6 +35,8 @@ int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
       if (verified != nullptr) most = std::max(most, verified->schedule().cpu_nodes);
   if (most == 0) return 0;
   why_no_cpu_nodes_ = no_cpu_nodes(infos);
+  if (cuda::available() && nranks_ + most > kMostOnGpus)
+    why_no_cpu_nodes_ = "kernels know no more than 32 ranks and CPU nodes";
   return why_no_cpu_nodes_.empty() ? std::min(most, nranks_) : 0;
 }
 

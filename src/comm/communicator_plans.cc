@@ -82,6 +82,13 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
   const Generator* forced = forced_[static_cast<size_t>(call.kind)];
+  if (captured_ && forced != nullptr && forced->cpu_nodes > 0) {
+    if (!told_captured_)
+      WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
+                context_.label, forced->name);
+    told_captured_ = true;
+    forced = nullptr;
+  }
   const SelectionTable& table = plans_made_.table;
   // Between GPUs of several hosts the rules below decide, until such machines have been measured.
   const bool rules = forced != nullptr || table.advisory || (rings_ && config_.topo.empty());

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/proxy.h"
@@ -19,7 +20,7 @@ void Communicator::connect_rings() {
   std::vector<RecvPort> receives;
   ring_channels_ = mesh_->plan_channels() + kChannels - kCollectiveChannels;
   std::vector<std::shared_ptr<const void>> owners = {mesh_->arenas()};
-  for (int peer = 0; peer < nranks_; peer++) {
+  for (int peer = 0; peer < nranks_ + cpu_nodes_; peer++) {
     for (int channel = 0; channel < ring_channels_; channel++) {
       sends.push_back(mesh_->sender(peer, channel));
       receives.push_back(mesh_->receiver(peer, channel));
@@ -34,6 +35,12 @@ void Communicator::connect_rings() {
   gpu_->connect_rings(sends, receives, std::move(owners));
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->stay(true);
+  for (const auto& node : own_nodes_) node->serve_gpus();
+  if (cpu_nodes_ > 0 && rank_ == 0)
+    WEFT_INFO(kInit,
+              "{}: WEFT_PLAN lets CPU nodes reduce for GPUs, which has not been measured in this "
+              "release",
+              context_.label);
   rings_ = true;
 }
 
@@ -72,6 +79,9 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
     std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
     for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
     if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
+    // At once: a launch may wait for kernels before it, which wait for their CPU nodes.
+    add_cpu_parts(*call, plan, job.operation.sequence);
+    hand_over();
   }
   if (!pairs.empty()) launch_ring_pairs(pairs);
 }

@@ -34,8 +34,12 @@ class CpuNode {
   int number() const { return context_.rank; }  // behind those of the ranks
   // To all ranks and CPU nodes of the host, when their arenas are there.
   void connect(Deadline deadline);
-  // Peers that are GPUs ring no bell: the node looks for messages by itself.
-  void watch() { context_.longest_sleep_ns = 20'000; }
+  // Before the first job: peers are GPUs. They ring no bell, so the node looks for messages by
+  // itself; they come when their streams let them, so only kernels know what is late.
+  void serve_gpus() {
+    context_.longest_sleep_ns = 20'000;
+    context_.timeout_s = context_.stall_warning_s = 0;
+  }
 
   // `program` must outlive the node. The first call starts the thread.
   struct Job {

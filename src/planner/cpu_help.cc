@@ -11,6 +11,8 @@ namespace {
 
 // What the lanes of a CPU node read and reduce, and what they write, GB/s.
 constexpr double kReduceGbps = 60;
+// Until its thread has a core and sees a message; later ones are seen while others are reduced.
+constexpr double kNoticeUs = 5, kMemoryUs = 0.1;
 // How a node of the graph says that it is the memory of a CPU node.
 constexpr const char* kCpuMemory = "cpu_memory";
 
@@ -95,8 +97,9 @@ Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule) {
     memory.host = machine.nodes[static_cast<size_t>(most->first)].host;
     memory.facts[kCpuMemory] = "1";
     helped.nodes.push_back(memory);
-    connect(helped, most->first, static_cast<int>(helped.nodes.size()) - 1, LinkType::kOther,
-            kReduceGbps, 0.1);
+    const int at = static_cast<int>(helped.nodes.size()) - 1;
+    helped.links.push_back({most->first, at, LinkType::kOther, kReduceGbps, kNoticeUs, 1});
+    helped.links.push_back({at, most->first, LinkType::kOther, kReduceGbps, kMemoryUs, 1});
   }
   return helped;
 }

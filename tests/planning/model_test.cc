@@ -118,10 +118,12 @@ TEST(FitRates, FindsTheRatesThatTimesWereMadeWith) {
   EXPECT_LT(fit_rates(samples, Rates{}).median_error, 0.05);
 }
 
-SelectionTable table_for(int nranks, const std::string& topo = "") {
+SelectionTable table_for(int nranks, const std::string& topo = "",
+                         const std::string& no_cpu_nodes = "") {
   TableRequest request;
   request.nranks = nranks;
   request.setting.cores = 2;
+  request.setting.no_cpu_nodes = no_cpu_nodes;
   request.rules = TuningRules::from(Config::from_environment());
   Machine machine;
   if (!topo.empty()) {
@@ -152,20 +154,35 @@ TEST(SelectionTable, ChoosesTheCheapestAtEverySizeOfItsOwn) {
       }
 }
 
-TEST(CpuHelp, IsPredictedForBoxesWithoutNvlinkOnly) {
-  const auto cost = [](const SelectionTable& table, const std::string& plan) {
-    for (const PlanOption& option : table.options)
-      if (option.kind == CollectiveKind::kAllReduce && option.name == plan && !option.us.empty())
-        return SelectionTable::estimate(option, 64 << 20);
-    return 0.0;
+TEST(CpuNodes, AreChosenOnBoxesWithoutNvlinkWhereTheyAreFastest) {
+  constexpr auto kAllReduce = CollectiveKind::kAllReduce;
+  const auto option = [](const SelectionTable& table, std::string_view plan) {
+    for (const PlanOption& o : table.options)
+      if (o.kind == kAllReduce && o.name == plan) return &o;
+    return static_cast<const PlanOption*>(nullptr);
   };
+  const auto cost = [&](const SelectionTable& table, std::string_view plan) {
+    return SelectionTable::estimate(*option(table, plan), 64 << 20);
+  };
+  EXPECT_EQ(option(table_for(8, "ndv2"), "cpu_reduce"), nullptr);
+  EXPECT_EQ(option(table_for(8), "cpu_reduce"), nullptr);
+  EXPECT_EQ(option(table_for(4, "pcie-4x"), "cpu_pair"), nullptr) << "it has one CPU";
+  // GPUs below one switch need no CPU.
   const SelectionTable pcie = table_for(8, "pcie-8x");
-  EXPECT_GT(cost(pcie, "cpu_reduce"), 0);
-  EXPECT_NE(pcie.choose(CollectiveKind::kAllReduce, 64 << 20, false)->name, "cpu_reduce");
-  EXPECT_EQ(cost(table_for(8, "ndv2"), "cpu_reduce"), 0);
-  // Without peer-to-peer access a ring crosses host memory at every step, CPUs need it twice.
+  EXPECT_GT(cost(pcie, "cpu_reduce"), cost(pcie, "ring"));
+  EXPECT_EQ(pcie.choose(kAllReduce, 64 << 20, false)->name, "ring");
+  // Without peer-to-peer access a ring crosses host memory at every step, CPUs need it twice. Those
+  // of two sockets share the work.
   const SelectionTable cards = table_for(8, "rtx4090-8x");
-  EXPECT_LT(cost(cards, "cpu_reduce"), cost(cards, "ring"));
+  EXPECT_LT(cost(cards, "cpu_pair"), cost(cards, "ring"));
+  EXPECT_LT(cost(cards, "cpu_pair"), cost(cards, "cpu_reduce"));
+  EXPECT_EQ(cards.choose(kAllReduce, 64 << 20, false)->name, "cpu_pair");
+  // Of fewer ranks than there are GPUs.
+  EXPECT_GT(cost(table_for(5, "rtx4090-8x"), "cpu_pair"), 0);
+  const SelectionTable barred = table_for(8, "rtx4090-8x", "for this test");
+  EXPECT_EQ(option(barred, "cpu_pair")->barred, "for this test");
+  EXPECT_EQ(option(barred, "cpu_pair")->us, option(cards, "cpu_pair")->us);
+  EXPECT_EQ(barred.choose(kAllReduce, 64 << 20, false)->name.find("cpu"), std::string::npos);
 }
 
 TEST(SelectionTable, HasAPlanForEverySizeThereIs) {

@@ -392,5 +392,44 @@ TEST(Verify, RefusesPartsForAnotherNumberOfRanks) {
   EXPECT_EQ(refusal(s), "schedule test: 0 chunks per block");
 }
 
+// A CPU node adds both inputs up and gives the sum to both ranks: right.
+Schedule reduced_by_cpu() {
+  Schedule s = blank("test", kAllReduce, 1, 2);
+  s.cpu_nodes = 1;
+  s.ranks.emplace_back().lanes.resize(1);
+  for (int r = 0; r < 2; r++) {
+    add(lane(s, r, 0), {Operand::input(0)}, {Operand::peer(2)});
+    add(lane(s, r, 1), {Operand::peer(2)}, {Operand::output(0)});
+  }
+  add(lane(s, 2), {Operand::peer(0), Operand::peer(1)}, {Operand::peer(0), Operand::peer(1)});
+  return s;
+}
+
+TEST(Verify, KnowsCpuNodesWhichHaveNoBuffersOfTheCaller) {
+  EXPECT_EQ(refusal(reduced_by_cpu()), "");
+  EXPECT_EQ(refusal(reduced_by_cpu(), true), "");
+  Schedule s = reduced_by_cpu();
+  lane(s, 2).steps[0].to.push_back(Operand::output(0));
+  EXPECT_EQ(refusal(s),
+            "rank 2 lane 0 step 0: output chunk 0 (count 1) is outside a buffer of 0 chunks");
+  s = reduced_by_cpu();
+  lane(s, 2).steps[0].to.push_back(Operand::scratch(0));
+  EXPECT_NE(refusal(s), "");
+  s.ranks[2].scratch_chunks = 1;
+  EXPECT_EQ(refusal(s), "");
+  s = reduced_by_cpu();
+  lane(s, 2).steps[0].from.pop_back();
+  EXPECT_NE(refusal(s), "") << "the sum lacks a rank";
+  s = reduced_by_cpu();
+  s.ranks[2].scratch_chunks = 1;
+  add(lane(s, 0, 0), {Operand::input(0)}, {Operand::remote(2, Buffer::kScratch, 0)});
+  EXPECT_EQ(refusal(s), "rank 0 lane 0 step 1: reaches into rank 2");
+  s = reduced_by_cpu();
+  s.cpu_nodes = 0;
+  EXPECT_EQ(refusal(s), "schedule test: has parts for 3 ranks, its collective has 2");
+  s.cpu_nodes = kMostCpuNodes + 1;
+  EXPECT_EQ(refusal(s), "schedule test: 9 CPU nodes, at most 8 are possible");
+}
+
 }  // namespace
 }  // namespace weft::test

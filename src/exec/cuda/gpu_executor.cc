@@ -336,6 +336,8 @@ void GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   state_->order->begin(streams);
 }
 
+bool GpuExecutor::captured() const { return state_->order->is_captured(); }
+
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   state_->order->end(streams);

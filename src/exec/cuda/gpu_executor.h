@@ -125,6 +125,7 @@ class GpuExecutor {
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait.
   void begin(std::span<const cudaStream_t> streams);
+  bool captured() const;  // the launch becomes part of a graph, and runs when that does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel, all jobs side by side; the operations differ only in buffers and counts.

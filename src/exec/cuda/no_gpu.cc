@@ -27,6 +27,7 @@ int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&) { refuse(); }
 void GpuExecutor::begin(std::span<const cudaStream_t>) {}
+bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 bool GpuExecutor::copies(CollectiveKind, size_t) { return false; }

@@ -1,0 +1,183 @@
+// Plans with CPU nodes, run by ranks in host mode: right results, and ends of every kind.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "include/weft.h"
+#include "tests/comm/checks.h"
+#include "tests/support/conformance.h"
+#include "tests/support/environment.h"
+#include "tests/support/processes.h"
+#include "tests/support/sampling.h"
+#include "tests/support/threads.h"
+
+namespace weft::test {
+namespace {
+
+constexpr const char* kPlans[] = {"cpu_reduce", "cpu_pair"};
+
+std::string forced(const std::string& plan) {
+  return "all_reduce=" + plan + ",reduce=" + plan + ",reduce_scatter=" + plan;
+}
+
+std::vector<Case> reductions(int n, int samples, uint64_t seed) {
+  std::vector<Case> cases;
+  for (const auto& list : {brief_cases(n), random_cases(n, samples, seed)})
+    for (const Case& c : list)
+      if (c.operation == Operation::kAllReduce || c.operation == Operation::kReduce ||
+          c.operation == Operation::kReduceScatter)
+        cases.push_back(c);
+  return cases;
+}
+
+WEFT_SCENARIO(cpu_nodes_reduce) {
+  const uint64_t seed = std::stoull(context.argument);
+  with_communicator(context, [&](ncclComm_t comm) {
+    Watchdog watchdog(context.rank + 1);
+    run_cases(reductions(context.nranks, test_samples(30), seed), context.rank, context.nranks,
+              comm, &watchdog);
+    ncclComm_t part = nullptr;
+    WEFT_OK(ncclCommSplit(comm, context.rank % 2, -context.rank, &part, nullptr));
+    expect_all_reduce_works(part, 5000);
+    WEFT_OK(ncclCommDestroy(part));
+  });
+}
+
+TEST(CpuNodes, OfProcessesGiveTheReferenceResults) {
+  for (const int n : {3, 5}) {
+    const ScopedEnvironment environment{{"WEFT_PLAN", forced(kPlans[n / 4])}};
+    ProcessOptions options;
+    options.argument = std::to_string(mix(test_seed(), static_cast<uint64_t>(n)));
+    run_ranks_as_processes("cpu_nodes_reduce", n, options);
+  }
+}
+
+// All collectives of a group are handed over before any of them runs.
+TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
+  for (const char* plan : kPlans) {
+    const ScopedEnvironment environment{{"WEFT_PLAN", forced(plan)}};
+    constexpr int kRanks = 4, kCalls = 150;
+    run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
+      std::vector<std::vector<int>> data;
+      for (int i = 0; i < kCalls; i++) data.emplace_back(1 + i * 7, rank + i);
+      std::vector<int> all(kRanks);
+      WEFT_OK(ncclGroupStart());
+      for (std::vector<int>& d : data)
+        WEFT_OK(ncclAllReduce(d.data(), d.data(), d.size(), ncclInt32, ncclSum, comm, nullptr));
+      WEFT_OK(ncclAllGather(&rank, all.data(), 1, ncclInt32, comm, nullptr));
+      WEFT_OK(ncclGroupEnd());
+      for (int i = 0; i < kCalls; i++)
+        EXPECT_EQ(data[static_cast<size_t>(i)],
+                  std::vector<int>(static_cast<size_t>(1 + i * 7), 6 + 4 * i))
+            << i;
+      EXPECT_EQ(all, std::vector<int>({0, 1, 2, 3}));
+    });
+  }
+}
+
+TEST(CpuNodes, FinishForOthersWhenTheirRankLeavesFirst) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_pair")}};
+  for (int round = 0; round < 5; round++) {
+    const ncclUniqueId id = new_unique_id();
+    run_threads(3, [&](int rank) {
+      ncclComm_t comm = nullptr;
+      WEFT_OK(ncclCommInitRank(&comm, 3, id, rank));
+      expect_all_reduce_works(comm, 200000);
+      WEFT_OK(ncclCommDestroy(comm));
+    });
+  }
+}
+
+TEST(CpuNodes, EndTheirWaitsOnAnAbort) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  for (const int aborted : {0, 1}) {  // rank 0 has the CPU node
+    CommSet set(3);
+    std::vector<PendingCall> blocked;
+    for (int r = 0; r < 2; r++)
+      blocked.emplace_back([comm = set[r]] {
+        std::vector<float> data(1 << 20, 1.0f);
+        return ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm,
+                             nullptr);
+      });
+    ASSERT_EQ(blocked[0].wait_for(std::chrono::milliseconds(100)), ncclNumResults);
+    ncclComm_t comm = set.take(aborted);
+    PendingCall abort([comm] { return ncclCommAbort(comm); });
+    EXPECT_EQ(abort.wait_for(std::chrono::seconds(5)), ncclSuccess);
+    for (PendingCall& call : blocked) {
+      const ncclResult_t result = call.wait_for(std::chrono::seconds(5));
+      EXPECT_NE(result, ncclNumResults) << "still blocked";
+      EXPECT_NE(result, ncclSuccess);
+    }
+    for (int r = 0; r < 3; r++)
+      if (r != aborted) WEFT_OK(ncclCommAbort(set.take(r)));
+  }
+}
+
+// The argument is the victim. Rank 0 has the CPU node.
+WEFT_SCENARIO(one_dies_beside_cpu_nodes) {
+  const int victim = std::stoi(context.argument);
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
+  expect_all_reduce_works(comm);
+  die_when_all_are_here(comm, victim);
+  std::vector<float> data(1 << 20, 1.0f);
+  const ncclResult_t result =
+      ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr);
+  EXPECT_TRUE(result == ncclRemoteError || result == ncclSystemError) << result;
+  const std::string text = ncclGetLastError(comm);
+  EXPECT_NE(text.find("rank " + context.argument), std::string::npos) << text;
+  WEFT_OK(ncclCommAbort(comm));
+}
+
+TEST(CpuNodes, LetAllSurvivorsKnowOfAKilledRank) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  for (const int victim : {0, 1}) {
+    ProcessOptions options;
+    options.argument = std::to_string(victim);
+    const auto results = run_processes("one_dies_beside_cpu_nodes", 3, options);
+    for (int r = 0; r < 3; r++) {
+      const ProcessResult& result = results[static_cast<size_t>(r)];
+      EXPECT_FALSE(result.hung) << "rank " << r << ":\n" << result.output;
+      if (r != victim) EXPECT_EQ(result.exit_code, 0) << "rank " << r << ":\n" << result.output;
+    }
+  }
+}
+
+TEST(CpuNodes, FindThatRanksMakeDifferentCalls) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  CommSet set(3);
+  std::vector<PendingCall> calls;
+  for (int r = 0; r < 3; r++)
+    calls.emplace_back([comm = set[r], r] {
+      std::vector<int> data(5000, 1);
+      return ncclAllReduce(data.data(), data.data(), r == 2 ? 4000 : 5000, ncclInt32, ncclSum, comm,
+                           nullptr);
+    });
+  for (PendingCall& call : calls) {
+    const ncclResult_t result = call.wait_for(std::chrono::seconds(10));
+    EXPECT_NE(result, ncclNumResults) << "still blocked";
+    EXPECT_NE(result, ncclSuccess);
+  }
+  EXPECT_NE(std::string(ncclGetLastError(set[0])).find("CPU node 3"), std::string::npos)
+      << ncclGetLastError(set[0]);
+  for (int r = 0; r < 3; r++) WEFT_OK(ncclCommAbort(set.take(r)));
+}
+
+WEFT_SCENARIO(cpu_nodes_of_several_hosts) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    int x = 1;
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
+    EXPECT_NE(std::string(ncclGetLastError(comm)).find("several hosts"), std::string::npos)
+        << ncclGetLastError(comm);
+  });
+}
+
+TEST(CpuNodes, AreRefusedWithAReasonWhereRanksShareNoMemory) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  ProcessOptions options;
+  options.environment = separate_hosts;
+  run_ranks_as_processes("cpu_nodes_of_several_hosts", 2, options);
+}
+
+}  // namespace
+}  // namespace weft::test
