@@ -83,7 +83,11 @@ class Builder {
 bool supports(const Collective& c) {
   return (c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
           c.kind == CollectiveKind::kReduceScatter) &&
-         c.nranks >= 2 && c.nranks <= kMostReducedRanks;
+         c.nranks <= kMostReducedRanks;
+}
+
+Schedule make(const char* name, const Collective& c, int nodes) {
+  return c.nranks == 1 ? single_rank(name, c) : Builder(name, c, nodes).build();
 }
 
 }  // namespace
@@ -92,13 +96,13 @@ const Generator kCpuReduce = {
     "cpu_reduce",
     "a CPU node reduces for all ranks: GPUs that talk over the host bridge",
     supports,
-    [](const Collective& c, bool) { return Builder("cpu_reduce", c, 1).build(); },
+    [](const Collective& c, bool) { return make("cpu_reduce", c, 1); },
     false,
     kCpuChannels,
     1};
 const Generator kCpuPair = {
     "cpu_pair", "two CPU nodes reduce, each for the ranks beside it",
-    supports,   [](const Collective& c, bool) { return Builder("cpu_pair", c, 2).build(); },
+    supports,   [](const Collective& c, bool) { return make("cpu_pair", c, 2); },
     false,      kCpuChannels,
     2};
 

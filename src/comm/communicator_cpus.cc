@@ -33,7 +33,7 @@ int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   for (const auto& schedule : connected_->all())
     for (const auto& verified : {schedule->in_place, schedule->out_of_place})
       if (verified != nullptr) most = std::max(most, verified->schedule().cpu_nodes);
-  if (most == 0) return 0;
+  if (most == 0 || nranks_ == 1) return 0;
   why_no_cpu_nodes_ = no_cpu_nodes(infos);
   if (cuda::available() && nranks_ + most > kMostOnGpus)
     why_no_cpu_nodes_ = "kernels know no more than 32 ranks and CPU nodes";

@@ -95,7 +95,7 @@ Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule) {
     Node memory;
     memory.id = fmt::format("memory{}", node);
     memory.host = machine.nodes[static_cast<size_t>(most->first)].host;
-    memory.facts[kCpuMemory] = "1";
+    memory.facts.emplace(kCpuMemory, "1");
     helped.nodes.push_back(memory);
     const int at = static_cast<int>(helped.nodes.size()) - 1;
     helped.links.push_back({most->first, at, LinkType::kOther, kReduceGbps, kNoticeUs, 1});
