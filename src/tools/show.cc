@@ -8,6 +8,7 @@
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
+#include "src/planner/cpu_help.h"
 #include "src/planner/simulation_trace.h"
 #include "src/planner/simulator.h"
 #include "src/schedule/schedule_file.h"
@@ -27,18 +28,18 @@ struct Arguments {
   uint64_t size = 1 << 20;
 };
 
-// Where no machine is named: all GPUs on one switch.
-Machine plain_machine(int nranks) {
+// Where no machine is named: all GPUs on one switch, or on one CPU if that has a part.
+Machine plain_machine(int nranks, bool cpu) {
   Machine machine;
-  machine.name = "one switch (no machine was named)";
+  machine.name = fmt::format("one {} (no machine was named)", cpu ? "CPU" : "switch");
   for (int r = 0; r < nranks; r++) {
     Node gpu;
     gpu.id = fmt::format("g{}", r);
     machine.nodes.push_back(gpu);
   }
   Node hub;
-  hub.id = "switch";
-  hub.type = NodeType::kSwitch;
+  hub.id = cpu ? "cpu" : "switch";
+  hub.type = cpu ? NodeType::kCpu : NodeType::kSwitch;
   machine.nodes.push_back(hub);
   for (int r = 0; r < nranks; r++) connect(machine, r, nranks, LinkType::kOther, 100, 0.5);
   return machine;
@@ -103,8 +104,10 @@ void answer(const Arguments& arguments) {
   const ScheduleFile file =
       load_schedule(arguments.schedule, collective_named(arguments.collective));
   const Schedule& schedule = file.schedule;
-  const Machine machine = arguments.topo.empty() ? plain_machine(schedule.collective.nranks)
-                                                 : load_machine(arguments.topo);
+  const Machine found = arguments.topo.empty()
+                            ? plain_machine(schedule.collective.nranks, schedule.cpu_nodes > 0)
+                            : load_machine(arguments.topo);
+  const Machine machine = with_cpu_nodes(found, schedule);
   const ScheduleGraph graph = step_graph(schedule);
   SimulationOptions options;
   options.record = true;
@@ -121,7 +124,7 @@ void answer(const Arguments& arguments) {
                {"size", arguments.size},
                {"time", nanoseconds(simulation.time_us)},
                {"algbw", simulation.algbw_gbps},
-               {"bound", number(throughput_bound(machine, schedule.collective).algbw_gbps)},
+               {"bound", number(throughput_bound(found, schedule.collective).algbw_gbps)},
                {"slices", simulation.slices},
                {"banner", ""}};
   for (const char* list : {"nodes", "links", "lanes", "steps", "spans", "transfers"})

@@ -56,12 +56,14 @@ void print_text(const Machine& machine, const Schedule& schedule, const Simulati
   const auto available = gpus(machine).size();
   fmt::print("{}: {} of {} ranks on {}{}\n", schedule.name, name(schedule.collective.kind), nranks,
              machine.name,
-             static_cast<size_t>(nranks) < available
+             schedule.cpu_nodes > 0 ? fmt::format(" with CPU nodes: {}", schedule.cpu_nodes)
+             : static_cast<size_t>(nranks) < available
                  ? fmt::format(", its first {} of {} GPUs", nranks, available)
                  : "");
   fmt::print("time      {}\n", duration(simulation.time_us));
-  fmt::print("algbw     {:.4g} GB/s, {:.1f}% of the bound {:.4g} GB/s\n", simulation.algbw_gbps,
-             100 * simulation.algbw_gbps / bound.algbw_gbps, bound.algbw_gbps);
+  fmt::print("algbw     {:.4g} GB/s, {:.1f}% of the bound {:.4g} GB/s{}\n", simulation.algbw_gbps,
+             100 * simulation.algbw_gbps / bound.algbw_gbps, bound.algbw_gbps,
+             schedule.cpu_nodes > 0 ? " where GPUs alone reduce" : "");
   fmt::print("busiest  ");
   for (size_t i = 0; i < simulation.links.size() && i < kBusiest; i++)
     fmt::print("{} {} {:.1f}%", i > 0 ? "," : "", link_name(machine, simulation.links[i].link),

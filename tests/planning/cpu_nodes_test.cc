@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kPlans[] = {"cpu_reduce", "cpu_pair"};
 
-std::string forced(const std::string& plan) {
+std::string forcing(const std::string& plan) {
   return "all_reduce=" + plan + ",reduce=" + plan + ",reduce_scatter=" + plan;
 }
 
@@ -45,7 +45,7 @@ WEFT_SCENARIO(cpu_nodes_reduce) {
 
 TEST(CpuNodes, OfProcessesGiveTheReferenceResults) {
   for (const int n : {3, 5}) {
-    const ScopedEnvironment environment{{"WEFT_PLAN", forced(kPlans[n / 4])}};
+    const ScopedEnvironment environment{{"WEFT_PLAN", forcing(kPlans[n / 4])}};
     ProcessOptions options;
     options.argument = std::to_string(mix(test_seed(), static_cast<uint64_t>(n)));
     run_ranks_as_processes("cpu_nodes_reduce", n, options);
@@ -73,7 +73,7 @@ TEST(CpuNodes, AreChosenForAnEmulatedBoxAndGiveTheReferenceResults) {
 // All collectives of a group are handed over before any of them runs.
 TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
   for (const char* plan : kPlans) {
-    const ScopedEnvironment environment{{"WEFT_PLAN", forced(plan)}};
+    const ScopedEnvironment environment{{"WEFT_PLAN", forcing(plan)}};
     constexpr int kRanks = 4, kCalls = 150;
     run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
       std::vector<std::vector<int>> data;
@@ -94,7 +94,7 @@ TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
 }
 
 TEST(CpuNodes, FinishForOthersWhenTheirRankLeavesFirst) {
-  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_pair")}};
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_pair")}};
   for (int round = 0; round < 5; round++) {
     const ncclUniqueId id = new_unique_id();
     run_threads(3, [&](int rank) {
@@ -107,7 +107,7 @@ TEST(CpuNodes, FinishForOthersWhenTheirRankLeavesFirst) {
 }
 
 TEST(CpuNodes, EndTheirWaitsOnAnAbort) {
-  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_reduce")}};
   for (const int aborted : {0, 1}) {  // rank 0 has the CPU node
     CommSet set(3);
     std::vector<PendingCall> blocked;
@@ -150,7 +150,7 @@ WEFT_SCENARIO(one_dies_beside_cpu_nodes) {
 }
 
 TEST(CpuNodes, LetAllSurvivorsKnowOfAKilledRank) {
-  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_reduce")}};
   for (const int victim : {0, 1}) {
     ProcessOptions options;
     options.argument = std::to_string(victim);
@@ -165,7 +165,7 @@ TEST(CpuNodes, LetAllSurvivorsKnowOfAKilledRank) {
 }
 
 TEST(CpuNodes, FindThatRanksMakeDifferentCalls) {
-  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_reduce")}};
   CommSet set(3);
   std::vector<PendingCall> calls;
   for (int r = 0; r < 3; r++)
@@ -194,7 +194,7 @@ WEFT_SCENARIO(cpu_nodes_of_several_hosts) {
 }
 
 TEST(CpuNodes, AreRefusedWithAReasonWhereRanksShareNoMemory) {
-  const ScopedEnvironment environment{{"WEFT_PLAN", forced("cpu_reduce")}};
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_reduce")}};
   ProcessOptions options;
   options.environment = separate_hosts;
   run_ranks_as_processes("cpu_nodes_of_several_hosts", 2, options);

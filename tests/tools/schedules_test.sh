@@ -32,6 +32,16 @@ expect 0 '^verified: all_reduce of 3 ranks, in place and out of place, 1 chunks 
 expect 0 '"verified":true,"collective":"all_reduce","ranks":2.*"least_fifo_depth":1' verify "$pair" --json
 expect 0 'verified' verify "$good" --coll all_reduce --fifo-depth 1
 
+# A CPU node reduces for three ranks.
+cpu=$corpus/schedule_json/cpu_node.json
+expect 0 '^verified: all_reduce of 3 ranks, in place and out of place, 1 chunks a block, 7 lanes, 8 steps$' verify "$cpu"
+for ranks in thread process; do
+  expect 0 '^in_place .* 0 elements wrong$' run "$cpu" --size 1M --ranks-as $ranks
+done
+expect 0 'on rtx4090-8x with CPU nodes: 1$' simulate rtx4090-8x "$cpu" --size 1M
+expect 2 'reaches no CPU' simulate ndv2 "$cpu" --size 1M
+expect 0 '' show "$cpu" rtx4090-8x --output "$work/cpu.html"
+
 # Rank 0 waits for a message that nobody sends.
 sed '/"from": \[{"input": 0}\], "to": \[{"peer": 0}\]/d' "$pair" >"$work/waits.json"
 expect 1 "^weft: .*waits.json: .* refused: rank 0 lane 0 step 1 \(output chunk 0\) never runs: it waits for a message from rank 1" \
