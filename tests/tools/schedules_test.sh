@@ -40,7 +40,7 @@ for ranks in thread process; do
 done
 expect 0 'on rtx4090-8x with CPU nodes: 1$' simulate rtx4090-8x "$cpu" --size 1M
 expect 2 'reaches no CPU' simulate ndv2 "$cpu" --size 1M
-expect 0 '' show "$cpu" rtx4090-8x --output "$work/cpu.html"
+"$weft" show "$cpu" rtx4090-8x --output "$work/cpu.html" && [ -s "$work/cpu.html" ] || { echo "FAILED: no drawing of $cpu"; failed=1; }
 
 # Rank 0 waits for a message that nobody sends.
 sed '/"from": \[{"input": 0}\], "to": \[{"peer": 0}\]/d' "$pair" >"$work/waits.json"
