@@ -49,6 +49,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   context_.rank = rank;
   context_.label = label;
   context_.gone = gone_.data();
+  context_.cpu_nodes_from = nranks;
   context_.timeout_s = config_.timeout_s;
   context_.stall_warning_s = config_.stall_warning_s;
   control_ = std::make_unique<ControlChannel>(

@@ -28,6 +28,7 @@ CpuNode::CpuNode(std::unique_ptr<Mesh> mesh, const host::RankContext& owner, Lis
   context_.timeout_s = owner.timeout_s;
   context_.stall_warning_s = owner.stall_warning_s;
   context_.local_ranks = mesh_->ranks_of_machine();
+  context_.cpu_nodes_from = owner.cpu_nodes_from;
 }
 
 CpuNode::~CpuNode() {

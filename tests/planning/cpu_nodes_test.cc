@@ -184,6 +184,25 @@ TEST(CpuNodes, FindThatRanksMakeDifferentCalls) {
   for (int r = 0; r < 3; r++) WEFT_OK(ncclCommAbort(set.take(r)));
 }
 
+TEST(CpuNodes, NameTheRankThatDoesNotCome) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_pair")}, {"WEFT_TIMEOUT", "0.3"}};
+  CommSet set(3);
+  std::vector<PendingCall> calls;
+  for (int r = 0; r < 2; r++)
+    calls.emplace_back([comm = set[r]] {
+      int x = 1;
+      return ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr);
+    });
+  for (PendingCall& call : calls)
+    EXPECT_EQ(call.wait_for(std::chrono::seconds(10)), ncclRemoteError);
+  const std::string texts =
+      std::string(ncclGetLastError(set[0])) + std::string(ncclGetLastError(set[1]));
+  // Rank 2 has the CPU node 4, which cannot know of the call.
+  EXPECT_NE(texts.find("CPU node 4"), std::string::npos) << texts;
+  EXPECT_NE(texts.find("WEFT_TIMEOUT"), std::string::npos) << texts;
+  for (int r = 0; r < 3; r++) WEFT_OK(ncclCommAbort(set.take(r)));
+}
+
 WEFT_SCENARIO(cpu_nodes_of_several_hosts) {
   with_communicator(context, [&](ncclComm_t comm) {
     int x = 1;

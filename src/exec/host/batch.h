@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct RankContext {
   trace::Track track;                      // of WEFT_TRACE
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less where peers ring no bell
+  int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
 };
 
 // An operation with its running state. Obtained from a Batch; its vectors keep their memory from
