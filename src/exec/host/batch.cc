@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/exec/host/target.h"
 #include "src/exec/host/workers.h"
+#include "src/schedule/collective.h"
 
 namespace weft::host {
 namespace {
