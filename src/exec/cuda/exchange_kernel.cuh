@@ -207,11 +207,10 @@ class Exchange {
         const uint64_t word = comes(b) ? words[b] : scaled(own);
         Element e[kCount];
         memcpy(e, &word, 8);
-        with_operator<Op>(a_.reduction.op, [&](auto op) {
 #pragma unroll
-          for (int i = 0; i < kCount; i++)
-            sum[i] = started ? op.apply(sum[i], Type::load(e[i])) : Type::load(e[i]);
-        });
+        for (int i = 0; i < kCount; i++)
+          sum[i] =
+              started ? apply<Op>(sum[i], Type::load(e[i]), a_.reduction.op) : Type::load(e[i]);
         started = true;
       }
     }

@@ -67,6 +67,13 @@ __device__ __forceinline__ void with_operator([[maybe_unused]] ncclRedOp_t told,
   }
 }
 
+// The same for a pair of elements.
+template <typename Op, typename T>
+__device__ __forceinline__ T apply(T a, T b, ncclRedOp_t told) {
+  with_operator<Op>(told, [&](auto op) { a = op.apply(a, b); });
+  return a;
+}
+
 // The number of ranks may not fit into a small type.
 template <typename T>
 __device__ T divide(T sum, uint32_t by) {

@@ -152,11 +152,10 @@ class PackedRunner {
       memcpy(e, &words[b], 8);
       if (scaled && ((step.raw_sources >> (first + b)) & 1) != 0)
         for (int i = 0; i < kCount; i++) e[i] = scale<Type>(e[i], a_.reduction.scalar_bits);
-      with_operator<Op>(a_.reduction.op, [&](auto op) {
 #pragma unroll
-        for (int i = 0; i < kCount; i++)
-          sum[i] = first + b == 0 ? Type::load(e[i]) : op.apply(sum[i], Type::load(e[i]));
-      });
+      for (int i = 0; i < kCount; i++)
+        sum[i] = first + b == 0 ? Type::load(e[i])
+                                : apply<Op>(sum[i], Type::load(e[i]), a_.reduction.op);
     }
     return true;
   }
