@@ -1,6 +1,5 @@
 // Communicators of processes: scale, split, several ids, and what happens when one of them dies.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "src/comm/unique_id.h"
 #include "tests/comm/checks.h"
 #include "tests/support/patterns.h"
+#include "tests/support/ports.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
 
@@ -86,7 +86,7 @@ WEFT_SCENARIO(id_from_environment) {
 }
 
 TEST(Processes, MeetAtTheAddressInNcclCommId) {
-  const std::string port = std::to_string(20000 + getpid() % 20000);
+  const std::string port = std::to_string(free_port());
   ProcessOptions options;
   options.environment = [&](int) -> std::map<std::string, std::string> {
     return {{"NCCL_COMM_ID", "127.0.0.1:" + port}, {"NCCL_SOCKET_IFNAME", "lo"}};
