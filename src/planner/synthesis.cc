@@ -30,7 +30,7 @@ constexpr double kVeryGood = 0.9996;
 constexpr uint64_t kManyEventsPerRank = 15000;
 constexpr double kLittleLess = 0.01;
 // What an estimate of slices that do not come evenly is off at times.
-constexpr double kRough = 0.003;
+constexpr double kRough = 0.002;
 // Schedules of more steps are proved while they are simulated.
 constexpr size_t kLongToProve = 10000;
 // What an estimate may be off.
