@@ -114,7 +114,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
 
 Communicator::~Communicator() {
   leave();
-  control_.reset();  // no news after this
+  control_->silence();  // the control thread must not look at it any more when it goes
+  control_.reset();
 }
 
 void Communicator::leave() {
@@ -153,7 +154,7 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (peer < 0) {
     // The rendezvous lives in some process; if that is a rank's, the rank died with it.
     int holder = -1;
-    const uint64_t process = control_ != nullptr ? control_->rendezvous_process() : 0;
+    const uint64_t process = ready_.load() ? control_->rendezvous_process() : 0;
     for (int r = 0; failed && ready_.load() && r < nranks_; r++)
       if (mesh_->info(r).process == process && !gone_[static_cast<size_t>(r)].load()) holder = r;
     if (holder < 0) {
