@@ -1,11 +1,10 @@
 // plan_regret: the plan that the library chooses against every plan forced by hand, and what it
-// predicted against what was measured, for every collective and size. Ranks are threads. The chosen
-// plan is measured twice, by choice and by force: what these two differ by is noise.
+// predicted against what was measured, for every collective and size. Ranks are threads, and are
+// timed as `weft calibrate` does it (turns.h). The chosen plan is measured twice, by choice and by
+// force: what these two differ by is noise.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -18,11 +17,10 @@
 #include "perf/common/errors.h"
 #include "perf/regret/paired.h"
 #include "src/tools/command_line.h"
+#include "src/tools/turns.h"
 
 namespace weft::perf {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct RegretOptions {
   int ranks = 4, repetitions = 15;
@@ -93,7 +91,7 @@ std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
 class Contest {
  public:
   explicit Contest(const RegretOptions& options)
-      : options_(options), barrier_(options.ranks), took_(static_cast<size_t>(options.ranks)) {
+      : options_(options), laps_(static_cast<size_t>(options.ranks)) {
     for (int r = 0; r < options.ranks; r++) {
       device::select(r);
       streams_.push_back(device::stream(r, false));
@@ -157,7 +155,10 @@ class Contest {
     for (const uint64_t size : sizes())
       if (entrants[0].plan.empty()) ask(entrants[0], collective, kind, size);
     for (const uint64_t size : sizes())
-      in_threads([&](int rank) { measure(entrants, kind, size, rank); });
+      in_threads([&](int rank) {
+        if (weftHostMode() == 1) stay_on_core(rank);
+        measure(entrants, kind, size, rank);
+      });
     for (Entrant& entrant : entrants)
       in_threads([&](int rank) {
         check(ncclCommDestroy(entrant.comms[static_cast<size_t>(rank)]), "ncclCommDestroy");
@@ -229,7 +230,7 @@ class Contest {
     return std::min(options_.repetitions, std::max(some, 5));
   }
 
-  // Plans take turns in every repetition, so that what disturbs the machine disturbs all alike.
+  // See turns.h.
   void measure(std::span<Entrant> entrants, CollectiveKind kind, uint64_t size, int rank) {
     const auto r = static_cast<size_t>(rank);
     const int calls = size <= (64u << 10)  ? 40
@@ -237,30 +238,40 @@ class Contest {
                       : size <= (8u << 20) ? 3
                                            : 1;
     for (Entrant& entrant : entrants) {
-      barrier_.arrive_and_wait();
+      meet();
       bool refused = false;
       for (int i = 0; i < options_.ranks && !entrant.out && !refused; i++)
         refused = one(entrant, kind, size, rank, i) != ncclSuccess;
       device::synchronize(streams_[r]);
-      barrier_.arrive_and_wait();
+      meet();
       if (rank == 0 && refused) entrant.out = true;
-      barrier_.arrive_and_wait();
+      meet();
     }
-    for (int repetition = 0; repetition < repetitions_of(size); repetition++)
-      for (size_t turn = 0; turn < entrants.size(); turn++) {
-        // Nobody always follows the same one: what that leaves in the caches would favour some.
-        Entrant& entrant = entrants[(turn + static_cast<size_t>(repetition)) % entrants.size()];
-        if (entrant.out) continue;
-        barrier_.arrive_and_wait();
-        // A call brings ranks into step better than the barrier does, where calls are short.
-        if (calls > 1) check(one(entrant, kind, size, rank, options_.ranks - 1), "call");
-        const auto begin = Clock::now();
-        for (int i = 0; i < calls; i++) check(one(entrant, kind, size, rank, i), "call");
-        device::synchronize(streams_[r]);
-        took_[r] = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
-        barrier_.arrive_and_wait();
-        if (rank == 0) entrant.times[size].push_back(*std::max_element(took_.begin(), took_.end()));
+    const int rounds = repetitions_of(size);
+    std::vector<Lap>& laps = laps_[r];
+    laps.clear();
+    for (int round = 0; round < rounds; round++)
+      for (const size_t e : order_of_round(entrants.size(), round))
+        if (!entrants[e].out)
+          laps.push_back(run_batch(
+              calls,
+              [&](int i) { check(one(entrants[e], kind, size, rank, i + options_.ranks), "call"); },
+              [&] { device::synchronize(streams_[r]); }));
+    meet();
+    if (rank != 0) return;
+    size_t lap = 0;
+    std::vector<Lap> ranks(laps_.size());
+    for (int round = 0; round < rounds; round++)
+      for (const size_t e : order_of_round(entrants.size(), round)) {
+        if (entrants[e].out) continue;
+        for (size_t other = 0; other < ranks.size(); other++) ranks[other] = laps_[other][lap];
+        entrants[e].times[size].push_back(pace(ranks, calls));
+        lap++;
       }
+  }
+
+  void meet() {
+    if (!meeting_.meet(options_.ranks)) throw std::runtime_error("the other ranks do not come");
   }
 
   void report(const std::string& collective, uint64_t size, const std::vector<Entrant>& entrants) {
@@ -304,11 +315,11 @@ class Contest {
   static constexpr double kBar = 1.1;
 
   const RegretOptions& options_;
-  std::barrier<> barrier_;
+  Meeting meeting_;
   std::vector<cudaStream_t> streams_;
   std::vector<void*> inputs_, outputs_;
   std::map<uint64_t, double> predicted_us_;
-  std::vector<double> took_;  // of every rank, us
+  std::vector<std::vector<Lap>> laps_;  // of every rank, in the order of turns
   std::vector<Comparison> regrets_, noise_;
   std::vector<double> errors_;
 };

@@ -1,0 +1,107 @@
+// How plans are timed against each other: by `weft calibrate`, whose times decide what is chosen,
+// and by `plan_regret`, which judges the choice. There is one way, because the same calls take up
+// to twice as long when more ranks share a core, and a third more or less when others do.
+//
+// Ranks are dealt out to the cores in turn and stay there, as a launcher that binds them does. They
+// call back to back, like those of a job or of nccl-tests: in a cell (a collective, a size) nothing
+// stands between one plan's calls and the next plan's but the calls themselves. Plans take turns in
+// rounds, so that what disturbs the machine disturbs all alike. Ranks may be threads or processes;
+// each calls these functions for itself.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace weft {
+
+// Binds the calling thread to the core of its rank, among those it may use.
+inline void stay_on_core(int rank) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) == 0) return;
+  CPU_ZERO(&one);
+  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &all) && seen++ == rank % CPU_COUNT(&all)) CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
+
+// Where ranks wait for each other between cells, never inside one. Lies in memory that all share.
+class Meeting {
+ public:
+  // False: not all came, because one has given up or does not come at all.
+  bool meet(int ranks, double patience_s = 60) {
+    const uint32_t now = generation_.load();
+    if (arrived_.fetch_add(1) + 1 == static_cast<uint32_t>(ranks)) {
+      arrived_.store(0);
+      generation_.store(now + 1);
+      return true;
+    }
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
+    while (generation_.load() == now) {
+      if (given_up_.load() || Clock::now() > until) return false;
+      sched_yield();
+    }
+    return true;
+  }
+  void give_up() { given_up_.store(true); }
+
+ private:
+  std::atomic<uint32_t> arrived_{0}, generation_{0};
+  std::atomic<bool> given_up_{false};
+};
+
+// In which order plans take their turns; all ranks know it. Nobody always follows the same one:
+// what that leaves in the caches would favour some.
+inline std::vector<size_t> order_of_round(size_t plans, int round) {
+  std::vector<size_t> order(plans);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), std::minstd_rand(static_cast<unsigned>(round) + 1));
+  return order;
+}
+
+// When a rank was through the calls before a batch, and when through its own: us of a clock that
+// ranks of a host share.
+struct Lap {
+  double begin = 0, end = 0;
+};
+
+// `call(i)` makes call number i of the batch, `finish()` returns when all that were made are done.
+// Where calls are short, one more goes before, number -1: it brings ranks into step.
+template <typename Call, typename Finish>
+Lap run_batch(int calls, const Call& call, const Finish& finish) {
+  const auto now = [] {
+    return std::chrono::duration<double, std::micro>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  if (calls > 1) {
+    call(-1);
+    finish();
+  }
+  Lap lap;
+  lap.begin = now();
+  for (int i = 0; i < calls; i++) call(i);
+  finish();
+  lap.end = now();
+  return lap;
+}
+
+// us a call: from when the last rank was through the calls before until the last is through these.
+inline double pace(std::span<const Lap> ranks, int calls) {
+  double begin = 0, end = 0;
+  for (const Lap& lap : ranks) {
+    begin = std::max(begin, lap.begin);
+    end = std::max(end, lap.end);
+  }
+  return (end - begin) / calls;
+}
+
+}  // namespace weft
