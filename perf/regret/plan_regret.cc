@@ -57,7 +57,6 @@ ncclResult_t call(CollectiveKind kind, size_t size, int ranks, const void* in, v
 // A plan that takes part: the library's own choice (no name), or a forced one.
 struct Entrant {
   std::string plan;
-  std::vector<ncclComm_t> comms;
   std::map<uint64_t, std::vector<double>> times;  // by size, in the order of repetitions
   std::map<uint64_t, std::string> chosen;         // by size, where the library chooses
   std::string twins;                              // other names of the same schedule
@@ -106,7 +105,8 @@ class Contest {
     if (!kind) throw std::runtime_error(collective + " is no collective");
     std::vector<Entrant> all = entrants_for(*kind, options_.ranks);
     predicted_us_.clear();
-    // On GPUs communicators share thread blocks, so there is one at a time.
+    // A communicator serves all: with one each, messages would lie in colder memory than they do in
+    // a job. On GPUs a plan that is refused must not harm others.
     const size_t together = weftHostMode() == 1 ? all.size() : 1;
     for (size_t first = 0; first < all.size(); first += together)
       compete(collective, *kind, {all.data() + first, together});
@@ -151,18 +151,17 @@ class Contest {
   }
 
   void compete(const std::string& collective, CollectiveKind kind, std::span<Entrant> entrants) {
-    for (Entrant& entrant : entrants) connect(entrant, collective);
+    connect();
     for (const uint64_t size : sizes())
       if (entrants[0].plan.empty()) ask(entrants[0], collective, kind, size);
     for (const uint64_t size : sizes())
       in_threads([&](int rank) {
         if (weftHostMode() == 1) stay_on_core(rank);
-        measure(entrants, kind, size, rank);
+        measure(entrants, collective, kind, size, rank);
       });
-    for (Entrant& entrant : entrants)
-      in_threads([&](int rank) {
-        check(ncclCommDestroy(entrant.comms[static_cast<size_t>(rank)]), "ncclCommDestroy");
-      });
+    in_threads([&](int rank) {
+      check(ncclCommDestroy(comms_[static_cast<size_t>(rank)]), "ncclCommDestroy");
+    });
   }
 
   static void check(ncclResult_t result, const char* what) {
@@ -186,39 +185,37 @@ class Contest {
     for (std::thread& thread : threads) thread.join();
   }
 
-  void connect(Entrant& entrant, const std::string& collective) {
-    if (entrant.plan.empty()) {
-      unsetenv("WEFT_PLAN");
-    } else {
-      setenv("WEFT_PLAN", (collective + "=" + entrant.plan).c_str(), 1);
-    }
+  void connect() {
     ncclUniqueId id;
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    entrant.comms.resize(static_cast<size_t>(options_.ranks));
+    comms_.assign(static_cast<size_t>(options_.ranks), nullptr);
     in_threads([&](int rank) {
-      check(ncclCommInitRank(&entrant.comms[static_cast<size_t>(rank)], options_.ranks, id, rank),
+      check(ncclCommInitRank(&comms_[static_cast<size_t>(rank)], options_.ranks, id, rank),
             "ncclCommInitRank");
     });
-    unsetenv("WEFT_PLAN");
+  }
+
+  bool force(const Entrant& entrant, const std::string& collective, int rank) {
+    return weftForcePlan(comms_[static_cast<size_t>(rank)], collective.c_str(),
+                         entrant.plan.empty() ? nullptr : entrant.plan.c_str()) == ncclSuccess;
   }
 
   // Roots take turns: calls from one root would overlap, and nobody would see how long one takes.
-  ncclResult_t one(const Entrant& entrant, CollectiveKind kind, uint64_t size, int rank,
-                   int number = 0) {
+  ncclResult_t one(CollectiveKind kind, uint64_t size, int rank, int number = 0) {
     const auto r = static_cast<size_t>(rank);
     return call(kind, size, options_.ranks, inputs_[r], outputs_[r], number % options_.ranks,
-                entrant.comms[r], streams_[r]);
+                comms_[r], streams_[r]);
   }
 
   void ask(Entrant& entrant, const std::string& collective, CollectiveKind kind, uint64_t size) {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     check(ncclGroupStart(), "ncclGroupStart");
-    check(one(entrant, kind, size, 0), "call");
+    check(one(kind, size, 0), "call");
     check(ncclGroupSimulateEnd(&info), "ncclGroupSimulateEnd");
     if (info.estimatedTime != NCCL_UNDEF_FLOAT)
       predicted_us_[size] = static_cast<double>(info.estimatedTime);
     const char* plan = "";
-    check(weftPlanOf(entrant.comms[0], collective.c_str(), size, &plan), "weftPlanOf");
+    check(weftPlanOf(comms_[0], collective.c_str(), size, &plan), "weftPlanOf");
     entrant.chosen[size] = plan;
   }
 
@@ -231,7 +228,8 @@ class Contest {
   }
 
   // See turns.h.
-  void measure(std::span<Entrant> entrants, CollectiveKind kind, uint64_t size, int rank) {
+  void measure(std::span<Entrant> entrants, const std::string& collective, CollectiveKind kind,
+               uint64_t size, int rank) {
     const auto r = static_cast<size_t>(rank);
     const int calls = size <= (64u << 10)  ? 40
                       : size <= (1u << 20) ? 10
@@ -239,9 +237,9 @@ class Contest {
                                            : 1;
     for (Entrant& entrant : entrants) {
       meet();
-      bool refused = false;
+      bool refused = !force(entrant, collective, rank);
       for (int i = 0; i < options_.ranks && !entrant.out && !refused; i++)
-        refused = one(entrant, kind, size, rank, i) != ncclSuccess;
+        refused = one(kind, size, rank, i) != ncclSuccess;
       device::synchronize(streams_[r]);
       meet();
       if (rank == 0 && refused) entrant.out = true;
@@ -251,12 +249,13 @@ class Contest {
     std::vector<Lap>& laps = laps_[r];
     laps.clear();
     for (int round = 0; round < rounds; round++)
-      for (const size_t e : order_of_round(entrants.size(), round))
-        if (!entrants[e].out)
-          laps.push_back(run_batch(
-              calls,
-              [&](int i) { check(one(entrants[e], kind, size, rank, i + options_.ranks), "call"); },
-              [&] { device::synchronize(streams_[r]); }));
+      for (const size_t e : order_of_round(entrants.size(), round)) {
+        if (entrants[e].out) continue;
+        force(entrants[e], collective, rank);
+        laps.push_back(run_batch(
+            calls, [&](int i) { check(one(kind, size, rank, i + options_.ranks), "call"); },
+            [&] { device::synchronize(streams_[r]); }));
+      }
     meet();
     if (rank != 0) return;
     size_t lap = 0;
@@ -316,10 +315,11 @@ class Contest {
 
   const RegretOptions& options_;
   Meeting meeting_;
+  std::vector<ncclComm_t> comms_;  // of every rank, as are those below
   std::vector<cudaStream_t> streams_;
   std::vector<void*> inputs_, outputs_;
   std::map<uint64_t, double> predicted_us_;
-  std::vector<std::vector<Lap>> laps_;  // of every rank, in the order of turns
+  std::vector<std::vector<Lap>> laps_;  // in the order of turns
   std::vector<Comparison> regrets_, noise_;
   std::vector<double> errors_;
 };
