@@ -91,12 +91,14 @@ class Contest {
  public:
   explicit Contest(const RegretOptions& options)
       : options_(options), laps_(static_cast<size_t>(options.ranks)) {
+    const uint64_t bytes = std::max<uint64_t>(options.most, warming_bytes());
     for (int r = 0; r < options.ranks; r++) {
       device::select(r);
       streams_.push_back(device::stream(r, false));
-      inputs_.push_back(device::allocate(options.most));
-      outputs_.push_back(device::allocate(options.most));
-      device::fill(inputs_.back(), 0, options.most);
+      inputs_.push_back(device::allocate(bytes));
+      outputs_.push_back(device::allocate(bytes));
+      device::fill(inputs_.back(), 0, bytes);
+      device::fill(outputs_.back(), 0, bytes);
     }
   }
 
@@ -192,7 +194,18 @@ class Contest {
     in_threads([&](int rank) {
       check(ncclCommInitRank(&comms_[static_cast<size_t>(rank)], options_.ranks, id, rank),
             "ncclCommInitRank");
+      if (weftHostMode() == 1) warm(rank);
     });
+  }
+
+  uint64_t warming_bytes() const { return kWarmingChunk * static_cast<uint64_t>(options_.ranks); }
+  // See turns.h.
+  void warm(int rank) {
+    ncclComm_t comm = comms_[static_cast<size_t>(rank)];
+    check(weftForcePlan(comm, "all_reduce", kDirect.name.data()), "weftForcePlan");
+    for (int i = 0; i < kWarmingCalls; i++)
+      check(one(CollectiveKind::kAllReduce, warming_bytes(), rank), "call");
+    check(weftForcePlan(comm, "all_reduce", nullptr), "weftForcePlan");
   }
 
   bool force(const Entrant& entrant, const std::string& collective, int rank) {

@@ -96,11 +96,12 @@ class Meter {
       : comm_(communicator),
         order_(order),
         board_(board),
-        input_(communicator, order.points.back().bytes),
-        output_(communicator, order.points.back().bytes) {}
+        input_(communicator, largest(order)),
+        output_(communicator, largest(order)) {}
 
   void measure_all() {
     const auto begin = Clock::now();
+    if (!comm_.on_gpu()) warm();
     for (size_t p = 0; p < order_.points.size(); p++)
       for (size_t c = 0; c < order_.collectives.size(); c++) {
         if (comm_.rank() == 0 && seconds_since(begin) > order_.seconds) board_.late = true;
@@ -118,17 +119,36 @@ class Meter {
            !board_.hopeless[c][plan];
   }
 
-  void measure(size_t p, size_t c) {
-    const MeterPoint& point = order_.points[p];
+  static uint64_t largest(const MeterOrder& order) {
+    return std::max<uint64_t>(order.points.back().bytes,
+                              kWarmingChunk * static_cast<uint64_t>(order.ranks));
+  }
+
+  Call call_of(CollectiveKind kind, uint64_t bytes) const {
     Call call;
-    call.kind = order_.collectives[c];
+    call.kind = kind;
     call.input = input_.data();
     call.output = output_.data();
     call.stream = reinterpret_cast<cudaStream_t>(kOwnStream);
     call.count = 1;
     call.reduction.type = ncclFloat32;
     call.reduction.op = ncclSum;
-    call.count = std::max<size_t>(1, point.bytes / array_bytes({call.kind, order_.ranks, 0}, call));
+    call.count = std::max<size_t>(1, bytes / array_bytes({kind, order_.ranks, 0}, call));
+    return call;
+  }
+
+  // See turns.h.
+  void warm() {
+    const Call call =
+        call_of(CollectiveKind::kAllReduce, kWarmingChunk * static_cast<uint64_t>(order_.ranks));
+    comm_.force_plan(call.kind, &kDirect);
+    for (int i = 0; i < kWarmingCalls; i++) run(call);
+    comm_.force_plan(call.kind, nullptr);
+  }
+
+  void measure(size_t p, size_t c) {
+    const MeterPoint& point = order_.points[p];
+    Call call = call_of(order_.collectives[c], point.bytes);
     // Roots take turns: calls from one root would overlap, and no hop would be seen.
     const int roots = Collective{call.kind, order_.ranks, 0}.rooted() ? order_.ranks : 1;
     const auto run_next = [&] {

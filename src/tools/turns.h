@@ -58,6 +58,13 @@ class Meeting {
   std::atomic<bool> given_up_{false};
 };
 
+// Before anything is timed: rings of messages are memory that nobody has touched when a
+// communicator is new, and a job has been round them long ago. An all_reduce by the plan "direct"
+// sends to every rank through every ring; so many, with chunks of so many bytes (which are copied,
+// not lent), go round all of them.
+inline constexpr int kWarmingCalls = 130;
+inline constexpr size_t kWarmingChunk = 4096;
+
 // In which order plans take their turns; all ranks know it. Nobody always follows the same one:
 // what that leaves in the caches would favour some.
 inline std::vector<size_t> order_of_round(size_t plans, int round) {
