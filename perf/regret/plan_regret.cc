@@ -244,10 +244,7 @@ class Contest {
   void measure(std::span<Entrant> entrants, const std::string& collective, CollectiveKind kind,
                uint64_t size, int rank) {
     const auto r = static_cast<size_t>(rank);
-    const int calls = size <= (64u << 10)  ? 40
-                      : size <= (1u << 20) ? 10
-                      : size <= (8u << 20) ? 3
-                                           : 1;
+    const int calls = calls_at(size);
     for (Entrant& entrant : entrants) {
       meet();
       bool refused = !force(entrant, collective, rank);

@@ -25,11 +25,10 @@ using Clock = std::chrono::steady_clock;
 constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                         CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                         CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
-constexpr MeterPoint kSmall[] = {{1u << 10, 40, 9},  {4u << 10, 40, 9},  {16u << 10, 30, 9},
-                                 {64u << 10, 15, 9}, {256u << 10, 6, 9}, {1u << 20, 2, 9}};
-constexpr MeterPoint kLarge[] = {{4u << 20, 1, 7}, {16u << 20, 1, 5}, {64u << 20, 1, 3}};
-constexpr MeterPoint kNetwork[] = {
-    {1u << 10, 20, 5}, {16u << 10, 15, 5}, {256u << 10, 4, 5}, {4u << 20, 1, 5}};
+constexpr MeterPoint kSmall[] = {{1u << 10, 9},  {4u << 10, 9},   {16u << 10, 9},
+                                 {64u << 10, 9}, {256u << 10, 9}, {1u << 20, 9}};
+constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 3}};
+constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
 class Calibrator {
  public:

@@ -167,7 +167,7 @@ class Meter {
         comm_.force_plan(call.kind, order_.plans[plan]);
         board_.laps[plan][static_cast<size_t>(batch)][static_cast<size_t>(comm_.rank())] =
             run_batch(
-                point.calls, [&](int) { run_next(); }, [&] { comm_.synchronize(); });
+                calls_at(point.bytes), [&](int) { run_next(); }, [&] { comm_.synchronize(); });
       }
     comm_.force_plan(call.kind, nullptr);
   }
@@ -180,8 +180,8 @@ class Meter {
       std::vector<double> batches;
       for (int b = 0; b < order_.points[p].batches; b++) {
         const auto& ranks = board_.laps[plan][static_cast<size_t>(b)];
-        batches.push_back(
-            pace({ranks.data(), static_cast<size_t>(order_.ranks)}, order_.points[p].calls));
+        batches.push_back(pace({ranks.data(), static_cast<size_t>(order_.ranks)},
+                               calls_at(order_.points[p].bytes)));
       }
       std::sort(batches.begin(), batches.end());
       medians[plan] = batches[batches.size() / 2];

@@ -12,7 +12,7 @@ namespace weft {
 
 struct MeterPoint {
   uint64_t bytes = 0;
-  int calls = 1, batches = 1;  // calls timed together, and how often; the median counts
+  int batches = 1;  // of calls timed together; the median counts
 };
 
 struct MeterOrder {

@@ -65,6 +65,15 @@ class Meeting {
 inline constexpr int kWarmingCalls = 130;
 inline constexpr size_t kWarmingChunk = 4096;
 
+// Calls of a batch: what is short is repeated.
+inline int calls_at(uint64_t bytes) {
+  return bytes <= (64u << 10)    ? 40
+         : bytes <= (256u << 10) ? 10
+         : bytes <= (1u << 20)   ? 6
+         : bytes <= (8u << 20)   ? 2
+                                 : 1;
+}
+
 // In which order plans take their turns; all ranks know it. Nobody always follows the same one:
 // what that leaves in the caches would favour some.
 inline std::vector<size_t> order_of_round(size_t plans, int round) {
