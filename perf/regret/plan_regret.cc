@@ -263,7 +263,8 @@ class Contest {
         if (entrants[e].out) continue;
         force(entrants[e], collective, rank);
         laps.push_back(run_batch(
-            calls, [&](int i) { check(one(kind, size, rank, i + options_.ranks), "call"); },
+            calls, [&] { meet(); },
+            [&](int i) { check(one(kind, size, rank, i + options_.ranks), "call"); },
             [&] { device::synchronize(streams_[r]); }));
       }
     meet();

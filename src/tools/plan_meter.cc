@@ -167,7 +167,8 @@ class Meter {
         comm_.force_plan(call.kind, order_.plans[plan]);
         board_.laps[plan][static_cast<size_t>(batch)][static_cast<size_t>(comm_.rank())] =
             run_batch(
-                calls_at(point.bytes), [&](int) { run_next(); }, [&] { comm_.synchronize(); });
+                calls_at(point.bytes), [&] { board_.meet(order_.ranks); }, [&](int) { run_next(); },
+                [&] { comm_.synchronize(); });
       }
     comm_.force_plan(call.kind, nullptr);
   }

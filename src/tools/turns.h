@@ -4,9 +4,9 @@
 //
 // Ranks are dealt out to the cores in turn and stay there, as a launcher that binds them does. They
 // call back to back, like those of a job or of nccl-tests: in a cell (a collective, a size) nothing
-// stands between one plan's calls and the next plan's but the calls themselves. Plans take turns in
-// rounds, so that what disturbs the machine disturbs all alike. Ranks may be threads or processes;
-// each calls these functions for itself.
+// stands between one plan's calls and the next plan's but the calls themselves, unless they take
+// milliseconds. Plans take turns in rounds, so that what disturbs the machine disturbs all alike.
+// Ranks may be threads or processes; each calls these functions for itself.
 #pragma once
 
 #include <sched.h>
@@ -32,7 +32,7 @@ inline void stay_on_core(int rank) {
   sched_setaffinity(0, sizeof one, &one);
 }
 
-// Where ranks wait for each other between cells, never inside one. Lies in memory that all share.
+// Where ranks wait for each other. Lies in memory that all share.
 class Meeting {
  public:
   // False: not all came, because one has given up or does not come at all.
@@ -90,9 +90,10 @@ struct Lap {
 };
 
 // `call(i)` makes call number i of the batch, `finish()` returns when all that were made are done.
-// Where calls are short, one more goes before, number -1: it brings ranks into step.
-template <typename Call, typename Finish>
-Lap run_batch(int calls, const Call& call, const Finish& finish) {
+// Something brings ranks into step: where calls are short, one more, number -1; a long one would
+// overlap with that, so there they `meet()`.
+template <typename Meet, typename Call, typename Finish>
+Lap run_batch(int calls, const Meet& meet, const Call& call, const Finish& finish) {
   const auto now = [] {
     return std::chrono::duration<double, std::micro>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -101,6 +102,8 @@ Lap run_batch(int calls, const Call& call, const Finish& finish) {
   if (calls > 1) {
     call(-1);
     finish();
+  } else {
+    meet();
   }
   Lap lap;
   lap.begin = now();
