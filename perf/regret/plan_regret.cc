@@ -26,6 +26,7 @@ struct RegretOptions {
   int ranks = 4, repetitions = 15;
   uint64_t least = 1 << 10, most = 256 << 20;
   int factor = 4;
+  bool unbound = false;
   std::vector<std::string> collectives = {"all_reduce", "all_gather", "reduce_scatter",
                                           "broadcast",  "reduce",     "alltoall"};
 };
@@ -158,7 +159,7 @@ class Contest {
       if (entrants[0].plan.empty()) ask(entrants[0], collective, kind, size);
     for (const uint64_t size : sizes())
       in_threads([&](int rank) {
-        if (weftHostMode() == 1) stay_on_core(rank);
+        if (weftHostMode() == 1 && !options_.unbound) stay_on_core(rank);
         measure(entrants, collective, kind, size, rank);
       });
     in_threads([&](int rank) {
@@ -370,6 +371,8 @@ int main(int argc, char** argv) {
   program.add_option("-f", options.factor, "factor between sizes").between(2, 1024);
   program.add_option("-r", options.repetitions, "repetitions; the median counts").between(1, 1000);
   program.add_option("--coll", options.collectives, "collectives").separated_by(',');
+  program.add_flag("--unbound", options.unbound,
+                   "host mode: ranks run where the system puts them, not on cores of their own");
   program.add_option("--limit", limit,
                      "exit 1 where a choice is slower than the best by this factor");
   int code = 0;

@@ -46,7 +46,8 @@ class Meeting {
     using Clock = std::chrono::steady_clock;
     const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
     while (generation_.load() == now) {
-      if (given_up_.load() || Clock::now() > until) return false;
+      // Who gives up may have come to this meeting before.
+      if (given_up_.load() || Clock::now() > until) return generation_.load() != now;
       sched_yield();
     }
     return true;
