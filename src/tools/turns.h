@@ -84,7 +84,7 @@ inline std::vector<size_t> order_of_round(size_t plans, int round) {
   return order;
 }
 
-// When a rank was through the calls before a batch, and when through its own: us of a clock that
+// When a rank was ready for the calls of a batch, and when through them: us of a clock that
 // ranks of a host share.
 struct Lap {
   double begin = 0, end = 0;
@@ -114,14 +114,16 @@ Lap run_batch(int calls, const Meet& meet, const Call& call, const Finish& finis
   return lap;
 }
 
-// us a call: from when the last rank was through the calls before until the last is through these.
+// us a call, until the last rank is through: from when the last was through the call before, or the
+// first came back from the meeting (the others may not have had a core).
 inline double pace(std::span<const Lap> ranks, int calls) {
-  double begin = 0, end = 0;
+  double first = ranks[0].begin, last = first, end = 0;
   for (const Lap& lap : ranks) {
-    begin = std::max(begin, lap.begin);
+    first = std::min(first, lap.begin);
+    last = std::max(last, lap.begin);
     end = std::max(end, lap.end);
   }
-  return (end - begin) / calls;
+  return (end - (calls > 1 ? last : first)) / calls;
 }
 
 }  // namespace weft

@@ -254,6 +254,7 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
 TEST(Turns, CountFromWhenTheLastRankWasThroughUntilTheLastIsThroughAgain) {
   const Lap ranks[] = {{10, 50}, {14, 44}, {12, 54}};
   EXPECT_DOUBLE_EQ(pace(ranks, 4), 10);
+  EXPECT_DOUBLE_EQ(pace(ranks, 1), 44);  // from the first that left the meeting
 }
 
 TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
