@@ -60,7 +60,7 @@ class Cuts {
       for (int64_t e = 0; e < n; e++)
         flow_.set_capacity(first + static_cast<int>(e), best.capacity);
       if (flow_.run(extra_, gpus_[i]) == n * best.capacity) continue;
-      const std::vector<bool> side = source_side();
+      const std::vector<bool> side = flow_.source_side();
       improve(best, side, ranks_in(side));
       accepted = -1;
     }
@@ -83,7 +83,7 @@ class Cuts {
       for (int64_t e = 0; e < n; e++)
         flow_.set_capacity(first + static_cast<int>(e), e == root ? 0 : best.capacity);
       if (flow_.run(source, extra_) == (n - 1) * best.capacity) break;
-      side = source_side();
+      side = flow_.source_side();
       improve(best, side, n - ranks_in(side));
     }
     return bound(best.value() * static_cast<double>(n));
@@ -96,7 +96,7 @@ class Cuts {
     for (const int gpu : gpus_) {
       if (gpu == gpus_[static_cast<size_t>(root)]) continue;
       flow_.run(gpus_[static_cast<size_t>(root)], gpu);
-      improve(best, source_side(), 1);
+      improve(best, flow_.source_side(), 1);
     }
     return least(best, deliveries(root));
   }
@@ -125,12 +125,14 @@ class Cuts {
         flow.set_capacity(l, capacities_.units[static_cast<size_t>(l)] * best.ranks);
       for (int r = 0; r < count; r++) flow.set_capacity(links + r, best.capacity);
       if (flow.run(source, sink) == count * best.capacity) break;
+      const std::vector<bool> side = flow.source_side();
       best = {0, 0};
       delivery_links_.clear();
-      for (const int gpu : receivers) best.ranks += flow.on_source_side(gpu) ? 0 : 1;
+      for (const int gpu : receivers) best.ranks += side[static_cast<size_t>(gpu)] ? 0 : 1;
       for (int l = 0; l < links; l++) {
         const Link& link = machine_.links[static_cast<size_t>(l)];
-        if (!flow.on_source_side(sender(link)) || flow.on_source_side(link.to)) continue;
+        if (!side[static_cast<size_t>(sender(link))] || side[static_cast<size_t>(link.to)])
+          continue;
         best.capacity += capacities_.units[static_cast<size_t>(l)];
         delivery_links_.push_back(l);
       }
@@ -148,12 +150,6 @@ class Cuts {
   void set_links(int64_t scale) {
     for (size_t l = 0; l < machine_.links.size(); l++)
       flow_.set_capacity(static_cast<int>(l), capacities_.units[l] * scale);
-  }
-
-  std::vector<bool> source_side() const {
-    std::vector<bool> side(machine_.nodes.size());
-    for (size_t v = 0; v < side.size(); v++) side[v] = flow_.on_source_side(static_cast<int>(v));
-    return side;
   }
 
   int64_t ranks_in(const std::vector<bool>& side) const {

@@ -17,19 +17,20 @@ int MaxFlow::add_edge(int from, int to, int64_t capacity) {
   return edge;
 }
 
+// Distances to the sink: what leads nowhere has none, so push() never goes there.
 bool MaxFlow::find_levels(int source, int sink) {
   level_.assign(leaving_.size(), -1);
-  level_[static_cast<size_t>(source)] = 0;
-  queue_.assign(1, source);
+  level_[static_cast<size_t>(sink)] = 0;
+  queue_.assign(1, sink);
   for (size_t head = 0; head < queue_.size(); head++) {
     const auto node = static_cast<size_t>(queue_[head]);
     for (const int32_t number : leaving_[node]) {
-      const Arc& arc = arcs_[static_cast<size_t>(number)];
-      int32_t& level = level_[static_cast<size_t>(arc.to)];
-      if (arc.residual == 0 || level >= 0) continue;
+      const int32_t from = arcs_[static_cast<size_t>(number)].to;
+      int32_t& level = level_[static_cast<size_t>(from)];
+      if (level >= 0 || arcs_[static_cast<size_t>(number ^ 1)].residual == 0) continue;
       level = level_[node] + 1;
-      if (arc.to == sink) return true;  // what is as far or farther leads nowhere
-      queue_.push_back(arc.to);
+      if (from == source) return true;  // what is as far or farther is of no use
+      queue_.push_back(from);
     }
   }
   return false;
@@ -42,7 +43,7 @@ int64_t MaxFlow::push(int node, int sink, int64_t limit) {
   for (size_t& i = next_[n]; i < leaving_[n].size(); i++) {
     const int32_t number = leaving_[n][i];
     Arc& arc = arcs_[static_cast<size_t>(number)];
-    if (arc.residual == 0 || level_[static_cast<size_t>(arc.to)] != level_[n] + 1) continue;
+    if (arc.residual == 0 || level_[static_cast<size_t>(arc.to)] != level_[n] - 1) continue;
     const int64_t part = push(arc.to, sink, std::min(limit - pushed, arc.residual));
     arc.residual -= part;
     arcs_[static_cast<size_t>(number ^ 1)].residual += part;
@@ -50,6 +51,20 @@ int64_t MaxFlow::push(int node, int sink, int64_t limit) {
     if (pushed == limit) return pushed;
   }
   return pushed;
+}
+
+std::vector<bool> MaxFlow::source_side() const {
+  std::vector<bool> side(leaving_.size(), false);
+  side[static_cast<size_t>(source_)] = true;
+  std::vector<int32_t> reached{source_};
+  for (size_t head = 0; head < reached.size(); head++)
+    for (const int32_t number : leaving_[static_cast<size_t>(reached[head])]) {
+      const Arc& arc = arcs_[static_cast<size_t>(number)];
+      if (arc.residual == 0 || side[static_cast<size_t>(arc.to)]) continue;
+      side[static_cast<size_t>(arc.to)] = true;
+      reached.push_back(arc.to);
+    }
+  return side;
 }
 
 void MaxFlow::clear(int nodes) {
@@ -64,6 +79,7 @@ int64_t MaxFlow::run(int source, int sink, int64_t limit) {
     arcs_[2 * e].residual = capacity_[e];
     arcs_[2 * e + 1].residual = 0;
   }
+  source_ = source;
   int64_t flow = 0;
   while (flow < limit && find_levels(source, sink)) {
     next_.assign(leaving_.size(), 0);

@@ -23,8 +23,9 @@ class MaxFlow {
   // From nothing, whatever ran before. Stops at `limit`: then there is no cut to ask for.
   int64_t run(int source, int sink, int64_t limit = std::numeric_limits<int64_t>::max());
 
-  // After run(): whether the node is on the source's side of the minimum cut nearest the source.
-  bool on_source_side(int node) const { return level_[static_cast<size_t>(node)] >= 0; }
+  // After run(): per node, whether it is on the source's side of the minimum cut nearest the
+  // source.
+  std::vector<bool> source_side() const;
 
  private:
   struct Arc {
@@ -39,6 +40,7 @@ class MaxFlow {
   std::vector<std::vector<int32_t>> leaving_;  // per node, numbers of arcs
   std::vector<int32_t> level_, queue_;
   std::vector<size_t> next_;
+  int source_ = 0;  // of the last run
 };
 
 }  // namespace weft

@@ -16,6 +16,7 @@
 #include "algorithms/synth/forest_shallow.h"
 #include "algorithms/synth/forest_split.h"
 #include "algorithms/synth/forest_symmetry.h"
+#include "algorithms/synth/halves.h"
 #include "algorithms/synth/hierarchy.h"
 #include "algorithms/synth/order.h"
 #include "src/base/error.h"
@@ -275,9 +276,9 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
-  OrderOptions order;
-  order.returns = is_deep(forest) ? kReturns : 0;
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
+    OrderOptions order;
+    order.returns = is_deep(forest) ? kReturns : 0;
     order.mirrored = &on == &backwards;
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());
@@ -289,11 +290,18 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
     order_transfers(on, piece, order, transfers);
     return transfers;
   };
-  routing.transfers =
-      lay_out(collective.reduces() && !all_reduce ? backwards : forwards, forest.routed, repeat);
-  if (all_reduce)
+  const auto gather = [&] {
+    routing.transfers =
+        lay_out(collective.reduces() && !all_reduce ? backwards : forwards, forest.routed, repeat);
+  };
+  const auto reduce = [&] {
     routing.reduction =
         lay_out(backwards, forest.reduction, routing.chunks / forest.reduction_trees);
+  };
+  if (all_reduce)
+    side_by_side(forest.routed.size() * static_cast<size_t>(collective.nranks), reduce, gather);
+  else
+    gather();
   return routing;
 }
 

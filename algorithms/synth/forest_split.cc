@@ -56,10 +56,13 @@ class Splitter {
     });
     for (const int node : order) {
       const ForestGraph before = graph_;
-      evenly(node);
-      if (shortage(graph_, demand_, false) == 0) continue;
-      graph_ = before;
-      pair_by_pair(node);
+      const auto fits = [&](bool by_hosts) {
+        evenly(node, by_hosts);
+        if (shortage(graph_, demand_, false) == 0) return true;
+        graph_ = before;
+        return false;
+      };
+      if (!fits(true) && !fits(false)) pair_by_pair(node);
     }
     SplitGraph result{ForestGraph(demand_.ranks), shortage(graph_, demand_, false) == 0};
     for (const ForestEdge& e : graph_.edges())
@@ -127,9 +130,32 @@ class Splitter {
     for (const int32_t v : graph_.out_of(node)) graph_.take(node, v, graph_.units(node, v));
   }
 
-  // Neighbours in a circle; a unit from each goes one further on, then two, and so on, first by
-  // whole groups where neighbours come in equal groups (NICs of hosts: the same rail).
-  void evenly(int node) {
+  // Which of its host's neighbours of a node one is: of GPUs, by their number there, so that those
+  // of one rail have one number even where some have no NIC. Nothing unless all are in hosts.
+  struct Seat {
+    size_t host = 0, number = 0;
+  };
+  std::vector<Seat> seats_of(const std::vector<int32_t>& ports) const {
+    std::map<int, size_t> hosts, used;
+    std::vector<Seat> seats;
+    for (const int32_t p : ports) {
+      const int host = graph_.host(p);
+      if (host < 0) return {};
+      const size_t number = p < demand_.ranks ? number_in_host(p) : used[host]++;
+      seats.push_back({hosts.emplace(host, hosts.size()).first->second, number});
+    }
+    return seats;
+  }
+  size_t number_in_host(int32_t rank) const {
+    size_t number = 0;
+    for (int32_t r = 0; r < rank; r++) number += graph_.host(r) == graph_.host(rank) ? 1 : 0;
+    return number;
+  }
+
+  // Neighbours in a circle; a unit from each goes one further on, then two, and so on. By hosts:
+  // before that to the one of the same number (NICs: the same rail) of the next host, then of the
+  // one after it.
+  void evenly(int node, bool by_hosts) {
     std::vector<int32_t> ports = graph_.into(node);
     for (const int32_t v : graph_.out_of(node)) ports.push_back(v);
     std::sort(ports.begin(), ports.end());
@@ -142,35 +168,36 @@ class Splitter {
     }
     level(in, std::accumulate(out.begin(), out.end(), int64_t{0}));
     level(out, std::accumulate(in.begin(), in.end(), int64_t{0}));
-    const auto pass = [&](size_t shift) {
-      bool any = false;
-      for (size_t i = 0; i < n; i++) {
-        const size_t t = (i + shift) % n;
-        if (in[i] == 0 || out[t] == 0 || turns_back(ports[i], node, ports[t])) continue;
-        split(node, ports[i], ports[t], 1);
-        in[i]--;
-        out[t]--;
-        any = true;
-      }
-      return any;
-    };
-    const size_t group = group_size(ports);
-    for (const size_t step : {group, size_t{1}})
+    const auto spread = [&](size_t shifts, auto target) {
       for (bool more = true; more;) {
         more = false;
-        for (size_t shift = step; shift < n; shift += step) more = pass(shift) || more;
+        for (size_t shift = 1; shift < shifts; shift++)
+          for (size_t i = 0; i < n; i++) {
+            const size_t t = target(i, shift);
+            if (t == i || in[i] == 0 || out[t] == 0 || turns_back(ports[i], node, ports[t]))
+              continue;
+            split(node, ports[i], ports[t], 1);
+            in[i]--;
+            out[t]--;
+            more = true;
+          }
       }
+    };
+    if (by_hosts) {
+      const std::vector<Seat> seats = seats_of(ports);
+      std::map<std::pair<size_t, size_t>, size_t> at;
+      size_t hosts = 0;
+      for (size_t i = 0; i < seats.size(); i++) {
+        at[{seats[i].host, seats[i].number}] = i;
+        hosts = std::max(hosts, seats[i].host + 1);
+      }
+      spread(hosts, [&](size_t i, size_t shift) {
+        const auto found = at.find({(seats[i].host + shift) % hosts, seats[i].number});
+        return found == at.end() ? i : found->second;
+      });
+    }
+    spread(n, [&](size_t i, size_t shift) { return (i + shift) % n; });
     drop_rest(node);
-  }
-
-  // How many neighbours each host has; 1 where hosts differ or there is one host only.
-  size_t group_size(const std::vector<int32_t>& ports) const {
-    std::map<int, size_t> hosts;
-    for (const int32_t p : ports) hosts[graph_.host(p)]++;
-    const size_t first = hosts.begin()->second;
-    const bool equal =
-        std::all_of(hosts.begin(), hosts.end(), [&](const auto& h) { return h.second == first; });
-    return equal && hosts.size() > 1 ? first : 1;
   }
 
   void pair_by_pair(int node) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "algorithms/synth/halves.h"
 #include "algorithms/synth/weave_plan.h"
 #include "src/base/error.h"
 
@@ -38,17 +39,24 @@ class Weaver {
   }
 
   Schedule run() {
-    LaneOptions lanes{options_.machine,   busiest_link(options_.machine, routing_),
-                      options_.fuse,      options_.ports,
-                      options_.by_hops,   options_.shared,
-                      options_.instances, true};
-    const bool all_reduce = kind_ == CollectiveKind::kAllReduce;
-    if (all_reduce) reduce(plan_lanes(pieces_, routing_.reduction, lanes));
-    if (routing_.collective.reduces() && !all_reduce) {
+    const LaneOptions lanes{options_.machine,   busiest_link(options_.machine, routing_),
+                            options_.fuse,      options_.ports,
+                            options_.by_hops,   options_.shared,
+                            options_.instances, true};
+    LaneOptions gathering = lanes;
+    gathering.whole_trees = false;
+    if (kind_ == CollectiveKind::kAllReduce) {
+      WovenPlan first, second;
+      side_by_side(
+          routing_.transfers.size(),
+          [&] { first = plan_lanes(pieces_, routing_.reduction, lanes); },
+          [&] { second = plan_lanes(pieces_, routing_.transfers, gathering); });
+      reduce(first);
+      gather(second);
+    } else if (routing_.collective.reduces()) {
       reduce(plan_lanes(pieces_, routing_.transfers, lanes));
     } else {
-      lanes.whole_trees = false;
-      gather(plan_lanes(pieces_, routing_.transfers, lanes));
+      gather(plan_lanes(pieces_, routing_.transfers, gathering));
     }
     return std::move(schedule_);
   }

@@ -27,7 +27,7 @@ constexpr int kTrialsWhenSmall = 3;
 constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
 // When trials have taken so many events for every rank, a little less is good enough.
-constexpr uint64_t kManyEventsPerRank = 30000;
+constexpr uint64_t kManyEventsPerRank = 15000;
 constexpr double kLittleLess = 0.01;
 // Schedules of more steps are proved while they are simulated.
 constexpr size_t kLongToProve = 10000;
@@ -172,7 +172,8 @@ class Search {
     drop_usual_routes(machine_, *schedule);
     std::future<Proof> proof;
     if (steps_of(*schedule) > kLongToProve)
-      proof = std::async(std::launch::async, prove, schedule, options_.simulation.fifo_depth);
+      proof = std::async(std::launch::async | std::launch::deferred, prove, schedule,
+                         options_.simulation.fifo_depth);
     SimulationOptions simulating = options_.simulation;
     simulating.estimate = true;
     simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;

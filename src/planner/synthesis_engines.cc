@@ -30,6 +30,10 @@ constexpr int kCheapRanks = 16;
 // Lanes for every hop are many; more ranks that all are roots have instances instead.
 constexpr int kMostHopLanes = 16;
 
+// Fewer trees are preferred even if they cost so much throughput: of an all_reduce, whose trees are
+// made, ordered and run twice.
+constexpr double kLossForFewerTrees = 0.009;
+
 // Where an all_reduce gets no further with shared lanes, others in the same pieces do not help.
 constexpr double kNoHope = 0.97;
 
@@ -67,7 +71,12 @@ Candidates forest_candidates(const SynthesisTask& task) {
       continue;
     if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
     candidates.emplace_back([&task, forest, v, most_transfers] {
-      if (!*forest) *forest = grow_forest(task.machine, task.collective);
+      if (!*forest) {
+        ForestOptions growing;
+        if (task.collective.kind == CollectiveKind::kAllReduce)
+          growing.acceptable_loss = kLossForFewerTrees;
+        *forest = grow_forest(task.machine, task.collective, growing);
+      }
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
       const double blocks = task.collective.rooted() ? 1 : task.collective.nranks;
       const double bytes = task.bytes / blocks / (*forest)->trees;
