@@ -43,7 +43,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
         forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
   load_schedules(std::move(schedules));
   if (id.fixed != 0 && rank == 0) {
-    Acceptor::instance().listen_at(id.addresses[0]);
+    // A job that ends as this one starts, or somebody's short connection, may still hold the port.
+    Acceptor::instance().listen_at(id.addresses[0], std::min(deadline, in_seconds(10)));
     Rendezvous::open(id.secret);
   }
   context_.rank = rank;
