@@ -192,6 +192,24 @@ TEST(PlanOf, NamesTheChosenPlanAndTheForcedOne) {
   }
 }
 
+TEST(ForcePlan, HoldsForCallsUntilItIsTakenBack) {
+  run_ranks_as_threads(3, [&](int rank, ncclComm_t comm) {
+    const char *plan = nullptr, *chosen = nullptr;
+    WEFT_OK(weftPlanOf(comm, "all_reduce", 64, &chosen));
+    for (const char* forced : {"ring", "tree", static_cast<const char*>(nullptr)}) {
+      WEFT_OK(weftForcePlan(comm, "all_reduce", forced));
+      WEFT_OK(weftPlanOf(comm, "all_reduce", 64, &plan));
+      EXPECT_STREQ(plan, forced == nullptr ? chosen : forced);
+      std::vector<int> data(16, rank + 1);
+      WEFT_OK(ncclAllReduce(data.data(), data.data(), 16, ncclInt32, ncclSum, comm, nullptr));
+      EXPECT_EQ(data, std::vector<int>(16, 6));
+    }
+    EXPECT_EQ(weftForcePlan(comm, "all_reduce", "no-such-plan"), ncclInvalidUsage);
+    EXPECT_EQ(weftForcePlan(comm, "all_reduce", "pairwise"), ncclInvalidUsage);
+    EXPECT_EQ(weftForcePlan(comm, "all_reduced", "ring"), ncclInvalidArgument);
+  });
+}
+
 TEST(PlaceRanks, AnswersThroughTheLibrary) {
   int gpus[16] = {};
   EXPECT_EQ(weftPlaceRanks("ndv2x2", 16, WEFT_PIPELINE, gpus), ncclSuccess);

@@ -270,7 +270,7 @@ void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
   const bool crowded = ranks > cores;
-  const uint32_t spins = crowded ? 10 : 4000;
+  const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
   if (idle.passes == 0) idle.since = idle.looked = Clock::now();
   idle.passes++;
