@@ -31,6 +31,12 @@ ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern,
  * Schedules that the user hands in are not counted. */
 ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, const char** plan);
 
+/* From the next call on, such calls of any size take this plan, as if WEFT_PLAN had said so at
+ * init; NULL: the one that the library chooses. For comparisons. All ranks must say the same
+ * between the same calls, none of which may be in progress here. ncclInvalidUsage where there is no
+ * such plan, or it does not do this for so many ranks. */
+ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective, const char* plan);
+
 #ifdef __cplusplus
 }
 #endif

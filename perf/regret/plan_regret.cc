@@ -1,11 +1,11 @@
 // plan_regret: the plan that the library chooses against every plan forced by hand, and what it
-// predicted against what was measured, for every collective and size. Ranks are threads. The chosen
-// plan is measured twice, by choice and by force: what these two differ by is noise.
+// predicted against what was measured, for every collective and size. Ranks are threads, and are
+// timed as `weft calibrate` does it (turns.h). The chosen plan is measured twice, by choice and by
+// force: what these two differ by is noise.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -18,16 +18,16 @@
 #include "perf/common/errors.h"
 #include "perf/regret/paired.h"
 #include "src/tools/command_line.h"
+#include "src/tools/turns.h"
 
 namespace weft::perf {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct RegretOptions {
   int ranks = 4, repetitions = 15;
   uint64_t least = 1 << 10, most = 256 << 20;
   int factor = 4;
+  bool unbound = false;
   std::vector<std::string> collectives = {"all_reduce", "all_gather", "reduce_scatter",
                                           "broadcast",  "reduce",     "alltoall"};
 };
@@ -59,7 +59,6 @@ ncclResult_t call(CollectiveKind kind, size_t size, int ranks, const void* in, v
 // A plan that takes part: the library's own choice (no name), or a forced one.
 struct Entrant {
   std::string plan;
-  std::vector<ncclComm_t> comms;
   std::map<uint64_t, std::vector<double>> times;  // by size, in the order of repetitions
   std::map<uint64_t, std::string> chosen;         // by size, where the library chooses
   std::string twins;                              // other names of the same schedule
@@ -93,13 +92,15 @@ std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
 class Contest {
  public:
   explicit Contest(const RegretOptions& options)
-      : options_(options), barrier_(options.ranks), took_(static_cast<size_t>(options.ranks)) {
+      : options_(options), laps_(static_cast<size_t>(options.ranks)) {
+    const uint64_t bytes = std::max<uint64_t>(options.most, warming_bytes());
     for (int r = 0; r < options.ranks; r++) {
       device::select(r);
       streams_.push_back(device::stream(r, false));
-      inputs_.push_back(device::allocate(options.most));
-      outputs_.push_back(device::allocate(options.most));
-      device::fill(inputs_.back(), 0, options.most);
+      inputs_.push_back(device::allocate(bytes));
+      outputs_.push_back(device::allocate(bytes));
+      device::fill(inputs_.back(), 0, bytes);
+      device::fill(outputs_.back(), 0, bytes);
     }
   }
 
@@ -108,7 +109,8 @@ class Contest {
     if (!kind) throw std::runtime_error(collective + " is no collective");
     std::vector<Entrant> all = entrants_for(*kind, options_.ranks);
     predicted_us_.clear();
-    // On GPUs communicators share thread blocks, so there is one at a time.
+    // A communicator serves all: with one each, messages would lie in colder memory than they do in
+    // a job. On GPUs a plan that is refused must not harm others.
     const size_t together = weftHostMode() == 1 ? all.size() : 1;
     for (size_t first = 0; first < all.size(); first += together)
       compete(collective, *kind, {all.data() + first, together});
@@ -153,15 +155,17 @@ class Contest {
   }
 
   void compete(const std::string& collective, CollectiveKind kind, std::span<Entrant> entrants) {
-    for (Entrant& entrant : entrants) connect(entrant, collective);
+    connect();
     for (const uint64_t size : sizes())
       if (entrants[0].plan.empty()) ask(entrants[0], collective, kind, size);
     for (const uint64_t size : sizes())
-      in_threads([&](int rank) { measure(entrants, kind, size, rank); });
-    for (Entrant& entrant : entrants)
       in_threads([&](int rank) {
-        check(ncclCommDestroy(entrant.comms[static_cast<size_t>(rank)]), "ncclCommDestroy");
+        if (weftHostMode() == 1 && !options_.unbound) stay_on_core(rank);
+        measure(entrants, collective, kind, size, rank);
       });
+    in_threads([&](int rank) {
+      check(ncclCommDestroy(comms_[static_cast<size_t>(rank)]), "ncclCommDestroy");
+    });
   }
 
   static void check(ncclResult_t result, const char* what) {
@@ -185,82 +189,101 @@ class Contest {
     for (std::thread& thread : threads) thread.join();
   }
 
-  void connect(Entrant& entrant, const std::string& collective) {
-    if (entrant.plan.empty()) {
-      unsetenv("WEFT_PLAN");
-    } else {
-      setenv("WEFT_PLAN", (collective + "=" + entrant.plan).c_str(), 1);
-    }
+  void connect() {
     ncclUniqueId id;
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    entrant.comms.resize(static_cast<size_t>(options_.ranks));
+    comms_.assign(static_cast<size_t>(options_.ranks), nullptr);
     in_threads([&](int rank) {
-      check(ncclCommInitRank(&entrant.comms[static_cast<size_t>(rank)], options_.ranks, id, rank),
+      check(ncclCommInitRank(&comms_[static_cast<size_t>(rank)], options_.ranks, id, rank),
             "ncclCommInitRank");
+      if (weftHostMode() == 1) warm(rank);
     });
-    unsetenv("WEFT_PLAN");
+  }
+
+  uint64_t warming_bytes() const { return kWarmingChunk * static_cast<uint64_t>(options_.ranks); }
+  // See turns.h.
+  void warm(int rank) {
+    ncclComm_t comm = comms_[static_cast<size_t>(rank)];
+    check(weftForcePlan(comm, "all_reduce", kDirect.name.data()), "weftForcePlan");
+    for (int i = 0; i < kWarmingCalls; i++)
+      check(one(CollectiveKind::kAllReduce, warming_bytes(), rank), "call");
+    check(weftForcePlan(comm, "all_reduce", nullptr), "weftForcePlan");
+  }
+
+  bool force(const Entrant& entrant, const std::string& collective, int rank) {
+    return weftForcePlan(comms_[static_cast<size_t>(rank)], collective.c_str(),
+                         entrant.plan.empty() ? nullptr : entrant.plan.c_str()) == ncclSuccess;
   }
 
   // Roots take turns: calls from one root would overlap, and nobody would see how long one takes.
-  ncclResult_t one(const Entrant& entrant, CollectiveKind kind, uint64_t size, int rank,
-                   int number = 0) {
+  ncclResult_t one(CollectiveKind kind, uint64_t size, int rank, int number = 0) {
     const auto r = static_cast<size_t>(rank);
     return call(kind, size, options_.ranks, inputs_[r], outputs_[r], number % options_.ranks,
-                entrant.comms[r], streams_[r]);
+                comms_[r], streams_[r]);
   }
 
   void ask(Entrant& entrant, const std::string& collective, CollectiveKind kind, uint64_t size) {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     check(ncclGroupStart(), "ncclGroupStart");
-    check(one(entrant, kind, size, 0), "call");
+    check(one(kind, size, 0), "call");
     check(ncclGroupSimulateEnd(&info), "ncclGroupSimulateEnd");
     if (info.estimatedTime != NCCL_UNDEF_FLOAT)
       predicted_us_[size] = static_cast<double>(info.estimatedTime);
     const char* plan = "";
-    check(weftPlanOf(entrant.comms[0], collective.c_str(), size, &plan), "weftPlanOf");
+    check(weftPlanOf(comms_[0], collective.c_str(), size, &plan), "weftPlanOf");
     entrant.chosen[size] = plan;
   }
 
   // Fewer of what takes long, whose times vary less.
   int repetitions_of(uint64_t size) const {
-    const int some = size <= (4u << 20)    ? options_.repetitions
-                     : size <= (16u << 20) ? options_.repetitions / 2
+    const int some = size <= (16u << 20)   ? options_.repetitions
+                     : size <= (64u << 20) ? options_.repetitions / 2
                                            : options_.repetitions / 3;
     return std::min(options_.repetitions, std::max(some, 5));
   }
 
-  // Plans take turns in every repetition, so that what disturbs the machine disturbs all alike.
-  void measure(std::span<Entrant> entrants, CollectiveKind kind, uint64_t size, int rank) {
+  // See turns.h.
+  void measure(std::span<Entrant> entrants, const std::string& collective, CollectiveKind kind,
+               uint64_t size, int rank) {
     const auto r = static_cast<size_t>(rank);
-    const int calls = size <= (64u << 10)  ? 40
-                      : size <= (1u << 20) ? 10
-                      : size <= (8u << 20) ? 3
-                                           : 1;
+    const int calls = calls_at(size);
     for (Entrant& entrant : entrants) {
-      barrier_.arrive_and_wait();
-      bool refused = false;
+      meet();
+      bool refused = !force(entrant, collective, rank);
       for (int i = 0; i < options_.ranks && !entrant.out && !refused; i++)
-        refused = one(entrant, kind, size, rank, i) != ncclSuccess;
+        refused = one(kind, size, rank, i) != ncclSuccess;
       device::synchronize(streams_[r]);
-      barrier_.arrive_and_wait();
+      meet();
       if (rank == 0 && refused) entrant.out = true;
-      barrier_.arrive_and_wait();
+      meet();
     }
-    for (int repetition = 0; repetition < repetitions_of(size); repetition++)
-      for (size_t turn = 0; turn < entrants.size(); turn++) {
-        // Nobody always follows the same one: what that leaves in the caches would favour some.
-        Entrant& entrant = entrants[(turn + static_cast<size_t>(repetition)) % entrants.size()];
-        if (entrant.out) continue;
-        barrier_.arrive_and_wait();
-        // A call brings ranks into step better than the barrier does, where calls are short.
-        if (calls > 1) check(one(entrant, kind, size, rank, options_.ranks - 1), "call");
-        const auto begin = Clock::now();
-        for (int i = 0; i < calls; i++) check(one(entrant, kind, size, rank, i), "call");
-        device::synchronize(streams_[r]);
-        took_[r] = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / calls;
-        barrier_.arrive_and_wait();
-        if (rank == 0) entrant.times[size].push_back(*std::max_element(took_.begin(), took_.end()));
+    const int rounds = repetitions_of(size);
+    std::vector<Lap>& laps = laps_[r];
+    laps.clear();
+    for (int round = 0; round < rounds; round++)
+      for (const size_t e : order_of_round(entrants.size(), round)) {
+        if (entrants[e].out) continue;
+        force(entrants[e], collective, rank);
+        laps.push_back(run_batch(
+            calls, [&] { meet(); },
+            [&](int i) { check(one(kind, size, rank, i + options_.ranks), "call"); },
+            [&] { device::synchronize(streams_[r]); }));
       }
+    meet();
+    if (rank != 0) return;
+    size_t lap = 0;
+    std::vector<Lap> ranks(laps_.size());
+    for (int round = 0; round < rounds; round++)
+      for (const size_t e : order_of_round(entrants.size(), round)) {
+        if (entrants[e].out) continue;
+        for (size_t other = 0; other < ranks.size(); other++) ranks[other] = laps_[other][lap];
+        entrants[e].times[size].push_back(pace(ranks, calls));
+        lap++;
+      }
+  }
+
+  void meet() {
+    if (!meeting_.meet(options_.ranks)) throw std::runtime_error("the other ranks do not come");
   }
 
   void report(const std::string& collective, uint64_t size, const std::vector<Entrant>& entrants) {
@@ -268,11 +291,22 @@ class Contest {
       const auto it = e.times.find(size);
       return it == e.times.end() ? std::vector<double>{} : it->second;
     };
-    const std::vector<double> chosen = times(entrants[0]);
-    const double us = median(chosen), predicted = predicted_us_[size];
     const auto it = entrants[0].chosen.find(size);
     const std::string plan = it == entrants[0].chosen.end() ? "?" : it->second;
+    const auto is_chosen = [&](const Entrant& e) {
+      return (e.twins + " ").find(" " + plan + " ") != std::string::npos;
+    };
+    // The chosen plan ran twice in every repetition: the mean counts.
+    std::vector<double> chosen = times(entrants[0]);
     Comparison regret, twice;
+    for (const Entrant& entrant : entrants)
+      if (is_chosen(entrant)) {
+        const std::vector<double> forced = times(entrant);
+        twice = compare(chosen, forced);
+        for (size_t i = 0; i < std::min(chosen.size(), forced.size()); i++)
+          chosen[i] = std::sqrt(chosen[i] * forced[i]);
+      }
+    const double us = median(chosen), predicted = predicted_us_[size];
     double best = us;
     std::string name = plan, all;
     for (const Entrant& entrant : entrants) {
@@ -281,9 +315,7 @@ class Contest {
       all += list.empty() ? fmt::format(" {}=-", entrant.plan)
                           : fmt::format(" {}={:.1f}", entrant.plan, median(list));
       const Comparison compared = compare(chosen, list);
-      if ((entrant.twins + " ").find(" " + plan + " ") != std::string::npos) {
-        twice = compared;
-      } else if (compared.ratio > regret.ratio) {
+      if (!is_chosen(entrant) && compared.ratio > regret.ratio) {
         regret = compared;
         best = median(list);
         name = entrant.plan;
@@ -304,11 +336,12 @@ class Contest {
   static constexpr double kBar = 1.1;
 
   const RegretOptions& options_;
-  std::barrier<> barrier_;
+  Meeting meeting_;
+  std::vector<ncclComm_t> comms_;  // of every rank, as are those below
   std::vector<cudaStream_t> streams_;
   std::vector<void*> inputs_, outputs_;
   std::map<uint64_t, double> predicted_us_;
-  std::vector<double> took_;  // of every rank, us
+  std::vector<std::vector<Lap>> laps_;  // in the order of turns
   std::vector<Comparison> regrets_, noise_;
   std::vector<double> errors_;
 };
@@ -348,6 +381,8 @@ int main(int argc, char** argv) {
   program.add_option("-f", options.factor, "factor between sizes").between(2, 1024);
   program.add_option("-r", options.repetitions, "repetitions; the median counts").between(1, 1000);
   program.add_option("--coll", options.collectives, "collectives").separated_by(',');
+  program.add_flag("--unbound", options.unbound,
+                   "host mode: ranks run where the system puts them, not on cores of their own");
   program.add_option("--limit", limit,
                      "exit 1 where a choice is slower than the best by this factor");
   int code = 0;

@@ -2,7 +2,8 @@
 // them: all of synthesize(), in seconds on the clock and of the processor. Then every slice of the
 // result is simulated, at 1 GiB unless told otherwise; `off` is what synthesize() had estimated
 // against that. --published compares with the schedules that TACCL's authors have published, in the
-// same simulator, at sizes from 1 KiB to 1 GiB.
+// same simulator, at sizes from 1 KiB to 1 GiB. --broken breaks a part of every machine, one after
+// the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "perf/synth/broken.h"
 #include "src/base/error.h"
 #include "src/planner/synthesis.h"
 #include "src/schedule/schedule_file.h"
@@ -32,6 +34,7 @@ struct Settings {
   uint64_t size = uint64_t{1} << 30;
   int most_alltoall = 32;  // GPUs
   std::string published;
+  bool broken = false;
   SynthesisOptions options;
 };
 
@@ -39,6 +42,8 @@ struct Settings {
 double wanted(CollectiveKind kind) {
   return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ? 0.99 : 0.98;
 }
+
+constexpr double kWantedOfBroken = 0.98;
 
 double wanted_seconds(int ranks) {
   if (ranks <= 16) return 0.1;
@@ -92,38 +97,50 @@ void compare(const Settings& settings) {
   fmt::print("{} of the rows are slower than TACCL's\n", missed);
 }
 
+// Prints the rows of a machine; returns how many miss what is asked.
+int run_machine(const Settings& settings, const std::string& topo, const Machine& machine) {
+  int missed = 0;
+  const auto ranks = static_cast<int>(gpus(machine).size());
+  for (const std::string& text : settings.collectives) {
+    const auto kind = parse_collective(text);
+    if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", text);
+    if (*kind == CollectiveKind::kAllToAll && ranks > settings.most_alltoall) continue;
+    fmt::print("{:17} {:>5} {:15} ", topo, ranks, text);
+    try {
+      const std::clock_t begin = std::clock();
+      const Synthesized r = synthesize(machine, {*kind, ranks, 0},
+                                       static_cast<double>(settings.size), settings.options);
+      const double cpu = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      const Simulation all = simulate(machine, r.schedule, static_cast<double>(settings.size));
+      const double ratio = all.algbw_gbps / r.bound_gbps;
+      const bool slow = !settings.broken && r.seconds > wanted_seconds(ranks);
+      const bool low = ratio < (settings.broken ? kWantedOfBroken : wanted(*kind));
+      missed += slow || low ? 1 : 0;
+      fmt::print("{:10.2f} {:10.2f} {:7.4f} {:8.3f} {:8.3f} {:6.2f}% {:11} {:5} {:8}{}{}\n",
+                 all.algbw_gbps, r.bound_gbps, ratio, r.seconds, cpu,
+                 (r.time_us / all.time_us - 1) * 100, r.engine, r.lanes, r.steps,
+                 low ? "  ratio" : "", slow ? "  slow" : "");
+    } catch (const Error& error) {
+      missed++;
+      fmt::print("{}\n", error.what());
+    }
+    std::fflush(stdout);
+  }
+  return missed;
+}
+
 void run(const Settings& settings) {
   int missed = 0;
-  fmt::print("{:14} {:>5} {:15} {:>10} {:>10} {:>7} {:>8} {:>8} {:>7} {:11} {:>5} {:>8}\n",
+  fmt::print("{:17} {:>5} {:15} {:>10} {:>10} {:>7} {:>8} {:>8} {:>7} {:11} {:>5} {:>8}\n",
              "machine", "ranks", "collective", "GB/s", "bound", "ratio", "seconds", "cpu", "off",
              "engine", "lanes", "steps");
   for (const std::string& topo : settings.machines) {
     const Machine machine = load_machine(topo);
-    const auto ranks = static_cast<int>(gpus(machine).size());
-    for (const std::string& text : settings.collectives) {
-      const auto kind = parse_collective(text);
-      if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", text);
-      if (*kind == CollectiveKind::kAllToAll && ranks > settings.most_alltoall) continue;
-      fmt::print("{:14} {:>5} {:15} ", topo, ranks, text);
-      try {
-        const std::clock_t begin = std::clock();
-        const Synthesized r = synthesize(machine, {*kind, ranks, 0},
-                                         static_cast<double>(settings.size), settings.options);
-        const double cpu = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-        const Simulation all = simulate(machine, r.schedule, static_cast<double>(settings.size));
-        const double ratio = all.algbw_gbps / r.bound_gbps;
-        const bool slow = r.seconds > wanted_seconds(ranks), low = ratio < wanted(*kind);
-        missed += slow || low ? 1 : 0;
-        fmt::print("{:10.2f} {:10.2f} {:7.4f} {:8.3f} {:8.3f} {:6.2f}% {:11} {:5} {:8}{}{}\n",
-                   all.algbw_gbps, r.bound_gbps, ratio, r.seconds, cpu,
-                   (r.time_us / all.time_us - 1) * 100, r.engine, r.lanes, r.steps,
-                   low ? "  ratio" : "", slow ? "  slow" : "");
-      } catch (const Error& error) {
-        missed++;
-        fmt::print("{}\n", error.what());
-      }
-      std::fflush(stdout);
-    }
+    if (!settings.broken)
+      missed += run_machine(settings, topo, machine);
+    else
+      for (const BrokenMachine& broken : broken_machines(machine))
+        missed += run_machine(settings, topo + broken.name, broken.machine);
   }
   fmt::print("{} of the rows miss what is asked of them\n", missed);
 }
@@ -142,6 +159,7 @@ int main(int argc, char** argv) {
   program
       .add_option("--published", settings.published, "folder of TACCL's schedules to compare with")
       .folder();
+  program.add_flag("--broken", settings.broken, "break a part of every machine, one by one");
   program.calls([&settings] {
     if (settings.published.empty())
       weft::run(settings);

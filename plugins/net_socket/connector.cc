@@ -83,6 +83,10 @@ std::optional<Joined> Connector::join() {
       next_address(std::strerror(error));
       return std::nullopt;
     }
+    if (is_connected_to_itself(fd_.get())) {
+      next_address("nobody listens there");
+      return std::nullopt;
+    }
     connected_ = true;
     handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), width_.sockets);
   }

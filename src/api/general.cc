@@ -116,5 +116,26 @@ extern "C" {
   });
 }
 
+[[gnu::visibility("default")]] ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective,
+                                                          const char* plan) {
+  return weft::api::guard("weftForcePlan", [&] {
+    weft::check_handle(comm);
+    weft::api::check_pointer("collective", collective);
+    const auto kind = weft::parse_collective(collective);
+    if (!kind) weft::fail(ncclInvalidArgument, "collective: '{}' is none", collective);
+    const weft::Generator* generator = nullptr;
+    if (plan != nullptr) {
+      generator = weft::find_generator(plan);
+      // Connections are made at init, and not for such plans.
+      if (generator == nullptr || generator->channels > weft::kUsualChannels ||
+          !generator->supports({*kind, comm->nranks, 0}))
+        weft::fail(ncclInvalidUsage, "plan: '{}' does not do {} for {} ranks here", plan,
+                   collective, comm->nranks);
+    }
+    const weft::Use use(*comm, false);
+    use->force_plan(*kind, generator);
+  });
+}
+
 [[gnu::visibility("default")]] int weftHostMode(void) { return weft::cuda::available() ? 0 : 1; }
 }

@@ -43,7 +43,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
         forced_generator(static_cast<CollectiveKind>(kind), config_.plan);
   load_schedules(std::move(schedules));
   if (id.fixed != 0 && rank == 0) {
-    Acceptor::instance().listen_at(id.addresses[0]);
+    // A job that ends as this one starts, or somebody's short connection, may still hold the port.
+    Acceptor::instance().listen_at(id.addresses[0], std::min(deadline, in_seconds(10)));
     Rendezvous::open(id.secret);
   }
   context_.rank = rank;
@@ -128,7 +129,8 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
 
 Communicator::~Communicator() {
   leave();
-  control_.reset();  // no news after this
+  control_->silence();  // the control thread must not look at it any more when it goes
+  control_.reset();
 }
 
 void Communicator::leave() {
@@ -170,7 +172,7 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (peer < 0) {
     // The rendezvous lives in some process; if that is a rank's, the rank died with it.
     int holder = -1;
-    const uint64_t process = control_ != nullptr ? control_->rendezvous_process() : 0;
+    const uint64_t process = ready_.load() ? control_->rendezvous_process() : 0;
     for (int r = 0; failed && ready_.load() && r < nranks_; r++)
       if (mesh_->info(r).process == process && !gone_[static_cast<size_t>(r)].load()) holder = r;
     if (holder < 0) {

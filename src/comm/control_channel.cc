@@ -56,7 +56,9 @@ ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secr
   EventLoop::instance().watch(fd_.get(), EPOLLIN, [this](uint32_t) { readable(); });
 }
 
-ControlChannel::~ControlChannel() {
+ControlChannel::~ControlChannel() { silence(); }
+
+void ControlChannel::silence() {
   if (fd_) EventLoop::instance().unwatch(fd_.get());
 }
 

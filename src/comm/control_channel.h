@@ -53,6 +53,8 @@ class ControlChannel {
   void abort(const std::string& why);
   // Ends a waiting all_gather() with this text.
   void interrupt(const std::string& why);
+  // When this returns the listener has been called for the last time.
+  void silence();
 
  private:
   std::string round_trip(const Frame& frame, Deadline deadline);

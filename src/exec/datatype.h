@@ -27,8 +27,9 @@ inline constexpr size_t element_size(ncclDataType_t type) {
   }
 }
 
-// A reduction: combine with `op` (sum, prod, max or min; the caller's input may be multiplied by a
-// scalar first, the completed sum divided by the number of ranks last).
+// A reduction: combine with `op` (sum, prod, max or min). Only of a sum the caller's input may be
+// multiplied by a scalar first, or the whole divided by the number of ranks last: GPU kernels of
+// the other operators cannot.
 struct Reduction {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;

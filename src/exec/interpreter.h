@@ -11,7 +11,8 @@
 
 #include "src/base/portable.h"
 #include "src/exec/datatype.h"
-#include "src/schedule/program.h"
+#include "src/schedule/collective_kind.h"
+#include "src/schedule/program_view.h"
 #include "src/transport/fifo.h"
 
 namespace weft {

@@ -116,8 +116,11 @@ double predict(const ScheduleShape& shape, const Collective& collective, double 
   double most = busiest, together = 0;
   double crowd = 1;
   for (const auto& [host, share] : work) {
-    most = std::max(most, share.us / std::max(1, setting.cores));
-    crowd = std::max(crowd, static_cast<double>(share.ranks) / std::max(1, setting.cores));
+    // Ranks do not divide: of three on two cores, two share one.
+    const double on_a_core =
+        std::ceil(static_cast<double>(share.ranks) / std::max(1, setting.cores));
+    most = std::max(most, share.us / share.ranks * on_a_core);
+    crowd = std::max(crowd, on_a_core);
     // A NIC sends and receives at once.
     if (setting.nic_gbps > 0) most = std::max(most, share.net_bytes / 2 / setting.nic_gbps * 1e-3);
     together += share.us;

@@ -11,7 +11,7 @@ namespace {
 // cost so many events, nearly. What is so much too slow is not looked at for long.
 constexpr size_t kFewest = 8, kFewestOfMany = 5;
 constexpr double kEven = 1e-6, kLittle = 0.01, kHopeless = 1.1;
-constexpr uint64_t kManyEvents = 200000, kVeryManyEvents = 500000;
+constexpr uint64_t kManyEvents = 200000, kVeryManyEvents = 1000000;
 
 }  // namespace
 

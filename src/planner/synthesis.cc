@@ -29,6 +29,8 @@ constexpr double kVeryGood = 0.9996;
 // When trials have taken so many events for every rank, a little less is good enough.
 constexpr uint64_t kManyEventsPerRank = 15000;
 constexpr double kLittleLess = 0.01;
+// What an estimate of slices that do not come evenly is off at times.
+constexpr double kRough = 0.002;
 // Schedules of more steps are proved while they are simulated.
 constexpr size_t kLongToProve = 10000;
 // What an estimate may be off.
@@ -139,7 +141,9 @@ class Search {
     if (best_->ratio >= std::max(kVeryGood, options_.good_enough)) return true;
     const bool long_enough =
         events_ > kManyEventsPerRank * static_cast<uint64_t>(collective_.nranks);
-    if (long_enough && best_->ratio >= options_.good_enough - kLittleLess) return true;
+    if (long_enough &&
+        best_->ratio - (best_->estimated ? kRough : 0) >= options_.good_enough - kLittleLess)
+      return true;
     return best_->ratio + (best_->estimated ? kDoubt : 0) >= options_.good_enough &&
            (collective_.nranks > kSmall || trials_ >= kTrialsWhenSmall || events_ > kCheapEvents);
   }

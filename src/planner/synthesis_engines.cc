@@ -31,8 +31,11 @@ constexpr int kCheapRanks = 16;
 constexpr int kMostHopLanes = 16;
 
 // Fewer trees are preferred even if they cost so much throughput: of an all_reduce, whose trees are
-// made, ordered and run twice.
-constexpr double kLossForFewerTrees = 0.009;
+// made, ordered and run twice. Where they do not reach what is asked, there are more.
+constexpr double kLossForFewerTrees = 0.009, kReachedByFewerTrees = 0.98;
+
+// What has one root only has few transfers, so trees may be many.
+constexpr int kMostTreesOfARoot = 64;
 
 // Where an all_reduce gets no further with shared lanes, others in the same pieces do not help.
 constexpr double kNoHope = 0.97;
@@ -52,14 +55,14 @@ bool forest_applies(const SynthesisTask& task) { return forest_supports(task.col
 
 // Several instances of the lanes hide the time that lanes wait for data, more pieces per tree the
 // time that data travels. Only small schedules are worth several trials.
-Candidates forest_candidates(const SynthesisTask& task) {
+void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candidates& candidates) {
   struct Variant {
     int pieces, instances;
     bool by_hops, shared;
   };
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
-  Candidates candidates;
+  const bool again = !candidates.empty();
   std::vector<Variant> variants{{1, 1, false, true},  {1, 1, false, false}, {2, 2, false, false},
                                 {4, 2, false, false}, {4, 4, false, false}, {8, 8, false, true},
                                 {4, 1, true, false},  {16, 1, true, false}};
@@ -70,13 +73,10 @@ Candidates forest_candidates(const SynthesisTask& task) {
     if (v.pieces > v.instances && !v.by_hops && task.collective.kind != CollectiveKind::kAllReduce)
       continue;
     if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
-    candidates.emplace_back([&task, forest, v, most_transfers] {
-      if (!*forest) {
-        ForestOptions growing;
-        if (task.collective.kind == CollectiveKind::kAllReduce)
-          growing.acceptable_loss = kLossForFewerTrees;
-        *forest = grow_forest(task.machine, task.collective, growing);
-      }
+    candidates.emplace_back([&task, growing, again, forest, v, most_transfers] {
+      if (again && task.reached >= kReachedByFewerTrees)
+        fail(ncclInvalidUsage, "fewer trees have reached {:.3f}", task.reached);
+      if (!*forest) *forest = grow_forest(task.machine, task.collective, growing);
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
       const double blocks = task.collective.rooted() ? 1 : task.collective.nranks;
       const double bytes = task.bytes / blocks / (*forest)->trees;
@@ -103,6 +103,18 @@ Candidates forest_candidates(const SynthesisTask& task) {
       return weave(forest_routing(task.machine, **forest, cut), weaving);
     });
   }
+}
+
+Candidates forest_candidates(const SynthesisTask& task) {
+  Candidates candidates;
+  ForestOptions growing;
+  if (task.collective.rooted()) growing.most_trees = kMostTreesOfARoot;
+  if (task.collective.kind == CollectiveKind::kAllReduce) {
+    ForestOptions few = growing;
+    few.acceptable_loss = kLossForFewerTrees;
+    add_forest(task, few, candidates);
+  }
+  add_forest(task, growing, candidates);
   return candidates;
 }
 
@@ -138,9 +150,11 @@ bool flow_applies(const SynthesisTask& task) {
 
 Candidates flow_candidates(const SynthesisTask& task) {
   Candidates candidates;
-  for (const bool fuse : {false, true})
-    candidates.emplace_back([&task, fuse] {
+  // Lanes per hop where GPUs that pass data on would hold up their own.
+  for (const auto& [by_hops, fuse] : {std::pair{false, false}, {true, false}, {false, true}})
+    candidates.emplace_back([&task, by_hops = by_hops, fuse = fuse] {
       WeaveOptions weaving = tight(task);
+      weaving.by_hops = by_hops;
       weaving.fuse = fuse;
       return weave(route_flow(task.machine, task.collective), weaving);
     });

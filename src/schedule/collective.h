@@ -5,20 +5,9 @@
 #include <optional>
 #include <string_view>
 
-namespace weft {
+#include "src/schedule/collective_kind.h"
 
-enum class CollectiveKind : uint8_t {
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kGather,
-  kScatter,
-  kSendRecv,  // two ranks: 0 sends, 1 receives
-};
-inline constexpr int kCollectiveKinds = 9;
+namespace weft {
 
 // "all_reduce", as the tools spell it.
 std::string_view name(CollectiveKind kind);

@@ -25,11 +25,10 @@ using Clock = std::chrono::steady_clock;
 constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                         CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                         CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
-constexpr MeterPoint kSmall[] = {{1u << 10, 40, 9},  {4u << 10, 40, 9},  {16u << 10, 30, 9},
-                                 {64u << 10, 15, 9}, {256u << 10, 6, 9}, {1u << 20, 2, 9}};
-constexpr MeterPoint kLarge[] = {{4u << 20, 1, 7}, {16u << 20, 1, 5}, {64u << 20, 1, 3}};
-constexpr MeterPoint kNetwork[] = {
-    {1u << 10, 20, 5}, {16u << 10, 15, 5}, {256u << 10, 4, 5}, {4u << 20, 1, 5}};
+constexpr MeterPoint kSmall[] = {{1u << 10, 9},  {4u << 10, 9},   {16u << 10, 9},
+                                 {64u << 10, 9}, {256u << 10, 9}, {1u << 20, 9}};
+constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 3}};
+constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
 class Calibrator {
  public:
@@ -55,9 +54,9 @@ class Calibrator {
     const Generator* any[] = {&kReach, &kExchange, &kOneShot};
     const Generator* reach[] = {&kReach};
     for (const int ranks : {2, 4, 8}) {
-      measure({ranks, false, false, 0, kMeasured, any, {kSmall, 4}, left()}, setting);
-      measure({ranks, false, false, 0, kMeasured, reach, {kSmall + 4, 2}, left()}, setting);
-      measure({ranks, false, false, 0, kMeasured, reach, kLarge, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, any, {kSmall, 4}, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, reach, {kSmall + 4, 2}, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, reach, kLarge, left()}, setting);
     }
     return finish(default_rates(kGpuRates));
   }
@@ -67,11 +66,11 @@ class Calibrator {
     begin(share);
     // Small arrays for teams of every size first; large ones take most of the time.
     for (const int ranks : {2, 4, 8})
-      measure({ranks, processes, false, host_.cores, kMeasured, plans_, kSmall, left()},
+      measure({ranks, processes, false, true, kMeasured, plans_, kSmall, left()},
               setting_for(ranks, processes, false));
     int teams = 3;
     for (const int ranks : {4, 2, 8})
-      measure({ranks, processes, false, host_.cores, kMeasured, plans_, kLarge, left() / teams--},
+      measure({ranks, processes, false, true, kMeasured, plans_, kLarge, left() / teams--},
               setting_for(ranks, processes, false));
     return finish(default_rates(processes ? kProcessRates : kThreadRates));
   }
@@ -81,7 +80,7 @@ class Calibrator {
   Fit measure_network(double share) {
     begin(share);
     for (const int ranks : {2, 4})
-      measure({ranks, true, true, host_.cores, kMeasured, plans_, kNetwork, left()},
+      measure({ranks, true, true, true, kMeasured, plans_, kNetwork, left()},
               setting_for(ranks, true, true));
     return finish(default_rates(kNetworkRates));
   }

@@ -2,7 +2,6 @@
 // of the times decides for all, through memory that child processes share.
 #include "src/tools/plan_meter.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "src/base/error.h"
 #include "src/comm/communicator.h"
 #include "src/tools/rank_team.h"
+#include "src/tools/turns.h"
 
 namespace weft {
 namespace {
@@ -29,34 +29,22 @@ constexpr size_t kMostRanks = 8, kMostBatches = 16, kMostPlans = 12, kMostCollec
                  kMostPoints = 12;
 // A plan so much slower than the best of a large size is not tried at larger ones.
 constexpr double kHopeless = 1.5;
-// Until a rank gives up waiting for the others.
-constexpr double kPatienceS = 60;
 constexpr const char* kNotMine = "another rank has failed";
 // CUDA's cudaStreamPerThread: kernels of different ranks must run side by side.
 constexpr uintptr_t kOwnStream = 2;
 
 struct Board {
-  std::atomic<uint32_t> arrived{0}, generation{0};
-  std::atomic<bool> failed{false}, late{false};
+  Meeting meeting;
+  std::atomic<bool> late{false};
   std::array<std::array<bool, kMostPlans>, kMostCollectives> hopeless{};
-  // Of the cell at hand, us.
-  std::array<std::array<std::array<double, kMostRanks>, kMostBatches>, kMostPlans> times{};
-  // 0: not timed.
+  // Of the cell at hand.
+  std::array<std::array<std::array<Lap, kMostRanks>, kMostBatches>, kMostPlans> laps{};
+  // us; 0: not timed.
   std::array<std::array<std::array<double, kMostPlans>, kMostCollectives>, kMostPoints> medians{};
 
   // All ranks, or nobody: throws where one has failed.
   void meet(int ranks) {
-    const uint32_t now = generation.load();
-    if (arrived.fetch_add(1) + 1 == static_cast<uint32_t>(ranks)) {
-      arrived.store(0);
-      generation.store(now + 1);
-      return;
-    }
-    const auto begin = Clock::now();
-    while (generation.load() == now) {
-      if (failed.load() || seconds_since(begin) > kPatienceS) fail(ncclRemoteError, "{}", kNotMine);
-      sched_yield();
-    }
+    if (!meeting.meet(ranks)) fail(ncclRemoteError, "{}", kNotMine);
   }
 };
 
@@ -108,11 +96,12 @@ class Meter {
       : comm_(communicator),
         order_(order),
         board_(board),
-        input_(communicator, order.points.back().bytes),
-        output_(communicator, order.points.back().bytes) {}
+        input_(communicator, largest(order)),
+        output_(communicator, largest(order)) {}
 
   void measure_all() {
     const auto begin = Clock::now();
+    if (!comm_.on_gpu()) warm();
     for (size_t p = 0; p < order_.points.size(); p++)
       for (size_t c = 0; c < order_.collectives.size(); c++) {
         if (comm_.rank() == 0 && seconds_since(begin) > order_.seconds) board_.late = true;
@@ -130,47 +119,60 @@ class Meter {
            !board_.hopeless[c][plan];
   }
 
-  void measure(size_t p, size_t c) {
-    const MeterPoint& point = order_.points[p];
+  static uint64_t largest(const MeterOrder& order) {
+    return std::max<uint64_t>(order.points.back().bytes,
+                              kWarmingChunk * static_cast<uint64_t>(order.ranks));
+  }
+
+  Call call_of(CollectiveKind kind, uint64_t bytes) const {
     Call call;
-    call.kind = order_.collectives[c];
+    call.kind = kind;
     call.input = input_.data();
     call.output = output_.data();
     call.stream = reinterpret_cast<cudaStream_t>(kOwnStream);
     call.count = 1;
     call.reduction.type = ncclFloat32;
     call.reduction.op = ncclSum;
-    call.count = std::max<size_t>(1, point.bytes / array_bytes({call.kind, order_.ranks, 0}, call));
+    call.count = std::max<size_t>(1, bytes / array_bytes({kind, order_.ranks, 0}, call));
+    return call;
+  }
+
+  // See turns.h.
+  void warm() {
+    const Call call =
+        call_of(CollectiveKind::kAllReduce, kWarmingChunk * static_cast<uint64_t>(order_.ranks));
+    comm_.force_plan(call.kind, &kDirect);
+    for (int i = 0; i < kWarmingCalls; i++) run(call);
+    comm_.force_plan(call.kind, nullptr);
+  }
+
+  void measure(size_t p, size_t c) {
+    const MeterPoint& point = order_.points[p];
+    Call call = call_of(order_.collectives[c], point.bytes);
     // Roots take turns: calls from one root would overlap, and no hop would be seen.
     const int roots = Collective{call.kind, order_.ranks, 0}.rooted() ? order_.ranks : 1;
     const auto run_next = [&] {
       call.root = (call.root + 1) % roots;
       run(call);
     };
-    const size_t plans = order_.plans.size();
-    for (int batch = -1; batch < point.batches; batch++)  // the first one warms up
-      for (size_t turn = 0; turn < plans; turn++) {
-        // Nobody always follows the same one: what that leaves in the caches would favour some.
-        const size_t plan = (turn + static_cast<size_t>(batch + 1)) % plans;
+    for (size_t plan = 0; plan < order_.plans.size(); plan++) {  // warms up
+      if (!takes_part(c, plan)) continue;
+      comm_.force_plan(call.kind, order_.plans[plan]);
+      for (int i = 0; i < roots; i++) run_next();
+      comm_.synchronize();
+    }
+    for (int batch = 0; batch < point.batches; batch++)
+      for (const size_t plan : order_of_round(order_.plans.size(), batch)) {
         if (!takes_part(c, plan)) continue;
         comm_.force_plan(call.kind, order_.plans[plan]);
-        board_.meet(order_.ranks);
-        // A call brings ranks into step better than the meeting does, where calls are short.
-        for (int i = 0; i < (batch < 0 ? roots : point.calls > 1 ? 1 : 0); i++) run_next();
-        if (batch < 0) {
-          comm_.synchronize();
-          continue;
-        }
-        const auto begin = Clock::now();
-        for (int i = 0; i < point.calls; i++) run_next();
-        comm_.synchronize();
-        board_.times[plan][static_cast<size_t>(batch)][static_cast<size_t>(comm_.rank())] =
-            seconds_since(begin) * 1e6 / point.calls;
+        board_.laps[plan][static_cast<size_t>(batch)][static_cast<size_t>(comm_.rank())] =
+            run_batch(
+                calls_at(point.bytes), [&] { board_.meet(order_.ranks); }, [&](int) { run_next(); },
+                [&] { comm_.synchronize(); });
       }
     comm_.force_plan(call.kind, nullptr);
   }
 
-  // A batch takes as long as its slowest rank.
   void evaluate(size_t p, size_t c) {
     auto& medians = board_.medians[p][c];
     double best = 0;
@@ -178,8 +180,9 @@ class Meter {
       if (!takes_part(c, plan)) continue;
       std::vector<double> batches;
       for (int b = 0; b < order_.points[p].batches; b++) {
-        const auto& ranks = board_.times[plan][static_cast<size_t>(b)];
-        batches.push_back(*std::max_element(ranks.begin(), ranks.begin() + order_.ranks));
+        const auto& ranks = board_.laps[plan][static_cast<size_t>(b)];
+        batches.push_back(pace({ranks.data(), static_cast<size_t>(order_.ranks)},
+                               calls_at(order_.points[p].bytes)));
       }
       std::sort(batches.begin(), batches.end());
       medians[plan] = batches[batches.size() / 2];
@@ -205,26 +208,16 @@ class Meter {
   host::Batch batch_;
 };
 
-// Where ranks have cores of their own, two of them must not end up on one because others are busy.
-void stay_on_core(int rank) {
-  cpu_set_t all, one;
-  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-  CPU_ZERO(&one);
-  for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(cpu, &all) && seen++ == rank) CPU_SET(cpu, &one);
-  if (CPU_COUNT(&one) == 1) sched_setaffinity(0, sizeof one, &one);
-}
-
 RankReport take_part(const MeterOrder& order, Board& board, int rank, const UniqueId& id) {
   try {
-    if (order.ranks <= order.pin_cores) stay_on_core(rank);
     if (order.own_hosts) setenv("NCCL_HOSTID", fmt::format("weft calibrate {}", rank).c_str(), 1);
     Communicator communicator(id, rank, order.ranks,
                               fmt::format("rank {} of {}", rank, order.ranks), 0, 0, false, {});
+    if (order.bound) stay_on_core(rank);  // threads of the communicator run where they like
     Meter(communicator, order, board).measure_all();
     return {};
   } catch (...) {
-    board.failed = true;
+    board.meeting.give_up();
     throw;
   }
 }

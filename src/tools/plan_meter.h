@@ -1,5 +1,4 @@
-// Times what a team of ranks takes for calls by every plan, for `weft calibrate`. Plans take turns
-// in every repetition, so that what disturbs the machine disturbs all alike.
+// Times what a team of ranks takes for calls by every plan, for `weft calibrate`; turns.h says how.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ namespace weft {
 
 struct MeterPoint {
   uint64_t bytes = 0;
-  int calls = 1, batches = 1;  // calls timed together, and how often; the median counts
+  int batches = 1;  // of calls timed together; the median counts
 };
 
 struct MeterOrder {
   int ranks = 2;
   bool processes = false;  // threads otherwise. Not for programs that have threads already.
   bool own_hosts = false;  // processes that talk over the network, as if each had a host
-  int pin_cores = 0;       // ranks stay on cores of their own where there are so many
+  bool bound = false;      // ranks stay on their cores; see turns.h
   std::span<const CollectiveKind> collectives;
   std::span<const Generator* const> plans;
   std::span<const MeterPoint> points;  // small ones first

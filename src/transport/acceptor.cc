@@ -101,14 +101,21 @@ Acceptor::Acceptor(double handshake_seconds) : handshake_seconds_(handshake_seco
   watch_listener(unix_.get(), false);
 }
 
-void Acceptor::listen_at(const Address& address) {
+void Acceptor::listen_at(const Address& address, Deadline patience) {
   {
     std::lock_guard lock(mutex_);
     if (std::find(listening_.begin(), listening_.end(), address) != listening_.end()) return;
     listening_.push_back(address);
   }
   uint16_t port = 0;
-  Fd fd = listen_tcp(&address, port);
+  Fd fd;
+  try {
+    fd = listen_tcp(&address, port, patience);
+  } catch (const Error&) {
+    std::lock_guard lock(mutex_);
+    std::erase(listening_, address);  // who comes later may try again
+    throw;
+  }
   watch_listener(fd.get(), true);
   std::lock_guard lock(mutex_);
   extra_.push_back(std::move(fd));

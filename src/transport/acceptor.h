@@ -44,8 +44,8 @@ class Acceptor {
   const std::string& unix_name() const { return unix_name_; }
   // A random number that tells this process from all others.
   uint64_t token() const { return token_; }
-  // Also listens at this address (NCCL_COMM_ID), once.
-  void listen_at(const Address& address);
+  // Also listens at this address (NCCL_COMM_ID), once; see listen_tcp() for `patience`.
+  void listen_at(const Address& address, Deadline patience);
 
   // A peer has this long to prove that it knows a secret.
   explicit Acceptor(double handshake_seconds = 10);

@@ -9,8 +9,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace weft {
 namespace {
@@ -44,17 +46,8 @@ Fd new_socket(int family, int flags = 0) {
   return fd;
 }
 
-}  // namespace
-
-Deadline in_seconds(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(seconds));
-}
-
-Fd listen_tcp(const Address* address, uint16_t& port) {
-  sockaddr_storage storage;
-  socklen_t size = 0;
+// A socket of the address's family and where to bind it; for no address, both families if possible.
+Fd listening_socket(const Address* address, sockaddr_storage& storage, socklen_t& size) {
   Fd fd;
   if (address != nullptr) {
     size = address->to_sockaddr(storage);
@@ -72,15 +65,39 @@ Fd listen_tcp(const Address* address, uint16_t& port) {
     }
   }
   if (!fd) fail(ncclSystemError, "this machine has neither IPv4 nor IPv6 sockets");
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0)
-    fail_errno(errno, "cannot bind {}", address ? describe(*address) : "a TCP port");
-  if (listen(fd.get(), 4096) != 0) fail_errno(errno, "cannot listen");
-  size = sizeof storage;
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &size);
-  port = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage)).port;
   return fd;
+}
+
+}  // namespace
+
+Deadline in_seconds(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
+}
+
+Fd listen_tcp(const Address* address, uint16_t& port, Deadline patience) {
+  for (bool said = false;; said = true) {
+    sockaddr_storage storage;
+    socklen_t size = 0;
+    Fd fd = listening_socket(address, storage, size);
+    const int on = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0 &&
+        listen(fd.get(), 4096) == 0) {
+      size = sizeof storage;
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &size);
+      port = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage)).port;
+      return fd;
+    }
+    const int error = errno;
+    const std::string where = address ? describe(*address) : "a TCP port";
+    if (error != EADDRINUSE || std::chrono::steady_clock::now() >= patience)
+      fail_errno(error, "cannot listen at {}", where);
+    if (!said) WEFT_WARN("{} is in use; trying again for a while", where);
+    fd.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 Fd listen_unix(const std::string& abstract_name) {
@@ -111,9 +128,23 @@ Fd connect_tcp(const Address& address, Deadline deadline) {
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error != 0) return {};
   }
+  if (is_connected_to_itself(fd.get())) return {};
   set_blocking(fd.get(), true);
   set_no_delay(fd.get());
   return fd;
+}
+
+bool is_connected_to_itself(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 ||
+      Address::from_sockaddr(reinterpret_cast<sockaddr*>(&own)) !=
+          Address::from_sockaddr(reinterpret_cast<sockaddr*>(&peer)))
+    return false;
+  const linger reset{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  return true;
 }
 
 Fd connect_unix(const std::string& abstract_name) {

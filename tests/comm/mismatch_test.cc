@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "tests/comm/checks.h"
+#include "tests/support/sampling.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
 
-// Runs call(rank, comm, buffer) on two ranks; at least one must fail within 10 s. Aborts both at
+// Runs call(rank, comm, buffer) on two ranks; at least one must fail within 20 s. Aborts both at
 // the end.
 void expect_detected(const std::function<ncclResult_t(int, ncclComm_t, char*)>& call) {
   CommSet set(2);
@@ -25,7 +26,7 @@ void expect_detected(const std::function<ncclResult_t(int, ncclComm_t, char*)>& 
     });
   }
   bool failed = false;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + patience(std::chrono::seconds(20));
   ncclResult_t results[2] = {ncclNumResults, ncclNumResults};
   while (!failed && std::chrono::steady_clock::now() < deadline) {
     for (size_t r = 0; r < 2; ++r) {
@@ -38,8 +39,8 @@ void expect_detected(const std::function<ncclResult_t(int, ncclComm_t, char*)>& 
   for (int r = 0; r < 2; ++r) {
     ncclComm_t comm = set.take(r);
     PendingCall abort([comm] { return ncclCommAbort(comm); });
-    EXPECT_EQ(abort.wait_for(std::chrono::seconds(5)), ncclSuccess);
-    EXPECT_NE(pending[static_cast<size_t>(r)].wait_for(std::chrono::seconds(5)), ncclNumResults)
+    EXPECT_EQ(abort.wait_for(std::chrono::seconds(20)), ncclSuccess);
+    EXPECT_NE(pending[static_cast<size_t>(r)].wait_for(std::chrono::seconds(20)), ncclNumResults)
         << "rank " << r << " is still blocked after abort";
   }
 }

@@ -1,6 +1,5 @@
 // Communicators of processes: scale, split, several ids, and what happens when one of them dies.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "src/comm/unique_id.h"
 #include "tests/comm/checks.h"
 #include "tests/support/patterns.h"
+#include "tests/support/ports.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
 
@@ -86,12 +86,45 @@ WEFT_SCENARIO(id_from_environment) {
 }
 
 TEST(Processes, MeetAtTheAddressInNcclCommId) {
-  const std::string port = std::to_string(20000 + getpid() % 20000);
+  const std::string port = std::to_string(free_port());
   ProcessOptions options;
   options.environment = [&](int) -> std::map<std::string, std::string> {
     return {{"NCCL_COMM_ID", "127.0.0.1:" + port}, {"NCCL_SOCKET_IFNAME", "lo"}};
   };
   run_ranks_as_processes("id_from_environment", 3, options);
+}
+
+// The rendezvous lives in rank 0's process and ends with it. That is no death, if rank 0 has said
+// goodbye.
+WEFT_SCENARIO(rank_zero_ends_first) {
+  ncclUniqueId id{};
+  WEFT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
+  expect_all_reduce_works(comm);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  const int other = 3 - context.rank;
+  for (int more = 1; context.rank != 0 && more != 0;) {
+    more = context.rank == 1 && std::chrono::steady_clock::now() < end ? 1 : 0;
+    int theirs = 0;
+    WEFT_OK(ncclGroupStart());
+    WEFT_OK(ncclSend(&more, 1, ncclInt32, other, comm, nullptr));
+    WEFT_OK(ncclRecv(&theirs, 1, ncclInt32, other, comm, nullptr));
+    const ncclResult_t result = ncclGroupEnd();
+    EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(comm);
+    if (result != ncclSuccess) break;
+    if (context.rank == 2) more = theirs;
+  }
+  WEFT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Processes, GoOnWhenTheOneWithTheRendezvousLeavesAndEnds) {
+  ProcessOptions options;
+  const std::string port = std::to_string(free_port());
+  options.environment = [&](int) -> std::map<std::string, std::string> {
+    return {{"NCCL_COMM_ID", "127.0.0.1:" + port}, {"NCCL_SOCKET_IFNAME", "lo"}};
+  };
+  run_ranks_as_processes("rank_zero_ends_first", 3, options);
 }
 
 constexpr int kVictim = 1;
@@ -171,7 +204,7 @@ WEFT_SCENARIO(different_counts) {
 
 TEST(Processes, WithDifferentCountsGetAnErrorSomewhereAndNobodyHangs) {
   ProcessOptions options;
-  options.limit = std::chrono::seconds(20);
+  options.limit = std::chrono::seconds(60);
   for (bool separate : {false, true}) {
     if (separate) options.environment = separate_hosts;
     const auto results = run_processes("different_counts", 2, options);

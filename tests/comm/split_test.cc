@@ -130,8 +130,8 @@ TEST(CommShrink, WithAbortFreesThoseBlockedInTheParent) {
     expect_all_reduce_works(rest);
     WEFT_OK(ncclCommDestroy(rest));
   });
-  EXPECT_NE(first.wait_for(std::chrono::seconds(5)), ncclSuccess);
-  EXPECT_NE(second.wait_for(std::chrono::seconds(5)), ncclSuccess);
+  EXPECT_NE(first.wait_for(std::chrono::seconds(20)), ncclSuccess);
+  EXPECT_NE(second.wait_for(std::chrono::seconds(20)), ncclSuccess);
 }
 
 }  // namespace

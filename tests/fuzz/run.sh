@@ -11,7 +11,8 @@ mkdir -p "$found" "$work/new"
 # On aarch64 the check for leaks takes longer than the test.
 [ "$(uname -m)" != aarch64 ] || export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
 # One input may take 5 s and 1 GiB at most: what a file costs is bounded.
-"$program" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=16384 -artifact_prefix="$found/" \
+# Seed 0 is another one each time.
+"$program" -seed="${WEFT_TEST_SEED:-0}" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=16384 -artifact_prefix="$found/" \
   -print_final_stats=1 -verbosity=0 "$work/new" "$corpus" >"$work/log" 2>&1
 status=$?
 if [ $status -ne 0 ]; then

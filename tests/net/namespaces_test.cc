@@ -2,13 +2,13 @@
 #include "tests/net/namespaces.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <sstream>
 
 #include "tests/comm/checks.h"
 #include "tests/support/conformance.h"
 #include "tests/support/patterns.h"
+#include "tests/support/ports.h"
 #include "tests/support/processes.h"
 #include "tests/support/require.h"
 #include "tests/support/sampling.h"
@@ -48,9 +48,9 @@ ProcessOptions options_for(Hosts& hosts, const Setting& setting) {
   ProcessOptions options;
   options.limit = std::chrono::seconds(100);
   options.argument = std::to_string(mix(test_seed(), 21));
-  options.environment = [setting](int) -> std::map<std::string, std::string> {
+  const std::string port = std::to_string(free_port());
+  options.environment = [setting, port](int) -> std::map<std::string, std::string> {
     const std::string address = address_of(0, setting.ipv6);
-    const std::string port = std::to_string(20000 + getpid() % 20000);
     return {{"NCCL_COMM_ID", setting.ipv6 ? "[" + address + "]:" + port : address + ":" + port},
             {"NCCL_SOCKET_FAMILY", setting.ipv6 ? "AF_INET6" : "AF_INET"}};
   };

@@ -1,5 +1,6 @@
 // The parts of the verbs plugin that need no device: addresses, rails, stripes, names, words.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <cerrno>
 #include <cstring>
@@ -69,7 +70,9 @@ TEST(RoceAddresses, ThatDoNotExistAreExplained) {
 }
 
 TEST(RoceAddresses, AreReadFromSys) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "weft_gids";
+  std::string name = (std::filesystem::temp_directory_path() / "weft-gids-XXXXXX").string();
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path folder = name;
   std::filesystem::create_directories(folder / "gids");
   std::filesystem::create_directories(folder / "gid_attrs/types");
   std::ofstream(folder / "gids/0") << "fe80:0000:0000:0000:9443:3fff:fe82:3bd2\n";

@@ -1,6 +1,9 @@
 // The cost model and the selection table, from inside.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <thread>
+
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
@@ -8,6 +11,7 @@
 #include "src/planner/rank_placement.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/table_builder.h"
+#include "src/tools/turns.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {
@@ -262,6 +266,50 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
         "weft rates 2\nx\nhop_us 1\n", "weft rates 2\nx\n[threads]\nhop_us x\n",
         "weft rates 2\nx\n[threads]\nhop_us -1\n", "weft rates 2\nx\n[threads]\nspeed 1\n"})
     EXPECT_THROW(parse_rates(bad, "file"), Error) << bad;
+}
+
+TEST(Turns, CountFromWhenTheLastRankWasThroughUntilTheLastIsThroughAgain) {
+  const Lap ranks[] = {{10, 50}, {14, 44}, {12, 54}};
+  EXPECT_DOUBLE_EQ(pace(ranks, 4), 10);
+  EXPECT_DOUBLE_EQ(pace(ranks, 1), 44);  // from the first that left the meeting
+}
+
+TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
+  std::set<std::pair<size_t, size_t>> pairs;
+  for (int round = 0; round < 9; round++) {
+    const std::vector<size_t> order = order_of_round(5, round);
+    EXPECT_EQ(std::set<size_t>(order.begin(), order.end()).size(), 5u);
+    EXPECT_EQ(order, order_of_round(5, round));  // ranks ask separately
+    for (size_t i = 1; i < order.size(); i++) pairs.emplace(order[i - 1], order[i]);
+  }
+  EXPECT_GT(pairs.size(), 14u);  // of 20
+}
+
+TEST(Turns, OfShortCallsBeginWithOneMoreAndOfLongOnesWithAMeeting) {
+  for (const int calls : {1, 3}) {
+    std::vector<int> seen;
+    int met = 0;
+    const Lap lap = run_batch(
+        calls, [&] { met++; }, [&](int i) { seen.push_back(i); }, [] {});
+    EXPECT_EQ(met, calls == 1 ? 1 : 0);
+    EXPECT_EQ(seen, calls == 1 ? std::vector<int>{0} : (std::vector<int>{-1, 0, 1, 2}));
+    EXPECT_LE(lap.begin, lap.end);
+  }
+}
+
+TEST(Turns, MeetAgainAndAgainUntilOneGivesUp) {
+  Meeting meeting;
+  std::atomic<int> missed{0};
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; rank++)
+    ranks.emplace_back([&, rank] {
+      for (int i = 0; i < 50; i++)
+        if (!meeting.meet(3)) missed++;
+      if (rank == 0) return meeting.give_up();
+      if (!meeting.meet(3)) missed++;
+    });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(missed, 2);
 }
 
 TEST(Placement, PutsPipelinesHostByHostAndRingsWhereTheyClose) {

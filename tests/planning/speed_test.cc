@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "src/planner/planning.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
 #include "tests/support/threads.h"
@@ -39,11 +40,13 @@ WEFT_SCENARIO(plans_once) {
   std::printf("%s\nplanned in %.4f s\n", plans.table.origin.c_str(), took);
 }
 
-// The least of several tries: what else runs on the machine only adds to it.
+// The least of several tries, until one is below `limit`: what else runs on the machine only adds
+// to it.
 double planning_seconds(const std::string& topo, int ranks, const std::string& cache, int tries,
-                        const std::string& patience = "0.5", const std::string& must_say = "") {
+                        double limit, const std::string& patience = "0.5",
+                        const std::string& must_say = "") {
   double least = 1e9;
-  for (int i = 0; i < tries; i++) {
+  for (int i = 0; i < tries && least >= limit; i++) {
     ProcessOptions options;
     options.argument = std::to_string(ranks);
     options.environment = [&](int) {
@@ -64,27 +67,28 @@ TEST(Planning, TakesHardlyAnyTimeWherePlansAreInTheCache) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
   std::string folder = (std::filesystem::temp_directory_path() / "weft-speed-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  planning_seconds("ndv2x2", 16, folder, 1, "30", "0 schedules from the cache");
-  EXPECT_LT(planning_seconds("ndv2x2", 16, folder, 5, "0.5", "the table from the cache"), 0.05);
+  planning_seconds("ndv2x2", 16, folder, 1, 0, "60", "0 schedules from the cache");
+  EXPECT_TRUE(in_time(
+      planning_seconds("ndv2x2", 16, folder, 10, 0.05, "0.5", "the table from the cache"), 0.05));
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }
 
 TEST(Planning, ForAHundredAndTwentyEightGpusTakesHalfASecond) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
-  EXPECT_LT(planning_seconds("dgx-h100x16", 128, "none", 3), 0.5);
+  EXPECT_TRUE(in_time(planning_seconds("dgx-h100x16", 128, "none", 10, 0.5), 0.5));
 }
 
 TEST(Init, OfSixtyFourRanksAsThreadsTakesLessThanASecond) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
   double least = 1e9;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 10 && least >= 1; i++) {  // others may use the machine
     const auto begin = std::chrono::steady_clock::now();
     run_ranks_as_threads(64, [](int, ncclComm_t) {});
     least = std::min(least, seconds_since(begin));
   }
   std::printf("64 ranks: %.3f s with the end\n", least);
-  EXPECT_LT(least, 1.0);
+  EXPECT_TRUE(in_time(least, 1));
 }
 
 }  // namespace

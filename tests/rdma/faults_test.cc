@@ -97,10 +97,12 @@ void reduce_meanwhile(const ProcessContext& context, const std::function<void(Wi
 // Until this much more has gone over the interface; false: it does not within 20 s.
 bool wait_for_traffic(const std::string& interface, uint64_t more = 300000) {
   const uint64_t before = bytes_over(interface);
-  const auto begin = Clock::now();
-  while (bytes_over(interface) < before + more && seconds_since(begin) < 20)
+  const auto deadline = Clock::now() + patience(std::chrono::seconds(20));
+  while (bytes_over(interface) < before + more) {
+    if (Clock::now() > deadline) return false;
     std::this_thread::sleep_for(milliseconds(20));
-  return seconds_since(begin) < 20;
+  }
+  return true;
 }
 
 WEFT_SCENARIO(wire_goes_down_and_up) {
@@ -138,7 +140,8 @@ TEST(TwoWires, GoOnWithOneWhileTheOtherIsDown) {
 
 // The end that a communicator must come to, and in what time; the text names rank 1.
 void expect_end(const ProcessContext& context, const std::function<void(ncclComm_t)>& blow,
-                double limit, const char* words) {
+                std::chrono::seconds normal, const char* words) {
+  const double limit = std::chrono::duration<double>(patience(normal)).count();
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
   expect_all_reduce_works(comm);
@@ -163,7 +166,7 @@ WEFT_SCENARIO(wire_stays_down) {
     wait_until_all_are_here(comm, 0);
     if (wires) wires->down(0);
   };
-  expect_end(context, blow, 30, "weft_[ab]0 port 1|gave up|broke");
+  expect_end(context, blow, std::chrono::seconds(30), "weft_[ab]0 port 1|gave up|broke");
 }
 
 TEST(Wire, ThatStaysDownIsAnErrorThatNamesThePeer) {
@@ -175,7 +178,7 @@ TEST(Wire, ThatStaysDownIsAnErrorThatNamesThePeer) {
 
 WEFT_SCENARIO(host_is_killed) {
   expect_end(
-      context, [](ncclComm_t comm) { die_when_all_are_here(comm, 1); }, 15,
+      context, [](ncclComm_t comm) { die_when_all_are_here(comm, 1); }, std::chrono::seconds(15),
       "died|its process ended");
 }
 

@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "tests/support/sampling.h"
 #include "tests/support/scenario.h"
@@ -88,15 +90,20 @@ void reap(Child& child) {
   if (WIFSIGNALED(status)) child.result.signal = WTERMSIG(status);
 }
 
-// Reads output until all have ended or the deadline has passed.
-void collect(std::vector<Child>& children, Clock::time_point deadline) {
-  for (;;) {
+bool failed(const Child& child) { return !child.running && child.result.exit_code != 0; }
+
+// Reads output until all have ended, the deadline has passed, or a grace after one has failed.
+void collect(std::vector<Child>& children, Clock::time_point deadline,
+             const std::optional<std::chrono::milliseconds>& grace = {}) {
+  for (bool any_failed = false;;) {
     std::vector<pollfd> fds;
     bool running = false;
     for (Child& child : children) {
       drain(child);
       reap(child);
       running = running || child.running;
+      if (grace && failed(child) && !std::exchange(any_failed, true))
+        deadline = std::min(deadline, Clock::now() + patience(*grace));
       if (child.output >= 0) fds.push_back({child.output, POLLIN, 0});
     }
     if (!running || Clock::now() >= deadline) return;
@@ -128,7 +135,7 @@ std::vector<ProcessResult> run_processes(const std::string& scenario, int n,
       start_here();
     }
   }
-  collect(children, Clock::now() + patience(options.limit));
+  collect(children, Clock::now() + patience(options.limit), options.grace);
   for (Child& child : children) {
     if (!child.running) continue;
     child.result.hung = true;
@@ -145,7 +152,9 @@ std::vector<ProcessResult> run_processes(const std::string& scenario, int n,
 }
 
 void run_ranks_as_processes(const std::string& scenario, int n, const ProcessOptions& options) {
-  const std::vector<ProcessResult> results = run_processes(scenario, n, options);
+  ProcessOptions hasty = options;
+  if (!hasty.grace) hasty.grace = std::chrono::seconds(20);
+  const std::vector<ProcessResult> results = run_processes(scenario, n, hasty);
   for (size_t rank = 0; rank < results.size(); ++rank) {
     const ProcessResult& r = results[rank];
     if (r.exit_code == 0 && !r.hung) continue;

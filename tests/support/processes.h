@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct RegisterScenario {
 
 struct ProcessOptions {
   std::chrono::milliseconds limit = std::chrono::seconds(60);
+  // How long the others, who may wait for it, go on once one has failed; else until the limit.
+  std::optional<std::chrono::milliseconds> grace;
   std::string argument;
   int ids = 1;
   // Environment of one rank, on top of the inherited one.
@@ -57,7 +60,8 @@ struct ProcessResult {
 std::vector<ProcessResult> run_processes(const std::string& scenario, int n,
                                          const ProcessOptions& options = {});
 
-// The same, and every process must end with status 0; shows the output of those that do not.
+// The same, and every process must end with status 0; shows the output of those that do not. The
+// grace is 20 s.
 void run_ranks_as_processes(const std::string& scenario, int n, const ProcessOptions& options = {});
 
 // In a scenario: the communicator of all ranks, destroyed at the end of fn.

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -18,6 +16,7 @@
 #include "src/schedule/schedule_file.h"
 #include "src/schedule/verify.h"
 #include "tests/planner/machines.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/require.h"
 #include "tests/support/sampling.h"
 #include "tests/synth/transfer_checks.h"
@@ -154,12 +153,10 @@ TEST(LatencyEngine, IsFastEnoughToRunAtInit) {
       {"dgx1v", 100}, {"dgx-h100", 100}, {"ndv2x2", 100}, {"dgx2-tecclx2", 500}};
   for (const auto& [topo, ms] : limits) {
     const Machine m = load_machine(topo);
-    const std::clock_t begin = std::clock();
+    const double begin = cpu_seconds();
     latency_plans(m, {CollectiveKind::kAllGather, count(m)}, kMega);
-    const double took_ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-    // Of the processor's time, and twice the limit: test machines are shared.
-    const auto limit = patience(std::chrono::milliseconds(2 * ms));
-    EXPECT_LT(took_ms, static_cast<double>(limit.count())) << topo;
+    // Twice the limit: test machines are shared.
+    EXPECT_TRUE(in_time(cpu_seconds() - begin, 2e-3 * ms)) << topo;
   }
 }
 

@@ -2,6 +2,7 @@
 #include "algorithms/catalogue/catalogue.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -86,8 +87,9 @@ TEST(Catalogue, SaysWhatItKnowsWhenANameIsWrong) {
 }
 
 TEST(Catalogue, AFolderGoesBeforeWhatIsBuiltIn) {
-  const auto folder = std::filesystem::temp_directory_path() / "weft-catalogue-test";
-  std::filesystem::create_directories(folder);
+  std::string name = (std::filesystem::temp_directory_path() / "weft-catalogue-XXXXXX").string();
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path folder = name;
   std::ofstream(folder / "dgx1v.json")
       << R"({"nodes": [{"id": "g0", "type": "gpu"}], "links": []})";
   std::ofstream(folder / "pair.json") << R"({"hosts": [{"machine": "ndv2", "count": 2}]})";

@@ -12,6 +12,7 @@
 #include "src/topology/paths.h"
 #include "src/topology/read_machine.h"
 #include "src/topology/view.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/environment.h"
 #include "tests/topology/fake_sysfs.h"
 #include "tests/topology/machines.h"
@@ -175,7 +176,7 @@ TEST(Discovery, OfThisHostTakesLessThan50Milliseconds) {
   how.nvml = "libno-such-nvml.so";
   how.hwloc = hwloc_view;
   double best = 1e9;
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 25 && (i < 2 || best >= 0.05); i++) {  // others may use the machine
     const auto start = std::chrono::steady_clock::now();
     const Machine machine = this_machine(how);
     best = std::min(
@@ -184,9 +185,7 @@ TEST(Discovery, OfThisHostTakesLessThan50Milliseconds) {
   }
   RecordProperty("milliseconds", std::to_string(best * 1e3));
   std::printf("discovery: %.1f ms\n", best * 1e3);
-#ifndef WEFT_TEST_SANITIZED
-  EXPECT_LT(best, 0.050);
-#endif
+  EXPECT_TRUE(in_time(best, 0.05));
 }
 
 TEST(Discovery, SeesTheSameWithAndWithoutHwloc) {

@@ -55,9 +55,10 @@ TEST(Combine, GivesTheReferenceForEveryTypeOperatorAndNumberOfSources) {
   for (const NumberType& type : all_types()) {
     for (const Reduction reduction :
          {Reduction::kSum, Reduction::kProd, Reduction::kMax, Reduction::kMin}) {
-      for (const size_t count : {2, 3, 8, 64}) {
+      for (const size_t count : {2, 3, 4, 5, 6, 7, 8, 13, 64}) {
         if (!reduction_is_exact(type, reduction, static_cast<int>(count))) continue;
-        const size_t elements = count == 3 ? 2500 : 33;  // over a block's end, and less than one
+        // Over a block's end, and less than one.
+        const size_t elements = count == 3 || count == 6 ? 2500 : 33;
         Inputs in = inputs(type, reduction, count, elements);
         Bytes out(in.expected.size());
         run(plain(type.id, reduction), pointers(in.sources), {out.data()}, elements);
@@ -69,10 +70,10 @@ TEST(Combine, GivesTheReferenceForEveryTypeOperatorAndNumberOfSources) {
 
 TEST(Combine, WritesEveryDestinationEvenWhereItIsASource) {
   const NumberType& type = type_of(ncclFloat16);
-  for (const size_t count : {2, 3, 5}) {
+  for (const size_t count : {2, 3, 5, 9}) {
     for (size_t alias = 0; alias < count; alias++) {
       for (const size_t place : {0, 1, 2}) {
-        for (const size_t elements : {1, 1023, 1024, 1025, 3000}) {
+        for (const size_t elements : {1, 2047, 2048, 2049}) {
           Inputs in = inputs(type, Reduction::kSum, count, elements);
           std::vector<Bytes> outputs(3, Bytes(in.expected.size()));
           std::vector<std::byte*> to = pointers(outputs);

@@ -80,7 +80,7 @@ TEST(Descriptors, AreBorrowedOverALink) {
   MemoryServer server(std::make_shared<Arena>(ArenaLayout{1, 4096}, true));
   Acceptor::instance().serve(
       secret, kLender, [&](Fd connection, const Purpose&) { server.add(std::move(connection)); });
-  MemoryLink link(Acceptor::instance().unix_name(), secret, kBorrower, kLender, in_seconds(10));
+  MemoryLink link(Acceptor::instance().unix_name(), secret, kBorrower, kLender, in_seconds(60));
   const uint64_t first = Descriptors::instance().lend(three());
   for (const auto& [n, text] :
        std::vector<std::pair<uint64_t, std::string>>{{2, "three"}, {0, "one"}, {1, "two"}}) {

@@ -20,7 +20,7 @@ std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network
   if (network->listen(0, handle, &listening) != ncclSuccess)
     throw std::runtime_error("listen: " + network->reason());
   const NetComm listener(network, listening, NetComm::Kind::kListen);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (sending == nullptr || receiving == nullptr) {
     if ((sending == nullptr && network->connect(0, handle, &sending) != ncclSuccess) ||
         (receiving == nullptr && network->accept(listening, &receiving) != ncclSuccess))
@@ -41,7 +41,7 @@ size_t transfer(const NetComm& sender, const NetComm& receiver, void* from, size
     throw std::runtime_error("transfer: " + network.reason());
   bool sent = false, received = false;
   size_t ignored = 0, arrived = 0;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!sent || !received) {
     if ((!sent && network.test(sending, sent, ignored) != ncclSuccess) ||
         (!received && network.test(receiving, received, arrived) != ncclSuccess))

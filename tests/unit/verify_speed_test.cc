@@ -46,16 +46,18 @@ TEST(VerifySpeed, LanesOfFourThousandStepsOn32RanksTakeLessThanASecond) {
   ASSERT_GT(s.ranks[0].lanes[0].steps.size(), 4000u);
   const double taken = seconds(std::move(s), true);
   RecordProperty("milliseconds", static_cast<int>(taken * 1000));
-  EXPECT_LT(taken, 1.0 * kPatience);
+  EXPECT_TRUE(in_time(taken, 1.0 * kPatience)) << taken;
 }
 
 TEST(VerifySpeed, AThousandRanksTakeSeconds) {
 #ifdef WEFT_TEST_SANITIZED
   GTEST_SKIP() << "two million steps are too many under a sanitizer";
 #endif
-  for (const Generator* generator : {&kRing, &kRecursive, &kTree})
-    EXPECT_LT(seconds(generator->make({CollectiveKind::kAllReduce, 1024, 0}, true), true), 5.0)
-        << generator->name;
+  for (const Generator* generator : {&kRing, &kRecursive, &kTree}) {
+    const double taken =
+        seconds(generator->make({CollectiveKind::kAllReduce, 1024, 0}, true), true);
+    EXPECT_TRUE(in_time(taken, 5)) << generator->name << ' ' << taken;
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Movement {
   uint32_t source_count, destination_count;
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division
+  ncclRedOp_t op;      // where the kernel is told, see kToldLater
   uint64_t elements;
 };
 
@@ -76,20 +77,22 @@ template <typename Type, typename Op, int Count>
 __device__ __forceinline__ void accumulate(const Movement& m, uint32_t s,
                                            const Pack<Type, Count>& read,
                                            typename Type::Accumulator (&sum)[Count]) {
-  const bool scaled = ((m.scaled >> s) & 1u) != 0;
+  with_operator<Op>(m.op, [&](auto op) {
+    const bool scaled = kSums<decltype(op)> && ((m.scaled >> s) & 1u) != 0;
 #pragma unroll
-  for (int i = 0; i < Count; i++) {
-    const auto e = scaled ? scale<Type>(read.e[i], m.scalars[s]) : read.e[i];
-    sum[i] = s == 0 ? Type::load(e) : Op::apply(sum[i], Type::load(e));
-  }
+    for (int i = 0; i < Count; i++) {
+      const auto e = scaled ? scale<Type>(read.e[i], m.scalars[s]) : read.e[i];
+      sum[i] = s == 0 ? Type::load(e) : op.apply(sum[i], Type::load(e));
+    }
+  });
 }
-template <typename Type, int Count>
+template <typename Type, typename Op, int Count>
 __device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
                                                     typename Type::Accumulator (&sum)[Count]) {
   Pack<Type, Count> result;
 #pragma unroll
   for (int i = 0; i < Count; i++) {
-    if (m.divide_by > 0) sum[i] = divide(sum[i], m.divide_by);
+    if (kSums<Op> && m.divide_by > 0) sum[i] = divide(sum[i], m.divide_by);
     result.e[i] = Type::store(sum[i]);
   }
   return result;
@@ -117,7 +120,7 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles,
     }
     P result[Unroll];
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) result[u] = finish<Type, kCount>(m, sum[u]);
+    for (int u = 0; u < Unroll; u++) result[u] = finish<Type, Op, kCount>(m, sum[u]);
     for (uint32_t d = 0; d < m.destination_count; d++) {
       std::byte* to = m.destinations[d] + at;
 #pragma unroll
@@ -144,7 +147,7 @@ __device__ __forceinline__ void combine_singles(const Movement& m, uint64_t pack
       for (int g = 0; g < Group; g++)
         if (s + g < m.source_count) accumulate<Type, Op, Count>(m, s + g, read[g], sum);
     }
-    const P result = finish<Type, Count>(m, sum);
+    const P result = finish<Type, Op, Count>(m, sum);
     for (uint32_t d = 0; d < m.destination_count; d++) store_pack(m.destinations[d] + at, result);
   }
 }
@@ -259,7 +262,7 @@ inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 template <typename Type, typename Op>
 __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
-  if (m.source_count == 1 && m.scaled == 0)
+  if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,
                                m.elements * kSize, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it

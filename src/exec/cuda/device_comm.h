@@ -7,7 +7,7 @@
 
 #include "src/base/portable.h"
 #include "src/exec/datatype.h"
-#include "src/schedule/program.h"
+#include "src/schedule/program_view.h"
 
 namespace weft::cuda {
 

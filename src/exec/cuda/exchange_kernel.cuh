@@ -83,7 +83,7 @@ class Exchange {
 
   __device__ uint32_t peer(uint32_t k) const { return me_ + k < n_ ? me_ + k : me_ + k - n_; }
   __device__ uint64_t scaled(uint64_t word) const {
-    if constexpr (!std::is_same_v<Type, Bytes>) {
+    if constexpr (!std::is_same_v<Type, Bytes> && kSums<Op>) {
       if (!a_.reduction.premultiply) return word;
       Element e[kCount];
       memcpy(e, &word, 8);
@@ -209,12 +209,13 @@ class Exchange {
         memcpy(e, &word, 8);
 #pragma unroll
         for (int i = 0; i < kCount; i++)
-          sum[i] = started ? Op::apply(sum[i], Type::load(e[i])) : Type::load(e[i]);
+          sum[i] =
+              started ? apply<Op>(sum[i], Type::load(e[i]), a_.reduction.op) : Type::load(e[i]);
         started = true;
       }
     }
     if (w * 8 >= length_) return true;
-    const uint32_t divide_by = a_.reduction.divide_by;
+    const uint32_t divide_by = kSums<Op> ? a_.reduction.divide_by : 0;
     Element e[kCount];
 #pragma unroll
     for (int i = 0; i < kCount; i++)

@@ -1,4 +1,6 @@
-// Picks one of the four operators of a type.
+// The kernels of a type, by operator. Where data is bulk, every operator has a kernel of its own.
+// Small data is either summed, as in nearly all calls, or reduced by a kernel for all the other
+// operators. What goes through host memory has the time for any operator in one kernel.
 #pragma once
 
 #include "src/exec/cuda/exchange_kernel.cuh"
@@ -9,16 +11,18 @@
 
 namespace weft::cuda {
 
-template <typename Type, typename Op>
+// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Bulk`
+// may be the other one and saves a kernel.
+template <typename Type, typename Op, typename Bulk = Type>
 Kernels function_of() {
-  return {reinterpret_cast<const void*>(program_kernel<Type, Op>),
-          reinterpret_cast<const void*>(packed_kernel<Type, Op>),
-          reinterpret_cast<const void*>(exchange_kernel<Type, Op>),
-          reinterpret_cast<const void*>(ring_kernel<Type, Op>)};
+  using Small = std::conditional_t<std::is_same_v<Op, Sum>, Sum, AllButSum>;
+  using Ring = std::conditional_t<std::is_same_v<Type, Bytes>, Sum, AnyOperator>;
+  return {reinterpret_cast<const void*>(program_kernel<Bulk, Op>),
+          reinterpret_cast<const void*>(packed_kernel<Type, Small>),
+          reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
+          reinterpret_cast<const void*>(ring_kernel<Type, Ring>)};
 }
 
-// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Same`
-// saves the second kernel.
 template <typename Type, typename Same = Type>
 Kernels by_operator(ncclRedOp_t op) {
 #ifdef WEFT_ONE_OPERATOR  // to see that kernels compile, not to run them
@@ -26,7 +30,7 @@ Kernels by_operator(ncclRedOp_t op) {
 #else
   switch (op) {
     case ncclProd:
-      return function_of<Same, Prod>();
+      return function_of<Type, Prod, Same>();
     case ncclMax:
       return function_of<Type, Max>();
     case ncclMin:

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "include/nccl.h"
+
 namespace weft::cuda {
 
 template <typename T>
@@ -38,6 +40,39 @@ struct Min {
     return b < a ? b : a;
   }
 };
+
+// Operators that a kernel is told when it runs: one kernel instead of several.
+struct AllButSum {};
+struct AnyOperator {};
+template <typename Op>
+inline constexpr bool kToldLater = std::is_same_v<Op, AllButSum> || std::is_same_v<Op, AnyOperator>;
+// Averages and sums with a pre-multiplier are sums, see Reduction: without sums there is no code
+// for scaling and dividing.
+template <typename Op>
+inline constexpr bool kSums = std::is_same_v<Op, Sum> || std::is_same_v<Op, AnyOperator>;
+
+// Calls `work` with the operator itself; `told` matters only where Op leaves it open.
+template <typename Op, typename Work>
+__device__ __forceinline__ void with_operator([[maybe_unused]] ncclRedOp_t told, Work work) {
+  if constexpr (!kToldLater<Op>) {
+    work(Op{});
+  } else if (told == ncclProd) {
+    work(Prod{});
+  } else if (told == ncclMax) {
+    work(Max{});
+  } else if (!kSums<Op> || told == ncclMin) {
+    work(Min{});
+  } else if constexpr (kSums<Op>) {
+    work(Sum{});
+  }
+}
+
+// The same for a pair of elements.
+template <typename Op, typename T>
+__device__ __forceinline__ T apply(T a, T b, ncclRedOp_t told) {
+  with_operator<Op>(told, [&](auto op) { a = op.apply(a, b); });
+  return a;
+}
 
 // The number of ranks may not fit into a small type.
 template <typename T>

@@ -87,7 +87,7 @@ class PackedRunner {
 
   // The step's result for one word: a copy, or the reduction of all sources.
   __device__ __forceinline__ bool take(const PackedStep& step, const Position& at, uint64_t& word) {
-    const bool scaled = a_.reduction.premultiply && step.raw_sources != 0;
+    const bool scaled = kSums<Op> && a_.reduction.premultiply && step.raw_sources != 0;
     if (step.sources == 1 && !scaled) {
       PackedEnd ends[1];
       uint64_t words[1];
@@ -154,7 +154,8 @@ class PackedRunner {
         for (int i = 0; i < kCount; i++) e[i] = scale<Type>(e[i], a_.reduction.scalar_bits);
 #pragma unroll
       for (int i = 0; i < kCount; i++)
-        sum[i] = first + b == 0 ? Type::load(e[i]) : Op::apply(sum[i], Type::load(e[i]));
+        sum[i] = first + b == 0 ? Type::load(e[i])
+                                : apply<Op>(sum[i], Type::load(e[i]), a_.reduction.op);
     }
     return true;
   }
@@ -162,7 +163,7 @@ class PackedRunner {
   __device__ __forceinline__ uint64_t finish(const PackedStep& step,
                                              typename Type::Accumulator (&sum)[kCount]) const {
     Element e[kCount];
-    const uint32_t divide_by = step.completes ? a_.reduction.divide_by : 0;
+    const uint32_t divide_by = kSums<Op> && step.completes ? a_.reduction.divide_by : 0;
 #pragma unroll
     for (int i = 0; i < kCount; i++)
       e[i] = Type::store(divide_by > 0 ? divide(sum[i], divide_by) : sum[i]);

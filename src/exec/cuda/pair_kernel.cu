@@ -1,5 +1,6 @@
 // Send and receive: all of a rank's messages of a group in one kernel. Small ones travel as
-// packets; of large ones the receivers take the data out of the senders' memory.
+// packets; of large ones the receivers take the data out of the senders' memory. A file of its own:
+// where copy() has no other callers it is compiled for what is asked of it here.
 #include "src/exec/cuda/combine.cuh"
 #include "src/exec/cuda/kernels.h"
 #include "src/exec/cuda/packed.cuh"

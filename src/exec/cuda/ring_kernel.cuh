@@ -42,6 +42,7 @@ struct RingTarget {
     m.destination_count = destination_count;
     m.scaled = reduction.premultiply ? raw_sources : 0;
     m.divide_by = completes ? reduction.divide_by : 0;
+    if constexpr (kToldLater<Op>) m.op = reduction.op;
     m.elements = std::is_same_v<Type, Bytes> ? elements * shared.operation.element : elements;
     if (source_count == 1 && destination_count == 1 && m.scaled == 0 &&
         sources[0] == destinations[0])

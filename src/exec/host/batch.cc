@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/exec/host/target.h"
 #include "src/exec/host/workers.h"
+#include "src/schedule/collective.h"
 
 namespace weft::host {
 namespace {
@@ -34,9 +35,10 @@ void relax() {
 #endif
 }
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+// A waiting thread looks around every 50 ms at least. Where it did not for longer than this, its
+// process was stopped, or its machine: that time is not held against peers, whose data may be here
+// meanwhile.
+constexpr auto kStopped = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -84,17 +86,15 @@ Outcome Batch::run(size_t helpers) {
   if (helped_) WorkerPool::instance().offer(*this);
   network_.enter();
 
-  uint32_t idle_passes = 0;
-  Clock::time_point idle_since;
-  bool warned = false;
+  Idle idle;
   while (!finished() && !failed_.load(std::memory_order_acquire)) {
     const bool lanes_moved = pass(0) == Pass::kProgress;
-    const bool bytes_moved = network_.drive(idle_passes > kPatientPasses);
+    const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
-      idle_passes = 0;
-      warned = false;
+      idle.passes = 0;
+      idle.warned = false;
     } else {
-      wait(idle_passes, idle_since, warned);
+      wait(idle);
     }
   }
   if (helped_) WorkerPool::instance().withdraw(*this);
@@ -270,48 +270,51 @@ std::string Batch::describe_wait(const Task& task, const LaneState& lane) const 
 }
 
 // Spin while an answer within microseconds is likely, then yield, then sleep at the door.
-void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& warned) {
+void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
   const bool crowded = ranks > cores;
-  const uint32_t spins = crowded ? 10 : 4000;
+  const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
-  if (idle_passes == 0) idle_since = Clock::now();
-  idle_passes++;
-  if (idle_passes < spins) {
+  if (idle.passes == 0) idle.since = idle.looked = Clock::now();
+  idle.passes++;
+  if (idle.passes < spins) {
     relax();
-    if ((idle_passes & 63) == 0) check_stop();
+    if ((idle.passes & 63) == 0) check_stop();
     return;
   }
   check_stop();
   if (failed_) return;
-  if (idle_passes < spins + yields) {
+  if (idle.passes < spins + yields) {
     sched_yield();
     return;
   }
   const RankContext& context = *tasks_[0].context;
-  double idle = seconds_since(idle_since);
+  const auto now = Clock::now();
+  if (now - idle.looked > kStopped) idle.since += now - idle.looked - kStopped;
+  idle.looked = now;
+  double seconds = std::chrono::duration<double>(now - idle.since).count();
   LaneState lane;
   const Task* task = first_unfinished(lane);
   if (task != nullptr && lane.waits_for >= task->context->cpu_nodes_from)
-    idle -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
+    seconds -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
   if (task != nullptr) {
     const bool left = task->context->gone != nullptr && task->context->gone[lane.waits_for].load();
-    if (left && idle > 2)
+    if (left && seconds > 2)
       return report_failure(
           {ncclRemoteError,
            describe_wait(*task, lane) +
                ", but that peer has left the communicator, or its connection broke" +
                network_.failure(),
            task});
-    if (context.timeout_s > 0 && idle > context.timeout_s)
+    if (context.timeout_s > 0 && seconds > context.timeout_s)
       return report_failure({ncclRemoteError,
                              describe_wait(*task, lane) +
-                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", idle),
+                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
                              task});
-    if (context.stall_warning_s > 0 && idle > context.stall_warning_s && !warned) {
-      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, lane), idle);
-      warned = true;
+    if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
+      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
+      idle.warned = true;
     }
   }
   if (network_.all()) return network_.sleep(kNetworkSleepMs);
@@ -325,7 +328,7 @@ void Batch::wait(uint32_t& idle_passes, Clock::time_point& idle_since, bool& war
           std::min<uint64_t>(context.longest_sleep_ns,
                              single_rank_ && !helped_ ? 50'000'000 : 100'000));
   else
-    idle_passes = 0;
+    idle.passes = 0;
   network_.enter();
 }
 

@@ -83,7 +83,13 @@ class Batch {
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
   bool finished() const { return unfinished_tasks_.load(std::memory_order_acquire) == 0; }
-  void wait(uint32_t& idle_passes, std::chrono::steady_clock::time_point& idle_since, bool& warned);
+  // How long nothing has moved.
+  struct Idle {
+    uint32_t passes = 0;
+    std::chrono::steady_clock::time_point since, looked;
+    bool warned = false;
+  };
+  void wait(Idle& idle);
   void check_stop();
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;

@@ -1,6 +1,7 @@
 // What a batch writes into the timeline of WEFT_TRACE: operations, steps of lanes, and waits.
 #include "src/exec/host/batch.h"
 #include "src/exec/host/target.h"
+#include "src/schedule/collective.h"
 
 namespace weft::host {
 namespace {

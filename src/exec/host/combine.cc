@@ -12,7 +12,7 @@ namespace weft::host {
 namespace {
 
 constexpr uint64_t kCopyBlock = 16384;   // bytes
-constexpr uint64_t kReduceBlock = 1024;  // elements
+constexpr uint64_t kReduceBlock = 2048;  // elements
 
 struct Sum {
   template <typename T>
@@ -92,24 +92,61 @@ typename Type::Accumulator scalar_of(const Reduction& reduction) {
   return Type::load(element);
 }
 
-// A few plain sources, the commonest case: one pass, no accumulator in memory.
-template <typename Type, typename Op, uint32_t Count>
-void reduce_few(const Job& job, uint64_t at, uint64_t n) {
+// Sources from `first` on, on top of what `sum` holds (Begun), into `sum` or the destination
+// (Ends).
+template <typename Type, typename Op, uint32_t Count, bool Begun, bool Ends>
+void add_up(const Job& job, uint32_t first, uint64_t at, uint64_t n,
+            typename Type::Accumulator* sum) {
   using Element = typename Type::Element;
   const Element* sources[Count];
   for (uint32_t s = 0; s < Count; s++)
-    sources[s] = reinterpret_cast<const Element*>(job.sources[s]) + at;
+    sources[s] = reinterpret_cast<const Element*>(job.sources[first + s]) + at;
   auto* out = reinterpret_cast<Element*>(job.destinations[0]) + at;
 #pragma GCC ivdep
   for (uint64_t i = 0; i < n; i++) {
-    auto sum = Op::apply(Type::load(sources[0][i]), Type::load(sources[1][i]));
-    for (uint32_t s = 2; s < Count; s++) sum = Op::apply(sum, Type::load(sources[s][i]));
-    out[i] = Type::store(sum);
+    typename Type::Accumulator value = Type::load(sources[0][i]);
+    if constexpr (Begun) value = Op::apply(sum[i], value);
+    for (uint32_t s = 1; s < Count; s++) value = Op::apply(value, Type::load(sources[s][i]));
+    if constexpr (Ends) {
+      out[i] = Type::store(value);
+    } else {
+      sum[i] = value;
+    }
   }
 }
 
+// The last one to four sources; two at least where there are none before.
+template <typename Type, typename Op, bool Begun>
+void add_up_rest(const Job& job, uint32_t first, uint64_t at, uint64_t n,
+                 typename Type::Accumulator* sum) {
+  switch (job.source_count - first) {
+    case 1:
+      if constexpr (Begun) add_up<Type, Op, 1, Begun, true>(job, first, at, n, sum);
+      return;
+    case 2:
+      return add_up<Type, Op, 2, Begun, true>(job, first, at, n, sum);
+    case 3:
+      return add_up<Type, Op, 3, Begun, true>(job, first, at, n, sum);
+    default:
+      return add_up<Type, Op, 4, Begun, true>(job, first, at, n, sum);
+  }
+}
+
+// Plain sources, four at a time: buffers of ranks often lie alike, so that lines of all of them
+// belong into the same few places of a cache, which has room for about four.
 template <typename Type, typename Op>
-void reduce_many(const Job& job, uint64_t at, uint64_t n) {
+void reduce_plain(const Job& job, uint64_t at, uint64_t n) {
+  if (job.source_count <= 4) return add_up_rest<Type, Op, false>(job, 0, at, n, nullptr);
+  typename Type::Accumulator sum[kReduceBlock];
+  add_up<Type, Op, 4, false, false>(job, 0, at, n, sum);
+  uint32_t s = 4;
+  for (; s + 4 < job.source_count; s += 4) add_up<Type, Op, 4, true, false>(job, s, at, n, sum);
+  add_up_rest<Type, Op, true>(job, s, at, n, sum);
+}
+
+// Sources that are scaled, or whose sum is.
+template <typename Type, typename Op>
+void reduce_scaled(const Job& job, uint64_t at, uint64_t n) {
   using Element = typename Type::Element;
   using Accumulator = typename Type::Accumulator;
   Accumulator sum[kReduceBlock];
@@ -145,21 +182,10 @@ void reduce(const Job& job) {
                      !(job.completes && job.reduction.divide_by > 0);
   for (uint64_t at = 0; at < job.elements; at += kReduceBlock) {
     const uint64_t n = std::min(kReduceBlock, job.elements - at);
-    switch (plain ? job.source_count : 0) {
-      case 2:
-        reduce_few<Type, Op, 2>(job, at, n);
-        break;
-      case 3:
-        reduce_few<Type, Op, 3>(job, at, n);
-        break;
-      case 4:
-        reduce_few<Type, Op, 4>(job, at, n);
-        break;
-      case 8:
-        reduce_few<Type, Op, 8>(job, at, n);
-        break;
-      default:
-        reduce_many<Type, Op>(job, at, n);
+    if (plain) {
+      reduce_plain<Type, Op>(job, at, n);
+    } else {
+      reduce_scaled<Type, Op>(job, at, n);
     }
     const std::byte* first = job.destinations[0] + at * sizeof(Element);
     for (uint32_t d = 1; d < job.destination_count; d++)
