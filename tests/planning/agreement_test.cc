@@ -63,7 +63,7 @@ TEST(Agreement, FailsOnAllRanksWithOneTextWhereRankZeroCannotPlan) {
 WEFT_SCENARIO(dies_while_planning) {
   if (context.rank == 1) {
     UniqueId id;
-    std::memcpy(&id, &context.ids[0], sizeof id);
+    std::memcpy(static_cast<void*>(&id), &context.ids[0], sizeof id);
     const Config config = Config::from_environment();
     const Deadline deadline = in_seconds(60);
     ControlChannel control(id.candidates(host_identity(config)), id.secret, 1, context.nranks,
