@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "perf/synth/broken.h"
 #include "src/base/error.h"
@@ -116,10 +117,12 @@ int run_machine(const Settings& settings, const std::string& topo, const Machine
       const bool slow = !settings.broken && r.seconds > wanted_seconds(ranks);
       const bool low = ratio < (settings.broken ? kWantedOfBroken : wanted(*kind));
       missed += slow || low ? 1 : 0;
-      fmt::print("{:10.2f} {:10.2f} {:7.4f} {:8.3f} {:8.3f} {:6.2f}% {:11} {:5} {:8}{}{}\n",
+      const bool exact = !low || throughput_bound(machine, {*kind, ranks, 0}).exact;
+      fmt::print("{:10.2f} {:10.2f} {:7.4f} {:8.3f} {:8.3f} {:6.2f}% {:11} {:5} {:8}{}{}{}\n",
                  all.algbw_gbps, r.bound_gbps, ratio, r.seconds, cpu,
                  (r.time_us / all.time_us - 1) * 100, r.engine, r.lanes, r.steps,
-                 low ? "  ratio" : "", slow ? "  slow" : "");
+                 low ? "  ratio" : "", exact ? "" : " (of a bound that may be too high)",
+                 slow ? "  slow" : "");
     } catch (const Error& error) {
       missed++;
       fmt::print("{}\n", error.what());
