@@ -148,15 +148,36 @@ bool flow_applies(const SynthesisTask& task) {
   }
 }
 
+// Every piece cut into two, for as many instances of the lanes.
+Routing halved(const Routing& routing) {
+  Routing halves{routing.collective, routing.chunks * 2, {}, {}};
+  for (const Transfer& whole : routing.transfers)
+    for (const int half : {0, 1}) {
+      halves.transfers.push_back(whole);
+      halves.transfers.back().piece = whole.piece * 2 + half;
+    }
+  return halves;
+}
+
+// Where ranks pass on what others send, that shall not hold up their own: lanes per hop, or, where
+// all of it has different ways, lanes of every pair of ranks, twice.
 Candidates flow_candidates(const SynthesisTask& task) {
+  struct Variant {
+    bool by_hops, twice, fuse;
+  };
   Candidates candidates;
-  // Lanes per hop where GPUs that pass data on would hold up their own.
-  for (const auto& [by_hops, fuse] : {std::pair{false, false}, {true, false}, {false, true}})
-    candidates.emplace_back([&task, by_hops = by_hops, fuse = fuse] {
+  for (const Variant& v : {Variant{false, false, false},
+                           {true, false, false},
+                           {true, true, false},
+                           {false, false, true}})
+    candidates.emplace_back([&task, v] {
       WeaveOptions weaving = tight(task);
-      weaving.by_hops = by_hops;
-      weaving.fuse = fuse;
-      return weave(route_flow(task.machine, task.collective), weaving);
+      weaving.by_hops = v.by_hops;
+      weaving.fuse = v.fuse;
+      weaving.ports = !v.twice;
+      weaving.instances = v.twice ? 2 : 1;
+      const Routing routing = route_flow(task.machine, task.collective);
+      return weave(v.twice ? halved(routing) : routing, weaving);
     });
   return candidates;
 }
