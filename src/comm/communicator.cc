@@ -56,6 +56,13 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   control_ = std::make_unique<ControlChannel>(
       id.candidates(host_identity(config_)), secret_, rank, nranks, deadline,
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
+  // If this throws, members go before the channel does, whose thread must not look at them then.
+  struct Quiet {
+    ControlChannel* channel;
+    ~Quiet() {
+      if (channel != nullptr) channel->silence();
+    }
+  } unless_made{control_.get()};
   connected_ = imported_;
   try {
     const std::vector<PeerInfo> infos = exchange_infos(*control_, config_, *imported_, deadline);
@@ -125,6 +132,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
             std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count(),
             gpu_ != nullptr ? fmt::format("GPU {}", gpu_->device()) : "host mode", reached[1],
             reached[2], reached[3], mesh_->network_name());
+  unless_made.channel = nullptr;
 }
 
 Communicator::~Communicator() {

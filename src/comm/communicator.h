@@ -124,6 +124,7 @@ class Communicator {
   void check_schedules_fit();
   // CPU nodes: why there are none, how many plans need, and which rank has which.
   std::string no_cpu_nodes(const std::vector<PeerInfo>& infos) const;
+  std::string lacks_cpu_nodes(const ImportedSchedule& schedule) const;  // "": it does not
   int cpu_nodes_for(const std::vector<PeerInfo>& infos);
   int cpu_node_rank(int node) const;
   std::vector<std::unique_ptr<CpuNode>> open_cpu_nodes(const MeshPlan& plan);

@@ -10,6 +10,13 @@ namespace {
 
 constexpr int kMostOnGpus = 32;
 
+int cpu_nodes_of(const ImportedSchedule& schedule) {
+  int most = 0;
+  for (const auto& verified : {schedule.in_place, schedule.out_of_place})
+    if (verified != nullptr) most = std::max(most, verified->schedule().cpu_nodes);
+  return most;
+}
+
 }  // namespace
 
 // FIFOs of CPU nodes lie in memory that all ranks must reach.
@@ -30,9 +37,7 @@ int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   for (size_t i = 0; i < option_generators_.size(); i++)
     if (option_generators_[i] != nullptr && plans_made_.table.options[i].barred.empty())
       most = std::max(most, option_generators_[i]->cpu_nodes);
-  for (const auto& schedule : connected_->all())
-    for (const auto& verified : {schedule->in_place, schedule->out_of_place})
-      if (verified != nullptr) most = std::max(most, verified->schedule().cpu_nodes);
+  for (const auto& schedule : connected_->all()) most = std::max(most, cpu_nodes_of(*schedule));
   if (most == 0 || nranks_ == 1) return 0;
   why_no_cpu_nodes_ = no_cpu_nodes(infos);
   if (cuda::available() && nranks_ + most > kMostOnGpus)
@@ -57,8 +62,16 @@ std::vector<std::unique_ptr<CpuNode>> Communicator::open_cpu_nodes(const MeshPla
   return own;
 }
 
+std::string Communicator::lacks_cpu_nodes(const ImportedSchedule& schedule) const {
+  const int needed = cpu_nodes_of(schedule);
+  if (needed <= cpu_nodes_) return "";
+  return fmt::format("it needs {} CPU nodes, there are {}{}", needed, cpu_nodes_,
+                     why_no_cpu_nodes_.empty() ? "" : ": " + why_no_cpu_nodes_);
+}
+
 void Communicator::add_cpu_parts(const Call& call, const Plan& plan, uint64_t sequence) {
   for (size_t i = 0; i < plan.cpu_programs.size(); i++) {
+    if (plan.cpu_programs[i].lanes.empty()) continue;  // a schedule may have nothing for a node
     CpuNode::Job& job = node_jobs_[i].emplace_back();
     job.program = &plan.cpu_programs[i];
     job.operation = operation_for(call, *job.program, plan.tag);

@@ -24,8 +24,14 @@ void Communicator::load_schedules(std::shared_ptr<const ImportedSchedules> given
 // After the mesh, which knows how large FIFOs are. Equal on all ranks, as those are.
 void Communicator::check_schedules_fit() {
   for (const auto& schedule : imported_->all()) {
+    uint8_t& told = told_[static_cast<size_t>(&schedule - imported_->all().data())];
+    if (const std::string why = lacks_cpu_nodes(*schedule); !why.empty()) {
+      told = kNeverFits;
+      if (rank_ == 0) WEFT_WARN("schedule {} is not used: {}", schedule->path, why);
+      continue;
+    }
     if (fits_rings(*schedule, mesh_->ring_bytes())) continue;
-    told_[static_cast<size_t>(&schedule - imported_->all().data())] = kNeverFits;
+    told = kNeverFits;
     if (rank_ == 0)
       WEFT_WARN(
           "schedule {} is not used: it has {} messages of {} chunks on their way at once, too many "

@@ -100,10 +100,11 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
       return plan_for(schedule, collective, in_place);
     option = table.choose(call.kind, bytes, true);
   }
-  if (option != nullptr)
-    return plan_for(collective,
-                    *option_generators_[static_cast<size_t>(option - table.options.data())],
-                    in_place);
+  const Generator* generator =
+      option == nullptr ? nullptr
+                        : option_generators_[static_cast<size_t>(option - table.options.data())];
+  if (generator != nullptr && !(captured_ && generator->cpu_nodes > 0))
+    return plan_for(collective, *generator, in_place);
   return plan_for(collective, choose_generator(collective, bytes, placement_, forced), in_place);
 }
 

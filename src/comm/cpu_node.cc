@@ -64,7 +64,12 @@ void CpuNode::finish(double seconds) {
       leaving_ = true;
       if (jobs_.empty() && !busy_) break;
     }
-    if (std::chrono::steady_clock::now() > deadline) stop();
+    if (std::chrono::steady_clock::now() > deadline && context_.stop.load() == 0) {
+      if (seconds > 0)
+        WEFT_WARN("{}: leaves, though others have not made their part of a call for {:.0f} s",
+                  context_.label, seconds);
+      stop();
+    }
     if (context_.stop.load() != 0) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -128,8 +128,10 @@ class Builder {
     PlanOption& option = table_.options.emplace_back();
     option.kind = c.kind;
     option.name = generator.name;
-    option.barred = request_.rules.bars_generator(c.kind, generator.name);
-    if (option.barred.empty()) option.barred = request_.setting.no_cpu_nodes;
+    // What cannot be had stays barred, whatever NCCL_ALGO says: lift_empty_bars().
+    option.barred = request_.setting.no_cpu_nodes;
+    if (option.barred.empty())
+      option.barred = request_.rules.bars_generator(c.kind, generator.name);
     if (request_.rules.max_channels > 0 && generator.channels > request_.rules.max_channels)
       option.barred = "NCCL_MAX_NCHANNELS";
     const Schedule schedule = generator.make(c, false);

@@ -102,22 +102,12 @@ Acceptor::Acceptor(double handshake_seconds) : handshake_seconds_(handshake_seco
 }
 
 void Acceptor::listen_at(const Address& address, Deadline patience) {
-  {
-    std::lock_guard lock(mutex_);
-    if (std::find(listening_.begin(), listening_.end(), address) != listening_.end()) return;
-    listening_.push_back(address);
-  }
+  std::lock_guard lock(listen_mutex_);  // who comes second waits until there is a listener
+  if (std::find(listening_.begin(), listening_.end(), address) != listening_.end()) return;
   uint16_t port = 0;
-  Fd fd;
-  try {
-    fd = listen_tcp(&address, port, patience);
-  } catch (const Error&) {
-    std::lock_guard lock(mutex_);
-    std::erase(listening_, address);  // who comes later may try again
-    throw;
-  }
+  Fd fd = listen_tcp(&address, port, patience);
   watch_listener(fd.get(), true);
-  std::lock_guard lock(mutex_);
+  listening_.push_back(address);
   extra_.push_back(std::move(fd));
 }
 

@@ -62,6 +62,7 @@ class Acceptor {
   void drop_stale();
 
   Fd tcp_, unix_;
+  std::mutex listen_mutex_;  // for these two
   std::vector<Fd> extra_;
   std::vector<Address> listening_;
   uint64_t token_ = 0;

@@ -1,6 +1,9 @@
 // Plans with CPU nodes, run by ranks in host mode: right results, and ends of every kind.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
 #include <thread>
 
 #include "include/weft.h"
@@ -91,6 +94,32 @@ TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
       EXPECT_EQ(all, std::vector<int>({0, 1, 2, 3}));
     });
   }
+}
+
+// Two ranks, and a second node that has nothing to do.
+constexpr const char* kIdleNode =
+    R"({"weft_schedule": 1, "name": "idle", "collective": "all_reduce",
+ "ranks": 2, "chunks": 1, "cpu_nodes": 2, "parts": [
+ {"lanes": [[{"from": [{"input": 0}], "to": [{"peer": 2}]}], [{"from": [{"peer": 2}], "to": [{"output": 0}]}]]},
+ {"lanes": [[{"from": [{"input": 0}], "to": [{"peer": 2}]}], [{"from": [{"peer": 2}], "to": [{"output": 0}]}]]},
+ {"scratch": 1, "lanes": [[{"from": [{"peer": 0}, {"peer": 1}], "to": [{"scratch": 0}]},
+   {"from": [{"scratch": 0}], "to": [{"peer": 0}, {"peer": 1}]}]]},
+ {"lanes": []}]})";
+
+WEFT_SCENARIO(all_reduce_works) {
+  with_communicator(context, [&](ncclComm_t comm) { expect_all_reduce_works(comm, 5000); });
+}
+
+TEST(CpuNodes, MayHaveNothingToDoInAFileAndFilesThatCannotHaveThemAreSetAside) {
+  const std::string path =
+      testing::TempDir() + "weft_idle_node." + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << kIdleNode;
+  const ScopedEnvironment environment{{"WEFT_SCHEDULES", path}};
+  run_ranks_as_processes("all_reduce_works", 2);
+  ProcessOptions options;
+  options.environment = separate_hosts;
+  run_ranks_as_processes("all_reduce_works", 2, options);
+  std::remove(path.c_str());
 }
 
 TEST(CpuNodes, FinishForOthersWhenTheirRankLeavesFirst) {

@@ -81,14 +81,18 @@ class Pool {
   std::map<ncclComm_t, cudaStream_t> by_comm_;
 };
 
+// Enough hardware queues for a stream per rank, for kernels and for copies. Must be asked for
+// before the first CUDA call, and before main(): later, other threads may be reading the
+// environment.
+// Processes under MPS share those that there are.
+const char* const kQueues = std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4";
+const bool kQueuesAsked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", kQueues, 0) == 0 &&
+                          setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", kQueues, 0) == 0;
+
 }  // namespace
 
 bool on_gpu() {
-  // Enough hardware queues for a stream per rank, for kernels and for copies; must be set before
-  // the first CUDA call.
-  static const bool gpu = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 &&
-                          setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0) == 0 &&
-                          weftHostMode() == 0;
+  static const bool gpu = kQueuesAsked && weftHostMode() == 0;
   return gpu;
 }
 void* shared_memory(size_t bytes) {

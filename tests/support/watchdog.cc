@@ -11,7 +11,8 @@ namespace weft::test {
 
 Watchdog::Watchdog(int nranks, std::chrono::milliseconds limit)
     : last_(std::chrono::steady_clock::now()), doing_(static_cast<size_t>(nranks), "start") {
-  thread_ = std::thread([this, limit] { watch(patience(limit)); });
+  // Asked here: the thread must not read the environment, which a test may be changing.
+  thread_ = std::thread([this, limit = patience(limit)] { watch(limit); });
 }
 
 Watchdog::~Watchdog() {
