@@ -293,6 +293,37 @@ TEST_F(Graphs, CanBeCapturedInEveryMode) {
   }
 }
 
+// Captures forbid much to all threads of a process; communicators made and used elsewhere are not
+// their business.
+TEST_F(Graphs, DoNotKeepOtherThreadsFromMakingCommunicators) {
+  constexpr int kRanks = 2;
+  constexpr size_t kCount = 100000;
+  const Pinned memory(kRanks * kCount * sizeof(float));
+  auto* numbers = memory.data<float>();
+  std::fill_n(numbers, kRanks * kCount, 1.F);
+  const cudaStream_t captured = stream_number(kRanks);
+  for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
+    for (const int policy : {NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO}) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.CTAPolicy = policy;
+      const ncclUniqueId id = new_unique_id();
+      WEFT_CUDA(cudaStreamBeginCapture(captured, mode));
+      run_threads(kRanks, [&](int rank) {
+        ncclComm_t comm = nullptr;
+        WEFT_OK(ncclCommInitRankConfig(&comm, kRanks, id, rank, &config));
+        float* mine = numbers + static_cast<size_t>(rank) * kCount;
+        WEFT_OK(ncclAllReduce(mine, mine, kCount, ncclFloat32, ncclSum, comm,
+                              stream_number(static_cast<size_t>(rank))));
+        WEFT_OK(ncclCommDestroy(comm));
+      });
+      cudaGraph_t graph = nullptr;
+      WEFT_CUDA(cudaStreamEndCapture(captured, &graph));
+      WEFT_CUDA(cudaGraphDestroy(graph));
+    }
+  }
+  for (const size_t at : {size_t{0}, kCount, 2 * kCount - 1}) EXPECT_EQ(numbers[at], 16.F);
+}
+
 TEST_F(Graphs, OfAGroupOfCallsHoldAllOfThem) {
   run_team(4, [](Rank& me) {
     std::vector<std::unique_ptr<DeviceCase>> runs;

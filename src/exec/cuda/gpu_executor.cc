@@ -22,7 +22,7 @@ namespace {
 // A kernel that is loaded lazily while another rank's kernel already spins would deadlock, and so
 // would one that needs more local memory than any before it: all are loaded at init, and the one
 // with the largest stack runs once, with nothing to do.
-void load_kernels(int device) {
+void load_kernels(int device, cudaStream_t stream) {
   static std::mutex mutex;
   static std::vector<int> loaded;
   std::lock_guard lock(mutex);
@@ -40,7 +40,7 @@ void load_kernels(int device) {
     if (attributes.localSizeBytes <= most) return;
     most = attributes.localSizeBytes;
     void* parameters[] = {arguments};
-    check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, nullptr), "a first kernel");
+    check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, stream), "a first kernel");
   };
   const auto load_all = [&](const Kernels& kernels) {
     load(kernels.program, &nothing);
@@ -56,7 +56,7 @@ void load_kernels(int device) {
   for (int type = 0; type < ncclNumTypes; type++)
     for (int op = ncclSum; op <= ncclMin; op++)
       load_all(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
-  check(cudaDeviceSynchronize(), "loading kernels");
+  check(cudaStreamSynchronize(stream), "loading kernels");
   loaded.push_back(device);
   WEFT_INFO(
       kInit, "GPU {}: kernels loaded in {:.1f} ms, {} bytes of stack", device,
@@ -151,13 +151,15 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
     fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
          kMaxRanks);
   const DeviceScope scope(options.device);
+  const OutsideCapture outside;
+  s.own_stream = Kept(DeviceStore::Kind::kStream);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
   s.starts_early = major >= 9;
-  load_kernels(options.device);
+  load_kernels(options.device, s.own_stream.stream());
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
@@ -172,7 +174,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(bytes, !options.one_process);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
-  check(cudaMemset(s.memory, 0, s.comm.stage), "cudaMemset");
+  check(cudaMemsetAsync(s.memory, 0, s.comm.stage, s.own_stream.stream()), "cudaMemsetAsync");
   s.kept_flags = Kept(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
@@ -181,7 +183,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   if (options.copy_engines)
     s.copies =
         std::make_unique<CopyEngine>(options.rank, options.device, options.timeout_s, s.flags);
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaStreamSynchronize(s.own_stream.stream()), "clearing the mailbox");
 }
 
 GpuExecutor::~GpuExecutor() {
@@ -236,6 +238,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
                           std::shared_ptr<const void> owner, Borrow borrow) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
+  const OutsideCapture outside;
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   int most_sharing = 1, limit = kMaxCtas, here = 0;
   std::vector<uint64_t> processes;
@@ -303,18 +306,24 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
 void GpuExecutor::write_probes() {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
+  const OutsideCapture outside;
   void* parameters[] = {&s.comm};
-  check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0, nullptr),
+  check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0,
+                         s.own_stream.stream()),
         "probing peers' memory");
-  check(cudaDeviceSynchronize(), "probing peers' memory");
+  check(cudaStreamSynchronize(s.own_stream.stream()), "probing peers' memory");
 }
 
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
   const DeviceScope scope(s.options.device);
-  uint32_t seen[kMaxRanks] = {};
-  check(cudaMemcpy(seen, s.mailbox->probe, sizeof seen, cudaMemcpyDeviceToHost),
+  const OutsideCapture outside;
+  const Kept kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
+  const auto* seen = static_cast<const uint32_t*>(kept.get());
+  check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
+                        cudaMemcpyDeviceToHost, s.own_stream.stream()),
         "reading the probes");
+  check(cudaStreamSynchronize(s.own_stream.stream()), "reading the probes");
   for (int peer = 0; peer < s.options.nranks; peer++)
     if (seen[peer] != probe_value(peer, s.options.rank)) return peer;
   return -1;

@@ -54,6 +54,7 @@ struct GpuExecutor::State {
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
+  Kept own_stream;  // for what the communicator does by itself, besides the caller's streams
   Kept kept_flags;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;

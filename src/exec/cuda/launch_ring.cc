@@ -40,7 +40,9 @@ class ProgramWriter {
 void GpuExecutor::connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
                                 std::vector<std::shared_ptr<const void>> owners) {
   const DeviceScope scope(state_->options.device);
-  state_->rings = std::make_unique<Rings>(sends, receives, std::move(owners));
+  const OutsideCapture outside;
+  state_->rings =
+      std::make_unique<Rings>(sends, receives, std::move(owners), state_->own_stream.stream());
 }
 
 void GpuExecutor::disconnect_rings() noexcept {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -51,7 +52,7 @@ T* on_device(T* host) {
 }  // namespace
 
 Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
-             std::vector<std::shared_ptr<const void>> owners)
+             std::vector<std::shared_ptr<const void>> owners, cudaStream_t stream)
     : owners_(std::move(owners)) {
   // Control and data lie side by side.
   const auto translated = [&](auto port) {
@@ -76,18 +77,21 @@ Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives
   }
   const size_t send_bytes = send_ports.size() * sizeof(SendPort),
                receive_bytes = receive_ports.size() * sizeof(RecvPort);
-  memory_ =
-      Kept(DeviceStore::Kind::kDeviceMemory, send_bytes + receive_bytes + (kMaxRingJobs + 1) * 8);
+  const size_t bytes = send_bytes + receive_bytes + (kMaxRingJobs + 1) * 8;
+  memory_ = Kept(DeviceStore::Kind::kDeviceMemory, bytes);
   auto* at = static_cast<std::byte*>(memory_.get());
   sends_ = reinterpret_cast<SendPort*>(at);
   receives_ = reinterpret_cast<RecvPort*>(at + send_bytes);
   progress_ = reinterpret_cast<uint64_t*>(at + send_bytes + receive_bytes);
   leaving_ = reinterpret_cast<uint32_t*>(progress_ + kMaxRingJobs);
-  check(cudaMemcpy(sends_, send_ports.data(), send_bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-  check(cudaMemcpy(receives_, receive_ports.data(), receive_bytes, cudaMemcpyHostToDevice),
-        "cudaMemcpy");
-  check(cudaMemset(progress_, 0, (kMaxRingJobs + 1) * 8), "cudaMemset");
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  const Kept pinned(DeviceStore::Kind::kHostMemory, bytes);
+  auto* image = static_cast<std::byte*>(pinned.get());
+  std::fill_n(image, bytes, std::byte{});
+  std::copy_n(reinterpret_cast<const std::byte*>(send_ports.data()), send_bytes, image);
+  std::copy_n(reinterpret_cast<const std::byte*>(receive_ports.data()), receive_bytes,
+              image + send_bytes);
+  check(cudaMemcpyAsync(at, image, bytes, cudaMemcpyHostToDevice, stream), "writing the rings");
+  check(cudaStreamSynchronize(stream), "writing the rings");
 }
 
 Rings::~Rings() {

@@ -19,7 +19,7 @@ class Rings {
   // Ports without a ring (of a rank to itself, say) are left out. `owners` keep the rings' memory:
   // it may stay pinned for longer than this lives.
   Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
-        std::vector<std::shared_ptr<const void>> owners);
+        std::vector<std::shared_ptr<const void>> owners, cudaStream_t stream);
   ~Rings();
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
