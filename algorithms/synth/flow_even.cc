@@ -91,8 +91,14 @@ class HopEvener {
   // The best exchange with any chunk of the same source or destination.
   bool exchange(size_t p) {
     Exchange best{p, {}, {}, 0};
-    for (const size_t q : to_[static_cast<size_t>(ends_[p].to)]) consider(p, q, true, best);
-    for (const size_t q : from_[static_cast<size_t>(ends_[p].from)]) consider(p, q, false, best);
+    for (const bool behind : {true, false}) {
+      const auto& partners = behind ? to_[static_cast<size_t>(ends_[p].to)]
+                                    : from_[static_cast<size_t>(ends_[p].from)];
+      for (const size_t q : partners) {
+        const bool like_the_last = q % static_cast<size_t>(chunks_) > 0 && hops_[q] == hops_[q - 1];
+        if (!like_the_last) consider(p, q, behind, best);
+      }
+    }
     if (best.growth == 0) return false;
     put(p, std::move(best.mine));
     put(best.partner, std::move(best.theirs));
@@ -115,13 +121,17 @@ class HopEvener {
         if (network_.links[static_cast<size_t>(a[i])].from !=
             network_.links[static_cast<size_t>(b[j])].from)
           continue;
-        const auto middle = static_cast<ptrdiff_t>(i), other = static_cast<ptrdiff_t>(j);
-        Path first(a.begin(), a.begin() + middle), second(b.begin(), b.begin() + other);
-        first.insert(first.end(), b.begin() + other, b.end());
-        second.insert(second.end(), a.begin() + middle, a.end());
+        const auto mine_at = a.begin() + static_cast<ptrdiff_t>(i);
+        const auto theirs_at = b.begin() + static_cast<ptrdiff_t>(j);
+        if (behind ? std::equal(mine_at, a.end(), theirs_at, b.end())
+                   : std::equal(a.begin(), mine_at, b.begin(), theirs_at))
+          continue;
+        Path first(a.begin(), mine_at), second(b.begin(), theirs_at);
+        first.insert(first.end(), theirs_at, b.end());
+        second.insert(second.end(), mine_at, a.end());
         // Of one source, what begins like a ends where b ends, and is b's from now on.
         if (!behind) std::swap(first, second);
-        if (first == a || !simple(first) || !simple(second)) continue;
+        if (!simple(first) || !simple(second)) continue;
         const std::vector<int32_t> mine = hops_of(first), theirs = hops_of(second);
         const int64_t growth =
             add(hops_[p], -1) + add(hops_[q], -1) + add(mine, 1) + add(theirs, 1);

@@ -109,7 +109,9 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
       const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
       HostForest forest{trees, route(pack_trees(split.graph, wanted), split.graph)};
-      if (demand.total() > 1 && deepest(forest.routed, demand.ranks) > kDeepHops)
+      // From one root in a few hosts a deep tree costs next to nothing.
+      const bool many = demand.total() > 1 || demand.ranks > options.most_flat_ranks;
+      if (many && deepest(forest.routed, demand.ranks) > kDeepHops)
         flatten(machine, demand.ranks, forest.routed);
       return forest;
     }

@@ -159,9 +159,9 @@ Routing halved(const Routing& routing) {
   return halves;
 }
 
-// Where ranks pass on what others send, that shall not hold up their own: it comes from as many
-// ranks as possible, or has lanes per hop, or, where all of it has different ways, lanes of every
-// pair of ranks, twice.
+// Where ranks pass on what others send, that shall not hold up their own: lanes per hop, for what
+// comes from as many ranks as possible or as it is; or, where all of it has different ways, lanes
+// of every pair of ranks, twice.
 Candidates flow_candidates(const SynthesisTask& task) {
   struct Variant {
     bool spread, by_hops, twice, fuse;
@@ -172,10 +172,9 @@ Candidates flow_candidates(const SynthesisTask& task) {
   auto routings = std::make_shared<Routings>();
   Candidates candidates;
   for (const Variant& v : {Variant{false, false, false, false},
-                           {true, false, false, false},
+                           {true, true, false, false},
                            {false, true, false, false},
                            {false, true, true, false},
-                           {true, true, true, false},
                            {false, false, false, true}})
     candidates.emplace_back([&task, routings, v] {
       auto& [first, spread] = *routings;
