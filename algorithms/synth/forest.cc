@@ -35,7 +35,7 @@ constexpr int kMostPackedRanks = 128;
 
 // Trees of more hops are deep: what they bring late holds up others.
 constexpr int kDeepHops = 6;
-// How often the order of what deep trees carry is made anew.
+// How often an order is made anew.
 constexpr int kReturns = 4;
 
 ForestDemand scaled(ForestDemand demand, int64_t by) {
@@ -140,7 +140,9 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
   if (collective.rooted() && all)
     if (auto shallow = grow_shallow(machine, collective.root, best, options))
       return std::move(*shallow);
-  return grow_flat(machine, demand, options);
+  HostForest packed = grow_flat(machine, demand, options);
+  packed.uneven = true;
+  return packed;
 }
 
 // Pieces of a tree follow each other through it; enough of them keep its links busy while the
@@ -243,6 +245,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
   if (all_reduce || !collective.reduces()) {
     HostForest grown = grow(forwards, collective, demand, options);
     forest.trees = grown.trees;
+    forest.uneven = grown.uneven;
     forest.routed = std::move(grown.routed);
     if (!all_reduce) return forest;
     // Where all links have their like the other way round, so have the trees.
@@ -257,6 +260,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
     }
   }
   HostForest grown = grow(reversed(forwards), collective, demand, options);
+  forest.uneven = grown.uneven;
   (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;
   (all_reduce ? forest.reduction : forest.routed) = std::move(grown.routed);
   return forest;
@@ -280,7 +284,7 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     OrderOptions order;
-    order.returns = is_deep(forest) ? kReturns : 0;
+    order.returns = cut.anew || is_deep(forest) ? kReturns : 0;
     order.mirrored = &on == &backwards;
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());

@@ -28,6 +28,7 @@ struct Forest {
   // Of an all_reduce: those that reduce, on the machine turned round.
   int32_t reduction_trees = 0;
   std::vector<RoutedTree> reduction;
+  bool uneven = false;  // packed as it is, though equal hosts would have been composed
 };
 
 // Whether trees from all roots are so deep that lanes often wait: then several instances of the
@@ -45,6 +46,7 @@ struct ForestCut {
   int pieces = 1;          // of a tree at least; more follow each other more closely
   bool by_rounds = true;   // whether the first pieces of all trees go before the second of any
   int instances = 1;       // of the lanes that weave() makes; more: all pieces go in the same order
+  bool anew = false;       // order is made from both ends in turn, as it always is for deep trees
 };
 Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut = {});
 
