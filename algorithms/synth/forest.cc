@@ -35,7 +35,9 @@ constexpr int kMostPackedRanks = 128;
 
 // Trees of more hops are deep: what they bring late holds up others.
 constexpr int kDeepHops = 6;
-// How often an order is made anew.
+// Where hosts differ, it does so sooner.
+constexpr int kDeepWhereUneven = 3;
+// How often the order of what deep trees carry is made anew.
 constexpr int kReturns = 4;
 
 ForestDemand scaled(ForestDemand demand, int64_t by) {
@@ -282,9 +284,12 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
+  const bool anew = is_deep(forest) ||
+                    (forest.uneven && !collective.rooted() &&
+                     deepest(forest.routed, collective.nranks) > kDeepWhereUneven);
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     OrderOptions order;
-    order.returns = cut.anew || is_deep(forest) ? kReturns : 0;
+    order.returns = anew ? kReturns : 0;
     order.mirrored = &on == &backwards;
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());

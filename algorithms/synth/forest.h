@@ -46,7 +46,6 @@ struct ForestCut {
   int pieces = 1;          // of a tree at least; more follow each other more closely
   bool by_rounds = true;   // whether the first pieces of all trees go before the second of any
   int instances = 1;       // of the lanes that weave() makes; more: all pieces go in the same order
-  bool anew = false;       // order is made from both ends in turn, as it always is for deep trees
 };
 Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut = {});
 

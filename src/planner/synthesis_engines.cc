@@ -58,15 +58,14 @@ bool forest_applies(const SynthesisTask& task) { return forest_supports(task.col
 void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candidates& candidates) {
   struct Variant {
     int pieces, instances;
-    bool by_hops, shared, anew;
+    bool by_hops, shared;
   };
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
   const bool again = !candidates.empty();
-  std::vector<Variant> variants{
-      {1, 1, false, true},  {1, 1, false, false}, {1, 1, false, true, true},
-      {2, 2, false, false}, {4, 2, false, false}, {4, 4, false, false},
-      {8, 8, false, true},  {4, 1, true, false},  {16, 1, true, false}};
+  std::vector<Variant> variants{{1, 1, false, true},  {1, 1, false, false}, {2, 2, false, false},
+                                {4, 2, false, false}, {4, 4, false, false}, {8, 8, false, true},
+                                {4, 1, true, false},  {16, 1, true, false}};
   // What has one root only has few lanes, and most to gain where they do not wait for each other.
   if (task.collective.rooted()) std::rotate(variants.begin(), variants.end() - 2, variants.end());
   for (const Variant& v : variants) {
@@ -85,7 +84,6 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candida
         return pieces > 1 && (transfers * static_cast<size_t>(pieces) > most_transfers ||
                               bytes / pieces < kLeastPiece);
       };
-      if (v.anew && !(*forest)->uneven) fail(ncclInvalidUsage, "equal parts have an even order already");
       const bool whole = v.pieces == 1 && v.instances == 1;
       if (whole && !v.shared && task.collective.kind == CollectiveKind::kAllReduce &&
           task.reached > 0 && task.reached < kNoHope)
@@ -101,7 +99,7 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candida
       weaving.by_hops = v.by_hops;
       weaving.shared = v.shared;
       weaving.instances = v.instances;
-      const ForestCut cut{task.bytes, v.pieces, true, v.instances, v.anew};
+      const ForestCut cut{task.bytes, v.pieces, true, v.instances};
       return weave(forest_routing(task.machine, **forest, cut), weaving);
     });
   }
