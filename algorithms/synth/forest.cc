@@ -284,9 +284,9 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
-  const bool anew = is_deep(forest) ||
-                    (forest.uneven && !collective.rooted() &&
-                     deepest(forest.routed, collective.nranks) > kDeepWhereUneven);
+  const bool anew =
+      is_deep(forest) || (forest.uneven && !collective.rooted() &&
+                          deepest(forest.routed, collective.nranks) > kDeepWhereUneven);
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     OrderOptions order;
     order.returns = anew ? kReturns : 0;

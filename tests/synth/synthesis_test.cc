@@ -100,6 +100,8 @@ TEST(Synthesis, CopesWithANicAtHalfRate) {
   EXPECT_GE(made(machine, CollectiveKind::kAllGather).ratio, 0.98);
   const Machine gcds = with_half_nic(load_machine("mi250x2"), "h0.nic0");
   EXPECT_GE(made(gcds, CollectiveKind::kAllToAll).ratio, 0.98);
+  const Machine cluster = with_half_nic(load_machine("dgx-h100x8"), "h0.nic0");
+  EXPECT_GE(made(cluster, CollectiveKind::kAllReduce).ratio, 0.98);
 }
 
 TEST(Synthesis, CopesWithSevenGpusOfEight) {
