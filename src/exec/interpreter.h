@@ -4,7 +4,10 @@
 // A lane is a resumable state machine: advance() never waits. It performs the next step if its
 // dependencies are complete, its messages there and its FIFOs have room, and otherwise says so. The
 // Target supplies memory operations and data movement, for steps of at most kMostOperands sources
-// and destinations; everything else, that is the protocol, is here.
+// and destinations; everything else, that is the protocol, is here. What each memory operation must
+// come after is in its name: store_tail() comes after finish_writes(), which comes after the data
+// and the headers; store_head() after what the step has read; store_progress() after both, as far
+// as lanes of this rank can tell.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@
 namespace weft {
 
 // One call of a collective on one rank. `progress` has a counter per lane: steps completed, over
-// all iterations.
+// all iterations; nullptr where no lane depends on another.
 struct Operation {
   ProgramView program;
   const std::byte* input = nullptr;
@@ -80,8 +83,9 @@ class Interpreter {
       const Advance outcome = perform(lane, step, message_bytes(step, lane.iteration));
       if (outcome != Advance::kAgain) return outcome;
     }
-    const uint64_t done = lane.iteration * program_lane.steps + lane.step + 1;
-    target_.store(&op_.progress[lane.lane], done);
+    if (op_.progress != nullptr)
+      target_.store_progress(&op_.progress[lane.lane],
+                             lane.iteration * program_lane.steps + lane.step + 1);
     if (++lane.step == program_lane.steps) {
       lane.step = 0;
       lane.iteration++;
@@ -132,7 +136,7 @@ class Interpreter {
     for (uint32_t i = 0; i < step.dependencies; i++) {
       const ProgramDependency& d = op_.program.dependencies[step.first_dependency + i];
       const uint64_t goal = lane.iteration * op_.program.lanes[d.lane].steps + d.step + 1;
-      if (target_.load(&op_.progress[d.lane]) < goal) {
+      if (target_.load_progress(&op_.progress[d.lane]) < goal) {
         lane.waits_for = -1;
         return false;
       }
@@ -140,17 +144,22 @@ class Interpreter {
     return true;
   }
 
-  // The message a step reads from a port, or nullptr when it is not there (yet, or at all).
-  WEFT_HD const MessageHeader* receive(RecvPort& port) {
+  // Looks at the message that a step reads from a port; false when it is not there (yet, or at
+  // all). `use` gets it, and the place of its data.
+  template <typename Use>
+  WEFT_HD bool receive(RecvPort& port, const Use& use) {
     for (;;) {
-      if (!there(port, kFifoAlign)) return nullptr;
-      const auto* header =
-          reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
-      if (header->kind == MessageHeader::kSkip) {
-        port.head += header->bytes;
+      if (!there(port, kFifoAlign)) return false;
+      const std::byte* at = port.data + port.head % port.size;
+      const auto& header = target_.header(reinterpret_cast<const MessageHeader*>(at));
+      if (header.kind == MessageHeader::kSkip) {
+        port.head += header.bytes;
         continue;
       }
-      return there(port, footprint(*header)) ? header : nullptr;
+      if (!there(port, footprint(header))) return false;
+      port.next = port.head + footprint(header);
+      use(header, at + kFifoAlign);
+      return true;
     }
   }
 
@@ -247,19 +256,19 @@ class Interpreter {
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
-      const MessageHeader* header = receive(port);
-      if (header == nullptr) {
+      const bool here = receive(port, [&](const MessageHeader& header, const std::byte* data) {
+        received[i] = open(lane, port, header, data, bytes);
+        if (received[i] == nullptr || header.kind != MessageHeader::kDelivered) return;
+        placed = placed_operand(step);
+        received[i] = local(*placed, 0, lane.iteration);
+      });
+      if (!here) {
         want(port, step, bytes, lane.iteration);
         lane.waits_for = port.peer;
         lane.waits_to_send = false;
         return Advance::kBlocked;
       }
-      received[i] = open(lane, port, *header, bytes);
       if (received[i] == nullptr) return Advance::kFailed;
-      if (header->kind == MessageHeader::kDelivered) {
-        placed = placed_operand(step);
-        received[i] = local(*placed, 0, lane.iteration);
-      }
     }
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
@@ -273,14 +282,22 @@ class Interpreter {
     move(lane, step, lent, placed, received);
     for (uint32_t i = 0; i < step.sources; i++)
       if (from[i].buffer == ProgramBuffer::kPeer) consume(*op_.receives[from[i].index]);
+    bool sends = false;
+    for (uint32_t i = 0; i < step.destinations; i++) {
+      if (to[i].buffer != ProgramBuffer::kPeer) continue;
+      address(lane, *op_.sends[to[i].index], lent, bytes);
+      sends = true;
+    }
+    if (!sends) return Advance::kAgain;
+    target_.finish_writes();
     for (uint32_t i = 0; i < step.destinations; i++)
-      if (to[i].buffer == ProgramBuffer::kPeer) post(lane, *op_.sends[to[i].index], lent, bytes);
+      if (to[i].buffer == ProgramBuffer::kPeer) post(*op_.sends[to[i].index]);
     return Advance::kAgain;
   }
 
   // The data of a message, after checking that the peer means the same call.
   WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
-                                uint64_t bytes) {
+                                const std::byte* data, uint64_t bytes) {
     if (header.bytes != bytes || header.sequence != op_.sequence ||
         header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
         header.root != op_.root || header.plan != op_.plan ||
@@ -293,7 +310,7 @@ class Interpreter {
       return nullptr;
     }
     if (header.kind == MessageHeader::kInline || header.kind == MessageHeader::kDelivered)
-      return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
+      return data;
     if (target_.load(&port.control->closed) != 0) {
       lane.failure = LaneState::Failure::kClosed;
       lane.waits_for = port.peer;
@@ -349,13 +366,14 @@ class Interpreter {
   }
 
   WEFT_HD void consume(RecvPort& port) {
-    const auto* header = reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
-    port.head += footprint(*header);
-    target_.store(&port.control->head, port.head);
+    port.head = port.next;
+    target_.store_head(&port.control->head, port.head);
     target_.ring(port.bell);
   }
 
-  WEFT_HD void post(LaneState& lane, SendPort& port, const ProgramOperand* lent, uint64_t bytes) {
+  // Writes the header of a message whose data is there.
+  WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
+                       uint64_t bytes) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.tail % port.size);
     MessageHeader message;
     message.bytes = bytes;
@@ -386,7 +404,10 @@ class Interpreter {
       port.lent_until = port.tail;
       lane.lent = true;
     }
-    target_.store(&port.control->tail, port.tail);
+  }
+
+  WEFT_HD void post(SendPort& port) {
+    target_.store_tail(&port.control->tail, port.tail);
     target_.ring(port.bell);
   }
 

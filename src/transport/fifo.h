@@ -94,6 +94,7 @@ struct RecvPort {
   std::byte* data = nullptr;
   uint64_t size = 0;
   uint64_t head = 0;
+  uint64_t next = 0;  // the head behind the message that is being read
   uint64_t tail_seen = 0;
   Bell bell;
   SegmentMapper* segments = nullptr;

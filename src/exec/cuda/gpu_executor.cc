@@ -151,7 +151,6 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
     fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
          kMaxRanks);
   const DeviceScope scope(options.device);
-  const OutsideCapture outside;
   s.own_stream = Kept(DeviceStore::Kind::kStream);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
@@ -188,9 +187,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
 
 GpuExecutor::~GpuExecutor() {
   State& s = *state_;
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(s.options.device);
+  const DeviceScope scope(s.options.device, std::nothrow);
   if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
@@ -201,7 +198,6 @@ GpuExecutor::~GpuExecutor() {
     });
   s.shared.reset();
   s.order.reset();
-  cudaSetDevice(before);
   cudaGetLastError();
 }
 
@@ -238,7 +234,6 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
                           std::shared_ptr<const void> owner, Borrow borrow) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   int most_sharing = 1, limit = kMaxCtas, here = 0;
   std::vector<uint64_t> processes;
@@ -306,7 +301,6 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
 void GpuExecutor::write_probes() {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
   void* parameters[] = {&s.comm};
   check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0,
                          s.own_stream.stream()),
@@ -317,7 +311,6 @@ void GpuExecutor::write_probes() {
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
   const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
   const Kept kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
   check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
@@ -384,12 +377,8 @@ void GpuExecutor::peer_left(int rank) noexcept {
 }
 
 void GpuExecutor::synchronize() noexcept {
-  State& s = *state_;
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(s.options.device);
-  s.order->synchronize();
-  cudaSetDevice(before);
+  const DeviceScope scope(state_->options.device, std::nothrow);
+  state_->order->synchronize();
   cudaGetLastError();
 }
 
