@@ -10,28 +10,30 @@
 namespace weft::cuda {
 
 // The ends of the rings, while a kernel runs: a look at them in device memory takes half a
-// microsecond. Every block has all ports of its job, and writes back those that its lane has used
-// (no other lane has). Thread i sees to port i; ports beyond the last thread's, or beyond the room,
-// are used where they are.
-template <typename Port>
+// microsecond. Every block has all ports of its job, and writes back those that its lane has moved:
+// no other lane does. Thread i sees to port i; where there are too many, all are used where they
+// are.
+template <typename Port, uint64_t Port::*kMoves>
 struct PortCopies {
   static constexpr uint32_t kRoom = 48;
   Port* pointers[kRoom];
   Port ports[kRoom];
+  uint64_t before[kRoom];
 
   // Where the job finds its ports.
   __device__ Port* const* load(Port* const* in_memory, uint32_t count) {
     if (count > kRoom) return in_memory;
     if (threadIdx.x < count) {
       ports[threadIdx.x] = *in_memory[threadIdx.x];
+      before[threadIdx.x] = ports[threadIdx.x].*kMoves;
       pointers[threadIdx.x] = &ports[threadIdx.x];
     }
     return pointers;
   }
-  __device__ void store(Port* const* in_memory, uint32_t count, uint64_t Port::*moves) {
+  __device__ void store(Port* const* in_memory, uint32_t count) const {
     if (count > kRoom || threadIdx.x >= count) return;
-    Port* to = in_memory[threadIdx.x];
-    if (to->*moves != ports[threadIdx.x].*moves) *to = ports[threadIdx.x];
+    if (ports[threadIdx.x].*kMoves != before[threadIdx.x])
+      *in_memory[threadIdx.x] = ports[threadIdx.x];
   }
 };
 
@@ -39,8 +41,8 @@ struct PortCopies {
 struct RingState {
   Movement movement;
   Operation operation;
-  PortCopies<SendPort> sends;
-  PortCopies<RecvPort> receives;
+  PortCopies<SendPort, &SendPort::tail> sends;
+  PortCopies<RecvPort, &RecvPort::head> receives;
   bool finished;
 };
 
@@ -199,8 +201,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     follow<Type, Op>(shared);
   }
   let_successor_start();
-  shared.sends.store(sends, job.sends, &SendPort::tail);
-  shared.receives.store(receives, job.receives, &RecvPort::head);
+  shared.sends.store(sends, job.sends);
+  shared.receives.store(receives, job.receives);
 }
 
 }  // namespace weft::cuda
