@@ -112,16 +112,16 @@ class Interpreter {
   }
 
   WEFT_HD int32_t sub_of(const ProgramStep& step, int32_t c) const {
-    return (step.sub + c) % op_.program.chunks;
+    const int32_t sub = step.sub + c;
+    return sub < op_.program.chunks ? sub : sub % op_.program.chunks;
   }
 
   // Where a slice of a local chunk begins, in bytes from the start of its buffer.
   WEFT_HD uint64_t local_offset(const ProgramOperand& operand, int32_t c, uint64_t k) const {
-    const uint64_t index = static_cast<uint64_t>(operand.index + c);
-    const auto chunks = static_cast<uint64_t>(op_.program.chunks);
-    const uint64_t base = operand.buffer == ProgramBuffer::kScratch
-                              ? index * op_.chunk
-                              : index / chunks * op_.count + index % chunks * op_.chunk;
+    const auto index = static_cast<uint32_t>(operand.index + c);
+    const auto chunks = static_cast<uint32_t>(op_.program.chunks);
+    const uint32_t block = operand.buffer == ProgramBuffer::kScratch ? 0 : index / chunks;
+    const uint64_t base = block * op_.count + (index - block * chunks) * op_.chunk;
     return (base + k * op_.slice) * op_.element;
   }
 
@@ -150,14 +150,15 @@ class Interpreter {
   WEFT_HD bool receive(RecvPort& port, const Use& use) {
     for (;;) {
       if (!there(port, kFifoAlign)) return false;
-      const std::byte* at = port.data + port.head % port.size;
+      const std::byte* at = port.data + port.at;
       const auto& header = target_.header(reinterpret_cast<const MessageHeader*>(at));
       if (header.kind == MessageHeader::kSkip) {
         port.head += header.bytes;
+        port.at = further(port.at, header.bytes, port.size);
         continue;
       }
-      if (!there(port, footprint(header))) return false;
-      port.next = port.head + footprint(header);
+      port.taken = footprint(header);
+      if (!there(port, port.taken)) return false;
       use(header, at + kFifoAlign);
       return true;
     }
@@ -179,17 +180,17 @@ class Interpreter {
   // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they
   // do not.
   WEFT_HD bool reserve(SendPort& port, uint64_t bytes) {
-    const uint64_t at = port.tail % port.size;
-    const uint64_t skip = port.size - at < bytes ? port.size - at : 0;
+    const uint64_t left = port.size - port.at, skip = left < bytes ? left : 0;
     if (port.size - (port.tail - port.head_seen) < skip + bytes) {
       port.head_seen = target_.load(&port.control->head);
       if (port.size - (port.tail - port.head_seen) < skip + bytes) return false;
     }
     if (skip > 0) {
-      auto* skipped = reinterpret_cast<MessageHeader*>(port.data + at);
+      auto* skipped = reinterpret_cast<MessageHeader*>(port.data + port.at);
       skipped->kind = MessageHeader::kSkip;
       skipped->bytes = skip;
       port.tail += skip;
+      port.at = 0;
     }
     return true;
   }
@@ -354,7 +355,7 @@ class Interpreter {
         if (to[i].buffer == ProgramBuffer::kPeer) {
           SendPort& port = *op_.sends[to[i].index];
           if (lends(port, lent)) continue;
-          destinations[written++] = port.data + port.tail % port.size + kFifoAlign + offset;
+          destinations[written++] = port.data + port.at + kFifoAlign + offset;
         } else if (&to[i] != placed) {
           destinations[written++] = local(to[i], c, lane.iteration);
         }
@@ -366,7 +367,8 @@ class Interpreter {
   }
 
   WEFT_HD void consume(RecvPort& port) {
-    port.head = port.next;
+    port.head += port.taken;
+    port.at = further(port.at, port.taken, port.size);
     target_.store_head(&port.control->head, port.head);
     target_.ring(port.bell);
   }
@@ -374,7 +376,7 @@ class Interpreter {
   // Writes the header of a message whose data is there.
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
                        uint64_t bytes) {
-    auto* header = reinterpret_cast<MessageHeader*>(port.data + port.tail % port.size);
+    auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
     MessageHeader message;
     message.bytes = bytes;
     message.sequence = op_.sequence;
@@ -400,6 +402,7 @@ class Interpreter {
     }
     *header = message;
     port.tail += footprint(message);
+    port.at = further(port.at, footprint(message), port.size);
     if (message.kind != MessageHeader::kInline) {
       port.lent_until = port.tail;
       lane.lent = true;

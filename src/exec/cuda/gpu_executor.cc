@@ -165,10 +165,13 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.ports = static_cast<uint32_t>(kPackedChannels * options.nranks);
   s.comm.packed_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
   s.comm.stage = round_up(mailbox_bytes(s.comm.packed_ctas, s.comm.ports), kUnit);
-  s.stage_bytes = round_up(options.stage_bytes, kUnit);
+  // Between processes most collectives of private buffers go through it, where large slices pay.
+  constexpr size_t kEnough = size_t{32} << 20;
+  const size_t small_stage = round_up(std::min(options.stage_bytes, kEnough), kUnit);
+  s.stage_bytes = options.one_process ? small_stage : round_up(options.stage_bytes, kUnit);
   // Between processes there is another stage for what is sent: it holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 2 * s.stage_bytes;
-  s.copy_stage_bytes = options.copy_engines ? 2 * s.stage_bytes : 0;
+  s.send_stage_bytes = options.one_process ? 0 : 2 * small_stage;
+  s.copy_stage_bytes = options.copy_engines ? 2 * small_stage : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(bytes, !options.one_process);
