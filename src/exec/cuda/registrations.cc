@@ -74,7 +74,6 @@ Registrations::Entry Registrations::read(const BoardEntry& entry) {
 
 // What cudaMalloc made has a CUDA IPC handle, what cuMemCreate made has descriptors.
 bool Registrations::share(Own& own, const MemoryRange& range, Entry& entry) {
-  const OutsideCapture outside;
   cudaIpcMemHandle_t handle;
   static_assert(sizeof handle == sizeof entry.handle);
   if (range.pieces.size() == 1 &&
@@ -224,7 +223,6 @@ void Registrations::catch_up() {
     if (static_cast<int>(peer) == rank_) continue;
     const uint64_t version = boards_[peer]->version.load(std::memory_order_acquire);
     if (version == read_[peer]) continue;
-    const OutsideCapture outside;
     bool complete = true;
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
       complete = import(static_cast<int>(peer), slot) && complete;
