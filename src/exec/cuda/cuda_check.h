@@ -28,7 +28,7 @@ class OutsideCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Makes a device current and puts the caller's back; captures do not hold up what is done there.
+// Makes a device current and puts the caller's back.
 class DeviceScope {
  public:
   explicit DeviceScope(int device) : DeviceScope(device, std::nothrow) {
@@ -48,10 +48,20 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  const OutsideCapture outside_;
   cudaError_t error_ = cudaSuccess;
   int before_ = 0;
   bool changed_ = false;
+};
+
+// For all that is not a launch: no capture holds it up. Takes a microsecond with several threads.
+class SetupScope {
+ public:
+  explicit SetupScope(int device) : device_(device) {}
+  SetupScope(int device, std::nothrow_t) noexcept : device_(device, std::nothrow) {}
+
+ private:
+  const OutsideCapture outside_;
+  const DeviceScope device_;
 };
 
 inline uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }

@@ -10,7 +10,7 @@ namespace {
 
 // Nothing here throws: it runs in destructors.
 void run_on(int device, const std::function<void()>& free) {
-  const DeviceScope scope(device, std::nothrow);
+  const SetupScope scope(device, std::nothrow);
   free();
   cudaGetLastError();
 }

@@ -150,7 +150,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   if (options.nranks > kMaxRanks)
     fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
          kMaxRanks);
-  const DeviceScope scope(options.device);
+  const SetupScope scope(options.device);
   s.own_stream = Kept(DeviceStore::Kind::kStream);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
@@ -190,7 +190,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
 
 GpuExecutor::~GpuExecutor() {
   State& s = *state_;
-  const DeviceScope scope(s.options.device, std::nothrow);
+  const SetupScope scope(s.options.device, std::nothrow);
   if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
@@ -215,7 +215,7 @@ GpuPeer GpuExecutor::describe() {
   peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
   s.counted = true;
   if (!s.options.one_process) {
-    const DeviceScope scope(s.options.device);
+    const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
     check(cudaIpcGetMemHandle(&handle, s.memory), "cudaIpcGetMemHandle");
     static_assert(sizeof handle == sizeof peer.handle);
@@ -236,7 +236,7 @@ bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                           std::shared_ptr<const void> owner, Borrow borrow) {
   State& s = *state_;
-  const DeviceScope scope(s.options.device);
+  const SetupScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   int most_sharing = 1, limit = kMaxCtas, here = 0;
   std::vector<uint64_t> processes;
@@ -303,7 +303,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
 
 void GpuExecutor::write_probes() {
   State& s = *state_;
-  const DeviceScope scope(s.options.device);
+  const SetupScope scope(s.options.device);
   void* parameters[] = {&s.comm};
   check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0,
                          s.own_stream.stream()),
@@ -313,7 +313,7 @@ void GpuExecutor::write_probes() {
 
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
-  const DeviceScope scope(s.options.device);
+  const SetupScope scope(s.options.device);
   const Kept kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
   check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
@@ -328,7 +328,7 @@ int GpuExecutor::missing_probe() const {
 void GpuExecutor::register_memory(const void* pointer, size_t size) {
   State& s = *state_;
   if (s.registrations == nullptr) return;  // addresses are enough
-  const DeviceScope scope(s.options.device);
+  const SetupScope scope(s.options.device);
   s.registrations->add(pointer, size);
 }
 
@@ -380,7 +380,7 @@ void GpuExecutor::peer_left(int rank) noexcept {
 }
 
 void GpuExecutor::synchronize() noexcept {
-  const DeviceScope scope(state_->options.device, std::nothrow);
+  const SetupScope scope(state_->options.device, std::nothrow);
   state_->order->synchronize();
   cudaGetLastError();
 }

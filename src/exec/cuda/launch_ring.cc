@@ -39,13 +39,13 @@ class ProgramWriter {
 
 void GpuExecutor::connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
                                 std::vector<std::shared_ptr<const void>> owners) {
-  const DeviceScope scope(state_->options.device);
+  const SetupScope scope(state_->options.device);
   state_->rings =
       std::make_unique<Rings>(sends, receives, std::move(owners), state_->own_stream.stream());
 }
 
 void GpuExecutor::disconnect_rings() noexcept {
-  const DeviceScope scope(state_->options.device, std::nothrow);
+  const SetupScope scope(state_->options.device, std::nothrow);
   state_->rings.reset();
   cudaGetLastError();
 }

@@ -223,6 +223,7 @@ void Registrations::catch_up() {
     if (static_cast<int>(peer) == rank_) continue;
     const uint64_t version = boards_[peer]->version.load(std::memory_order_acquire);
     if (version == read_[peer]) continue;
+    const OutsideCapture outside;
     bool complete = true;
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
       complete = import(static_cast<int>(peer), slot) && complete;
