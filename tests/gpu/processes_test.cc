@@ -133,6 +133,9 @@ TEST_F(GpuProcesses, ReplayGraphsWithPlainBuffers) {
 TEST_F(GpuProcesses, ReplayGraphsWithRegisteredBuffers) {
   play("graphs_between_processes", 3, "registered");
 }
+TEST_F(GpuProcesses, ReplayGraphsThatAreTheFirstToUseTheirMemory) {
+  play("graphs_between_processes", 3, "ncclMemAlloc");
+}
 
 // Memory that comes and goes: the same address often means other memory the next time.
 WEFT_SCENARIO(memory_that_changes) {
