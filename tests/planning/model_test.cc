@@ -185,7 +185,7 @@ TEST(CpuNodes, AreChosenOnBoxesWithoutNvlinkWhereTheyAreFastest) {
   EXPECT_GT(cost(table_for(5, "rtx4090-8x"), "cpu_pair"), 0);
   const SelectionTable barred = table_for(8, "rtx4090-8x", "for this test");
   EXPECT_EQ(option(barred, "cpu_pair")->barred, "for this test");
-  EXPECT_EQ(option(barred, "cpu_pair")->us, option(cards, "cpu_pair")->us);
+  EXPECT_TRUE(option(barred, "cpu_pair")->us.empty()) << "nobody asks what it would take";
   EXPECT_EQ(barred.choose(kAllReduce, 64 << 20, false)->name.find("cpu"), std::string::npos);
 }
 
