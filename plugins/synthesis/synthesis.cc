@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/planner/synthesis_abi.h"
@@ -23,11 +24,11 @@ std::string synthesize_text(const char* machine_text, const char* collective_nam
   SynthesisOptions options;
   options.time_limit_s = seconds;
   options.first = seconds <= 0;
-  const Synthesized made =
+  Synthesized made =
       synthesize(machine, {*kind, static_cast<int>(gpus(machine).size()), 0}, bytes, options);
   cut_short = made.cut_short;
   ScheduleFile file;
-  file.schedule = made.schedule;
+  file.schedule = std::move(made.schedule);
   file.modes_declared = made.verified;
   file.in_place = made.in_place || !made.verified;
   file.out_of_place = true;
