@@ -259,6 +259,13 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::from_texts(
   return schedules;
 }
 
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::of(
+    const std::vector<std::shared_ptr<const ImportedSchedule>>& list) {
+  auto schedules = std::make_shared<ImportedSchedules>();
+  for (const auto& schedule : list) schedules->add(schedule);
+  return schedules;
+}
+
 std::shared_ptr<const ImportedSchedules> ImportedSchedules::both(const ImportedSchedules& first,
                                                                  const ImportedSchedules& second) {
   auto schedules = std::make_shared<ImportedSchedules>(first);

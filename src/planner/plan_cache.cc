@@ -44,7 +44,7 @@ constexpr size_t kWantedOfMany = 5;  // of kWanted, the first
 
 // What is left of 50 ms for one host and of half a second for 128 GPUs when the schedules are read
 // and proved and the table is built.
-constexpr double kOneHostSeconds = 0.025, kManyHostsSeconds = 0.3;
+constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.2;
 
 // One is for several sizes, so its name says which it was made for.
 std::string title_of(const Wanted& wanted) {
@@ -197,15 +197,15 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine, double
     };
   });
   MadeSchedules result;
-  std::vector<std::pair<std::string, std::string>> usable;
+  std::vector<std::shared_ptr<const ImportedSchedule>> usable;
   for (const Outcome& outcome : outcomes) {
     if (outcome.left) result.left++;
     if (outcome.schedule == nullptr) continue;
     (outcome.fetched ? result.fetched : result.made)++;
     if (outcome.cut_short) result.cut_short++;
-    usable.emplace_back(outcome.schedule->path, outcome.schedule->text);
+    usable.push_back(outcome.schedule);
   }
-  result.schedules = ImportedSchedules::from_texts(usable);
+  result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
   return result;
 }
