@@ -79,7 +79,7 @@ void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
                       : read_host_report(describe_host(Config::from_environment()), 0).machine;
   const std::vector<int> all = weft::gpus(machine);
   for (const PlacedRank& rank :
-       place_ranks(machine, nranks, ring ? WorkPattern::kRing : WorkPattern::kPipeline))
+       place_ranks(machine, nranks, ring ? WorkPattern::kCycle : WorkPattern::kPipeline))
     *gpus++ = static_cast<int>(std::find(all.begin(), all.end(), rank.gpu) - all.begin());
 }
 
