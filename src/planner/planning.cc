@@ -145,10 +145,13 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
                                   made.fetched, made.made, made.seconds * 1e3);
       if (made.cut_short + made.left > 0)
         WEFT_INFO(kInit,
-                  "{} of {} schedules for {} are the first that were found, and for {} more there "
-                  "was no time, so generators serve there: WEFT_SYNTHESIS_SECONDS=60 looks for "
-                  "better ones once, and the cache keeps them",
-                  made.cut_short, made.fetched + made.made, request.config.topo, made.left);
+                  "{}: {} of {} schedules are the first that were found{}; "
+                  "WEFT_SYNTHESIS_SECONDS=60 looks for better ones once, and the cache keeps them",
+                  request.config.topo, made.cut_short, made.fetched + made.made,
+                  made.left == 0 ? ""
+                                 : fmt::format(", for {} more there was no time and generators "
+                                               "serve instead",
+                                               made.left));
     }
   } else {
     take_rates(request, table);
