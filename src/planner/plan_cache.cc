@@ -44,7 +44,7 @@ constexpr size_t kWantedOfMany = 5;  // of kWanted, the first
 
 // What is left of 50 ms for one host and of half a second for 128 GPUs when the schedules are read
 // and proved and the table is built.
-constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.25;
+constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.2;
 
 // One is for several sizes, so its name says which it was made for.
 std::string title_of(const Wanted& wanted) {

@@ -115,6 +115,7 @@ class Search {
     for (const SynthesisEngine* engine : engines()) {
       if (!wanted.empty() && engine->name != wanted) continue;
       known = true;
+      if (options_.first && asked_) break;  // others would take longer
       if (!finished() && !(best_ && best_->ratio >= options_.good_enough - kHardToBeat))
         ask(*engine);
     }
@@ -174,6 +175,7 @@ class Search {
       reasons_ += fmt::format("; {}: not for {}", engine.name, name(collective_.kind));
       return;
     }
+    asked_ = true;
     std::string why;
     bool any = false;
     for (const auto& candidate : engine.candidates(task)) {
@@ -248,6 +250,7 @@ class Search {
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
   double bound_gbps_ = 0;
+  bool asked_ = false;  // some engine that does such things
   int trials_ = 0;
   uint64_t events_ = 0;
   std::optional<Synthesized> best_;  // without its schedule
