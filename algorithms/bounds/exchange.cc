@@ -15,15 +15,19 @@ constexpr double kFar = std::numeric_limits<double>::infinity();
 constexpr int64_t kMostCells = 1'500'000;  // a second or two
 constexpr int kMostPivots = 20'000;
 constexpr double kMostSearched = 5e7;  // links, in all rounds of improving lengths
+constexpr int kRoundsPerCut = 20;      // cuts are looked for once in so many of them
 
 class Exchange {
  public:
   Exchange(const Machine& machine, int nranks) : machine_(machine), ranks_(gpus(machine)) {
     ranks_.resize(static_cast<size_t>(nranks));
     leaving_.resize(machine.nodes.size());
+    arriving_.resize(machine.nodes.size());
     for (size_t l = 0; l < machine.links.size(); l++)
-      if (machine.links[l].gbps > 0)
-        leaving_[static_cast<size_t>(machine.links[l].from)].push_back(static_cast<int>(l));
+      if (const Link& link = machine.links[l]; link.gbps > 0 && link.from != link.to) {
+        leaving_[static_cast<size_t>(link.from)].push_back(static_cast<int>(l));
+        arriving_[static_cast<size_t>(link.to)].push_back(static_cast<int>(l));
+      }
   }
 
   bool connected() {
@@ -85,6 +89,34 @@ class Exchange {
     return lengths;
   }
 
+  // A cut is a choice of lengths too: 1 for the links across it. Tries, both ways, all sets of the
+  // nodes that are nearest to some rank: rounded like this, lengths that are on their way to those
+  // of a cut give its bound long before they have come there.
+  double cut_bound(const std::vector<double>& lengths) {
+    const auto n = static_cast<double>(ranks_.size());
+    double best = kFar;
+    for (const int source : ranks_) {
+      shortest_paths(source, lengths);
+      std::vector<bool> inside(machine_.nodes.size(), false);
+      double out = 0, in = 0, ranks = 0;
+      for (const int node : settled_) {
+        inside[static_cast<size_t>(node)] = true;
+        for (const int l : leaving_[static_cast<size_t>(node)]) {
+          const Link& link = machine_.links[static_cast<size_t>(l)];
+          inside[static_cast<size_t>(link.to)] ? in -= link.gbps : out += link.gbps;
+        }
+        for (const int l : arriving_[static_cast<size_t>(node)]) {
+          const Link& link = machine_.links[static_cast<size_t>(l)];
+          inside[static_cast<size_t>(link.from)] ? out -= link.gbps : in += link.gbps;
+        }
+        ranks += std::count(ranks_.begin(), ranks_.end(), node);
+        if (ranks == n) break;
+        best = std::min(best, std::min(out, in) / (ranks * (n - ranks)));
+      }
+    }
+    return n * best;
+  }
+
   // Links that shortest paths would overload become longer, round by round.
   double improved_bound() {
     std::vector<double> lengths, load;
@@ -94,6 +126,7 @@ class Exchange {
     const int rounds = static_cast<int>(std::clamp(kMostSearched / each, 10.0, 1000.0));
     for (int round = 0; round < rounds; round++) {
       best = std::min(best, bound(lengths, &load));
+      if (round % kRoundsPerCut == 0) best = std::min(best, cut_bound(lengths));
       double worst = 0;
       for (size_t l = 0; l < load.size(); l++)
         if (machine_.links[l].gbps > 0) worst = std::max(worst, load[l] / machine_.links[l].gbps);
@@ -154,7 +187,7 @@ class Exchange {
 
   const Machine& machine_;
   std::vector<int> ranks_;
-  std::vector<std::vector<int>> leaving_;  // per node, links
+  std::vector<std::vector<int>> leaving_, arriving_;  // per node, links
   std::vector<double> distance_;
   std::vector<int> arrived_by_, settled_;
 };

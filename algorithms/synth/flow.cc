@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <queue>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "algorithms/bounds/bounds.h"
+#include "algorithms/synth/flow_even.h"
 #include "algorithms/synth/flow_paths.h"
 #include "src/base/error.h"
 
@@ -140,6 +142,28 @@ Routing route_flow(const Machine& machine, const Collective& collective,
   const std::vector<Convoy> convoys = convoys_of(std::move(best), demands.list.size());
   routing.transfers = in_order(network, demands, routing.chunks, convoys);
   return routing;
+}
+
+Routing spread_relays(const Machine& machine, const Routing& routing) {
+  const FlowNetwork network = flow_network(machine, routing.collective.nranks);
+  const Demands demands = demands_of(routing.collective);
+  std::unordered_map<int32_t, size_t> demand_of;  // by block
+  for (size_t d = 0; d < demands.block.size(); d++) demand_of[demands.block[d]] = d;
+  PathAssignment assignment;
+  assignment.chunks = routing.chunks;
+  assignment.paths.resize(demands.list.size() * static_cast<size_t>(routing.chunks));
+  // In order of time, so hop by hop.
+  for (const Transfer& t : routing.transfers) {
+    const size_t demand = demand_of.at(t.piece / routing.chunks);
+    auto& path = assignment.paths[demand * static_cast<size_t>(routing.chunks) +
+                                  static_cast<size_t>(t.piece % routing.chunks)];
+    path.insert(path.end(), t.links.begin(), t.links.end());
+  }
+  even_hops(network, demands.list, assignment);
+  Routing spread{routing.collective, routing.chunks, {}, {}};
+  spread.transfers = in_order(network, demands, routing.chunks,
+                              convoys_of(std::move(assignment), demands.list.size()));
+  return spread;
 }
 
 }  // namespace weft

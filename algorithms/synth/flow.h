@@ -24,4 +24,9 @@ struct FlowOptions {
 Routing route_flow(const Machine& machine, const Collective& collective,
                    const FlowOptions& options = {});
 
+// What route_flow() has made, with the same load on every link, but with what is relayed spread
+// over as many ranks as possible. Better where many small messages share few narrow links, worse
+// elsewhere.
+Routing spread_relays(const Machine& machine, const Routing& routing);
+
 }  // namespace weft

@@ -35,6 +35,8 @@ constexpr int kMostPackedRanks = 128;
 
 // Trees of more hops are deep: what they bring late holds up others.
 constexpr int kDeepHops = 6;
+// Where hosts differ, it does so sooner.
+constexpr int kDeepWhereUneven = 3;
 // How often the order of what deep trees carry is made anew.
 constexpr int kReturns = 4;
 
@@ -109,7 +111,9 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
       const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
       HostForest forest{trees, route(pack_trees(split.graph, wanted), split.graph)};
-      if (demand.total() > 1 && deepest(forest.routed, demand.ranks) > kDeepHops)
+      // From one root in a few hosts a deep tree costs next to nothing.
+      const bool many = demand.total() > 1 || demand.ranks > options.most_flat_ranks;
+      if (many && deepest(forest.routed, demand.ranks) > kDeepHops)
         flatten(machine, demand.ranks, forest.routed);
       return forest;
     }
@@ -140,7 +144,9 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
       return std::move(*shallow);
   if (options.quick)
     fail(ncclInvalidUsage, "{}: hosts that differ, whose trees take long to pack", machine.name);
-  return grow_flat(machine, demand, options);
+  HostForest packed = grow_flat(machine, demand, options);
+  packed.uneven = true;
+  return packed;
 }
 
 // Pieces of a tree follow each other through it; enough of them keep its links busy while the
@@ -243,6 +249,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
   if (all_reduce || !collective.reduces()) {
     HostForest grown = grow(forwards, collective, demand, options);
     forest.trees = grown.trees;
+    forest.uneven = grown.uneven;
     forest.routed = std::move(grown.routed);
     if (!all_reduce) return forest;
     // Where all links have their like the other way round, so have the trees.
@@ -257,6 +264,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
     }
   }
   HostForest grown = grow(reversed(forwards), collective, demand, options);
+  forest.uneven = grown.uneven;
   (all_reduce ? forest.reduction_trees : forest.trees) = grown.trees;
   (all_reduce ? forest.reduction : forest.routed) = std::move(grown.routed);
   return forest;
@@ -278,9 +286,12 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   routing.chunks = forest.trees * repeat;
   const double blocks = collective.rooted() ? 1 : collective.nranks;
   const double piece = std::min(cut.bytes / blocks / routing.chunks, kSliceBytes);
+  const bool anew =
+      is_deep(forest) || (forest.uneven && !collective.rooted() &&
+                          deepest(forest.routed, collective.nranks) > kDeepWhereUneven);
   const auto lay_out = [&](const Machine& on, const std::vector<RoutedTree>& trees, int times) {
     OrderOptions order;
-    order.returns = is_deep(forest) ? kReturns : 0;
+    order.returns = anew ? kReturns : 0;
     order.mirrored = &on == &backwards;
     std::vector<Transfer> transfers =
         transfers_of(trees, collective.nranks, routing.chunks, times, !collective.rooted());

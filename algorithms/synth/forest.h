@@ -29,6 +29,7 @@ struct Forest {
   // Of an all_reduce: those that reduce, on the machine turned round.
   int32_t reduction_trees = 0;
   std::vector<RoutedTree> reduction;
+  bool uneven = false;  // packed as it is, though equal hosts would have been composed
 };
 
 // Whether trees from all roots are so deep that lanes often wait: then several instances of the

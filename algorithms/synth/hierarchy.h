@@ -16,6 +16,7 @@ namespace weft {
 struct HostForest {
   int32_t trees = 0;
   std::vector<RoutedTree> routed;
+  bool uneven = false;  // as in Forest
 };
 using GrowHost = std::function<HostForest(const Machine& host)>;
 

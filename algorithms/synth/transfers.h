@@ -20,6 +20,7 @@ struct Transfer {
   int32_t from = 0, to = 0;    // ranks; relays are ranks too
   std::vector<int32_t> links;  // of the machine, in order from `from` to `to`, through no other GPU
   double begin_us = 0;         // when, in the engine's model; only the order counts
+  bool operator==(const Transfer&) const = default;
 };
 
 // Transfers of one piece form a tree that starts where the piece is at the beginning. For

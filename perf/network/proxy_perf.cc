@@ -24,7 +24,7 @@
 #include "algorithms/generators/generators.h"
 #include "plugins/net_socket/plugin.h"
 #include "src/base/handles.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/host/target.h"
 #include "src/planner/selection.h"
 #include "src/schedule/lower.h"
 #include "src/transport/net_stream.h"
@@ -57,12 +57,8 @@ struct Board {
 };
 
 // The memory operations of a GPU, as far as the host sees them.
-struct IdleTarget {
-  static constexpr int kMostOperands = kMostRanks;
-  static uint64_t load(const uint64_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-  static void store(uint64_t* at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+struct IdleTarget : host::HostTarget {
   static void ring(const Bell&) {}
-  static const std::byte* map(const RecvPort&, uint64_t) { return nullptr; }
   template <typename... Args>
   static void combine(Args&&...) {}
 };

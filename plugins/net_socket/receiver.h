@@ -49,7 +49,7 @@ class Receiver : public SocketSet {
   uint64_t started_ = 0, framed_ = 0;
   std::vector<Work> work_;  // per socket
   // What socket 0 has given beyond what was asked for: small messages and frames come in one call.
-  std::array<std::byte, 4096> stash_;
+  std::array<std::byte, 12288> stash_;
   size_t stash_begin_ = 0, stash_end_ = 0;
   std::string complaint_;
 };

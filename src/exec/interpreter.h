@@ -4,7 +4,10 @@
 // A lane is a resumable state machine: advance() never waits. It performs the next step if its
 // dependencies are complete, its messages there and its FIFOs have room, and otherwise says so. The
 // Target supplies memory operations and data movement, for steps of at most kMostOperands sources
-// and destinations; everything else, that is the protocol, is here.
+// and destinations; everything else, that is the protocol, is here. What each memory operation must
+// come after is in its name: store_tail() comes after finish_writes(), which comes after the data
+// and the headers; store_head() after what the step has read; store_progress() after both, as far
+// as lanes of this rank can tell.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@
 namespace weft {
 
 // One call of a collective on one rank. `progress` has a counter per lane: steps completed, over
-// all iterations.
+// all iterations; nullptr where no lane depends on another.
 struct Operation {
   ProgramView program;
   const std::byte* input = nullptr;
@@ -80,8 +83,9 @@ class Interpreter {
       const Advance outcome = perform(lane, step, message_bytes(step, lane.iteration));
       if (outcome != Advance::kAgain) return outcome;
     }
-    const uint64_t done = lane.iteration * program_lane.steps + lane.step + 1;
-    target_.store(&op_.progress[lane.lane], done);
+    if (op_.progress != nullptr)
+      target_.store_progress(&op_.progress[lane.lane],
+                             lane.iteration * program_lane.steps + lane.step + 1);
     if (++lane.step == program_lane.steps) {
       lane.step = 0;
       lane.iteration++;
@@ -108,16 +112,16 @@ class Interpreter {
   }
 
   WEFT_HD int32_t sub_of(const ProgramStep& step, int32_t c) const {
-    return (step.sub + c) % op_.program.chunks;
+    const int32_t sub = step.sub + c;
+    return sub < op_.program.chunks ? sub : sub % op_.program.chunks;
   }
 
   // Where a slice of a local chunk begins, in bytes from the start of its buffer.
   WEFT_HD uint64_t local_offset(const ProgramOperand& operand, int32_t c, uint64_t k) const {
-    const uint64_t index = static_cast<uint64_t>(operand.index + c);
-    const auto chunks = static_cast<uint64_t>(op_.program.chunks);
-    const uint64_t base = operand.buffer == ProgramBuffer::kScratch
-                              ? index * op_.chunk
-                              : index / chunks * op_.count + index % chunks * op_.chunk;
+    const auto index = static_cast<uint32_t>(operand.index + c);
+    const auto chunks = static_cast<uint32_t>(op_.program.chunks);
+    const uint32_t block = operand.buffer == ProgramBuffer::kScratch ? 0 : index / chunks;
+    const uint64_t base = block * op_.count + (index - block * chunks) * op_.chunk;
     return (base + k * op_.slice) * op_.element;
   }
 
@@ -132,7 +136,7 @@ class Interpreter {
     for (uint32_t i = 0; i < step.dependencies; i++) {
       const ProgramDependency& d = op_.program.dependencies[step.first_dependency + i];
       const uint64_t goal = lane.iteration * op_.program.lanes[d.lane].steps + d.step + 1;
-      if (target_.load(&op_.progress[d.lane]) < goal) {
+      if (target_.load_progress(&op_.progress[d.lane]) < goal) {
         lane.waits_for = -1;
         return false;
       }
@@ -140,17 +144,23 @@ class Interpreter {
     return true;
   }
 
-  // The message a step reads from a port, or nullptr when it is not there (yet, or at all).
-  WEFT_HD const MessageHeader* receive(RecvPort& port) {
+  // Looks at the message that a step reads from a port; false when it is not there (yet, or at
+  // all). `use` gets it, and the place of its data.
+  template <typename Use>
+  WEFT_HD bool receive(RecvPort& port, const Use& use) {
     for (;;) {
-      if (!there(port, kFifoAlign)) return nullptr;
-      const auto* header =
-          reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
-      if (header->kind == MessageHeader::kSkip) {
-        port.head += header->bytes;
+      if (!there(port, kFifoAlign)) return false;
+      const std::byte* at = port.data + port.at;
+      const auto& header = target_.header(reinterpret_cast<const MessageHeader*>(at));
+      if (header.kind == MessageHeader::kSkip) {
+        port.head += header.bytes;
+        port.at = further(port.at, header.bytes, port.size);
         continue;
       }
-      return there(port, footprint(*header)) ? header : nullptr;
+      port.taken = footprint(header);
+      if (!there(port, port.taken)) return false;
+      use(header, at + kFifoAlign);
+      return true;
     }
   }
 
@@ -170,17 +180,17 @@ class Interpreter {
   // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they
   // do not.
   WEFT_HD bool reserve(SendPort& port, uint64_t bytes) {
-    const uint64_t at = port.tail % port.size;
-    const uint64_t skip = port.size - at < bytes ? port.size - at : 0;
+    const uint64_t left = port.size - port.at, skip = left < bytes ? left : 0;
     if (port.size - (port.tail - port.head_seen) < skip + bytes) {
       port.head_seen = target_.load(&port.control->head);
       if (port.size - (port.tail - port.head_seen) < skip + bytes) return false;
     }
     if (skip > 0) {
-      auto* skipped = reinterpret_cast<MessageHeader*>(port.data + at);
+      auto* skipped = reinterpret_cast<MessageHeader*>(port.data + port.at);
       skipped->kind = MessageHeader::kSkip;
       skipped->bytes = skip;
       port.tail += skip;
+      port.at = 0;
     }
     return true;
   }
@@ -247,19 +257,19 @@ class Interpreter {
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
-      const MessageHeader* header = receive(port);
-      if (header == nullptr) {
+      const bool here = receive(port, [&](const MessageHeader& header, const std::byte* data) {
+        received[i] = open(lane, port, header, data, bytes);
+        if (received[i] == nullptr || header.kind != MessageHeader::kDelivered) return;
+        placed = placed_operand(step);
+        received[i] = local(*placed, 0, lane.iteration);
+      });
+      if (!here) {
         want(port, step, bytes, lane.iteration);
         lane.waits_for = port.peer;
         lane.waits_to_send = false;
         return Advance::kBlocked;
       }
-      received[i] = open(lane, port, *header, bytes);
       if (received[i] == nullptr) return Advance::kFailed;
-      if (header->kind == MessageHeader::kDelivered) {
-        placed = placed_operand(step);
-        received[i] = local(*placed, 0, lane.iteration);
-      }
     }
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
@@ -273,14 +283,22 @@ class Interpreter {
     move(lane, step, lent, placed, received);
     for (uint32_t i = 0; i < step.sources; i++)
       if (from[i].buffer == ProgramBuffer::kPeer) consume(*op_.receives[from[i].index]);
+    bool sends = false;
+    for (uint32_t i = 0; i < step.destinations; i++) {
+      if (to[i].buffer != ProgramBuffer::kPeer) continue;
+      address(lane, *op_.sends[to[i].index], lent, bytes);
+      sends = true;
+    }
+    if (!sends) return Advance::kAgain;
+    target_.finish_writes();
     for (uint32_t i = 0; i < step.destinations; i++)
-      if (to[i].buffer == ProgramBuffer::kPeer) post(lane, *op_.sends[to[i].index], lent, bytes);
+      if (to[i].buffer == ProgramBuffer::kPeer) post(*op_.sends[to[i].index]);
     return Advance::kAgain;
   }
 
   // The data of a message, after checking that the peer means the same call.
   WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
-                                uint64_t bytes) {
+                                const std::byte* data, uint64_t bytes) {
     if (header.bytes != bytes || header.sequence != op_.sequence ||
         header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
         header.root != op_.root || header.plan != op_.plan ||
@@ -293,7 +311,7 @@ class Interpreter {
       return nullptr;
     }
     if (header.kind == MessageHeader::kInline || header.kind == MessageHeader::kDelivered)
-      return reinterpret_cast<const std::byte*>(&header) + kFifoAlign;
+      return data;
     if (target_.load(&port.control->closed) != 0) {
       lane.failure = LaneState::Failure::kClosed;
       lane.waits_for = port.peer;
@@ -337,7 +355,7 @@ class Interpreter {
         if (to[i].buffer == ProgramBuffer::kPeer) {
           SendPort& port = *op_.sends[to[i].index];
           if (lends(port, lent)) continue;
-          destinations[written++] = port.data + port.tail % port.size + kFifoAlign + offset;
+          destinations[written++] = port.data + port.at + kFifoAlign + offset;
         } else if (&to[i] != placed) {
           destinations[written++] = local(to[i], c, lane.iteration);
         }
@@ -349,14 +367,16 @@ class Interpreter {
   }
 
   WEFT_HD void consume(RecvPort& port) {
-    const auto* header = reinterpret_cast<const MessageHeader*>(port.data + port.head % port.size);
-    port.head += footprint(*header);
-    target_.store(&port.control->head, port.head);
+    port.head += port.taken;
+    port.at = further(port.at, port.taken, port.size);
+    target_.store_head(&port.control->head, port.head);
     target_.ring(port.bell);
   }
 
-  WEFT_HD void post(LaneState& lane, SendPort& port, const ProgramOperand* lent, uint64_t bytes) {
-    auto* header = reinterpret_cast<MessageHeader*>(port.data + port.tail % port.size);
+  // Writes the header of a message whose data is there.
+  WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
+                       uint64_t bytes) {
+    auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
     MessageHeader message;
     message.bytes = bytes;
     message.sequence = op_.sequence;
@@ -382,11 +402,15 @@ class Interpreter {
     }
     *header = message;
     port.tail += footprint(message);
+    port.at = further(port.at, footprint(message), port.size);
     if (message.kind != MessageHeader::kInline) {
       port.lent_until = port.tail;
       lane.lent = true;
     }
-    target_.store(&port.control->tail, port.tail);
+  }
+
+  WEFT_HD void post(SendPort& port) {
+    target_.store_tail(&port.control->tail, port.tail);
     target_.ring(port.bell);
   }
 

@@ -174,24 +174,35 @@ Routing halved(const Routing& routing) {
   return halves;
 }
 
-// Where ranks pass on what others send, that shall not hold up their own: lanes per hop, or, where
-// all of it has different ways, lanes of every pair of ranks, twice.
+// Where ranks pass on what others send, that shall not hold up their own: lanes per hop, for what
+// comes from as many ranks as possible or as it is; or, where all of it has different ways, lanes
+// of every pair of ranks, twice.
 Candidates flow_candidates(const SynthesisTask& task) {
   struct Variant {
-    bool by_hops, twice, fuse;
+    bool spread, by_hops, twice, fuse;
   };
+  struct Routings {
+    std::optional<Routing> first, spread;
+  };
+  auto routings = std::make_shared<Routings>();
   Candidates candidates;
-  for (const Variant& v : {Variant{false, false, false},
-                           {true, false, false},
-                           {true, true, false},
-                           {false, false, true}})
-    candidates.emplace_back([&task, v] {
+  for (const Variant& v : {Variant{false, false, false, false},
+                           {true, true, false, false},
+                           {false, true, false, false},
+                           {false, true, true, false},
+                           {false, false, false, true}})
+    candidates.emplace_back([&task, routings, v] {
+      auto& [first, spread] = *routings;
+      if (!first) first = route_flow(task.machine, task.collective);
+      if (v.spread && !spread) spread = spread_relays(task.machine, *first);
+      if (v.spread && spread->transfers == first->transfers)
+        fail(ncclInvalidUsage, "nothing relayed can be spread over more ranks");
       WeaveOptions weaving = tight(task);
       weaving.by_hops = v.by_hops;
       weaving.fuse = v.fuse;
       weaving.ports = !v.twice;
       weaving.instances = v.twice ? 2 : 1;
-      const Routing routing = route_flow(task.machine, task.collective);
+      const Routing& routing = v.spread ? *spread : *first;
       return weave(v.twice ? halved(routing) : routing, weaving);
     });
   return candidates;

@@ -16,6 +16,11 @@ WEFT_HD inline uint64_t fifo_round(uint64_t bytes) {
   return (bytes + kFifoAlign - 1) / kFifoAlign * kFifoAlign;
 }
 
+// A place in a ring of `size` bytes, at most that many further. Divisions take long on a GPU.
+WEFT_HD inline uint64_t further(uint64_t at, uint64_t bytes, uint64_t size) {
+  return at + bytes < size ? at + bytes : at + bytes - size;
+}
+
 struct alignas(kFifoAlign) MessageHeader {
   enum Kind : uint32_t {
     kInline = 1,   // the data follows
@@ -80,6 +85,7 @@ struct SendPort {
   std::byte* data = nullptr;
   uint64_t size = 0;
   uint64_t tail = 0;        // own copy
+  uint64_t at = 0;          // tail % size
   uint64_t head_seen = 0;   // last value read
   uint64_t lent_until = 0;  // the consumer has all lent data when its head reaches this
   Bell bell;
@@ -94,6 +100,8 @@ struct RecvPort {
   std::byte* data = nullptr;
   uint64_t size = 0;
   uint64_t head = 0;
+  uint64_t at = 0;     // head % size
+  uint64_t taken = 0;  // bytes of the message that is being read
   uint64_t tail_seen = 0;
   Bell bell;
   SegmentMapper* segments = nullptr;

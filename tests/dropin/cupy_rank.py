@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import pickle
 import sys
 import time
 
@@ -16,13 +17,13 @@ def work(rank, n, stem):
         return "skip", "this CuPy was built without NCCL"
     path = stem + ".id"
     if rank == 0:
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(list(nccl.get_unique_id()), file)
+        with open(path + ".new", "wb") as file:
+            pickle.dump(nccl.get_unique_id(), file)  # a tuple or bytes, as the version has it
         os.rename(path + ".new", path)
     while not os.path.exists(path):
         time.sleep(0.01)
-    with open(path, encoding="utf-8") as file:
-        unique = tuple(json.load(file))
+    with open(path, "rb") as file:
+        unique = pickle.load(file)
     comm = nccl.NcclCommunicator(n, unique, rank)
     x, y = cupy.full(1000, float(rank), dtype=cupy.float32), cupy.zeros(1000, dtype=cupy.float32)
     comm.allReduce(x.data.ptr, y.data.ptr, 1000, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, cupy.cuda.Stream.null.ptr)

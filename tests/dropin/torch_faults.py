@@ -36,8 +36,9 @@ def blocking_wait(ctx):
     if ctx.rank == ctx.n - 1:
         time.sleep(8)
         return None
+    work = dist.all_reduce(x, group=group, async_op=True)  # without async_op this PyTorch does not wait
     try:
-        dist.all_reduce(x, group=group)
+        work.wait()
     except RuntimeError as error:
         return str(error)[:120]
     raise AssertionError("the wait ended without an error")

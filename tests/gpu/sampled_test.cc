@@ -12,7 +12,9 @@ namespace {
 
 class Sampled : public GpuTest {};
 
-// A few sizes with odd ends, one of them large enough for several thread blocks.
+// A few sizes with odd ends, one of them large enough for several thread blocks. Ranks meet before
+// they launch and after they have checked: the tools seem to wait for all kernels when a rank
+// copies or waits, also for those that wait for that rank's next call.
 void sample(Rank& me) {
   int turn = 0;
   for (const Operation operation : all_operations())
@@ -21,7 +23,12 @@ void sample(Rank& me) {
       c.in_place = turn % 3 == 0 && can_be_in_place(operation);
       c.reduction = all_reductions()[static_cast<size_t>(turn) % all_reductions().size()];
       const size_t offset = turn % 4 == 1 ? type_of(c.type).bytes : 0;
-      me.run(c, {offset, offset});
+      me.arena->reset();
+      const auto run = me.make(c, {offset, offset});
+      me.meet();
+      WEFT_OK(run->launch(me.stream()));
+      expect_right(run->check(me.stream()));
+      me.meet();
       ++turn;
     }
 }
@@ -40,6 +47,8 @@ TEST_F(Sampled, TwoRanksInAGraph) {
     });
     me.meet();
     for (int i = 0; i < 3; ++i) graph.replay(me.stream());
+    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    me.meet();
     expect_right(small->check(me.stream()));
     expect_right(large->check(me.stream()));
     me.meet();

@@ -89,6 +89,17 @@ TEST(Bounds, OfAllToAllAreSetByHopsWhereNoCutIsNarrow) {
   EXPECT_NEAR(bound(mesh(6, 10, 0), CollectiveKind::kAllToAll), 60, 1e-6);
 }
 
+// Too irregular to solve, but 15.5 NICs of 16 GB/s are all that leads from one host to the other.
+TEST(Bounds, OfAllToAllFindTheCutOfAMachineWithASlowNic) {
+  Machine m = load_machine("mi250x2");
+  const int nic = find_node(m, "h0.nic0");
+  ASSERT_GE(nic, 0);
+  for (Link& link : m.links)
+    if (link.from == nic || link.to == nic) link.gbps /= 2;
+  const Bound result = throughput_bound(m, {CollectiveKind::kAllToAll, 32, 0});
+  EXPECT_NEAR(result.algbw_gbps, 15.5 * 16 * 32 / (16 * 16), 1e-6);
+}
+
 TEST(Bounds, OfRootedCollectivesFollowTheRoot) {
   const Machine m = line(4, 20, 0);
   for (const int root : {0, 1, 3}) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/synth/weave.h"
@@ -136,6 +138,40 @@ TEST(FlowEngine, UsesPcieWhereRelaysAreNotBetter) {
   for (const Transfer& t : routing.transfers) direct += m.links[t.links[0]].type == LinkType::kPcie;
   EXPECT_GT(direct, 0.5 * static_cast<double>(routing.transfers.size()));
   EXPECT_GE(ratio(m, {CollectiveKind::kAllToAll, 8}), 0.95);
+}
+
+// The one GPU of a pair that has lost its neighbour also relays for others, over a NIC of its own.
+TEST(FlowEngine, SpreadsRelaysOverRanksWithoutChangingAnyLoad) {
+  const auto loads = [](const Routing& routing) {
+    std::map<int32_t, int> load;
+    for (const Transfer& t : routing.transfers)
+      for (const int32_t l : t.links) load[l]++;
+    return load;
+  };
+  const auto fullest_between_hosts = [](const Routing& routing) {
+    std::map<std::vector<int32_t>, int> hops;
+    int most = 0;
+    for (const Transfer& t : routing.transfers)
+      if (t.from / 16 != t.to / 16) most = std::max(most, ++hops[t.links]);
+    return most;
+  };
+  const Machine uneven = without_gpu(load_machine("dgx2x2"), 30);
+  const Routing routing = route_flow(uneven, {CollectiveKind::kAllToAll, 31});
+  const Routing spread = spread_relays(uneven, routing);
+  EXPECT_EQ(transfer_error(uneven, spread), "");
+  EXPECT_EQ(loads(spread), loads(routing));
+  EXPECT_GT(fullest_between_hosts(routing), 8);
+  EXPECT_LE(fullest_between_hosts(spread), 2);
+  const uint64_t seed = test_seed();
+  for (uint64_t i = 0; i < static_cast<uint64_t>(test_samples(8)); i++) {
+    const int n = 3 + static_cast<int>(mix(seed, i) % 8);
+    const Machine m = random_machine(n, mix(seed, i + 1000));
+    for (const CollectiveKind kind : kKinds) {
+      const Routing before = route_flow(m, {kind, n, 1}), after = spread_relays(m, before);
+      EXPECT_EQ(transfer_error(m, after), "") << name(kind) << " of " << n << " ranks";
+      EXPECT_EQ(loads(after), loads(before)) << name(kind) << " of " << n << " ranks";
+    }
+  }
 }
 
 TEST(FlowEngine, Routes128GpusInSeconds) {

@@ -18,6 +18,7 @@
 #include "src/topology/flow_graph.h"
 #include "tests/planner/machines.h"
 #include "tests/support/sampling.h"
+#include "tests/synth/transfer_checks.h"
 #include "tests/synth/whole_machines.h"
 
 namespace weft::test {
@@ -145,6 +146,16 @@ TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
     EXPECT_LE(deepest(forest), 7) << hosts;  // 7 inside the root's host; a chain of hosts: 17
     EXPECT_NEAR(load_gbps(machine, forest), 400, 1e-6) << hosts;
   }
+}
+
+TEST(Forest, BroadcastsInAClusterWithASlowNicByShortWays) {
+  const Machine machine = with_half_nic(load_machine("dgx-h100x8"), "h0.nic0");
+  const Collective collective = of(machine, CollectiveKind::kBroadcast);
+  ForestOptions options;
+  options.most_trees = 64;
+  const Forest forest = grow_forest(machine, collective, options);
+  EXPECT_LE(deepest(forest), 12);  // as they are packed: 15
+  EXPECT_GE(load_gbps(machine, forest), 0.995 * throughput_bound(machine, collective).algbw_gbps);
 }
 
 // Trees of one link per edge: how often each is used, and when data arrives, squared and summed up.

@@ -11,6 +11,7 @@
 #include "src/topology/flow_graph.h"
 #include "tests/planner/machines.h"
 #include "tests/support/sampling.h"
+#include "tests/synth/transfer_checks.h"
 #include "tests/synth/whole_machines.h"
 
 namespace weft::test {
@@ -97,6 +98,10 @@ TEST(Synthesis, CopesWithANicAtHalfRate) {
   for (Link& l : machine.links)
     if (l.from == nic || l.to == nic) l.gbps /= 2;
   EXPECT_GE(made(machine, CollectiveKind::kAllGather).ratio, 0.98);
+  const Machine gcds = with_half_nic(load_machine("mi250x2"), "h0.nic0");
+  EXPECT_GE(made(gcds, CollectiveKind::kAllToAll).ratio, 0.98);
+  const Machine cluster = with_half_nic(load_machine("dgx-h100x8"), "h0.nic0");
+  EXPECT_GE(made(cluster, CollectiveKind::kAllReduce).ratio, 0.98);
 }
 
 TEST(Synthesis, CopesWithSevenGpusOfEight) {
@@ -113,6 +118,10 @@ TEST(Synthesis, CopesWithHostsOfDifferentSizes) {
   remove_node(machine, gpus(machine)[15]);
   remove_node(machine, gpus(machine)[14]);
   EXPECT_GE(made(machine, CollectiveKind::kAllGather).ratio, 0.98);
+  // Here all NICs are busy only if the GPU that has one for itself relays for the others.
+  machine = load_machine("dgx2x2");
+  remove_node(machine, gpus(machine)[30]);
+  EXPECT_GE(made(machine, CollectiveKind::kAllToAll).ratio, 0.98);
 }
 
 TEST(Synthesis, CopesWithAGpuThatHasNoNvlink) {

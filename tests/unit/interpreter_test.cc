@@ -219,7 +219,8 @@ TEST_F(Pair, RefusesAMessageOfAnotherCall) {
     const Operation saved = send_.operation;
     change(send_.operation);
     send_.lane = {};
-    port_out_.tail = port_out_.head_seen = port_in_.head = port_in_.tail_seen = 0;
+    port_out_.tail = port_out_.at = port_out_.head_seen = 0;
+    port_in_.head = port_in_.at = port_in_.tail_seen = 0;
     *port_out_.control = {};
     EXPECT_EQ(advance(send_), Advance::kAgain);
     send_.operation = saved;

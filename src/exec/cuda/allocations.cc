@@ -53,6 +53,7 @@ bool on_device(const void* pointer) {
 }
 
 void* allocate(size_t size) {
+  const OutsideCapture outside;
   void* memory = nullptr;
   size = size > 0 ? size : 1;
   check(cudaMalloc(&memory, size), "cudaMalloc");
@@ -70,6 +71,7 @@ void release(void* pointer) {
       fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
     a.releases++;
   }
+  const OutsideCapture outside;
   check(cudaFree(pointer), "cudaFree");
 }
 

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <new>
+
 #include "src/base/error.h"
 
 namespace weft::cuda {
@@ -13,27 +15,8 @@ inline void check(cudaError_t error, const char* what) {
   fail(ncclUnhandledCudaError, "{}: {}", what, cudaGetErrorString(error));
 }
 
-// Makes a device current and puts the caller's back.
-class DeviceScope {
- public:
-  explicit DeviceScope(int device) {
-    cudaGetDevice(&before_);
-    if (before_ != device) check(cudaSetDevice(device), "cudaSetDevice");
-    changed_ = before_ != device;
-  }
-  ~DeviceScope() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
-// While this lives, calls that a stream capture of another kind would forbid are allowed: they do
-// not concern the capture.
+// While this lives, calls that a stream capture would forbid are allowed, to this thread and
+// because of captures in others: they do not concern it.
 class OutsideCapture {
  public:
   OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -43,6 +26,42 @@ class OutsideCapture {
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// Makes a device current and puts the caller's back.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device) : DeviceScope(device, std::nothrow) {
+    if (error_ != cudaSuccess) check(error_, "cudaSetDevice");
+  }
+  // For destructors.
+  DeviceScope(int device, std::nothrow_t) noexcept {
+    cudaGetDevice(&before_);
+    if (before_ == device) return;
+    error_ = cudaSetDevice(device);
+    changed_ = error_ == cudaSuccess;
+  }
+  ~DeviceScope() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  cudaError_t error_ = cudaSuccess;
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+// For all that is not a launch: no capture holds it up. Takes a microsecond with several threads.
+class SetupScope {
+ public:
+  explicit SetupScope(int device) : device_(device) {}
+  SetupScope(int device, std::nothrow_t) noexcept : device_(device, std::nothrow) {}
+
+ private:
+  const OutsideCapture outside_;
+  const DeviceScope device_;
 };
 
 inline uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }

@@ -266,6 +266,7 @@ struct RingJob {
   std::byte* output;
   uint64_t count, chunk, slice, iterations;  // as in Operation
   uint16_t first_send, first_receive;        // of its ports
+  uint16_t sends, receives;                  // how many
   uint16_t lane;
 };
 struct alignas(16) RingArguments {
@@ -280,7 +281,7 @@ struct alignas(16) RingArguments {
   uint32_t plan = 0;
   Reduction reduction;
   std::byte* scratch = nullptr;
-  uint64_t* progress = nullptr;  // per lane, all zero between kernels
+  uint64_t* progress = nullptr;  // per lane, all zero between kernels; nullptr: nobody needs it
   uint32_t* leaving = nullptr;   // thread blocks that have finished
   DeviceComm comm;
   RingJob jobs[kMaxRingJobs];

@@ -10,11 +10,8 @@ namespace {
 
 // Nothing here throws: it runs in destructors.
 void run_on(int device, const std::function<void()>& free) {
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(device);
+  const SetupScope scope(device, std::nothrow);
   free();
-  cudaSetDevice(before);
   cudaGetLastError();
 }
 

@@ -150,8 +150,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   if (options.nranks > kMaxRanks)
     fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
          kMaxRanks);
-  const DeviceScope scope(options.device);
-  const OutsideCapture outside;
+  const SetupScope scope(options.device);
   s.own_stream = Kept(DeviceStore::Kind::kStream);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
@@ -166,10 +165,13 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.ports = static_cast<uint32_t>(kPackedChannels * options.nranks);
   s.comm.packed_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
   s.comm.stage = round_up(mailbox_bytes(s.comm.packed_ctas, s.comm.ports), kUnit);
-  s.stage_bytes = round_up(options.stage_bytes, kUnit);
+  // Between processes most collectives of private buffers go through it, where large slices pay.
+  constexpr size_t kEnough = size_t{32} << 20;
+  const size_t small_stage = round_up(std::min(options.stage_bytes, kEnough), kUnit);
+  s.stage_bytes = options.one_process ? small_stage : round_up(options.stage_bytes, kUnit);
   // Between processes there is another stage for what is sent: it holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 2 * s.stage_bytes;
-  s.copy_stage_bytes = options.copy_engines ? 2 * s.stage_bytes : 0;
+  s.send_stage_bytes = options.one_process ? 0 : 2 * small_stage;
+  s.copy_stage_bytes = options.copy_engines ? 2 * small_stage : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(bytes, !options.one_process);
@@ -188,9 +190,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
 
 GpuExecutor::~GpuExecutor() {
   State& s = *state_;
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(s.options.device);
+  const SetupScope scope(s.options.device, std::nothrow);
   if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
@@ -201,7 +201,6 @@ GpuExecutor::~GpuExecutor() {
     });
   s.shared.reset();
   s.order.reset();
-  cudaSetDevice(before);
   cudaGetLastError();
 }
 
@@ -216,7 +215,7 @@ GpuPeer GpuExecutor::describe() {
   peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
   s.counted = true;
   if (!s.options.one_process) {
-    const DeviceScope scope(s.options.device);
+    const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
     check(cudaIpcGetMemHandle(&handle, s.memory), "cudaIpcGetMemHandle");
     static_assert(sizeof handle == sizeof peer.handle);
@@ -237,8 +236,7 @@ bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                           std::shared_ptr<const void> owner, Borrow borrow) {
   State& s = *state_;
-  const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
+  const SetupScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   int most_sharing = 1, limit = kMaxCtas, here = 0;
   std::vector<uint64_t> processes;
@@ -305,8 +303,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
 
 void GpuExecutor::write_probes() {
   State& s = *state_;
-  const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
+  const SetupScope scope(s.options.device);
   void* parameters[] = {&s.comm};
   check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0,
                          s.own_stream.stream()),
@@ -316,8 +313,7 @@ void GpuExecutor::write_probes() {
 
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
-  const DeviceScope scope(s.options.device);
-  const OutsideCapture outside;
+  const SetupScope scope(s.options.device);
   const Kept kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
   check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
@@ -332,7 +328,7 @@ int GpuExecutor::missing_probe() const {
 void GpuExecutor::register_memory(const void* pointer, size_t size) {
   State& s = *state_;
   if (s.registrations == nullptr) return;  // addresses are enough
-  const DeviceScope scope(s.options.device);
+  const SetupScope scope(s.options.device);
   s.registrations->add(pointer, size);
 }
 
@@ -384,12 +380,8 @@ void GpuExecutor::peer_left(int rank) noexcept {
 }
 
 void GpuExecutor::synchronize() noexcept {
-  State& s = *state_;
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(s.options.device);
-  s.order->synchronize();
-  cudaSetDevice(before);
+  const SetupScope scope(state_->options.device, std::nothrow);
+  state_->order->synchronize();
   cudaGetLastError();
 }
 

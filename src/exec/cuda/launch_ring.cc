@@ -39,18 +39,14 @@ class ProgramWriter {
 
 void GpuExecutor::connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
                                 std::vector<std::shared_ptr<const void>> owners) {
-  const DeviceScope scope(state_->options.device);
-  const OutsideCapture outside;
+  const SetupScope scope(state_->options.device);
   state_->rings =
       std::make_unique<Rings>(sends, receives, std::move(owners), state_->own_stream.stream());
 }
 
 void GpuExecutor::disconnect_rings() noexcept {
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(state_->options.device);
+  const SetupScope scope(state_->options.device, std::nothrow);
   state_->rings.reset();
-  cudaSetDevice(before);
   cudaGetLastError();
 }
 
@@ -83,7 +79,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
                                << 32;
   a.scratch = s.memory + s.comm.stage;
-  a.progress = s.rings->progress();
+  if (!program.dependencies.empty()) a.progress = s.rings->progress();
   a.leaving = s.rings->leaving();
   a.comm = s.comm;
   ProgramWriter writer(a);
@@ -96,7 +92,10 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     const GpuRingJob& from = jobs[j];
     const Operation& op = from.operation;
     RingJob& job = a.jobs[j];
-    job = {op.input, op.output, op.count, op.chunk, op.slice, op.iterations, 0, 0, from.lane};
+    job = {op.input, op.output, op.count, op.chunk, op.slice, op.iterations};
+    job.lane = from.lane;
+    job.sends = static_cast<uint16_t>(from.sends.size());
+    job.receives = static_cast<uint16_t>(from.receives.size());
     if (j > 0 && from.sends == jobs[j - 1].sends && from.receives == jobs[j - 1].receives) {
       job.first_send = a.jobs[j - 1].first_send;
       job.first_receive = a.jobs[j - 1].first_receive;
@@ -112,7 +111,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
   const bool reduces = program.collective.reduces();
   const Kernels kernels =
       reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
-  launch(kernels.ring, jobs.size(), kThreads, &a, false);
+  launch(kernels.ring, jobs.size(), kThreads, &a, true);
 }
 
 }  // namespace weft::cuda

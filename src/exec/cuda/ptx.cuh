@@ -95,6 +95,18 @@ __device__ inline uint64_t load_acquire_system(const uint64_t* at) {
 __device__ inline void store_release_system(uint64_t* at, uint64_t v) {
   asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
+__device__ inline void store_relaxed_system(uint64_t* at, uint64_t v) {
+  asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
+__device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ inline uint64_t load_acquire_gpu(const uint64_t* at) {
+  uint64_t v;
+  asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+__device__ inline void store_release_gpu(uint64_t* at, uint64_t v) {
+  asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+}
 // All threads of a block, from different places in the code.
 __device__ inline void meet_block() { asm volatile("barrier.sync 1;" ::: "memory"); }
 __device__ inline uint4 load_counters(const PortCounters* at) {

@@ -9,10 +9,40 @@
 
 namespace weft::cuda {
 
+// The ends of the rings, while a kernel runs: a look at them in device memory takes half a
+// microsecond. Every block has all ports of its job, and writes back those that its lane has moved:
+// no other lane does. Thread i sees to port i; where there are too many, all are used where they
+// are.
+template <typename Port, uint64_t Port::*kMoves>
+struct PortCopies {
+  static constexpr uint32_t kRoom = 48;
+  Port* pointers[kRoom];
+  Port ports[kRoom];
+  uint64_t before[kRoom];
+
+  // Where the job finds its ports.
+  __device__ Port* const* load(Port* const* in_memory, uint32_t count) {
+    if (count > kRoom) return in_memory;
+    if (threadIdx.x < count) {
+      ports[threadIdx.x] = *in_memory[threadIdx.x];
+      before[threadIdx.x] = ports[threadIdx.x].*kMoves;
+      pointers[threadIdx.x] = &ports[threadIdx.x];
+    }
+    return pointers;
+  }
+  __device__ void store(Port* const* in_memory, uint32_t count) const {
+    if (count > kRoom || threadIdx.x >= count) return;
+    if (ports[threadIdx.x].*kMoves != before[threadIdx.x])
+      *in_memory[threadIdx.x] = ports[threadIdx.x];
+  }
+};
+
 // Shared by the threads of a block.
 struct RingState {
   Movement movement;
   Operation operation;
+  PortCopies<SendPort, &SendPort::tail> sends;
+  PortCopies<RecvPort, &RecvPort::head> receives;
   bool finished;
 };
 
@@ -24,6 +54,24 @@ struct RingTarget {
 
   __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
   __device__ static void store(uint64_t* at, uint64_t value) { store_release_system(at, value); }
+  __device__ static uint64_t load_progress(const uint64_t* at) { return load_acquire_gpu(at); }
+  __device__ static void store_progress(uint64_t* at, uint64_t v) { store_release_gpu(at, v); }
+  // All threads have met since they used what they read, and so has the header been used: the reads
+  // are over. A fence would only wait for what was written meanwhile.
+  __device__ static void store_head(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
+  __device__ static void store_tail(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
+  // One for all messages of a step: it takes as long as a write to host memory and back.
+  __device__ static void finish_writes() { fence_system(); }
+  // All of it at once: every look at host memory takes a microsecond.
+  __device__ static MessageHeader header(const MessageHeader* at) {
+    MessageHeader header;
+    constexpr size_t kVectors = sizeof header / sizeof(uint4);
+    uint4 words[kVectors];
+    for (size_t i = 0; i < kVectors; i++)
+      words[i] = load_vector(reinterpret_cast<const uint4*>(at) + i);
+    memcpy(&header, words, sizeof header);
+    return header;
+  }
   // The other end looks by itself.
   __device__ static void ring(const Bell&) {}
   __device__ static const std::byte* map(const RecvPort&, uint64_t) { return nullptr; }
@@ -109,8 +157,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   parameters.load(&arguments, arguments.bytes);
   parameters.store(&a);
   __syncthreads();
+  wait_for_predecessor();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   const RingJob& job = a.jobs[blockIdx.x];
+  auto* ports = reinterpret_cast<void* const*>(a.program_bytes + a.ports_at);
+  auto* sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
+  auto* receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
+  SendPort* const* own_sends = shared.sends.load(sends, job.sends);
+  RecvPort* const* own_receives = shared.receives.load(receives, job.receives);
+  __syncthreads();
   if (threadIdx.x == 0) {
     Operation& op = shared.operation;
     op = Operation{};
@@ -132,20 +187,22 @@ __global__ void __launch_bounds__(kThreads, 1)
     op.collective = a.collective;
     op.root = a.root;
     op.plan = a.plan;
-    auto* ports = reinterpret_cast<void* const*>(a.program_bytes + a.ports_at);
-    op.sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
-    op.receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
+    op.sends = own_sends;
+    op.receives = own_receives;
     op.progress = a.progress;
     shared.finished = false;
     lead<Type, Op>(a, shared, job.lane);
     shared.finished = true;
     meet_block();
     // Lanes count from nothing in every kernel: the last one to leave sees to that.
-    if (atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1)
+    if (a.progress != nullptr && atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1)
       for (uint32_t lane = 0; lane < gridDim.x; lane++) a.progress[lane] = 0;
   } else {
     follow<Type, Op>(shared);
   }
+  let_successor_start();
+  shared.sends.store(sends, job.sends);
+  shared.receives.store(receives, job.receives);
 }
 
 }  // namespace weft::cuda

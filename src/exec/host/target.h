@@ -17,6 +17,12 @@ struct HostTarget {
   static void store(uint64_t* at, uint64_t value) noexcept {
     __atomic_store_n(at, value, __ATOMIC_SEQ_CST);
   }
+  static uint64_t load_progress(const uint64_t* at) noexcept { return load(at); }
+  static void store_progress(uint64_t* at, uint64_t value) noexcept { store(at, value); }
+  static void store_head(uint64_t* at, uint64_t value) noexcept { store(at, value); }
+  static void store_tail(uint64_t* at, uint64_t value) noexcept { store(at, value); }
+  static void finish_writes() noexcept {}  // every store does that
+  static const MessageHeader& header(const MessageHeader* at) noexcept { return *at; }
   static void ring(const Bell& bell) noexcept { weft::ring(bell); }
   static const std::byte* map(const RecvPort& port, uint64_t segment) noexcept {
     return port.segments == nullptr ? nullptr : port.segments->map(segment);
