@@ -131,11 +131,10 @@ Config Config::from_environment() {
   read_integer("WEFT_CTA_BYTES", config.cta_bytes);
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
   read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
-  const size_t usual_stage = config.stage_bytes;
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
-  if (static_cast<int64_t>(config.stage_bytes) <= 0) {  // kernels divide by what fits into it
+  if (static_cast<int64_t>(config.stage_bytes) < 0) {
     complain("WEFT_STAGE_BYTES", text("WEFT_STAGE_BYTES"));
-    config.stage_bytes = usual_stage;
+    config.stage_bytes = 0;
   }
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
   read_integer("NCCL_CTA_POLICY", config.cta_policy);
@@ -241,7 +240,9 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
-       "GPU: memory that all ranks can reach, for private buffers"},
+       "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes of "
+       "a "
+       "host, else 32"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
        "GPU: low-latency protocol while a rank sends no more than this"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),

@@ -77,7 +77,7 @@ struct Config {
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
   size_t stage_bytes =
-      96u << 20;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers
+      0;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers; 0: chosen
   // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
   bool graph_mixing = true;
   size_t packed_bytes =

@@ -74,12 +74,13 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
   EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
 }
 
-TEST(Config, RefusesAStageThatHoldsNothing) {
-  for (const char* bytes : {"0", "-1", "0M"}) {
+TEST(Config, RefusesAStageThatHoldsLessThanNothing) {
+  for (const char* bytes : {"-1", "-1M"}) {
     const Config config = with("WEFT_STAGE_BYTES", bytes);
-    EXPECT_EQ(config.stage_bytes, Config().stage_bytes) << bytes;
+    EXPECT_EQ(config.stage_bytes, 0u) << bytes;
     EXPECT_EQ(config.complaints.size(), 1u) << bytes;
   }
+  EXPECT_TRUE(with("WEFT_STAGE_BYTES", "0").complaints.empty());
   EXPECT_EQ(with("WEFT_STAGE_BYTES", "1").stage_bytes, 1u);
 }
 

@@ -157,21 +157,26 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
-  s.starts_early = major >= 9;
   load_kernels(options.device, s.own_stream.stream());
+  // Both the GPU and the code that was found for it must be able to.
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "cudaFuncGetAttributes");
+  s.starts_early = major >= 9 && attributes.ptxVersion >= 90;
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
   s.comm.ports = static_cast<uint32_t>(kPackedChannels * options.nranks);
   s.comm.packed_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
   s.comm.stage = round_up(mailbox_bytes(s.comm.packed_ctas, s.comm.ports), kUnit);
-  // Between processes most collectives of private buffers go through it, where large slices pay.
-  constexpr size_t kEnough = size_t{32} << 20;
-  const size_t small_stage = round_up(std::min(options.stage_bytes, kEnough), kUnit);
-  s.stage_bytes = options.one_process ? small_stage : round_up(options.stage_bytes, kUnit);
+  // Between processes of a host most collectives of private buffers go through it, and large slices
+  // pay.
+  constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
+  const bool chosen = options.stage_bytes == 0;
+  const size_t usual = chosen ? kUsualStage : round_up(options.stage_bytes, kUnit);
+  s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
   // Between processes there is another stage for what is sent: it holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 2 * small_stage;
-  s.copy_stage_bytes = options.copy_engines ? 2 * small_stage : 0;
+  s.send_stage_bytes = options.one_process ? 0 : 2 * usual;
+  s.copy_stage_bytes = options.copy_engines ? 2 * usual : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
   s.shared = SharedMemory::of(options.group);
   s.memory = s.shared->allocate(bytes, !options.one_process);

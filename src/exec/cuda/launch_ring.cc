@@ -111,7 +111,9 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
   const bool reduces = program.collective.reduces();
   const Kernels kernels =
       reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
-  launch(kernels.ring, jobs.size(), kThreads, &a, true);
+  // As in run().
+  launch(kernels.ring, jobs.size(), kThreads, &a, s.order->follows_program());
+  s.order->launched(true);
 }
 
 }  // namespace weft::cuda

@@ -74,6 +74,7 @@ Registrations::Entry Registrations::read(const BoardEntry& entry) {
 
 // What cudaMalloc made has a CUDA IPC handle, what cuMemCreate made has descriptors.
 bool Registrations::share(Own& own, const MemoryRange& range, Entry& entry) {
+  const OutsideCapture outside;  // launches come here, too
   cudaIpcMemHandle_t handle;
   static_assert(sizeof handle == sizeof entry.handle);
   if (range.pieces.size() == 1 &&

@@ -195,8 +195,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     shared.finished = true;
     meet_block();
     // Lanes count from nothing in every kernel: the last one to leave sees to that.
-    if (a.progress != nullptr && atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1)
-      for (uint32_t lane = 0; lane < gridDim.x; lane++) a.progress[lane] = 0;
+    if (a.progress != nullptr) {
+      __threadfence();
+      if (atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1) {
+        __threadfence();
+        for (uint32_t lane = 0; lane < gridDim.x; lane++) a.progress[lane] = 0;
+      }
+    }
   } else {
     follow<Type, Op>(shared);
   }
