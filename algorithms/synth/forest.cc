@@ -138,10 +138,12 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
   const bool all = static_cast<size_t>(demand.ranks) == gpus(machine).size();
   if (!collective.rooted() && all)
     if (auto turned = grow_by_symmetry(machine, best, options)) return std::move(*turned);
-  if (composed && demand.ranks > kMostPackedRanks) return std::move(*composed);
+  if (composed && (options.quick || demand.ranks > kMostPackedRanks)) return std::move(*composed);
   if (collective.rooted() && all)
     if (auto shallow = grow_shallow(machine, collective.root, best, options))
       return std::move(*shallow);
+  if (options.quick)
+    fail(ncclInvalidUsage, "{}: hosts that differ, whose trees take long to pack", machine.name);
   HostForest packed = grow_flat(machine, demand, options);
   packed.uneven = true;
   return packed;

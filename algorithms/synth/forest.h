@@ -13,6 +13,7 @@ struct ForestOptions {
   double acceptable_loss = 0.004;  // of throughput, for having fewer trees
   int most_trees = 16;             // per root
   int most_flat_ranks = 32;        // beyond, clusters of equal hosts are composed: hierarchy.h
+  bool quick = false;              // beyond, nothing that takes long: an Error instead
 };
 
 // A tree with the links of each of its edges; pieces and times are not set.

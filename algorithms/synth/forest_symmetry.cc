@@ -11,6 +11,9 @@
 namespace weft {
 namespace {
 
+// Trees of more roots of their own take long to grow.
+constexpr int32_t kMostQuickRoots = 4;
+
 // Tries to turn by `step` ranks: GPUs are told where to go, all others follow from their links, the
 // first to the first and so on.
 std::optional<Turn> turn_by(const Machine& machine, const std::vector<int>& ranks, size_t step) {
@@ -191,7 +194,7 @@ std::optional<Turn> find_turn(const Machine& machine) {
 std::optional<HostForest> grow_by_symmetry(const Machine& machine, double seconds,
                                            const ForestOptions& options) {
   const std::optional<Turn> turn = find_turn(machine);
-  if (!turn) return std::nullopt;
+  if (!turn || (options.quick && turn->step > kMostQuickRoots)) return std::nullopt;
   SymmetricForest forest(machine, *turn);
   for (double loss = options.acceptable_loss; loss < 0.02; loss *= 2)
     for (int32_t trees = 1; trees <= options.most_trees / 2; trees++)

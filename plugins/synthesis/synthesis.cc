@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/planner/synthesis_abi.h"
@@ -16,18 +17,20 @@ namespace weft {
 namespace {
 
 std::string synthesize_text(const char* machine_text, const char* collective_name, double bytes,
-                            double seconds) {
+                            double seconds, bool& cut_short) {
   const Machine machine = machine_from_json(machine_text, "the machine");
   const auto kind = parse_collective(collective_name);
   if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", collective_name);
   SynthesisOptions options;
   options.time_limit_s = seconds;
-  const Synthesized made =
+  options.first = seconds <= 0;
+  Synthesized made =
       synthesize(machine, {*kind, static_cast<int>(gpus(machine).size()), 0}, bytes, options);
+  cut_short = made.cut_short;
   ScheduleFile file;
-  file.schedule = made.schedule;
-  file.modes_declared = true;
-  file.in_place = made.in_place;
+  file.schedule = std::move(made.schedule);
+  file.modes_declared = made.verified;
+  file.in_place = made.in_place || !made.verified;
   file.out_of_place = true;
   return write_schedule_json(file);
 }
@@ -35,19 +38,20 @@ std::string synthesize_text(const char* machine_text, const char* collective_nam
 }  // namespace
 }  // namespace weft
 
-extern "C" [[gnu::visibility("default")]] int weft_synthesize_v1(
+extern "C" [[gnu::visibility("default")]] int weft_synthesize_v2(
     const char* machine, const char* collective, double bytes, double seconds,
     weft::ScheduleSink sink, void* context, char* why, size_t why_size) {
   try {
-    const std::string text = weft::synthesize_text(machine, collective, bytes, seconds);
+    bool cut_short = false;
+    const std::string text = weft::synthesize_text(machine, collective, bytes, seconds, cut_short);
     sink(context, text.c_str(), text.size());
-    return 0;
+    return cut_short ? weft::kSynthesisCutShort : weft::kSynthesized;
   } catch (const std::exception& error) {
     std::strncpy(why, error.what(), why_size - 1);
     why[why_size - 1] = '\0';
-    return 1;
+    return weft::kNotSynthesized;
   }
 }
 
 // Whoever changes one side changes the other.
-static_assert(std::is_same_v<decltype(&weft_synthesize_v1), weft::SynthesizeFunction>);
+static_assert(std::is_same_v<decltype(&weft_synthesize_v2), weft::SynthesizeFunction>);

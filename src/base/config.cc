@@ -270,7 +270,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_TOPO", c.topo, "the machine to plan for: a catalogue name or a file"},
       {"WEFT_CACHE", c.cache, "folder of plans and measured rates; none: no such folder"},
       {"WEFT_SYNTHESIS", c.synthesis, "the library that synthesizes schedules at init; none: no"},
-      {"WEFT_SYNTHESIS_SECONDS", fmt::format("{}", c.synthesis_seconds), "time for that"},
+      {"WEFT_SYNTHESIS_SECONDS", fmt::format("{}", c.synthesis_seconds),
+       "time for that; -1: what init has; 1 or more: whole searches, for over 32 ranks too"},
       {"WEFT_SOLVER_PLUGIN", c.solver_plugin, "the solver that synthesis uses; none: no solver"},
   };
 }

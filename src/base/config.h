@@ -103,8 +103,9 @@ struct Config {
 
   // WEFT_SYNTHESIS: the library that synthesizes schedules at init; none: no such schedules
   std::string synthesis;
-  double synthesis_seconds =
-      0.5;  // WEFT_SYNTHESIS_SECONDS: for that; a second or more: beyond 32 ranks too
+  // WEFT_SYNTHESIS_SECONDS: for that; -1: what init has time for; a second or more: whole searches,
+  // beyond 32 ranks too
+  double synthesis_seconds = -1;
   std::string solver_plugin;  // WEFT_SOLVER_PLUGIN: the solver that synthesis uses; none: no solver
 
   std::vector<std::string> complaints;  // one for each value that is no number, for the log

@@ -1,9 +1,6 @@
 // See cluster.h.
 #include "src/comm/cluster.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -11,6 +8,7 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
+#include "src/base/side_by_side.h"
 #include "src/planner/rank_placement.h"
 #include "src/topology/discover.h"
 #include "src/topology/machine_json.h"
@@ -18,13 +16,6 @@
 
 namespace weft {
 namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
 
 std::string look_at_host() {
   const Machine machine = this_machine();
@@ -79,7 +70,7 @@ void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
                       : read_host_report(describe_host(Config::from_environment()), 0).machine;
   const std::vector<int> all = weft::gpus(machine);
   for (const PlacedRank& rank :
-       place_ranks(machine, nranks, ring ? WorkPattern::kRing : WorkPattern::kPipeline))
+       place_ranks(machine, nranks, ring ? WorkPattern::kCycle : WorkPattern::kPipeline))
     *gpus++ = static_cast<int>(std::find(all.begin(), all.end(), rank.gpu) - all.begin());
 }
 

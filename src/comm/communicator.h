@@ -62,10 +62,8 @@ class Communicator {
   const ImportedSchedule* imported_for(const ImportedCall& call);
 
   // For tools that compare plans: from the next call on, on all ranks alike, such calls run as this
-  // generator says; nullptr: as agreed.
-  void force_plan(CollectiveKind kind, const Generator* generator) {
-    forced_[static_cast<size_t>(kind)] = generator;
-  }
+  // generator says; nullptr: as agreed. Throws where they could not.
+  void force_plan(CollectiveKind kind, const Generator* generator);
 
   // What all ranks have agreed on, and what a call should take by that; 0: unknown.
   const CommunicatorPlans& plans() const { return plans_made_; }

@@ -4,11 +4,10 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/exec/cuda/device_comm.h"
 
 namespace weft {
 namespace {
-
-constexpr int kMostOnGpus = 32;
 
 int cpu_nodes_of(const ImportedSchedule& schedule) {
   int most = 0;
@@ -40,8 +39,9 @@ int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   for (const auto& schedule : connected_->all()) most = std::max(most, cpu_nodes_of(*schedule));
   if (most == 0 || nranks_ == 1) return 0;
   why_no_cpu_nodes_ = no_cpu_nodes(infos);
-  if (cuda::available() && nranks_ + most > kMostOnGpus)
-    why_no_cpu_nodes_ = "kernels know no more than 32 ranks and CPU nodes";
+  if (cuda::available() && nranks_ + most > cuda::kMaxRanks)
+    why_no_cpu_nodes_ =
+        fmt::format("kernels know no more than {} ranks and CPU nodes", cuda::kMaxRanks);
   return why_no_cpu_nodes_.empty() ? std::min(most, nranks_) : 0;
 }
 

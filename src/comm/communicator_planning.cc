@@ -129,7 +129,14 @@ void Communicator::synchronize() {
 double Communicator::estimate_us(const Call& call) const {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
-  const PlanOption* option = plans_made_.table.choose(call.kind, bytes, false);
+  const SelectionTable& table = plans_made_.table;
+  const PlanOption* option = nullptr;
+  if (const Generator* forced = forced_[static_cast<size_t>(call.kind)]; forced != nullptr) {
+    for (const PlanOption& known : table.options)
+      if (known.kind == call.kind && known.name == forced->name) option = &known;
+  } else {
+    option = table.choose(call.kind, bytes, false);
+  }
   return option == nullptr ? 0 : SelectionTable::estimate(*option, static_cast<double>(bytes));
 }
 

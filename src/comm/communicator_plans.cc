@@ -74,6 +74,18 @@ int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
   return most;
 }
 
+void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
+  if (generator != nullptr && generator->reaches && (gpu_ == nullptr || rings_))
+    fail(ncclInvalidUsage, "plan: '{}' reaches into peers' memory, which {}", generator->name,
+         gpu_ == nullptr ? "host mode cannot" : "these GPUs cannot");
+  if (generator != nullptr && nranks_ > 1 && generator->cpu_nodes > cpu_nodes_)
+    fail(ncclInvalidUsage, "plan: '{}' needs {} CPU nodes, there are {}: {}", generator->name,
+         generator->cpu_nodes, cpu_nodes_,
+         why_no_cpu_nodes_.empty() ? "they are made at init, where WEFT_PLAN or the table asks"
+                                   : why_no_cpu_nodes_);
+  forced_[static_cast<size_t>(kind)] = generator;
+}
+
 const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);

@@ -2,9 +2,12 @@
 #include "src/comm/cpu_node.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -16,6 +19,21 @@ namespace {
 // Calls of fewer bytes are not worth waking other threads for.
 constexpr uint64_t kHelpedBytes = 256u << 10;
 constexpr uint64_t kIdleSleepNs = 50'000'000;
+
+// Where any thread of this process may run. The one that makes calls may be bound to a core, which
+// its rank then needs for itself.
+cpu_set_t cores_of_process() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    cpu_set_t some;
+    const std::string number = task.path().filename().string();
+    if (sched_getaffinity(std::atoi(number.c_str()), sizeof some, &some) == 0)
+      CPU_OR(&all, &all, &some);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -46,6 +64,9 @@ void CpuNode::submit(std::span<const Job> jobs) {
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { work(); });
     pthread_setname_np(thread_.native_handle(), "weft-cpu-node");
+    const cpu_set_t cores = cores_of_process();
+    if (CPU_COUNT(&cores) > 0)
+      pthread_setaffinity_np(thread_.native_handle(), sizeof cores, &cores);
   }
   ring({context_.door, -1});
 }

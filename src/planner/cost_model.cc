@@ -126,8 +126,10 @@ double predict(const ScheduleShape& shape, const Collective& collective, double 
     together += share.us;
   }
   if (setting.pretended_hosts) {
-    most = std::max(most, together / std::max(1, setting.cores));
-    crowd = std::max(crowd, static_cast<double>(shape.ranks.size()) / std::max(1, setting.cores));
+    const auto ranks = static_cast<double>(shape.ranks.size());
+    const double on_a_core = std::ceil(ranks / std::max(1, setting.cores));
+    most = std::max(most, together / ranks * on_a_core);
+    crowd = std::max(crowd, on_a_core);
   }
   const double hop = crowd > 1 ? rates.switch_us * crowd : rates.hop_us;
   const double net_hop = rates.net_hop_us + (crowd > 1 ? rates.switch_us * crowd : 0);

@@ -2,6 +2,9 @@
 // order in which they went in, so that a simulation always runs the same way.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,57 +13,63 @@ namespace weft {
 
 struct Event {
   double at = 0;
-  uint32_t order = 0;    // set by the queue
   uint32_t subject = 0;  // the simulator's business
 };
 
-// A heap of four children a node: half as deep as a binary one, and the children share a cache
-// line.
+// A radix heap. Nobody asks for an event in the past, so an event is kept by the highest bit in
+// which its time differs from that of the last one that came out, and looked at again only when
+// those before it are gone. Machines are regular: many events share a time, and move together.
 class EventQueue {
  public:
-  bool empty() const { return heap_.empty(); }
+  bool empty() const { return size_ == 0; }
   uint64_t pushed() const { return pushed_; }
 
+  // `at` is not before the last event that came out; if it is, it counts as that.
   void push(double at, uint32_t subject) {
-    const Event event{at, static_cast<uint32_t>(pushed_++), subject};
-    size_t hole = heap_.size();
-    heap_.push_back(event);
-    while (hole > 0) {
-      const size_t parent = (hole - 1) / 4;
-      if (!before(event, heap_[parent])) break;
-      heap_[hole] = heap_[parent];
-      hole = parent;
-    }
-    heap_[hole] = event;
+    pushed_++;
+    size_++;
+    put({at, subject});
   }
 
   Event pop() {
-    const Event top = heap_.front();
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (heap_.empty()) return top;
-    size_t hole = 0;
-    for (;;) {
-      const size_t first = 4 * hole + 1;
-      if (first >= heap_.size()) break;
-      size_t least = first;
-      for (size_t child = first + 1; child < first + 4 && child < heap_.size(); child++)
-        if (before(heap_[child], heap_[least])) least = child;
-      if (!before(heap_[least], last)) break;
-      heap_[hole] = heap_[least];
-      hole = least;
-    }
-    heap_[hole] = last;
-    return top;
+    if (next_ == buckets_[0].size()) advance();
+    size_--;
+    return buckets_[0][next_++];
   }
 
  private:
-  // The order may wrap round after 2^32 events; events that wait together are much nearer.
-  static bool before(const Event& a, const Event& b) {
-    return a.at < b.at || (a.at == b.at && static_cast<int32_t>(a.order - b.order) < 0);
+  // Times are not negative, so they are in the order of their bits.
+  static uint64_t bits(double at) { return std::bit_cast<uint64_t>(at); }
+
+  void put(const Event& event) {
+    const uint64_t key = std::max(bits(event.at), last_);
+    const auto bucket = static_cast<size_t>(std::bit_width(key ^ last_));
+    buckets_[bucket].push_back(event);
+    used_ |= bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
   }
 
-  std::vector<Event> heap_;
+  // Those of the next time there is become the first bucket. Events of equal times never part, so
+  // their order stays.
+  void advance() {
+    buckets_[0].clear();
+    next_ = 0;
+    const auto lowest = static_cast<size_t>(std::countr_zero(used_)) + 1;
+    used_ &= used_ - 1;
+    moving_.swap(buckets_[lowest]);
+    last_ =
+        bits(std::min_element(moving_.begin(), moving_.end(), [](const Event& a, const Event& b) {
+               return a.at < b.at;
+             })->at);
+    for (const Event& event : moving_) put(event);
+    moving_.clear();
+  }
+
+  std::array<std::vector<Event>, 65> buckets_;  // by the highest bit that differs; 0: none
+  std::vector<Event> moving_;
+  uint64_t used_ = 0;  // bit i: something is in bucket i + 1
+  uint64_t last_ = 0;
+  size_t next_ = 0;  // of the first bucket
+  size_t size_ = 0;
   uint64_t pushed_ = 0;
 };
 

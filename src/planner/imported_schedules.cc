@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/side_by_side.h"
 #include "src/base/siphash.h"
 #include "src/planner/schedule_paths.h"
 #include "src/schedule/schedule_json.h"
@@ -21,31 +22,39 @@ constexpr int kMostFifoDepth = 64;
 // Numbers the channels between two ranks from 0 on: MSCCL's are numbered over all ranks, and every
 // number in use costs FIFOs between every two ranks.
 std::map<std::pair<int, int>, int> number_channels(Schedule& schedule) {
-  std::map<std::pair<int, int>, std::vector<int>> used;
   const auto for_peers = [&](auto visit) {
     for (size_t r = 0; r < schedule.ranks.size(); r++)
       for (Lane& lane : schedule.ranks[r].lanes)
         for (Step& step : lane.steps)
           for (const bool sends : {false, true})
             for (Operand& o : sends ? step.to : step.from)
-              if (o.kind == Operand::Kind::kPeer)
-                visit(sends ? std::pair(static_cast<int>(r), o.index)
-                            : std::pair(o.index, static_cast<int>(r)),
-                      o);
+              if (o.kind == Operand::Kind::kPeer) {
+                const auto here = static_cast<uint64_t>(r), there = static_cast<uint64_t>(o.index);
+                visit((sends ? here << 24 | there : there << 24 | here) << 16, o);
+              }
   };
-  for_peers([&](std::pair<int, int> ends, const Operand& o) {
-    auto& channels = used[ends];
-    const auto it = std::lower_bound(channels.begin(), channels.end(), o.channel);
-    if (it == channels.end() || *it != o.channel) channels.insert(it, o.channel);
+  std::vector<uint64_t> used;  // source, destination, channel; in order
+  for_peers([&](uint64_t ends, const Operand& o) {
+    const uint64_t fifo = ends | static_cast<uint16_t>(o.channel);
+    if (used.empty() || used.back() != fifo) used.push_back(fifo);
   });
-  for_peers([&](std::pair<int, int> ends, Operand& o) {
-    const auto& channels = used[ends];
-    o.channel = static_cast<int16_t>(std::lower_bound(channels.begin(), channels.end(), o.channel) -
-                                     channels.begin());
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  for_peers([&](uint64_t ends, Operand& o) {
+    const auto first = std::lower_bound(used.begin(), used.end(), ends);
+    const auto it = std::lower_bound(first, used.end(), ends | static_cast<uint16_t>(o.channel));
+    o.channel = static_cast<int16_t>(it - first);
   });
   std::map<std::pair<int, int>, int> counts;
-  for (const auto& [ends, channels] : used)
-    if (channels.size() > 1) counts[ends] = static_cast<int>(channels.size());
+  for (size_t i = 0; i < used.size();) {
+    size_t end = i;
+    while (end < used.size() && used[end] >> 16 == used[i] >> 16) end++;
+    const uint64_t ends = used[i] >> 16;
+    if (end - i > 1)
+      counts[{static_cast<int>(ends >> 24), static_cast<int>(ends & 0xffffff)}] =
+          static_cast<int>(end - i);
+    i = end;
+  }
   return counts;
 }
 
@@ -246,8 +255,17 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::only(const ScheduleF
 
 std::shared_ptr<const ImportedSchedules> ImportedSchedules::from_texts(
     const std::vector<std::pair<std::string, std::string>>& files) {
+  std::vector<std::shared_ptr<const ImportedSchedule>> list(files.size());
+  side_by_side(files.size(), [&] {
+    return [&](size_t i) { list[i] = Shelf::instance().get(files[i].first, files[i].second); };
+  });
+  return of(list);
+}
+
+std::shared_ptr<const ImportedSchedules> ImportedSchedules::of(
+    const std::vector<std::shared_ptr<const ImportedSchedule>>& list) {
   auto schedules = std::make_shared<ImportedSchedules>();
-  for (const auto& [name, text] : files) schedules->add(Shelf::instance().get(name, text));
+  for (const auto& schedule : list) schedules->add(schedule);
   return schedules;
 }
 

@@ -60,6 +60,9 @@ class ImportedSchedules {
   // if one cannot be used.
   static std::shared_ptr<const ImportedSchedules> from_texts(
       const std::vector<std::pair<std::string, std::string>>& files);
+  // Those that are known already.
+  static std::shared_ptr<const ImportedSchedules> of(
+      const std::vector<std::shared_ptr<const ImportedSchedule>>& list);
   // First those, then these: what connections must be able to carry.
   static std::shared_ptr<const ImportedSchedules> both(const ImportedSchedules& first,
                                                        const ImportedSchedules& second);

@@ -1,6 +1,8 @@
 // See plan_cache.h.
 #include "src/planner/plan_cache.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -8,6 +10,7 @@
 #include "include/weft.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/side_by_side.h"
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/synthesizer.h"
@@ -35,9 +38,13 @@ constexpr Wanted kWanted[] = {
     {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
     {CollectiveKind::kReduce, kSmallArray}};
 
-// Schedules for more ranks take seconds each: nobody waits for them at init who has not asked to.
-constexpr size_t kMostQuickRanks = 32;
-constexpr double kPatient = 1;
+// A search for more ranks takes seconds: nobody waits for it at init who has not asked to.
+constexpr size_t kMostSearchedRanks = 32;
+constexpr size_t kWantedOfMany = 5;  // of kWanted, the first
+
+// What is left of 50 ms for one host and of half a second for 128 GPUs when the schedules are read
+// and proved and the table is built.
+constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.2;
 
 // One is for several sizes, so its name says which it was made for.
 std::string title_of(const Wanted& wanted) {
@@ -56,48 +63,85 @@ std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) 
   return fits(schedule) ? "" : "its messages do not fit into the FIFOs (WEFT_RING_BYTES)";
 }
 
+struct Outcome {
+  std::shared_ptr<const ImportedSchedule> schedule;
+  bool fetched = false, left = false, cut_short = false;
+};
+
+// Thread-safe.
 class Maker {
  public:
   Maker(const Config& config, const Machine& machine, double seconds)
       : config_(config), machine_(machine), seconds_(seconds) {
+    ranks_ = static_cast<int>(gpus(machine).size());
+    searches_ = gpus(machine).size() <= kMostSearchedRanks || seconds >= kPatientSeconds;
     if (!config.cache.empty()) folder_ = config.cache + "/plans-" + plan_key(machine);
   }
 
-  std::shared_ptr<const ImportedSchedule> get(const Wanted& wanted, MadeSchedules& result) {
+  size_t wanted() const { return searches_ ? std::size(kWanted) : kWantedOfMany; }
+
+  Outcome get(size_t number) {
+    const Wanted& wanted = kWanted[number];
     const std::string name = title_of(wanted);
-    const std::string path = folder_.empty() ? "" : folder_ + "/" + name + ".json";
-    std::error_code ignored;
-    if (!path.empty() && std::filesystem::exists(path, ignored)) {
-      try {
-        auto schedule = import_text(name, read_cached(path));
-        if (schedule->collective !=
-            Collective{wanted.kind, static_cast<int>(gpus(machine_).size()), 0})
-          fail(ncclInvalidUsage, "{}: it is of another collective", path);
-        result.fetched++;
-        return schedule;
-      } catch (const Error& error) {
-        WEFT_WARN("{}: a cached plan is not used: {}", path, error.what());
-      }
+    Outcome outcome;
+    if ((outcome.schedule = fetch(wanted, name, "")) != nullptr) {
+      outcome.fetched = true;
+      return outcome;
+    }
+    if (seconds_ < kPatientSeconds && (outcome.schedule = fetch(wanted, name, kQuick)) != nullptr) {
+      outcome.fetched = outcome.cut_short = true;
+      return outcome;
     }
     const double left = seconds_ - seconds_since(begin_);
-    if (left <= 0 || (gpus(machine_).size() > kMostQuickRanks && seconds_ < kPatient))
-      return nullptr;
-    const auto text = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, left);
-    if (!text) return nullptr;
-    auto schedule = import_text(name, *text);
-    result.made++;
-    if (!path.empty()) keep(path, *text);
-    return schedule;
+    // Plans for small arrays take longest to begin with.
+    const bool long_work = wanted.bytes == kSmallArray && seconds_ < kPatientSeconds;
+    if (left <= (long_work ? seconds_ / 2 : 0)) {
+      outcome.left = can_synthesize(config_);
+      return outcome;
+    }
+    const double after = static_cast<double>(this->wanted() - number);
+    const double share = left * std::min(1.0, usable_cores() / after);
+    const auto made =
+        synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, searches_ ? share : 0);
+    if (!made) return outcome;
+    outcome.schedule = import_text(name, made->text);
+    outcome.cut_short = made->cut_short;
+    if (!folder_.empty()) keep(path_of(name, made->cut_short ? kQuick : ""), made->text);
+    return outcome;
   }
 
  private:
+  // Those that a search of more time may replace.
+  static constexpr const char* kQuick = "-quick";
+
+  std::string path_of(const std::string& name, const char* kind) const {
+    return fmt::format("{}/{}{}.json", folder_, name, kind);
+  }
+
+  // nullptr: not there, or not to be used.
+  std::shared_ptr<const ImportedSchedule> fetch(const Wanted& wanted, const std::string& name,
+                                                const char* kind) const {
+    if (folder_.empty()) return nullptr;
+    const std::string path = path_of(name, kind);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) return nullptr;
+    try {
+      auto schedule = import_text(name, read_cached(path));
+      if (schedule->collective != Collective{wanted.kind, ranks_, 0})
+        fail(ncclInvalidUsage, "{}: it is of another collective", path);
+      return schedule;
+    } catch (const Error& error) {
+      WEFT_WARN("{}: a cached plan is not used: {}", path, error.what());
+      return nullptr;
+    }
+  }
+
   void keep(const std::string& path, const std::string& text) {
     if (!writable_) return;
     try {
       write_cached(path, text);
     } catch (const Error& error) {
-      writable_ = false;
-      WEFT_INFO(kInit, "plans are not kept: {}", error.what());
+      if (writable_.exchange(false)) WEFT_INFO(kInit, "plans are not kept: {}", error.what());
     }
   }
 
@@ -105,8 +149,10 @@ class Maker {
   const Machine& machine_;
   const double seconds_;
   const Clock::time_point begin_ = Clock::now();
+  int ranks_ = 0;
+  bool searches_ = true;
   std::string folder_;
-  bool writable_ = true;
+  std::atomic<bool> writable_{true};
 };
 
 }  // namespace
@@ -123,27 +169,45 @@ std::string plan_key(const Machine& machine) {
                      siphash(Secret{}, order.data(), order.size()));
 }
 
+double synthesis_seconds(const Config& config, const Machine& machine) {
+  if (config.synthesis_seconds >= 0) return config.synthesis_seconds;
+  const std::vector<int> nodes = gpus(machine);
+  const bool one_host = std::all_of(nodes.begin(), nodes.end(), [&](int node) {
+    return machine.nodes[static_cast<size_t>(node)].host ==
+           machine.nodes[static_cast<size_t>(nodes[0])].host;
+  });
+  return one_host ? kOneHostSeconds : kManyHostsSeconds;
+}
+
 MadeSchedules schedules_for(const Config& config, const Machine& machine, double seconds,
                             const ScheduleTest& fits) {
   const auto begin = Clock::now();
-  MadeSchedules result;
-  std::vector<std::pair<std::string, std::string>> usable;
   Maker maker(config, machine, seconds);
-  for (const Wanted& wanted : kWanted) {
-    try {
-      const auto schedule = maker.get(wanted, result);
-      if (schedule == nullptr) continue;
-      const std::string why = why_not(*schedule, fits);
-      if (why.empty()) {
-        usable.emplace_back(schedule->path, schedule->text);
-      } else {
-        WEFT_INFO(kTuning, "{} is not used: {}", schedule->path, why);
+  std::vector<Outcome> outcomes(maker.wanted());
+  side_by_side(outcomes.size(), [&] {
+    return [&](size_t i) {
+      try {
+        outcomes[i] = maker.get(i);
+        if (outcomes[i].schedule == nullptr) return;
+        const std::string why = why_not(*outcomes[i].schedule, fits);
+        if (why.empty()) return;
+        WEFT_INFO(kTuning, "{} is not used: {}", outcomes[i].schedule->path, why);
+      } catch (const Error& error) {
+        WEFT_INFO(kInit, "{} is not used: {}", title_of(kWanted[i]), error.what());
       }
-    } catch (const Error& error) {
-      WEFT_INFO(kInit, "{} is not used: {}", title_of(wanted), error.what());
-    }
+      outcomes[i] = {};
+    };
+  });
+  MadeSchedules result;
+  std::vector<std::shared_ptr<const ImportedSchedule>> usable;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.left) result.left++;
+    if (outcome.schedule == nullptr) continue;
+    (outcome.fetched ? result.fetched : result.made)++;
+    if (outcome.cut_short) result.cut_short++;
+    usable.push_back(outcome.schedule);
   }
-  result.schedules = ImportedSchedules::from_texts(usable);
+  result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
   return result;
 }

@@ -137,12 +137,21 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     table.simulation = quick_simulation(request.nranks);
     table.origin = "times are simulated";
     if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
-      const MadeSchedules made =
-          schedules_for(request.config, emulated, request.config.synthesis_seconds, request.fits);
+      const MadeSchedules made = schedules_for(
+          request.config, emulated, synthesis_seconds(request.config, emulated), request.fits);
       plans.schedules = made.schedules;
       table.schedules = made.schedules->all();
       table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
                                   made.fetched, made.made, made.seconds * 1e3);
+      if (made.cut_short + made.left > 0)
+        WEFT_INFO(kInit,
+                  "{}: {} of {} schedules are the first that were found{}; "
+                  "WEFT_SYNTHESIS_SECONDS=60 looks for better ones once, and the cache keeps them",
+                  request.config.topo, made.cut_short, made.fetched + made.made,
+                  made.left == 0 ? ""
+                                 : fmt::format(", for {} more there was no time and generators "
+                                               "serve instead",
+                                               made.left));
     }
   } else {
     take_rates(request, table);

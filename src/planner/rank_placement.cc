@@ -78,7 +78,7 @@ std::vector<PlacedRank> place_ranks(const Machine& machine, int nranks, WorkPatt
     return machine.nodes[static_cast<size_t>(gpu)].host ==
            machine.nodes[static_cast<size_t>(order[0])].host;
   });
-  if (pattern == WorkPattern::kRing && one_host && nranks <= 16) close_ring(order, finder);
+  if (pattern == WorkPattern::kCycle && one_host && nranks <= 16) close_ring(order, finder);
   std::vector<PlacedRank> placed;
   for (size_t r = 0; r < order.size(); r++) {
     PlacedRank& rank = placed.emplace_back();

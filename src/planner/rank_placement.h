@@ -9,7 +9,7 @@
 
 namespace weft {
 
-enum class WorkPattern { kPipeline, kRing };
+enum class WorkPattern { kPipeline, kCycle };
 
 struct PlacedRank {
   int gpu = -1;  // node of the machine

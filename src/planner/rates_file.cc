@@ -17,7 +17,9 @@
 namespace weft {
 namespace {
 
-constexpr const char* kFirstLine = "weft rates 2";
+// The number is the format's: of other versions nothing is taken, since rates mean something else
+// there.
+constexpr std::string_view kTitle = "weft rates ", kVersion = "2";
 
 void read_rate(const std::string& line, Rates& rates, const std::string& where, int number) {
   const size_t blank = line.find(' ');
@@ -67,7 +69,11 @@ Calibration parse_rates(const std::string& text, const std::string& where) {
   PlanFactors* factors = nullptr;
   for (int number = 1; std::getline(lines, line); number++) {
     if (number == 1) {
-      if (line != kFirstLine) fail(ncclInvalidUsage, "{}:1: these are no rates of Weft", where);
+      if (!line.starts_with(kTitle))
+        fail(ncclInvalidUsage, "{}:1: these are no rates of Weft", where);
+      if (line.substr(kTitle.size()) != kVersion)
+        fail(ncclInvalidUsage, "{}:1: rates of version {}, this library reads version {}", where,
+             line.substr(kTitle.size(), 20), kVersion);
     } else if (number == 2) {
       calibration.measured = line;
     } else if (line.size() > 2 && line.front() == '[' && line.back() == ']') {
@@ -88,7 +94,7 @@ Calibration parse_rates(const std::string& text, const std::string& where) {
 }
 
 std::string write_rates(const Calibration& calibration) {
-  std::string text = fmt::format("{}\n{}\n", kFirstLine, calibration.measured);
+  std::string text = fmt::format("{}{}\n{}\n", kTitle, kVersion, calibration.measured);
   for (const auto& [name, rates] : calibration.rates) {
     text += fmt::format("[{}]\n", name);
     for (const RateName& rate : kRateNames)

@@ -122,7 +122,11 @@ void count_step(const Step& step, int rank, std::span<const int> hosts, RankShap
 }  // namespace
 
 ScheduleShape shape_of(const Schedule& schedule, std::span<const int> hosts) {
-  const ScheduleGraph graph = step_graph(schedule);
+  return shape_of(step_graph(schedule), hosts);
+}
+
+ScheduleShape shape_of(const ScheduleGraph& graph, std::span<const int> hosts) {
+  const Schedule& schedule = graph.schedule;
   ScheduleShape shape;
   shape.chunks = schedule.chunks;
   shape.ranks.resize(schedule.ranks.size());

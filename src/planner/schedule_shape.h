@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/schedule/schedule.h"
+#include "src/schedule/schedule_graph.h"
 
 namespace weft {
 
@@ -36,5 +37,7 @@ struct ScheduleShape {
 // `hosts` has the host of every rank; empty: all share one. Throws Error where the schedule is
 // ill-formed or gets stuck.
 ScheduleShape shape_of(const Schedule& schedule, std::span<const int> hosts = {});
+// The same for those who have the schedule's steps by number already.
+ScheduleShape shape_of(const ScheduleGraph& graph, std::span<const int> hosts = {});
 
 }  // namespace weft

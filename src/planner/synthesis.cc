@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-const std::string kSketchEngine = "taccl";
+const std::string kSketchEngine = "taccl", kLatencyEngine = "latency";
 // For few ranks another trial costs next to nothing, so what is good enough gets a second chance
 // as long as all of them together have not taken more events to simulate than this.
 constexpr int kSmall = 16;
@@ -37,6 +37,9 @@ constexpr size_t kLongToProve = 10000;
 constexpr double kDoubt = 0.001;
 // So little below what is good enough other engines are not asked.
 constexpr double kHardToBeat = 0.02;
+// With less time than this only one engine may get its turn. For small arrays that is the one that
+// plans for them, not the one that fills links.
+constexpr double kHurried = 1, kSmallArray = 256 << 10;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -100,11 +103,7 @@ class Search {
       : machine_(machine), collective_(collective), bytes_(bytes), options_(options) {}
 
   Synthesized run() {
-    const Bound bound = throughput_bound(machine_, collective_);
-    if (!(bound.algbw_gbps > 0))
-      fail(ncclInvalidUsage, "{}: not every GPU can reach every other one",
-           machine_.name.empty() ? "the machine" : machine_.name);
-    bound_gbps_ = bound.algbw_gbps;
+    if (!options_.first) find_bound();
     bool known = false;
     // Only one engine keeps to sketches.
     const std::string& wanted =
@@ -113,11 +112,12 @@ class Search {
       fail(ncclInvalidArgument, "engine {} takes no sketch, {} does", wanted, kSketchEngine);
     if (options_.sketch.empty() && wanted == kSketchEngine)
       fail(ncclInvalidArgument, "engine {} needs a sketch", kSketchEngine);
-    for (const SynthesisEngine& engine : synthesis_engines()) {
-      if (!wanted.empty() && engine.name != wanted) continue;
+    for (const SynthesisEngine* engine : engines()) {
+      if (!wanted.empty() && engine->name != wanted) continue;
       known = true;
+      if (options_.first && asked_) break;  // others would take longer
       if (!finished() && !(best_ && best_->ratio >= options_.good_enough - kHardToBeat))
-        ask(engine);
+        ask(*engine);
     }
     if (!known)
       fail(ncclInvalidArgument, "no engine is called '{}' ({})", options_.engine, names());
@@ -135,9 +135,29 @@ class Search {
     return text;
   }
 
-  bool finished() const {
-    if (!best_) return false;
-    if (seconds_since(begin_) > options_.time_limit_s) return true;
+  // In the order in which they are asked.
+  std::vector<const SynthesisEngine*> engines() const {
+    std::vector<const SynthesisEngine*> list;
+    for (const SynthesisEngine& engine : synthesis_engines()) list.push_back(&engine);
+    if (options_.time_limit_s < kHurried && bytes_ <= kSmallArray)
+      std::stable_partition(list.begin(), list.end(), [](const SynthesisEngine* engine) {
+        return engine->name == kLatencyEngine;
+      });
+    return list;
+  }
+
+  void find_bound() {
+    const Bound bound = throughput_bound(machine_, collective_);
+    if (!(bound.algbw_gbps > 0))
+      fail(ncclInvalidUsage, "{}: not every GPU can reach every other one",
+           machine_.name.empty() ? "the machine" : machine_.name);
+    bound_gbps_ = bound.algbw_gbps;
+  }
+
+  bool out_of_time() const { return seconds_since(begin_) > options_.time_limit_s; }
+  bool finished() const { return best_ && (options_.first || out_of_time() || good_enough()); }
+
+  bool good_enough() const {
     if (best_->ratio >= std::max(kVeryGood, options_.good_enough)) return true;
     const bool long_enough =
         events_ > kManyEventsPerRank * static_cast<uint64_t>(collective_.nranks);
@@ -155,6 +175,7 @@ class Search {
       reasons_ += fmt::format("; {}: not for {}", engine.name, name(collective_.kind));
       return;
     }
+    asked_ = true;
     std::string why;
     bool any = false;
     for (const auto& candidate : engine.candidates(task)) {
@@ -174,6 +195,12 @@ class Search {
     auto schedule = std::make_shared<Schedule>(candidate());
     trials_++;
     drop_usual_routes(machine_, *schedule);
+    if (options_.first) {
+      best_.emplace();
+      best_->engine = engine.name;
+      best_schedule_ = std::move(schedule);
+      return;
+    }
     std::future<Proof> proof;
     if (steps_of(*schedule) > kLongToProve)
       proof = std::async(std::launch::async | std::launch::deferred, prove, schedule,
@@ -199,11 +226,16 @@ class Search {
   }
 
   Synthesized finish() {
+    const bool cut_short = options_.first || (out_of_time() && !good_enough());
     Synthesized result = std::move(*best_);
-    const Proof proof = best_proof_.valid() ? best_proof_.get()
-                                            : prove(best_schedule_, options_.simulation.fifo_depth);
-    result.verified = proof.out_of_place;
-    result.in_place = proof.in_place;
+    result.cut_short = cut_short;
+    if (!options_.first) {
+      const Proof proof = best_proof_.valid()
+                              ? best_proof_.get()
+                              : prove(best_schedule_, options_.simulation.fifo_depth);
+      result.verified = proof.out_of_place;
+      result.in_place = proof.in_place;
+    }
     result.schedule = std::move(*best_schedule_);
     result.schedule.name = fmt::format("{}-{}", result.engine, name(collective_.kind));
     count_parts(result);
@@ -218,6 +250,7 @@ class Search {
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
   double bound_gbps_ = 0;
+  bool asked_ = false;  // some engine that does such things
   int trials_ = 0;
   uint64_t events_ = 0;
   std::optional<Synthesized> best_;  // without its schedule

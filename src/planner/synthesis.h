@@ -23,6 +23,10 @@ struct SynthesisOptions {
   std::string sketch;         // a file, for engines that take one
   double time_limit_s = 60;   // no new candidate is begun after this; solvers get what is left
   double good_enough = 0.99;  // of the bound: nothing else is tried then; few ranks get closer
+  // Take the first candidate of the first engine for such things that can be made quickly, as it
+  // is: not simulated, not compared with the bound, not proved. The work is bounded, so that it is
+  // the same every time. For callers in a hurry, who prove what they use anyway.
+  bool first = false;
   std::function<void(const std::string&)> progress;  // one line at a time, may be empty
   SimulationOptions simulation;
 };
@@ -58,6 +62,7 @@ struct Synthesized {
   int lanes = 0;                     // of a rank at most
   int64_t steps = 0;
   bool verified = false, in_place = false;  // out of place always; in_place: for such calls too
+  bool cut_short = false;                   // with more time there might be a better one
 };
 
 // The same for the same input, to the last byte, as long as the time limit is not reached. Throws

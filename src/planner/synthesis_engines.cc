@@ -40,6 +40,10 @@ constexpr int kMostTreesOfARoot = 64;
 // Where an all_reduce gets no further with shared lanes, others in the same pieces do not help.
 constexpr double kNoHope = 0.97;
 
+// More take longer to order, to write and to prove than those have time who want the first there
+// is.
+constexpr size_t kMostQuickTransfers = 20000;
+
 using Candidates = std::vector<std::function<Schedule()>>;
 
 // Lanes as executors run them best where a plan has no time to lose.
@@ -62,6 +66,7 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candida
   };
   const size_t most_transfers = task.collective.nranks > 32 ? 1 << 17 : 1 << 16;
   auto forest = std::make_shared<std::optional<Forest>>();
+  auto trouble = std::make_shared<std::string>();
   const bool again = !candidates.empty();
   std::vector<Variant> variants{{1, 1, false, true},  {1, 1, false, false}, {2, 2, false, false},
                                 {4, 2, false, false}, {4, 4, false, false}, {8, 8, false, true},
@@ -73,11 +78,20 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candida
     if (v.pieces > v.instances && !v.by_hops && task.collective.kind != CollectiveKind::kAllReduce)
       continue;
     if (v.by_hops && task.collective.nranks > kMostHopLanes && !task.collective.rooted()) continue;
-    candidates.emplace_back([&task, growing, again, forest, v, most_transfers] {
+    candidates.emplace_back([&task, growing, again, forest, trouble, v, most_transfers] {
       if (again && task.reached >= kReachedByFewerTrees)
         fail(ncclInvalidUsage, "fewer trees have reached {:.3f}", task.reached);
-      if (!*forest) *forest = grow_forest(task.machine, task.collective, growing);
+      if (!trouble->empty()) throw Error(ncclInvalidUsage, *trouble);  // the others do no better
+      try {
+        if (!*forest) *forest = grow_forest(task.machine, task.collective, growing);
+      } catch (const Error& error) {
+        *trouble = error.what();
+        throw;
+      }
       const size_t transfers = (*forest)->routed.size() * (*forest)->routed[0].edges.size();
+      const size_t all = transfers * static_cast<size_t>(v.pieces);
+      if (task.options.first && all > kMostQuickTransfers)
+        fail(ncclInvalidUsage, "{} transfers, which take long to order and to prove", all);
       const double blocks = task.collective.rooted() ? 1 : task.collective.nranks;
       const double bytes = task.bytes / blocks / (*forest)->trees;
       const auto cut_too_small = [&](int pieces) {
@@ -108,6 +122,7 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing, Candida
 Candidates forest_candidates(const SynthesisTask& task) {
   Candidates candidates;
   ForestOptions growing;
+  growing.quick = task.options.first;
   if (task.collective.rooted()) growing.most_trees = kMostTreesOfARoot;
   if (task.collective.kind == CollectiveKind::kAllReduce) {
     ForestOptions few = growing;

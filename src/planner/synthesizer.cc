@@ -65,18 +65,19 @@ SynthesizeFunction library_for(const Config& config) {
 
 bool can_synthesize(const Config& config) { return library_for(config) != nullptr; }
 
-std::optional<std::string> synthesize_apart(const Config& config, const Machine& machine,
-                                            CollectiveKind kind, double bytes, double seconds) {
+std::optional<SynthesizedText> synthesize_apart(const Config& config, const Machine& machine,
+                                                CollectiveKind kind, double bytes, double seconds) {
   const SynthesizeFunction synthesize = library_for(config);
   if (synthesize == nullptr) return std::nullopt;
-  std::string text;
+  SynthesizedText made;
   std::array<char, 1024> why{};
   const auto keep = [](void* context, const char* data, size_t size) {
     static_cast<std::string*>(context)->assign(data, size);
   };
-  if (synthesize(machine_to_json(machine).c_str(), std::string(name(kind)).c_str(), bytes, seconds,
-                 keep, &text, why.data(), why.size()) == 0)
-    return text;
+  const int answer = synthesize(machine_to_json(machine).c_str(), std::string(name(kind)).c_str(),
+                                bytes, seconds, keep, &made.text, why.data(), why.size());
+  made.cut_short = answer == kSynthesisCutShort;
+  if (answer == kSynthesized || made.cut_short) return made;
   WEFT_INFO(kInit, "no {} of {} bytes is synthesized: {}", name(kind), bytes, why.data());
   return std::nullopt;
 }

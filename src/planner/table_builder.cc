@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <memory>
 #include <span>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/side_by_side.h"
 #include "src/planner/cpu_help.h"
 #include "src/planner/selection.h"
 
@@ -26,11 +27,17 @@ bool has_fifos(const Generator& generator) {
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
 constexpr int kManyRanks = 32;  // their chunks are small
 
+// What an option's costs are found from: a generator, with or without CPU nodes, or a schedule.
+struct Source {
+  const Generator* generator = nullptr;
+  Collective collective{};
+  const ImportedSchedule* schedule = nullptr;
+  bool same_as_direct = false;
+};
+
 class Builder {
  public:
-  explicit Builder(const TableRequest& request) : request_(request) {
-    if (request.machine != nullptr) simulated_.emplace(*request.machine);
-  }
+  explicit Builder(const TableRequest& request) : request_(request) {}
 
   SelectionTable build() {
     table_.origin = request_.origin;
@@ -54,6 +61,7 @@ class Builder {
     }
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
+    find_costs();
     lift_empty_bars();
     table_.find_ranges();
     if (request_.machine == nullptr && !request_.setting.hosts.empty()) follow_rules();
@@ -66,18 +74,9 @@ class Builder {
     option.kind = c.kind;
     option.name = generator.name;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
-    if (generator.name == kDirect.name) direct_ = table_.options.size() - 1;
     // It sends what direct sends: links see no difference.
-    if (request_.machine != nullptr && generator.name == kExchange.name) {
-      const PlanOption& direct = table_.options[direct_];
-      option.lanes = 1;
-      option.channels = direct.channels;
-      option.chunks = direct.chunks;
-      option.us = direct.us;
-      if (direct.us.empty()) option.barred = direct.barred;
-      return;
-    }
-    predict_option(option, generator.make(c, false));
+    sources_.push_back(
+        {&generator, c, nullptr, request_.machine != nullptr && generator.name == kExchange.name});
   }
 
   void add(const ImportedSchedule& schedule, int number) {
@@ -85,11 +84,65 @@ class Builder {
     option.kind = schedule.collective.kind;
     option.name = schedule.path;
     option.schedule = number;
-    const auto& verified =
-        schedule.out_of_place != nullptr ? schedule.out_of_place : schedule.in_place;
-    predict_option(option, verified->schedule());
-    const std::string why = request_.rules.bars_schedule(option.kind, option.channels);
-    if (!why.empty()) option.barred = why;
+    sources_.push_back({nullptr, schedule.collective, &schedule});
+  }
+
+  // Where CPU nodes cannot be had it is shown nevertheless, without its costs.
+  void add_with_cpus(const Generator& generator, const Collective& c) {
+    PlanOption& option = table_.options.emplace_back();
+    option.kind = c.kind;
+    option.name = generator.name;
+    // What cannot be had stays barred, whatever NCCL_ALGO says: lift_empty_bars().
+    option.barred = request_.setting.no_cpu_nodes;
+    if (option.barred.empty())
+      option.barred = request_.rules.bars_generator(c.kind, generator.name);
+    if (request_.rules.max_channels > 0 && generator.channels > request_.rules.max_channels)
+      option.barred = "NCCL_MAX_NCHANNELS";
+    sources_.push_back({&generator, c});
+  }
+
+  // Options are independent of each other. The last ones are begun first: schedules that were made
+  // for the machine have most steps.
+  void find_costs() {
+    const auto make_worker = [&] {
+      // Ways between GPUs are looked up by each thread for itself.
+      auto simulated = request_.machine != nullptr
+                           ? std::make_unique<SimulatedMachine>(*request_.machine)
+                           : nullptr;
+      return [this, simulated = std::move(simulated)](size_t piece) {
+        const size_t i = sources_.size() - 1 - piece;
+        if (!sources_[i].same_as_direct) find_cost(table_.options[i], sources_[i], simulated.get());
+      };
+    };
+    side_by_side(sources_.size(), make_worker);
+    for (size_t i = 0; i < sources_.size(); i++)
+      if (sources_[i].same_as_direct) copy_direct(table_.options[i]);
+  }
+
+  void copy_direct(PlanOption& option) const {
+    for (const PlanOption& direct : table_.options) {
+      if (direct.kind != option.kind || direct.name != kDirect.name) continue;
+      option.lanes = 1;
+      option.channels = direct.channels;
+      option.chunks = direct.chunks;
+      option.us = direct.us;
+      if (direct.us.empty()) option.barred = direct.barred;
+    }
+  }
+
+  void find_cost(PlanOption& option, const Source& source, SimulatedMachine* simulated) const {
+    if (source.schedule != nullptr) {
+      const auto& verified = source.schedule->out_of_place != nullptr
+                                 ? source.schedule->out_of_place
+                                 : source.schedule->in_place;
+      predict_option(option, verified->schedule(), simulated);
+      const std::string why = request_.rules.bars_schedule(option.kind, option.channels);
+      if (!why.empty()) option.barred = why;
+    } else if (source.generator->cpu_nodes > 0) {
+      predict_with_cpus(option, source.generator->make(source.collective, false));
+    } else {
+      predict_option(option, source.generator->make(source.collective, false), simulated);
+    }
   }
 
   // Networks differ more than the default rates know, and calibration sees only this host's side of
@@ -123,43 +176,29 @@ class Builder {
     table_.origin += "; between hosts measured thresholds decide";
   }
 
-  // Where CPU nodes cannot be had it is shown nevertheless.
-  void add_with_cpus(const Generator& generator, const Collective& c) {
-    PlanOption& option = table_.options.emplace_back();
-    option.kind = c.kind;
-    option.name = generator.name;
-    // What cannot be had stays barred, whatever NCCL_ALGO says: lift_empty_bars().
-    option.barred = request_.setting.no_cpu_nodes;
-    if (option.barred.empty())
-      option.barred = request_.rules.bars_generator(c.kind, generator.name);
-    if (request_.rules.max_channels > 0 && generator.channels > request_.rules.max_channels)
-      option.barred = "NCCL_MAX_NCHANNELS";
-    const Schedule schedule = generator.make(c, false);
-    const ScheduleShape shape = shape_of(schedule);
-    option.lanes = shape.lanes;
-    option.channels = shape.channels;
-    option.chunks = shape.chunks;
+  void predict_with_cpus(PlanOption& option, const Schedule& schedule) const {
+    const ScheduleGraph graph = step_graph(schedule);
+    take_shape(option, shape_of(graph));
+    // What cannot be had has no costs to compare; what the user bars has, for `weft explain`.
+    if (!request_.setting.no_cpu_nodes.empty()) return;
     try {
       const Machine helped = with_cpu_nodes(*request_.machine, schedule);
       SimulatedMachine simulated(helped);
-      const ScheduleGraph graph = step_graph(schedule);
-      fill_by_simulation(option, [&](double bytes) {
-        return simulate(simulated, graph, bytes, request_.simulation).time_us;
-      });
+      simulate_option(option, graph, simulated);
     } catch (const Error& error) {
       option.us.clear();
       option.barred = error.what();
     }
   }
 
-  void predict_option(PlanOption& option, const Schedule& schedule) {
+  void predict_option(PlanOption& option, const Schedule& schedule,
+                      SimulatedMachine* simulated) const {
     try {
-      const ScheduleShape shape = shape_of(schedule, request_.setting.hosts);
-      option.lanes = shape.lanes;
-      option.channels = shape.channels;
-      option.chunks = shape.chunks;
-      if (request_.machine != nullptr) {
-        simulate_option(option, schedule);
+      const ScheduleGraph graph = step_graph(schedule);
+      const ScheduleShape shape = shape_of(graph, request_.setting.hosts);
+      take_shape(option, shape);
+      if (simulated != nullptr) {
+        simulate_option(option, graph, *simulated);
       } else {
         for (int i = 0; i < SelectionTable::kSizes; i++)
           option.us.push_back(predict(shape, schedule.collective, SelectionTable::size(i),
@@ -173,19 +212,20 @@ class Builder {
     }
   }
 
-  void simulate_option(PlanOption& option, const Schedule& schedule) {
-    const ScheduleGraph graph = step_graph(schedule);
-    fill_by_simulation(option, [&](double bytes) {
-      return simulate(*simulated_, graph, bytes, request_.simulation).time_us;
-    });
+  static void take_shape(PlanOption& option, const ScheduleShape& shape) {
+    option.lanes = shape.lanes;
+    option.channels = shape.channels;
+    option.chunks = shape.chunks;
   }
 
-  template <typename Time>
-  void fill_by_simulation(PlanOption& option, Time time) {
+  void simulate_option(PlanOption& option, const ScheduleGraph& graph,
+                       SimulatedMachine& simulated) const {
     std::span<const int> sizes = kSimulatedSizes;
     if (request_.nranks > kManyRanks) sizes = kFewSimulatedSizes;
     std::vector<double> known;
-    for (const int i : sizes) known.push_back(time(SelectionTable::size(i)));
+    for (const int i : sizes)
+      known.push_back(
+          simulate(simulated, graph, SelectionTable::size(i), request_.simulation).time_us);
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       size_t k = 0;
       while (k + 2 < known.size() && sizes[k + 1] < i) k++;
@@ -214,9 +254,8 @@ class Builder {
   }
 
   const TableRequest& request_;
-  std::optional<SimulatedMachine> simulated_;
-  size_t direct_ = 0;  // the option of that name for the collective at hand
   SelectionTable table_;
+  std::vector<Source> sources_;  // of its options
 };
 
 }  // namespace

@@ -199,12 +199,12 @@ bool JsonReader::key(std::string& name) {
 }
 
 int64_t JsonReader::within(uint64_t value, bool negative, int64_t least, int64_t most) const {
+  if (!negative && value <= static_cast<uint64_t>(most) && static_cast<int64_t>(value) >= least)
+    return static_cast<int64_t>(value);
   const std::string what = key_.empty() ? "a number" : fmt::format("\"{}\"", key_);
   if (negative)
     refuse("{} is {}, must be {} to {}", what, static_cast<int64_t>(value), least, most);
-  if (value > static_cast<uint64_t>(most) || static_cast<int64_t>(value) < least)
-    refuse("{} is {}, must be {} to {}", what, value, least, most);
-  return static_cast<int64_t>(value);
+  refuse("{} is {}, must be {} to {}", what, value, least, most);
 }
 
 bool JsonReader::number(uint64_t value, bool negative) {

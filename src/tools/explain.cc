@@ -67,6 +67,7 @@ void answer(const Arguments& arguments) {
   setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
       config.slice_bytes, Mesh::ring_bytes_for(config, ranks, false) / 4 - kFifoAlign));
   setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
+  if (arguments.processes && config.shm_disable) setting.no_cpu_nodes = "NCCL_SHM_DISABLE is set";
   if (arguments.hosts > 1) {
     for (int r = 0; r < ranks; r++) setting.hosts.push_back(r * arguments.hosts / ranks);
     setting.nic_gbps = here.nic_gbps;

@@ -27,7 +27,7 @@ void answer(const Arguments& arguments) {
   const std::vector<int> all = gpus(machine);
   const int ranks = arguments.ranks > 0 ? arguments.ranks : static_cast<int>(all.size());
   const auto placed = place_ranks(
-      machine, ranks, arguments.pattern == "ring" ? WorkPattern::kRing : WorkPattern::kPipeline);
+      machine, ranks, arguments.pattern == "ring" ? WorkPattern::kCycle : WorkPattern::kPipeline);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (size_t r = 0; r < placed.size(); r++) {
     const PlacedRank& rank = placed[r];

@@ -77,12 +77,7 @@ TEST(Processes, SeeReplacedMemAllocBuffersOfTheirPeers) {
 
 // NCCL_COMM_ID: ranks meet at an address from the environment instead of a passed-on id.
 WEFT_SCENARIO(id_from_environment) {
-  ncclUniqueId id{};
-  WEFT_OK(ncclGetUniqueId(&id));
-  ncclComm_t comm = nullptr;
-  WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
-  expect_all_reduce_works(comm);
-  WEFT_OK(ncclCommDestroy(comm));
+  with_communicator_by_address(context, [](ncclComm_t comm) { expect_all_reduce_works(comm); });
 }
 
 TEST(Processes, MeetAtTheAddressInNcclCommId) {
@@ -97,25 +92,22 @@ TEST(Processes, MeetAtTheAddressInNcclCommId) {
 // The rendezvous lives in rank 0's process and ends with it. That is no death, if rank 0 has said
 // goodbye.
 WEFT_SCENARIO(rank_zero_ends_first) {
-  ncclUniqueId id{};
-  WEFT_OK(ncclGetUniqueId(&id));
-  ncclComm_t comm = nullptr;
-  WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
-  expect_all_reduce_works(comm);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  const int other = 3 - context.rank;
-  for (int more = 1; context.rank != 0 && more != 0;) {
-    more = context.rank == 1 && std::chrono::steady_clock::now() < end ? 1 : 0;
-    int theirs = 0;
-    WEFT_OK(ncclGroupStart());
-    WEFT_OK(ncclSend(&more, 1, ncclInt32, other, comm, nullptr));
-    WEFT_OK(ncclRecv(&theirs, 1, ncclInt32, other, comm, nullptr));
-    const ncclResult_t result = ncclGroupEnd();
-    EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(comm);
-    if (result != ncclSuccess) break;
-    if (context.rank == 2) more = theirs;
-  }
-  WEFT_OK(ncclCommDestroy(comm));
+  with_communicator_by_address(context, [&](ncclComm_t comm) {
+    expect_all_reduce_works(comm);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    const int other = 3 - context.rank;
+    for (int more = 1; context.rank != 0 && more != 0;) {
+      more = context.rank == 1 && std::chrono::steady_clock::now() < end ? 1 : 0;
+      int theirs = 0;
+      WEFT_OK(ncclGroupStart());
+      WEFT_OK(ncclSend(&more, 1, ncclInt32, other, comm, nullptr));
+      WEFT_OK(ncclRecv(&theirs, 1, ncclInt32, other, comm, nullptr));
+      const ncclResult_t result = ncclGroupEnd();
+      EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(comm);
+      if (result != ncclSuccess) break;
+      if (context.rank == 2) more = theirs;
+    }
+  });
 }
 
 TEST(Processes, GoOnWhenTheOneWithTheRendezvousLeavesAndEnds) {

@@ -16,21 +16,13 @@
 namespace weft::test {
 namespace {
 
-void with_own_id(const ProcessContext& context, const std::function<void(ncclComm_t)>& fn) {
-  ProcessContext meets = context;
-  ncclUniqueId id{};
-  WEFT_OK(ncclGetUniqueId(&id));  // NCCL_COMM_ID says where
-  meets.ids = {id};
-  with_communicator(meets, fn);
-}
-
 // The argument is the seed: all ranks must draw the same cases.
 WEFT_SCENARIO(hosts_conformance) {
   std::vector<Case> cases =
       random_cases(context.nranks, test_samples(20), std::stoull(context.argument));
   // Transfers of megabytes teach nothing more on a slow wire.
   std::erase_if(cases, [](const Case& c) { return c.count > 50000; });
-  with_own_id(context, [&](ncclComm_t comm) {
+  with_communicator_by_address(context, [&](ncclComm_t comm) {
     Watchdog watchdog(context.rank + 1);
     run_cases(cases, context.rank, context.nranks, comm, &watchdog);
     expect_all_reduce_works(comm, 300000);

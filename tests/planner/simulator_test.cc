@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
+#include "src/base/side_by_side.h"
+#include "src/planner/event_queue.h"
 #include "tests/planner/machines.h"
+#include "tests/support/sampling.h"
 
 namespace weft::test {
 namespace {
@@ -30,6 +34,52 @@ Schedule generated(const Generator& generator, CollectiveKind kind, int n, int r
 }
 
 // 1 GB/s is 1000 bytes per us.
+TEST(EventQueue, GivesEventsByTimeAndThoseOfOneTimeInTheOrderTheyCame) {
+  EventQueue queue;
+  Random random(mix(test_seed(), 5));
+  struct Pushed {
+    double at;
+    uint32_t subject;
+  };
+  std::vector<Pushed> waiting;
+  double now = 0;
+  for (uint32_t n = 0; n < 3000 || !queue.empty(); n++) {
+    // Few different times, as regular machines have them, and many.
+    if (n < 3000) {
+      const auto steps = static_cast<double>(random.next() % 8);
+      const double at = now + (random.next() % 2 == 0 ? steps : steps * 0.37 + 1e-3 / (n + 1));
+      queue.push(at, n);
+      waiting.push_back({at, n});
+    }
+    if (n < 3000 && random.next() % 3 == 0) continue;
+    const auto first =
+        std::min_element(waiting.begin(), waiting.end(), [](const Pushed& a, const Pushed& b) {
+          return std::pair(a.at, a.subject) < std::pair(b.at, b.subject);
+        });
+    if (first == waiting.end()) continue;
+    const Event event = queue.pop();
+    ASSERT_EQ(event.at, first->at);
+    ASSERT_EQ(event.subject, first->subject);
+    now = event.at;
+    waiting.erase(first);
+  }
+  EXPECT_TRUE(waiting.empty());
+  EXPECT_EQ(queue.pushed(), 3000u);
+}
+
+TEST(SideBySide, DoesEveryPieceOnceAndThrowsWhatAPieceThrew) {
+  std::vector<std::atomic<int>> done(1000);
+  side_by_side(done.size(), [&] { return [&](size_t i) { done[i]++; }; });
+  for (const auto& count : done) EXPECT_EQ(count, 1);
+  const auto failing = [] {
+    return [](size_t i) {
+      if (i == 3) fail(ncclInvalidUsage, "the fourth");
+    };
+  };
+  EXPECT_THROW(side_by_side(10, failing), Error);
+  side_by_side(0, failing);
+}
+
 TEST(Simulator, TakesLatencyAndBytesOverBandwidthForOneMessage) {
   const Machine m = line(2, 10, 1.5);
   const Simulation s =

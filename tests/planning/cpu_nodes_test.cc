@@ -1,8 +1,10 @@
 // Plans with CPU nodes, run by ranks in host mode: right results, and ends of every kind.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -53,6 +55,39 @@ TEST(CpuNodes, OfProcessesGiveTheReferenceResults) {
     options.argument = std::to_string(mix(test_seed(), static_cast<uint64_t>(n)));
     run_ranks_as_processes("cpu_nodes_reduce", n, options);
   }
+}
+
+// Which cores the threads of that name may use, of this process.
+std::vector<int> cores_of_threads(const std::string& name) {
+  std::vector<int> cores;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string said;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, said);
+    cpu_set_t set;
+    if (said == name &&
+        sched_getaffinity(std::stoi(task.path().filename().string()), sizeof set, &set) == 0)
+      cores.push_back(CPU_COUNT(&set));
+  }
+  return cores;
+}
+
+TEST(CpuNodes, AreNotBoundToTheCoreOfTheRankThatHasThem) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", forcing("cpu_reduce")}};
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(getpid(), sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "there is one core";
+  run_ranks_as_threads(2, [&](int rank, ncclComm_t comm) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int core = 0; CPU_COUNT(&one) == 0; core++)
+      if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    expect_all_reduce_works(comm);
+    if (rank == 0) {
+      EXPECT_EQ(cores_of_threads("weft-cpu-node"), std::vector<int>(1, CPU_COUNT(&all)));
+    }
+    expect_all_reduce_works(comm);
+  });
 }
 
 // Fewer ranks than the machine has GPUs, so that nothing is synthesized.

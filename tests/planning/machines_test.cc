@@ -9,6 +9,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "include/weft.h"
+#include "tests/comm/checks.h"
 #include "tests/support/conformance.h"
 #include "tests/support/environment.h"
 #include "tests/support/sampling.h"
@@ -177,6 +178,26 @@ TEST(GroupSimulateEnd, GivesTheEstimateOfTheModel) {
   });
 }
 
+TEST(GroupSimulateEnd, EstimatesThePlanThatIsForced) {
+  run_ranks_as_threads(4, [](int, ncclComm_t comm) {
+    std::vector<float> data(16);
+    const auto estimate = [&](const char* plan) {
+      WEFT_OK(weftForcePlan(comm, "all_reduce", plan));
+      ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+      WEFT_OK(ncclGroupStart());
+      WEFT_OK(ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm,
+                            nullptr));
+      WEFT_OK(ncclGroupSimulateEnd(&info));
+      return info.estimatedTime;
+    };
+    const char* chosen = nullptr;
+    WEFT_OK(weftPlanOf(comm, "all_reduce", 64, &chosen));
+    const float agreed = estimate(nullptr);
+    EXPECT_EQ(estimate(chosen), agreed);
+    EXPECT_GT(estimate("ring"), agreed) << "six messages one after the other, for 64 bytes";
+  });
+}
+
 TEST(PlanOf, NamesTheChosenPlanAndTheForcedOne) {
   for (const char* forced : {"", "all_reduce=ring"}) {
     const ScopedEnvironment environment{{"WEFT_PLAN", forced}};
@@ -207,6 +228,14 @@ TEST(ForcePlan, HoldsForCallsUntilItIsTakenBack) {
     EXPECT_EQ(weftForcePlan(comm, "all_reduce", "no-such-plan"), ncclInvalidUsage);
     EXPECT_EQ(weftForcePlan(comm, "all_reduce", "pairwise"), ncclInvalidUsage);
     EXPECT_EQ(weftForcePlan(comm, "all_reduced", "ring"), ncclInvalidArgument);
+    if (weftHostMode() != 0) {
+      EXPECT_EQ(weftForcePlan(comm, "all_reduce", "reach"), ncclInvalidUsage);
+      EXPECT_NE(std::string(ncclGetLastError(comm)).find("peers' memory, which host mode cannot"),
+                std::string::npos)
+          << ncclGetLastError(comm);
+    }
+    EXPECT_EQ(weftForcePlan(comm, "all_reduce", "cpu_reduce"), ncclInvalidUsage);
+    expect_all_reduce_works(comm);
   });
 }
 

@@ -67,6 +67,10 @@ void run_ranks_as_processes(const std::string& scenario, int n, const ProcessOpt
 // In a scenario: the communicator of all ranks, destroyed at the end of fn.
 void with_communicator(const ProcessContext& context, const std::function<void(ncclComm_t)>& fn);
 
+// The same where NCCL_COMM_ID says at which address ranks meet.
+void with_communicator_by_address(const ProcessContext& context,
+                                  const std::function<void(ncclComm_t)>& fn);
+
 // Called by main(): true if this process was started to play a scenario, with its exit status.
 bool play_scenario(int* exit_code);
 

@@ -92,4 +92,12 @@ void with_communicator(const ProcessContext& context, const std::function<void(n
   WEFT_OK(ncclCommDestroy(comm));
 }
 
+void with_communicator_by_address(const ProcessContext& context,
+                                  const std::function<void(ncclComm_t)>& fn) {
+  ProcessContext meets = context;
+  meets.ids.assign(1, {});
+  WEFT_OK(ncclGetUniqueId(&meets.ids[0]));
+  with_communicator(meets, fn);
+}
+
 }  // namespace weft::test
