@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "tests/comm/checks.h"
 #include "tests/support/processes.h"
@@ -29,6 +30,8 @@ size_t count(const std::string& text, const std::string& part) {
 WEFT_SCENARIO(some_calls) {
   with_communicator(context, [&](ncclComm_t comm) {
     std::vector<float> data(40000, 1.0f), other(40000);
+    // So that rank 0 has to wait for data.
+    if (context.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     WEFT_OK(ncclAllReduce(data.data(), other.data(), 40000, ncclFloat, ncclSum, comm, nullptr));
     WEFT_OK(ncclGroupStart());
     WEFT_OK(ncclBroadcast(data.data(), data.data(), 7, ncclFloat, 1, comm, nullptr));
