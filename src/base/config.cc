@@ -240,9 +240,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
-       "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes of "
-       "a "
-       "host, else 32"},
+       "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes "
+       "of a host, else 32"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
        "GPU: low-latency protocol while a rank sends no more than this"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),

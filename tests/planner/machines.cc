@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -117,6 +119,33 @@ Machine random_hub(int gpus, uint64_t seed) {
     add_link(m, down, g, gbps(5, 50), 1);
   }
   return m;
+}
+
+Machine without_link(Machine machine, int link) {
+  const int a = machine.links[link].from, b = machine.links[link].to;
+  std::erase_if(machine.links, [&](const Link& l) {
+    return (l.from == a && l.to == b) || (l.from == b && l.to == a);
+  });
+  return machine;
+}
+
+Machine without_gpu(Machine machine, int rank) {
+  const int node = gpus(machine)[rank];
+  std::erase_if(machine.links, [&](const Link& l) { return l.from == node || l.to == node; });
+  machine.nodes.erase(machine.nodes.begin() + node);
+  for (Link& l : machine.links) {
+    l.from -= l.from > node;
+    l.to -= l.to > node;
+  }
+  return machine;
+}
+
+Machine with_half_nic(Machine machine, const std::string& nic) {
+  const int node = find_node(machine, nic);
+  if (node < 0) throw std::invalid_argument(nic + ": no such node");
+  for (Link& l : machine.links)
+    if (l.from == node || l.to == node) l.gbps /= 2;
+  return machine;
 }
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// Machines for tests: simple shapes, and random ones. Real ones are in the catalogue.
+// Machines for tests: simple shapes, random ones, and broken ones. Real ones are in the catalogue.
 #pragma once
 
 #include <cstdint>
@@ -32,5 +32,10 @@ Machine mesh(int n, double gbps, double us);
 Machine random_machine(int gpus, uint64_t seed);
 // GPUs whose data all passes one thin link between switches, which do not copy.
 Machine random_hub(int gpus, uint64_t seed);
+
+// Machines that are not as they were built.
+Machine without_link(Machine machine, int link);  // both directions
+Machine without_gpu(Machine machine, int rank);
+Machine with_half_nic(Machine machine, const std::string& nic);
 
 }  // namespace weft::test

@@ -33,7 +33,6 @@ Schedule generated(const Generator& generator, CollectiveKind kind, int n, int r
   return generator.make({kind, n, root}, false);
 }
 
-// 1 GB/s is 1000 bytes per us.
 TEST(EventQueue, GivesEventsByTimeAndThoseOfOneTimeInTheOrderTheyCame) {
   EventQueue queue;
   Random random(mix(test_seed(), 5));
@@ -80,6 +79,7 @@ TEST(SideBySide, DoesEveryPieceOnceAndThrowsWhatAPieceThrew) {
   side_by_side(0, failing);
 }
 
+// 1 GB/s is 1000 bytes per us.
 TEST(Simulator, TakesLatencyAndBytesOverBandwidthForOneMessage) {
   const Machine m = line(2, 10, 1.5);
   const Simulation s =

@@ -16,9 +16,4 @@ std::string transfer_error(const Machine& machine, const Routing& routing);
 // size / time of the busiest link: what no schedule of these transfers can exceed, in GB/s.
 double load_algbw(const Machine& machine, const Routing& routing);
 
-// Machines that are not as they were built.
-Machine without_link(Machine machine, int link);  // both directions
-Machine without_gpu(Machine machine, int rank);
-Machine with_half_nic(Machine machine, const std::string& nic);
-
 }  // namespace weft::test

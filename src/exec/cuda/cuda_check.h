@@ -53,7 +53,7 @@ class DeviceScope {
   bool changed_ = false;
 };
 
-// For all that is not a launch: no capture holds it up. Takes a microsecond with several threads.
+// For all that is not a launch, where changing the mode seems to cost: no capture holds it up.
 class SetupScope {
  public:
   explicit SetupScope(int device) : device_(device) {}
