@@ -102,6 +102,7 @@ class Communicator {
     int root = 0;
     bool in_place = false;
     Program program;
+    std::optional<ExchangeShape> shape;  // set: it needs no interpreter
     std::vector<Program> cpu_programs;  // of the CPU nodes that this rank has, in their order
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);

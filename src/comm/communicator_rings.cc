@@ -66,6 +66,12 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
            call->count, plan.program.chunks);
     cuda::GpuRingJob job;
     job.operation = operation_for(*call, plan.program, plan.tag);
+    if (plan.shape) {
+      cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
+      for (int peer = 0; peer < nranks_; peer++)
+        exchange.ports.push_back(port_number(peer, collective_channel(0)));
+      if (gpu_->run_ring_exchange(exchange)) continue;
+    }
     const auto number = [&](const ProgramPort& port) {
       const int channel = collective_channel(port.channel);
       if (channel >= ring_channels_)

@@ -33,6 +33,7 @@ void load_kernels(int device, cudaStream_t stream) {
   static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
   static RingArguments no_rings;
+  static RingExchangeArguments no_ring_exchange;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
     cudaFuncAttributes attributes;
@@ -47,6 +48,8 @@ void load_kernels(int device, cudaStream_t stream) {
     load(kernels.packed, &nothing_packed);
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
+    load(kernels.large_ring, &no_rings);
+    load(kernels.ring_exchange, &no_ring_exchange);
   };
   load(pair_kernel_function(true), &nothing_paired);
   load(pair_kernel_function(false), &nothing_paired);

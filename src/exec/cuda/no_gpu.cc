@@ -37,6 +37,7 @@ void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvP
                                 std::vector<std::shared_ptr<const void>>) {}
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
+bool GpuExecutor::run_ring_exchange(const GpuRingExchange&) { return false; }
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
