@@ -54,8 +54,10 @@ Schedule make(const Collective& c, bool) {
         reduce_phase(lane, r, n, {Operand::output(0)});
         break;
       case CollectiveKind::kAllGather:
-        add(lane, {Operand::input(0)}, {Operand::output(r), next});
+        // What others wait for goes first, this rank's own copy comes last.
+        add(lane, {Operand::input(0)}, {next});
         gather_phase(lane, r, n);
+        add(lane, {Operand::input(0)}, {Operand::output(r)});
         break;
       case CollectiveKind::kBroadcast: {
         Operands to = {Operand::output(0)};

@@ -2,9 +2,12 @@
 // GPUs. Ranks are processes; a thread in each plays the GPU: it runs the same verified program
 // through the same rings, but moves no data, as if copies took no time. What is left are proxies,
 // sockets and the network: no all_reduce between GPUs can take less time than this. For choosing
-// the number of proxies, rings and slices on a machine, with or without a GPU.
+// the number of proxies, rings and slices on a machine, with or without a GPU. Where cores are few,
+// what counts is the proxies' CPU time per byte that a rank sends and receives: proxies that have
+// nothing to do look around in user mode, what they do is done by the kernel.
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +59,27 @@ struct Board {
   }
 };
 
+// Of a process's proxies: of all threads but the calling one, which plays the GPU.
+struct CpuTime {
+  double user = 0, system = 0;
+
+  static CpuTime now() {
+    rusage all{}, mine{};
+    getrusage(RUSAGE_SELF, &all);
+    getrusage(RUSAGE_THREAD, &mine);
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return {seconds(all.ru_utime) - seconds(mine.ru_utime),
+            seconds(all.ru_stime) - seconds(mine.ru_stime)};
+  }
+};
+
+struct Result {
+  double us = 0;  // of a call, the median
+  CpuTime spent;  // seconds per GB
+};
+
 // The memory operations of a GPU, as far as the host sees them.
 struct IdleTarget : host::HostTarget {
   static void ring(const Bell&) {}
@@ -70,11 +94,11 @@ class Rank {
     connect();
   }
 
-  // Microseconds, the median.
-  double time(size_t bytes) {
+  Result time(size_t bytes) {
     const Program program = program_for(bytes);
     std::vector<double> times;
     const int calls = bytes <= (1u << 20) ? 50 : 2;
+    const CpuTime before = CpuTime::now();
     for (int rep = 0; rep < settings_.reps; rep++) {
       board_.meet(settings_.ranks);
       const auto begin = Clock::now();
@@ -82,8 +106,13 @@ class Rank {
       times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() /
                       calls);
     }
+    const CpuTime after = CpuTime::now();
+    const double n = settings_.ranks;
+    const double gigabytes =
+        static_cast<double>(bytes) * 1e-9 * 2 * (n - 1) / n * calls * settings_.reps;
     std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    return {times[times.size() / 2],
+            {(after.user - before.user) / gigabytes, (after.system - before.system) / gigabytes}};
   }
 
  private:
@@ -134,8 +163,7 @@ class Rank {
         left--;
       }
       // The launching thread of a real rank waits, too: it gives way only where cores are few.
-      if (settings_.ranks * 2 > static_cast<int>(std::thread::hardware_concurrency()))
-        sched_yield();
+      if (crowded_) sched_yield();
     }
   }
 
@@ -195,6 +223,7 @@ class Rank {
   const Settings settings_;
   const int rank_;
   Board& board_;
+  const bool crowded_ = settings_.ranks * 2 > static_cast<int>(std::thread::hardware_concurrency());
   Doorbell door_;
   std::map<std::pair<int, int>, SendPort> sends_;
   std::map<std::pair<int, int>, RecvPort> receives_;
@@ -207,11 +236,12 @@ int play(const Settings& settings, int rank, Board& board) {
   try {
     Rank me(settings, rank, board);
     for (const size_t bytes : kSizes) {
-      const double us = me.time(bytes);
+      const Result result = me.time(bytes);
       const double n = settings.ranks;
       if (rank == 0)
-        std::printf("  %12zu  %10.1f  %8.2f\n", bytes, us,
-                    static_cast<double>(bytes) / us * 1e-3 * 2 * (n - 1) / n);
+        std::printf("  %12zu  %10.1f  %8.2f  %10.3f  %10.3f\n", bytes, result.us,
+                    static_cast<double>(bytes) / result.us * 1e-3 * 2 * (n - 1) / n,
+                    result.spent.user, result.spent.system);
       std::fflush(stdout);
     }
     board.meet(settings.ranks);
@@ -270,10 +300,10 @@ int main(int argc, char** argv) {
   std::printf(
       "# all_reduce between %d ranks, host side only: %d proxies a rank, rings of %zu, slices of "
       "%zu "
-      "bytes, plan %s\n# %12s  %10s  %8s\n",
+      "bytes, plan %s\n# %12s  %10s  %8s  %10s  %10s\n",
       settings.ranks, proxy_threads(settings.proxies, true, settings.ranks), settings.ring,
       settings.slice, settings.plan.empty() ? "chosen" : settings.plan.c_str(), "size(B)",
-      "time(us)", "busbw");
+      "time(us)", "busbw", "user(s/GB)", "sys(s/GB)");
   std::fflush(stdout);
   for (int rank = 0; rank < settings.ranks; rank++)
     if (fork() == 0) std::_Exit(play(settings, rank, board));

@@ -50,7 +50,7 @@ size_t Receiver::from_stash(std::byte* to, size_t most) {
 // From the socket, what there is; socket 0 also fills the stash, which must be empty. 0: nothing
 // there. Negative: broken.
 ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
-  std::array<iovec, 2> parts{{{to, most}, {stash_.data(), stash_.size()}}};
+  std::array<iovec, 2> parts{{{to, most}, {stash_.data(), stash_room()}}};
   msghdr message{};
   message.msg_iov = parts.data() + (most == 0 ? 1 : 0);
   message.msg_iovlen = (most == 0 || socket != 0) ? 1 : 2;
@@ -75,7 +75,7 @@ bool Receiver::read_frame(Request& request) {
     stash_begin_ = 0;
     stash_end_ = rest;
     const ssize_t got =
-        recv(descriptor(0), stash_.data() + rest, stash_.size() - rest, MSG_DONTWAIT);
+        recv(descriptor(0), stash_.data() + rest, stash_room() - rest, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (got <= 0) {
       fail(got == 0 ? 0 : errno);
@@ -98,6 +98,7 @@ bool Receiver::read_frame(Request& request) {
     return false;
   }
   framed_++;
+  small_ = frame.size >= stash_.size() ? 0 : small_ + 1;
   request.size = frame.size;
   request.stripes = frame.stripes;
   request.stripes_left.store(frame.stripes, std::memory_order_relaxed);

@@ -49,8 +49,12 @@ class Receiver : public SocketSet {
   uint64_t started_ = 0, framed_ = 0;
   std::vector<Work> work_;  // per socket
   // What socket 0 has given beyond what was asked for: small messages and frames come in one call.
+  // What comes this way is copied twice, so while messages are large it is only the next frames.
+  static constexpr size_t kBriefStash = 256, kSmallAgain = 4;
+  size_t stash_room() const { return small_ < kSmallAgain ? kBriefStash : stash_.size(); }
   std::array<std::byte, 12288> stash_;
   size_t stash_begin_ = 0, stash_end_ = 0;
+  size_t small_ = kSmallAgain;  // messages since the last large one
   std::string complaint_;
 };
 
