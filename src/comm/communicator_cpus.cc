@@ -28,13 +28,16 @@ std::string Communicator::no_cpu_nodes(const std::vector<PeerInfo>& infos) const
   return "";
 }
 
-// As many as any plan needs that may be chosen. Equal on all ranks.
+// As many as any plan needs that may be chosen; beside GPUs, whose rings are pinned, only if one
+// is, at some size. Equal on all ranks.
 int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   int most = 0;
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->cpu_nodes);
+  const SelectionTable& table = plans_made_.table;
   for (size_t i = 0; i < option_generators_.size(); i++)
-    if (option_generators_[i] != nullptr && plans_made_.table.options[i].barred.empty())
+    if (option_generators_[i] != nullptr && table.options[i].barred.empty() &&
+        (!cuda::available() || table.chooses(static_cast<int>(i))))
       most = std::max(most, option_generators_[i]->cpu_nodes);
   for (const auto& schedule : connected_->all()) most = std::max(most, cpu_nodes_of(*schedule));
   if (most == 0 || nranks_ == 1) return 0;

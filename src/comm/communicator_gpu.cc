@@ -16,6 +16,8 @@ void Communicator::connect_gpu(Deadline deadline) {
     why = "ranks are on several hosts";
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
+  } else {
+    why = plans_made_.table.staged;
   }
   // All ranks go the same way.
   for (const std::string& reason : control_->all_gather(why, deadline))

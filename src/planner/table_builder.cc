@@ -10,7 +10,6 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/side_by_side.h"
-#include "src/planner/cpu_help.h"
 #include "src/planner/selection.h"
 
 namespace weft {
@@ -75,8 +74,9 @@ class Builder {
     option.name = generator.name;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
     // It sends what direct sends: links see no difference.
-    sources_.push_back(
-        {&generator, c, nullptr, request_.machine != nullptr && generator.name == kExchange.name});
+    const bool only_links = request_.machine != nullptr && request_.simulation.step_us == 0 &&
+                            request_.simulation.message_us == 0;
+    sources_.push_back({&generator, c, nullptr, only_links && generator.name == kExchange.name});
   }
 
   void add(const ImportedSchedule& schedule, int number) {
@@ -180,9 +180,9 @@ class Builder {
     const ScheduleGraph graph = step_graph(schedule);
     take_shape(option, shape_of(graph));
     // What cannot be had has no costs to compare; what the user bars has, for `weft explain`.
-    if (!request_.setting.no_cpu_nodes.empty()) return;
+    if (!request_.setting.no_cpu_nodes.empty() || cannot_run(option, schedule)) return;
     try {
-      const Machine helped = with_cpu_nodes(*request_.machine, schedule);
+      const Machine helped = with_cpu_nodes(*request_.machine, schedule, request_.cpus);
       SimulatedMachine simulated(helped);
       simulate_option(option, graph, simulated);
     } catch (const Error& error) {
@@ -197,6 +197,7 @@ class Builder {
       const ScheduleGraph graph = step_graph(schedule);
       const ScheduleShape shape = shape_of(graph, request_.setting.hosts);
       take_shape(option, shape);
+      if (cannot_run(option, schedule)) return;
       if (simulated != nullptr) {
         simulate_option(option, graph, *simulated);
       } else {
@@ -212,6 +213,12 @@ class Builder {
     }
   }
 
+  bool cannot_run(PlanOption& option, const Schedule& schedule) const {
+    const std::string why = request_.unfit ? request_.unfit(schedule) : "";
+    if (!why.empty()) option.barred = why;
+    return !why.empty();
+  }
+
   static void take_shape(PlanOption& option, const ScheduleShape& shape) {
     option.lanes = shape.lanes;
     option.channels = shape.channels;
@@ -225,6 +232,7 @@ class Builder {
     std::vector<double> known;
     for (const int i : sizes)
       known.push_back(
+          request_.call_us +
           simulate(simulated, graph, SelectionTable::size(i), request_.simulation).time_us);
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       size_t k = 0;

@@ -2,11 +2,13 @@
 // generator and every synthesized schedule would take. Pure functions; slow, for set-up and tools.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/planner/cost_model.h"
+#include "src/planner/cpu_help.h"
 #include "src/planner/imported_schedules.h"
 #include "src/planner/selection_table.h"
 #include "src/planner/simulator.h"
@@ -24,6 +26,10 @@ struct TableRequest {
   Rates rates;
   PlanFactors factors;
   SimulationOptions simulation;
+  CpuRates cpus;
+  double call_us = 0;  // that simulations do not know of
+  // Why a schedule cannot be run here; empty: it can. Not set: all can.
+  std::function<std::string(const Schedule&)> unfit;
   std::string origin;  // of the rates, in words
   TuningRules rules;
   std::vector<std::shared_ptr<const ImportedSchedule>> schedules;  // synthesized for this machine

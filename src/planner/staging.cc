@@ -1,0 +1,81 @@
+// See staging.h.
+#include "src/planner/staging.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// What a GPU takes from its own memory is no limit.
+constexpr double kOwnMemoryGbps = 1000;
+// Whoever makes a call wakes the thread of its CPU node, on a core that may be asleep.
+constexpr double kWakeUs = 40;
+
+bool between_gpus(const Link& link) {
+  return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
+}
+
+}  // namespace
+
+std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
+                               int nranks) {
+  const std::vector<int> all = gpus(machine);
+  std::vector<int> found;
+  for (int r = 0; r < nranks; r++) {
+    const auto rank = static_cast<size_t>(r);
+    const auto it = ids.empty() ? all.begin() + std::min<ptrdiff_t>(r, std::ssize(all))
+                                : std::find_if(all.begin(), all.end(), [&](int gpu) {
+                                    return machine.nodes[static_cast<size_t>(gpu)].pci == ids[rank];
+                                  });
+    if (it == all.end()) return {};
+    found.push_back(*it);
+  }
+  return found;
+}
+
+std::string no_peer_access(const Machine& machine, std::span<const int> gpus) {
+  for (const int gpu : gpus) {
+    const bool others = std::any_of(gpus.begin(), gpus.end(), [&](int o) { return o != gpu; });
+    const Node& node = machine.nodes[static_cast<size_t>(gpu)];
+    if (others && fact(node, "p2p") == "0")
+      return fmt::format("{} has no peer-to-peer access to other GPUs", node.id);
+  }
+  return "";
+}
+
+Machine staged_machine(const Machine& machine, std::span<const int> gpus) {
+  Machine staged = machine;
+  std::erase_if(staged.links, between_gpus);
+  // Ranks are the GPUs in their order; the GPUs themselves only pass data on.
+  for (Node& node : staged.nodes)
+    if (node.type == NodeType::kGpu) node.type = NodeType::kSwitch;
+  for (size_t r = 0; r < gpus.size(); r++) {
+    Node rank;
+    rank.id = fmt::format("rank{}", r);
+    rank.host = machine.nodes[static_cast<size_t>(gpus[r])].host;
+    rank.facts.emplace("p2p", "0");
+    staged.nodes.push_back(rank);
+    connect(staged, static_cast<int>(staged.nodes.size()) - 1, gpus[r], LinkType::kPcie,
+            kOwnMemoryGbps, 0);
+  }
+  return staged;
+}
+
+SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes) {
+  SimulationOptions options;
+  options.slice_bytes = slice_bytes;
+  options.estimate = true;
+  options.step_us = rings.step_us;
+  options.message_us = rings.message_us;
+  options.node_message_us = cpus.message_us;
+  options.receive_us_mb = rings.copy_us_mb;
+  return options;
+}
+
+CpuRates cpu_rates(const Rates& cpus, int cores) {
+  return {cpus.reduce_mid_us_mb, cpus.copy_mid_us_mb, cores, kWakeUs};
+}
+
+}  // namespace weft
