@@ -92,6 +92,28 @@ void Communicator::hand_over() {
   }
 }
 
+const Generator* Communicator::without_captured_cpus(const Generator* generator) {
+  if (generator == nullptr || !captured_ || generator->cpu_nodes == 0) return generator;
+  if (!told_captured_)
+    WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
+              context_.label, generator->name);
+  told_captured_ = true;
+  return nullptr;
+}
+
+const Generator* Communicator::generator_of(const PlanOption* option) const {
+  if (option == nullptr) return nullptr;
+  return option_generators_[static_cast<size_t>(option - plans_made_.table.options.data())];
+}
+
+bool Communicator::asks_cpus(const Generator* forced, const Collective& collective, size_t bytes) {
+  if (!rings_connected_) return false;
+  if (forced != nullptr) return forced->cpu_nodes > 0;
+  const Generator* generator =
+      without_captured_cpus(generator_of(plans_made_.table.choose(collective.kind, bytes, false)));
+  return generator != nullptr && generator->cpu_nodes > 0;
+}
+
 void Communicator::stop_cpu_nodes() noexcept {
   for (const auto& node : own_nodes_) node->stop();
 }

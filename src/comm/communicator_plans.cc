@@ -45,7 +45,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
       plan->cpu_programs.back().fifo_depth = fifo_depth;
     }
   // Before CPU nodes hear of it.
-  if (rings_ && verified.schedule().cpu_nodes > 0)
+  if (rings_connected_ && verified.schedule().cpu_nodes > 0)
     if (const std::string why = unfit_for_rings(verified.schedule()); !why.empty())
       fail(ncclInvalidUsage, "schedule {}: {}", label, why);
   const int channels = std::max(mesh_->plan_channels(), connected_->most_channels());
@@ -95,24 +95,15 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
   const bool in_place = is_in_place(collective, call, rank_);
-  if (!imported_->all().empty())
+  // GPUs that reach each other come here only for CPU nodes.
+  if (!imported_->all().empty() && !placement_.reach)
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
-  const Generator* forced = forced_[static_cast<size_t>(call.kind)];
-  // CPU nodes do not hear of replays.
-  const auto not_captured = [&](const Generator* generator) {
-    if (generator == nullptr || !captured_ || generator->cpu_nodes == 0) return generator;
-    if (!told_captured_)
-      WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
-                context_.label, generator->name);
-    told_captured_ = true;
-    return static_cast<const Generator*>(nullptr);
-  };
-  forced = not_captured(forced);
+  const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call.kind)]);
   const SelectionTable& table = plans_made_.table;
   // Between GPUs of several hosts the rules below decide, until such machines have been measured,
   // and where it was found out too late that GPUs do not reach each other.
-  const bool rules = forced != nullptr || table.advisory ||
+  const bool rules = forced != nullptr || (table.advisory && !placement_.reach) ||
                      (rings_ && config_.topo.empty() && table.staged.empty());
   const PlanOption* option = rules ? nullptr : table.choose(call.kind, bytes, false);
   if (option != nullptr && option->schedule >= 0) {
@@ -122,9 +113,7 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
       return plan_for(schedule, collective, in_place);
     option = table.choose(call.kind, bytes, true);
   }
-  const Generator* generator = not_captured(
-      option == nullptr ? nullptr
-                        : option_generators_[static_cast<size_t>(option - table.options.data())]);
+  const Generator* generator = without_captured_cpus(generator_of(option));
   if (generator != nullptr) return plan_for(collective, *generator, in_place);
   return plan_for(collective, choose_generator(collective, bytes, placement_, forced), in_place);
 }

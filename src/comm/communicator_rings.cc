@@ -42,12 +42,12 @@ void Communicator::connect_rings() {
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->stay(true);
   for (const auto& node : own_nodes_) node->serve_gpus();
-  rings_ = true;
+  rings_connected_ = true;
 }
 
 void Communicator::disconnect_rings() {
-  if (!rings_) return;
-  rings_ = false;
+  if (!rings_connected_) return;
+  rings_ = rings_connected_ = false;
   gpu_->disconnect_rings();
   for (Proxy* proxy : proxies_) proxy->stay(false);
   proxies_.clear();

@@ -83,7 +83,7 @@ SelectionTable staged_table(const PlanningRequest& request, std::span<const int>
     return known ? measured->rates.at(section) : default_rates(section);
   };
   const Rates rings = rates(kRingRates), cpus = rates(kThreadRates);
-  const Machine machine = staged_machine(request.machine, places);
+  const Machine machine = machine_of_ranks(request.machine, places, true);
   table.machine = &machine;
   table.simulation = staged_simulation(rings, cpus, request.setting.slice_bytes);
   table.cpus = cpu_rates(cpus, request.setting.cores);
@@ -223,7 +223,18 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
           kInit,
           "NCCL_ALGO and NCCL_MIN_NCHANNELS do not count between GPUs that reach each other's "
           "memory: WEFT_PLAN does");
-    plans.table = build_gpu_table(table, request.config.packed_bytes);
+    // Where every byte between GPUs crosses a CPU, that may as well reduce.
+    Machine linked;
+    std::vector<PlanOption> helpers;
+    if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {
+      TableRequest staged_request = table;
+      staged_request.cpu_plans_only = true;
+      helpers = staged_table(request, places, staged_request).options;
+      linked = machine_of_ranks(request.machine, places, false);
+      table.machine = &linked;
+      table.simulation = quick_simulation(request.nranks);
+    }
+    plans.table = build_gpu_table(table, request.config.packed_bytes, helpers);
     plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
                                       request.nranks, table.setting.cores);
     return plans;

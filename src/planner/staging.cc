@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+
+#include "src/topology/paths.h"
 
 namespace weft {
 namespace {
@@ -45,22 +48,33 @@ std::string no_peer_access(const Machine& machine, std::span<const int> gpus) {
   return "";
 }
 
-Machine staged_machine(const Machine& machine, std::span<const int> gpus) {
-  Machine staged = machine;
-  std::erase_if(staged.links, between_gpus);
+bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus) {
+  const PathFinder finder(machine);
+  const std::set<int> distinct(gpus.begin(), gpus.end());
+  for (const int a : distinct)
+    for (const int b : distinct) {
+      const PathClass way = a == b ? PathClass::kSockets : finder.best(a, b).path_class;
+      if (way != PathClass::kHostBridge && way != PathClass::kSockets) return false;
+    }
+  return distinct.size() > 1;
+}
+
+Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged) {
+  Machine ranks = machine;
+  if (staged) std::erase_if(ranks.links, between_gpus);
   // Ranks are the GPUs in their order; the GPUs themselves only pass data on.
-  for (Node& node : staged.nodes)
+  for (Node& node : ranks.nodes)
     if (node.type == NodeType::kGpu) node.type = NodeType::kSwitch;
   for (size_t r = 0; r < gpus.size(); r++) {
     Node rank;
     rank.id = fmt::format("rank{}", r);
     rank.host = machine.nodes[static_cast<size_t>(gpus[r])].host;
-    rank.facts.emplace("p2p", "0");
-    staged.nodes.push_back(rank);
-    connect(staged, static_cast<int>(staged.nodes.size()) - 1, gpus[r], LinkType::kPcie,
+    if (staged) rank.facts.emplace("p2p", "0");
+    ranks.nodes.push_back(rank);
+    connect(ranks, static_cast<int>(ranks.nodes.size()) - 1, gpus[r], LinkType::kPcie,
             kOwnMemoryGbps, 0);
   }
-  return staged;
+  return ranks;
 }
 
 SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes) {

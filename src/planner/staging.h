@@ -24,9 +24,12 @@ std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::stri
 // tell.
 std::string no_peer_access(const Machine& machine, std::span<const int> gpus);
 
-// The machine with a GPU for every rank, in order, each behind the PCIe link of the GPU that it has
-// (several may share one), and no way between them but through a CPU.
-Machine staged_machine(const Machine& machine, std::span<const int> gpus);
+// Whether there are several, and data between any two of them crosses a CPU.
+bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
+
+// The machine with a GPU for every rank, in order, each behind the links of the GPU that it has
+// (several may share one). `staged`: no way leads from one to another but through a CPU.
+Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged);
 
 // What kernels and CPU nodes take for their steps, and how data is cut.
 SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes);

@@ -73,6 +73,34 @@ TEST(Staging, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
   EXPECT_NE(describe_options(table, kAllReduce, kLarge).find("cpu_reduce"), std::string::npos);
 }
 
+// Eight GPUs in slots of two sockets, which reach each other over the bridges.
+Machine slots(double between_sockets) {
+  Machine machine = load_machine("l20-8x");
+  for (Node& node : machine.nodes) node.facts.erase("p2p");
+  for (Link& link : machine.links)
+    if (link.type == LinkType::kSocket) link.gbps = between_sockets;
+  return machine;
+}
+
+TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
+  const SelectionTable narrow = plan(slots(6), 8), wide = plan(slots(200), 8);
+  for (const SelectionTable* table : {&narrow, &wide}) {
+    EXPECT_TRUE(table->advisory) << "other calls are for the GPUs";
+    EXPECT_EQ(table->staged, "");
+    ASSERT_NE(find(*table, "cpu_pair"), nullptr);
+    EXPECT_NE(describe_options(*table, kAllReduce, kLarge).find("cpu_pair"), std::string::npos);
+    EXPECT_EQ(chosen(*table, 4096), "one_shot");
+    for (const auto kind : {CollectiveKind::kBroadcast, CollectiveKind::kAllGather})
+      EXPECT_EQ(table->choose(kind, kLarge, false)->name, "reach");
+  }
+  EXPECT_EQ(chosen(narrow), "cpu_pair");
+  EXPECT_LT(SelectionTable::estimate(*find(narrow, "cpu_pair"), kLarge),
+            0.8 * SelectionTable::estimate(*find(narrow, "reach"), kLarge));
+  EXPECT_EQ(chosen(wide), "reach");
+  // What links take is known, too: 112 MiB in and out of each GPU at 24 GB/s.
+  EXPECT_GT(SelectionTable::estimate(*find(wide, "reach"), kLarge), 4800);
+}
+
 TEST(Staging, IsNotForGpusThatReachEachOther) {
   for (const char* name : {"pcie-8x", "pcie-4x", "dgx1v", "dgx-a100", "hgx-h200"}) {
     const SelectionTable table = plan(name);
