@@ -25,7 +25,7 @@ struct PlanningRequest {
   int hosts = 1;
   ScheduleTest fits;          // whether a synthesized schedule can be run
   uint64_t communicator = 0;  // a number for tuner plugins
-  // Of GPUs on one host: PCI bus ids of the ranks' (none: rank r has the machine's r-th), why data
+  // Of GPUs on one host: PCI bus ids of the ranks' (none: they are dealt out in turn), why data
   // must go through host memory (empty: it need not), and why a kernel cannot run a schedule there.
   std::vector<std::string> gpus;
   std::string staged;

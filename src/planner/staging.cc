@@ -26,12 +26,14 @@ std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::stri
                                int nranks) {
   const std::vector<int> all = gpus(machine);
   std::vector<int> found;
-  for (int r = 0; r < nranks; r++) {
-    const auto rank = static_cast<size_t>(r);
-    const auto it = ids.empty() ? all.begin() + std::min<ptrdiff_t>(r, std::ssize(all))
-                                : std::find_if(all.begin(), all.end(), [&](int gpu) {
-                                    return machine.nodes[static_cast<size_t>(gpu)].pci == ids[rank];
-                                  });
+  for (size_t r = 0; r < static_cast<size_t>(nranks) && !all.empty(); r++) {
+    if (ids.empty()) {
+      found.push_back(all[r % all.size()]);
+      continue;
+    }
+    const auto it = std::find_if(all.begin(), all.end(), [&](int gpu) {
+      return machine.nodes[static_cast<size_t>(gpu)].pci == ids[r];
+    });
     if (it == all.end()) return {};
     found.push_back(*it);
   }

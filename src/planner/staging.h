@@ -15,8 +15,8 @@
 
 namespace weft {
 
-// The node of every rank's GPU, by PCI bus ids; with no ids rank r has the r-th GPU. Empty where
-// the machine does not show one of them.
+// The node of every rank's GPU, by PCI bus ids; with no ids ranks are dealt out to the GPUs in
+// turn. Empty where the machine does not show one of them.
 std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
                                int nranks);
 

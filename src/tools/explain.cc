@@ -71,8 +71,8 @@ void answer(const Arguments& arguments) {
   if (ranks == 0)
     ranks = config.topo.empty() ? std::max(2, here.cores)
                                 : static_cast<int>(gpus(load_machine(config.topo)).size());
-  if (arguments.on_gpus && ranks > static_cast<int>(gpus(here.machine).size()))
-    fail(ncclInvalidUsage, "there are {} GPUs", gpus(here.machine).size());
+  if (arguments.on_gpus && gpus(here.machine).empty())
+    fail(ncclInvalidUsage, "there is no GPU: name a machine that has some");
   HostSetting setting;
   setting.cores = here.cores;
   setting.one_process = !arguments.processes;
@@ -134,7 +134,8 @@ void add_explain(Command& program) {
   command.add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
       .between(1, 4096);
   command.add_flag("--processes", arguments->processes, "ranks are processes, not threads");
-  command.add_flag("--gpus", arguments->on_gpus, "ranks have a GPU each; see NCCL_P2P_DISABLE");
+  command.add_flag("--gpus", arguments->on_gpus,
+                   "ranks are on GPUs, dealt out in turn; see NCCL_P2P_DISABLE");
   command.add_flag("--json", arguments->json, "one JSON object");
   command.calls([arguments] { answer(*arguments); });
 }
