@@ -110,7 +110,7 @@ SelectionTable staged_table(const PlanningRequest& request, std::span<const int>
 
 // Says all that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("2 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("3 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})

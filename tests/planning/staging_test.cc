@@ -16,13 +16,13 @@
 namespace weft::test {
 namespace {
 
-constexpr auto kAllReduce = CollectiveKind::kAllReduce;
-constexpr uint64_t kLarge = 64 << 20;
+constexpr auto kSum = CollectiveKind::kAllReduce;
+constexpr uint64_t kMuch = 64 << 20;
 constexpr const char* kDisabled = "NCCL_P2P_DISABLE is set";
 
 // As rank 0 plans it for a GPU a rank; `ids` are bus ids of their GPUs.
-SelectionTable plan(const Machine& machine, int ranks, const char* staged = "", int cores = 64,
-                    std::vector<std::string> ids = {}, const std::string& cache = "") {
+SelectionTable plan_for(const Machine& machine, int ranks, const char* staged = "", int cores = 64,
+                        std::vector<std::string> ids = {}, const std::string& cache = "") {
   Config config = Config::from_environment();
   config.cache = cache;
   HostSetting setting;
@@ -32,45 +32,46 @@ SelectionTable plan(const Machine& machine, int ranks, const char* staged = "", 
                      unfit_for_rings})
       .table;
 }
-SelectionTable plan(const std::string& name, const char* staged = "", int cores = 64) {
+SelectionTable plan_for(const std::string& name, const char* staged = "", int cores = 64) {
   const Machine machine = load_machine(name);
-  return plan(machine, static_cast<int>(gpus(machine).size()), staged, cores);
+  return plan_for(machine, static_cast<int>(gpus(machine).size()), staged, cores);
 }
 
-const PlanOption* find(const SelectionTable& table, std::string_view name) {
+const PlanOption* option_of(const SelectionTable& table, std::string_view name) {
   for (const PlanOption& option : table.options)
-    if (option.kind == kAllReduce && option.name == name) return &option;
+    if (option.kind == kSum && option.name == name) return &option;
   return nullptr;
 }
 
-std::string chosen(const SelectionTable& table, uint64_t bytes = kLarge) {
-  const PlanOption* option = table.choose(kAllReduce, bytes, false);
+std::string chosen_at(const SelectionTable& table, uint64_t bytes = kMuch) {
+  const PlanOption* option = table.choose(kSum, bytes, false);
   return option != nullptr ? option->name : "by rules";
 }
 
 TEST(Staging, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
   // Four GPUs behind one link into each socket. GPUs that reach each other do not go there.
-  for (const SelectionTable& table : {plan("rtx4090-8x"), plan("pcie-8x", kDisabled)}) {
+  for (const SelectionTable& table : {plan_for("rtx4090-8x"), plan_for("pcie-8x", kDisabled)}) {
     EXPECT_FALSE(table.advisory);
     EXPECT_FALSE(table.staged.empty());
-    EXPECT_EQ(chosen(table), "cpu_pair");
+    EXPECT_EQ(chosen_at(table), "cpu_pair");
     for (const char* loser : {"ring", "direct", "tree", "cpu_reduce"}) {
-      ASSERT_NE(find(table, loser), nullptr);
-      EXPECT_GT(SelectionTable::estimate(*find(table, loser), kLarge),
-                SelectionTable::estimate(*find(table, "cpu_pair"), kLarge))
+      ASSERT_NE(option_of(table, loser), nullptr);
+      EXPECT_GT(SelectionTable::estimate(*option_of(table, loser), kMuch),
+                SelectionTable::estimate(*option_of(table, "cpu_pair"), kMuch))
           << loser;
-      EXPECT_NE(describe_ranges(table, kAllReduce).find(loser), std::string::npos);
+      EXPECT_NE(describe_ranges(table, kSum).find(loser), std::string::npos);
     }
-    EXPECT_EQ(chosen(table, 256).find("cpu"), std::string::npos) << "a thread must wake up first";
+    EXPECT_EQ(chosen_at(table, 256).find("cpu"), std::string::npos)
+        << "a thread must wake up first";
   }
 }
 
 TEST(Staging, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
-  const SelectionTable table = plan("rtx4090-4x");
-  EXPECT_EQ(chosen(table), "direct");
-  ASSERT_NE(find(table, "cpu_reduce"), nullptr);
-  EXPECT_EQ(find(table, "cpu_reduce")->barred, "") << "it loses by its time";
-  EXPECT_NE(describe_options(table, kAllReduce, kLarge).find("cpu_reduce"), std::string::npos);
+  const SelectionTable table = plan_for("rtx4090-4x");
+  EXPECT_EQ(chosen_at(table), "direct");
+  ASSERT_NE(option_of(table, "cpu_reduce"), nullptr);
+  EXPECT_EQ(option_of(table, "cpu_reduce")->barred, "") << "it loses by its time";
+  EXPECT_NE(describe_options(table, kSum, kMuch).find("cpu_reduce"), std::string::npos);
 }
 
 // Eight GPUs in slots of two sockets, which reach each other over the bridges.
@@ -83,48 +84,48 @@ Machine slots(double between_sockets) {
 }
 
 TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
-  const SelectionTable narrow = plan(slots(6), 8), wide = plan(slots(200), 8);
+  const SelectionTable narrow = plan_for(slots(6), 8), wide = plan_for(slots(200), 8);
   for (const SelectionTable* table : {&narrow, &wide}) {
     EXPECT_TRUE(table->advisory) << "other calls are for the GPUs";
     EXPECT_EQ(table->staged, "");
-    ASSERT_NE(find(*table, "cpu_pair"), nullptr);
-    EXPECT_NE(describe_options(*table, kAllReduce, kLarge).find("cpu_pair"), std::string::npos);
-    EXPECT_EQ(chosen(*table, 4096), "one_shot");
+    ASSERT_NE(option_of(*table, "cpu_pair"), nullptr);
+    EXPECT_NE(describe_options(*table, kSum, kMuch).find("cpu_pair"), std::string::npos);
+    EXPECT_EQ(chosen_at(*table, 4096), "one_shot");
     for (const auto kind : {CollectiveKind::kBroadcast, CollectiveKind::kAllGather})
-      EXPECT_EQ(table->choose(kind, kLarge, false)->name, "reach");
+      EXPECT_EQ(table->choose(kind, kMuch, false)->name, "reach");
   }
-  EXPECT_EQ(chosen(narrow), "cpu_pair");
-  EXPECT_LT(SelectionTable::estimate(*find(narrow, "cpu_pair"), kLarge),
-            0.8 * SelectionTable::estimate(*find(narrow, "reach"), kLarge));
-  EXPECT_EQ(chosen(wide), "reach");
+  EXPECT_EQ(chosen_at(narrow), "cpu_pair");
+  EXPECT_LT(SelectionTable::estimate(*option_of(narrow, "cpu_pair"), kMuch),
+            0.8 * SelectionTable::estimate(*option_of(narrow, "reach"), kMuch));
+  EXPECT_EQ(chosen_at(wide), "reach");
   // What links take is known, too: 112 MiB in and out of each GPU at 24 GB/s.
-  EXPECT_GT(SelectionTable::estimate(*find(wide, "reach"), kLarge), 4800);
+  EXPECT_GT(SelectionTable::estimate(*option_of(wide, "reach"), kMuch), 4800);
 }
 
 TEST(Staging, IsNotForGpusThatReachEachOther) {
   for (const char* name : {"pcie-8x", "pcie-4x", "dgx1v", "dgx-a100", "hgx-h200"}) {
-    const SelectionTable table = plan(name);
+    const SelectionTable table = plan_for(name);
     EXPECT_TRUE(table.advisory) << name;
     EXPECT_EQ(table.staged, "") << name;
-    EXPECT_EQ(find(table, "cpu_reduce"), nullptr) << name;
+    EXPECT_EQ(option_of(table, "cpu_reduce"), nullptr) << name;
   }
 }
 
 TEST(Staging, AsksHowFastTheCpusAre) {
   const Machine machine = load_machine("rtx4090-8x");
-  EXPECT_NE(chosen(plan(machine, 8, "", 2)), "cpu_pair") << "a core for each node";
+  EXPECT_NE(chosen_at(plan_for(machine, 8, "", 2)), "cpu_pair") << "a core for each node";
   Config config;
   config.cache = testing::TempDir() + "weft_staging." + std::to_string(getpid());
   Calibration calibration;
   calibration.measured = "measured by a test";
   calibration.rates[kThreadRates].reduce_mid_us_mb = 900;
   save_rates(config, calibration);
-  const SelectionTable slow = plan(machine, 8, "", 64, {}, config.cache);
+  const SelectionTable slow = plan_for(machine, 8, "", 64, {}, config.cache);
   std::filesystem::remove_all(config.cache);
   EXPECT_NE(slow.origin.find("measured by a test"), std::string::npos) << slow.origin;
-  EXPECT_NE(chosen(slow), "cpu_pair");
-  EXPECT_GT(SelectionTable::estimate(*find(slow, "cpu_pair"), kLarge),
-            3 * SelectionTable::estimate(*find(plan("rtx4090-8x"), "cpu_pair"), kLarge));
+  EXPECT_NE(chosen_at(slow), "cpu_pair");
+  EXPECT_GT(SelectionTable::estimate(*option_of(slow, "cpu_pair"), kMuch),
+            3 * SelectionTable::estimate(*option_of(plan_for("rtx4090-8x"), "cpu_pair"), kMuch));
 }
 
 TEST(Staging, KnowsWhichRanksShareAGpu) {
@@ -135,44 +136,47 @@ TEST(Staging, KnowsWhichRanksShareAGpu) {
     machine.nodes[static_cast<size_t>(gpu)].pci = ids.back();
   }
   const auto us = [&](const std::vector<std::string>& of) {
-    return SelectionTable::estimate(*find(plan(machine, 4, kDisabled, 64, of), "direct"), kLarge);
+    return SelectionTable::estimate(*option_of(plan_for(machine, 4, kDisabled, 64, of), "direct"),
+                                    kMuch);
   };
   EXPECT_NEAR(us({ids[3], ids[1], ids[0], ids[2]}) / us(ids), 1, 0.01);
   // All that four ranks send goes over one link.
   EXPECT_GT(us({ids[2], ids[2], ids[2], ids[2]}), 2 * us(ids));
   // Without peer-to-peer access, but none needed.
-  EXPECT_EQ(plan(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).staged, "");
-  EXPECT_NE(plan(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).staged, "");
+  EXPECT_EQ(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).staged, "");
+  EXPECT_NE(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).staged, "");
   // A GPU that rank 0 does not see: nothing can be said.
-  EXPECT_TRUE(plan(machine, 4, kDisabled, 64, {ids[0], ids[1], ids[2], "0000:77:00.0"}).advisory);
+  EXPECT_TRUE(
+      plan_for(machine, 4, kDisabled, 64, {ids[0], ids[1], ids[2], "0000:77:00.0"}).advisory);
 }
 
 TEST(Staging, GoesThroughHostMemoryBesideNvlinkToo) {
-  const SelectionTable table = plan("hgx-h200", kDisabled);
-  ASSERT_NE(find(table, "ring"), nullptr);
+  const SelectionTable table = plan_for("hgx-h200", kDisabled);
+  ASSERT_NE(option_of(table, "ring"), nullptr);
   // 64 MiB over PCIe, not over NVLink.
-  EXPECT_GT(SelectionTable::estimate(*find(table, "direct"), kLarge), 1000);
+  EXPECT_GT(SelectionTable::estimate(*option_of(table, "direct"), kMuch), 1000);
 }
 
 TEST(Staging, PlansOnlyWhatAKernelCanRun) {
   const Collective many{CollectiveKind::kReduceScatter, 32, 0};
   EXPECT_NE(unfit_for_rings(kCpuReduce.make(many, false)), "") << "33 ranks and CPU nodes";
   EXPECT_NE(unfit_for_rings(kRecursive.make({CollectiveKind::kReduceScatter, 8, 0}, false)), "");
-  EXPECT_EQ(unfit_for_rings(kDirect.make({kAllReduce, 32, 0}, false)), "");
+  EXPECT_EQ(unfit_for_rings(kDirect.make({kSum, 32, 0}, false)), "");
   EXPECT_EQ(unfit_for_rings(kCpuPair.make({CollectiveKind::kReduceScatter, 30, 0}, false)), "");
   // Eight lanes of each of nine ranks would share a GPU.
   Machine machine = load_machine("rtx4090-4x");
   const std::string id = "0000:01:00.0";
   machine.nodes[static_cast<size_t>(gpus(machine)[0])].pci = id;
-  const SelectionTable table = plan(machine, 9, kDisabled, 64, std::vector<std::string>(9, id));
-  EXPECT_NE(find(table, "cpu_reduce")->barred, "");
+  const SelectionTable table = plan_for(machine, 9, kDisabled, 64, std::vector<std::string>(9, id));
+  EXPECT_NE(option_of(table, "cpu_reduce")->barred, "");
   EXPECT_EQ(
-      find(plan(machine, 8, kDisabled, 64, std::vector<std::string>(8, id)), "cpu_reduce")->barred,
+      option_of(plan_for(machine, 8, kDisabled, 64, std::vector<std::string>(8, id)), "cpu_reduce")
+          ->barred,
       "");
 }
 
 TEST(Staging, ComesBackFromTheTablesText) {
-  const SelectionTable table = plan("rtx4090-4x");
+  const SelectionTable table = plan_for("rtx4090-4x");
   EXPECT_EQ(SelectionTable::decode(table.encode()), table);
 }
 
