@@ -364,20 +364,21 @@ void GpuExecutor::stop() noexcept {
 std::string GpuExecutor::error() const {
   const uint32_t word = __atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST);
   const int peer = static_cast<int>(word >> 8) - 1;
+  const char* who = peer < state_->options.nranks ? "peer" : "CPU node";
   switch (static_cast<KernelError>(word & 0xff)) {
     case KernelError::kNone:
       return {};
     case KernelError::kTimeout:
-      return fmt::format("waited {} s for peer {} in a kernel (WEFT_TIMEOUT)",
-                         state_->options.timeout_s, peer);
+      return fmt::format("waited {} s for {} {} in a kernel (WEFT_TIMEOUT)",
+                         state_->options.timeout_s, who, peer);
     case KernelError::kLeft:
       return fmt::format("rank {} has left (ncclCommDestroy) and does not take part in this call",
                          peer);
     default:
       return fmt::format(
-          "peer {} made another call than this rank: all ranks must make the same calls, with the "
+          "{} {} made another call than this rank: all ranks must make the same calls, with the "
           "same counts, types, operators and roots, in the same order",
-          peer);
+          who, peer);
   }
 }
 

@@ -22,6 +22,8 @@ namespace weft::cuda {
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
+// PCI bus id, dddd:bb:dd.f in lower case; empty: it is not known.
+std::string bus_id(int device);
 // 13000 for CUDA 13.0; 0: there is no driver.
 int driver_version();
 

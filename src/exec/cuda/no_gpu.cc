@@ -9,6 +9,7 @@ class GpuPlan {};
 
 bool available() { return false; }
 int current_device() { return 0; }
+std::string bus_id(int) { return {}; }
 int driver_version() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
