@@ -85,7 +85,7 @@ SelectionTable staged_table(const PlanningRequest& request, std::span<const int>
   const Rates rings = rates(kRingRates), cpus = rates(kThreadRates);
   const Machine machine = machine_of_ranks(request.machine, places, true);
   table.machine = &machine;
-  table.simulation = staged_simulation(rings, cpus, request.setting.slice_bytes);
+  table.simulation = staged_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
   table.cpus = cpu_rates(cpus, request.setting.cores);
   table.call_us = rings.call_us;
   table.unfit = [&](const Schedule& schedule) {

@@ -79,9 +79,11 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
   return ranks;
 }
 
-SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes) {
+SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+                                    int nranks) {
   SimulationOptions options;
   options.slice_bytes = slice_bytes;
+  options.most_slices = nranks > 8 ? 8 : 32;  // in time for init
   options.estimate = true;
   options.step_us = rings.step_us;
   options.message_us = rings.message_us;

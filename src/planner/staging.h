@@ -32,7 +32,8 @@ bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
 Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged);
 
 // What kernels and CPU nodes take for their steps, and how data is cut.
-SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes);
+SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+                                    int nranks);
 
 // Of nodes that serve GPUs, on a host with so many cores.
 CpuRates cpu_rates(const Rates& cpus, int cores);
