@@ -215,11 +215,9 @@ class Contest {
                          entrant.plan.empty() ? nullptr : entrant.plan.c_str()) == ncclSuccess;
   }
 
-  // Roots take turns: calls from one root would overlap, and nobody would see how long one takes.
-  ncclResult_t one(CollectiveKind kind, uint64_t size, int rank, int number = 0) {
+  ncclResult_t one(CollectiveKind kind, uint64_t size, int rank, int root = 0) {
     const auto r = static_cast<size_t>(rank);
-    return call(kind, size, options_.ranks, inputs_[r], outputs_[r], number % options_.ranks,
-                comms_[r], streams_[r]);
+    return call(kind, size, options_.ranks, inputs_[r], outputs_[r], root, comms_[r], streams_[r]);
   }
 
   void ask(Entrant& entrant, const std::string& collective, CollectiveKind kind, uint64_t size) {
@@ -258,6 +256,7 @@ class Contest {
       meet();
     }
     const int rounds = repetitions_of(size);
+    RootTurns turns(options_.ranks);
     std::vector<Lap>& laps = laps_[r];
     laps.clear();
     for (int round = 0; round < rounds; round++)
@@ -266,7 +265,7 @@ class Contest {
         force(entrants[e], collective, rank);
         laps.push_back(run_batch(
             calls, [&] { meet(); },
-            [&](int i) { check(one(kind, size, rank, i + options_.ranks), "call"); },
+            [&](int) { check(one(kind, size, rank, turns.next()), "call"); },
             [&] { device::synchronize(streams_[r]); }));
       }
     meet();

@@ -102,6 +102,7 @@ class Communicator {
     int root = 0;
     bool in_place = false;
     Program program;
+    std::optional<ExchangeShape> shape;  // set: it needs no interpreter
     std::vector<Program> cpu_programs;  // of the CPU nodes that this rank has, in their order
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
@@ -122,10 +123,17 @@ class Communicator {
   void check_schedules_fit();
   // CPU nodes: why there are none, how many plans need, and which rank has which.
   std::string no_cpu_nodes(const std::vector<PeerInfo>& infos) const;
+  // Why data of GPUs must go through host memory, as settings say; empty: it need not.
+  static std::string must_stage(const std::vector<PeerInfo>& infos);
   std::string lacks_cpu_nodes(const ImportedSchedule& schedule) const;  // "": it does not
   int cpu_nodes_for(const std::vector<PeerInfo>& infos);
   int cpu_node_rank(int node) const;
   std::vector<std::unique_ptr<CpuNode>> open_cpu_nodes(const MeshPlan& plan);
+  // The generator; nullptr where it has CPU nodes and the call is captured, which is told once.
+  const Generator* without_captured_cpus(const Generator* generator);
+  const Generator* generator_of(const PlanOption* option) const;
+  // Whether GPUs that reach each other leave this call to CPU nodes.
+  bool asks_cpus(const Generator* forced, const Collective& collective, size_t bytes);
   void add_cpu_parts(const Call& call, const Plan& plan, uint64_t sequence);
   void stop_cpu_nodes() noexcept;
   struct GpuEntry {
@@ -177,8 +185,9 @@ class Communicator {
   Program send_program_, receive_program_;
   // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
   std::array<bool, kCollectiveKinds> copies_only_{};
-  bool rings_ = false;     // between GPUs
-  bool captured_ = false;  // the launch under way becomes part of a graph
+  bool rings_ = false;            // between GPUs, for all calls
+  bool rings_connected_ = false;  // for some calls at least: those whose plans have CPU nodes
+  bool captured_ = false;         // the launch under way becomes part of a graph
   bool told_captured_ = false;
   int ring_channels_ = 0;        // of the rings' ports
   Program pair_program_;         // lane 0 sends, lane 1 receives

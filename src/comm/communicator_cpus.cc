@@ -28,13 +28,16 @@ std::string Communicator::no_cpu_nodes(const std::vector<PeerInfo>& infos) const
   return "";
 }
 
-// As many as any plan needs that may be chosen. Equal on all ranks.
+// As many as any plan needs that may be chosen; beside GPUs, whose rings are pinned, only if one
+// is, at some size. Equal on all ranks.
 int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   int most = 0;
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->cpu_nodes);
+  const SelectionTable& table = plans_made_.table;
   for (size_t i = 0; i < option_generators_.size(); i++)
-    if (option_generators_[i] != nullptr && plans_made_.table.options[i].barred.empty())
+    if (option_generators_[i] != nullptr && table.options[i].barred.empty() &&
+        (!cuda::available() || table.chooses(static_cast<int>(i))))
       most = std::max(most, option_generators_[i]->cpu_nodes);
   for (const auto& schedule : connected_->all()) most = std::max(most, cpu_nodes_of(*schedule));
   if (most == 0 || nranks_ == 1) return 0;
@@ -87,6 +90,28 @@ void Communicator::hand_over() {
     own_nodes_[i]->submit(node_jobs_[i]);
     node_jobs_[i].clear();
   }
+}
+
+const Generator* Communicator::without_captured_cpus(const Generator* generator) {
+  if (generator == nullptr || !captured_ || generator->cpu_nodes == 0) return generator;
+  if (!told_captured_)
+    WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
+              context_.label, generator->name);
+  told_captured_ = true;
+  return nullptr;
+}
+
+const Generator* Communicator::generator_of(const PlanOption* option) const {
+  if (option == nullptr) return nullptr;
+  return option_generators_[static_cast<size_t>(option - plans_made_.table.options.data())];
+}
+
+bool Communicator::asks_cpus(const Generator* forced, const Collective& collective, size_t bytes) {
+  if (!rings_connected_) return false;
+  if (forced != nullptr) return forced->cpu_nodes > 0;
+  const Generator* generator =
+      without_captured_cpus(generator_of(plans_made_.table.choose(collective.kind, bytes, false)));
+  return generator != nullptr && generator->cpu_nodes > 0;
 }
 
 void Communicator::stop_cpu_nodes() noexcept {

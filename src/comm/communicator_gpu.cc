@@ -16,6 +16,8 @@ void Communicator::connect_gpu(Deadline deadline) {
     why = "ranks are on several hosts";
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
+  } else {
+    why = plans_made_.table.staged;
   }
   // All ranks go the same way.
   for (const std::string& reason : control_->all_gather(why, deadline))
@@ -23,11 +25,13 @@ void Communicator::connect_gpu(Deadline deadline) {
   if (why.empty() && !reach_gpus(deadline)) why = "writes to a peer's memory do not arrive there";
   if (why.empty()) {
     placement_.reach = true;
+    if (cpu_nodes_ > 0) connect_rings();
     return;
   }
   if (rank_ == 0)
     WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
   connect_rings();
+  rings_ = true;
 }
 
 // False where some rank finds that peer-to-peer access, which the driver grants, does not work.
@@ -105,7 +109,12 @@ void Communicator::launch(std::span<const Call* const> calls) {
       pairs.push_back(call);
       continue;
     }
+    const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call->kind)]);
     const Collective collective{call->kind, nranks_, call->root};
+    if (asks_cpus(forced, collective, array_bytes(collective, *call))) {
+      launch_rings({&call, 1});
+      continue;
+    }
     cuda::GpuCall gpu_call;
     gpu_call.input = call->input;
     gpu_call.output = call->output;
@@ -119,9 +128,8 @@ void Communicator::launch(std::span<const Call* const> calls) {
       gpu_->copy(collective, gpu_call);
       continue;
     }
-    const GpuChoice choice =
-        choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes,
-                       forced_[static_cast<size_t>(call->kind)], gpu_->one_device());
+    const GpuChoice choice = choose_for_gpu(collective, array_bytes(collective, *call),
+                                            config_.packed_bytes, forced, gpu_->one_device());
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
   if (!pairs.empty()) launch_pairs(pairs);

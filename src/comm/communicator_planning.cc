@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
+#include "src/exec/ring_fit.h"
 #include "src/planner/planning.h"
 #include "src/planner/tuning_rules.h"
 #include "src/topology/fingerprint.h"
@@ -56,8 +57,9 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
           Mesh::ring_bytes_for(config_, nranks_, cluster.hosts.size() == infos.size());
       HostSetting setting = setting_of(cluster, infos, config_);
       setting.no_cpu_nodes = no_cpu_nodes(infos);
-      if (setting.no_cpu_nodes.empty() && cuda::available())
-        setting.no_cpu_nodes = "not measured beside GPUs yet (WEFT_PLAN asks for it)";
+      // Where GPUs reach each other nothing else is asked.
+      if (setting.no_cpu_nodes.empty() && cuda::available() && !config_.topo.empty())
+        setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
       PlanningRequest request{config_,
                               nranks_,
                               cuda::available(),
@@ -65,7 +67,11 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
                               cluster.machine,
                               static_cast<int>(cluster.hosts.size()),
                               [ring](const ImportedSchedule& s) { return fits_rings(s, ring); },
-                              siphash(secret_, "tuner", 5)};
+                              siphash(secret_, "tuner", 5),
+                              {},
+                              must_stage(infos),
+                              unfit_for_rings};
+      for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
       const CommunicatorPlans plans = make_plans(request);
       decided = plans.encode();
       const std::chrono::duration<double, std::milli> took =

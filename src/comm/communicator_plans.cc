@@ -4,6 +4,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/exec/ring_fit.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
 
@@ -34,6 +35,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);
   plan->program.fifo_depth = fifo_depth;
+  if (verified.schedule().cpu_nodes == 0) plan->shape = exchange_shape(plan->program);
   if (verified.schedule().cpu_nodes > cpu_nodes_)
     fail(ncclInvalidUsage, "schedule {} needs {} CPU nodes, there are {}{}", label,
          verified.schedule().cpu_nodes, cpu_nodes_,
@@ -43,6 +45,10 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
       plan->cpu_programs.push_back(lower(verified, node->number()));
       plan->cpu_programs.back().fifo_depth = fifo_depth;
     }
+  // Before CPU nodes hear of it.
+  if (rings_connected_ && verified.schedule().cpu_nodes > 0)
+    if (const std::string why = unfit_for_rings(verified.schedule()); !why.empty())
+      fail(ncclInvalidUsage, "schedule {}: {}", label, why);
   const int channels = std::max(mesh_->plan_channels(), connected_->most_channels());
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})
     for (const ProgramPort& port : *ports)
@@ -90,20 +96,16 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
   const bool in_place = is_in_place(collective, call, rank_);
-  if (!imported_->all().empty())
+  // GPUs that reach each other come here only for CPU nodes.
+  if (!imported_->all().empty() && !placement_.reach)
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
-  const Generator* forced = forced_[static_cast<size_t>(call.kind)];
-  if (captured_ && forced != nullptr && forced->cpu_nodes > 0) {
-    if (!told_captured_)
-      WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
-                context_.label, forced->name);
-    told_captured_ = true;
-    forced = nullptr;
-  }
+  const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call.kind)]);
   const SelectionTable& table = plans_made_.table;
-  // Between GPUs of several hosts the rules below decide, until such machines have been measured.
-  const bool rules = forced != nullptr || table.advisory || (rings_ && config_.topo.empty());
+  // Between GPUs of several hosts the rules below decide, until such machines have been measured,
+  // and where it was found out too late that GPUs do not reach each other.
+  const bool rules = forced != nullptr || (table.advisory && !placement_.reach) ||
+                     (rings_ && config_.topo.empty() && table.staged.empty());
   const PlanOption* option = rules ? nullptr : table.choose(call.kind, bytes, false);
   if (option != nullptr && option->schedule >= 0) {
     const ImportedSchedule& schedule =
@@ -112,11 +114,8 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
       return plan_for(schedule, collective, in_place);
     option = table.choose(call.kind, bytes, true);
   }
-  const Generator* generator =
-      option == nullptr ? nullptr
-                        : option_generators_[static_cast<size_t>(option - table.options.data())];
-  if (generator != nullptr && !(captured_ && generator->cpu_nodes > 0))
-    return plan_for(collective, *generator, in_place);
+  const Generator* generator = without_captured_cpus(generator_of(option));
+  if (generator != nullptr) return plan_for(collective, *generator, in_place);
   return plan_for(collective, choose_generator(collective, bytes, placement_, forced), in_place);
 }
 

@@ -15,6 +15,12 @@ size_t Communicator::port_number(int peer, int channel) const {
   return static_cast<size_t>(peer * ring_channels_ + channel);
 }
 
+std::string Communicator::must_stage(const std::vector<PeerInfo>& infos) {
+  for (const PeerInfo& info : infos)
+    if (info.p2p_disable != 0) return "NCCL_P2P_DISABLE is set";
+  return "";
+}
+
 void Communicator::connect_rings() {
   std::vector<SendPort> sends;
   std::vector<RecvPort> receives;
@@ -36,17 +42,12 @@ void Communicator::connect_rings() {
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->stay(true);
   for (const auto& node : own_nodes_) node->serve_gpus();
-  if (cpu_nodes_ > 0 && rank_ == 0)
-    WEFT_INFO(kInit,
-              "{}: WEFT_PLAN lets CPU nodes reduce for GPUs, which has not been measured in this "
-              "release",
-              context_.label);
-  rings_ = true;
+  rings_connected_ = true;
 }
 
 void Communicator::disconnect_rings() {
-  if (!rings_) return;
-  rings_ = false;
+  if (!rings_connected_) return;
+  rings_ = rings_connected_ = false;
   gpu_->disconnect_rings();
   for (Proxy* proxy : proxies_) proxy->stay(false);
   proxies_.clear();
@@ -66,6 +67,12 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
            call->count, plan.program.chunks);
     cuda::GpuRingJob job;
     job.operation = operation_for(*call, plan.program, plan.tag);
+    if (plan.shape) {
+      cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
+      for (int peer = 0; peer < nranks_; peer++)
+        exchange.ports.push_back(port_number(peer, collective_channel(0)));
+      if (gpu_->run_ring_exchange(exchange)) continue;
+    }
     const auto number = [&](const ProgramPort& port) {
       const int channel = collective_channel(port.channel);
       if (channel >= ring_channels_)
@@ -78,10 +85,10 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
     for (const ProgramPort& port : plan.program.receives) job.receives.push_back(number(port));
     std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
     for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
-    if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
-    // At once: a launch may wait for kernels before it, which wait for their CPU nodes.
+    // First: a launch may wait for its kernel, and for those before it, which wait for CPU nodes.
     add_cpu_parts(*call, plan, job.operation.sequence);
     hand_over();
+    if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
   }
   if (!pairs.empty()) launch_ring_pairs(pairs);
 }

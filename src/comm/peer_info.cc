@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 2;  // of what ranks say to each other
+constexpr uint32_t kLibraryVersion = 3;  // of what ranks say to each other
 
 struct AgreedSetting {
   const char* name;
@@ -30,7 +30,8 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)}}};
 }
 
-PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported) {
+PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,
+                         const std::string& gpu) {
   PeerInfo mine;
   mine.version = kLibraryVersion;
   mine.pid = getpid();
@@ -44,6 +45,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
     mine.settings[i] = siphash(Secret{}, settings[i].value.data(), settings[i].value.size());
   mine.schedules = imported.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
+  mine.p2p_disable = config.p2p_disable ? 1 : 0;
+  std::strncpy(mine.gpu, gpu.c_str(), sizeof mine.gpu - 1);
   const auto addresses = local_addresses(config, Acceptor::instance().port());
   mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
   std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
@@ -73,8 +76,9 @@ void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Confi
 }  // namespace
 
 std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
-                                     const ImportedSchedules& imported, Deadline deadline) {
-  const PeerInfo mine = describe_myself(config, imported);
+                                     const ImportedSchedules& imported, const std::string& gpu,
+                                     Deadline deadline) {
+  const PeerInfo mine = describe_myself(config, imported, gpu);
   std::vector<PeerInfo> infos;
   for (const std::string& text : control.all_gather(
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {

@@ -23,14 +23,18 @@ struct PeerInfo {
   uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
   uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
   int32_t shm_disable = 0;
+  int32_t p2p_disable = 0;
+  char gpu[16] = {};  // PCI bus id; empty in host mode
   int32_t address_count = 0;
   Address addresses[4];
   char unix_name[40] = {};
 };
 
-// Every rank's, in rank order. Collective. Throws Error(ncclInvalidUsage) where ranks contradict
-// each other: the same text on all of them, since all compare with rank 0.
+// Every rank's, in rank order; `gpu` is this one's bus id. Collective. Throws
+// Error(ncclInvalidUsage) where ranks contradict each other: the same text on all of them, since
+// all compare with rank 0.
 std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
-                                     const ImportedSchedules& imported, Deadline deadline);
+                                     const ImportedSchedules& imported, const std::string& gpu,
+                                     Deadline deadline);
 
 }  // namespace weft

@@ -48,6 +48,20 @@ struct Operation {
   uint64_t* progress = nullptr;
 };
 
+// What a message says of the call it belongs to.
+WEFT_HD inline MessageHeader header_for(const Operation& op, uint64_t bytes) {
+  MessageHeader message;
+  message.bytes = bytes;
+  message.sequence = op.sequence;
+  message.call_bytes = op.count * op.element;
+  message.collective = op.collective;
+  message.type = static_cast<uint8_t>(op.reduction.type);
+  message.op = static_cast<uint8_t>(op.reduction.op);
+  message.root = op.root;
+  message.plan = op.plan;
+  return message;
+}
+
 enum class Advance : uint8_t {
   kDone,     // the lane is finished
   kAgain,    // a step was performed, more are to come
@@ -377,15 +391,7 @@ class Interpreter {
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
                        uint64_t bytes) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
-    MessageHeader message;
-    message.bytes = bytes;
-    message.sequence = op_.sequence;
-    message.call_bytes = op_.count * op_.element;
-    message.collective = op_.collective;
-    message.type = static_cast<uint8_t>(op_.reduction.type);
-    message.op = static_cast<uint8_t>(op_.reduction.op);
-    message.root = op_.root;
-    message.plan = op_.plan;
+    MessageHeader message = header_for(op_, bytes);
     if (lends(port, lent)) {
       if (port.lending == Lending::kPointer) {
         message.kind = MessageHeader::kPointer;

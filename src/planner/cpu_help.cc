@@ -9,10 +9,7 @@
 namespace weft {
 namespace {
 
-// What the lanes of a CPU node read and reduce, and what they write, GB/s.
-constexpr double kReduceGbps = 60;
-// Until its thread has a core and sees a message; later ones are seen while others are reduced.
-constexpr double kNoticeUs = 5, kMemoryUs = 0.1;
+constexpr double kMemoryUs = 0.1;
 // How a node of the graph says that it is the memory of a CPU node.
 constexpr const char* kCpuMemory = "cpu_memory";
 
@@ -58,6 +55,35 @@ std::vector<int> senders(const Schedule& schedule, int node) {
   return ranks;
 }
 
+// GB/s into and out of the memory of a CPU node such that either takes as long as its cores are at
+// work: they read and reduce what comes, and write the result once for every message but one.
+struct NodeRates {
+  double in_gbps = 0, out_gbps = 0;
+};
+NodeRates rates_of_node(const Schedule& schedule, int node, const CpuRates& rates) {
+  double in = 0, out = 0, us = 0;  // of a megabyte in every chunk
+  int lanes = 0;
+  const auto peer = [](const Operand& o) { return o.kind == Operand::Kind::kPeer; };
+  for (const Lane& lane :
+       schedule.ranks[static_cast<size_t>(schedule.collective.nranks + node)].lanes) {
+    lanes += lane.steps.empty() ? 0 : 1;
+    for (const Step& step : lane.steps) {
+      const auto from = static_cast<double>(step.from.size()),
+                 to = static_cast<double>(step.to.size());
+      const bool reduces = from > 1;
+      in +=
+          step.count * static_cast<double>(std::count_if(step.from.begin(), step.from.end(), peer));
+      out += step.count * static_cast<double>(std::count_if(step.to.begin(), step.to.end(), peer));
+      us += step.count * ((reduces ? from * rates.reduce_us_mb : 0) +
+                          std::max(0.0, to - (reduces ? 1 : 0)) * rates.copy_us_mb);
+    }
+  }
+  const double cores =
+      std::clamp(rates.cores / std::max(1, schedule.cpu_nodes), 1, std::max(1, lanes));
+  us = std::max(us, 1e-3);
+  return {1e3 * in / us * cores, 1e3 * out / us * cores};
+}
+
 }  // namespace
 
 bool cpus_could_help(const Machine& machine, int cpu_nodes) {
@@ -69,7 +95,7 @@ bool cpus_could_help(const Machine& machine, int cpu_nodes) {
          static_cast<int>(nodes_of(machine, NodeType::kCpu).size()) >= cpu_nodes;
 }
 
-Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule) {
+Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule, const CpuRates& rates) {
   Machine helped = machine;
   if (schedule.cpu_nodes == 0) return helped;
   const std::vector<int> ranks = gpus(machine);
@@ -98,8 +124,10 @@ Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule) {
     memory.facts.emplace(kCpuMemory, "1");
     helped.nodes.push_back(memory);
     const int at = static_cast<int>(helped.nodes.size()) - 1;
-    helped.links.push_back({most->first, at, LinkType::kOther, kReduceGbps, kNoticeUs, 1});
-    helped.links.push_back({at, most->first, LinkType::kOther, kReduceGbps, kMemoryUs, 1});
+    const NodeRates node_rates = rates_of_node(schedule, node, rates);
+    helped.links.push_back(
+        {most->first, at, LinkType::kOther, node_rates.in_gbps, rates.notice_us, 1});
+    helped.links.push_back({at, most->first, LinkType::kOther, node_rates.out_gbps, kMemoryUs, 1});
   }
   return helped;
 }

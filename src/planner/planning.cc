@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
+#include <span>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
@@ -11,6 +13,7 @@
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/rates_file.h"
+#include "src/planner/staging.h"
 #include "src/planner/table_builder.h"
 #include "src/planner/tuner_plugin.h"
 
@@ -62,9 +65,52 @@ void take_rates(const PlanningRequest& request, TableRequest& table) {
   table.origin = fmt::format("rates {}", measured->measured);
 }
 
+// Lanes wait for each other, and each is a thread block that may need a multiprocessor of its own.
+constexpr ptrdiff_t kResidentLanes = 64;
+
+ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
+  ptrdiff_t most = 0;
+  for (const int gpu : gpus) most = std::max(most, std::count(gpus.begin(), gpus.end(), gpu));
+  return most;
+}
+
+// GPUs whose data goes through host memory, with or without CPUs that reduce.
+SelectionTable staged_table(const PlanningRequest& request, std::span<const int> places,
+                            TableRequest table) {
+  const auto measured = load_rates(request.config);
+  const auto rates = [&](const char* section) {
+    const bool known = measured.has_value() && measured->rates.contains(section);
+    return known ? measured->rates.at(section) : default_rates(section);
+  };
+  const Rates rings = rates(kRingRates), cpus = rates(kThreadRates);
+  const Machine machine = machine_of_ranks(request.machine, places, true);
+  table.machine = &machine;
+  table.simulation = staged_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
+  table.cpus = cpu_rates(cpus, request.setting.cores);
+  table.call_us = rings.call_us;
+  table.unfit = [&](const Schedule& schedule) {
+    std::string why = request.unfit_for_rings ? request.unfit_for_rings(schedule) : "";
+    const auto lanes = static_cast<ptrdiff_t>(schedule.ranks[0].lanes.size());
+    if (why.empty() && lanes * most_ranks_of_a_gpu(places) > kResidentLanes)
+      why = "the lanes of ranks that share a GPU might not run side by side";
+    return why;
+  };
+  table.factors = {};
+  table.origin = fmt::format("times are simulated, CPUs reduce by {}",
+                             measured.has_value() && measured->rates.contains(kThreadRates)
+                                 ? "rates " + measured->measured
+                                 : "default rates (weft calibrate measures them)");
+  SelectionTable built = build_table(table);
+  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, built);
+  const std::set<int> used(places.begin(), places.end());
+  built.machine = fmt::format("{} ranks on {} GPU{}, through host memory", request.nranks,
+                              used.size(), used.size() == 1 ? "" : "s");
+  return built;
+}
+
 // Says all that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("2 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("3 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
@@ -156,8 +202,18 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
   } else {
     take_rates(request, table);
   }
-  const bool reach = request.on_gpus && request.hosts == 1 && request.config.topo.empty();
-  if (reach) {
+  if (request.on_gpus && request.hosts == 1 && request.config.topo.empty()) {
+    const std::vector<int> places = gpus_of_ranks(request.machine, request.gpus, request.nranks);
+    std::string staged = request.staged;
+    if (staged.empty()) staged = no_peer_access(request.machine, places);
+    if (!staged.empty() && !places.empty()) {
+      plans.table = staged_table(request, places, table);
+      plans.table.staged = staged;
+      return plans;
+    }
+    if (!staged.empty())
+      WEFT_INFO(kInit, "{}, but not all GPUs of these ranks are seen here: simple rules decide",
+                staged);
     // GPUs do their work side by side; ranks that share one take turns.
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
@@ -167,7 +223,18 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
           kInit,
           "NCCL_ALGO and NCCL_MIN_NCHANNELS do not count between GPUs that reach each other's "
           "memory: WEFT_PLAN does");
-    plans.table = build_gpu_table(table, request.config.packed_bytes);
+    // Where every byte between GPUs crosses a CPU, that may as well reduce.
+    Machine linked;
+    std::vector<PlanOption> helpers;
+    if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {
+      TableRequest staged_request = table;
+      staged_request.cpu_plans_only = true;
+      helpers = staged_table(request, places, staged_request).options;
+      linked = machine_of_ranks(request.machine, places, false);
+      table.machine = &linked;
+      table.simulation = quick_simulation(request.nranks);
+    }
+    plans.table = build_gpu_table(table, request.config.packed_bytes, helpers);
     plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
                                       request.nranks, table.setting.cores);
     return plans;

@@ -2,6 +2,7 @@
 // synthesized or fetched from the cache, and the selection table over all of them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ struct PlanningRequest {
   int hosts = 1;
   ScheduleTest fits;          // whether a synthesized schedule can be run
   uint64_t communicator = 0;  // a number for tuner plugins
+  // Of GPUs on one host: PCI bus ids of the ranks' (none: they are dealt out in turn), why data
+  // must go through host memory (empty: it need not), and why a kernel cannot run a schedule there.
+  std::vector<std::string> gpus;
+  std::string staged;
+  std::function<std::string(const Schedule&)> unfit_for_rings;
 };
 
 // What all ranks of a communicator use. Immutable once made.

@@ -21,6 +21,7 @@ inline constexpr const char* kThreadRates = "threads";     // ranks are threads 
 inline constexpr const char* kProcessRates = "processes";  // of several processes of a host
 inline constexpr const char* kNetworkRates = "network";    // of several hosts
 inline constexpr const char* kGpuRates = "gpu";            // ranks are driven by GPUs
+inline constexpr const char* kRingRates = "rings";         // which go through pinned host memory
 
 struct Calibration {
   std::string measured;  // where and when, one line

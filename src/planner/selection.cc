@@ -93,8 +93,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
   if (forced != nullptr) {
     if (forced->cpu_nodes > 0)
       fail(ncclInvalidUsage,
-           "WEFT_PLAN: {} is for GPUs that do not reach each other's memory; these do (see "
-           "NCCL_P2P_DISABLE)",
+           "WEFT_PLAN: {} needs CPU nodes, and there are none: ranks must be able to share memory",
            forced->name);
     if (!forced->supports(c))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",

@@ -116,9 +116,16 @@ const PlanOption* SelectionTable::choose(CollectiveKind kind, uint64_t bytes,
   return nullptr;
 }
 
+bool SelectionTable::chooses(int option) const {
+  const auto k = static_cast<size_t>(options[static_cast<size_t>(option)].kind);
+  const auto is = [option](const Range& range) { return range.option == option; };
+  return std::any_of(ranges_[k].begin(), ranges_[k].end(), is) ||
+         std::any_of(generator_ranges_[k].begin(), generator_ranges_[k].end(), is);
+}
+
 std::string SelectionTable::encode() const {
-  std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\n", machine, origin, slice_bytes,
-                                 lend_bytes, advisory);
+  std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\t{}\n", machine, origin, slice_bytes,
+                                 lend_bytes, advisory, staged);
   for (const PlanOption& o : options) {
     text += fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
                         o.schedule, o.lanes, o.channels, o.chunks, o.barred);
@@ -149,6 +156,7 @@ SelectionTable SelectionTable::decode(std::string_view text) {
       table.slice_bytes = line.number<double>();
       table.lend_bytes = line.number<double>();
       table.advisory = line.number<int>() != 0;
+      table.staged = line.text();
       continue;
     }
     const int kind = line.number<int>();

@@ -36,6 +36,7 @@ class SelectionTable {
   std::string origin;                      // where the costs come from, in words
   double slice_bytes = 0, lend_bytes = 0;  // as HostSetting has them; 0: not known
   bool advisory = false;  // it says what others decide by rules of their own: GPUs do
+  std::string staged;     // why data of GPUs goes through host memory; empty: that is found out
   std::vector<PlanOption> options;
 
   // Sizes up to `most_bytes` (from the range before on).
@@ -56,6 +57,9 @@ class SelectionTable {
   // nullptr: the table does not say. `generators_only`: a synthesized schedule would not serve the
   // call.
   const PlanOption* choose(CollectiveKind kind, uint64_t bytes, bool generators_only) const;
+
+  // Whether it is chosen for any size.
+  bool chooses(int option) const;
 
   // Microseconds; 0: unknown.
   static double estimate(const PlanOption& option, double bytes);

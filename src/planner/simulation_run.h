@@ -45,6 +45,7 @@ class SimulationRun {
   struct StepPlan {
     int32_t after = 0, takes = 0, sends = 0, end = 0;  // indices into waits_
     double bytes = 0;                                  // of a slice
+    double us = 0;                                     // overhead
   };
   struct Wait {
     int32_t on = 0;    // lane, or FIFO

@@ -44,7 +44,7 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
   lane.busy = true;
   if (options_.record) spans_[span_number(number)] = {lane.step, lane.slice, now_, 0, cause};
   for (int32_t w = plan.sends; w < plan.end; w++) fifos_[waits_[w].on].sent++;
-  if (!reaches_ && options_.step_us == 0) {  // most schedules, so without any detour
+  if (!reaches_ && plan.us == 0) {  // most schedules, so without any detour
     double end = now_;
     for (int32_t w = plan.sends; w < plan.end; w++) {
       const int32_t f = waits_[w].on;
@@ -57,7 +57,7 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
   }
   lane.pieces = pieces(number);
   lane.begun = lane.ended = 0;
-  lane.end_us = now_ + options_.step_us;
+  lane.end_us = now_ + plan.us;
   const double begin = lane.end_us;
   while (lane.begun < std::min(lane.pieces, options_.fifo_depth)) begin_piece(number, begin);
 }

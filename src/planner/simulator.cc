@@ -117,6 +117,12 @@ void SimulationRun::plan_steps() {
     plan.sends = here();
     add(step.to.size());
     plan.end = here();
+    // Executors make all the slices that are too many to simulate.
+    const double cut = std::max(1.0, slice_bytes_ / options_.slice_bytes);
+    const bool node = rank >= graph_.schedule.collective.nranks;
+    plan.us = cut * (options_.step_us + (plan.end - plan.takes) * (node ? options_.node_message_us
+                                                                        : options_.message_us));
+    if (!node) plan.us += (plan.sends - plan.takes) * plan.bytes * 1e-6 * options_.receive_us_mb;
     plans_.push_back(plan);
     for (int32_t w = plan.sends; w < plan.end; w++)
       for (const int32_t l : fifos_[static_cast<size_t>(waits_[static_cast<size_t>(w)].on)].route)

@@ -10,7 +10,6 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/side_by_side.h"
-#include "src/planner/cpu_help.h"
 #include "src/planner/selection.h"
 
 namespace weft {
@@ -26,6 +25,26 @@ bool has_fifos(const Generator& generator) {
 // between them and beyond. While a message is a slice, times hardly bend.
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
 constexpr int kManyRanks = 32;  // their chunks are small
+
+// At all sizes of a table.
+std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
+                                    SimulatedMachine& simulated) {
+  std::span<const int> sizes = kSimulatedSizes;
+  if (request.nranks > kManyRanks) sizes = kFewSimulatedSizes;
+  std::vector<double> known, us;
+  for (const int i : sizes)
+    known.push_back(
+        request.call_us +
+        simulate(simulated, graph, SelectionTable::size(i), request.simulation).time_us);
+  for (int i = 0; i < SelectionTable::kSizes; i++) {
+    size_t k = 0;
+    while (k + 2 < known.size() && sizes[k + 1] < i) k++;
+    const double low = SelectionTable::size(sizes[k]), high = SelectionTable::size(sizes[k + 1]);
+    const double share = (SelectionTable::size(i) - low) / (high - low);
+    us.push_back(known[k] + (known[k + 1] - known[k]) * share);
+  }
+  return us;
+}
 
 // What an option's costs are found from: a generator, with or without CPU nodes, or a schedule.
 struct Source {
@@ -48,12 +67,12 @@ class Builder {
     for (int k = 0; k < kCollectiveKinds; k++) {
       const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
       if (c.kind == CollectiveKind::kSendRecv) {
-        add(kSendRecv, {c.kind, 2, 0});
+        if (!request_.cpu_plans_only) add(kSendRecv, {c.kind, 2, 0});
         continue;
       }
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
-        if (has_fifos(generator)) add(generator, c);
+        if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c);
         if (generator.cpu_nodes > 0 && request_.machine != nullptr &&
             cpus_could_help(*request_.machine, generator.cpu_nodes))
           add_with_cpus(generator, c);
@@ -75,8 +94,9 @@ class Builder {
     option.name = generator.name;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
     // It sends what direct sends: links see no difference.
-    sources_.push_back(
-        {&generator, c, nullptr, request_.machine != nullptr && generator.name == kExchange.name});
+    const bool only_links = request_.machine != nullptr && request_.simulation.step_us == 0 &&
+                            request_.simulation.message_us == 0;
+    sources_.push_back({&generator, c, nullptr, only_links && generator.name == kExchange.name});
   }
 
   void add(const ImportedSchedule& schedule, int number) {
@@ -180,9 +200,9 @@ class Builder {
     const ScheduleGraph graph = step_graph(schedule);
     take_shape(option, shape_of(graph));
     // What cannot be had has no costs to compare; what the user bars has, for `weft explain`.
-    if (!request_.setting.no_cpu_nodes.empty()) return;
+    if (!request_.setting.no_cpu_nodes.empty() || cannot_run(option, schedule)) return;
     try {
-      const Machine helped = with_cpu_nodes(*request_.machine, schedule);
+      const Machine helped = with_cpu_nodes(*request_.machine, schedule, request_.cpus);
       SimulatedMachine simulated(helped);
       simulate_option(option, graph, simulated);
     } catch (const Error& error) {
@@ -197,6 +217,7 @@ class Builder {
       const ScheduleGraph graph = step_graph(schedule);
       const ScheduleShape shape = shape_of(graph, request_.setting.hosts);
       take_shape(option, shape);
+      if (cannot_run(option, schedule)) return;
       if (simulated != nullptr) {
         simulate_option(option, graph, *simulated);
       } else {
@@ -212,6 +233,12 @@ class Builder {
     }
   }
 
+  bool cannot_run(PlanOption& option, const Schedule& schedule) const {
+    const std::string why = request_.unfit ? request_.unfit(schedule) : "";
+    if (!why.empty()) option.barred = why;
+    return !why.empty();
+  }
+
   static void take_shape(PlanOption& option, const ScheduleShape& shape) {
     option.lanes = shape.lanes;
     option.channels = shape.channels;
@@ -220,19 +247,7 @@ class Builder {
 
   void simulate_option(PlanOption& option, const ScheduleGraph& graph,
                        SimulatedMachine& simulated) const {
-    std::span<const int> sizes = kSimulatedSizes;
-    if (request_.nranks > kManyRanks) sizes = kFewSimulatedSizes;
-    std::vector<double> known;
-    for (const int i : sizes)
-      known.push_back(
-          simulate(simulated, graph, SelectionTable::size(i), request_.simulation).time_us);
-    for (int i = 0; i < SelectionTable::kSizes; i++) {
-      size_t k = 0;
-      while (k + 2 < known.size() && sizes[k + 1] < i) k++;
-      const double low = SelectionTable::size(sizes[k]), high = SelectionTable::size(sizes[k + 1]);
-      const double share = (SelectionTable::size(i) - low) / (high - low);
-      option.us.push_back(known[k] + (known[k + 1] - known[k]) * share);
-    }
+    option.us = simulated_times(request_, graph, simulated);
   }
 
   // NCCL_ALGO may leave nothing over for a collective. NCCL's users mean "where there is such a
@@ -258,12 +273,38 @@ class Builder {
   std::vector<Source> sources_;  // of its options
 };
 
+constexpr double kFasterByFar = 0.8;
+
+// A choice of choose_for_gpu().
+PlanOption gpu_option(const TableRequest& request, const Generator& generator, const Collective& c,
+                      SimulatedMachine* links) {
+  PlanOption option;
+  option.kind = c.kind;
+  option.name = generator.name;
+  const Schedule schedule = generator.make(c, false);
+  const ScheduleGraph graph = step_graph(schedule);
+  const ScheduleShape shape = shape_of(graph);
+  option.lanes = shape.lanes;
+  option.channels = shape.channels;
+  option.chunks = shape.chunks;
+  for (int i = 0; i < SelectionTable::kSizes; i++)
+    option.us.push_back(predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
+                        factor_at(request.factors, c, option.name, SelectionTable::size(i)));
+  if (links == nullptr) return option;
+  const std::vector<double> least = simulated_times(request, graph, *links);
+  for (size_t i = 0; i < least.size(); i++) option.us[i] = std::max(option.us[i], least[i]);
+  return option;
+}
+
 }  // namespace
 
-SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes) {
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
+                               const std::vector<PlanOption>& helpers) {
   SelectionTable table;
   table.origin = request.origin;
   table.advisory = true;
+  const auto links =
+      request.machine != nullptr ? std::make_unique<SimulatedMachine>(*request.machine) : nullptr;
   for (int k = 0; k < kCollectiveKinds; k++) {
     const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
     if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||
@@ -274,25 +315,31 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes)
     if (forced != nullptr && (!forced->supports(c) || forced->cpu_nodes > 0)) continue;
     std::vector<SelectionTable::Range> ranges;
     const Generator* last = nullptr;
+    int ruled = 0;
+    const auto first_helper = static_cast<int>(table.options.size());
+    for (const PlanOption& helper : helpers)
+      if (helper.kind == c.kind && forced == nullptr) table.options.push_back(helper);
+    const auto end_of_helpers = static_cast<int>(table.options.size());
+    const auto cost = [&](int option, uint64_t bytes) {
+      return SelectionTable::estimate(table.options[static_cast<size_t>(option)],
+                                      static_cast<double>(bytes));
+    };
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
       const GpuChoice choice =
           choose_for_gpu(c, bytes, packed_bytes, forced, request.setting.cores == 1);
       if (choice.generator != last) {
-        PlanOption& option = table.options.emplace_back();
-        option.kind = c.kind;
-        option.name = choice.generator->name;
-        const ScheduleShape shape = shape_of(choice.generator->make(c, false));
-        option.lanes = shape.lanes;
-        option.channels = shape.channels;
-        option.chunks = shape.chunks;
-        for (int i = 0; i < SelectionTable::kSizes; i++)
-          option.us.push_back(
-              predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
-              factor_at(request.factors, c, option.name, SelectionTable::size(i)));
-        ranges.push_back({0, static_cast<int>(table.options.size()) - 1});
+        ruled = static_cast<int>(table.options.size());
+        table.options.push_back(gpu_option(request, *choice.generator, c, links.get()));
         last = choice.generator;
       }
+      int best = ruled;
+      for (int h = first_helper; h < end_of_helpers; h++)
+        if (const PlanOption& helper = table.options[static_cast<size_t>(h)];
+            helper.barred.empty() && !helper.us.empty() &&
+            cost(h, bytes) < (best == ruled ? kFasterByFar : 1) * cost(best, bytes))
+          best = h;
+      if (ranges.empty() || ranges.back().option != best) ranges.push_back({0, best});
       ranges.back().most_bytes = power == 32 ? ~uint64_t{0} : bytes * 2 - 1;
     }
     table.set_ranges(c.kind, std::move(ranges));

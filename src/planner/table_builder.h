@@ -2,11 +2,13 @@
 // generator and every synthesized schedule would take. Pure functions; slow, for set-up and tools.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/planner/cost_model.h"
+#include "src/planner/cpu_help.h"
 #include "src/planner/imported_schedules.h"
 #include "src/planner/selection_table.h"
 #include "src/planner/simulator.h"
@@ -24,9 +26,14 @@ struct TableRequest {
   Rates rates;
   PlanFactors factors;
   SimulationOptions simulation;
+  CpuRates cpus;
+  double call_us = 0;  // that simulations do not know of
+  // Why a schedule cannot be run here; empty: it can. Not set: all can.
+  std::function<std::string(const Schedule&)> unfit;
   std::string origin;  // of the rates, in words
   TuningRules rules;
   std::vector<std::shared_ptr<const ImportedSchedule>> schedules;  // synthesized for this machine
+  bool cpu_plans_only = false;
 };
 
 // Beyond this many ranks a schedule of every generator takes too long to make: tables are empty,
@@ -34,8 +41,11 @@ struct TableRequest {
 inline constexpr int kMostTableRanks = 128;
 
 // For GPUs that reach each other's memory, which choose_for_gpu() decides for: its choices with
-// their costs by the cost model, `setting.cores` being the number of GPUs.
-SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes);
+// their costs by the cost model, `setting.cores` being the number of GPUs, and no less than what a
+// machine's links take where there is one. `helpers`, plans with CPU nodes, are chosen where they
+// would be faster by far: they have not been measured.
+SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
+                               const std::vector<PlanOption>& helpers = {});
 
 SelectionTable build_table(const TableRequest& request);
 

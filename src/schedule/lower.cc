@@ -99,6 +99,42 @@ void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramSt
   }
 }
 
+// See Program::in_step.
+bool in_step(const Schedule& schedule) {
+  const int n = schedule.collective.nranks;
+  if (n == 1 || schedule.chunks % n != 0) return false;
+  const auto alike = [&](const Operand& first, const Operand& other, int rank, Buffer buffer) {
+    return first.kind != Operand::Kind::kPeer && other.kind != Operand::Kind::kPeer &&
+           first.buffer == buffer && other.buffer == buffer && first.index % n == 0 &&
+           other.index == first.index + rank &&
+           ScheduleGraph::memory_owner(0, first) == ScheduleGraph::memory_owner(rank, other);
+  };
+  const auto all_alike = [&](const std::vector<Operand>& first, const std::vector<Operand>& other,
+                             int rank, Buffer buffer) {
+    return std::equal(
+        first.begin(), first.end(), other.begin(), other.end(),
+        [&](const Operand& a, const Operand& b) { return alike(a, b, rank, buffer); });
+  };
+  for (int r = 0; r < n; r++) {
+    const RankSchedule& mine = schedule.ranks[static_cast<size_t>(r)];
+    if (mine.lanes.size() != 1) return false;
+    const std::vector<Step>&first = schedule.ranks[0].lanes[0].steps, &steps = mine.lanes[0].steps;
+    if (steps.size() != first.size()) return false;
+    int moves = 0;  // times that they begin to move data
+    for (size_t k = 0; k < steps.size(); k++) {
+      if (steps[k].count != first[k].count || steps[k].count > 1) return false;
+      if (steps[k].count == 0) continue;
+      if (k == 0 || k + 1 == steps.size()) return false;  // they meet before and after
+      if (steps[k - 1].count == 0) moves++;
+      if (!all_alike(first[k].from, steps[k].from, r, Buffer::kInput) ||
+          !all_alike(first[k].to, steps[k].to, r, Buffer::kOutput))
+        return false;
+    }
+    if (moves != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Program lower(const VerifiedSchedule& verified, int rank) {
@@ -109,6 +145,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   program.rank = rank;
   program.chunks = schedule.chunks;
   program.uniform_only = verified.uniform_only();
+  program.in_step = in_step(schedule);
   // Every rank cuts slices alike, so the largest step and the most scratch of any rank count.
   for (const RankSchedule& part : schedule.ranks) {
     program.scratch_chunks = std::max(program.scratch_chunks, part.scratch_chunks);

@@ -20,6 +20,9 @@ struct Program {
   bool reaches_memory =
       false;  // has tokens, or operands in peers' memory: only some executors can run it
   bool partial_sums = false;  // sums of some ranks only are stored or sent on the way (by any rank)
+  // Ranks that can reach all memory do the same with neighbouring chunks, n of them in every step,
+  // from inputs to outputs and between two meetings: it does not matter which of them does what.
+  bool in_step = false;
   bool uniform_only = false;  // right only when the count divides by `chunks`
   std::vector<ProgramLane> lanes;
   std::vector<ProgramStep> steps;

@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
+#include "src/exec/ring_fit.h"
 #include "src/planner/planning.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
@@ -14,11 +15,13 @@
 namespace weft {
 namespace {
 
+constexpr int kUnknownCores = 64;  // of a machine that is not this one
+
 struct Arguments {
   std::string topo, collective;
   uint64_t size = 0;
   int ranks = 0, hosts = 1;
-  bool processes = false, json = false;
+  bool processes = false, on_gpus = false, json = false;
 };
 
 nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind, uint64_t size) {
@@ -56,11 +59,20 @@ nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind,
 void answer(const Arguments& arguments) {
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
-  const HostReport here = read_host_report(describe_host(config), 0);
+  HostReport here = read_host_report(describe_host(config), 0);
+  // A GPU for every rank, as a communicator has them that found itself on that machine.
+  if (arguments.on_gpus && !config.topo.empty()) {
+    here.machine = load_machine(config.topo);
+    here.cores = kUnknownCores;
+    config.topo.clear();
+  }
   int ranks = arguments.ranks;
+  if (ranks == 0 && arguments.on_gpus) ranks = static_cast<int>(gpus(here.machine).size());
   if (ranks == 0)
     ranks = config.topo.empty() ? std::max(2, here.cores)
                                 : static_cast<int>(gpus(load_machine(config.topo)).size());
+  if (arguments.on_gpus && gpus(here.machine).empty())
+    fail(ncclInvalidUsage, "there is no GPU: name a machine that has some");
   HostSetting setting;
   setting.cores = here.cores;
   setting.one_process = !arguments.processes;
@@ -75,10 +87,19 @@ void answer(const Arguments& arguments) {
     setting.no_cpu_nodes = "ranks are on several hosts";
   }
   const CommunicatorPlans plans =
-      make_plans({config, ranks, false, setting, here.machine, arguments.hosts,
+      make_plans({config,
+                  ranks,
+                  arguments.on_gpus,
+                  setting,
+                  here.machine,
+                  arguments.hosts,
                   [&](const ImportedSchedule& schedule) {
                     return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
-                  }});
+                  },
+                  0,
+                  {},
+                  config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
+                  unfit_for_rings});
   const SelectionTable& table = plans.table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {
@@ -86,6 +107,7 @@ void answer(const Arguments& arguments) {
     return;
   }
   fmt::print("{}; {}\n", table.machine, table.origin);
+  if (!table.staged.empty()) fmt::print("through host memory: {}\n", table.staged);
   if (arguments.size > 0) {
     fmt::print("{} of {} bytes\n{}", name(kind), arguments.size,
                describe_options(table, kind, arguments.size));
@@ -112,6 +134,8 @@ void add_explain(Command& program) {
   command.add_option("--hosts", arguments->hosts, "hosts like this one that share the ranks")
       .between(1, 4096);
   command.add_flag("--processes", arguments->processes, "ranks are processes, not threads");
+  command.add_flag("--gpus", arguments->on_gpus,
+                   "ranks are on GPUs, dealt out in turn; see NCCL_P2P_DISABLE");
   command.add_flag("--json", arguments->json, "one JSON object");
   command.calls([arguments] { answer(*arguments); });
 }

@@ -149,10 +149,10 @@ class Meter {
   void measure(size_t p, size_t c) {
     const MeterPoint& point = order_.points[p];
     Call call = call_of(order_.collectives[c], point.bytes);
-    // Roots take turns: calls from one root would overlap, and no hop would be seen.
     const int roots = Collective{call.kind, order_.ranks, 0}.rooted() ? order_.ranks : 1;
+    RootTurns turns(roots);
     const auto run_next = [&] {
-      call.root = (call.root + 1) % roots;
+      call.root = turns.next();
       run(call);
     };
     for (size_t plan = 0; plan < order_.plans.size(); plan++) {  // warms up

@@ -75,6 +75,20 @@ inline int calls_at(uint64_t bytes) {
                                  : 1;
 }
 
+// Whose turn it is to be the root, from call to call of a cell, whatever the plan or the batch.
+// Calls from one root would overlap, and no hop would be seen. From a few roots, again and again,
+// they would find those ranks' inputs in the caches, which changes what is fastest: a job has other
+// data.
+class RootTurns {
+ public:
+  explicit RootTurns(int roots) : roots_(roots) {}
+  int next() { return last_ = (last_ + 1) % roots_; }
+
+ private:
+  const int roots_;
+  int last_ = 0;
+};
+
 // In which order plans take their turns; all ranks know it. Nobody always follows the same one:
 // what that leaves in the caches would favour some.
 inline std::vector<size_t> order_of_round(size_t plans, int round) {

@@ -324,6 +324,15 @@ TEST(Turns, OfShortCallsBeginWithOneMoreAndOfLongOnesWithAMeeting) {
   }
 }
 
+TEST(Turns, AreTakenByAllRootsHoweverFewCallsABatchHas) {
+  RootTurns turns(3);
+  std::vector<int> roots;
+  for (int batch = 0; batch < 3; batch++)
+    run_batch(
+        1, [] {}, [&](int) { roots.push_back(turns.next()); }, [] {});
+  EXPECT_EQ(std::set<int>(roots.begin(), roots.end()).size(), 3u);
+}
+
 TEST(Turns, MeetAgainAndAgainUntilOneGivesUp) {
   Meeting meeting;
   std::atomic<int> missed{0};

@@ -1,4 +1,4 @@
-// Which programs need no interpreter, and what is left of them.
+// Which programs need no interpreter, and what is left of them; which ones ranks do together.
 #include "src/exec/exchange_shape.h"
 
 #include <gtest/gtest.h>
@@ -72,6 +72,45 @@ TEST(ExchangeShape, IsNotThatOfTwoPhasesOrOfTooManyRanks) {
   EXPECT_FALSE(exchange_shape(program_of(kExchange, {CollectiveKind::kAllReduce, 4, 0}, 1)));
   EXPECT_FALSE(exchange_shape(program_of(kRing, {CollectiveKind::kAllGather, 4, 0}, 1)));
   EXPECT_FALSE(exchange_shape(program_of(kExchange, {CollectiveKind::kAllGather, 40, 0}, 1)));
+}
+
+TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {
+  for (const int n : {2, 3, 8})
+    for (const int rank : {0, n - 1}) {
+      const auto in_step = [&](const Generator& generator, CollectiveKind kind) {
+        return program_of(generator, {kind, n, n - 1}, rank).in_step;
+      };
+      EXPECT_TRUE(in_step(kSweep, CollectiveKind::kAllGather));
+      EXPECT_TRUE(in_step(kSweep, CollectiveKind::kBroadcast));
+      EXPECT_TRUE(in_step(kReach, CollectiveKind::kAllReduce));
+      EXPECT_TRUE(in_step(kReach, CollectiveKind::kBroadcast));
+      EXPECT_TRUE(in_step(kReach, CollectiveKind::kReduce));
+      // Everyone has a part of its own, not one of every n.
+      EXPECT_FALSE(in_step(kReach, CollectiveKind::kAllGather));
+      EXPECT_FALSE(in_step(kReach, CollectiveKind::kReduceScatter));
+      EXPECT_FALSE(in_step(kReach, CollectiveKind::kAllToAll));
+      // What goes through scratch memory, or through FIFOs, is not the others' to do.
+      EXPECT_FALSE(in_step(kStage, CollectiveKind::kAllReduce));
+      EXPECT_FALSE(in_step(kOneShot, CollectiveKind::kAllReduce));
+      EXPECT_FALSE(in_step(kRing, CollectiveKind::kAllReduce));
+    }
+}
+
+// A rank that begins elsewhere, or meets in between, is out of step.
+TEST(RanksInStep, AllOfThem) {
+  const Collective c{CollectiveKind::kAllReduce, 3, 0};
+  const auto in_step = [](const Schedule& schedule) {
+    return lower(verify(schedule, false), 0).in_step;
+  };
+  const Schedule good = kReach.make(c, false);
+  EXPECT_TRUE(in_step(good));
+  Schedule swapped = good;  // ranks 1 and 2 do each other's part
+  for (const int r : {1, 2})
+    for (Step& step : swapped.ranks[static_cast<size_t>(r)].lanes[0].steps)
+      if (step.count > 0)
+        for (auto* operands : {&step.from, &step.to})
+          for (Operand& operand : *operands) operand.index = 3 - r;
+  EXPECT_FALSE(in_step(swapped));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Devices, and memory for ncclMemAlloc.
 #include <cuda_runtime.h>
 
+#include <cctype>
 #include <map>
 #include <mutex>
 
@@ -43,6 +44,15 @@ int current_device() {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   return device;
+}
+
+std::string bus_id(int device) {
+  char text[32] = {};
+  const bool known = cudaDeviceGetPCIBusId(text, sizeof text, device) == cudaSuccess;
+  cudaGetLastError();
+  std::string id = known ? text : "";
+  for (char& letter : id) letter = static_cast<char>(std::tolower(letter));
+  return id;
 }
 
 bool on_device(const void* pointer) {

@@ -25,9 +25,38 @@ struct Movement {
 struct Team {
   uint32_t thread, threads, cta, ctas;
   uint32_t turn = 0, turns = 1;
+  // Set: blocks draw tiles instead, so that none falls behind: then all of them are always close
+  // together in memory. Zero at first; all threads of a block belong to the team.
+  uint32_t* drawn = nullptr;
 };
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
+
+// Every warp's share of `tiles`.
+template <typename Use>
+__device__ __forceinline__ void share_out(uint64_t tiles, const Team& team, const Use& use) {
+  __shared__ uint32_t next[2];
+  const uint32_t warps = team.threads / 32, warp = team.thread / 32;
+  const bool draws = team.drawn != nullptr && tiles >= uint64_t{2} * team.ctas * warps;
+  for (uint32_t k = 0;; k++) {
+    // As many tiles as the block has warps. Everyone's first is given.
+    uint64_t turn = uint64_t{k} * team.ctas + team.cta;
+    if (draws) {
+      if (k > 0) {
+        __syncthreads();
+        turn = team.ctas + next[k & 1];
+      }
+      if (turn * warps >= tiles) return;
+      if (threadIdx.x == 0) next[(k + 1) & 1] = atomicAdd(team.drawn, 1);
+    }
+    const uint64_t tile = turn * warps + warp;
+    if (tile < tiles) {
+      use(tile);
+    } else if (!draws) {
+      return;
+    }
+  }
+}
 
 template <typename Type>
 __device__ typename Type::Element scale(typename Type::Element e, uint64_t scalar_bits) {
@@ -105,9 +134,8 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles,
                                               const Team& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
   using P = Pack<Type, kCount>;
-  const uint32_t lane = team.thread % 32, warps = team.threads / 32;
-  for (uint64_t tile = uint64_t{team.cta} * warps + team.thread / 32; tile < tiles;
-       tile += uint64_t{team.ctas} * warps) {
+  const uint32_t lane = team.thread % 32;
+  share_out(tiles, team, [&](uint64_t tile) {
     const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
     typename Type::Accumulator sum[Unroll][kCount];
     for (uint32_t s = 0; s < m.source_count; s++) {
@@ -126,7 +154,7 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles,
 #pragma unroll
       for (int u = 0; u < Unroll; u++) store_pack(to + u * 512, result[u]);
     }
-  }
+  });
 }
 
 // The rest, pack by pack: `Group` sources are asked for before the first is needed.
@@ -178,10 +206,9 @@ template <int Unroll>
 __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* const* destinations,
                                            uint32_t count, uint64_t offset, uint64_t tiles,
                                            const Team& team) {
-  const uint32_t lane = team.thread % 32, warps = team.threads / 32;
+  const uint32_t lane = team.thread % 32;
   const uint64_t skew = tiles / team.turns * team.turn;
-  for (uint64_t n = uint64_t{team.cta} * warps + team.thread / 32; n < tiles;
-       n += uint64_t{team.ctas} * warps) {
+  share_out(tiles, team, [&](uint64_t n) {
     const uint64_t tile = n + skew < tiles ? n + skew : n + skew - tiles;
     const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
     uint4 v[Unroll];
@@ -192,7 +219,7 @@ __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* c
 #pragma unroll
       for (int u = 0; u < Unroll; u++) store_vector(to + u * 512, v[u]);
     }
-  }
+  });
 }
 template <bool Aligned>
 __device__ __forceinline__ void copy_singles(const std::byte* source,
@@ -230,14 +257,15 @@ __device__ __noinline__ void copy(const std::byte* source, std::byte* const* des
                                   uint32_t count, uint64_t bytes, Team team) {
   const Cut c = cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
-    // Larger tiles as long as there is one for every warp.
+    // Larger tiles as long as there is one for every warp. Those that are drawn are small: the last
+    // ones end at about the same time.
     const uint64_t threads = uint64_t{team.threads} * team.ctas;
     uint64_t done = 0;
     const auto tiles_of = [&](uint64_t unroll) {
       const uint64_t left = c.vectors - done;
       return left >= threads * unroll ? left / (32 * unroll) : 0;
     };
-    const uint64_t large = tiles_of(Large);
+    const uint64_t large = team.drawn == nullptr ? tiles_of(Large) : 0;
     copy_tiles<Large>(source, destinations, count, c.head, large, team);
     done = large * (32 * Large);
     const uint64_t small = tiles_of(4);

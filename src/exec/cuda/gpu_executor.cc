@@ -33,6 +33,7 @@ void load_kernels(int device, cudaStream_t stream) {
   static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
   static RingArguments no_rings;
+  static RingExchangeArguments no_ring_exchange;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
     cudaFuncAttributes attributes;
@@ -47,6 +48,8 @@ void load_kernels(int device, cudaStream_t stream) {
     load(kernels.packed, &nothing_packed);
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring, &no_rings);
+    load(kernels.large_ring, &no_rings);
+    load(kernels.ring_exchange, &no_ring_exchange);
   };
   load(pair_kernel_function(true), &nothing_paired);
   load(pair_kernel_function(false), &nothing_paired);
@@ -361,20 +364,21 @@ void GpuExecutor::stop() noexcept {
 std::string GpuExecutor::error() const {
   const uint32_t word = __atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST);
   const int peer = static_cast<int>(word >> 8) - 1;
+  const char* who = peer < state_->options.nranks ? "peer" : "CPU node";
   switch (static_cast<KernelError>(word & 0xff)) {
     case KernelError::kNone:
       return {};
     case KernelError::kTimeout:
-      return fmt::format("waited {} s for peer {} in a kernel (WEFT_TIMEOUT)",
-                         state_->options.timeout_s, peer);
+      return fmt::format("waited {} s for {} {} in a kernel (WEFT_TIMEOUT)",
+                         state_->options.timeout_s, who, peer);
     case KernelError::kLeft:
       return fmt::format("rank {} has left (ncclCommDestroy) and does not take part in this call",
                          peer);
     default:
       return fmt::format(
-          "peer {} made another call than this rank: all ranks must make the same calls, with the "
+          "{} {} made another call than this rank: all ranks must make the same calls, with the "
           "same counts, types, operators and roots, in the same order",
-          peer);
+          who, peer);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "include/nccl.h"
 #include "src/base/handles.h"
 #include "src/exec/datatype.h"
+#include "src/exec/exchange_shape.h"
 #include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
 
@@ -21,6 +22,8 @@ namespace weft::cuda {
 // True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
 bool available();
 int current_device();
+// PCI bus id, dddd:bb:dd.f in lower case; empty: it is not known.
+std::string bus_id(int device);
 // 13000 for CUDA 13.0; 0: there is no driver.
 int driver_version();
 
@@ -80,6 +83,12 @@ struct GpuRingJob {
   uint16_t lane = 0;
   std::vector<size_t> sends, receives;
 };
+// A program whose FIFOs are rings that needs no interpreter: the ports by rank.
+struct GpuRingExchange {
+  Operation operation;
+  ExchangeShape shape;
+  std::vector<size_t> ports;
+};
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
 class GpuPlan;
@@ -131,6 +140,8 @@ class GpuExecutor {
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel, all jobs side by side; the operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
+  // The same for small messages, in a smaller kernel; false: it has not been done.
+  bool run_ring_exchange(const GpuRingExchange& exchange);
   void end(std::span<const cudaStream_t> streams);
 
   // Whether the copy engines move messages of this size in operations of this kind: copy() and

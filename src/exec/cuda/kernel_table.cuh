@@ -7,6 +7,7 @@
 #include "src/exec/cuda/kernels.h"
 #include "src/exec/cuda/packed_kernel.cuh"
 #include "src/exec/cuda/program_kernel.cuh"
+#include "src/exec/cuda/ring_exchange_kernel.cuh"
 #include "src/exec/cuda/ring_kernel.cuh"
 
 namespace weft::cuda {
@@ -20,7 +21,9 @@ Kernels function_of() {
   return {reinterpret_cast<const void*>(program_kernel<Bulk, Op>),
           reinterpret_cast<const void*>(packed_kernel<Type, Small>),
           reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
-          reinterpret_cast<const void*>(ring_kernel<Type, Ring>)};
+          reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
+          reinterpret_cast<const void*>(ring_kernel<Type, Ring, kMostRingBytes>),
+          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
 }
 
 template <typename Type, typename Same = Type>

@@ -6,10 +6,11 @@
 namespace weft::cuda {
 
 struct Kernels {
-  const void* program;   // KernelArguments
-  const void* packed;    // PackedArguments
-  const void* exchange;  // ExchangeArguments
-  const void* ring;      // RingArguments
+  const void* program;            // KernelArguments
+  const void* packed;             // PackedArguments
+  const void* exchange;           // ExchangeArguments
+  const void *ring, *large_ring;  // RingArguments that fit kFewRingBytes, and others
+  const void* ring_exchange;      // RingExchangeArguments
 };
 
 // For reductions; sum, prod, max or min.

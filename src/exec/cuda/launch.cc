@@ -10,18 +10,21 @@
 namespace weft::cuda {
 namespace {
 
-// Ports become ranks again: tokens go to mailboxes.
-void translate(const Program& program, std::vector<ProgramStep>& steps,
+// Ports become ranks again: tokens go to mailboxes. What were `joined` chunks is one.
+void translate(const Program& program, int joined, std::vector<ProgramStep>& steps,
                std::vector<ProgramOperand>& operands) {
   for (ProgramStep step : program.steps) {
     const uint32_t first = step.first_operand;
     step.first_operand = static_cast<uint32_t>(operands.size());
+    step.sub /= joined;
     steps.push_back(step);
     for (uint32_t i = 0; i < static_cast<uint32_t>(step.sources + step.destinations); i++) {
       ProgramOperand operand = program.operands[first + i];
       if (operand.buffer == ProgramBuffer::kPeer) {
         const auto& ports = i < step.sources ? program.receives : program.sends;
         operand.index = ports[static_cast<size_t>(operand.index)].peer;
+      } else {
+        operand.index /= joined;
       }
       operands.push_back(operand);
     }
@@ -88,14 +91,19 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   a.mine = s.mailbox;
   a.comm = s.comm;
   a.program = range_of(program, 0, opening_meeting(program));
+  // Ranks in step that share a GPU do all of their chunks together. (Sums of two are faster apart.)
+  a.program.together = program.in_step && s.comm.one_device &&
+                       (s.options.nranks > 2 || !program.collective.reduces());
+  const int joined = a.program.together ? s.options.nranks : 1;
+  a.program.chunks /= joined;
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;
-  translate(program, steps, operands);
+  translate(program, joined, steps, operands);
   if (fallback != nullptr) {
     plan->fallback_is_uniform = fallback->uniform_only;
     a.has_fallback = true;
     a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
-    translate(*fallback, steps, operands);
+    translate(*fallback, 1, steps, operands);
   }
   const size_t step_bytes = steps.size() * sizeof(ProgramStep),
                operand_bytes = operands.size() * sizeof(ProgramOperand);
@@ -156,9 +164,10 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   }
   // The same on all ranks: blocks talk to the same block of their peers.
   const uint64_t chunk_bytes = ceil_div(block, static_cast<uint64_t>(a.program.chunks));
-  const auto ctas = std::clamp<uint64_t>(
-      ceil_div(chunk_bytes * static_cast<uint64_t>(c.nranks), s.options.cta_bytes), 1,
-      static_cast<uint64_t>(s.max_ctas));
+  const uint64_t all_bytes =
+      chunk_bytes * (a.program.together ? 1 : static_cast<uint64_t>(c.nranks));
+  const auto ctas = std::clamp<uint64_t>(ceil_div(all_bytes, s.options.cta_bytes), 1,
+                                         static_cast<uint64_t>(s.max_ctas));
   cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
   if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =

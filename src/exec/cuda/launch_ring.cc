@@ -27,7 +27,7 @@ class ProgramWriter {
     return static_cast<uint16_t>(at);
   }
   void finish() const {
-    a_.bytes = static_cast<uint32_t>(offsetof(RingArguments, program_bytes) + used_);
+    a_.bytes = static_cast<uint32_t>(sizeof a_ - RingArguments::kProgramBytes + used_);
   }
 
  private:
@@ -66,7 +66,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     fail(ncclInvalidUsage, "this schedule needs {} bytes of scratch memory (WEFT_STAGE_BYTES)",
          scratch);
   RingArguments& a = s.ring_arguments;
-  a = {};
+  static_cast<RingHead&>(a) = {};
   a.lane_count = static_cast<uint32_t>(program.lanes.size());
   a.chunks = program.chunks;
   a.element = first.element;
@@ -88,17 +88,18 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
   a.operands_at = writer.add(std::span(program.operands));
   a.dependencies_at = writer.add(std::span(program.dependencies));
   std::vector<const void*> ports;
+  std::vector<RingJob> ring_jobs(jobs.size());
   for (size_t j = 0; j < jobs.size(); j++) {
     const GpuRingJob& from = jobs[j];
     const Operation& op = from.operation;
-    RingJob& job = a.jobs[j];
+    RingJob& job = ring_jobs[j];
     job = {op.input, op.output, op.count, op.chunk, op.slice, op.iterations};
     job.lane = from.lane;
     job.sends = static_cast<uint16_t>(from.sends.size());
     job.receives = static_cast<uint16_t>(from.receives.size());
     if (j > 0 && from.sends == jobs[j - 1].sends && from.receives == jobs[j - 1].receives) {
-      job.first_send = a.jobs[j - 1].first_send;
-      job.first_receive = a.jobs[j - 1].first_receive;
+      job.first_send = ring_jobs[j - 1].first_send;
+      job.first_receive = ring_jobs[j - 1].first_receive;
       continue;
     }
     job.first_send = static_cast<uint16_t>(ports.size());
@@ -106,14 +107,65 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     job.first_receive = static_cast<uint16_t>(ports.size());
     for (const size_t number : from.receives) ports.push_back(s.rings->receive(number));
   }
+  a.jobs_at = writer.add(std::span<const RingJob>(ring_jobs));
   a.ports_at = writer.add(std::span<const void* const>(ports));
   writer.finish();
   const bool reduces = program.collective.reduces();
   const Kernels kernels =
       reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
+  const void* kernel = a.bytes <= kFewRingBytes ? kernels.ring : kernels.large_ring;
   // As in run().
-  launch(kernels.ring, jobs.size(), kThreads, &a, s.order->follows_program());
+  launch(kernel, jobs.size(), kThreads, &a, s.order->follows_program());
   s.order->launched(true);
+}
+
+bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
+  State& s = *state_;
+  const Operation& op = exchange.operation;
+  const ExchangeShape& shape = exchange.shape;
+  const uint64_t bytes = op.count * op.element;
+  // One thread block does it all; with more data the interpreter has more loads under way.
+  constexpr uint64_t kMostBytes = 32 << 10;
+  if (op.iterations != 1 || bytes > kMostBytes || s.options.nranks > kMaxRanks ||
+      op.reduction.premultiply)
+    return false;
+  const DeviceScope scope(s.options.device);
+  RingExchangeArguments a;
+  a.header = header_for(op, bytes);
+  a.header.sequence = 0;  // kernels do not count calls: graphs are replayed
+  a.header.kind = MessageHeader::kInline;
+  const auto block = [&](const std::byte* buffer, int32_t index) {
+    return buffer + static_cast<int64_t>(index) * static_cast<int64_t>(bytes);
+  };
+  a.input = block(op.input, shape.send_base);
+  a.output = const_cast<std::byte*>(block(op.output, shape.receive_base));
+  a.own_from = block(op.input, shape.own_from);
+  a.own_to = shape.copies_own ? const_cast<std::byte*>(block(op.output, shape.own_to)) : nullptr;
+  if (a.own_to == a.own_from) a.own_to = nullptr;
+  a.send_stride = shape.send_step == 0 ? 0 : bytes;
+  a.receive_stride = shape.receive_step == 0 ? 0 : bytes;
+  a.send_to = shape.send_to;
+  a.receive_from = shape.receive_from;
+  a.sums_own = shape.sums_own;
+  a.divide_by = op.reduction.divide_by;
+  a.op = op.reduction.op;
+  const auto number = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
+  a.aligned = ((number(a.input) | number(a.output) | number(a.own_from) | number(a.own_to) |
+                a.send_stride | a.receive_stride) &
+               15) == 0;
+  a.comm = s.comm;
+  for (uint32_t rank = 0; rank < static_cast<uint32_t>(s.options.nranks); rank++) {
+    if ((shape.send_to >> rank & 1) != 0) a.ports[rank].send = s.rings->send(exchange.ports[rank]);
+    if ((shape.receive_from >> rank & 1) != 0)
+      a.ports[rank].receive = s.rings->receive(exchange.ports[rank]);
+  }
+  const Kernels kernels =
+      shape.reduces ? reduction_kernels(op.reduction.type, op.reduction.op) : move_kernels();
+  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(bytes, 16), 32), 32, kThreads);
+  // As in run().
+  launch(kernels.ring_exchange, 1, threads, &a, s.order->follows_program());
+  s.order->launched(true);
+  return true;
 }
 
 }  // namespace weft::cuda

@@ -9,6 +9,7 @@ class GpuPlan {};
 
 bool available() { return false; }
 int current_device() { return 0; }
+std::string bus_id(int) { return {}; }
 int driver_version() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
@@ -37,6 +38,7 @@ void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvP
                                 std::vector<std::shared_ptr<const void>>) {}
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
+bool GpuExecutor::run_ring_exchange(const GpuRingExchange&) { return false; }
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}

@@ -114,6 +114,7 @@ class ProgramRunner {
           // A thread sends to a peer and waits for it without minding the others; all meet before
           // data is touched.
           if (step.destinations > 0) leave(step);
+          if (moved_ > 0) finish_drawing();
           if (step.sources > 0) {
             wait_for_others(step);
             met_++;
@@ -206,11 +207,27 @@ class ProgramRunner {
       copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, team);
   }
 
-  __device__ Team all_blocks() const {
+  // The last block of all ranks to draw no more makes the chunks whole again, for the next kernel.
+  // That one starts on no rank before this one has ended on all.
+  __device__ void finish_drawing() {
+    const uint32_t last = gridDim.x * static_cast<uint32_t>(comm_.nranks) - 1;
+    Mailbox& common = *comm_.mailboxes[0];
+    if (threadIdx.x == blockDim.x - 1 && atomicInc(&common.finished, last) == last)
+      for (uint32_t i = 0; i < moved_; i++) common.drawn[i] = 0;
+    moved_ = 0;
+  }
+
+  __device__ Team all_blocks(const StepRange& range) {
     Team team = whole_grid();
-    if (comm_.one_device) {
-      team.turn = static_cast<uint32_t>(comm_.rank);
-      team.turns = static_cast<uint32_t>(comm_.nranks);
+    if (!comm_.one_device) return team;
+    const auto rank = static_cast<uint32_t>(comm_.rank), n = static_cast<uint32_t>(comm_.nranks);
+    if (range.together) {
+      team.cta = team.cta * n + rank;
+      team.ctas *= n;
+      team.drawn = &comm_.mailboxes[0]->drawn[moved_++];
+    } else {
+      team.turn = rank;
+      team.turns = n;
     }
     return team;
   }
@@ -236,7 +253,7 @@ class ProgramRunner {
     const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 &&
                                            m.scaled == 0 && m.sources[0] == m.destinations[0]);
     if (!nothing)
-      combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks() : whole_block());
+      combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks(range) : whole_block());
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 
@@ -246,6 +263,7 @@ class ProgramRunner {
   BlockState& shared_;
   const uint32_t announced_;
   uint32_t met_;
+  uint32_t moved_ = 0;  // chunks that the blocks have drawn from
 };
 
 template <typename Type, typename Op>

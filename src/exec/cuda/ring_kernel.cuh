@@ -5,6 +5,7 @@
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"
+#include "src/exec/cuda/ring_wait.cuh"
 #include "src/exec/interpreter.h"
 
 namespace weft::cuda {
@@ -111,9 +112,6 @@ __device__ void follow(RingState& shared) {
   }
 }
 
-// What a rank sent before it left may still be on its way through the network; as in host mode.
-inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
-
 // False: everyone must stop.
 template <typename Type, typename Op>
 __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number) {
@@ -121,46 +119,29 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
   Interpreter<RingTarget<Type, Op>> interpreter(shared.operation, target);
   LaneState lane;
   lane.lane = number;
-  uint64_t begun = 0, left = 0;  // since when it waits, and for a rank that is gone
-  for (uint32_t looks = 1;; looks++) {
+  Patience patience;
+  for (;;) {
     const Advance outcome = interpreter.advance(lane);
     if (outcome == Advance::kDone) return true;
     if (outcome == Advance::kFailed) {
       report(a.comm, KernelError::kOtherCall, lane.waits_for);
       return false;
     }
-    if (outcome == Advance::kAgain) begun = left = 0;
-    if (outcome == Advance::kAgain || (looks & 0xff) != 0) continue;
-    const HostWord said = load_flags(a.comm);
-    if (said.stop != 0) return false;
-    const bool gone = lane.waits_for >= 0 && (said.gone >> lane.waits_for & 1) != 0;
-    if (!gone) left = 0;
-    if (a.comm.timeout_ns == 0 && !gone) continue;
-    const uint64_t now = now_ns();
-    if (begun == 0) begun = now;
-    if (gone && left == 0) left = now;
-    const bool late = a.comm.timeout_ns != 0 && now - begun > a.comm.timeout_ns;
-    if (!late && (!gone || now - left <= kOnTheWayNs)) continue;
-    report(a.comm, late ? KernelError::kTimeout : KernelError::kLeft, lane.waits_for);
-    return false;
+    if (outcome == Advance::kAgain) {
+      patience.start_again();
+    } else if (!patience.lasts(a.comm, lane.waits_for)) {
+      return false;
+    }
   }
 }
 
+// A block's job, with the arguments in shared memory.
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
-    ring_kernel(const __grid_constant__ RingArguments arguments) {
+__device__ __noinline__ void run_ring_job(RingArguments& a) {
   __shared__ RingState shared;
-  alignas(16) __shared__ std::byte copy[sizeof(RingArguments)];
-  auto& a = *reinterpret_cast<RingArguments*>(copy);
-  if (arguments.bytes == 0) return;  // only to be loaded
-  Parameters parameters;
-  parameters.load(&arguments, arguments.bytes);
-  parameters.store(&a);
-  __syncthreads();
-  wait_for_predecessor();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
-  const RingJob& job = a.jobs[blockIdx.x];
-  auto* ports = reinterpret_cast<void* const*>(a.program_bytes + a.ports_at);
+  const RingJob& job = a.at<RingJob>(a.jobs_at)[blockIdx.x];
+  auto* ports = a.at<void*>(a.ports_at);
   auto* sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
   auto* receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
   SendPort* const* own_sends = shared.sends.load(sends, job.sends);
@@ -169,10 +150,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     Operation& op = shared.operation;
     op = Operation{};
-    op.program = {reinterpret_cast<const ProgramLane*>(a.program_bytes + a.lanes_at),
-                  reinterpret_cast<const ProgramStep*>(a.program_bytes + a.steps_at),
-                  reinterpret_cast<const ProgramOperand*>(a.program_bytes + a.operands_at),
-                  reinterpret_cast<const ProgramDependency*>(a.program_bytes + a.dependencies_at),
+    op.program = {a.at<ProgramLane>(a.lanes_at),
+                  a.at<ProgramStep>(a.steps_at),
+                  a.at<ProgramOperand>(a.operands_at),
+                  a.at<ProgramDependency>(a.dependencies_at),
                   a.lane_count,
                   a.chunks};
     op.input = job.input;
@@ -208,6 +189,20 @@ __global__ void __launch_bounds__(kThreads, 1)
   let_successor_start();
   shared.sends.store(sends, job.sends);
   shared.receives.store(receives, job.receives);
+}
+
+template <typename Type, typename Op, size_t kBytes>
+__global__ void __launch_bounds__(kThreads, 1)
+    ring_kernel(const __grid_constant__ RingParameters<kBytes> arguments) {
+  __shared__ RingParameters<kBytes> copy;
+  const uint32_t bytes = reinterpret_cast<const RingArguments&>(arguments).bytes;
+  if (bytes == 0) return;  // only to be loaded
+  Parameters parameters;
+  parameters.load(&arguments, bytes);
+  parameters.store(&copy);
+  __syncthreads();
+  wait_for_predecessor();
+  run_ring_job<Type, Op>(reinterpret_cast<RingArguments&>(copy));
 }
 
 }  // namespace weft::cuda

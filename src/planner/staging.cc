@@ -1,0 +1,99 @@
+// See staging.h.
+#include "src/planner/staging.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "src/topology/paths.h"
+
+namespace weft {
+namespace {
+
+// What a GPU takes from its own memory is no limit.
+constexpr double kOwnMemoryGbps = 1000;
+// Whoever makes a call wakes the thread of its CPU node, on a core that may be asleep.
+constexpr double kWakeUs = 40;
+
+bool between_gpus(const Link& link) {
+  return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
+}
+
+}  // namespace
+
+std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
+                               int nranks) {
+  const std::vector<int> all = gpus(machine);
+  std::vector<int> found;
+  for (size_t r = 0; r < static_cast<size_t>(nranks) && !all.empty(); r++) {
+    if (ids.empty()) {
+      found.push_back(all[r % all.size()]);
+      continue;
+    }
+    const auto it = std::find_if(all.begin(), all.end(), [&](int gpu) {
+      return machine.nodes[static_cast<size_t>(gpu)].pci == ids[r];
+    });
+    if (it == all.end()) return {};
+    found.push_back(*it);
+  }
+  return found;
+}
+
+std::string no_peer_access(const Machine& machine, std::span<const int> gpus) {
+  for (const int gpu : gpus) {
+    const bool others = std::any_of(gpus.begin(), gpus.end(), [&](int o) { return o != gpu; });
+    const Node& node = machine.nodes[static_cast<size_t>(gpu)];
+    if (others && fact(node, "p2p") == "0")
+      return fmt::format("{} has no peer-to-peer access to other GPUs", node.id);
+  }
+  return "";
+}
+
+bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus) {
+  const PathFinder finder(machine);
+  const std::set<int> distinct(gpus.begin(), gpus.end());
+  for (const int a : distinct)
+    for (const int b : distinct) {
+      const PathClass way = a == b ? PathClass::kSockets : finder.best(a, b).path_class;
+      if (way != PathClass::kHostBridge && way != PathClass::kSockets) return false;
+    }
+  return distinct.size() > 1;
+}
+
+Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged) {
+  Machine ranks = machine;
+  if (staged) std::erase_if(ranks.links, between_gpus);
+  // Ranks are the GPUs in their order; the GPUs themselves only pass data on.
+  for (Node& node : ranks.nodes)
+    if (node.type == NodeType::kGpu) node.type = NodeType::kSwitch;
+  for (size_t r = 0; r < gpus.size(); r++) {
+    Node rank;
+    rank.id = fmt::format("rank{}", r);
+    rank.host = machine.nodes[static_cast<size_t>(gpus[r])].host;
+    if (staged) rank.facts.emplace("p2p", "0");
+    ranks.nodes.push_back(rank);
+    connect(ranks, static_cast<int>(ranks.nodes.size()) - 1, gpus[r], LinkType::kPcie,
+            kOwnMemoryGbps, 0);
+  }
+  return ranks;
+}
+
+SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+                                    int nranks) {
+  SimulationOptions options;
+  options.slice_bytes = slice_bytes;
+  options.most_slices = nranks > 8 ? 8 : 32;  // in time for init
+  options.estimate = true;
+  options.step_us = rings.step_us;
+  options.message_us = rings.message_us;
+  options.node_message_us = cpus.message_us;
+  options.receive_us_mb = rings.copy_us_mb;
+  return options;
+}
+
+CpuRates cpu_rates(const Rates& cpus, int cores) {
+  return {cpus.reduce_mid_us_mb, cpus.copy_mid_us_mb, cores, kWakeUs};
+}
+
+}  // namespace weft
