@@ -50,7 +50,8 @@ size_t Receiver::from_stash(std::byte* to, size_t most) {
 // From the socket, what there is; socket 0 also fills the stash, which must be empty. 0: nothing
 // there. Negative: broken.
 ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
-  std::array<iovec, 2> parts{{{to, most}, {stash_.data(), stash_room()}}};
+  std::array<iovec, 2> parts{{{to, most}}};
+  if (socket == 0) parts[1] = {stash_.data(), stash_room()};  // no other thread may look there
   msghdr message{};
   message.msg_iov = parts.data() + (most == 0 ? 1 : 0);
   message.msg_iovlen = (most == 0 || socket != 0) ? 1 : 2;

@@ -160,7 +160,8 @@ Config Config::from_environment() {
   const size_t least = 4 * (config.slice_bytes + 64);
   config.ring_bytes = (config.ring_bytes < least ? least : config.ring_bytes) / 64 * 64;
   if (!text("WEFT_SLICE_BYTES").empty())
-    config.net_slice_bytes = config.gpu_net_slice_bytes = config.slice_bytes;
+    config.net_slice_bytes = config.net_sum_slice_bytes = config.gpu_net_slice_bytes =
+        config.slice_bytes;
   if (!text("WEFT_RING_BYTES").empty() || !text("NCCL_BUFFSIZE").empty())
     config.net_ring_bytes = config.gpu_net_ring_bytes = config.ring_bytes;
   config.complaints = std::move(bad_values);

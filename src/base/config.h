@@ -68,7 +68,10 @@ struct Config {
   size_t ring_bytes = 512u << 10;  // WEFT_RING_BYTES, NCCL_BUFFSIZE: FIFO per peer and channel
   size_t slice_bytes = 64u << 10;  // WEFT_SLICE_BYTES: most bytes one step moves at once
   // The same where every rank is on a host of its own, unless the user sets the above.
-  size_t net_ring_bytes = 2u << 20, net_slice_bytes = 512u << 10;
+  // Nine segments of loopback TCP, so that 512 KiB are one slice, and four of them in a ring.
+  size_t net_ring_bytes = 2560u << 10, net_slice_bytes = 576u << 10;
+  // What is summed lies in a ring before: with more than two ranks, longer slices leave the cache.
+  size_t net_sum_slice_bytes = 512u << 10;
   // And between GPUs of few hosts, which have many rings: short slices follow each other.
   size_t gpu_net_ring_bytes = 1u << 20, gpu_net_slice_bytes = 256u << 10;
   size_t zero_copy_bytes =

@@ -223,7 +223,9 @@ void Communicator::cut(Operation& op, const Program& program) const {
   const uint64_t ring_share =
       (mesh_->ring_bytes() / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
       static_cast<uint64_t>(program.max_step_chunks);
-  const uint64_t wanted = placement_.one_host ? config_.slice_bytes : config_.net_slice_bytes;
+  uint64_t wanted = placement_.one_host ? config_.slice_bytes : config_.net_slice_bytes;
+  if (!placement_.one_host && nranks_ > 2 && program.collective.reduces())
+    wanted = std::min(wanted, config_.net_sum_slice_bytes);
   uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
   // With its headers, a number of the largest segments of loopback TCP: no small one is left over.
   if (!placement_.one_host && slice > kSegment) slice = slice / kSegment * kSegment;

@@ -50,7 +50,7 @@ uint64_t ring_size(uint64_t wanted, uint64_t budget, int nranks) {
   return std::max(least, std::min(wanted, std::max(usual, share))) / 64 * 64;
 }
 
-constexpr uint64_t kMemoryBudget = 4u << 20, kNetworkBudget = 16u << 20;
+constexpr uint64_t kMemoryBudget = 4u << 20, kNetworkBudget = 20u << 20;
 
 int most_channels(int collective) {
   return std::max(kChannels, collective + kChannels - kCollectiveChannels);

@@ -77,6 +77,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
       if (placement.one_host) return kDirect;
       if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
+      // One exchange whichever plan: this one copies this rank's own block behind it.
+      if (c.nranks == 2) return kRing;
       if (bytes <= kFewRoundsGather) return first_supported(c, {&kRecursive, &kRing});
       return bytes <= kStraightGather && few ? kDirect : kRing;
     case CollectiveKind::kReduceScatter:

@@ -196,7 +196,9 @@ void Proxy::watch(uint32_t turn, std::chrono::steady_clock::time_point& last_mov
   bool moved = false;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& stream : streams_) moved = stream->look(turn) || moved;
+    // Those that are looked at seldom take turns.
+    for (size_t i = 0; i < streams_.size(); i++)
+      moved = streams_[i]->look(turn + static_cast<uint32_t>(i)) || moved;
   }
   const auto now = std::chrono::steady_clock::now();
   if (moved) {
