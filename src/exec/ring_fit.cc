@@ -44,6 +44,7 @@ std::string unfit_for_rings(const Schedule& schedule) {
             if (o.kind == Operand::Kind::kPeer) ports.emplace(sends, o.index, o.channel);
       }
     const size_t bytes = room(rank.lanes.size(), sizeof(ProgramLane)) +
+                         room(rank.lanes.size(), sizeof(cuda::RingJob)) +
                          room(steps, sizeof(ProgramStep)) + room(operands, sizeof(ProgramOperand)) +
                          room(dependencies, sizeof(ProgramDependency)) +
                          room(ports.size(), sizeof(void*));

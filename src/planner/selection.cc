@@ -22,6 +22,14 @@ const Generator& first_supported(const Collective& c,
   fail(ncclInternalError, "no generator makes {} for {} ranks", name(c.kind), c.nranks);
 }
 
+// In one exchange, every rank sends or gets a whole array from each other, or a part of it.
+size_t exchanged(const Collective& c, size_t bytes) {
+  const auto n = static_cast<size_t>(c.nranks);
+  const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
+                     c.kind == CollectiveKind::kBroadcast;
+  return (whole ? bytes : bytes / n) * (n - 1);
+}
+
 }  // namespace
 
 const Generator* forced_generator(CollectiveKind kind, const std::string& forced) {
@@ -53,8 +61,11 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     return *forced;
   }
   if (placement.reach) return kReach;
-  if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
   const bool few = c.nranks <= 16;
+  if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kExchange.supports(c) &&
+      exchanged(c, bytes) <= kLarge)
+    return kExchange;
+  if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
   // Two ranks send the same bytes in one phase as in two.
   if (placement.wide && c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return kOneShot;
   switch (c.kind) {
@@ -100,12 +111,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, !forced->reaches};
   }
-  // In one exchange, every rank sends or gets a whole array from each other, or a part of it.
-  const auto others = static_cast<size_t>(c.nranks) - 1;
-  const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
-                     c.kind == CollectiveKind::kBroadcast;
-  const size_t moved = whole ? bytes * others : bytes / static_cast<size_t>(c.nranks) * others;
-  if (others == 0 || moved > packed_bytes)
+  if (c.nranks == 1 || exchanged(c, bytes) > packed_bytes)
     return {one_gpu && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
   return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
 }

@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/side_by_side.h"
 #include "src/planner/selection.h"
+#include "src/schedule/program.h"
 
 namespace weft {
 namespace {
@@ -248,6 +249,18 @@ class Builder {
   void simulate_option(PlanOption& option, const ScheduleGraph& graph,
                        SimulatedMachine& simulated) const {
     option.us = simulated_times(request_, graph, simulated);
+    const Generator& single = option.kind == CollectiveKind::kAllReduce ? kOneShot : kExchange;
+    if (request_.exchange_us == 0 || option.name != single.name) return;
+    const double n = request_.nranks;
+    const bool whole = option.kind == CollectiveKind::kAllReduce ||
+                       option.kind == CollectiveKind::kReduce ||
+                       option.kind == CollectiveKind::kBroadcast;
+    for (int i = 0; i < SelectionTable::kSizes; i++) {
+      const double message = SelectionTable::size(i) / (whole ? 1 : n);
+      if (message > kMostExchangedBytes) break;
+      option.us[static_cast<size_t>(i)] =
+          request_.exchange_us + message * (n - 1) * 1e-6 * request_.exchange_us_mb;
+    }
   }
 
   // NCCL_ALGO may leave nothing over for a collective. NCCL's users mean "where there is such a

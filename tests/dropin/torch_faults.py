@@ -33,15 +33,20 @@ def blocking_wait(ctx):
     x = torch.ones(SIZE, device=ctx.device)
     dist.all_reduce(x, group=group)
     torch.cuda.synchronize()
+    said = None
     if ctx.rank == ctx.n - 1:
         time.sleep(8)
-        return None
-    work = dist.all_reduce(x, group=group, async_op=True)  # without async_op this PyTorch does not wait
-    try:
-        work.wait()
-    except RuntimeError as error:
-        return str(error)[:120]
-    raise AssertionError("the wait ended without an error")
+    else:
+        work = dist.all_reduce(x, group=group, async_op=True)  # without async_op this PyTorch does not wait
+        try:
+            work.wait()
+        except RuntimeError as error:
+            said = str(error)[:120]
+        else:
+            raise AssertionError("the wait ended without an error")
+    # The group has lost a rank: nobody can end it in good order.
+    dist.distributed_c10d._abort_process_group(group)
+    return said
 
 
 def watchdog(ctx):

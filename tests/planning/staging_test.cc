@@ -12,6 +12,7 @@
 #include "src/exec/ring_fit.h"
 #include "src/planner/planning.h"
 #include "src/planner/rates_file.h"
+#include "src/schedule/program.h"
 
 namespace weft::test {
 namespace {
@@ -64,6 +65,20 @@ TEST(Staging, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
     EXPECT_EQ(chosen_at(table, 256).find("cpu"), std::string::npos)
         << "a thread must wake up first";
   }
+}
+
+// A kernel does that without the interpreter's many instructions.
+TEST(Staging, PrefersASingleExchangeOfSmallMessages) {
+  const SelectionTable table = plan_for("pcie-4x", kDisabled);
+  EXPECT_EQ(chosen_at(table, 8192), "one_shot");
+  for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+                          CollectiveKind::kAllToAll, CollectiveKind::kBroadcast}) {
+    EXPECT_EQ(table.choose(kind, 8192, false)->name, "exchange") << name(kind);
+    EXPECT_NE(table.choose(kind, kMuch, false)->name, "exchange") << name(kind);
+  }
+  const PlanOption& one_shot = *option_of(table, "one_shot");
+  EXPECT_LT(SelectionTable::estimate(one_shot, kMostExchangedBytes),
+            0.7 * SelectionTable::estimate(one_shot, 2 * kMostExchangedBytes));
 }
 
 TEST(Staging, LeavesItToGpusWhereEachHasALinkOfItsOwn) {

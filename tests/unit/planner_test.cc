@@ -46,6 +46,21 @@ TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 
+TEST(Selection, ExchangesSmallMessagesAtOnceBetweenGpusThatUseHostMemory) {
+  Placement placement;
+  placement.one_host = false;
+  placement.rings = true;
+  for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+                          CollectiveKind::kBroadcast, CollectiveKind::kAllToAll}) {
+    EXPECT_EQ(choose_generator({kind, 4, 0}, 16u << 10, placement, nullptr).name, "exchange");
+    EXPECT_NE(choose_generator({kind, 4, 0}, 1u << 20, placement, nullptr).name, "exchange");
+    EXPECT_NE(choose_generator({kind, 32, 0}, 16u << 10, placement, nullptr).name, "exchange");
+  }
+  EXPECT_EQ(
+      choose_generator({CollectiveKind::kAllReduce, 4, 0}, 16u << 10, placement, nullptr).name,
+      "one_shot");
+}
+
 TEST(Selection, GathersByRoundsThenStraightThenInARingBetweenHosts) {
   Placement placement;
   placement.one_host = false;

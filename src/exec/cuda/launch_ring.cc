@@ -125,8 +125,7 @@ bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
   const ExchangeShape& shape = exchange.shape;
   const uint64_t bytes = op.count * op.element;
   // One thread block does it all; with more data the interpreter has more loads under way.
-  constexpr uint64_t kMostBytes = 32 << 10;
-  if (op.iterations != 1 || bytes > kMostBytes || s.options.nranks > kMaxRanks ||
+  if (op.iterations != 1 || bytes > kMostExchangedBytes || s.options.nranks > kMaxRanks ||
       op.reduction.premultiply)
     return false;
   const DeviceScope scope(s.options.device);
