@@ -12,6 +12,8 @@ constexpr size_t kLarge = 64u << 10;
 // In between, a gather that goes straight to everyone beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
+// Ranks that a root can send a large message to, one after the other.
+constexpr int kFewReceivers = 4;
 // Ranks that share a GPU go through its memory together from this size on.
 constexpr size_t kSweeps = 128u << 20;
 
@@ -111,9 +113,15 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, !forced->reaches};
   }
-  if (c.nranks == 1 || exchanged(c, bytes) > packed_bytes)
-    return {one_gpu && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
-  return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
+  const size_t moved = exchanged(c, bytes);
+  if (c.nranks > 1 && moved <= packed_bytes)
+    return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
+  // Where only a root has that much to do, packets pay for longer; many ranks pass them on.
+  if (c.nranks > 1 && moved <= 2 * packed_bytes) {
+    if (c.kind == CollectiveKind::kReduce) return {&kExchange, true};
+    if (c.kind == CollectiveKind::kBroadcast && c.nranks > kFewReceivers) return {&kTree, true};
+  }
+  return {one_gpu && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
 }
 
 }  // namespace weft

@@ -46,6 +46,25 @@ TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 
+TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerWhereThereIsARoot) {
+  constexpr size_t kPacked = 1u << 20;
+  const auto chosen = [](CollectiveKind kind, int n, size_t bytes) {
+    const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPacked, nullptr, true);
+    EXPECT_EQ(choice.packed, !choice.generator->reaches);
+    return choice.generator->name;
+  };
+  EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 8, 128u << 10), "one_shot");
+  EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 8, 256u << 10), "reach");
+  EXPECT_EQ(chosen(CollectiveKind::kReduce, 8, 256u << 10), "exchange");
+  EXPECT_EQ(chosen(CollectiveKind::kReduce, 8, 512u << 10), "reach");
+  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 8, 128u << 10), "exchange");
+  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
+  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 4, 512u << 10), "reach");
+  EXPECT_EQ(chosen(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
+  for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
+    EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packed) << "packets are off";
+}
+
 TEST(Selection, ExchangesSmallMessagesAtOnceBetweenGpusThatUseHostMemory) {
   Placement placement;
   placement.one_host = false;
