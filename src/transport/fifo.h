@@ -38,7 +38,8 @@ struct alignas(kFifoAlign) MessageHeader {
   uint64_t call_bytes = 0;  // count argument of the call, in bytes
   uint64_t address = 0, segment = 0;
   int32_t root = 0;
-  uint32_t plan = 0;  // which imported schedule the operation runs as, 0: none; must agree too
+  uint32_t plan = 0;      // which imported schedule the operation runs as, 0: none; must agree too
+  uint64_t reserved = 0;  // no byte is left to chance: some compare headers as a whole
 };
 static_assert(sizeof(MessageHeader) == kFifoAlign);
 

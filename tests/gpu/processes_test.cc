@@ -275,6 +275,15 @@ TEST_F(GpuProcesses, WithoutPeerAccessGoThroughHostMemory) {
   play("graphs_between_processes", 2, "cudaMalloc", {{"NCCL_P2P_DISABLE", "1"}});
 }
 
+// For GPUs that reach each other's memory and for others.
+TEST_F(GpuProcesses, LetCpuNodesReduce) {
+  for (const char* disabled : {"0", "1"})
+    play("device_conformance", 3, "cudaMalloc",
+         {{"NCCL_P2P_DISABLE", disabled},
+          {"WEFT_PLAN", "all_reduce=cpu_reduce,reduce=cpu_pair,reduce_scatter=cpu_pair"}});
+  play("graphs_between_processes", 2, "cudaMalloc", {{"WEFT_PLAN", "all_reduce=cpu_reduce"}});
+}
+
 // Every process its own host, so that nothing is reached by load and store.
 class TwoFakeHosts : public GpuProcesses {
  protected:
