@@ -103,7 +103,7 @@ class Communicator {
     bool in_place = false;
     Program program;
     std::optional<ExchangeShape> shape;  // set: it needs no interpreter
-    std::vector<Program> cpu_programs;  // of the CPU nodes that this rank has, in their order
+    std::vector<Program> cpu_programs;   // of the CPU nodes that this rank has, in their order
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
   const Plan& plan_for(const ImportedSchedule& schedule, const Collective& collective,
@@ -113,6 +113,9 @@ class Communicator {
                        const Collective& collective, const VerifiedSchedule& verified,
                        int fifo_depth);
   const Plan& choose_plan(const Call& call);
+  // Between GPUs of several hosts choose_generator() decides, until such machines have been
+  // measured, and where it was found out too late that GPUs do not reach each other.
+  bool goes_by_rules() const;
   // Whether GPUs of several hosts run collectives in several instances; equal on all ranks.
   static bool wide_if_hosts(const Config& config, int nranks);
   int channels_for_plans(const std::vector<PeerInfo>& infos) const;

@@ -136,10 +136,13 @@ double Communicator::estimate_us(const Call& call) const {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
   const SelectionTable& table = plans_made_.table;
+  const Generator* named = forced_[static_cast<size_t>(call.kind)];
+  if (named == nullptr && goes_by_rules())
+    named = &choose_generator(collective, bytes, placement_, nullptr);
   const PlanOption* option = nullptr;
-  if (const Generator* forced = forced_[static_cast<size_t>(call.kind)]; forced != nullptr) {
+  if (named != nullptr) {
     for (const PlanOption& known : table.options)
-      if (known.kind == call.kind && known.name == forced->name) option = &known;
+      if (known.kind == call.kind && known.name == named->name) option = &known;
   } else {
     option = table.choose(call.kind, bytes, false);
   }
@@ -150,7 +153,8 @@ const char* Communicator::plan_name(CollectiveKind kind, size_t bytes) const {
   // Names of generators are literals.
   const Generator* forced = forced_[static_cast<size_t>(kind)];
   if (forced != nullptr) return forced->name.data();
-  const PlanOption* option = plans_made_.table.choose(kind, bytes, false);
+  const PlanOption* option =
+      goes_by_rules() ? nullptr : plans_made_.table.choose(kind, bytes, false);
   if (option != nullptr) return option->name.c_str();
   return choose_generator({kind, nranks_, 0}, bytes, placement_, nullptr).name.data();
 }

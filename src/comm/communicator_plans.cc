@@ -92,6 +92,12 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
   forced_[static_cast<size_t>(kind)] = generator;
 }
 
+bool Communicator::goes_by_rules() const {
+  const SelectionTable& table = plans_made_.table;
+  return (table.advisory && !placement_.reach) ||
+         (rings_ && config_.topo.empty() && table.staged.empty());
+}
+
 const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
@@ -102,11 +108,8 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
       return plan_for(*schedule, collective, in_place);
   const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call.kind)]);
   const SelectionTable& table = plans_made_.table;
-  // Between GPUs of several hosts the rules below decide, until such machines have been measured,
-  // and where it was found out too late that GPUs do not reach each other.
-  const bool rules = forced != nullptr || (table.advisory && !placement_.reach) ||
-                     (rings_ && config_.topo.empty() && table.staged.empty());
-  const PlanOption* option = rules ? nullptr : table.choose(call.kind, bytes, false);
+  const PlanOption* option =
+      forced != nullptr || goes_by_rules() ? nullptr : table.choose(call.kind, bytes, false);
   if (option != nullptr && option->schedule >= 0) {
     const ImportedSchedule& schedule =
         *plans_made_.schedules->all()[static_cast<size_t>(option->schedule)];
@@ -115,7 +118,8 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
     option = table.choose(call.kind, bytes, true);
   }
   const Generator* generator = without_captured_cpus(generator_of(option));
-  if (generator != nullptr) return plan_for(collective, *generator, in_place);
+  if (generator != nullptr && generator->cpu_nodes <= cpu_nodes_)
+    return plan_for(collective, *generator, in_place);
   return plan_for(collective, choose_generator(collective, bytes, placement_, forced), in_place);
 }
 

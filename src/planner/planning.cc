@@ -103,7 +103,8 @@ SelectionTable staged_table(const PlanningRequest& request, std::span<const int>
                                  ? "rates " + measured->measured
                                  : "default rates (weft calibrate measures them)");
   SelectionTable built = build_table(table);
-  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, built);
+  if (!table.cpu_plans_only)
+    ask_tuner(request.config, request.nranks, request.hosts, request.communicator, built);
   const std::set<int> used(places.begin(), places.end());
   built.machine = fmt::format("{} ranks on {} GPU{}, through host memory", request.nranks,
                               used.size(), used.size() == 1 ? "" : "s");

@@ -103,6 +103,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
 
 GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
                          const Generator* forced, bool one_gpu) {
+  // A rank by itself needs nobody's help.
+  if (forced != nullptr && forced->cpu_nodes > 0 && c.nranks == 1) forced = nullptr;
   if (forced != nullptr) {
     if (forced->cpu_nodes > 0)
       fail(ncclInvalidUsage,

@@ -82,7 +82,7 @@ class Builder {
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
     find_costs();
-    lift_empty_bars();
+    if (!request_.cpu_plans_only) lift_empty_bars();  // otherwise there are other plans
     table_.find_ranges();
     if (request_.machine == nullptr && !request_.setting.hosts.empty()) follow_rules();
     return table_;
@@ -257,7 +257,8 @@ class Builder {
                        option.kind == CollectiveKind::kBroadcast;
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       const double message = SelectionTable::size(i) / (whole ? 1 : n);
-      if (message > kMostExchangedBytes) break;
+      // In one slice, too.
+      if (message > std::min<double>(kMostExchangedBytes, request_.simulation.slice_bytes)) break;
       option.us[static_cast<size_t>(i)] =
           request_.exchange_us + message * (n - 1) * 1e-6 * request_.exchange_us_mb;
     }

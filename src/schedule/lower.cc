@@ -103,6 +103,7 @@ void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramSt
 bool in_step(const Schedule& schedule) {
   const int n = schedule.collective.nranks;
   if (n == 1 || schedule.chunks % n != 0) return false;
+  const auto others = static_cast<size_t>(n - 1);
   const auto alike = [&](const Operand& first, const Operand& other, int rank, Buffer buffer) {
     return first.kind != Operand::Kind::kPeer && other.kind != Operand::Kind::kPeer &&
            first.buffer == buffer && other.buffer == buffer && first.index % n == 0 &&
@@ -124,8 +125,16 @@ bool in_step(const Schedule& schedule) {
     for (size_t k = 0; k < steps.size(); k++) {
       if (steps[k].count != first[k].count || steps[k].count > 1) return false;
       if (steps[k].count == 0) continue;
-      if (k == 0 || k + 1 == steps.size()) return false;  // they meet before and after
-      if (steps[k - 1].count == 0) moves++;
+      // All of them meet before and after. Copies to one place go side by side as it is.
+      if (k == 0 || k + 2 >= steps.size() || steps[k].from.size() * steps[k].to.size() == 1)
+        return false;
+      if (steps[k - 1].count == 0) {
+        moves++;
+        if (steps[k - 1].from.size() != others) return false;
+      }
+      if (steps[k + 1].count == 0 &&
+          (steps[k + 1].to.size() != others || steps[k + 2].from.size() != others))
+        return false;
       if (!all_alike(first[k].from, steps[k].from, r, Buffer::kInput) ||
           !all_alike(first[k].to, steps[k].to, r, Buffer::kOutput))
         return false;

@@ -11,7 +11,8 @@
 namespace weft {
 
 // Between GPUs that do not reach each other, a program that is a single exchange of messages
-// (exec/exchange_shape.h) has a kernel of its own as long as none is larger. Planners count on it.
+// (exec/exchange_shape.h) has a kernel of its own as long as none is larger, or than a slice.
+// Planners count on it.
 inline constexpr uint64_t kMostExchangedBytes = 64 << 10;
 
 struct Program {

@@ -284,6 +284,39 @@ TEST_F(GpuProcesses, LetCpuNodesReduce) {
   play("graphs_between_processes", 2, "cudaMalloc", {{"WEFT_PLAN", "all_reduce=cpu_reduce"}});
 }
 
+// Thousands of small messages, so that rings come round often; ranks give only the buffers that
+// they must.
+WEFT_SCENARIO(small_broadcasts) {
+  constexpr size_t kMost = 24000;
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  char *in = arena.take(kMost), *out = arena.take(kMost);
+  std::vector<char> seen(kMost);
+  for (int i = 0; i < 1200; i++) {
+    const size_t bytes = static_cast<size_t>(i) * 331 % kMost + 1;
+    const int root = i % me.nranks(), value = i % 127;
+    if (me.rank() == root) WEFT_CUDA(cudaMemsetAsync(in, value, bytes, me.stream()));
+    WEFT_CUDA(cudaMemsetAsync(out, 127, kMost, me.stream()));
+    WEFT_OK(ncclBroadcast(me.rank() == root ? in : nullptr, out, bytes, ncclInt8, root, me.comm(),
+                          me.stream()));
+    if (i % 10 != 0) continue;
+    WEFT_CUDA(cudaMemcpyAsync(seen.data(), out, kMost, cudaMemcpyDeviceToHost, me.stream()));
+    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    for (size_t b = 0; b < kMost; b++)
+      if (seen[b] != (b < bytes ? value : 127)) {
+        ADD_FAILURE() << "call " << i << ": byte " << b << " of " << bytes << " is " << +seen[b];
+        return;
+      }
+  }
+  me.meet(arena);
+}
+
+TEST_F(GpuProcesses, ExchangeSmallMessagesThroughSmallRings) {
+  for (const char* plan : {"broadcast=exchange", "broadcast=ring", "broadcast=direct"})
+    play("small_broadcasts", 3, "",
+         {{"NCCL_P2P_DISABLE", "1"}, {"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
+}
+
 // Every process its own host, so that nothing is reached by load and store.
 class TwoFakeHosts : public GpuProcesses {
  protected:
@@ -319,6 +352,11 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
   play_on(2, "device_conformance", 4, "registered");
+}
+
+TEST_F(TwoFakeHosts, ExchangeSmallMessagesThroughSmallRings) {
+  for (const char* plan : {"broadcast=exchange", "broadcast=ring"})
+    play_on(3, "small_broadcasts", 3, "", {{"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
 }
 
 TEST_F(TwoFakeHosts, EndAWaitAtTheTimeout) {

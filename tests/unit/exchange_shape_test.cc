@@ -96,7 +96,7 @@ TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {
     }
 }
 
-// A rank that begins elsewhere, or meets in between, is out of step.
+// Ranks that do each other's part, meet in between, or not all at the end, are out of step.
 TEST(RanksInStep, AllOfThem) {
   const Collective c{CollectiveKind::kAllReduce, 3, 0};
   const auto in_step = [](const Schedule& schedule) {
@@ -111,6 +111,17 @@ TEST(RanksInStep, AllOfThem) {
         for (auto* operands : {&step.from, &step.to})
           for (Operand& operand : *operands) operand.index = 3 - r;
   EXPECT_FALSE(in_step(swapped));
+
+  const Schedule rounds = kSweep.make({CollectiveKind::kBroadcast, 3, 0}, false);
+  EXPECT_TRUE(in_step(rounds));
+  Schedule meeting = rounds;
+  for (RankSchedule& rank : meeting.ranks) {
+    std::vector<Step>& steps = rank.lanes[0].steps;
+    ASSERT_EQ(steps[1].count, 0);
+    const Step leave = steps[0], wait = steps[1];
+    steps.insert(steps.begin() + 3, {leave, wait});  // behind the first round
+  }
+  EXPECT_FALSE(in_step(meeting));
 }
 
 }  // namespace

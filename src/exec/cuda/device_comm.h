@@ -51,8 +51,9 @@ struct alignas(256) Mailbox {
   uint32_t announced[kMaxCtas];
   uint32_t met[kMaxCtas];
   uint32_t sent[kMaxCtas][kMaxRanks], received[kMaxCtas][kMaxRanks];
-  // Rank 0's, for all ranks of a GPU that work together, zero between kernels: tiles that blocks
-  // have drawn of each chunk, and how many blocks will draw no more.
+  // Rank 0's, for all ranks of a GPU that work together: tiles that blocks have drawn of each
+  // chunk, and how many blocks will draw no more. These are zero between kernels: the last block of
+  // all ranks sees to it, and no rank's next kernel draws before all have announced theirs.
   uint32_t drawn[kMaxSteps];
   uint32_t finished;
   uint32_t probe[kMaxRanks];  // what peers wrote at init, see GpuExecutor::probe()

@@ -1,5 +1,6 @@
 // The interpreter of programs that read and write peers' memory: every thread block runs all steps
-// on its own part of every chunk and meets only the same block of its peers.
+// on its own part of every chunk (or what it draws, see all_blocks()) and meets only the same block
+// of its peers.
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"

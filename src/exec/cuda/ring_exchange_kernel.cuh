@@ -24,7 +24,9 @@ class RingExchange {
     // Both on their way before either is needed.
     if (sends_) out_ = *a.ports[i].send;
     if (receives_) in_ = *a.ports[i].receive;
-    if (vectors() > i && a.send_stride == 0) first_ = load_vector(a.input + i * 16);
+    // Who sends nothing may have no input.
+    if (a.send_to != 0 && a.send_stride == 0 && vectors() > i)
+      first_ = load_vector(a.input + i * 16);
   }
 
   // Finds the place of this thread's message; false: everyone must stop.

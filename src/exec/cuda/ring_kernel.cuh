@@ -1,7 +1,7 @@
 // The interpreter of interpreter.h on a GPU: programs whose FIFOs are byte rings in pinned host
 // memory, for peers whose memory cannot be reached. A thread block is a lane. Its first thread runs
 // the protocol; the others wait until there is data to move, and help with that. The other end of a
-// ring is a GPU of the same host, or a proxy that takes it to the network.
+// ring is a GPU or a CPU node of the same host, or a proxy that takes it to the network.
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"
