@@ -217,7 +217,9 @@ std::string World::run_in_random_order(const WorldCall& call, Random& random) {
   return wrong.empty() ? check() : wrong;
 }
 
-std::string World::run_in_threads(const WorldCall& call) {
+std::string World::run_in_threads(const WorldCall& call) { return run_in_threads(call, nullptr); }
+
+std::string World::run_in_threads(const WorldCall& call, const Other& other) {
   using Clock = std::chrono::steady_clock;
   set_up(call);
   std::vector<std::string> wrong(ranks_.size());
@@ -225,6 +227,7 @@ std::string World::run_in_threads(const WorldCall& call) {
   for (size_t r = 0; r < ranks_.size(); r++) {
     threads.emplace_back([&, r] {
       Rank& rank = ranks_[r];
+      if (other && other(rank.program, rank.operation, wrong[r])) return;
       const auto pass = [&] {
         bool moved = false;
         for (size_t l = 0; l < rank.lanes.size(); l++)
@@ -233,6 +236,10 @@ std::string World::run_in_threads(const WorldCall& call) {
       };
       while (!rank.all_done() && wrong[r].empty()) {
         if (pass()) continue;
+        if (other) {
+          std::this_thread::yield();
+          continue;
+        }
         const uint32_t ticket = prepare_sleep(doors_[r]);
         if (pass()) continue;
         const auto before = Clock::now();

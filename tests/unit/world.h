@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,11 @@ class World {
   std::string run_in_random_order(const WorldCall& call, Random& random);
   // A thread per rank, which sleeps at its door when nothing moves:
   std::string run_in_threads(const WorldCall& call);
+  // The same where something else may run ranks, which rings no bells: then nobody sleeps. False:
+  // it does not run this one.
+  using Other =
+      std::function<bool(const Program& program, const Operation& operation, std::string& wrong)>;
+  std::string run_in_threads(const WorldCall& call, const Other& other);
 
   // How often the busiest FIFO has gone round its ring.
   uint64_t most_rounds() const;

@@ -6,6 +6,7 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/ring_exchange_arguments.h"
 
 namespace weft::cuda {
 namespace {
@@ -123,35 +124,10 @@ bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
   State& s = *state_;
   const Operation& op = exchange.operation;
   const ExchangeShape& shape = exchange.shape;
-  const uint64_t bytes = op.count * op.element;
-  // One thread block does it all; with more data the interpreter has more loads under way.
-  if (op.iterations != 1 || bytes > kMostExchangedBytes || s.options.nranks > kMaxRanks ||
-      op.reduction.premultiply)
-    return false;
+  if (!fits_ring_exchange(op) || s.options.nranks > kMaxRanks) return false;
   const DeviceScope scope(s.options.device);
-  RingExchangeArguments a;
-  a.header = header_for(op, bytes);
+  RingExchangeArguments a = ring_exchange_arguments(op, shape);
   a.header.sequence = 0;  // kernels do not count calls: graphs are replayed
-  a.header.kind = MessageHeader::kInline;
-  const auto block = [&](const std::byte* buffer, int32_t index) {
-    return buffer + static_cast<int64_t>(index) * static_cast<int64_t>(bytes);
-  };
-  a.input = block(op.input, shape.send_base);
-  a.output = const_cast<std::byte*>(block(op.output, shape.receive_base));
-  a.own_from = block(op.input, shape.own_from);
-  a.own_to = shape.copies_own ? const_cast<std::byte*>(block(op.output, shape.own_to)) : nullptr;
-  if (a.own_to == a.own_from) a.own_to = nullptr;
-  a.send_stride = shape.send_step == 0 ? 0 : bytes;
-  a.receive_stride = shape.receive_step == 0 ? 0 : bytes;
-  a.send_to = shape.send_to;
-  a.receive_from = shape.receive_from;
-  a.sums_own = shape.sums_own;
-  a.divide_by = op.reduction.divide_by;
-  a.op = op.reduction.op;
-  const auto number = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  a.aligned = ((number(a.input) | number(a.output) | number(a.own_from) | number(a.own_to) |
-                a.send_stride | a.receive_stride) &
-               15) == 0;
   a.comm = s.comm;
   for (uint32_t rank = 0; rank < static_cast<uint32_t>(s.options.nranks); rank++) {
     if ((shape.send_to >> rank & 1) != 0) a.ports[rank].send = s.rings->send(exchange.ports[rank]);
@@ -160,7 +136,8 @@ bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
   }
   const Kernels kernels =
       shape.reduces ? reduction_kernels(op.reduction.type, op.reduction.op) : move_kernels();
-  const uint64_t threads = std::clamp<uint64_t>(round_up(ceil_div(bytes, 16), 32), 32, kThreads);
+  const uint64_t threads =
+      std::clamp<uint64_t>(round_up(ceil_div(a.header.bytes, 16), 32), 32, kThreads);
   // As in run().
   launch(kernels.ring_exchange, 1, threads, &a, s.order->follows_program());
   s.order->launched(true);

@@ -232,12 +232,10 @@ class RingExchange {
   uint4 first_;  // the first vector that this thread sends
 };
 
+// All threads of the block.
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
-    ring_exchange_kernel(const __grid_constant__ RingExchangeArguments a) {
-  __shared__ typename RingExchange<Type, Op>::Shared shared;
-  if (a.header.kind == 0) return;  // only to be loaded
-  wait_for_predecessor();
+__device__ __forceinline__ void exchange_through_rings(
+    const RingExchangeArguments& a, typename RingExchange<Type, Op>::Shared& shared) {
   RingExchange<Type, Op> exchange(a, shared);
   if (__syncthreads_or(!exchange.place())) return;
   exchange.send();
@@ -248,6 +246,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   exchange.receive();
   __syncthreads();
   exchange.give_back();
+}
+
+template <typename Type, typename Op>
+__global__ void __launch_bounds__(kThreads, 1)
+    ring_exchange_kernel(const __grid_constant__ RingExchangeArguments a) {
+  __shared__ typename RingExchange<Type, Op>::Shared shared;
+  if (a.header.kind == 0) return;  // only to be loaded
+  wait_for_predecessor();
+  exchange_through_rings<Type, Op>(a, shared);
   let_successor_start();
 }
 
