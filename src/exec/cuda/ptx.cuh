@@ -1,5 +1,5 @@
 // PTX in one place: vector accesses that bypass what they should, loads and stores with ordering.
-// (An emulation on the host has a file of this name of its own.)
+// (tests/unit/emulation has a file of this name of its own, for the host.)
 #pragma once
 
 #include <cstdint>
