@@ -11,6 +11,22 @@
 
 #include "src/exec/cuda/device_comm.h"
 
+#if __has_include(<vector_types.h>)
+#include <vector_types.h>
+#else
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+#endif
+
+// CUDA's headers, where they are, have them for its own compiler.
+#undef __device__
+#undef __global__
+#undef __shared__
+#undef __grid_constant__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
 #define __device__
 #define __global__
 #define __shared__ static
@@ -18,10 +34,6 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-
-struct uint4 {
-  uint32_t x, y, z, w;
-};
 
 namespace weft::cuda {
 
