@@ -209,7 +209,7 @@ class ProgramRunner {
   }
 
   // The last block of all ranks to draw no more makes the chunks whole again, for the next kernel.
-  // That one starts on no rank before this one has ended on all.
+  // That one moves nothing on any rank before this one has ended on all.
   __device__ void finish_drawing() {
     const uint32_t last = gridDim.x * static_cast<uint32_t>(comm_.nranks) - 1;
     Mailbox& common = *comm_.mailboxes[0];
