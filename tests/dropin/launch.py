@@ -127,8 +127,21 @@ class Run:
                     return "fail", f"rank {rank} ended with {how}: {self.last_words(rank)}", {}
         if time.monotonic() > deadline:
             late = [rank for rank, one in enumerate(said) if not one]
-            return "fail", f"timed out; still in it: ranks {late}; rank {late[0]}: {self.last_words(late[0])}", {}
+            return "fail", f"timed out; still in it: ranks {late}; rank {late[0]}: {self.ask_where(late)}", {}
         return None
+
+    def ask_where(self, late):
+        """The stacks of ranks that hang go to their logs; the innermost call of the first rank's main thread comes back."""
+        if self.launch.script != "ranks.py":
+            return self.last_words(late[0])
+        for rank in late:
+            if self.processes[rank].poll() is None:
+                self.processes[rank].send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        with open(self.log(late[0]), encoding="utf-8", errors="replace") as file:
+            main = file.read().rpartition("Current thread")[2]  # the signal is the main thread's
+        calls = [line.strip() for line in main.splitlines() if line.startswith('  File "')]
+        return calls[0] if calls else self.last_words(late[0])
 
     def end(self, grace):
         """Waits a while, then kills. True if all ended by themselves."""

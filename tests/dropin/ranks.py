@@ -1,8 +1,10 @@
 # One rank of a launch of scripts/dropin: joins the process group, runs items in order, says how each went in a file.
 import argparse
+import faulthandler
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -58,10 +60,12 @@ def main():
     parser.add_argument("--backend", default=os.environ.get("WEFT_DROPIN_BACKEND", "nccl"))
     parser.add_argument("items", nargs="*")
     options = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)  # where is it? See Run.ask_where()
     device = torch.device("cuda:0" if options.backend == "nccl" else "cpu")
     items = {}
     if device.type == "cuda" and any(word in item for item in options.items for word in HEAVY):
-        for name in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining"):
+        for name in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
+                     "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook"):
             try:
                 importlib.import_module(name)  # else the first item that needs it seems to be slow
             except ImportError:
