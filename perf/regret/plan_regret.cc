@@ -110,10 +110,12 @@ class Contest {
     std::vector<Entrant> all = entrants_for(*kind, options_.ranks);
     predicted_us_.clear();
     // A communicator serves all: with one each, messages would lie in colder memory than they do in
-    // a job. On GPUs a plan that is refused must not harm others.
+    // a job. On GPUs a plan that is refused must not harm others; there plans take turns, so that
+    // what disturbs the machine for a while does not hit one of them alone.
     const size_t together = weftHostMode() == 1 ? all.size() : 1;
-    for (size_t first = 0; first < all.size(); first += together)
-      compete(collective, *kind, {all.data() + first, together});
+    for (int turn = 0; turn < turns(); turn++)
+      for (size_t first = 0; first < all.size(); first += together)
+        compete(collective, *kind, {all.data() + first, together});
     for (const uint64_t size : sizes()) report(collective, size, all);
   }
 
@@ -232,12 +234,14 @@ class Contest {
     entrant.chosen[size] = plan;
   }
 
-  // Fewer of what takes long, whose times vary less.
+  // How often a communicator is made for every plan, and in each of these turns: fewer repetitions
+  // of what takes long, whose times vary less.
+  int turns() const { return weftHostMode() == 1 ? 1 : std::min(options_.repetitions, 5); }
   int repetitions_of(uint64_t size) const {
     const int some = size <= (16u << 20)   ? options_.repetitions
                      : size <= (64u << 20) ? options_.repetitions / 2
                                            : options_.repetitions / 3;
-    return std::min(options_.repetitions, std::max(some, 5));
+    return std::min(options_.repetitions, std::max(some, 5)) / turns();
   }
 
   // See turns.h.
@@ -256,7 +260,7 @@ class Contest {
       meet();
     }
     const int rounds = repetitions_of(size);
-    RootTurns turns(options_.ranks);
+    RootTurns roots(options_.ranks);
     std::vector<Lap>& laps = laps_[r];
     laps.clear();
     for (int round = 0; round < rounds; round++)
@@ -265,7 +269,7 @@ class Contest {
         force(entrants[e], collective, rank);
         laps.push_back(run_batch(
             calls, [&] { meet(); },
-            [&](int) { check(one(kind, size, rank, turns.next()), "call"); },
+            [&](int) { check(one(kind, size, rank, roots.next()), "call"); },
             [&] { device::synchronize(streams_[r]); }));
       }
     meet();

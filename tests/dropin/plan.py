@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import os
+import statistics
 import time
 
 from dropin import launch as ranks
@@ -21,6 +22,8 @@ MEMORY_ITEMS = ["split_group", "new_group", "NCCL mem allocator", "register_mem_
 TRAINING = ["DDP with buckets", "FSDP2", "DDP step time", "FSDP2 step time"]
 SPEED = "all_reduce times"
 SWEEP = "all_reduce sweep"
+# The last one has no network in it: what PyTorch itself takes for small messages.
+WAYS = STOCK, WEFT, PLUGIN, ONE_HOST = "stock NCCL", "Weft, own hosts", "stock NCCL, our plugin", "Weft, one host"
 
 
 def own_host(rank):
@@ -61,6 +64,13 @@ def launches(options):
         return [launch for n in (2, 4) for launch in (
             ranks.Launch(f"stock NCCL, {n}", [SPEED], ranks=n, per_rank=own_host, limits=first),
             ranks.Launch(f"sweep, {n}", [SWEEP], ranks=n, library=ours, per_rank=own_host, limit=90, limits=first))]
+    if options.own_hosts:
+        # In turn, so that what disturbs the machine for a while does not hit one library alone.
+        apart = {"per_rank": own_host}
+        return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED], ranks=n, limits=first, **how)
+                for turn in range(options.own_hosts) for n in (2, 4)
+                for who, how in ((STOCK, apart), (WEFT, {"library": ours, **apart}), (PLUGIN, {"environment": plugin, **apart}),
+                                 (ONE_HOST, {"library": ours}))]
     return [
         ranks.Launch("torch", FAST_ITEMS, library=ours, environment={**recorder, **log}, limits=first),
         ranks.Launch("stock NCCL", [*TRAINING, SPEED], per_rank=own_host),
@@ -162,9 +172,24 @@ def print_sweep(results):
             print(f"  {setting:100}" + "".join(f" {time:8.0f} ({stock.get(size, 0) / time:4.2f})" for size, time in times.items()))
 
 
+def print_own_hosts(options, results):
+    """Medians over the turns, us; in brackets how many times as fast as stock NCCL, and that of every turn."""
+    for n in (2, 4):
+        times = {who: [results.values.get(f"{who}, {n}, {turn}: {SPEED}") for turn in range(options.own_hosts)] for who in WAYS}
+        for who, turns in times.items():
+            print(f"{n} processes, {who}: " + "; ".join(own_hosts_cell(times[STOCK], turns, size) for size in turns[0] or {}))
+
+
+def own_hosts_cell(stock, turns, size):
+    measured = [(slow[size], fast[size]) for slow, fast in zip(stock, turns) if slow and fast]
+    slow, fast = (statistics.median(column) for column in zip(*measured))
+    each = " ".join(f"{a / b:.2f}" for a, b in measured)
+    return f"{size} {fast:.0f}" + (f" ({slow / fast:.2f}: {each})" if turns is not stock else "")
+
+
 def names(options):
     found = [name for launch in launches(options) for name in launch.names()]
-    if options.sweep:
+    if options.sweep or options.own_hosts:
         return found
     found += programs.names(options) + [TIMELINE, USED] + [comparison[0] for comparison in COMPARISONS]
     return found + [f"compare: losses of {item} with stock NCCL" for item in LOSSES]
@@ -198,6 +223,9 @@ def run(options, results):
             run.end(0)  # those that were out of time still wait
         if options.sweep:
             print_sweep(results)
+            return
+        if options.own_hosts:
+            print_own_hosts(options, results)
             return
         timeline_written(options, results)
         plugin_used(options, results)
