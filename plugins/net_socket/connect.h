@@ -23,11 +23,12 @@ struct Width {
   uint16_t sockets = 1;
   int threads = 0;
   bool fixed = false;  // the user said so
+  bool lends = true;   // see page_loan.h
 };
 Width choose_width(const Config& config, const Device& device);
 
 struct Handle {
-  static constexpr uint32_t kMagic = 0x57534831;
+  static constexpr uint32_t kMagic = 0x57534832;
   static constexpr size_t kAddresses = 4;
 
   void* state = nullptr;  // the connector's, between its calls
@@ -79,8 +80,7 @@ class Listener {
 
 class Connector {
  public:
-  Connector(const Handle& handle, const Device& device, const Width& width,
-            const std::optional<Secret>& secret);
+  Connector(const Handle& handle, const Width& width, const std::optional<Secret>& secret);
 
   // Nothing, nullptr: not yet; or never, if failed() then.
   std::optional<Joined> join();
@@ -96,7 +96,6 @@ class Connector {
   std::vector<Address> addresses_;
   Secret key_;
   Width width_;
-  bool loopback_;
   uint64_t connection_ = 0;
   size_t address_ = 0;
   Fd fd_;

@@ -17,9 +17,8 @@ constexpr double kAddressSeconds = 3, kAllSeconds = 60;
 
 }  // namespace
 
-Connector::Connector(const Handle& handle, const Device& device, const Width& width,
-                     const std::optional<Secret>& secret)
-    : key_(connection_key(secret, handle.nonce)), width_(width), loopback_(device.loopback) {
+Connector::Connector(const Handle& handle, const Width& width, const std::optional<Secret>& secret)
+    : key_(connection_key(secret, handle.nonce)), width_(width) {
   if (handle.magic != Handle::kMagic) {
     failure_ = "the handle is not one of this plugin: do all hosts use the same?";
     return;
@@ -105,7 +104,7 @@ std::unique_ptr<Sender> Connector::advance() {
   std::optional<Joined> joined = join();
   if (!joined) return nullptr;
   return std::make_unique<Sender>(std::move(joined->sockets), width_.threads,
-                                  std::move(joined->peer), loopback_, width_.fixed);
+                                  std::move(joined->peer), width_.lends, width_.fixed);
 }
 
 }  // namespace weft::net_socket

@@ -24,6 +24,7 @@ std::string peer_of(int fd) {
 
 Width choose_width(const Config& config, const Device& device) {
   Width width;
+  width.lends = config.lend_pages;
   if (config.socket_nthreads > 0 || config.nsocks_per_thread > 0) {
     const int threads = std::clamp(config.socket_nthreads, 1, 16);
     const int each = std::clamp(config.nsocks_per_thread, 1, 64 / threads);

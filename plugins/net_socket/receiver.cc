@@ -102,15 +102,25 @@ bool Receiver::read_frame(Request& request) {
   small_ = frame.size >= stash_.size() ? 0 : small_ + 1;
   request.size = frame.size;
   request.stripes = frame.stripes;
+  request.lent = frame.lent != 0;
   request.stripes_left.store(frame.stripes, std::memory_order_relaxed);
   for (uint32_t s = 1; s < frame.stripes; s++) work_[s].queue.push(&request);
   if (frame.stripes > 1) wake();
   return true;
 }
 
+// A sender that has gone misses nothing.
+void Receiver::give_back() {
+  static constexpr std::array<std::byte, net_abi::kMaxRequests> kWords{};
+  const ssize_t sent = send(descriptor(0), kWords.data(), std::min(owed_, kWords.size()),
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent > 0) owed_ -= static_cast<size_t>(sent);
+}
+
 Moved Receiver::move(size_t socket) {
   Work& work = work_[socket];
   Moved outcome = Moved::kNothing;
+  if (socket == 0 && owed_ > 0) give_back();
   while (Request* request = work.queue.front()) {
     if (request->stripes == 0 && !read_frame(*request)) return broken() ? Moved::kBroken : outcome;
     const Stripe stripe = stripe_of(request->size, request->stripes, static_cast<uint32_t>(socket));
@@ -131,6 +141,10 @@ Moved Receiver::move(size_t socket) {
     work.got = 0;
     work.queue.pop();
     tell(socket);
+    if (request->lent) {  // has one stripe
+      owed_++;
+      give_back();
+    }
     request->stripes_left.fetch_sub(1, std::memory_order_acq_rel);
     outcome = Moved::kSome;
   }

@@ -17,6 +17,7 @@ class Receiver : public SocketSet {
     uint64_t room = 0;
     uint64_t size = 0;  // known when the frame is there
     uint32_t stripes = 0;
+    bool lent = false;  // the sender waits for a byte
     std::atomic<uint32_t> stripes_left{0};
     bool used = false;
   };
@@ -42,6 +43,7 @@ class Receiver : public SocketSet {
     uint64_t got = 0;  // of the first one's stripe
   };
   bool read_frame(Request& request);
+  void give_back();
   size_t from_stash(std::byte* to, size_t most);
   ssize_t read_more(size_t socket, std::byte* to, size_t most);
 
@@ -55,6 +57,7 @@ class Receiver : public SocketSet {
   std::array<std::byte, 12288> stash_;
   size_t stash_begin_ = 0, stash_end_ = 0;
   size_t small_ = kSmallAgain;  // messages since the last large one
+  size_t owed_ = 0;             // bytes that say that a message has been read, see page_loan.h
   std::string complaint_;
 };
 

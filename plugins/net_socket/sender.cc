@@ -1,21 +1,32 @@
 // See sender.h.
 #include "plugins/net_socket/sender.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <string_view>
+
+#include "src/transport/socket.h"
 
 namespace weft::net_socket {
 
-Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool loopback,
+Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends,
                bool fixed_stripes)
     : SocketSet(std::move(sockets), threads, std::move(peer)),
       work_(count()),
       stripes_(static_cast<uint32_t>(count()), fixed_stripes),
-      zero_copy_(descriptor(0), !loopback && count() == 1) {
+      local_(is_connected_locally(descriptor(0))),
+      zero_copy_(descriptor(0), !local_ && count() == 1),
+      loan_(descriptor(0), lends && local_ && count() == 1) {
   for (Request& request : requests_) request.sender = this;
+  // There is no congestion to control, and BBR's timers take time. Every kernel has this one.
+  constexpr std::string_view kPlain = "reno";
+  for (size_t s = 0; local_ && s < count(); s++)
+    setsockopt(descriptor(s), IPPROTO_TCP, TCP_CONGESTION, kPlain.data(), kPlain.size());
   start_threads();
 }
 
@@ -28,8 +39,11 @@ Sender::Request* Sender::start(const void* head, size_t head_size, const void* b
   request.body = static_cast<const std::byte*>(body);
   request.head_frame = {head_size, messages_, 1};
   if (head != nullptr) messages_++;
-  request.frame = {body_size, messages_++, stripes_.choose(body_size)};
+  const auto stripes = static_cast<uint16_t>(stripes_.choose(body_size));
+  request.frame = {body_size, messages_++, stripes};
   request.last_zero_copy = 0;
+  request.loan = head == nullptr && stripes == 1 && loan_.pays(body_size) ? loan_.begin() : 0;
+  request.frame.lent = request.loan != 0 ? 1 : 0;
   request.stripes_left.store(request.frame.stripes, std::memory_order_relaxed);
   started_++;
   for (uint32_t s = 0; s < request.frame.stripes; s++) work_[s].queue.push(&request);
@@ -42,6 +56,10 @@ bool Sender::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0) move_own();
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
   if (!zero_copy_.returned(request.last_zero_copy)) return false;
+  if (!loan_.returned(request.loan)) {
+    if (loan_.broken()) fail(loan_.error());
+    return false;
+  }
   if (request.frame.stripes > 1) hear();
   stripes_.sent(request.frame.size, request.frame.stripes);
   request.used = false;
@@ -73,15 +91,20 @@ Moved Sender::move(size_t socket) {
       part(request.head, request.head_frame.size);
     }
     if (socket == 0) part(&request.frame, sizeof request.frame);
-    part(request.body + stripe.begin, stripe.end - stripe.begin);
+    const bool lent = request.loan != 0 && loan_.works();
+    const bool only_frame = lent && used > 0;  // then the pages
+    if (!only_frame) part(request.body + stripe.begin, stripe.end - stripe.begin);
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = used;
     const bool zero_copy = socket == 0 && zero_copy_.pays(left);
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (zero_copy ? ZeroCopy::kFlag : 0) |
+                      (only_frame ? MSG_MORE : 0);
     const ssize_t sent =
         left == 0 ? 0
-                  : sendmsg(descriptor(socket), &message,
-                            MSG_DONTWAIT | MSG_NOSIGNAL | (zero_copy ? ZeroCopy::kFlag : 0));
+        : lent && !only_frame
+            ? loan_.send(static_cast<const std::byte*>(parts[0].iov_base), parts[0].iov_len)
+            : sendmsg(descriptor(socket), &message, flags);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return outcome;
     if (sent < 0 && errno == ENOBUFS && zero_copy) {
       zero_copy_.give_up();  // no memory to pin: copy from now on
@@ -94,6 +117,7 @@ Moved Sender::move(size_t socket) {
     outcome = Moved::kSome;
     if (zero_copy) request.last_zero_copy = zero_copy_.sent();
     work.sent += static_cast<uint64_t>(sent);
+    if (only_frame || (lent && !loan_.works())) continue;  // with what is left of it
     if (static_cast<uint64_t>(sent) < left) return outcome;
     work.sent = 0;
     work.queue.pop();
@@ -106,7 +130,8 @@ Moved Sender::move(size_t socket) {
 short Sender::direction() const { return POLLOUT; }
 
 int Sender::waits_for(pollfd* descriptors, int most) const {
-  const int used = SocketSet::waits_for(descriptors, most);
+  int used = SocketSet::waits_for(descriptors, most);
+  if (used < most && loan_.pending()) descriptors[used++] = {descriptor(0), POLLIN, 0};
   if (used > 0 || most == 0 || !zero_copy_.pending()) return used;
   descriptors[0] = {descriptor(0), 0, 0};  // the kernel's notices come as errors
   return 1;

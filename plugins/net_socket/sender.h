@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "plugins/net_socket/page_loan.h"
 #include "plugins/net_socket/sockets.h"
 #include "plugins/net_socket/stripes.h"
 #include "plugins/net_socket/zero_copy.h"
@@ -19,13 +20,16 @@ class Sender : public SocketSet {
     const std::byte* body = nullptr;
     std::atomic<uint32_t> stripes_left{0};
     uint32_t last_zero_copy = 0;  // sent when the kernel has given back this many buffers
+    uint32_t loan = 0;            // and the peer as many loans; 0: not lent
     bool used = false;
   };
 
-  Sender(std::vector<Fd> sockets, int threads, std::string peer, bool loopback, bool fixed_stripes);
+  // lends: messages may be lent, if the peer is on this machine.
+  Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends, bool fixed_stripes);
   ~Sender() override { stop_threads(); }
 
-  // One message, or two that leave together. nullptr: too many in flight.
+  // One message, or two that leave together. nullptr: too many in flight. A message by itself may be
+  // lent to the peer: it can still be read there after the connection has been closed.
   Request* start(const void* head, size_t head_size, const void* body, size_t body_size);
   // True when the request's memory may be used again; the request is free then.
   bool complete(Request& request);
@@ -47,7 +51,9 @@ class Sender : public SocketSet {
   uint32_t messages_ = 0;
   std::vector<Work> work_;  // per socket
   StripeChoice stripes_;
+  const bool local_;    // nothing but this machine's kernel lies between
   ZeroCopy zero_copy_;  // of socket 0, which is the only one in use while data is scarce
+  PageLoan loan_;
 };
 
 }  // namespace weft::net_socket

@@ -21,7 +21,8 @@ namespace weft::net_socket {
 struct Frame {
   uint64_t size = 0;
   uint32_t check = 0;  // number of the message, so that a stream out of step is noticed
-  uint32_t stripes = 1;
+  uint16_t stripes = 1;
+  uint16_t lent = 0;  // not 0: its pages are the sender's, who waits for a byte, see page_loan.h
 };
 static_assert(sizeof(Frame) == 16);
 

@@ -75,14 +75,11 @@ ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm)
   if (device == nullptr) return ncclInvalidArgument;
   auto& at = *static_cast<net_socket::Handle*>(handle);
   try {
-    if (at.state == nullptr) {
-      const auto sockets = net_socket::find_devices(config());
-      at.state =
-          std::make_unique<Connecting>(
-              Connecting{device, connection_settings(config(), traffic_class),
-                         net_socket::Connector(at, sockets[0], kOneSocket, thread_secret), nullptr})
-              .release();
-    }
+    if (at.state == nullptr)
+      at.state = std::make_unique<Connecting>(
+                     Connecting{device, connection_settings(config(), traffic_class),
+                                net_socket::Connector(at, kOneSocket, thread_secret), nullptr})
+                     .release();
     std::unique_ptr<Connecting> connecting(static_cast<Connecting*>(at.state));
     at.state = nullptr;
     bool finished = false;

@@ -118,6 +118,7 @@ Config Config::from_environment() {
   read_integer("WEFT_ZERO_COPY_BYTES", config.zero_copy_bytes);
   read_integer("WEFT_WORKERS", config.workers);
   read_flag("NCCL_GRAPH_MIXING_SUPPORT", config.graph_mixing);
+  read_flag("WEFT_LEND_PAGES", config.lend_pages);
   read_integer("WEFT_PROXY_THREADS", config.proxy_threads);
   read_flag("NCCL_P2P_DISABLE", config.p2p_disable);
   // GPUs of one board or none: further levels say how far apart they may be, a probe shows that.
@@ -236,6 +237,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
        "hand over addresses from this size on"},
+      {"WEFT_LEND_PAGES", fmt::format("{:d}", c.lend_pages),
+       "0: sockets copy what goes to peers on this machine instead of lending pages"},
       {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads),
        "threads that serve the network; 0: one, or where GPUs need it up to four by the cores"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},

@@ -76,6 +76,7 @@ struct Config {
   size_t gpu_net_ring_bytes = 1u << 20, gpu_net_slice_bytes = 256u << 10;
   size_t zero_copy_bytes =
       8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
+  bool lend_pages = true;        // WEFT_LEND_PAGES: 0 copies what goes to peers on this machine
   int proxy_threads = 0;         // WEFT_PROXY_THREADS: threads that serve the network; 0: chosen
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins

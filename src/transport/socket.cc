@@ -147,6 +147,18 @@ bool is_connected_to_itself(int fd) {
   return true;
 }
 
+bool is_connected_locally(int fd) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0)
+    return false;
+  Address here = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&own));
+  const Address there = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&peer));
+  here.port = there.port;
+  return here == there;
+}
+
 Fd connect_unix(const std::string& abstract_name) {
   Fd fd = new_socket(AF_UNIX);
   socklen_t size = 0;

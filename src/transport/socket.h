@@ -29,6 +29,8 @@ Fd connect_unix(const std::string& abstract_name);
 // nobody listens, and which the kernel hands out to outgoing connections, meets itself in the end.
 // Such a socket is set to let the port go at once when it is closed: the listener needs it.
 bool is_connected_to_itself(int fd);
+// Whether the peer has the same address: what is sent does not leave this machine.
+bool is_connected_locally(int fd);
 
 // Whole buffers or an exception: Error(ncclRemoteError) when the peer closes, ncclSystemError on a
 // time-out.

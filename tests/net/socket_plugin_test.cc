@@ -1,6 +1,7 @@
 // The socket plugin alone: who is let in, which address is taken, what breaks and how it says so.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -34,7 +35,7 @@ std::vector<Device> loopback() {
 Pair meet(Listener& listener, const Handle& handle, const Width& width,
           const std::optional<Secret>& secret, double seconds = 60) {
   Pair pair;
-  Connector connector(handle, loopback().front(), width, secret);
+  Connector connector(handle, width, secret);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < deadline && !connector.failed() &&
          (pair.sender == nullptr || pair.receiver == nullptr)) {
@@ -164,8 +165,7 @@ void sleep_until(const Side& side, Complete complete, bool& lost) {
   }
 }
 
-TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
-  const Width width = wide(3, 2);
+void expect_to_be_woken(const Width& width) {
   Listener listener(loopback(), 0, width, std::nullopt);
   Pair pair = meet(listener, listener.handle(), width, std::nullopt);
   ASSERT_NE(pair.sender, nullptr);
@@ -190,6 +190,81 @@ TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
   sender.join();
   EXPECT_FALSE(send_lost);
   EXPECT_FALSE(receive_lost);
+}
+
+TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
+  expect_to_be_woken(wide(3, 2));
+}
+TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheyAreLent) { expect_to_be_woken({}); }
+
+// A message that is long enough to be lent, to a peer on this machine.
+class Loans : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 200'000;  // fits into a socket whose reader sleeps
+
+  void SetUp() override {
+    pair_ = meet(listener_, listener_.handle(), width_, std::nullopt);
+    ASSERT_NE(pair_.sender, nullptr);
+    ASSERT_NE(pair_.receiver, nullptr);
+  }
+
+  // Puts all of it into the socket.
+  Sender::Request* send_all() {
+    Sender::Request* request = pair_.sender->start(nullptr, 0, from_.data(), kBytes);
+    for (int i = 0; i < 100; i++) {
+      EXPECT_FALSE(pair_.sender->complete(*request)) << "nobody has read it";
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    EXPECT_EQ(request->stripes_left.load(), 0u);
+    return request;
+  }
+  void receive_all() {
+    Receiver::Request* request = pair_.receiver->start(to_.data(), kBytes);
+    while (!pair_.receiver->complete(*request)) ASSERT_FALSE(pair_.receiver->broken());
+  }
+  // Whether the sender hears of it.
+  bool comes_back(Sender::Request& request) {
+    for (int i = 0; i < 20000 && !pair_.sender->broken(); i++) {
+      if (pair_.sender->complete(request)) return true;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return false;
+  }
+
+  const Width width_;
+  Listener listener_{loopback(), 0, width_, std::nullopt};
+  Pair pair_;
+  std::vector<char> from_ = std::vector<char>(kBytes, 7), to_ = std::vector<char>(kBytes);
+};
+
+TEST_F(Loans, EndWhenThePeerHasReadTheMessage) {
+  Sender::Request* request = send_all();
+  from_[kBytes / 2] = 9;  // there is no other copy
+  receive_all();
+  EXPECT_EQ(to_[0], 7);
+  EXPECT_EQ(to_[kBytes / 2], 9);
+  EXPECT_TRUE(comes_back(*request));
+}
+
+TEST_F(Loans, EndWithAPeerThatCloses) {
+  Sender::Request* request = send_all();
+  pair_.receiver.reset();
+  EXPECT_FALSE(comes_back(*request));
+  EXPECT_TRUE(pair_.sender->broken());
+}
+
+TEST_F(Loans, AreCopiesWhereNothingCanBeLent) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);  // no pipe
+  Sender::Request* request = pair_.sender->start(nullptr, 0, from_.data(), kBytes);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(request->stripes_left.load(), 0u);
+  from_[kBytes / 2] = 9;
+  receive_all();
+  EXPECT_EQ(to_[kBytes / 2], 7);
+  EXPECT_TRUE(comes_back(*request));
 }
 
 TEST(Messages, ThatDoNotFitAreAnError) {
