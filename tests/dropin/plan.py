@@ -22,6 +22,7 @@ MEMORY_ITEMS = ["split_group", "new_group", "NCCL mem allocator", "register_mem_
 TRAINING = ["DDP with buckets", "FSDP2", "DDP step time", "FSDP2 step time"]
 SPEED = "all_reduce times"
 SWEEP = "all_reduce sweep"
+GRAPHED = "all_reduce in graphs"
 # The last one has no network in it: what PyTorch itself takes for small messages.
 WAYS = STOCK, WEFT, PLUGIN, ONE_HOST = "stock NCCL", "Weft, own hosts", "stock NCCL, our plugin", "Weft, one host"
 
@@ -67,7 +68,7 @@ def launches(options):
     if options.own_hosts:
         # In turn, so that what disturbs the machine for a while does not hit one library alone.
         apart = {"per_rank": own_host}
-        return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED], ranks=n, limits=first, **how)
+        return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED, GRAPHED], ranks=n, limits=first, **how)
                 for turn in range(options.own_hosts) for n in (2, 4)
                 for who, how in ((STOCK, apart), (WEFT, {"library": ours, **apart}), (PLUGIN, {"environment": plugin, **apart}),
                                  (ONE_HOST, {"library": ours}))]
@@ -175,13 +176,17 @@ def print_sweep(results):
 def print_own_hosts(options, results):
     """Medians over the turns, us; in brackets how many times as fast as stock NCCL, and that of every turn."""
     for n in (2, 4):
-        times = {who: [results.values.get(f"{who}, {n}, {turn}: {SPEED}") for turn in range(options.own_hosts)] for who in WAYS}
+        times = {who: [{size: time for item in (GRAPHED, SPEED)
+                        for size, time in results.values.get(f"{who}, {n}, {turn}: {item}", {}).items()}
+                       for turn in range(options.own_hosts)] for who in WAYS}
         for who, turns in times.items():
-            print(f"{n} processes, {who}: " + "; ".join(own_hosts_cell(times[STOCK], turns, size) for size in turns[0] or {}))
+            print(f"{n} processes, {who}: " + "; ".join(own_hosts_cell(times[STOCK], turns, size) for size in turns[0]))
 
 
 def own_hosts_cell(stock, turns, size):
-    measured = [(slow[size], fast[size]) for slow, fast in zip(stock, turns) if slow and fast]
+    measured = [(slow[size], fast[size]) for slow, fast in zip(stock, turns) if size in slow and size in fast]
+    if not measured:
+        return f"{size} not measured"
     slow, fast = (statistics.median(column) for column in zip(*measured))
     each = " ".join(f"{a / b:.2f}" for a, b in measured)
     return f"{size} {fast:.0f}" + (f" ({slow / fast:.2f}: {each})" if turns is not stock else "")
