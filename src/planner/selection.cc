@@ -14,7 +14,8 @@ constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
 // Ranks that a root can send a large message to, one after the other.
 constexpr int kFewReceivers = 4;
-// Ranks that share a GPU go through its memory together from this size on.
+// Ranks that share a GPU go through its memory together from this size on. (In processes they would
+// do so by page tables of their own, and are faster apart.)
 constexpr size_t kSweeps = 128u << 20;
 
 const Generator& first_supported(const Collective& c,
@@ -102,7 +103,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
 }
 
 GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
-                         const Generator* forced, bool one_gpu) {
+                         const Generator* forced, bool together) {
   // A rank by itself needs nobody's help.
   if (forced != nullptr && forced->cpu_nodes > 0 && c.nranks == 1) forced = nullptr;
   if (forced != nullptr) {
@@ -123,7 +124,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
     if (c.kind == CollectiveKind::kReduce) return {&kExchange, true};
     if (c.kind == CollectiveKind::kBroadcast && c.nranks > kFewReceivers) return {&kTree, true};
   }
-  return {one_gpu && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
+  return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
 }
 
 }  // namespace weft

@@ -33,8 +33,8 @@ struct GpuChoice {
   const Generator* generator = nullptr;
   bool packed = false;
 };
-// `one_gpu`: all ranks share it.
+// `together`: all ranks share a GPU and an address space.
 GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packed_bytes,
-                         const Generator* forced, bool one_gpu = false);
+                         const Generator* forced, bool together = false);
 
 }  // namespace weft

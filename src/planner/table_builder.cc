@@ -341,7 +341,8 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
       const GpuChoice choice =
-          choose_for_gpu(c, bytes, packed_bytes, forced, request.setting.cores == 1);
+          choose_for_gpu(c, bytes, packed_bytes, forced,
+                         request.setting.cores == 1 && request.setting.one_process);
       if (choice.generator != last) {
         ruled = static_cast<int>(table.options.size());
         table.options.push_back(gpu_option(request, *choice.generator, c, links.get()));

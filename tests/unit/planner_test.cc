@@ -61,6 +61,9 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerWhereThereIsA
   EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
   EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 4, 512u << 10), "reach");
   EXPECT_EQ(chosen(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
+  const Collective gather{CollectiveKind::kAllGather, 8, 0};
+  EXPECT_EQ(choose_for_gpu(gather, 256u << 20, kPacked, nullptr).generator->name, "reach")
+      << "in processes";
   for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
     EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packed) << "packets are off";
 }
