@@ -235,7 +235,7 @@ class Exchange {
   uint64_t fetched_[kRow], own_;
 };
 
-// With kPackedThreads it starts early, with more it has the multiprocessor for itself: as many
+// What starts early has kPackedThreads, with more a block has the multiprocessor for itself: as many
 // registers per thread as kThreads can have leave room for kEarlyKernels blocks of kPackedThreads.
 static_assert(kThreads >= kEarlyKernels * kPackedThreads);
 template <typename Type, typename Op>

@@ -11,6 +11,8 @@ namespace {
 
 // Data per thread block before another one joins, and threads that share a word's peers.
 constexpr uint64_t kWordsPerCta = 128, kMostRows = 2;
+// Of what may start early, the most per thread block.
+constexpr uint64_t kEarlyWords = 2 * kPackedThreads;
 
 }  // namespace
 
@@ -56,13 +58,16 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   // The same on all ranks.
   const uint64_t words = ceil_div(a.bytes, 8);
   const uint64_t most = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas);
-  const uint64_t ctas = std::clamp<uint64_t>(ceil_div(words, kWordsPerCta), 1, most);
+  const uint64_t few = std::min<uint64_t>(static_cast<uint64_t>(s.early_ctas), most);
+  a.early = few > 0 && words <= few * kEarlyWords;
+  const uint64_t ctas =
+      std::clamp<uint64_t>(ceil_div(words, kWordsPerCta), 1, a.early ? few : most);
   a.part_bytes =
       static_cast<uint32_t>(std::min<uint64_t>(round_up(ceil_div(a.bytes, ctas), 16), kSlotBytes));
   a.slice_bytes = a.part_bytes * ctas;
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
   // Own choice of every rank: how its threads share the work.
-  const bool wide = a.part_bytes / 8 > kPackedThreads && s.threads == kThreads;
+  const bool wide = !a.early && a.part_bytes / 8 > kPackedThreads && s.threads == kThreads;
   const uint64_t threads = wide ? kThreads : kPackedThreads;
   const uint64_t columns =
       std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, threads);
@@ -73,7 +78,6 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  a.early = !wide;
   launch(kernels.exchange, ctas, columns * rows, &a, a.early);
 }
 

@@ -207,10 +207,11 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
     message.slots = sent ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kPairChannel))
                          : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kPairChannel));
     // The number of blocks depends on the size alone, so that both sides come to the same one.
-    const auto most = static_cast<uint64_t>(s.max_ctas);
+    const auto most = static_cast<uint64_t>(
+        message.packed ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packed_ctas))
+                       : s.max_ctas);
     const uint64_t blocks = std::clamp<uint64_t>(
-        ceil_div(m.bytes, message.packed ? kPairCtaBytes : s.options.cta_bytes), 1,
-        message.packed ? std::min<uint64_t>(most, s.comm.packed_ctas) : most);
+        ceil_div(m.bytes, message.packed ? kPairCtaBytes : s.options.cta_bytes), 1, most);
     message.ctas = static_cast<uint8_t>(blocks);
     ctas = std::max(ctas, static_cast<uint32_t>(blocks));
     if (!message.packed) return;
@@ -225,7 +226,7 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
     return std::all_of(messages, messages + count, [](const auto& m) { return m.packed; });
   };
   const bool packed = all_packed(a.sends, a.send_count) && all_packed(a.receives, a.receive_count);
-  launch(pair_kernel_function(packed), ctas, s.threads, &a, packed);
+  launch(pair_kernel_function(packed), ctas, s.threads, &a, packed && s.early_ctas > 0);
 }
 
 }  // namespace weft::cuda
