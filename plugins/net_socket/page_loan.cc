@@ -8,12 +8,33 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 
 namespace weft::net_socket {
 namespace {
 
 // Pages in a pipe are few by default. More are a favour of the kernel: a user may have so many.
 constexpr int kPipeBytes = 512 << 10;
+
+// splice() has no MSG_NOSIGNAL: the signal of a peer that closed, which also comes when some bytes
+// have left before, is held off and taken away. (Who blocks it has it pending, as with write().)
+ssize_t splice_quietly(int from, int to, size_t size, unsigned flags) {
+  sigset_t pipe_signal, before, waiting;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const ssize_t moved = splice(from, nullptr, to, nullptr, size, flags);
+  const int error = errno;
+  const timespec at_once{};
+  if (sigismember(&before, SIGPIPE) == 0 && sigpending(&waiting) == 0 &&
+      sigismember(&waiting, SIGPIPE) == 1)
+    while (sigtimedwait(&pipe_signal, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return moved;
+}
 
 }  // namespace
 
@@ -41,8 +62,8 @@ ssize_t PageLoan::send(const std::byte* data, size_t size) {
       break;
     }
     const bool more = left + in_pipe_ < size;
-    const ssize_t moved = splice(pipe_out_.get(), nullptr, fd_, nullptr, in_pipe_,
-                                 SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0u));
+    const ssize_t moved = splice_quietly(pipe_out_.get(), fd_, in_pipe_,
+                                         SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0u));
     if (moved < 0 && left == 0) return -1;
     if (moved < 0) break;  // what is wrong is asked for again
     in_pipe_ -= static_cast<size_t>(moved);

@@ -253,6 +253,15 @@ TEST_F(Loans, EndWithAPeerThatCloses) {
   EXPECT_TRUE(pair_.sender->broken());
 }
 
+TEST_F(Loans, ToAPeerThatHasClosedFailWithoutASignal) {
+  pair_.receiver.reset();
+  for (int i = 0; i < 20 && !pair_.sender->broken(); i++) {
+    pair_.sender->start(nullptr, 0, from_.data(), kBytes);  // SIGPIPE would end this process
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(pair_.sender->broken());
+}
+
 TEST_F(Loans, AreCopiesWhereNothingCanBeLent) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
