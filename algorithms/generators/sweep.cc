@@ -36,7 +36,7 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kSweep = {"sweep", "as reach, for ranks that share a GPU's memory", supports, make,
+const Generator kSweep = {"sweep", "as reach, for ranks of one process that share a GPU", supports, make,
                           true};
 
 }  // namespace weft

@@ -62,7 +62,7 @@ struct Entrant {
   std::map<uint64_t, std::vector<double>> times;  // by size, in the order of repetitions
   std::map<uint64_t, std::string> chosen;         // by size, where the library chooses
   std::string twins;                              // other names of the same schedule
-  bool out = false;                               // it cannot do this
+  bool out = false;                               // it cannot do this size, and larger ones
 };
 
 // Generators that make the same schedule are one plan.
@@ -113,9 +113,11 @@ class Contest {
     // a job. On GPUs a plan that is refused must not harm others; there plans take turns, so that
     // what disturbs the machine for a while does not hit one of them alone.
     const size_t together = weftHostMode() == 1 ? all.size() : 1;
-    for (int turn = 0; turn < turns(); turn++)
-      for (size_t first = 0; first < all.size(); first += together)
+    for (turn_ = 0; turn_ < turns(); turn_++)
+      for (size_t first = 0; first < all.size(); first += together) {
+        for (size_t e = first; e < first + together; e++) all[e].out = false;
         compete(collective, *kind, {all.data() + first, together});
+      }
     for (const uint64_t size : sizes()) report(collective, size, all);
   }
 
@@ -260,7 +262,7 @@ class Contest {
       meet();
     }
     const int rounds = repetitions_of(size);
-    RootTurns roots(options_.ranks);
+    RootTurns roots(options_.ranks, turn_);
     std::vector<Lap>& laps = laps_[r];
     laps.clear();
     for (int round = 0; round < rounds; round++)
@@ -340,6 +342,7 @@ class Contest {
 
   const RegretOptions& options_;
   Meeting meeting_;
+  int turn_ = 0;
   std::vector<ncclComm_t> comms_;  // of every rank, as are those below
   std::vector<cudaStream_t> streams_;
   std::vector<void*> inputs_, outputs_;

@@ -23,16 +23,19 @@ class PageLoan {
   // False: copy what is left, pages cannot be lent here.
   bool works() const { return on_; }
   // Before a message whose frame says that it is lent: how many there have been.
-  uint32_t begin() { return ++begun_; }
-  // The message's next bytes, as send() does it. What does not leave must come first the next time.
+  uint64_t begin() { return ++begun_; }
+  // The message's next bytes, as send() does it; errors are EAGAIN and EINTR, others end works().
+  // What does not leave must come first the next time.
   ssize_t send(const std::byte* data, size_t size);
   // Whether the peer has read the first `number` of them; if not, see broken().
-  bool returned(uint32_t number);
+  bool returned(uint64_t number);
   bool pending() const { return returned_ != begun_; }
   bool broken() const { return broken_; }
   int error() const { return error_; }
 
  private:
+  void give_up(const char* what);
+  bool make_pipe();
   bool fill(const std::byte* data, size_t size);
 
   const int fd_;
@@ -40,7 +43,7 @@ class PageLoan {
   int error_ = 0;  // errno, or 0: the peer closed
   Fd pipe_in_, pipe_out_;
   size_t in_pipe_ = 0;
-  uint32_t begun_ = 0, returned_ = 0;
+  uint64_t begun_ = 0, returned_ = 0;
 };
 
 }  // namespace weft::net_socket

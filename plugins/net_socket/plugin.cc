@@ -99,7 +99,7 @@ ncclResult_t accept(void* listen_comm, void** recv_comm) {
   }
 }
 
-// Sockets copy, so nothing needs to be registered; GPU memory they cannot reach.
+// Nothing needs to be registered; GPU memory sockets cannot reach.
 ncclResult_t reg_mr(void*, void*, size_t, int type, void** mr) {
   *mr = nullptr;
   return type == net_abi::kHostPointer

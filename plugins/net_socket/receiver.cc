@@ -34,6 +34,8 @@ Receiver::Request* Receiver::start(void* data, size_t room) {
 bool Receiver::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0 && !broken()) move_own();
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
+  if (request.lent && owed_ > 0) give_back();
+  if (request.lent && owed_ > 0) return false;
   if (request.stripes > 1) hear();
   request.used = false;
   return true;
@@ -109,12 +111,13 @@ bool Receiver::read_frame(Request& request) {
   return true;
 }
 
-// A sender that has gone misses nothing.
+// A sender that has gone waits for nothing.
 void Receiver::give_back() {
   static constexpr std::array<std::byte, net_abi::kMaxRequests> kWords{};
   const ssize_t sent = send(descriptor(0), kWords.data(), std::min(owed_, kWords.size()),
                             MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent > 0) owed_ -= static_cast<size_t>(sent);
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) owed_ = 0;
 }
 
 Moved Receiver::move(size_t socket) {

@@ -18,10 +18,10 @@ Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lend
                bool fixed_stripes)
     : SocketSet(std::move(sockets), threads, std::move(peer)),
       work_(count()),
-      stripes_(static_cast<uint32_t>(count()), fixed_stripes),
       local_(is_connected_locally(descriptor(0))),
+      stripes_(local_ && !fixed_stripes ? 1 : static_cast<uint32_t>(count()), fixed_stripes),
       zero_copy_(descriptor(0), !local_ && count() == 1),
-      loan_(descriptor(0), lends && local_ && count() == 1) {
+      loan_(descriptor(0), lends && local_) {
   for (Request& request : requests_) request.sender = this;
   // There is no congestion to control, and BBR's timers take time. Every kernel has this one.
   constexpr std::string_view kPlain = "reno";
@@ -55,9 +55,9 @@ Sender::Request* Sender::start(const void* head, size_t head_size, const void* b
 bool Sender::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0) move_own();
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
-  if (!zero_copy_.returned(request.last_zero_copy)) return false;
-  if (!loan_.returned(request.loan)) {
+  if (!zero_copy_.returned(request.last_zero_copy) || !loan_.returned(request.loan)) {
     if (loan_.broken()) fail(loan_.error());
+    move_own();  // those behind it
     return false;
   }
   if (request.frame.stripes > 1) hear();

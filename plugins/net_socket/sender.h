@@ -19,8 +19,8 @@ class Sender : public SocketSet {
     const std::byte* head = nullptr;  // a message that goes before, on socket 0; may be none
     const std::byte* body = nullptr;
     std::atomic<uint32_t> stripes_left{0};
-    uint32_t last_zero_copy = 0;  // sent when the kernel has given back this many buffers
-    uint32_t loan = 0;            // and the peer as many loans; 0: not lent
+    uint64_t last_zero_copy = 0;  // sent when the kernel has given back this many buffers
+    uint64_t loan = 0;            // and the peer as many loans; 0: not lent
     bool used = false;
   };
 
@@ -50,8 +50,8 @@ class Sender : public SocketSet {
   uint64_t started_ = 0;  // requests
   uint32_t messages_ = 0;
   std::vector<Work> work_;  // per socket
+  const bool local_;  // nothing but this machine's kernel lies between
   StripeChoice stripes_;
-  const bool local_;    // nothing but this machine's kernel lies between
   ZeroCopy zero_copy_;  // of socket 0, which is the only one in use while data is scarce
   PageLoan loan_;
 };

@@ -4,7 +4,6 @@
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 
-#include <algorithm>
 #include <cstring>
 
 namespace weft::net_socket {
@@ -14,7 +13,7 @@ ZeroCopy::ZeroCopy(int fd, bool wanted) : fd_(fd) {
   on_ = wanted && setsockopt(fd_, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) == 0;
 }
 
-bool ZeroCopy::returned(uint32_t number) {
+bool ZeroCopy::returned(uint64_t number) {
   if (returned_ < number) read_notices();
   return returned_ >= number;
 }
@@ -34,7 +33,10 @@ void ZeroCopy::read_notices() {
       sock_extended_err notice{};
       std::memcpy(&notice, CMSG_DATA(c), sizeof notice);
       if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
-      returned_ = std::max(returned_, notice.ee_data + 1);
+      // The kernel counts with 32 bits.
+      const auto further =
+          static_cast<int32_t>(notice.ee_data + 1 - static_cast<uint32_t>(returned_));
+      if (further > 0) returned_ += static_cast<uint64_t>(further);
       if ((notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0) on_ = false;
     }
   }

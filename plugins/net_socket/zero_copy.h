@@ -19,9 +19,9 @@ class ZeroCopy {
 
   bool pays(uint64_t bytes) const { return on_ && bytes >= kLeastBytes; }
   // After a sendmsg() with kFlag: how many there have been.
-  uint32_t sent() { return ++sent_; }
+  uint64_t sent() { return ++sent_; }
   // Whether the kernel has done with the first `number` of them.
-  bool returned(uint32_t number);
+  bool returned(uint64_t number);
   bool pending() const { return returned_ != sent_; }
   void give_up() { on_ = false; }
 
@@ -30,7 +30,7 @@ class ZeroCopy {
 
   const int fd_;
   bool on_ = false;
-  uint32_t sent_ = 0, returned_ = 0;
+  uint64_t sent_ = 0, returned_ = 0;
 };
 
 }  // namespace weft::net_socket

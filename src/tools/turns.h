@@ -81,12 +81,13 @@ inline int calls_at(uint64_t bytes) {
 // data.
 class RootTurns {
  public:
-  explicit RootTurns(int roots) : roots_(roots) {}
+  // Different ones begin with different roots.
+  explicit RootTurns(int roots, int number = 0) : roots_(roots), last_(number % roots) {}
   int next() { return last_ = (last_ + 1) % roots_; }
 
  private:
   const int roots_;
-  int last_ = 0;
+  int last_;
 };
 
 // In which order plans take their turns; all ranks know it. Nobody always follows the same one:

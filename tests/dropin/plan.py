@@ -180,7 +180,8 @@ def print_own_hosts(options, results):
                         for size, time in results.values.get(f"{who}, {n}, {turn}: {item}", {}).items()}
                        for turn in range(options.own_hosts)] for who in WAYS}
         for who, turns in times.items():
-            print(f"{n} processes, {who}: " + "; ".join(own_hosts_cell(times[STOCK], turns, size) for size in turns[0]))
+            sizes = dict.fromkeys(size for turn in turns for size in turn)
+            print(f"{n} processes, {who}: " + "; ".join(own_hosts_cell(times[STOCK], turns, size) for size in sizes))
 
 
 def own_hosts_cell(stock, turns, size):

@@ -219,6 +219,7 @@ GpuPeer GpuExecutor::describe() {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
+  peer.sms = s.sms;
   const int most = (s.sms - kSpareMultiprocessors) / (s.options.one_process ? 1 : s.options.nranks);
   peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
   s.counted = true;
@@ -292,8 +293,8 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
           static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
             return same_gpu(other, peer) && other.process == peer.process;
           }));
-      const int free = s.sms * together / most_sharing - peer.used_ctas;
-      const int first = (s.sms - kSpareMultiprocessors) / most_sharing;
+      const int free = peer.sms * together / most_sharing - peer.used_ctas;
+      const int first = (peer.sms - kSpareMultiprocessors) / most_sharing;
       limit = std::min(limit, peer.used_ctas == 0 ? first : std::max(1, free / together / 2));
       // Then two share a multiprocessor.
       if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPackedThreads;

@@ -58,6 +58,7 @@ struct GpuPeer {
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
   int32_t used_ctas = 0;  // of its GPU, by other communicators of its process
+  int32_t sms = 0;        // multiprocessors of its GPU
   bool asks_copies = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: they cannot be used
 };
