@@ -10,6 +10,9 @@ namespace weft {
 
 using Operands = std::vector<Operand>;
 
+// A step takes at most so many sources.
+inline constexpr int kMostReducedRanks = 64;
+
 inline int wrap(int rank, int nranks) { return ((rank % nranks) + nranks) % nranks; }
 
 // An empty schedule with `lanes` lanes on every rank.

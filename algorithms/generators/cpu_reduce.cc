@@ -13,7 +13,6 @@ namespace {
 
 // Lanes are what cores of a CPU share: so many reduce about as fast as memory gives.
 constexpr int kCpuChannels = 4;
-constexpr int kMostReducedRanks = 64;  // sources of a step
 
 // Ranks are dealt out to the nodes in their order, as sockets have them. Of the two lanes that a
 // chunk has everywhere, a rank sends from the first and receives on the second; a node that
@@ -80,13 +79,13 @@ class Builder {
   Schedule s_;
 };
 
-bool supports(const Collective& c) {
+bool supports_cpu_reduce(const Collective& c) {
   return (c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
           c.kind == CollectiveKind::kReduceScatter) &&
          c.nranks <= kMostReducedRanks;
 }
 
-Schedule make(const char* name, const Collective& c, int nodes) {
+Schedule make_cpu_reduce(const char* name, const Collective& c, int nodes) {
   return c.nranks == 1 ? single_rank(name, c) : Builder(name, c, nodes).build();
 }
 
@@ -95,15 +94,18 @@ Schedule make(const char* name, const Collective& c, int nodes) {
 const Generator kCpuReduce = {
     "cpu_reduce",
     "a CPU node reduces for all ranks: GPUs that talk over the host bridge",
-    supports,
-    [](const Collective& c, bool) { return make("cpu_reduce", c, 1); },
+    supports_cpu_reduce,
+    [](const Collective& c, bool) { return make_cpu_reduce("cpu_reduce", c, 1); },
     false,
     kCpuChannels,
     1};
 const Generator kCpuPair = {
-    "cpu_pair", "two CPU nodes reduce, each for the ranks beside it",
-    supports,   [](const Collective& c, bool) { return make("cpu_pair", c, 2); },
-    false,      kCpuChannels,
+    "cpu_pair",
+    "two CPU nodes reduce, each for the ranks beside it",
+    supports_cpu_reduce,
+    [](const Collective& c, bool) { return make_cpu_reduce("cpu_pair", c, 2); },
+    false,
+    kCpuChannels,
     2};
 
 }  // namespace weft

@@ -6,10 +6,8 @@
 namespace weft {
 namespace {
 
-// A step takes at most 64 sources, so reductions stop there; pure moves have no such limit.
-constexpr int kMostReducedRanks = 64;
-
-bool supports(const Collective& c) {
+// Pure moves have no limit.
+bool supports_direct(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && (!c.reduces() || c.nranks <= kMostReducedRanks);
 }
 
@@ -101,7 +99,7 @@ void rooted(Schedule& s, int n, int root) {
   }
 }
 
-Schedule make(const Collective& c, bool in_place) {
+Schedule make_direct(const Collective& c, bool in_place) {
   const int n = c.nranks;
   if (n == 1) return single_rank("direct", c);
   switch (c.kind) {
@@ -137,7 +135,7 @@ Schedule make(const Collective& c, bool in_place) {
 // enough for the FIFOs takes one trip (or two, for an all_reduce) and a thread block per part is
 // enough.
 Schedule make_exchange(const Collective& c, bool in_place) {
-  Schedule s = make(c, in_place);
+  Schedule s = make_direct(c, in_place);
   s.name = "exchange";
   for (RankSchedule& rank : s.ranks) {
     Lane all;
@@ -179,9 +177,10 @@ Schedule make_send_recv(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kDirect = {"direct", "all ranks exchange parts with all ranks", supports, make};
-const Generator kExchange = {"exchange", "direct, on a single lane: for small sizes", supports,
-                             make_exchange};
+const Generator kDirect = {"direct", "all ranks exchange parts with all ranks", supports_direct,
+                           make_direct};
+const Generator kExchange = {"exchange", "direct, on a single lane: for small sizes",
+                             supports_direct, make_exchange};
 const Generator kOneShot = {"one_shot", "all ranks send everything to all ranks", supports_one_shot,
                             make_one_shot};
 const Generator kSendRecv = {

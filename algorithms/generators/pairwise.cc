@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-Schedule make(const Collective& c, bool) {
+Schedule make_pairwise(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("pairwise", c);
   const bool xor_partners = std::has_single_bit(static_cast<unsigned>(n));
@@ -38,6 +38,6 @@ Schedule make(const Collective& c, bool) {
 
 const Generator kPairwise = {
     "pairwise", "one partner per round",
-    [](const Collective& c) { return c.kind == CollectiveKind::kAllToAll; }, make};
+    [](const Collective& c) { return c.kind == CollectiveKind::kAllToAll; }, make_pairwise};
 
 }  // namespace weft

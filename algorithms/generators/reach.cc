@@ -7,10 +7,8 @@
 namespace weft {
 namespace {
 
-constexpr int kMostRanks = 64;  // sources of one step
-
-bool supports(const Collective& c) {
-  return c.kind == CollectiveKind::kSendRecv ? c.nranks == 2 : c.nranks <= kMostRanks;
+bool supports_reach(const Collective& c) {
+  return c.kind == CollectiveKind::kSendRecv ? c.nranks == 2 : c.nranks <= kMostReducedRanks;
 }
 
 // The receiver takes the data out of the sender's memory, and says when it has it.
@@ -64,7 +62,7 @@ void work(Lane& lane, const Collective& c, int r) {
   }
 }
 
-Schedule make(const Collective& c, bool in_place) {
+Schedule make_reach(const Collective& c, bool in_place) {
   const int n = c.nranks;
   if (n == 1) return single_rank("reach", c);
   // An all-to-all in place would overwrite what others still read.
@@ -88,7 +86,7 @@ Schedule make(const Collective& c, bool in_place) {
 
 }  // namespace
 
-const Generator kReach = {"reach", "load and store in peers' memory between two meetings", supports,
-                          make, true};
+const Generator kReach = {"reach", "load and store in peers' memory between two meetings",
+                          supports_reach, make_reach, true};
 
 }  // namespace weft

@@ -10,7 +10,7 @@ namespace {
 
 bool power_of_two(int n) { return std::has_single_bit(static_cast<unsigned>(n)); }
 
-bool supports(const Collective& c) {
+bool supports_recursive(const Collective& c) {
   if (c.kind == CollectiveKind::kAllReduce) return true;
   return (c.kind == CollectiveKind::kAllGather || c.kind == CollectiveKind::kReduceScatter) &&
          power_of_two(c.nranks);
@@ -83,7 +83,7 @@ Schedule reduce_scatter(const Collective& c) {
   return s;
 }
 
-Schedule make(const Collective& c, bool) {
+Schedule make_recursive(const Collective& c, bool) {
   if (c.nranks == 1) return single_rank("recursive", c);
   if (c.kind == CollectiveKind::kAllReduce) return all_reduce(c);
   return c.kind == CollectiveKind::kAllGather ? all_gather(c) : reduce_scatter(c);
@@ -92,6 +92,6 @@ Schedule make(const Collective& c, bool) {
 }  // namespace
 
 const Generator kRecursive = {"recursive", "recursive doubling and halving, log2(ranks) exchanges",
-                              supports, make};
+                              supports_recursive, make_recursive};
 
 }  // namespace weft

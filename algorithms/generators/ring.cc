@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-bool supports(const Collective& c) {
+bool supports_ring(const Collective& c) {
   switch (c.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduceScatter:
@@ -37,7 +37,7 @@ void gather_phase(Lane& lane, int r, int n) {
   }
 }
 
-Schedule make(const Collective& c, bool) {
+Schedule make_ring(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("ring", c);
   Schedule s = blank("ring", c, c.kind == CollectiveKind::kAllReduce ? n : 1, 1);
@@ -81,6 +81,6 @@ Schedule make(const Collective& c, bool) {
 }  // namespace
 
 const Generator kRing = {"ring", "neighbours only: rings, and chains for broadcast and reduce",
-                         supports, make};
+                         supports_ring, make_ring};
 
 }  // namespace weft

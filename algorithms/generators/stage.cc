@@ -7,10 +7,10 @@
 namespace weft {
 namespace {
 
-constexpr int kMostRanks = 32;
+constexpr int kMostStagedRanks = 32;
 
-bool supports(const Collective& c) {
-  return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanks;
+bool supports_stage(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostStagedRanks;
 }
 
 // Chunk `r` of everyone's contribution, in rank order; this rank's own from its input.
@@ -109,7 +109,7 @@ class Stage {
   const int r_, n_;
 };
 
-Schedule make(const Collective& c, bool) {
+Schedule make_stage(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("stage", c);
   const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce;
@@ -133,7 +133,7 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kStage = {"stage", "through scratch memory that all ranks can reach", supports,
-                          make, true};
+const Generator kStage = {"stage", "through scratch memory that all ranks can reach",
+                          supports_stage, make_stage, true};
 
 }  // namespace weft

@@ -6,15 +6,16 @@
 namespace weft {
 namespace {
 
-constexpr int kMostRanks = 16;  // n steps with n destinations must fit into a kernel's parameters
-constexpr int kRounds = 8;      // of a broadcast
+constexpr int kMostSweptRanks =
+    16;                     // n steps with n destinations must fit into a kernel's parameters
+constexpr int kRounds = 8;  // of a broadcast
 
-bool supports(const Collective& c) {
+bool supports_sweep(const Collective& c) {
   return (c.kind == CollectiveKind::kAllGather || c.kind == CollectiveKind::kBroadcast) &&
-         c.nranks <= kMostRanks;
+         c.nranks <= kMostSweptRanks;
 }
 
-Schedule make(const Collective& c, bool) {
+Schedule make_sweep(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("sweep", c);
   const bool gathers = c.kind == CollectiveKind::kAllGather;
@@ -36,7 +37,7 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kSweep = {"sweep", "as reach, for ranks of one process that share a GPU", supports, make,
-                          true};
+const Generator kSweep = {"sweep", "as reach, for ranks of one process that share a GPU", supports_sweep,
+                          make_sweep, true};
 
 }  // namespace weft

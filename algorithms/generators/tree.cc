@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-bool supports(const Collective& c) {
+bool supports_tree(const Collective& c) {
   return c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kBroadcast ||
          c.kind == CollectiveKind::kReduce;
 }
@@ -26,7 +26,7 @@ Family family(int v, int n) {
   return f;
 }
 
-Schedule make(const Collective& c, bool) {
+Schedule make_tree(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("tree", c);
   const bool up = c.kind != CollectiveKind::kBroadcast, down = c.kind != CollectiveKind::kReduce;
@@ -64,6 +64,6 @@ Schedule make(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kTree = {"tree", "binomial trees, log2(ranks) hops", supports, make};
+const Generator kTree = {"tree", "binomial trees, log2(ranks) hops", supports_tree, make_tree};
 
 }  // namespace weft

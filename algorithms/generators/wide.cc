@@ -11,10 +11,10 @@ namespace weft {
 namespace {
 
 // More ranks have lanes enough, and all of them must fit on a GPU that ranks share.
-constexpr int kMostRanks = 4, kMostChannels = 4;
+constexpr int kMostWideRanks = 4, kMostChannels = 4;
 
-bool supports(const Collective& c) {
-  return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 && c.nranks <= kMostRanks;
+bool supports_wide(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 && c.nranks <= kMostWideRanks;
 }
 
 // Two ranks: as many bytes as with two phases, half the way.
@@ -63,7 +63,7 @@ Step part_of(Step step, int k, int n, int chunks, int channels, int lanes) {
   return step;
 }
 
-Schedule make(const Collective& c, bool in_place) {
+Schedule make_wide(const Collective& c, bool in_place) {
   const Schedule one = narrow(c, in_place);
   const int channels = channels_of(one), instances = kMostChannels / channels;
   Schedule s = blank("wide", c, one.chunks * instances, 0);
@@ -82,8 +82,8 @@ Schedule make(const Collective& c, bool in_place) {
 
 }  // namespace
 
-const Generator kWide = {"wide",   "several instances side by side: GPUs of few hosts",
-                         supports, make,
-                         false,    kMostChannels};
+const Generator kWide = {"wide",        "several instances side by side: GPUs of few hosts",
+                         supports_wide, make_wide,
+                         false,         kMostChannels};
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr double kNever = 1e300;
+constexpr double kNotYet = 1e300;
 
 class Greedy {
  public:
@@ -18,7 +18,7 @@ class Greedy {
       : p_(problem), t_(problem.topology), part_(pipelined), free_us_(t_.resources.size(), 0.0) {
     const auto n = static_cast<size_t>(t_.ranks);
     for (const TacclPiece& piece : p_.pieces) {
-      has_us_.emplace_back(n, kNever);
+      has_us_.emplace_back(n, kNotYet);
       has_us_.back()[static_cast<size_t>(piece.source)] = 0;
       missing_.push_back(piece.wanted);
       hops_left_.emplace_back();
@@ -62,7 +62,7 @@ class Greedy {
   // Hops that those who still want the piece are spared when `rank` has it.
   int gain(int32_t piece, int rank) const {
     const auto i = static_cast<size_t>(piece);
-    if (has_us_[i][static_cast<size_t>(rank)] < kNever) return 0;
+    if (has_us_[i][static_cast<size_t>(rank)] < kNotYet) return 0;
     int sum = 0;
     for (size_t k = 0; k < missing_[i].size(); k++)
       sum += std::max(0, hops_left_[i][k] - hops(p_.pieces[i], rank, missing_[i][k]));

@@ -13,7 +13,7 @@ namespace {
 
 // Finer parts help nobody when there are more sends, or smaller ones, than this.
 constexpr size_t kMostSends = 40000;
-constexpr double kLeastBytes = 512;
+constexpr double kLeastPartBytes = 512;
 // Beyond this a solver does not get anywhere.
 constexpr int32_t kMostColumns = 100000;
 
@@ -61,8 +61,8 @@ void TacclHalf::add(const TacclRoutes& routes, int parts, bool solved) {
 
 void TacclHalf::route() {
   for (int parts = 1; parts <= options_.most_parts; parts *= 2) {
-    if (parts > 1 &&
-        (chunk_bytes_ / parts < kLeastBytes || plans_.back().order.sends.size() * 2 > kMostSends))
+    if (parts > 1 && (chunk_bytes_ / parts < kLeastPartBytes ||
+                      plans_.back().order.sends.size() * 2 > kMostSends))
       break;
     add(greedy_routes(problem_, 1.0 / parts), parts, false);
   }

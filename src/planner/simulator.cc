@@ -44,8 +44,10 @@ SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& gra
     fail(ncclInvalidUsage, "slices of {} bytes, at most {}", options.slice_bytes,
          options.most_slices);
   const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
-  const double most = std::min<double>(options.most_slices,
-                                       kMostSpans / static_cast<double>(graph_.steps.size() + 1));
+  const double most =
+      std::min({static_cast<double>(options.most_slices),
+                kMostSpans / static_cast<double>(graph_.steps.size() + 1),
+                options.most_messages / static_cast<double>(graph_.senders.size() + 1)});
   slices_ = static_cast<int32_t>(
       std::clamp(std::ceil(chunk / options.slice_bytes), 1.0, std::max(1.0, most)));
   for (const Step* step : graph_.steps) reaches_ = reaches_ || reaches(*step);

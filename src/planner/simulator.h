@@ -36,13 +36,14 @@
 namespace weft {
 
 struct SimulationOptions {
-  int fifo_depth = 8;          // messages
-  double slice_bytes = 65536;  // most of a chunk that one message carries per chunk it moves
-  int most_slices = 256;       // larger slices rather than more of them
-  double step_us = 0;          // overhead of every step, per slice of an executor
-  double message_us = 0;       // and of every message that a rank sends or receives in it
-  double node_message_us = 0;  // that a CPU node does
-  double receive_us_mb = 0;    // and of every megabyte (1e6 bytes) that a rank receives
+  int fifo_depth = 8;            // messages
+  double slice_bytes = 65536;    // most of a chunk that one message carries per chunk it moves
+  int most_slices = 256;         // larger slices rather than more of them
+  double most_messages = 1e300;  // in all slices together; the same
+  double step_us = 0;            // overhead of every step, per slice of an executor
+  double message_us = 0;         // and of every message that a rank sends or receives in it
+  double node_message_us = 0;    // that a CPU node does
+  double receive_us_mb = 0;      // and of every megabyte (1e6 bytes) that a rank receives
   // Simulate no more slices than it takes to see that they come at an even pace; the others are
   // taken to go on like that, which they nearly always do. For those who compare many schedules.
   bool estimate = false;

@@ -84,6 +84,9 @@ SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, doubl
   SimulationOptions options;
   options.slice_bytes = slice_bytes;
   options.most_slices = nranks > 8 ? 8 : 32;  // in time for init
+  // A slice of many ranks has many messages: without a limit, planning for 30 takes half as long
+  // again, and hardly any choice is another one.
+  if (nranks > 16) options.most_messages = 4096;
   options.estimate = true;
   options.step_us = rings.step_us;
   options.message_us = rings.message_us;

@@ -13,13 +13,13 @@
 namespace weft {
 namespace {
 
-struct Arguments {
+struct BoundArguments {
   std::string topo, collective;
   int root = 0;
   bool json = false;
 };
 
-void answer(const Arguments& arguments) {
+void answer(const BoundArguments& arguments) {
   const Machine machine = load_machine(arguments.topo);
   const Collective collective{*collective_named(arguments.collective),
                               static_cast<int>(gpus(machine).size()), arguments.root};
@@ -55,7 +55,7 @@ void answer(const Arguments& arguments) {
 
 void add_bound(Command& program) {
   Command command = program.add_command("bound", "the best throughput any schedule can have");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<BoundArguments>();
   command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-a100x4")
       .required();
   command.add_option("--coll", arguments->collective, "collective").required().collective();

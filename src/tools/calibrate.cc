@@ -153,12 +153,12 @@ void print(const char* section, const Fit& fit) {
     fmt::print("  {:18} {:.4g}\n", rate.name, fit.rates.*rate.rate);
 }
 
-struct Arguments {
+struct CalibrateArguments {
   double seconds = 25;
   bool gpu = false, verbose = false;
 };
 
-void calibrate(const Arguments& arguments) {
+void calibrate(const CalibrateArguments& arguments) {
   if (!arguments.gpu) setenv("WEFT_HOST_MODE", "1", 1);
   unsetenv("WEFT_TOPO");
   const Config config = Config::from_environment();
@@ -190,7 +190,7 @@ void calibrate(const Arguments& arguments) {
 
 void add_calibrate(Command& program) {
   Command command = program.add_command("calibrate", "measure this machine and keep it for init");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<CalibrateArguments>();
   command.add_option("--seconds", arguments->seconds, "time to spend")
       .between(1.0, 3600.0)
       .with_default();

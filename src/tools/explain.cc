@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kUnknownCores = 64;  // of a machine that is not this one
 
-struct Arguments {
+struct ExplainArguments {
   std::string topo, collective;
   uint64_t size = 0;
   int ranks = 0, hosts = 1;
@@ -56,7 +56,7 @@ nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind,
   return out;
 }
 
-void answer(const Arguments& arguments) {
+void answer(const ExplainArguments& arguments) {
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
   HostReport here = read_host_report(describe_host(config), 0);
@@ -125,7 +125,7 @@ void answer(const Arguments& arguments) {
 void add_explain(Command& program) {
   Command command =
       program.add_command("explain", "which plan at which size, and what the others would cost");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ExplainArguments>();
   command.add_option("TOPO", arguments->topo, "a machine; without it host memory, on this one");
   command.add_option("--coll", arguments->collective, "collective").required().collective();
   command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G").in_bytes();

@@ -14,13 +14,13 @@
 namespace weft {
 namespace {
 
-struct Arguments {
+struct PlaceArguments {
   std::string topo, pattern = "pipeline";
   int ranks = 0;
   bool json = false;
 };
 
-void answer(const Arguments& arguments) {
+void answer(const PlaceArguments& arguments) {
   Discovery how;
   how.hwloc = hwloc_view;
   const Machine machine = arguments.topo.empty() ? this_machine(how) : load_machine(arguments.topo);
@@ -56,7 +56,7 @@ void answer(const Arguments& arguments) {
 
 void add_place(Command& program) {
   Command command = program.add_command("place", "which rank of a pipeline or ring on which GPU");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PlaceArguments>();
   command.add_option("TOPO", arguments->topo, "a machine; without it this one");
   command.add_option("--ranks", arguments->ranks, "ranks; without it one per GPU").positive();
   command.add_option("--pattern", arguments->pattern, "pipeline (default) or ring")

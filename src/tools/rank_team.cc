@@ -42,12 +42,12 @@ std::vector<RankReport> run_threads(int nranks, const Work& work) {
 }
 
 // What the processes share.
-struct Board {
+struct StartBoard {
   std::atomic<int> ready{0};  // rank 0 has opened the rendezvous; -1: it failed
   UniqueId id;
 };
 
-[[noreturn]] void play_in_child(Board& board, RankReport& report, int rank, const Work& work) {
+[[noreturn]] void play_in_child(StartBoard& board, RankReport& report, int rank, const Work& work) {
   if (rank == 0) {
     try {
       board.id = UniqueId::create();
@@ -64,10 +64,10 @@ struct Board {
 }
 
 std::vector<RankReport> run_processes(int nranks, const Work& work) {
-  const size_t bytes = sizeof(Board) + sizeof(RankReport) * static_cast<size_t>(nranks);
+  const size_t bytes = sizeof(StartBoard) + sizeof(RankReport) * static_cast<size_t>(nranks);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail_errno(errno, "cannot share {} bytes", bytes);
-  auto* board = std::construct_at(static_cast<Board*>(memory));
+  auto* board = std::construct_at(static_cast<StartBoard*>(memory));
   auto* reports = reinterpret_cast<RankReport*>(board + 1);
   for (int rank = 0; rank < nranks; rank++) std::construct_at(reports + rank);
   std::vector<pid_t> children;

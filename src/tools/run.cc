@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRepeats = 7;  // timed, of each mode
 
-struct Arguments {
+struct RunArguments {
   std::string path, collective, ranks_as = "thread";
   uint64_t size = 0;
   bool json = false;
@@ -131,7 +131,7 @@ struct Result {
   uint64_t wrong = 0;
 };
 
-void print(const Arguments& arguments, const Collective& c, uint64_t bytes,
+void print(const RunArguments& arguments, const Collective& c, uint64_t bytes,
            const std::vector<std::pair<std::string, Result>>& modes) {
   uint64_t wrong = 0;
   for (const auto& [mode, result] : modes) wrong += result.wrong;
@@ -154,7 +154,7 @@ void print(const Arguments& arguments, const Collective& c, uint64_t bytes,
                static_cast<double>(bytes) / result.time_us / 1e3, result.wrong);
 }
 
-void run_file(const Arguments& arguments) {
+void run_file(const RunArguments& arguments) {
   std::optional<CollectiveKind> kind;
   if (!arguments.collective.empty()) kind = parse_collective(arguments.collective);
   ScheduleFile file;
@@ -218,7 +218,7 @@ void run_file(const Arguments& arguments) {
 }  // namespace
 
 void add_run(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunArguments>();
   Command command =
       program.add_command("run", "execute a schedule on host memory and check the data");
   command.add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON").required();

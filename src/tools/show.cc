@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMostSpans = 60'000;  // what a browser draws without effort
 
-struct Arguments {
+struct ShowArguments {
   std::string schedule, topo, output, collective;
   uint64_t size = 1 << 20;
 };
@@ -100,7 +100,7 @@ std::string page_of(const Json& data) {
   return replaced(page, "/*DATA*/", text);
 }
 
-void answer(const Arguments& arguments) {
+void answer(const ShowArguments& arguments) {
   const ScheduleFile file =
       load_schedule(arguments.schedule, collective_named(arguments.collective));
   const Schedule& schedule = file.schedule;
@@ -150,7 +150,7 @@ void answer(const Arguments& arguments) {
 
 void add_show(Command& program) {
   Command command = program.add_command("show", "draw a schedule: machine, chunk routes, timeline");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ShowArguments>();
   command.add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON").required();
   command.add_option("TOPO", arguments->topo,
                      "a machine: a file, or a name such as ndv2x2; none: GPUs on one switch");

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kBusiest = 8;
 
-struct Arguments {
+struct SimulateArguments {
   std::string topo, schedule, trace, collective;
   uint64_t size = 0, slice = 65536;
   SimulationOptions options;
@@ -82,7 +82,7 @@ void print_text(const Machine& machine, const Schedule& schedule, const Simulati
   }
 }
 
-void answer(Arguments& arguments) {
+void answer(SimulateArguments& arguments) {
   arguments.options.slice_bytes = static_cast<double>(arguments.slice);
   arguments.options.record = true;
   const Schedule schedule =
@@ -98,14 +98,17 @@ void answer(Arguments& arguments) {
     file.close();
     if (!file) fail(ncclSystemError, "{}: cannot be written", arguments.trace);
   }
-  (arguments.json ? print_json : print_text)(machine, schedule, simulation, bound);
+  if (arguments.json)
+    print_json(machine, schedule, simulation, bound);
+  else
+    print_text(machine, schedule, simulation, bound);
 }
 
 }  // namespace
 
 void add_simulate(Command& program) {
   Command command = program.add_command("simulate", "predict the time of a schedule on a machine");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<SimulateArguments>();
   command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as ndv2x2")
       .required();
   command.add_option("SCHEDULE", arguments->schedule, "MSCCL XML or Weft JSON").required();

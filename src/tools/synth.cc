@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-struct Arguments {
+struct SynthArguments {
   std::string topo, collective, out;
   uint64_t size = 0;
   int root = 0;
@@ -42,7 +42,7 @@ void write(const std::string& path, const Synthesized& result) {
   if (!out) fail(ncclSystemError, "{}: cannot be written", path);
 }
 
-void print(const Arguments& arguments, const Machine& machine, const Collective& collective,
+void print(const SynthArguments& arguments, const Machine& machine, const Collective& collective,
            const Synthesized& result) {
   if (arguments.json) {
     nlohmann::ordered_json out;
@@ -76,7 +76,7 @@ void print(const Arguments& arguments, const Machine& machine, const Collective&
              result.lanes, result.channels);
 }
 
-void answer(Arguments& arguments) {
+void answer(SynthArguments& arguments) {
   if (!arguments.out.empty() && !ends_with(arguments.out, ".xml") &&
       !ends_with(arguments.out, ".json"))
     fail(ncclInvalidArgument, "{}: a schedule is written as .xml (MSCCL) or .json (Weft)",
@@ -109,7 +109,7 @@ void answer(Arguments& arguments) {
 
 void add_synth(Command& program) {
   Command command = program.add_command("synth", "make the best schedule for a machine");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<SynthArguments>();
   command.add_option("TOPO", arguments->topo, "a machine: a file, or a name such as dgx-h100x2")
       .required();
   command.add_option("--coll", arguments->collective, "collective").required().collective();

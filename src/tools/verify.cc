@@ -11,13 +11,13 @@
 namespace weft {
 namespace {
 
-struct Arguments {
+struct VerifyArguments {
   std::string path, collective;
   int fifo_depth = 2;
   bool json = false;
 };
 
-[[noreturn]] void answer_no(const Arguments& arguments, const std::string& reason) {
+[[noreturn]] void answer_no(const VerifyArguments& arguments, const std::string& reason) {
   if (arguments.json) {
     nlohmann::ordered_json out;
     out["verified"] = false;
@@ -29,8 +29,8 @@ struct Arguments {
   throw ExitCode{1};
 }
 
-void answer_yes(const Arguments& arguments, const ScheduleFile& file, const ProvedFile& proved,
-                double seconds) {
+void answer_yes(const VerifyArguments& arguments, const ScheduleFile& file,
+                const ProvedFile& proved, double seconds) {
   const Schedule& s = file.schedule;
   size_t steps = 0, lanes = 0;
   for (const RankSchedule& rank : s.ranks)
@@ -74,7 +74,7 @@ void answer_yes(const Arguments& arguments, const ScheduleFile& file, const Prov
   fmt::print("{}\n", out.dump());
 }
 
-void verify_file(const Arguments& arguments) {
+void verify_file(const VerifyArguments& arguments) {
   std::optional<CollectiveKind> kind;
   if (!arguments.collective.empty()) kind = parse_collective(arguments.collective);
   try {
@@ -99,7 +99,7 @@ void verify_file(const Arguments& arguments) {
 }  // namespace
 
 void add_verify(Command& program) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<VerifyArguments>();
   Command command = program.add_command("verify", "prove a schedule, or say why it is wrong");
   command.add_option("SCHEDULE", arguments->path, "MSCCL XML or Weft JSON").required();
   command.add_option("--coll", arguments->collective, "the collective, where the file lacks it")

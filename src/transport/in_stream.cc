@@ -4,16 +4,6 @@
 #include "src/transport/proxy.h"
 
 namespace weft {
-namespace {
-
-uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
-void store(uint64_t& at, uint64_t value) { __atomic_store_n(&at, value, __ATOMIC_SEQ_CST); }
-
-FifoControl& control_of(const Mapping& ring) {
-  return *reinterpret_cast<FifoControl*>(ring.data());
-}
-
-}  // namespace
 
 InStream::InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
                    std::atomic<bool>* lost)
@@ -25,7 +15,7 @@ InStream::InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& ra
 
 RecvPort InStream::port(int peer_rank) {
   RecvPort port;
-  port.control = &control_of(ring_);
+  port.control = &fifo();
   port.data = ring_.data() + sizeof(FifoControl);
   port.size = kSlots * slot_bytes_;
   port.bell = proxy().bell();
@@ -50,7 +40,7 @@ bool InStream::receive_some() noexcept {
   Network& network = comm_.network();
   // With detached data only one at a time: what comes next depends on what came.
   const uint64_t most = network.can_lend() ? 1 : kSlots;
-  const uint64_t free = load(control_of(ring_).head) / slot_bytes_ + kSlots;
+  const uint64_t free = load(fifo().head) / slot_bytes_ + kSlots;
   while (flying_ < most && finished_ + flying_ < free) {
     const uint64_t number = finished_ + flying_;
     void*& request = requests_[number % kSlots];
@@ -88,7 +78,7 @@ bool InStream::accept_slot(uint64_t size) noexcept {
     body_header_ = &header;
     body_at_ = at;
     body_ = nullptr;
-    store(control_of(ring_).tail, finished_ * slot_bytes_ + at);
+    store(fifo().tail, finished_ * slot_bytes_ + at);
     if (at > 0) ring(rank_bell_);
     return true;
   }
@@ -103,7 +93,7 @@ bool InStream::accept_slot(uint64_t size) noexcept {
 bool InStream::receive_body(bool eager) noexcept {
   Network& network = comm_.network();
   if (body_ == nullptr) {
-    const FifoControl& control = control_of(ring_);
+    const FifoControl& control = fifo();
     const bool asked = load(control.wanted) == finished_ * slot_bytes_ + body_at_ + 1 &&
                        control.wanted_bytes == body_header_->bytes;
     if (!asked && !eager) return false;
@@ -139,7 +129,7 @@ void InStream::finish_slot(uint64_t used) noexcept {
     rest.bytes = slot_bytes_ - used;
   }
   finished_++;
-  store(control_of(ring_).tail, finished_ * slot_bytes_);
+  store(fifo().tail, finished_ * slot_bytes_);
   ring(rank_bell_);
 }
 

@@ -62,6 +62,12 @@ class NetStream {
   virtual bool idle() const = 0;         // no request in flight
   virtual bool asks_kernel() const = 0;  // to find that there is nothing to do
   void fail(ncclResult_t code) noexcept;
+  FifoControl& fifo() const { return *reinterpret_cast<FifoControl*>(ring_.data()); }
+  // Its counters, which lanes or GPUs change too.
+  static uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
+  static void store(uint64_t& at, uint64_t value) {
+    __atomic_store_n(&at, value, __ATOMIC_SEQ_CST);
+  }
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
   const Mapping& ring_ = *memory_;

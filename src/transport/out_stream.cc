@@ -6,12 +6,6 @@
 namespace weft {
 namespace {
 
-uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
-void store(uint64_t& at, uint64_t value) { __atomic_store_n(&at, value, __ATOMIC_SEQ_CST); }
-
-FifoControl& control_of(const Mapping& ring) {
-  return *reinterpret_cast<FifoControl*>(ring.data());
-}
 std::byte* bytes_of(const Mapping& ring) { return ring.data() + sizeof(FifoControl); }
 
 }  // namespace
@@ -25,7 +19,7 @@ OutStream::OutStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& 
 
 SendPort OutStream::port(int peer_rank) {
   SendPort port;
-  port.control = &control_of(ring_);
+  port.control = &fifo();
   port.data = bytes_of(ring_);
   port.size = ring_bytes_;
   port.bell = proxy().bell();
@@ -35,9 +29,7 @@ SendPort OutStream::port(int peer_rank) {
   return port;
 }
 
-bool OutStream::unsent() const {
-  return !broken() && (flying_ > 0 || taken_ < load(control_of(ring_).tail));
-}
+bool OutStream::unsent() const { return !broken() && (flying_ > 0 || taken_ < load(fifo().tail)); }
 
 bool OutStream::progress(bool) noexcept {
   bool moved = false;
@@ -60,7 +52,7 @@ bool OutStream::complete_some() noexcept {
     const ncclResult_t code = comm_.network().test(flight.request, done, size);
     if (code != ncclSuccess) fail(code);
     if (!done || broken()) break;
-    store(control_of(ring_).head, flight.end);
+    store(fifo().head, flight.end);
     ring(rank_bell_);
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
@@ -72,7 +64,7 @@ bool OutStream::complete_some() noexcept {
 // Hands the next messages to the network: as many as fit into the peer's slot, up to the first
 // whose data is lent, which goes along.
 bool OutStream::send_next() noexcept {
-  const uint64_t tail = load(control_of(ring_).tail), room = slot_size(ring_bytes_);
+  const uint64_t tail = load(fifo().tail), room = slot_size(ring_bytes_);
   uint64_t begin = taken_, end = taken_;
   const MessageHeader* lent = nullptr;
   while (end < tail && lent == nullptr) {

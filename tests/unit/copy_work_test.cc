@@ -35,8 +35,8 @@ struct Shared {
 };
 
 // One operation of one rank: a list of steps per stream. A step that has to wait says so.
-using Step = std::function<bool()>;
-using Streams = std::vector<std::vector<Step>>;
+using StreamStep = std::function<bool()>;
+using Streams = std::vector<std::vector<StreamStep>>;
 
 class Recorder : public cuda::CopyQueue {
  public:
@@ -66,17 +66,17 @@ class Recorder : public cuda::CopyQueue {
   Shared::Pair& at(int receiver, int sender, int slot) {
     return shared_.at(receiver, sender, slot);
   }
-  static void take(std::vector<Step>& stream, bool& word) {
+  static void take(std::vector<StreamStep>& stream, bool& word) {
     stream.push_back([&word] { return word && !(word = false); });
   }
-  static void give(std::vector<Step>& stream, bool& word) {
+  static void give(std::vector<StreamStep>& stream, bool& word) {
     stream.push_back([&word] {
       EXPECT_FALSE(word) << "nobody has waited for the last time";
       return word = true;
     });
   }
   // So that something can come in between.
-  static void copy_in_halves(std::vector<Step>& stream, std::byte* to, const std::byte* from,
+  static void copy_in_halves(std::vector<StreamStep>& stream, std::byte* to, const std::byte* from,
                              size_t bytes) {
     EXPECT_GT(bytes, 0u);
     const size_t half = bytes / 2;
@@ -110,7 +110,7 @@ bool run(const std::vector<std::vector<Streams>>& ranks, Random& random) {
     finish_operations(r);
     Place& place = places[r];
     if (place.operation == ranks[r].size() || s >= place.steps.size()) return false;
-    const std::vector<Step>& steps = ranks[r][place.operation][s];
+    const std::vector<StreamStep>& steps = ranks[r][place.operation][s];
     if (place.steps[s] == steps.size() || !steps[place.steps[s]]()) return false;
     place.steps[s]++;
     return true;

@@ -9,7 +9,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostPieces = 64;
+constexpr size_t kMostCrowdedPieces = 64;
 static_assert(sizeof(Board) <= kCopyBoardAt);
 static_assert(kCopyBoardAt + kCopyBoardBytes <= GpuExecutor::kBoardBytes);
 
@@ -74,7 +74,7 @@ bool GpuExecutor::copies(CollectiveKind kind, size_t bytes) {
   }
   // One thread may launch for several ranks. Queues have an end: if one rank's copies filled its
   // own, the others' would never be launched.
-  if (s.crowded && bytes > kMostPieces * s.copies->slot_bytes()) {
+  if (s.crowded && bytes > kMostCrowdedPieces * s.copies->slot_bytes()) {
     s.copies->tell_of_kernels(kind, "copies of such sizes would fill the queues");
     return false;
   }
