@@ -16,6 +16,8 @@
 #include "src/base/trace.h"
 #include "src/base/variables.h"
 #include "src/comm/group.h"
+#include "src/comm/stream_spans.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 namespace {
@@ -58,6 +60,13 @@ void watch(ncclComm& comm, const UniqueId& id) {
   comm.profiler = Profiler::open(config, who);
   comm.impl->context().track =
       trace::Track(config.trace, label(comm), identity, identity, comm.rank);
+  const auto links = comm.impl->mesh().network_links();
+  const int64_t track = comm.impl->context().track.id();
+  if (track < 0) return;
+  for (const NetworkLinks::Link& link : links)
+    link.stream->proxy().observe(
+        *link.stream,
+        std::make_unique<StreamSpans>(track, link.route.peer, link.route.channel, link.sends));
 }
 
 // Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its

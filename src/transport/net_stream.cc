@@ -41,6 +41,21 @@ void NetStream::abandon() noexcept {
   comm_ = {};
 }
 
+void NetStream::observe(std::unique_ptr<StreamObserver> observer) {
+  observers_.push_back(std::move(observer));
+}
+
+std::span<const CarriedMessage> NetStream::carried(const std::byte* data, uint64_t bytes) {
+  carried_.clear();
+  for (uint64_t at = 0; at < bytes;) {
+    const auto& header = *reinterpret_cast<const MessageHeader*>(data + at);
+    if (header.kind == MessageHeader::kSkip) break;
+    carried_.push_back({header.sequence, header.bytes});
+    at += kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
+  }
+  return carried_;
+}
+
 // What has arrived can still be read; nothing more will come.
 void NetStream::fail(ncclResult_t code) noexcept {
   if (broken_) return;

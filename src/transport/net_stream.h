@@ -18,10 +18,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/handles.h"
 #include "src/transport/fifo.h"
 #include "src/transport/network.h"
+#include "src/transport/stream_observer.h"
 
 namespace weft {
 
@@ -57,16 +59,24 @@ class NetStream {
   bool can_sleep() const { return !comm_ || comm_.network().can_sleep(); }
   // Closes the connection: from now on nobody reads or writes the memory of lanes.
   void abandon() noexcept;
+  // Tells of messages from now on, and of what has been received already; nothing has been sent
+  // yet.
+  virtual void observe(std::unique_ptr<StreamObserver> observer);
 
  protected:
   virtual bool idle() const = 0;         // no request in flight
   virtual bool asks_kernel() const = 0;  // to find that there is nothing to do
   void fail(ncclResult_t code) noexcept;
+  bool observed() const { return !observers_.empty(); }
+  // The messages that lie one behind the other, `bytes` of them in all; a skipped stretch ends
+  // them.
+  std::span<const CarriedMessage> carried(const std::byte* data, uint64_t bytes);
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
   const Mapping& ring_ = *memory_;
   NetComm comm_;
   Bell rank_bell_;
+  std::vector<std::unique_ptr<StreamObserver>> observers_;
 
  private:
   Proxy& proxy_;
@@ -74,6 +84,7 @@ class NetStream {
   bool broken_ = false;
   uint32_t fruitless_ = 0;  // looks since the last news
   std::string failure_;
+  std::vector<CarriedMessage> carried_;
 };
 
 class OutStream final : public NetStream {
@@ -110,6 +121,7 @@ class InStream final : public NetStream {
            std::atomic<bool>* lost);
   RecvPort port(int peer_rank);
   bool progress(bool eager) noexcept override;
+  void observe(std::unique_ptr<StreamObserver> observer) override;
 
  protected:
   bool idle() const override { return body_header_ != nullptr ? body_ == nullptr : flying_ == 0; }

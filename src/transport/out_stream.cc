@@ -62,6 +62,7 @@ bool OutStream::complete_some() noexcept {
     if (!done || broken()) break;
     store(control_of(ring_).head, flight.end);
     ring(rank_bell_);
+    for (const auto& observer : observers_) observer->landed();
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
     moved = true;
@@ -94,6 +95,7 @@ bool OutStream::send_next() noexcept {
     }
   }
   if (begin == end) return false;
+  for (const auto& observer : observers_) observer->announced();
   std::byte* data = bytes_of(ring_) + begin % ring_bytes_;
   void* request = nullptr;
   Network& network = comm_.network();
@@ -107,6 +109,9 @@ bool OutStream::send_next() noexcept {
   flights_[(first_ + flying_) % kMostFlying] = {request, end};
   flying_++;
   taken_ = end;
+  if (observed())
+    for (const auto list = carried(data, end - begin); const auto& observer : observers_)
+      observer->sent(list);
   return true;
 }
 
