@@ -14,6 +14,7 @@
 #include "src/base/trace.h"
 #include "src/exec/host/network_driver.h"
 #include "src/exec/interpreter.h"
+#include "src/exec/operation_observer.h"
 
 namespace weft::host {
 
@@ -27,6 +28,7 @@ struct RankContext {
   double timeout_s = 0;                    // 0: none
   double stall_warning_s = 30;             // 0: none
   trace::Track track;                      // of WEFT_TRACE
+  OperationObserver* observer = nullptr;   // nullptr: nobody wants to know
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less where peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
@@ -38,6 +40,7 @@ class Task {
  public:
   Operation operation;
   RankContext* context = nullptr;
+  const void* call = nullptr;   // what an observer knows it by
   const Task* after = nullptr;  // runs when that one is complete
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
