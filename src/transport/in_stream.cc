@@ -88,7 +88,7 @@ bool InStream::accept_slot(uint64_t size) noexcept {
     body_header_ = &header;
     body_at_ = at;
     body_ = nullptr;
-    for (const auto& observer : observers_) observer->announced();
+    if (observed()) tell_announced();
     store(control_of(ring_).tail, finished_ * slot_bytes_ + at);
     if (at > 0) ring(rank_bell_);
     return true;
@@ -143,9 +143,7 @@ void InStream::finish_slot(uint64_t used) noexcept {
   store(control_of(ring_).tail, finished_ * slot_bytes_);
   ring(rank_bell_);
   // The slot stays as it is until a receive is posted for it.
-  if (observed())
-    for (const auto list = carried(slot(finished_ - 1), used); const auto& observer : observers_)
-      observer->received(list);
+  if (observed()) tell_received(slot(finished_ - 1), used);
 }
 
 // Lanes have made no call yet: what came before that is still in the ring.

@@ -43,6 +43,25 @@ void NetStream::abandon() noexcept {
 
 void NetStream::observe(std::unique_ptr<StreamObserver> observer) {
   observers_.push_back(std::move(observer));
+  observed_ = true;
+}
+
+void NetStream::tell_announced() noexcept {
+  for (const auto& observer : observers_) observer->announced();
+}
+
+void NetStream::tell_sent(const std::byte* data, uint64_t bytes) noexcept {
+  for (const auto list = carried(data, bytes); const auto& observer : observers_)
+    observer->sent(list);
+}
+
+void NetStream::tell_landed() noexcept {
+  for (const auto& observer : observers_) observer->landed();
+}
+
+void NetStream::tell_received(const std::byte* data, uint64_t bytes) noexcept {
+  for (const auto list = carried(data, bytes); const auto& observer : observers_)
+    observer->received(list);
 }
 
 std::span<const CarriedMessage> NetStream::carried(const std::byte* data, uint64_t bytes) {

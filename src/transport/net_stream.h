@@ -67,23 +67,28 @@ class NetStream {
   virtual bool idle() const = 0;         // no request in flight
   virtual bool asks_kernel() const = 0;  // to find that there is nothing to do
   void fail(ncclResult_t code) noexcept;
-  bool observed() const { return !observers_.empty(); }
-  // The messages that lie one behind the other, `bytes` of them in all; a skipped stretch ends
-  // them.
+  // Where it is observed, see StreamObserver. The messages lie one behind the other, `bytes` of
+  // them in all; a skipped stretch ends them.
+  bool observed() const { return observed_; }
+  [[gnu::cold]] void tell_announced() noexcept;
+  [[gnu::cold]] void tell_sent(const std::byte* data, uint64_t bytes) noexcept;
+  [[gnu::cold]] void tell_landed() noexcept;
+  [[gnu::cold]] void tell_received(const std::byte* data, uint64_t bytes) noexcept;
   std::span<const CarriedMessage> carried(const std::byte* data, uint64_t bytes);
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
   const Mapping& ring_ = *memory_;
   NetComm comm_;
   Bell rank_bell_;
-  std::vector<std::unique_ptr<StreamObserver>> observers_;
 
  private:
   Proxy& proxy_;
   std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
   bool broken_ = false;
+  bool observed_ = false;   // there are observers
   uint32_t fruitless_ = 0;  // looks since the last news
   std::string failure_;
+  std::vector<std::unique_ptr<StreamObserver>> observers_;
   std::vector<CarriedMessage> carried_;
 };
 

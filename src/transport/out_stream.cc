@@ -62,7 +62,7 @@ bool OutStream::complete_some() noexcept {
     if (!done || broken()) break;
     store(control_of(ring_).head, flight.end);
     ring(rank_bell_);
-    for (const auto& observer : observers_) observer->landed();
+    if (observed()) tell_landed();
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
     moved = true;
@@ -95,7 +95,7 @@ bool OutStream::send_next() noexcept {
     }
   }
   if (begin == end) return false;
-  for (const auto& observer : observers_) observer->announced();
+  if (observed()) tell_announced();
   std::byte* data = bytes_of(ring_) + begin % ring_bytes_;
   void* request = nullptr;
   Network& network = comm_.network();
@@ -109,9 +109,7 @@ bool OutStream::send_next() noexcept {
   flights_[(first_ + flying_) % kMostFlying] = {request, end};
   flying_++;
   taken_ = end;
-  if (observed())
-    for (const auto list = carried(data, end - begin); const auto& observer : observers_)
-      observer->sent(list);
+  if (observed()) tell_sent(data, end - begin);
   return true;
 }
 
