@@ -69,12 +69,12 @@ class NetStream {
   void fail(ncclResult_t code) noexcept;
   // Where it is observed, see StreamObserver. The messages lie one behind the other, `bytes` of
   // them in all; a skipped stretch ends them.
-  bool observed() const { return observed_; }
+  bool observed() const { return observers_ != nullptr; }
   [[gnu::cold]] void tell_announced() noexcept;
   [[gnu::cold]] void tell_sent(const std::byte* data, uint64_t bytes) noexcept;
   [[gnu::cold]] void tell_landed() noexcept;
   [[gnu::cold]] void tell_received(const std::byte* data, uint64_t bytes) noexcept;
-  std::span<const CarriedMessage> carried(const std::byte* data, uint64_t bytes);
+  static std::vector<CarriedMessage> carried(const std::byte* data, uint64_t bytes);
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
   const Mapping& ring_ = *memory_;
@@ -88,8 +88,8 @@ class NetStream {
   bool observed_ = false;   // there are observers
   uint32_t fruitless_ = 0;  // looks since the last news
   std::string failure_;
-  std::vector<std::unique_ptr<StreamObserver>> observers_;
-  std::vector<CarriedMessage> carried_;
+  using Observers = std::vector<std::unique_ptr<StreamObserver>>;
+  std::unique_ptr<Observers> observers_;  // nullptr: none
 };
 
 class OutStream final : public NetStream {

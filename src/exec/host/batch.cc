@@ -8,7 +8,6 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/exec/host/stream_traffic.h"
 #include "src/exec/host/target.h"
 #include "src/exec/host/workers.h"
 #include "src/schedule/collective.h"
@@ -64,10 +63,7 @@ Outcome Batch::run(size_t helpers) {
     task.operation.sends = task.sends.data();
     task.operation.receives = task.receives.data();
     network_.add(task.sends, task.receives);
-    if (OperationObserver* observer = task.context->observer; observer != nullptr) {
-      observer->begins(task.call, stream_traffic(task.operation));
-      observer->launched();
-    }
+    if (task.context->observer != nullptr) tell_observer(task);
     for (uint32_t l = 0; l < lanes; l++) {
       LaneState& state = task.lanes_[l].state;
       state.lane = l;
