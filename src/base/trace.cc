@@ -24,6 +24,9 @@ namespace {
 
 constexpr size_t kMostSpans = size_t{1} << 20;  // of a process; then the rest is dropped
 constexpr int kPeerRows = 1 << 16;              // rows from here on are peers
+// Rows from here on are links: the channel, the peer and, in the last bit, the direction.
+constexpr int kNetworkRows = 1 << 30;
+constexpr int kNetworkPeers = 1 << 16;
 
 std::string quoted_text(const std::string& text) {
   std::string out = "\"";
@@ -121,10 +124,15 @@ class Recorder {
     event(span.row, span.name);
     if (span.to >= 0) event(kPeerRows + span.to, span.name);
   }
+  static std::string link_name(int link) {
+    return fmt::format("network {} rank {}, channel {}", link % 2 == 0 ? "to" : "from",
+                       link / 2 % kNetworkPeers, link / 2 / kNetworkPeers);
+  }
   static std::string row_name(int64_t track, int row) {
-    const std::string label = row == 0          ? "operations"
-                              : row < kPeerRows ? fmt::format("lane {}", row - 1)
-                                                : fmt::format("to rank {}", row - kPeerRows);
+    const std::string label = row == 0             ? "operations"
+                              : row < kPeerRows    ? fmt::format("lane {}", row - 1)
+                              : row < kNetworkRows ? fmt::format("to rank {}", row - kPeerRows)
+                                                   : link_name(row - kNetworkRows);
     return fmt::format(
         R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
         "\n",
@@ -179,6 +187,10 @@ Track::Track(Track&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
 Track& Track::operator=(Track&& other) noexcept {
   std::swap(id_, other.id_);
   return *this;
+}
+
+int32_t network_row(int peer, int channel, bool sends) {
+  return kNetworkRows + (channel * kNetworkPeers + peer % kNetworkPeers) * 2 + (sends ? 0 : 1);
 }
 
 int64_t now() {

@@ -1,8 +1,8 @@
 // What ran when: WEFT_TRACE=FILE writes a timeline for Perfetto (ui.perfetto.dev) or
 // chrome://tracing. Every rank is a process of it; its first row has whole operations, the others
-// its lanes and, once more, what was sent to each peer. All processes of a job that name the same
-// file share it: their clocks are one on a host. Off unless a Track is made with a file name; then
-// any thread may record.
+// its lanes, once more what was sent to each peer, and what its links to other hosts carried. All
+// processes of a job that name the same file share it: their clocks are one on a host. Off unless a
+// Track is made with a file name; then any thread may record.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class Track {
 struct Span {
   int64_t begin = 0, end = 0;  // now()
   int64_t track = -1;
-  int32_t row = 0;         // 0: operations; else lane + 1
+  int32_t row = 0;         // 0: operations; network_row(); else lane + 1
   const char* name = "";   // lives for ever
   uint64_t operation = 0;  // its number in the communicator
   uint64_t bytes = 0;
@@ -40,6 +40,9 @@ struct Span {
   int32_t from = -1, to = -1;  // peers
   uint64_t slice = 0;
 };
+
+// The row of one direction of a link to another host.
+int32_t network_row(int peer, int channel, bool sends);
 
 // Nanoseconds of the host's steady clock.
 int64_t now();

@@ -296,6 +296,7 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
          program->chunks);
   host::Task& task = batch.add();
   task.context = &context_;
+  task.call = &call;
   Operation& op = task.operation;
   op = operation_for(call, *program, plan == nullptr ? 0 : plan->tag);
   op.sequence = pair ? 0 : sequence_++;

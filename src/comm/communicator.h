@@ -153,6 +153,7 @@ class Communicator {
   void launch_rings(std::span<const Call* const> calls);
   void launch_ring_pairs(std::span<const Call* const> calls);
   size_t port_number(int peer, int channel) const;
+  void tell_observer(const Call& call, const Program& program, const Operation& launched);
   static Program side_by_side(const Program& first, const Program& second);
   Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
   void launch_pairs(std::span<const Call* const> calls);

@@ -6,6 +6,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/exec/host/stream_traffic.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/proxy.h"
 
@@ -67,11 +68,15 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
            call->count, plan.program.chunks);
     cuda::GpuRingJob job;
     job.operation = operation_for(*call, plan.program, plan.tag);
+    tell_observer(*call, plan.program, job.operation);
     if (plan.shape) {
       cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
       for (int peer = 0; peer < nranks_; peer++)
         exchange.ports.push_back(port_number(peer, collective_channel(0)));
-      if (gpu_->run_ring_exchange(exchange)) continue;
+      if (gpu_->run_ring_exchange(exchange)) {
+        if (context_.observer != nullptr) context_.observer->launched();
+        continue;
+      }
     }
     const auto number = [&](const ProgramPort& port) {
       const int channel = collective_channel(port.channel);
@@ -89,6 +94,7 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
     add_cpu_parts(*call, plan, job.operation.sequence);
     hand_over();
     if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
+    if (context_.observer != nullptr) context_.observer->launched();
   }
   if (!pairs.empty()) launch_ring_pairs(pairs);
 }
@@ -104,12 +110,36 @@ void Communicator::launch_ring_pairs(std::span<const Call* const> calls) {
     bytes.count *= element_size(call->reduction.type);
     bytes.reduction.type = ncclInt8;
     cuda::GpuRingJob& job = rounds[round].emplace_back();
-    job.operation = operation_for(bytes, call->sends ? send_program_ : receive_program_, 0);
+    const Program& program = call->sends ? send_program_ : receive_program_;
+    job.operation = operation_for(bytes, program, 0);
+    tell_observer(*call, program, job.operation);
     job.lane = call->sends ? 0 : 1;
     (call->sends ? job.sends : job.receives)
         .push_back(port_number(call->root, kPointToPointChannel));
   }
   for (const auto& jobs : rounds) gpu_->run_rings(pair_program_, jobs);
+  if (context_.observer != nullptr) context_.observer->launched();
+}
+
+void Communicator::tell_observer(const Call& call, const Program& program,
+                                 const Operation& launched) {
+  if (context_.observer == nullptr) return;
+  if (captured_) return context_.observer->captured();
+  const bool pair = call.kind == CollectiveKind::kSendRecv;
+  std::vector<SendPort*> sends;
+  std::vector<RecvPort*> receives;
+  const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
+  const auto channel_of = [&](const ProgramPort& port) {
+    return pair ? kPointToPointChannel : collective_channel(port.channel);
+  };
+  for (const ProgramPort& port : program.sends)
+    sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));
+  for (const ProgramPort& port : program.receives)
+    receives.push_back(&mesh_->receiver(peer_of(port), channel_of(port)));
+  Operation operation = launched;
+  operation.sends = sends.data();
+  operation.receives = receives.data();
+  context_.observer->begins(&call, host::stream_traffic(operation));
 }
 
 // Both programs as lanes of one; each lane has the ports of its own program.

@@ -37,8 +37,8 @@ struct ncclComm {
   int rank = 0, nranks = 0, device = 0;
   uint32_t tag = 0;  // keeps operators of different communicators apart
   weft::CommConfig config;
+  std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; follows what impl does
   std::unique_ptr<weft::Communicator> impl;
-  std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin
 
   std::mutex mutex;  // protects what follows
   std::string text;  // of the last error

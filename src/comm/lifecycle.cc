@@ -16,6 +16,8 @@
 #include "src/base/trace.h"
 #include "src/base/variables.h"
 #include "src/comm/group.h"
+#include "src/comm/stream_spans.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 namespace {
@@ -58,6 +60,17 @@ void watch(ncclComm& comm, const UniqueId& id) {
   comm.profiler = Profiler::open(config, who);
   comm.impl->context().track =
       trace::Track(config.trace, label(comm), identity, identity, comm.rank);
+  const auto links = comm.impl->mesh().network_links();
+  if (comm.profiler != nullptr) {
+    comm.profiler->follow(links);
+    comm.impl->context().observer = comm.profiler.get();
+  }
+  const int64_t track = comm.impl->context().track.id();
+  if (track < 0) return;
+  for (const NetworkLinks::Link& link : links)
+    link.stream->proxy().observe(
+        *link.stream,
+        std::make_unique<StreamSpans>(track, link.route.peer, link.route.channel, link.sends));
 }
 
 // Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its
@@ -71,8 +84,8 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
     watch(comm, id);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {
-      comm.profiler.reset();
       comm.impl.reset();  // aborted meanwhile
+      comm.profiler.reset();
       return;
     }
     comm.progress = ncclSuccess;
@@ -183,8 +196,8 @@ void destroy(ncclComm& comm) {
   if (comm.state.exchange(CommState::kDead) == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
-  comm.profiler.reset();
   comm.impl.reset();
+  comm.profiler.reset();
 }
 
 void abort(ncclComm& comm) {
@@ -196,8 +209,8 @@ void abort(ncclComm& comm) {
     comm.impl->stop(ncclInternalError, fmt::format("rank {} aborted the communicator", comm.rank),
                     state != CommState::kFinalized);
   wait_for_users(comm);
-  comm.profiler.reset();
   comm.impl.reset();
+  comm.profiler.reset();
 }
 
 void revoke(ncclComm& comm) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,10 @@ class Mesh {
   int ranks_of_machine() const { return machine_ranks_; }
   // The network to other hosts; empty: there is none.
   std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
+  std::span<const NetworkLinks::Link> network_links() const {
+    if (network_ == nullptr) return {};
+    return network_->links();
+  }
   bool one_host() const { return one_host_; }
   bool one_process() const { return one_process_; }
 

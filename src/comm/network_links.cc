@@ -146,24 +146,24 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
         std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
                                     ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
     ends.send(pending.route, stream->port(pending.route.peer));
-    streams_.push_back(std::move(stream));
+    links_.push_back({pending.route, true, std::move(stream)});
   }
   for (Pending& pending : incoming_) {
     auto stream =
         std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
                                    ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
     ends.receive(pending.route, stream->port(pending.route.peer));
-    streams_.push_back(std::move(stream));
+    links_.push_back({pending.route, false, std::move(stream)});
   }
-  for (const auto& stream : streams_) {
-    stream->proxy().stay_near(pci_path_);
-    stream->proxy().add(stream);
+  for (const Link& link : links_) {
+    link.stream->proxy().stay_near(pci_path_);
+    link.stream->proxy().add(link.stream);
   }
 }
 
 void NetworkLinks::drain(double seconds) {
-  for (const auto& stream : streams_) stream->proxy().remove(stream, seconds);
-  streams_.clear();
+  for (const Link& link : links_) link.stream->proxy().remove(link.stream, seconds);
+  links_.clear();
 }
 
 }  // namespace weft

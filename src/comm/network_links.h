@@ -45,6 +45,14 @@ class NetworkLinks {
   void connect(const std::vector<std::string>& offers, ControlChannel& control, Deadline deadline,
                const Ends& ends);
 
+  // A stream of one route.
+  struct Link {
+    Route route;
+    bool sends = false;
+    std::shared_ptr<NetStream> stream;
+  };
+  const std::vector<Link>& links() const { return links_; }
+
   const std::string& name() const { return network_->name(); }
 
   // Lets outgoing bytes reach the network, for at most `seconds`, and closes all connections.
@@ -66,7 +74,7 @@ class NetworkLinks {
   std::vector<int> devices_;  // the fastest ones
   std::string pci_path_;
   std::vector<Pending> outgoing_, incoming_;
-  std::vector<std::shared_ptr<NetStream>> streams_;
+  std::vector<Link> links_;
 };
 
 }  // namespace weft

@@ -78,6 +78,7 @@ bool InStream::accept_slot(uint64_t size) noexcept {
     body_header_ = &header;
     body_at_ = at;
     body_ = nullptr;
+    if (observed()) tell_announced();
     store(fifo().tail, finished_ * slot_bytes_ + at);
     if (at > 0) ring(rank_bell_);
     return true;
@@ -131,6 +132,15 @@ void InStream::finish_slot(uint64_t used) noexcept {
   finished_++;
   store(fifo().tail, finished_ * slot_bytes_);
   ring(rank_bell_);
+  // The slot stays as it is until a receive is posted for it.
+  if (observed()) tell_received(slot(finished_ - 1), used);
+}
+
+// Lanes have made no call yet: what came before that is still in the ring.
+void InStream::observe(std::unique_ptr<StreamObserver> observer) {
+  for (uint64_t number = 0; number < finished_; number++)
+    observer->received(carried(slot(number), slot_bytes_));
+  NetStream::observe(std::move(observer));
 }
 
 }  // namespace weft

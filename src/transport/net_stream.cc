@@ -41,6 +41,40 @@ void NetStream::abandon() noexcept {
   comm_ = {};
 }
 
+void NetStream::observe(std::unique_ptr<StreamObserver> observer) {
+  if (observers_ == nullptr) observers_ = std::make_unique<Observers>();
+  observers_->push_back(std::move(observer));
+}
+
+void NetStream::tell_announced() noexcept {
+  for (const auto& observer : *observers_) observer->announced();
+}
+
+void NetStream::tell_sent(const std::byte* data, uint64_t bytes) noexcept {
+  for (const auto list = carried(data, bytes); const auto& observer : *observers_)
+    observer->sent(list);
+}
+
+void NetStream::tell_landed() noexcept {
+  for (const auto& observer : *observers_) observer->landed();
+}
+
+void NetStream::tell_received(const std::byte* data, uint64_t bytes) noexcept {
+  for (const auto list = carried(data, bytes); const auto& observer : *observers_)
+    observer->received(list);
+}
+
+std::vector<CarriedMessage> NetStream::carried(const std::byte* data, uint64_t bytes) {
+  std::vector<CarriedMessage> list;
+  for (uint64_t at = 0; at < bytes;) {
+    const auto& header = *reinterpret_cast<const MessageHeader*>(data + at);
+    if (header.kind == MessageHeader::kSkip) break;
+    list.push_back({header.sequence, header.bytes});
+    at += kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
+  }
+  return list;
+}
+
 // What has arrived can still be read; nothing more will come.
 void NetStream::fail(ncclResult_t code) noexcept {
   if (broken_) return;

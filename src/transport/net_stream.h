@@ -18,10 +18,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/handles.h"
 #include "src/transport/fifo.h"
 #include "src/transport/network.h"
+#include "src/transport/stream_observer.h"
 
 namespace weft {
 
@@ -57,6 +59,9 @@ class NetStream {
   bool can_sleep() const { return !comm_ || comm_.network().can_sleep(); }
   // Closes the connection: from now on nobody reads or writes the memory of lanes.
   void abandon() noexcept;
+  // Tells of messages from now on, and of what has been received already; nothing has been sent
+  // yet.
+  virtual void observe(std::unique_ptr<StreamObserver> observer);
 
  protected:
   virtual bool idle() const = 0;         // no request in flight
@@ -68,6 +73,14 @@ class NetStream {
   static void store(uint64_t& at, uint64_t value) {
     __atomic_store_n(&at, value, __ATOMIC_SEQ_CST);
   }
+  // Where it is observed, see StreamObserver. The messages lie one behind the other, `bytes` of
+  // them in all; a skipped stretch ends them.
+  bool observed() const { return observers_ != nullptr; }
+  [[gnu::cold]] void tell_announced() noexcept;
+  [[gnu::cold]] void tell_sent(const std::byte* data, uint64_t bytes) noexcept;
+  [[gnu::cold]] void tell_landed() noexcept;
+  [[gnu::cold]] void tell_received(const std::byte* data, uint64_t bytes) noexcept;
+  static std::vector<CarriedMessage> carried(const std::byte* data, uint64_t bytes);
 
   const std::shared_ptr<const Mapping> memory_;  // FifoControl, then the bytes
   const Mapping& ring_ = *memory_;
@@ -80,6 +93,8 @@ class NetStream {
   bool broken_ = false;
   uint32_t fruitless_ = 0;  // looks since the last news
   std::string failure_;
+  using Observers = std::vector<std::unique_ptr<StreamObserver>>;
+  std::unique_ptr<Observers> observers_;  // nullptr: none
 };
 
 class OutStream final : public NetStream {
@@ -116,6 +131,7 @@ class InStream final : public NetStream {
            std::atomic<bool>* lost);
   RecvPort port(int peer_rank);
   bool progress(bool eager) noexcept override;
+  void observe(std::unique_ptr<StreamObserver> observer) override;
 
  protected:
   bool idle() const override { return body_header_ != nullptr ? body_ == nullptr : flying_ == 0; }

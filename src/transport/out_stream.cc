@@ -54,6 +54,7 @@ bool OutStream::complete_some() noexcept {
     if (!done || broken()) break;
     store(fifo().head, flight.end);
     ring(rank_bell_);
+    if (observed()) tell_landed();
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
     moved = true;
@@ -86,6 +87,7 @@ bool OutStream::send_next() noexcept {
     }
   }
   if (begin == end) return false;
+  if (observed()) tell_announced();
   std::byte* data = bytes_of(ring_) + begin % ring_bytes_;
   void* request = nullptr;
   Network& network = comm_.network();
@@ -99,6 +101,7 @@ bool OutStream::send_next() noexcept {
   flights_[(first_ + flying_) % kMostFlying] = {request, end};
   flying_++;
   taken_ = end;
+  if (observed()) tell_sent(data, end - begin);
   return true;
 }
 

@@ -174,6 +174,40 @@ void Proxy::stay(bool on) noexcept {
   }
 }
 
+void Proxy::observe(NetStream& stream, std::unique_ptr<StreamObserver> observer) {
+  const auto lock = interrupt();
+  stream.observe(std::move(observer));
+}
+
+void Proxy::observe(ProxyObserver& observer) {
+  const auto lock = interrupt();
+  observers_.push_back({&observer, ProxyState::kIdle});
+  observed_.store(true);
+  if (state_.load() == ProxyState::kAsleep) tell(observers_.back(), ProxyState::kAsleep);
+}
+
+void Proxy::forget(ProxyObserver& observer) noexcept {
+  const auto lock = interrupt();
+  std::erase_if(observers_, [&](const Told& told) { return told.observer == &observer; });
+  observed_.store(!observers_.empty());
+}
+
+// Who is asleep and looks around in vain sleeps on.
+void Proxy::become(ProxyState next) {
+  const ProxyState last = state_.load(std::memory_order_relaxed);
+  if (last == next || (last == ProxyState::kAsleep && next == ProxyState::kIdle)) return;
+  state_.store(next);
+  if (!observed_.load()) return;
+  const std::lock_guard lock(mutex_);
+  for (Told& told : observers_) tell(told, next);
+}
+
+// The thread may have fallen asleep just when the observer came: whoever is first tells of it.
+void Proxy::tell(Told& told, ProxyState next) {
+  if (told.state != next) told.observer->turned(told.state, next);
+  told.state = next;
+}
+
 // True while drivers look after the streams, or did so a moment ago.
 bool Proxy::keep_out(uint64_t& visits_seen) {
   if (drivers_.load() > 0) return true;
@@ -201,10 +235,12 @@ void Proxy::watch(uint32_t turn, std::chrono::steady_clock::time_point& last_mov
       moved = streams_[i]->look(turn + static_cast<uint32_t>(i)) || moved;
   }
   const auto now = std::chrono::steady_clock::now();
+  become(moved ? ProxyState::kActive : ProxyState::kIdle);
   if (moved) {
     last_move = now;
   } else if (const double idle = std::chrono::duration<double>(now - last_move).count();
              idle > kSpinSeconds) {
+    become(ProxyState::kAsleep);
     std::this_thread::sleep_for(std::chrono::microseconds(idle < 0.1 ? 20 : 100));
   } else if (turn % spins == 0) {
     sched_yield();
@@ -224,6 +260,7 @@ void Proxy::loop() {
     }
     if (keep_out(visits_seen)) {
       visits_seen = visits_.load();
+      become(ProxyState::kAsleep);
       pollfd p{wake_.get(), POLLIN, 0};
       if (poll(&p, 1, kKeepOutMs) > 0) clear_wake();
       continue;
@@ -233,6 +270,7 @@ void Proxy::loop() {
     polling_.store(true);
     prepare_sleep(door_);
     const bool moved = drive_all();
+    become(moved ? ProxyState::kActive : ProxyState::kIdle);
     if (moved) last_move = std::chrono::steady_clock::now();
     if (!moved && drivers_.load() == 0) {
       descriptors.assign(1, {wake_.get(), POLLIN, 0});
@@ -243,6 +281,7 @@ void Proxy::loop() {
       if (!can_sleep && idle < 100e-6) {
         sched_yield();
       } else {
+        become(ProxyState::kAsleep);
         const int limit = can_sleep ? 1000 : idle < 0.1 ? 0 : 1;
         if (limit == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
         if (poll(descriptors.data(), descriptors.size(), limit) > 0) clear_wake();

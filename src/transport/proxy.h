@@ -24,6 +24,7 @@
 
 #include "src/base/handles.h"
 #include "src/transport/fifo.h"
+#include "src/transport/stream_observer.h"
 
 namespace weft {
 
@@ -73,8 +74,20 @@ class Proxy {
   // nothing happens: for news that ring no bell.
   void stay(bool on) noexcept;
 
+  // See NetStream::observe().
+  void observe(NetStream& stream, std::unique_ptr<StreamObserver> observer);
+  // Until forget() the observer is told what the thread does; at once, if it sleeps.
+  void observe(ProxyObserver& observer);
+  void forget(ProxyObserver& observer) noexcept;
+
  private:
   void loop();
+  void become(ProxyState next);
+  struct Told {
+    ProxyObserver* observer;
+    ProxyState state;  // the last it knows of
+  };
+  static void tell(Told& told, ProxyState next);
   void watch(uint32_t turn, std::chrono::steady_clock::time_point& last_move);
   std::unique_lock<std::mutex> interrupt() noexcept;
   bool keep_out(uint64_t& visits_seen);
@@ -86,9 +99,12 @@ class Proxy {
   std::atomic<uint32_t> interrupts_{0};  // threads that want the lock of one that hardly lets go
   std::vector<std::shared_ptr<NetStream>> streams_;
   std::atomic<uint32_t> drivers_{0}, stays_{0};
-  std::atomic<uint64_t> visits_{0};   // of drivers, ever
-  std::atomic<bool> urgent_{false};   // a driver left work behind
-  std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must get it out
+  std::atomic<uint64_t> visits_{0};    // of drivers, ever
+  std::atomic<bool> urgent_{false};    // a driver left work behind
+  std::atomic<bool> polling_{false};   // the thread sleeps on sockets: drivers must get it out
+  std::vector<Told> observers_;        // protected by mutex_
+  std::atomic<bool> observed_{false};  // there are any
+  std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};
 };
 

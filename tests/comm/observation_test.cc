@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -116,6 +117,40 @@ TEST(Timeline, HasOperationsLanesAndPeersOfAllProcesses) {
     commas += !line.empty() && line.back() == ',' ? 1u : 0u;
   }
   EXPECT_EQ(commas + 1, objects);
+}
+
+TEST(Timeline, HasWhatLinksToOtherHostsCarry) {
+  const std::string path = "/tmp/weft-trace-links." + std::to_string(getpid()) + ".json";
+  ProcessOptions options;
+  options.environment = [&](int rank) {
+    auto variables = separate_hosts(rank);
+    variables["WEFT_TRACE"] = path;
+    return variables;
+  };
+  run_ranks_as_processes("some_calls", 2, options);
+  const std::string seen = contents(path);
+  std::map<std::string, uint64_t> bytes;
+  std::map<std::pair<double, double>, double> ends;  // of the last span of each row
+  std::istringstream lines(seen);
+  for (std::string line; std::getline(lines, line);) {
+    const auto number = [&](const std::string& name) {
+      const size_t at = line.find("\"" + name + "\":");
+      return at == std::string::npos ? 0.0 : std::stod(line.substr(at + name.size() + 3));
+    };
+    for (const std::string name : {"network send", "network receive"}) {
+      if (line.find("\"name\":\"" + name + "\"") == std::string::npos) continue;
+      bytes[name] += static_cast<uint64_t>(number("bytes"));
+      double& end = ends[{number("pid"), number("tid")}];
+      EXPECT_GE(number("ts") + 0.002, end) << line;  // rounded
+      end = number("ts") + number("dur");
+    }
+  }
+  // Of both ranks: the all_reduce, the broadcast of one of them, the exchange.
+  EXPECT_EQ(bytes["network send"], 2 * 160000u + 28u + 2 * 36u);
+  EXPECT_EQ(bytes["network receive"], bytes["network send"]);
+  for (const char* row : {"network to rank 1, channel 0", "network from rank 1, channel 0",
+                          "network to rank 0, channel 2", "network from rank 0, channel 2"})
+    EXPECT_EQ(count(seen, row), 1u) << row;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 // members of the unions are among them, so that sizes are NCCL's.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -17,10 +19,72 @@ enum Kind : int {
   kGroup = 1 << 0,
   kColl = 1 << 1,
   kP2p = 1 << 2,
+  kProxyOp = 1 << 3,
+  kProxyStep = 1 << 4,
+  kProxyCtrl = 1 << 5,
+  kKernelCh = 1 << 6,   // not reported
+  kNetPlugin = 1 << 7,  // not reported
   kGroupApi = 1 << 8,
   kCollApi = 1 << 9,
   kP2pApi = 1 << 10,
   kKernelLaunch = 1 << 11,
+};
+
+// What record_state() tells of events of the proxy.
+enum State : int {
+  // Of operations, up to v3:
+  kOpSendPosted = 0,
+  kOpSendFifoWait = 1,
+  kOpSendTransmitted = 2,
+  kOpSendDone = 3,
+  kOpRecvPosted = 4,
+  kOpRecvReceived = 5,
+  kOpRecvTransmitted = 6,
+  kOpRecvDone = 7,
+  // Of steps: what they wait for.
+  kStepSendGpuWait = 8,
+  kStepSendWait = 9,
+  kStepRecvWait = 10,
+  kStepRecvFlushWait = 11,
+  kStepRecvGpuWait = 12,
+  kStepSendPeerWait = 20,  // from v4 on
+  // Of the proxy's thread:
+  kCtrlIdle = 13,
+  kCtrlActive = 14,
+  kCtrlSleep = 15,
+  kCtrlWakeup = 16,
+  kOpInProgress = 19,  // from v4 on
+};
+
+// The arguments of record_state(), up to v3 and from v4 on.
+union StateArgumentsV1 {
+  struct {
+    size_t bytes;
+    int steps;
+  } proxy_op;
+  struct {
+    int appended;
+  } proxy_ctrl;
+};
+static_assert(sizeof(StateArgumentsV1) == 16);
+union StateArgumentsV4 {
+  struct {
+    size_t bytes;
+  } proxy_step;
+  struct {
+    int appended;
+  } proxy_ctrl;
+};
+static_assert(sizeof(StateArgumentsV4) == 8);
+
+// The same in all versions.
+struct ProxyOp {
+  pid_t pid;  // of the process whose event the parent is
+  uint8_t channel;
+  int peer, steps, chunk, is_send;
+};
+struct ProxyStep {
+  int step;
 };
 
 using net_abi::Logger;
@@ -70,6 +134,8 @@ struct DescriptorV1 {
   union {
     Coll coll;
     P2p p2p;
+    ProxyOp proxy_op;
+    ProxyStep proxy_step;
   };
 };
 static_assert(sizeof(DescriptorV1) == 120);
@@ -103,6 +169,8 @@ struct DescriptorV2 {
   union {
     Coll coll;
     P2p p2p;
+    ProxyOp proxy_op;
+    ProxyStep proxy_step;
   };
 };
 static_assert(sizeof(DescriptorV2) == 128);
@@ -126,6 +194,8 @@ struct DescriptorV3 {
   union {
     Coll coll;
     DescriptorV2::P2p p2p;
+    ProxyOp proxy_op;
+    ProxyStep proxy_step;
   };
 };
 static_assert(sizeof(DescriptorV3) == 120);
@@ -156,6 +226,8 @@ struct DescriptorV4 {
   union {
     Coll coll;
     P2p p2p;
+    ProxyOp proxy_op;
+    ProxyStep proxy_step;
   };
 };
 static_assert(sizeof(DescriptorV4) == 104);
@@ -214,6 +286,8 @@ struct DescriptorV5 {
     CollApi coll_api;
     P2pApi p2p_api;
     KernelLaunch kernel_launch;
+    ProxyOp proxy_op;
+    ProxyStep proxy_step;
   };
 };
 static_assert(sizeof(DescriptorV5) == 112);

@@ -1,7 +1,10 @@
 // One adapter for each version of the profiler ABI.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 
 #include "src/comm/profiler/event.h"
 #include "src/transport/plugin_network.h"
@@ -130,7 +133,19 @@ void fill_api(DescriptorV5& to, const ProfilerEvent& event) {
   }
 }
 
-constexpr int kOldKinds = kGroup | kColl | kP2p;
+void fill_proxy_op(ProxyOp& part, const ProfilerEvent& event) {
+  const auto number = [](uint64_t value) {
+    return static_cast<int>(std::min<uint64_t>(value, std::numeric_limits<int>::max()));
+  };
+  part.pid = getpid();
+  part.channel = static_cast<uint8_t>(event.link->channel);
+  part.peer = event.link->peer;
+  part.steps = number(event.steps);
+  part.chunk = number(event.largest);
+  part.is_send = event.link->sends ? 1 : 0;
+}
+
+constexpr int kOldKinds = kGroup | kColl | kP2p | kProxyOp | kProxyStep | kProxyCtrl;
 
 template <int kVersion, typename AbiTable, typename Descriptor>
 class PluginOf : public ProfilerPlugin {
@@ -158,6 +173,10 @@ class PluginOf : public ProfilerPlugin {
       fill_coll(descriptor.coll, comm, event);
     else if (event.kind == kP2p)
       fill_p2p(descriptor.p2p, comm, event);
+    else if (event.kind == kProxyOp)
+      fill_proxy_op(descriptor.proxy_op, event);
+    else if (event.kind == kProxyStep)
+      descriptor.proxy_step.step = static_cast<int>(event.steps);
     else if constexpr (kVersion >= 5)
       fill_api(descriptor, event);
     void* handle = nullptr;
@@ -165,6 +184,19 @@ class PluginOf : public ProfilerPlugin {
     return handle;
   }
   void stop(void* event) const override { table_.functions.stop_event(event); }
+  void record(void* event, State state, const OperationProgress& progress) const override {
+    if constexpr (kVersion >= 4) {
+      if (state <= kOpRecvDone) return;
+      StateArgumentsV4 arguments{};
+      arguments.proxy_step.bytes = progress.bytes;  // 0 unless it is a step's
+      table_.functions.record_state(event, state, &arguments);
+    } else {
+      if (state == kOpInProgress || state == kStepSendPeerWait) return;
+      StateArgumentsV1 arguments{};
+      if (state <= kOpRecvDone) arguments.proxy_op = {progress.bytes, progress.steps};
+      table_.functions.record_state(event, state, &arguments);
+    }
+  }
   void close(void* context) const override { table_.functions.finalize(context); }
 
  private:

@@ -3,10 +3,12 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "src/base/log.h"
 #include "src/transport/net_plugins.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 namespace {
@@ -50,17 +52,46 @@ const ProfilerPlugin* load(const Config& config) {
   return nullptr;
 }
 
+// Who asks for an event gets those above it too, as NCCL has it.
+int asked_by(profiler_abi::Kind kind) {
+  using namespace profiler_abi;  // NOLINT
+  constexpr int kOfSteps = kProxyStep | kNetPlugin, kOfOps = kProxyOp | kOfSteps;
+  constexpr int kOfCalls = kOfOps | kKernelCh;
+  switch (kind) {
+    case kGroupApi:
+      return kGroupApi | kCollApi | kP2pApi | kKernelLaunch | kGroup | kColl | kP2p | kOfCalls;
+    case kGroup:
+      return kGroup | kColl | kP2p | kOfCalls;
+    case kCollApi:
+      return kCollApi | kColl | kOfCalls;
+    case kP2pApi:
+      return kP2pApi | kP2p | kOfCalls;
+    case kColl:
+    case kP2p:
+      return kind | kOfCalls;
+    case kProxyOp:
+      return kOfOps;
+    case kProxyStep:
+      return kOfSteps;
+    default:
+      return kind;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Profiler> Profiler::open(const Config& config, const ProfiledComm& comm) {
   static std::once_flag once;
   static const ProfilerPlugin* plugin = nullptr;
   std::call_once(once, [&] { plugin = load(config); });
-  if (plugin == nullptr) return nullptr;
-  std::unique_ptr<Profiler> profiler(new Profiler(*plugin, comm));
+  return plugin == nullptr ? nullptr : open(*plugin, comm);
+}
+
+std::unique_ptr<Profiler> Profiler::open(const ProfilerPlugin& plugin, const ProfiledComm& comm) {
+  std::unique_ptr<Profiler> profiler(new Profiler(plugin, comm));
   void* context = nullptr;
-  if (plugin->open(&context, &profiler->mask_, profiler->comm_) != ncclSuccess) {
-    WEFT_WARN("profiler {} does not start for rank {} of {}", plugin->name(), comm.rank,
+  if (plugin.open(&context, &profiler->mask_, profiler->comm_) != ncclSuccess) {
+    WEFT_WARN("profiler {} does not start for rank {} of {}", plugin.name(), comm.rank,
               comm.nranks);
     return nullptr;
   }
@@ -70,12 +101,33 @@ std::unique_ptr<Profiler> Profiler::open(const Config& config, const ProfiledCom
 
 Profiler::~Profiler() {
   stop();
+  proxies_.clear();
   if (context_ != nullptr) plugin_.close(context_);
 }
 
+void Profiler::follow(std::span<const NetworkLinks::Link> links) {
+  for (const NetworkLinks::Link& link : links) {
+    Proxy& proxy = link.stream->proxy();
+    auto events =
+        std::make_unique<StreamEvents>(*this, link.route.peer, link.route.channel, link.sends);
+    streams_[link.stream.get()] = events.get();
+    proxy.observe(*link.stream, std::move(events));
+    const bool known = std::any_of(proxies_.begin(), proxies_.end(),
+                                   [&](const auto& seen) { return &seen->proxy() == &proxy; });
+    if (!known) proxies_.push_back(std::make_unique<ProxyEvents>(*this, proxy));
+  }
+}
+
+bool Profiler::asks(profiler_abi::Kind kind) const {
+  return (__atomic_load_n(&mask_, __ATOMIC_RELAXED) & asked_by(kind)) != 0;
+}
+
+void* Profiler::start_event(const ProfilerEvent& event) const {
+  return asks(event.kind) ? plugin_.start(context_, comm_, event) : nullptr;
+}
+
 void* Profiler::begin(const ProfilerEvent& event) {
-  if ((mask_ & event.kind) == 0) return nullptr;
-  void* handle = plugin_.start(context_, comm_, event);
+  void* handle = start_event(event);
   if (handle != nullptr) running_.push_back(handle);
   return handle;
 }
@@ -95,13 +147,29 @@ void Profiler::start(std::span<const Call* const> calls, bool on_gpu) {
     event.parent = plugin_.version() >= 5 ? own_api : group;
     event.group = group;
     if (!pair) event.sequence = sequence_++;
-    begin(event);
+    parents_.emplace_back(call, begin(event));
   }
   if (on_gpu && !calls.empty())
     begin({.kind = profiler_abi::kKernelLaunch, .parent = api, .stream = calls[0]->stream});
 }
 
+void Profiler::begins(const void* call, std::span<const StreamTraffic> traffic) {
+  const auto own = std::find_if(parents_.begin(), parents_.end(),
+                                [&](const auto& parent) { return parent.first == call; });
+  for (const StreamTraffic& part : traffic) {
+    StreamEvents& events = *streams_.at(part.stream);
+    events.expect(own == parents_.end() ? nullptr : own->second, part.messages, part.largest);
+    expected_.push_back(&events);
+  }
+}
+
+void Profiler::captured() {
+  for (const auto& [stream, events] : streams_) events->expect_no_more();
+}
+
 void Profiler::stop() {
+  for (; !expected_.empty(); expected_.pop_back()) expected_.back()->take_back();
+  parents_.clear();
   for (; !running_.empty(); running_.pop_back()) plugin_.stop(running_.back());
 }
 

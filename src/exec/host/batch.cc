@@ -63,6 +63,7 @@ Outcome Batch::run(size_t helpers) {
     task.operation.sends = task.sends.data();
     task.operation.receives = task.receives.data();
     network_.add(task.sends, task.receives);
+    if (task.context->observer != nullptr) tell_observer(task);
     for (uint32_t l = 0; l < lanes; l++) {
       LaneState& state = task.lanes_[l].state;
       state.lane = l;

@@ -14,6 +14,7 @@
 #include "src/base/trace.h"
 #include "src/exec/host/network_driver.h"
 #include "src/exec/interpreter.h"
+#include "src/exec/operation_observer.h"
 
 namespace weft::host {
 
@@ -30,6 +31,7 @@ struct RankContext {
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less where peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
+  OperationObserver* observer = nullptr;                 // nullptr: nobody wants to know
 };
 
 // An operation with its running state. Obtained from a Batch; its vectors keep their memory from
@@ -41,6 +43,7 @@ class Task {
   const Task* after = nullptr;  // runs when that one is complete
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
+  const void* call = nullptr;  // what an observer knows it by
 
  private:
   friend class Batch;
@@ -82,6 +85,7 @@ class Batch {
   // The same as the interpreter's advance(), written into the timeline.
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
+  [[gnu::cold]] static void tell_observer(const Task& task);
   bool finished() const { return unfinished_tasks_.load(std::memory_order_acquire) == 0; }
   // How long nothing has moved.
   struct Idle {

@@ -1,5 +1,7 @@
-// What a batch writes into the timeline of WEFT_TRACE: operations, steps of lanes, and waits.
+// What a batch tells those who watch: an observer, and the timeline of WEFT_TRACE (operations,
+// steps of lanes, and waits).
 #include "src/exec/host/batch.h"
+#include "src/exec/host/stream_traffic.h"
 #include "src/exec/host/target.h"
 #include "src/schedule/collective.h"
 
@@ -19,6 +21,12 @@ trace::Span span_of(const Task& task, const LaneState& lane, int64_t begin, int6
 }
 
 }  // namespace
+
+void Batch::tell_observer(const Task& task) {
+  OperationObserver& observer = *task.context->observer;
+  observer.begins(task.call, stream_traffic(task.operation));
+  observer.launched();
+}
 
 Advance Batch::advance_traced(Task& task, Task::LaneSlot& slot) {
   HostTarget target;

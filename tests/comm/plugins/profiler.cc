@@ -1,15 +1,18 @@
 // A profiler plugin of version WEFT_PROFILER_VERSION, as an outsider would build it: writes a line
-// per event into the file that WEFT_TEST_PROFILE names.
+// per event into the file that WEFT_TEST_PROFILE names, of the kinds in WEFT_TEST_PROFILE_MASK.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 
 #include "src/comm/profiler/abi.h"
 
 namespace {
 
-using namespace weft::profiler_abi;
+using namespace weft::profiler_abi;  // NOLINT
 
 // The layouts, from NCCL's headers of each version.
 static_assert(offsetof(DescriptorV1, coll) == 24 && offsetof(DescriptorV1::Coll, op) == 64);
@@ -24,7 +27,9 @@ static_assert(offsetof(DescriptorV4::Coll, channels) == 56 &&
 static_assert(offsetof(DescriptorV5, coll) == 24 && offsetof(DescriptorV5::Coll, group) == 80);
 static_assert(offsetof(DescriptorV5::P2p, group) == 40 &&
               offsetof(DescriptorV5::CollApi, captured) == 40);
+static_assert(offsetof(ProxyOp, peer) == 8 && offsetof(ProxyOp, is_send) == 20);
 
+std::mutex mutex;  // proxies tell of their events by threads of their own
 std::FILE* file = nullptr;
 size_t events = 0;
 
@@ -33,7 +38,8 @@ ncclResult_t opened(void** context, int* mask, const char* name, int nranks, int
   file = path == nullptr ? nullptr : std::fopen((path + std::to_string(rank)).c_str(), "w");
   if (file == nullptr) return ncclSystemError;
   *context = file;
-  *mask = 0xfff;
+  const char* kinds = std::getenv("WEFT_TEST_PROFILE_MASK");
+  *mask = kinds == nullptr ? 0xfff : std::atoi(kinds);
   std::fprintf(file, "init %s %d of %d\n", name, rank, nranks);
   return ncclSuccess;
 }
@@ -43,6 +49,7 @@ ncclResult_t opened(void** context, int* mask, const char* name, int nranks, int
 
 template <typename Descriptor>
 ncclResult_t start(void*, void** event, Descriptor* d) {
+  const std::lock_guard lock(mutex);
   const size_t id = ++events;
   *event = reinterpret_cast<void*>(id);
   const auto parent = reinterpret_cast<size_t>(d->parent);
@@ -55,16 +62,34 @@ ncclResult_t start(void*, void** event, Descriptor* d) {
   if (d->kind == kP2p)
     std::fprintf(file, " p2p %s %s count %zu peer %d", text(d->p2p.function).c_str(),
                  text(d->p2p.type).c_str(), d->p2p.count, d->p2p.peer);
+  if (d->kind == kProxyOp)
+    std::fprintf(file, " %s rank %d peer %d channel %d messages %d largest %d%s",
+                 d->proxy_op.is_send == 1 ? "sends" : "receives", d->rank, d->proxy_op.peer,
+                 d->proxy_op.channel, d->proxy_op.steps, d->proxy_op.chunk,
+                 d->proxy_op.pid == getpid() ? "" : " of another process");
+  if (d->kind == kProxyStep) std::fprintf(file, " step %d", d->proxy_step.step);
   std::fprintf(file, "\n");
   return ncclSuccess;
 }
 
 ncclResult_t stop(void* event) {
+  const std::lock_guard lock(mutex);
   std::fprintf(file, "stop %zu\n", reinterpret_cast<size_t>(event));
   return ncclSuccess;
 }
 
-ncclResult_t record(void*, int, void*) { return ncclSuccess; }
+ncclResult_t record(void* event, int state, void* arguments) {
+  const std::lock_guard lock(mutex);
+  std::fprintf(file, "state %zu is %d", reinterpret_cast<size_t>(event), state);
+#if WEFT_PROFILER_VERSION < 4
+  const auto& values = *static_cast<const StateArgumentsV1*>(arguments);
+  std::fprintf(file, " bytes %zu steps %d\n", values.proxy_op.bytes, values.proxy_op.steps);
+#else
+  const auto& values = *static_cast<const StateArgumentsV4*>(arguments);
+  std::fprintf(file, " bytes %zu\n", values.proxy_step.bytes);
+#endif
+  return ncclSuccess;
+}
 
 ncclResult_t finalize(void*) {
   std::fprintf(file, "finalize\n");

@@ -1,0 +1,34 @@
+// Network messages in the timeline of WEFT_TRACE: a row for each direction of each link.
+#pragma once
+
+#include <deque>
+
+#include "src/base/trace.h"
+#include "src/transport/stream_observer.h"
+
+namespace weft {
+
+// Under the lock of the stream's proxy, like all observers.
+class StreamSpans final : public StreamObserver {
+ public:
+  // `track`: of the rank, see trace::Track.
+  StreamSpans(int64_t track, int peer, int channel, bool sends);
+
+  void announced() noexcept override;
+  void sent(std::span<const CarriedMessage> carried) noexcept override;
+  void landed() noexcept override;
+  void received(std::span<const CarriedMessage> carried) noexcept override;
+
+ private:
+  trace::Span span_of(std::span<const CarriedMessage> carried) const;
+  void finish(trace::Span& span);
+
+  const int64_t track_;
+  const int32_t row_;
+  const bool sends_;
+  std::deque<trace::Span> flying_;  // sent, oldest first
+  int64_t announced_ = 0;           // when; 0: nothing is
+  int64_t last_ = 0;                // when the last one was done
+};
+
+}  // namespace weft
