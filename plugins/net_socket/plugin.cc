@@ -73,8 +73,7 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
     if (at.state == nullptr) {
       const Device& device = all_devices()[static_cast<size_t>(dev)];
       at.state =
-          std::make_unique<Connector>(at, choose_width(config(), device), thread_secret)
-              .release();
+          std::make_unique<Connector>(at, choose_width(config(), device), thread_secret).release();
     }
     auto* connector = static_cast<Connector*>(at.state);
     std::unique_ptr<Sender> sender = connector->advance();

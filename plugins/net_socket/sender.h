@@ -28,8 +28,8 @@ class Sender : public SocketSet {
   Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends, bool fixed_stripes);
   ~Sender() override { stop_threads(); }
 
-  // One message, or two that leave together. nullptr: too many in flight. A message by itself may be
-  // lent to the peer: it can still be read there after the connection has been closed.
+  // One message, or two that leave together. nullptr: too many in flight. A message by itself may
+  // be lent to the peer: it can still be read there after the connection has been closed.
   Request* start(const void* head, size_t head_size, const void* body, size_t body_size);
   // True when the request's memory may be used again; the request is free then.
   bool complete(Request& request);
@@ -50,7 +50,7 @@ class Sender : public SocketSet {
   uint64_t started_ = 0;  // requests
   uint32_t messages_ = 0;
   std::vector<Work> work_;  // per socket
-  const bool local_;  // nothing but this machine's kernel lies between
+  const bool local_;        // nothing but this machine's kernel lies between
   StripeChoice stripes_;
   ZeroCopy zero_copy_;  // of socket 0, which is the only one in use while data is scarce
   PageLoan loan_;

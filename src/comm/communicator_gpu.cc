@@ -128,9 +128,9 @@ void Communicator::launch(std::span<const Call* const> calls) {
       gpu_->copy(collective, gpu_call);
       continue;
     }
-    const GpuChoice choice = choose_for_gpu(collective, array_bytes(collective, *call),
-                                            config_.packed_bytes, forced,
-                                            gpu_->one_device() && placement_.one_process);
+    const GpuChoice choice =
+        choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes, forced,
+                       gpu_->one_device() && placement_.one_process);
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
   if (!pairs.empty()) launch_pairs(pairs);

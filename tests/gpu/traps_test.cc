@@ -123,12 +123,13 @@ TEST(Trap, OfCudaMallocAsyncInTheApplicationDoesNotDeadlock) {
   play("first_call_while_a_kernel_waits", "cudaMallocAsync");
 }
 
-// All ranks but the last make many calls and are done with the first of them, which only send to the
-// last or pass something on. The last one comes late, to a GPU full of thread blocks that wait for
-// it. The argument is the number of ranks.
+// All ranks but the last make many calls and are done with the first of them, which only send to
+// the last or pass something on. The last one comes late, to a GPU full of thread blocks that wait
+// for it. The argument is the number of ranks.
 WEFT_SCENARIO(late_rank) {
   run_team(std::stoi(context.argument), [](Rank& me) {
-    for (const Operation operation : {Operation::kBroadcast, Operation::kReduce, Operation::kScatter})
+    for (const Operation operation :
+         {Operation::kBroadcast, Operation::kReduce, Operation::kScatter})
       for (const size_t first : {size_t{3000}, size_t{20000}, size_t{35000}, size_t{60000}})
         for (const size_t then : {size_t{64}, size_t{2000}, size_t{4000}, size_t{12000}}) {
           me.arena->reset();
@@ -136,7 +137,8 @@ WEFT_SCENARIO(late_rank) {
           Case c = make_case(operation, first / (operation == Operation::kScatter ? 8 : 1));
           c.root = operation == Operation::kReduce ? me.nranks - 1 : 0;
           runs.push_back(me.make(c));
-          for (int i = 0; i < 3; i++) runs.push_back(me.make(make_case(Operation::kAllReduce, then)));
+          for (int i = 0; i < 3; i++)
+            runs.push_back(me.make(make_case(Operation::kAllReduce, then)));
           me.meet();
           if (me.rank == me.nranks - 1) std::this_thread::sleep_for(milliseconds(10));
           for (const auto& run : runs) WEFT_OK(run->launch(me.stream()));

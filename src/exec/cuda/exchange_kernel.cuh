@@ -235,9 +235,9 @@ class Exchange {
   uint64_t fetched_[kRow], own_;
 };
 
-// What starts early has kPackedThreads, with more a block has the multiprocessor for itself: as many
-// registers per thread as kThreads can have leave room for kEarlyKernels blocks of kPackedThreads.
-static_assert(kThreads >= kEarlyKernels * kPackedThreads);
+// With kThreads a block has the multiprocessor for itself: as many registers per thread leave room
+// for two of kPackedThreads, which communicators count on that came when few were left.
+static_assert(kThreads >= 2 * kPackedThreads);
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     exchange_kernel(const __grid_constant__ ExchangeArguments a) {

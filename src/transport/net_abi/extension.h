@@ -15,8 +15,8 @@ struct ExtensionV1 {
   // peers prove that they know it. nullptr: none, the handle alone lets a peer in.
   void (*use_secret)(const unsigned char* secret);
   // nullptr where messages must lie in registered memory. Like isend() of `head` and then of
-  // `body`: two messages, one request, one system call. Nobody reads either after the connection has
-  // been closed, whereas a plugin may lend what isend() gets to the peer.
+  // `body`: two messages, one request, one system call. Nobody reads either after the connection
+  // has been closed, whereas a plugin may lend what isend() gets to the peer.
   ncclResult_t (*isend_two)(void* send_comm, void* head, size_t head_size, void* body,
                             size_t body_size, void** request);
   // What a comm waits for now, so that its user can sleep in poll(). The number of descriptors
