@@ -73,7 +73,7 @@ struct Config {
   // What is summed lies in a ring before: with more than two ranks, longer slices leave the cache.
   size_t net_sum_slice_bytes = 512u << 10;
   // And between GPUs of few hosts, which have many rings: short slices follow each other.
-  size_t gpu_net_ring_bytes = 1u << 20, gpu_net_slice_bytes = 256u << 10;
+  size_t gpu_net_ring_bytes = 2u << 20, gpu_net_slice_bytes = 256u << 10;
   size_t zero_copy_bytes =
       8192;  // WEFT_ZERO_COPY_BYTES: from this size on, hand over addresses instead of data
   bool lend_pages = true;        // WEFT_LEND_PAGES: 0 copies what goes to peers on this machine
