@@ -29,7 +29,7 @@ class StreamObserver {
 // What the thread of a proxy does: it moves bytes, looks in vain, or waits to be woken.
 enum class ProxyState : uint8_t { kActive, kIdle, kAsleep };
 
-// Called by the proxy's thread, under its lock.
+// Called under the proxy's lock, by its thread or by who begins to observe it.
 class ProxyObserver {
  public:
   virtual ~ProxyObserver() = default;

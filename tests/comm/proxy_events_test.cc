@@ -160,7 +160,7 @@ TEST_P(ProxyEventsOf, TellOfAllMessagesOfTheirCalls) {
     EXPECT_GE(count_of(events, kProxyCtrl), 1u);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Versions, ProxyEventsOf, testing::Values(1, 5));
+INSTANTIATE_TEST_SUITE_P(Versions, ProxyEventsOf, testing::Values(1, 4, 5));
 
 TEST(ProxyEvents, AreThoseThatThePluginAsksForAndWhatIsAboveThem) {
   const std::string path = "/tmp/weft-proxy-mask." + std::to_string(getpid()) + ".";

@@ -21,8 +21,9 @@ class Notebook final : public ProfilerPlugin {
   explicit Notebook(int kinds) : kinds_(kinds) {}
   int version() const override { return 5; }
   const char* name() const override { return "notebook"; }
+  // As some plugins do it, only for the first communicator.
   ncclResult_t open(void**, int* mask, const ProfiledComm&) const override {
-    *mask = kinds_;
+    if (!std::exchange(opened_, true)) *mask = kinds_;
     return ncclSuccess;
   }
   void* start(void*, const ProfiledComm&, const ProfilerEvent& event) const override {
@@ -46,6 +47,7 @@ class Notebook final : public ProfilerPlugin {
 
  private:
   const int kinds_;
+  mutable bool opened_ = false;
   mutable size_t events_ = 100;
   mutable std::string text_;
 };
@@ -55,12 +57,20 @@ void* event(size_t id) { return reinterpret_cast<void*>(id); }
 struct Watched {
   explicit Watched(bool sends, int kinds = profiler_abi::kProxyStep)
       : notebook(kinds),
-        profiler(Profiler::open(notebook, {})),
+        profiler(Profiler::open(notebook, {}, mask)),
         events(std::make_unique<StreamEvents>(*profiler, 1, 0, sends)) {}
   const Notebook notebook;
+  int mask = 0;
   const std::unique_ptr<Profiler> profiler;
   std::unique_ptr<StreamEvents> events;
 };
+
+TEST(Profiler, AsksForTheSameOfAllCommunicators) {
+  Watched first(true);
+  const auto second = Profiler::open(first.notebook, {}, first.mask);
+  EXPECT_TRUE(second->asks(profiler_abi::kProxyStep));
+  EXPECT_FALSE(second->asks(profiler_abi::kProxyCtrl));
+}
 
 TEST(StreamEvents, DivideAMessageOfTheNetworkAmongItsOperations) {
   const Watched out(true);
@@ -83,9 +93,14 @@ TEST(StreamEvents, KeepWhatComesBeforeItsCall) {
   in.events->received(std::vector<CarriedMessage>{{0, 5}, {0, 6}, {1, 7}});
   EXPECT_EQ(in.notebook.read(), "");
   in.events->expect(event(1), 2, 6);
-  EXPECT_EQ(in.notebook.read(), " op+101(1) step+102(101) 102:11 -102 -101");
-  in.events->expect(event(2), 2, 8);
-  EXPECT_EQ(in.notebook.read(), " op+103(2) step+104(103) 104:7 -104 step+105(103)");
+  EXPECT_EQ(in.notebook.read(), " op+101(1) step+102(101)");  // others may have to begin, too
+  in.events->take_early();
+  EXPECT_EQ(in.notebook.read(), " 102:11 -102 -101");
+  in.events->expect(event(2), 3, 8);
+  EXPECT_EQ(in.notebook.read(), " op+103(2) step+104(103)");
+  in.events->received(std::vector<CarriedMessage>{{1, 8}});  // behind the one that is there
+  in.events->take_early();
+  EXPECT_EQ(in.notebook.read(), " 104:15 -104 step+105(103)");
   in.events->received(std::vector<CarriedMessage>{{1, 8}});
   EXPECT_EQ(in.notebook.read(), " 105:8 -105 -103");
 }

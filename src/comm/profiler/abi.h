@@ -255,7 +255,7 @@ struct DescriptorV5 {
     void* group;
   };
   struct GroupApi {
-    bool captured;
+    int captured;
     int depth;
   };
   struct CollApi {

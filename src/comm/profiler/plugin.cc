@@ -121,7 +121,7 @@ void fill_p2p(Part& part, const ProfiledComm& comm, const ProfilerEvent& event) 
 
 void fill_api(DescriptorV5& to, const ProfilerEvent& event) {
   if (event.kind == kGroupApi) {
-    to.group_api = {false, 1};
+    to.group_api = {0, 1};
   } else if (event.kind == kKernelLaunch) {
     to.kernel_launch = {event.stream};
   } else if (event.kind == kCollApi) {

@@ -83,26 +83,27 @@ int asked_by(profiler_abi::Kind kind) {
 std::unique_ptr<Profiler> Profiler::open(const Config& config, const ProfiledComm& comm) {
   static std::once_flag once;
   static const ProfilerPlugin* plugin = nullptr;
+  static int mask = 0;
   std::call_once(once, [&] { plugin = load(config); });
-  return plugin == nullptr ? nullptr : open(*plugin, comm);
+  return plugin == nullptr ? nullptr : open(*plugin, comm, mask);
 }
 
-std::unique_ptr<Profiler> Profiler::open(const ProfilerPlugin& plugin, const ProfiledComm& comm) {
-  std::unique_ptr<Profiler> profiler(new Profiler(plugin, comm));
-  void* context = nullptr;
-  if (plugin.open(&context, &profiler->mask_, profiler->comm_) != ncclSuccess) {
+std::unique_ptr<Profiler> Profiler::open(const ProfilerPlugin& plugin, const ProfiledComm& comm,
+                                         int& mask) {
+  std::unique_ptr<Profiler> profiler(new Profiler(plugin, comm, mask));
+  if (plugin.open(&profiler->context_, &mask, profiler->comm_) != ncclSuccess) {
     WEFT_WARN("profiler {} does not start for rank {} of {}", plugin.name(), comm.rank,
               comm.nranks);
     return nullptr;
   }
-  profiler->context_ = context;
+  profiler->opened_ = true;
   return profiler;
 }
 
 Profiler::~Profiler() {
   stop();
   proxies_.clear();
-  if (context_ != nullptr) plugin_.close(context_);
+  if (opened_) plugin_.close(context_);
 }
 
 void Profiler::follow(std::span<const NetworkLinks::Link> links) {
@@ -161,6 +162,8 @@ void Profiler::begins(const void* call, std::span<const StreamTraffic> traffic) 
     events.expect(own == parents_.end() ? nullptr : own->second, part.messages, part.largest);
     expected_.push_back(&events);
   }
+  // Not before all have begun: plugins take a call for done when as many have ended.
+  for (const StreamTraffic& part : traffic) streams_.at(part.stream)->take_early();
 }
 
 void Profiler::captured() {

@@ -24,8 +24,10 @@ class Profiler final : public OperationObserver {
  public:
   // nullptr when there is no plugin, or it does not start; the log says why.
   static std::unique_ptr<Profiler> open(const Config& config, const ProfiledComm& comm);
-  // The same with a plugin that is there already, and outlives it.
-  static std::unique_ptr<Profiler> open(const ProfilerPlugin& plugin, const ProfiledComm& comm);
+  // The same with a plugin that is there already. It and the mask of all its communicators, which
+  // plugins set when they see the first and may write at any time, outlive this.
+  static std::unique_ptr<Profiler> open(const ProfilerPlugin& plugin, const ProfiledComm& comm,
+                                        int& mask);
   ~Profiler() override;
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
@@ -51,13 +53,15 @@ class Profiler final : public OperationObserver {
   void stop_event(void* event) const { plugin_.stop(event); }
 
  private:
-  Profiler(const ProfilerPlugin& plugin, const ProfiledComm& comm) : plugin_(plugin), comm_(comm) {}
+  Profiler(const ProfilerPlugin& plugin, const ProfiledComm& comm, const int& mask)
+      : plugin_(plugin), comm_(comm), mask_(mask) {}
   void* begin(const ProfilerEvent& event);
 
   const ProfilerPlugin& plugin_;
   const ProfiledComm comm_;
+  const int& mask_;  // the kinds of events that are asked for
   void* context_ = nullptr;
-  int mask_ = 0;  // the plugin may write it at any time
+  bool opened_ = false;
   uint64_t sequence_ = 0;
   std::vector<void*> running_;                          // in the order in which they began
   std::vector<std::pair<const void*, void*>> parents_;  // per call that runs, its event

@@ -27,11 +27,23 @@ void StreamEvents::end(void*& event) {
 
 void StreamEvents::expect(void* parent, uint64_t messages, uint64_t largest) {
   const std::lock_guard lock(mutex_);
-  if (unknown_) return;
-  add(parent, messages, largest);
-  std::vector<CarriedMessage> here;
-  for (; !early_.empty() && here.size() < messages; early_.pop_front())
-    here.push_back(early_.front());
+  if (!unknown_) add(parent, messages, largest);
+}
+
+// Messages of operations that are expected.
+uint64_t StreamEvents::missing() const {
+  uint64_t messages = 0;
+  for (size_t i = current_; i < operations_.size(); i++)
+    messages += operations_[i].messages - operations_[i].handed;
+  return messages;
+}
+
+void StreamEvents::take_early() {
+  const std::lock_guard lock(mutex_);
+  const size_t count = std::min<size_t>(missing(), early_.size());
+  const auto end = early_.begin() + static_cast<ptrdiff_t>(count);
+  const std::vector<CarriedMessage> here(early_.begin(), end);
+  early_.erase(early_.begin(), end);
   take(here);
 }
 
@@ -59,7 +71,7 @@ void StreamEvents::add_unknown(std::span<const CarriedMessage> carried) {
 
 void StreamEvents::take_back() noexcept {
   const std::lock_guard lock(mutex_);
-  if (operations_.empty() || operations_.back().handed > 0) return;
+  if (unknown_ || operations_.empty() || operations_.back().handed > 0) return;
   if (current_ + 1 == operations_.size()) end(step_);
   end(operations_.back().event);
   operations_.pop_back();
@@ -161,7 +173,8 @@ void StreamEvents::landed() noexcept {
 
 void StreamEvents::received(std::span<const CarriedMessage> carried) noexcept {
   const std::lock_guard lock(mutex_);
-  take(carried);
+  if (early_.empty()) return take(carried);
+  early_.insert(early_.end(), carried.begin(), carried.end());
 }
 
 void StreamEvents::take(std::span<const CarriedMessage> carried) {

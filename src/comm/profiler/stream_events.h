@@ -28,8 +28,10 @@ class StreamEvents final : public StreamObserver {
   StreamEvents(const StreamEvents&) = delete;
   StreamEvents& operator=(const StreamEvents&) = delete;
 
-  // The next operation, whose event `parent` is still open. Its own event begins now.
+  // The next operation, whose event `parent` is still open. Its own event begins now; messages that
+  // were there before it wait for take_early().
   void expect(void* parent, uint64_t messages, uint64_t largest);
+  void take_early();
   // The last one was not launched.
   void take_back() noexcept;
   // From now on messages may come of which expect() has not told, and none is expected any more:
@@ -63,6 +65,7 @@ class StreamEvents final : public StreamObserver {
   Part hand_over(std::span<const CarriedMessage>& carried);
   void finish(Part& part);
   void take(std::span<const CarriedMessage> carried);
+  uint64_t missing() const;
   bool waiting() const { return current_ < operations_.size(); }
 
   const Profiler& profiler_;
@@ -73,7 +76,7 @@ class StreamEvents final : public StreamObserver {
   void* step_ = nullptr;              // of the current one, for its next network message
   bool announced_ = false;            // that message
   std::deque<Part> flying_;           // sent, oldest first
-  std::deque<CarriedMessage> early_;  // received before their operation was expected
+  std::deque<CarriedMessage> early_;  // received before their operation was expected, oldest first
   bool unknown_ = false;              // see expect_no_more()
 };
 
