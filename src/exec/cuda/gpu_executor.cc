@@ -307,7 +307,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
           s.options.device, s.options.nranks);
   }
   s.max_ctas = std::max(1, limit);
-  s.early_ctas = most_sharing == 1 ? s.max_ctas : s.max_ctas / 2;
+  s.early_ctas = s.max_ctas / 2;
   Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * here);
 }
 

@@ -44,9 +44,9 @@ struct GpuExecutor::State {
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
-  // Thread blocks of a kernel that lets the next one start at once. Where ranks share a GPU both
-  // together have no more multiprocessors than any other kernel has: what only sends does not wait
-  // for a rank that is late, and that one needs room for what it has to do first.
+  // Thread blocks of a kernel that lets the next one start at once. Both together have no more
+  // multiprocessors than any other kernel has: where ranks share a GPU, what only sends does not
+  // wait for a rank that is late, and that one needs room for what it has to do first.
   int early_ctas = 0;
   bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
