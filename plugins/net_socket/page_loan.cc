@@ -85,14 +85,14 @@ bool PageLoan::fill(const std::byte* data, size_t size) {
 }
 
 ssize_t PageLoan::send(const std::byte* data, size_t size) {
-  size_t left = 0;
-  while (left < size) {
-    if (in_pipe_ == 0 && !fill(data + left, size - left)) break;
-    const bool more = left + in_pipe_ < size;
+  size_t gone = 0;
+  while (gone < size) {
+    if (in_pipe_ == 0 && !fill(data + gone, size - gone)) break;
+    const bool more = gone + in_pipe_ < size;
     const ssize_t moved = splice_quietly(pipe_out_.get(), fd_, in_pipe_,
                                          SPLICE_F_NONBLOCK | (more ? SPLICE_F_MORE : 0u));
     if (moved < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (left == 0) return -1;
+      if (gone == 0) return -1;
       break;
     }
     if (moved <= 0) {
@@ -100,9 +100,9 @@ ssize_t PageLoan::send(const std::byte* data, size_t size) {
       break;
     }
     in_pipe_ -= static_cast<size_t>(moved);
-    left += static_cast<size_t>(moved);
+    gone += static_cast<size_t>(moved);
   }
-  return static_cast<ssize_t>(left);
+  return static_cast<ssize_t>(gone);
 }
 
 bool PageLoan::returned(uint64_t number) {
