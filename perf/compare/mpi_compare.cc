@@ -102,9 +102,11 @@ std::vector<size_t> sizes(const CompareOptions& options) {
 }
 
 bool wanted(const CompareOptions& options, std::string_view collective) {
-  const std::string list = "," + options.only + ",";
+  const auto enclosed = [](std::string_view names) {
+    return std::string(",").append(names).append(",");
+  };
   return options.only.empty() ||
-         list.find("," + std::string(collective) + ",") != std::string::npos;
+         enclosed(options.only).find(enclosed(collective)) != std::string::npos;
 }
 
 ncclComm_t connect(int rank, int nranks) {
