@@ -15,7 +15,7 @@ namespace weft::net_socket {
 class PageLoan {
  public:
   // Below, the pipe and the receiver's byte cost more than a copy.
-  static constexpr uint64_t kLeastBytes = 128u << 10;
+  static constexpr uint64_t kLeastBytes = 192u << 10;
 
   PageLoan(int fd, bool wanted) : fd_(fd), on_(wanted) {}
 

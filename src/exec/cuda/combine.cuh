@@ -15,6 +15,7 @@ struct Movement {
   uint32_t source_count, destination_count;
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division
+  bool odd;            // false: all addresses are multiples of 16
   ncclRedOp_t op;      // where the kernel is told, see kToldLater
   uint64_t elements;
 };
@@ -32,15 +33,17 @@ struct Team {
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
 
-// Every warp's share of `tiles`.
+// Every warp's share of `tiles`. (Numbers of tiles are small enough for 32 bits, which take half
+// the instructions: what all warps of a block do before they move data adds to the time of every
+// call.)
 template <typename Use>
-__device__ __forceinline__ void share_out(uint64_t tiles, const Team& team, const Use& use) {
+__device__ __forceinline__ void share_out(uint32_t tiles, const Team& team, const Use& use) {
   __shared__ uint32_t next[2];
   const uint32_t warps = team.threads / 32, warp = team.thread / 32;
-  const bool draws = team.drawn != nullptr && tiles >= uint64_t{2} * team.ctas * warps;
+  const bool draws = team.drawn != nullptr && tiles >= 2 * team.ctas * warps;
   for (uint32_t k = 0;; k++) {
     // As many tiles as the block has warps. Everyone's first is given.
-    uint64_t turn = uint64_t{k} * team.ctas + team.cta;
+    uint32_t turn = k * team.ctas + team.cta;
     if (draws) {
       if (k > 0) {
         __syncthreads();
@@ -49,7 +52,7 @@ __device__ __forceinline__ void share_out(uint64_t tiles, const Team& team, cons
       if (turn * warps >= tiles) return;
       if (threadIdx.x == 0) next[(k + 1) & 1] = atomicAdd(team.drawn, 1);
     }
-    const uint64_t tile = turn * warps + warp;
+    const uint32_t tile = turn * warps + warp;
     if (tile < tiles) {
       use(tile);
     } else if (!draws) {
@@ -101,13 +104,13 @@ __device__ __forceinline__ void store_pack(std::byte* at, const P& pack) {
   }
 }
 
-// Reduces what was read of source s into the sums.
+// Reduces what was read of source s into the sums. `scales` is m.scaled.
 template <typename Type, typename Op, int Count>
-__device__ __forceinline__ void accumulate(const Movement& m, uint32_t s,
+__device__ __forceinline__ void accumulate(const Movement& m, uint64_t scales, uint32_t s,
                                            const Pack<Type, Count>& read,
                                            typename Type::Accumulator (&sum)[Count]) {
   with_operator<Op>(m.op, [&](auto op) {
-    const bool scaled = kSums<decltype(op)> && ((m.scaled >> s) & 1u) != 0;
+    const bool scaled = kSums<decltype(op)> && ((scales >> s) & 1u) != 0;
 #pragma unroll
     for (int i = 0; i < Count; i++) {
       const auto e = scaled ? scale<Type>(read.e[i], m.scalars[s]) : read.e[i];
@@ -130,13 +133,13 @@ __device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
 // Bulk: a warp moves tiles of `Unroll` times 32 vectors, so that all addresses of a tile are one
 // address and constants.
 template <typename Type, typename Op, int Unroll>
-__device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles, uint64_t offset,
+__device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles, uint64_t offset,
                                               const Team& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
   using P = Pack<Type, kCount>;
   const uint32_t lane = team.thread % 32;
-  share_out(tiles, team, [&](uint64_t tile) {
-    const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
+  share_out(tiles, team, [&](uint32_t tile) {
+    const uint64_t at = offset + uint64_t{tile} * (Unroll * 512) + lane * 16;
     typename Type::Accumulator sum[Unroll][kCount];
     for (uint32_t s = 0; s < m.source_count; s++) {
       const std::byte* source = m.sources[s] + at;
@@ -144,7 +147,8 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles,
 #pragma unroll
       for (int u = 0; u < Unroll; u++) read[u] = load_pack<P, true>(source + u * 512);
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) accumulate<Type, Op, kCount>(m, s, read[u], sum[u]);
+      for (int u = 0; u < Unroll; u++)
+        accumulate<Type, Op, kCount>(m, m.scaled, s, read[u], sum[u]);
     }
     P result[Unroll];
 #pragma unroll
@@ -157,26 +161,33 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint64_t tiles,
   });
 }
 
+// What follows runs once or twice per thread: loops that are not unrolled are less code to fetch.
+
 // The rest, pack by pack: `Group` sources are asked for before the first is needed.
 template <typename Type, typename Op, int Count, int Group, bool Aligned>
 __device__ __forceinline__ void combine_singles(const Movement& m, uint64_t packs, uint64_t offset,
                                                 const Team& team) {
   using P = Pack<Type, Count>;
+  const uint32_t sources = m.source_count, destinations = m.destination_count;
+  const uint64_t scales = m.scaled;
+#pragma unroll 1
   for (uint64_t p = uint64_t{team.cta} * team.threads + team.thread; p < packs;
        p += uint64_t{team.ctas} * team.threads) {
     const uint64_t at = offset + p * sizeof(P);
     typename Type::Accumulator sum[Count];
-    for (uint32_t s = 0; s < m.source_count; s += Group) {
+#pragma unroll 1
+    for (uint32_t s = 0; s < sources; s += Group) {
       P read[Group];
 #pragma unroll
       for (int g = 0; g < Group; g++)
-        if (s + g < m.source_count) read[g] = load_pack<P, Aligned>(m.sources[s + g] + at);
+        if (s + g < sources) read[g] = load_pack<P, Aligned>(m.sources[s + g] + at);
 #pragma unroll
       for (int g = 0; g < Group; g++)
-        if (s + g < m.source_count) accumulate<Type, Op, Count>(m, s + g, read[g], sum);
+        if (s + g < sources) accumulate<Type, Op, Count>(m, scales, s + g, read[g], sum);
     }
     const P result = finish<Type, Op, Count>(m, sum);
-    for (uint32_t d = 0; d < m.destination_count; d++) store_pack(m.destinations[d] + at, result);
+#pragma unroll 1
+    for (uint32_t d = 0; d < destinations; d++) store_pack(m.destinations[d] + at, result);
   }
 }
 
@@ -191,8 +202,10 @@ __device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count
                           uint64_t bytes, uint32_t element) {
   const uintptr_t to = reinterpret_cast<uintptr_t>(destinations[0]);
   uintptr_t differ = 0, shifted = 0;
+#pragma unroll 1
   for (uint32_t d = 1; d < destination_count; d++)
     differ |= (reinterpret_cast<uintptr_t>(destinations[d]) ^ to) & 15;
+#pragma unroll 1
   for (uint32_t s = 0; s < source_count; s++)
     shifted |= (reinterpret_cast<uintptr_t>(sources[s]) ^ to) & 15;
   const uint64_t head = (16 - (to & 15)) & 15;
@@ -201,19 +214,23 @@ __device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count
   return {head, (bytes - head) / 16 - (shifted != 0 ? 1 : 0), shifted == 0};
 }
 
+// The same where all addresses are multiples of 16.
+__device__ inline Cut whole_vectors(uint64_t bytes) { return {0, bytes / 16, true}; }
+
 // Plain bytes: one source, any number of destinations. Tiles as above.
 template <int Unroll>
 __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* const* destinations,
-                                           uint32_t count, uint64_t offset, uint64_t tiles,
+                                           uint32_t count, uint64_t offset, uint32_t tiles,
                                            const Team& team) {
-  const uint32_t lane = team.thread % 32;
-  const uint64_t skew = tiles / team.turns * team.turn;
-  share_out(tiles, team, [&](uint64_t n) {
-    const uint64_t tile = n + skew < tiles ? n + skew : n + skew - tiles;
-    const uint64_t at = offset + tile * (Unroll * 512) + lane * 16;
+  if (tiles == 0) return;
+  const uint32_t lane = team.thread % 32, skew = tiles / team.turns * team.turn;
+  share_out(tiles, team, [&](uint32_t n) {
+    const uint32_t tile = n + skew < tiles ? n + skew : n + skew - tiles;
+    const uint64_t at = offset + uint64_t{tile} * (Unroll * 512) + lane * 16;
     uint4 v[Unroll];
 #pragma unroll
     for (int u = 0; u < Unroll; u++) v[u] = load_vector(source + at + u * 512);
+#pragma unroll 1
     for (uint32_t d = 0; d < count; d++) {
       std::byte* to = destinations[d] + at;
 #pragma unroll
@@ -225,10 +242,12 @@ template <bool Aligned>
 __device__ __forceinline__ void copy_singles(const std::byte* source,
                                              std::byte* const* destinations, uint32_t count,
                                              uint64_t offset, uint64_t vectors, const Team& team) {
+#pragma unroll 1
   for (uint64_t i = uint64_t{team.cta} * team.threads + team.thread; i < vectors;
        i += uint64_t{team.ctas} * team.threads) {
     const uint64_t at = offset + i * 16;
     const uint4 v = Aligned ? load_vector(source + at) : load_unaligned_vector(source + at);
+#pragma unroll 1
     for (uint32_t d = 0; d < count; d++) store_vector(destinations[d] + at, v);
   }
 }
@@ -236,26 +255,31 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
                                            uint32_t count, uint64_t begin, uint64_t end,
                                            Team team) {
   uintptr_t misaligned = reinterpret_cast<uintptr_t>(source + begin);
+#pragma unroll 1
   for (uint32_t d = 0; d < count; d++)
     misaligned |= reinterpret_cast<uintptr_t>(destinations[d] + begin);
   const uint64_t words = (misaligned & 3) == 0 ? (end - begin) / 4 : 0;
   const uint64_t t = team.cta * team.threads + team.thread, all = team.ctas * team.threads;
+#pragma unroll 1
   for (uint64_t w = t; w < words; w += all) {
     const uint32_t v = reinterpret_cast<const volatile uint32_t*>(source + begin)[w];
+#pragma unroll 1
     for (uint32_t d = 0; d < count; d++)
       reinterpret_cast<volatile uint32_t*>(destinations[d] + begin)[w] = v;
   }
+#pragma unroll 1
   for (uint64_t b = begin + words * 4 + t; b < end; b += all) {
     const auto v = reinterpret_cast<const volatile uint8_t*>(source)[b];
+#pragma unroll 1
     for (uint32_t d = 0; d < count; d++)
       reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
 }
-// Not inlined: the registers are its own.
+// Not inlined: the registers are its own. `odd` as in Movement.
 template <int Large>
 __device__ __noinline__ void copy(const std::byte* source, std::byte* const* destinations,
-                                  uint32_t count, uint64_t bytes, Team team) {
-  const Cut c = cut(&source, 1, destinations, count, bytes, 1);
+                                  uint32_t count, uint64_t bytes, bool odd, Team team) {
+  const Cut c = odd ? cut(&source, 1, destinations, count, bytes, 1) : whole_vectors(bytes);
   if (c.aligned) {
     // Larger tiles as long as there is one for every warp. Those that are drawn are small: the last
     // ones end at about the same time.
@@ -263,14 +287,14 @@ __device__ __noinline__ void copy(const std::byte* source, std::byte* const* des
     uint64_t done = 0;
     const auto tiles_of = [&](uint64_t unroll) {
       const uint64_t left = c.vectors - done;
-      return left >= threads * unroll ? left / (32 * unroll) : 0;
+      return left >= threads * unroll ? static_cast<uint32_t>(left / (32 * unroll)) : 0;
     };
-    const uint64_t large = team.drawn == nullptr ? tiles_of(Large) : 0;
+    const uint32_t large = team.drawn == nullptr ? tiles_of(Large) : 0;
     copy_tiles<Large>(source, destinations, count, c.head, large, team);
-    done = large * (32 * Large);
-    const uint64_t small = tiles_of(4);
+    done = uint64_t{large} * (32 * Large);
+    const uint32_t small = tiles_of(4);
     copy_tiles<4>(source, destinations, count, c.head + done * 16, small, team);
-    done += small * (32 * 4);
+    done += uint64_t{small} * (32 * 4);
     copy_singles<true>(source, destinations, count, c.head + done * 16, c.vectors - done, team);
   } else {
     copy_singles<false>(source, destinations, count, c.head, c.vectors, team);
@@ -292,23 +316,30 @@ __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,
-                               m.elements * kSize, team);
+                               m.elements * kSize, m.odd, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
   // As many loads in flight as the registers hold sums for.
   constexpr int kUnroll = kSize >= 4 ? 4 : kSize == 2 ? 2 : 1;
-  const Cut c = cut(m.sources, m.source_count, m.destinations, m.destination_count,
-                    m.elements * kSize, kSize);
+  const uint64_t elements = m.elements;
+  const Cut c = m.odd ? cut(m.sources, m.source_count, m.destinations, m.destination_count,
+                            elements * kSize, kSize)
+                      : whole_vectors(elements * kSize);
   if (c.aligned) {
-    const bool bulk = c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll;
-    const uint64_t tiles = bulk ? c.vectors / (32 * kUnroll) : 0, done = tiles * (32 * kUnroll);
-    combine_tiles<Type, Op, kUnroll>(m, tiles, c.head, team);
+    uint64_t done = 0;
+    if (c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll) {
+      const auto tiles = static_cast<uint32_t>(c.vectors / (32 * kUnroll));
+      combine_tiles<Type, Op, kUnroll>(m, tiles, c.head, team);
+      done = uint64_t{tiles} * (32 * kUnroll);
+    }
+    // (Eight at once cost registers, and so 1 us where there are few ranks.)
     combine_singles<Type, Op, kCount, 4, true>(m, c.vectors - done, c.head + done * 16, team);
   } else {
     combine_singles<Type, Op, kCount, 2, false>(m, c.vectors, c.head, team);
   }
-  const uint64_t done = c.head + c.vectors * 16;
-  combine_singles<Type, Op, 1, 2, true>(m, c.head / kSize, 0, team);
-  combine_singles<Type, Op, 1, 2, true>(m, m.elements - done / kSize, done, team);
+  const uint64_t done = (c.head + c.vectors * 16) / kSize;
+  if (c.head > 0) combine_singles<Type, Op, 1, 2, true>(m, c.head / kSize, 0, team);
+  if (done < elements)
+    combine_singles<Type, Op, 1, 2, true>(m, elements - done, done * kSize, team);
 }
 
 }  // namespace weft::cuda

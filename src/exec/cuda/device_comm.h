@@ -147,6 +147,26 @@ struct StepRange {
   Protocol protocol = Protocol::kReach;
 };
 
+// A program that is one movement between two meetings of all ranks, worked out as far as the host
+// can: from the same place in some ranks' inputs to the same place in some ranks' outputs. Kernels
+// that need not find that out by themselves take 3 us less for it.
+struct Reach {
+  uint32_t sources = 0, destinations = 0;      // a bit per rank; none: it is no such program
+  uint64_t source_at = 0, destination_at = 0;  // in bytes
+  uint64_t elements = 0;
+  uint64_t scaled = 0;  // see Movement
+  uint32_t divide_by = 0;
+};
+
+// As kernels get arguments that end in a program: the first bytes. A launch takes longer the more
+// of them a kernel can take, used or not (on an H200 4 us for 4 KB and 9 us for 32 KB), so there is
+// a kernel for those that use few, and one for all others.
+inline constexpr size_t kFewBytes = 2048, kFewRingBytes = 4000;
+template <size_t kBytes>
+struct alignas(16) ParameterBytes {
+  std::byte bytes[kBytes];
+};
+
 struct alignas(16) KernelArguments {
   Mailbox* mine = nullptr;   // first: its counters are asked for before the rest has arrived
   uint16_t bytes = 0;        // of all this that are in use
@@ -162,6 +182,7 @@ struct alignas(16) KernelArguments {
   bool has_fallback = false;
   // What to run, and what to run instead if some rank's buffers cannot be reached by the others.
   StepRange program, fallback;
+  Reach reach;  // the same as `program`
   DeviceComm comm;
   alignas(16) std::byte program_bytes[kProgramBytes];  // steps, then operands, close together
 
@@ -301,13 +322,6 @@ struct alignas(16) RingArguments : RingHead {
   WEFT_HD const T* at(uint16_t place) const {
     return reinterpret_cast<const T*>(program_bytes + place);
   }
-};
-// As a kernel gets them: as much as it can take. A launch takes longer the more that is, used or
-// not (on an H200 4 us for 4 KB and 9 us for 32 KB).
-inline constexpr size_t kFewRingBytes = 4000, kMostRingBytes = sizeof(RingArguments);
-template <size_t kBytes>
-struct alignas(16) RingParameters {
-  std::byte bytes[kBytes];
 };
 static_assert(sizeof(RingArguments) <= 32764);
 

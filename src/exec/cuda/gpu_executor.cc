@@ -44,11 +44,11 @@ void load_kernels(int device, cudaStream_t stream) {
     check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, stream), "a first kernel");
   };
   const auto load_all = [&](const Kernels& kernels) {
-    load(kernels.program, &nothing);
-    load(kernels.packed, &nothing_packed);
+    for (const void* program : {kernels.program.few, kernels.program.all}) load(program, &nothing);
+    for (const void* packed : {kernels.packed.few, kernels.packed.all})
+      load(packed, &nothing_packed);
+    for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
     load(kernels.exchange, &nothing_exchanged);
-    load(kernels.ring, &no_rings);
-    load(kernels.large_ring, &no_rings);
     load(kernels.ring_exchange, &no_ring_exchange);
   };
   load(pair_kernel_function(true), &nothing_paired);

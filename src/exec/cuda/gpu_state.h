@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/exec/cuda/copy_engine.h"
@@ -69,6 +70,13 @@ struct GpuExecutor::State {
   RingArguments ring_arguments;
 };
 
+// A Reach before the call: its step, and which chunks of whose buffers.
+struct ReachPlan {
+  ProgramStep step;
+  uint32_t sources = 0, destinations = 0;  // a bit per rank
+  int32_t source_index = 0, destination_index = 0;
+};
+
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
@@ -78,6 +86,7 @@ class GpuPlan {
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
+  std::optional<ReachPlan> reach;                                // the program, if it is so simple
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;

@@ -6,11 +6,15 @@
 namespace weft::cuda {
 
 struct Kernels {
-  const void* program;            // KernelArguments
-  const void* packed;             // PackedArguments
-  const void* exchange;           // ExchangeArguments
-  const void *ring, *large_ring;  // RingArguments that fit kFewRingBytes, and others
-  const void* ring_exchange;      // RingExchangeArguments
+  // For arguments that end in a program: one kernel for few bytes of them, and one for all.
+  struct BySize {
+    const void *few, *all;
+  };
+  BySize program;             // KernelArguments
+  BySize packed;              // PackedArguments
+  BySize ring;                // RingArguments
+  const void* exchange;       // ExchangeArguments
+  const void* ring_exchange;  // RingExchangeArguments
 };
 
 // For reductions; sum, prod, max or min.

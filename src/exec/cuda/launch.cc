@@ -1,6 +1,8 @@
 // How kernels are launched, and launches of programs that reach into memory.
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
@@ -9,6 +11,8 @@
 
 namespace weft::cuda {
 namespace {
+
+constexpr uint64_t kFewThreads = 128;
 
 // Ports become ranks again: tokens go to mailboxes. What were `joined` chunks is one.
 void translate(const Program& program, int joined, std::vector<ProgramStep>& steps,
@@ -46,6 +50,56 @@ uint32_t opening_meeting(const Program& program) {
                  steps[1].count == 0 && steps[0].destinations > 0 && steps[1].sources > 0
              ? 2
              : 0;
+}
+
+// Whether it is one movement between two meetings, of the same places everywhere. What the call
+// decides is not filled in.
+std::optional<ReachPlan> reach_plan(std::span<const ProgramStep> steps,
+                                    std::span<const ProgramOperand> operands, int rank, int n) {
+  const auto others = static_cast<uint16_t>(n - 1);
+  const bool meets = steps.size() == 3 && steps[1].count == 0 && steps[1].destinations == others &&
+                     steps[2].count == 0 && steps[2].sources == others;
+  if (!(n == 1 ? steps.size() == 1 : meets) || steps[0].count != 1) return std::nullopt;
+  ReachPlan plan;
+  plan.step = steps[0];
+  const auto side = [&](size_t first, size_t count, ProgramBuffer buffer, uint32_t& ranks,
+                        int32_t& index) {
+    index = operands[first].index;
+    for (const ProgramOperand& operand : operands.subspan(first, count)) {
+      const uint32_t bit = uint32_t{1} << (operand.owner >= 0 ? operand.owner : rank);
+      // In the order of ranks, as the kernel does it.
+      if (operand.buffer != buffer || operand.index != index || bit <= ranks) return false;
+      ranks |= bit;
+    }
+    return true;
+  };
+  const size_t first = plan.step.first_operand;
+  if (plan.step.sources == 0 || plan.step.destinations == 0 ||
+      !side(first, plan.step.sources, ProgramBuffer::kInput, plan.sources, plan.source_index) ||
+      !side(first + plan.step.sources, plan.step.destinations, ProgramBuffer::kOutput,
+            plan.destinations, plan.destination_index))
+    return std::nullopt;
+  return plan;
+}
+
+// The same for a call whose arguments are filled in.
+Reach reach_of(const ReachPlan& plan, const KernelArguments& a) {
+  const StepRange& range = a.program;
+  const auto chunks = static_cast<uint64_t>(range.chunks);
+  const auto place = [&](int32_t number) {
+    const auto index = static_cast<uint64_t>(number);
+    return (index / chunks * a.count + index % chunks * range.chunk) * a.element;
+  };
+  const uint64_t from = static_cast<uint64_t>(plan.step.sub) % chunks * range.chunk;
+  Reach reach;
+  reach.sources = plan.sources;
+  reach.destinations = plan.destinations;
+  reach.source_at = place(plan.source_index);
+  reach.destination_at = place(plan.destination_index);
+  reach.elements = from >= a.count ? 0 : std::min(range.chunk, a.count - from);
+  reach.scaled = a.reduction.premultiply ? plan.step.raw_sources : 0;
+  reach.divide_by = plan.step.completes ? a.reduction.divide_by : 0;
+  return reach;
 }
 
 StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
@@ -106,6 +160,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, 1, steps, operands);
   }
+  plan->reach = reach_plan(std::span(steps).subspan(a.program.first, a.program.count), operands,
+                           s.options.rank, s.options.nranks);
   const size_t step_bytes = steps.size() * sizeof(ProgramStep),
                operand_bytes = operands.size() * sizeof(ProgramOperand);
   a.operands_at = static_cast<uint16_t>(step_bytes);
@@ -170,12 +226,23 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const auto ctas = std::clamp<uint64_t>(ceil_div(all_bytes, s.options.cta_bytes), 1,
                                          static_cast<uint64_t>(s.max_ctas));
   cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
+  if (plan.reach) a.reach = reach_of(*plan.reach, a);
   if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
+  // No more threads than there are vectors to move: what all warps do first takes them longer the
+  // more there are.
+  uint64_t threads = s.threads;
+  if (plan.reach) {
+    const uint64_t share =
+        ceil_div(a.program.chunk * a.element,
+                 ctas * (a.program.together ? static_cast<uint64_t>(c.nranks) : 1));
+    threads = std::clamp<uint64_t>(round_up(ceil_div(share, 16), 32), kFewThreads, s.threads);
+  }
   // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
   // that lets it start at once it would take the room of peers that are not there yet.
-  launch(kernels.program, ctas, s.threads, &a, s.order->follows_program());
+  launch(a.bytes <= kFewBytes ? kernels.program.few : kernels.program.all, ctas, threads, &a,
+         s.order->follows_program());
   s.order->launched(true);
 }
 

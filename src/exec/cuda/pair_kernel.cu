@@ -99,7 +99,9 @@ class PairRunner {
     for (uint32_t r = threadIdx.x / threads; r < a_.receive_count; r += groups) {
       const Message& m = a_.receives[r];
       if (m.packed || blockIdx.x >= m.ctas) continue;
-      copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes,
+      const uintptr_t addresses =
+          reinterpret_cast<uintptr_t>(shared_.sources[r]) | reinterpret_cast<uintptr_t>(m.pointer);
+      copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes, addresses % 16 != 0,
                {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
     }
   }

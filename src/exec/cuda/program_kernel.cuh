@@ -25,14 +25,19 @@ class ProgramRunner {
       : a_(a), comm_(a.comm), mine_(*a.mine), shared_(shared), announced_(announced), met_(met) {}
 
   __device__ void run() {
-    if (comm_.nranks > 1) {
-      announce();
-      hear();
+    announce();
+    hear();
+    __syncthreads();
+    if (shared_.stopped) return;
+    if (threadIdx.x == 0) mine_.announced[blockIdx.x] = announced_ + 1;
+    const bool falls_back = a_.has_fallback && shared_.fall_back;
+    if (a_.reach.destinations != 0 && !falls_back) {
+      if (moves(shared_.movement)) combine<Type, Op>(shared_.movement, all_blocks(a_.program));
       __syncthreads();
-      if (shared_.stopped) return;
-      if (threadIdx.x == 0) mine_.announced[blockIdx.x] = announced_ + 1;
+      meet();
+    } else {
+      run_steps(falls_back ? a_.fallback : a_.program);
     }
-    run_steps(a_.has_fallback && shared_.fall_back ? a_.fallback : a_.program);
     if (threadIdx.x == 0) mine_.met[blockIdx.x] = met_;
   }
 
@@ -56,13 +61,44 @@ class ProgramRunner {
     store_packet(&to.signature, a_.signature, flag);
   }
 
+  static __device__ bool is_odd(const std::byte* at) {
+    return reinterpret_cast<uintptr_t>(at) % 16 != 0;
+  }
+
+  // What a rank's buffers are to the program. Thread i has rank i.
+  __device__ void note(int rank, const std::byte* input, std::byte* output, uint64_t scalar) {
+    shared_.inputs[rank] = input;
+    shared_.outputs[rank] = output;
+    shared_.scalars[rank] = scalar;
+    const Reach& reach = a_.reach;
+    Movement& m = shared_.movement;
+    const uint32_t bit = 1u << rank;
+    if ((reach.sources & bit) != 0) {
+      const int i = __popc(reach.sources & (bit - 1));
+      m.sources[i] = input + reach.source_at;
+      m.scalars[i] = scalar;
+      if (is_odd(m.sources[i])) m.odd = true;
+    }
+    if ((reach.destinations & bit) != 0) {
+      const int i = __popc(reach.destinations & (bit - 1));
+      m.destinations[i] = output + reach.destination_at;
+      if (is_odd(m.destinations[i])) m.odd = true;
+    }
+  }
+
   __device__ void hear() {
     const int peer = static_cast<int>(threadIdx.x);
+    if (peer == comm_.nranks) {  // a thread that has nobody to wait for
+      Movement& m = shared_.movement;
+      m.source_count = __popc(a_.reach.sources);
+      m.destination_count = __popc(a_.reach.destinations);
+      m.scaled = a_.reach.scaled;
+      m.divide_by = a_.reach.divide_by;
+      m.elements = a_.reach.elements * (std::is_same_v<Type, Bytes> ? a_.element : 1);
+    }
     if (peer >= comm_.nranks) return;
     if (peer == comm_.rank) {
-      shared_.inputs[peer] = a_.input;
-      shared_.outputs[peer] = a_.output;
-      shared_.scalars[peer] = a_.reduction.scalar_bits;
+      note(peer, a_.input, a_.output, a_.reduction.scalar_bits);
       if (a_.input_place == kPrivate || a_.output_place == kPrivate) shared_.fall_back = true;
       return;
     }
@@ -75,15 +111,15 @@ class ProgramRunner {
       output = load_packet(&from.output);
       scalar = load_packet(&from.scalar);
       signature = load_packet(&from.signature);
-      return fresh(input) && fresh(output) && fresh(scalar) && fresh(signature);
+      // What the block reads of the peer's buffers comes after: a copy that the multiprocessor kept
+      // for another rank's kernel may be old. Asked for with the others, in one trip.
+      const uint32_t last = load_acquire(&from.signature.flag1, comm_.one_device);
+      return fresh(input) && fresh(output) && fresh(scalar) && fresh(signature) && last == flag;
     });
     if (!heard) {
       shared_.stopped = true;
       return;
     }
-    // What the block reads of the peer's buffers comes after: a copy that the multiprocessor kept
-    // for another rank's kernel may be old.
-    load_acquire(&from.signature.flag1, comm_.one_device);
     if (signature.data0 != a_.signature) {
       shared_.stopped = true;
       report(comm_, KernelError::kOtherCall, peer);
@@ -93,9 +129,7 @@ class ProgramRunner {
       return static_cast<uint64_t>(p.data1) << 32 | p.data0;
     };
     if (join(input) == kPrivate || join(output) == kPrivate) shared_.fall_back = true;
-    shared_.inputs[peer] = locate(peer, join(input));
-    shared_.outputs[peer] = locate(peer, join(output));
-    shared_.scalars[peer] = join(scalar);
+    note(peer, locate(peer, join(input)), locate(peer, join(output)), join(scalar));
   }
 
   __device__ std::byte* locate(int peer, uint64_t place) const {
@@ -146,17 +180,30 @@ class ProgramRunner {
     return 1;
   }
 
+  // Everyone with everyone else.
+  __device__ void meet() {
+    const int peer = static_cast<int>(threadIdx.x);
+    const bool is_peer = peer < comm_.nranks && peer != comm_.rank;
+    if (is_peer) leave(peer);
+    if (moved_ > 0) finish_drawing();
+    if (is_peer) wait_for(peer);
+    met_++;
+    __syncthreads();
+  }
+
   // Everything this block wrote is visible to whoever sees the token.
-  __device__ void leave(const ProgramStep& step) {
-    if (threadIdx.x >= step.destinations) return;
-    const int peer = a_.operand(step.first_operand + threadIdx.x).index;
+  __device__ void leave(int peer) {
     store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], met_ + 1,
                   comm_.one_device);
   }
+  __device__ void leave(const ProgramStep& step) {
+    if (threadIdx.x < step.destinations) leave(a_.operand(step.first_operand + threadIdx.x).index);
+  }
 
   __device__ void wait_for_others(const ProgramStep& step) {
-    if (threadIdx.x >= step.sources) return;
-    const int peer = a_.operand(step.first_operand + threadIdx.x).index;
+    if (threadIdx.x < step.sources) wait_for(a_.operand(step.first_operand + threadIdx.x).index);
+  }
+  __device__ void wait_for(int peer) {
     const uint32_t* token = &mine_.tokens[blockIdx.x][peer];
     const uint32_t goal = met_ + 1;
     if (!wait_until(comm_, peer, [&] {
@@ -205,7 +252,7 @@ class ProgramRunner {
     const std::byte* source = find(range, from[0], 0, slice) + at;
     std::byte* destination = find(range, from[1], 0, slice) + at;
     if (source != destination)
-      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, team);
+      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, true, team);
   }
 
   // The last block of all ranks to draw no more makes the chunks whole again, for the next kernel.
@@ -216,6 +263,11 @@ class ProgramRunner {
     if (threadIdx.x == blockDim.x - 1 && atomicInc(&common.finished, last) == last)
       for (uint32_t i = 0; i < moved_; i++) common.drawn[i] = 0;
     moved_ = 0;
+  }
+
+  static __device__ bool moves(const Movement& m) {
+    return m.elements != 0 && !(m.source_count == 1 && m.destination_count == 1 && m.scaled == 0 &&
+                                m.sources[0] == m.destinations[0]);
   }
 
   __device__ Team all_blocks(const StepRange& range) {
@@ -244,6 +296,7 @@ class ProgramRunner {
     for (uint32_t i = threadIdx.x; i < step.destinations; i += blockDim.x)
       m.destinations[i] = find(range, from[step.sources + i], c, slice);
     if (threadIdx.x == 0) {
+      m.odd = true;  // not known
       m.source_count = step.sources;
       m.destination_count = step.destinations;
       m.scaled = a_.reduction.premultiply ? step.raw_sources : 0;
@@ -251,9 +304,7 @@ class ProgramRunner {
       m.elements = std::is_same_v<Type, Bytes> ? elements * a_.element : elements;
     }
     __syncthreads();
-    const bool nothing = elements == 0 || (m.source_count == 1 && m.destination_count == 1 &&
-                                           m.scaled == 0 && m.sources[0] == m.destinations[0]);
-    if (!nothing)
+    if (moves(m))
       combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks(range) : whole_block());
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
@@ -267,27 +318,34 @@ class ProgramRunner {
   uint32_t moved_ = 0;  // chunks that the blocks have drawn from
 };
 
+// With the arguments in shared memory. Both kernels below call it.
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
-    program_kernel(const __grid_constant__ KernelArguments arguments) {
+__device__ __noinline__ void run_program(KernelArguments& a, uint32_t announced, uint32_t met) {
   __shared__ BlockState shared;
-  alignas(16) __shared__ std::byte copy[sizeof(KernelArguments)];
-  auto& a = *reinterpret_cast<KernelArguments*>(copy);
-  if (arguments.mine == nullptr) return;  // only to be loaded
-  wait_for_predecessor();
-  Mailbox* mine = arguments.mine;
-  const uint32_t announced = load_volatile(&mine->announced[blockIdx.x]),
-                 met = load_volatile(&mine->met[blockIdx.x]);
-  Parameters parameters;
-  parameters.load(&arguments, arguments.bytes);
-  parameters.store(&a);
   if (threadIdx.x == 0) {
     shared.stopped = false;
     shared.fall_back = false;
+    shared.movement.odd = false;
   }
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   ProgramRunner<Type, Op>(a, announced, met, shared).run();
+}
+
+template <typename Type, typename Op, size_t kBytes>
+__global__ void __launch_bounds__(kThreads, 1)
+    program_kernel(const __grid_constant__ ParameterBytes<kBytes> bytes) {
+  __shared__ ParameterBytes<kBytes> copy;
+  const auto& arguments = reinterpret_cast<const KernelArguments&>(bytes);
+  if (arguments.mine == nullptr) return;  // only to be loaded
+  Parameters parameters;
+  parameters.load(&arguments, arguments.bytes);
+  const Mailbox* mine = arguments.mine;
+  wait_for_predecessor();
+  const uint32_t announced = load_volatile(&mine->announced[blockIdx.x]),
+                 met = load_volatile(&mine->met[blockIdx.x]);
+  parameters.store(&copy);
+  run_program<Type, Op>(reinterpret_cast<KernelArguments&>(copy), announced, met);
   // Not before all peers are past their work: the next kernel needs the room of this one.
   let_successor_start();
 }

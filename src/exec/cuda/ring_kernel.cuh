@@ -87,6 +87,7 @@ struct RingTarget {
       m.scalars[i] = reduction.scalar_bits;
     }
     for (uint32_t i = 0; i < destination_count; i++) m.destinations[i] = destinations[i];
+    m.odd = true;  // not known
     m.source_count = source_count;
     m.destination_count = destination_count;
     m.scaled = reduction.premultiply ? raw_sources : 0;
@@ -193,8 +194,8 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
 
 template <typename Type, typename Op, size_t kBytes>
 __global__ void __launch_bounds__(kThreads, 1)
-    ring_kernel(const __grid_constant__ RingParameters<kBytes> arguments) {
-  __shared__ RingParameters<kBytes> copy;
+    ring_kernel(const __grid_constant__ ParameterBytes<kBytes> arguments) {
+  __shared__ ParameterBytes<kBytes> copy;
   const uint32_t bytes = reinterpret_cast<const RingArguments&>(arguments).bytes;
   if (bytes == 0) return;  // only to be loaded
   Parameters parameters;
