@@ -29,6 +29,7 @@ constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     Collecti
 // These are measured twice, seconds apart: what disturbs the machine for a moment hits one of them.
 constexpr MeterPoint kSmall[] = {{1u << 10, 5},  {4u << 10, 5},   {16u << 10, 5},
                                  {64u << 10, 5}, {256u << 10, 5}, {1u << 20, 5}};
+constexpr double kQuiet = 1.3;  // two measurements of a quiet machine are closer together
 constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 3}, {256u << 20, 3}};
 constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
@@ -61,6 +62,7 @@ class Calibrator {
     }
     for (const int ranks : {2, 4, 8})
       measure({ranks, false, false, false, kMeasured, reach, kLarge, left()}, setting);
+    warn_if_busy();
     return finish(default_rates(kGpuRates));
   }
 
@@ -79,6 +81,7 @@ class Calibrator {
       measure({ranks, processes, false, true, kMeasured, plans_, points, left() / teams--},
               setting_for(ranks, processes, false));
     }
+    warn_if_busy();
     return finish(default_rates(processes ? kProcessRates : kThreadRates));
   }
 
@@ -97,6 +100,7 @@ class Calibrator {
     begin_ = Clock::now();
     share_s_ = share * budget_s_;
     samples_.clear();
+    apart_.clear();
   }
   double left() const {
     return share_s_ - std::chrono::duration<double>(Clock::now() - begin_).count();
@@ -124,6 +128,7 @@ class Calibrator {
                s.bytes == static_cast<double>(time.bytes);
       });
       if (before != samples_.end()) {
+        apart_.push_back(std::max(before->us, time.us) / std::min(before->us, time.us));
         before->us = std::min(before->us, time.us);
         continue;
       }
@@ -131,6 +136,21 @@ class Calibrator {
                           shape_of(time.plan->make(collective, false), setting.hosts), collective,
                           static_cast<double>(time.bytes), setting, time.us});
     }
+  }
+
+  // Where others use the machine, ranks wait for a core and not for each other.
+  void warn_if_busy() {
+    const auto small = std::count_if(samples_.begin(), samples_.end(), [](const TimedPlan& s) {
+      return s.bytes <= static_cast<double>(std::end(kSmall)[-1].bytes);
+    });
+    std::sort(apart_.begin(), apart_.end());
+    const double median = apart_.empty() ? 1 : apart_[apart_.size() / 2];
+    if (static_cast<size_t>(small) == apart_.size() && median < kQuiet) return;
+    fmt::print(
+        stderr,
+        "weft calibrate: {} of {} small measurements were made twice, {:.0f}% apart (median): "
+        "the machine is busy, or the time too short; measure again when it is quiet\n",
+        apart_.size(), small, 100 * (median - 1));
   }
 
   Fit finish(const Rates& start) const {
@@ -151,6 +171,7 @@ class Calibrator {
   Clock::time_point begin_;
   double share_s_ = 0;
   std::vector<TimedPlan> samples_;
+  std::vector<double> apart_;  // what was measured twice: the longer time over the shorter
 };
 
 std::string today(int cores) {

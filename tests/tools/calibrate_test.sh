@@ -5,11 +5,13 @@ weft=$1 plan_regret=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export WEFT_HOST_MODE=1 WEFT_CACHE=$work
-"$weft" calibrate --seconds 1 >"$work/said" || { echo "FAILED: weft calibrate"; exit 1; }
+"$weft" calibrate --seconds 1 >"$work/said" 2>"$work/warned" || { echo "FAILED: weft calibrate"; exit 1; }
 for section in threads processes network; do
   grep -qF "[$section]" "$work"/rates-* || { echo "FAILED: no rates of $section"; exit 1; }
 done
 grep -qE '^factor all_reduce direct 2 1024 ' "$work"/rates-* || { echo "FAILED: no time of a plan"; exit 1; }
+# A second is too short to measure twice.
+grep -q 'small measurements were made twice.*measure again' "$work/warned" || { echo "FAILED: no warning"; cat "$work/warned"; exit 1; }
 "$plan_regret" -t 2 -b 1K -e 4K -r 3 --coll all_reduce,broadcast >"$work/rows"
 # Every row: collective, size, chosen plan, us, best, us, regret, interval, twice, perhaps a verdict, predicted.
 rows=$(grep -cE '^(all_reduce|broadcast) +(1024|4096) +[a-z_]+ +[0-9.]+ .* [0-9.]+\.\.[0-9.]+ ' "$work/rows") || true
