@@ -247,7 +247,8 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes "
        "of a host, else 32"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
-       "GPU: low-latency protocol while a rank sends no more than this"},
+       "GPU: low-latency protocol while a rank sends no more than this, or half where threads "
+       "share a GPU"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),
        "1: data between GPUs goes through host memory"},
       {"NCCL_P2P_LEVEL", c.p2p_level,

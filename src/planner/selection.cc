@@ -117,10 +117,11 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
     return {forced, !forced->reaches};
   }
   const size_t moved = exchanged(c, bytes);
-  if (c.nranks > 1 && moved <= packed_bytes)
+  // Between processes many buffers go through a stage instead, which takes longer than a reach.
+  if (c.nranks > 1 && moved <= (together ? packed_bytes / 2 : packed_bytes))
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
-  // Where only a root has that much to do, packets pay for longer; many ranks pass them on.
-  if (c.nranks > 1 && moved <= 2 * packed_bytes) {
+  // There, where only a root has that much to do, packets pay for longer; many ranks pass them on.
+  if (c.nranks > 1 && !together && moved <= 2 * packed_bytes) {
     if (c.kind == CollectiveKind::kReduce) return {&kExchange, true};
     if (c.kind == CollectiveKind::kBroadcast && c.nranks > kFewReceivers) return {&kTree, true};
   }

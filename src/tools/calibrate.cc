@@ -2,6 +2,7 @@
 // processes and over the network, and keeps it for init. Runs the library's own collectives, by
 // every generator, and fits the cost model's rates; what those do not explain is kept per plan.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -61,7 +62,7 @@ class Calibrator {
       measure({ranks, false, false, false, kMeasured, reach, {kSmall + 4, 2}, left()}, setting);
     }
     for (const int ranks : {2, 4, 8})
-      measure({ranks, false, false, false, kMeasured, reach, kLarge, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, reach, large_for(ranks), left()}, setting);
     warn_if_busy();
     return finish(default_rates(kGpuRates));
   }
@@ -74,13 +75,10 @@ class Calibrator {
       measure({ranks, processes, false, true, kMeasured, plans_, kSmall, left()},
               setting_for(ranks, processes, false));
     int teams = 3;
-    for (const int ranks : {4, 2, 8}) {
-      std::span<const MeterPoint> points(kLarge);
-      // Buffers of more than 2 GiB take longer to make than the rest of the measurement.
-      if (ranks > 4) points = points.first(points.size() - 1);
-      measure({ranks, processes, false, true, kMeasured, plans_, points, left() / teams--},
-              setting_for(ranks, processes, false));
-    }
+    for (const int ranks : {4, 2, 8})
+      measure(
+          {ranks, processes, false, true, kMeasured, plans_, large_for(ranks), left() / teams--},
+          setting_for(ranks, processes, false));
     warn_if_busy();
     return finish(default_rates(processes ? kProcessRates : kThreadRates));
   }
@@ -96,6 +94,16 @@ class Calibrator {
   }
 
  private:
+  // The largest size needs 2 GiB for four ranks; more would take longer to allocate than to
+  // measure.
+  static std::span<const MeterPoint> large_for(int ranks) {
+    const std::span<const MeterPoint> all(kLarge);
+    const double memory =
+        static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    const double needed = 2.0 * ranks * static_cast<double>(all.back().bytes);
+    return ranks <= 4 && 4 * needed <= memory ? all : all.first(all.size() - 1);
+  }
+
   void begin(double share) {
     begin_ = Clock::now();
     share_s_ = share * budget_s_;

@@ -106,8 +106,9 @@ TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
 
 // All sizes around the edges of frames, the stash and stripes, several in flight.
 void expect_messages_arrive(Pair& pair) {
-  const std::vector<size_t> sizes = {0,     1,     64,     4079,   4080,   4096,    4097,
-                                     65536, 70001, 131071, 131072, 400000, 1500001, 3 << 20};
+  const std::vector<size_t> sizes = {0,      1,      64,      4079,   4080,   4096,
+                                     4097,   65536,  70001,   131071, 131072, 196607,
+                                     196608, 400000, 1500001, 3 << 20};
   std::vector<std::vector<uint8_t>> sent, received;
   for (size_t m = 0; m < sizes.size(); m++) {
     sent.emplace_back(sizes[m]);

@@ -46,24 +46,32 @@ TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 
-TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerWhereThereIsARoot) {
+TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProcesses) {
   constexpr size_t kPacked = 1u << 20;
-  const auto chosen = [](CollectiveKind kind, int n, size_t bytes) {
-    const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPacked, nullptr, true);
+  const auto chosen = [](CollectiveKind kind, int n, size_t bytes, bool together) {
+    const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPacked, nullptr, together);
     EXPECT_EQ(choice.packed, !choice.generator->reaches);
     return choice.generator->name;
   };
-  EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 8, 128u << 10), "one_shot");
-  EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 8, 256u << 10), "reach");
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, 8, 256u << 10), "exchange");
-  EXPECT_EQ(chosen(CollectiveKind::kReduce, 8, 512u << 10), "reach");
-  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 8, 128u << 10), "exchange");
-  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
-  EXPECT_EQ(chosen(CollectiveKind::kBroadcast, 4, 512u << 10), "reach");
-  EXPECT_EQ(chosen(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
-  const Collective gather{CollectiveKind::kAllGather, 8, 0};
-  EXPECT_EQ(choose_for_gpu(gather, 256u << 20, kPacked, nullptr).generator->name, "reach")
-      << "in processes";
+  const auto in_processes = [&](CollectiveKind kind, int n, size_t bytes) {
+    return chosen(kind, n, bytes, false);
+  };
+  EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 128u << 10), "one_shot");
+  EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 256u << 10), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 256u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 512u << 10), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 128u << 10), "exchange");
+  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
+  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 4, 512u << 10), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kAllGather, 8, 256u << 20), "reach");
+  const auto in_threads = [&](CollectiveKind kind, int n, size_t bytes) {
+    return chosen(kind, n, bytes, true);
+  };
+  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
+  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
   for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
     EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packed) << "packets are off";
 }

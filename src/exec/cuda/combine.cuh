@@ -15,7 +15,7 @@ struct Movement {
   uint32_t source_count, destination_count;
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division
-  bool odd;            // false: all addresses are multiples of 16
+  bool aligned;        // all addresses are multiples of 16; false: not known
   ncclRedOp_t op;      // where the kernel is told, see kToldLater
   uint64_t elements;
 };
@@ -275,11 +275,11 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
       reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
 }
-// Not inlined: the registers are its own. `odd` as in Movement.
+// Not inlined: the registers are its own. `aligned` as in Movement.
 template <int Large>
 __device__ __noinline__ void copy(const std::byte* source, std::byte* const* destinations,
-                                  uint32_t count, uint64_t bytes, bool odd, Team team) {
-  const Cut c = odd ? cut(&source, 1, destinations, count, bytes, 1) : whole_vectors(bytes);
+                                  uint32_t count, uint64_t bytes, bool aligned, Team team) {
+  const Cut c = aligned ? whole_vectors(bytes) : cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
     // Larger tiles as long as there is one for every warp. Those that are drawn are small: the last
     // ones end at about the same time.
@@ -316,14 +316,14 @@ __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,
-                               m.elements * kSize, m.odd, team);
+                               m.elements * kSize, m.aligned, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
   // As many loads in flight as the registers hold sums for.
   constexpr int kUnroll = kSize >= 4 ? 4 : kSize == 2 ? 2 : 1;
   const uint64_t elements = m.elements;
-  const Cut c = m.odd ? cut(m.sources, m.source_count, m.destinations, m.destination_count,
-                            elements * kSize, kSize)
-                      : whole_vectors(elements * kSize);
+  const Cut c = m.aligned ? whole_vectors(elements * kSize)
+                          : cut(m.sources, m.source_count, m.destinations, m.destination_count,
+                                elements * kSize, kSize);
   if (c.aligned) {
     uint64_t done = 0;
     if (c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll) {

@@ -147,10 +147,22 @@ struct StepRange {
   Protocol protocol = Protocol::kReach;
 };
 
+// Elements of a block's chunk `sub`, of `count` in the block, and where chunk `index` begins in a
+// buffer of blocks.
+WEFT_HD inline uint64_t chunk_length(const StepRange& range, uint64_t count, int32_t sub) {
+  const uint64_t from = static_cast<uint64_t>(sub % range.chunks) * range.chunk;
+  if (from >= count) return 0;
+  return count - from < range.chunk ? count - from : range.chunk;
+}
+WEFT_HD inline uint64_t chunk_begin(const StepRange& range, uint64_t count, int32_t index) {
+  const auto number = static_cast<uint32_t>(index), chunks = static_cast<uint32_t>(range.chunks);
+  return chunks == 1 ? number * count : number / chunks * count + number % chunks * range.chunk;
+}
+
 // A program that is one movement between two meetings of all ranks, worked out as far as the host
 // can: from the same place in some ranks' inputs to the same place in some ranks' outputs. Kernels
 // that need not find that out by themselves take 3 us less for it.
-struct Reach {
+struct OneMovement {
   uint32_t sources = 0, destinations = 0;      // a bit per rank; none: it is no such program
   uint64_t source_at = 0, destination_at = 0;  // in bytes
   uint64_t elements = 0;
@@ -161,7 +173,7 @@ struct Reach {
 // As kernels get arguments that end in a program: the first bytes. A launch takes longer the more
 // of them a kernel can take, used or not (on an H200 4 us for 4 KB and 9 us for 32 KB), so there is
 // a kernel for those that use few, and one for all others.
-inline constexpr size_t kFewBytes = 2048, kFewRingBytes = 4000;
+inline constexpr size_t kFewBytes = 3072, kFewRingBytes = 4000;
 template <size_t kBytes>
 struct alignas(16) ParameterBytes {
   std::byte bytes[kBytes];
@@ -182,7 +194,7 @@ struct alignas(16) KernelArguments {
   bool has_fallback = false;
   // What to run, and what to run instead if some rank's buffers cannot be reached by the others.
   StepRange program, fallback;
-  Reach reach;  // the same as `program`
+  OneMovement one_movement;  // the same as `program`, if it is one
   DeviceComm comm;
   alignas(16) std::byte program_bytes[kProgramBytes];  // steps, then operands, close together
 

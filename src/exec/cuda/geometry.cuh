@@ -16,9 +16,7 @@ __device__ inline uint64_t slice_begin(const StepRange& range, uint64_t slice) {
 // share them out otherwise).
 __device__ inline uint64_t length(const KernelArguments& a, const StepRange& range,
                                   const ProgramStep& step, int32_t c, uint64_t slice) {
-  const uint64_t from = static_cast<uint64_t>((step.sub + c) % range.chunks) * range.chunk;
-  if (from >= a.count) return 0;
-  const uint64_t all = a.count - from < range.chunk ? a.count - from : range.chunk;
+  const uint64_t all = chunk_length(range, a.count, step.sub + c);
   if (range.protocol == Protocol::kReach) return all;
   const uint64_t share = blockIdx.x * range.share;
   const uint64_t begin = share + slice_begin(range, slice);
@@ -32,15 +30,14 @@ __device__ inline uint64_t length(const KernelArguments& a, const StepRange& ran
 __device__ inline std::byte* address(const KernelArguments& a, const StepRange& range,
                                      const ProgramOperand& operand, int32_t c, uint64_t slice,
                                      const std::byte* input, std::byte* output) {
-  const auto index = static_cast<uint32_t>(operand.index + c),
-             chunks = static_cast<uint32_t>(range.chunks);
+  const int32_t index = operand.index + c;
   if (operand.buffer == ProgramBuffer::kScratch) {
     const int owner = operand.owner >= 0 ? operand.owner : a.comm.rank;
     return reinterpret_cast<std::byte*>(a.comm.mailboxes[owner]) + a.comm.stage +
-           (uint64_t{index} * gridDim.x + blockIdx.x) * range.part * a.element;
+           (static_cast<uint64_t>(index) * gridDim.x + blockIdx.x) * range.part * a.element;
   }
   const uint64_t at =
-      (chunks == 1 ? index * a.count : index / chunks * a.count + index % chunks * range.chunk) +
+      chunk_begin(range, a.count, index) +
       (range.protocol == Protocol::kReach ? 0
                                           : blockIdx.x * range.share + slice_begin(range, slice));
   std::byte* base =

@@ -51,7 +51,7 @@ struct GpuExecutor::State {
   int early_ctas = 0;
   bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
   int max_ctas = 1;
-  uint32_t threads = kThreads;  // of a thread block of large operations
+  uint32_t threads = kThreads;  // of a thread block of large operations; fewer for small ones
   bool counted = false;         // among those of this process
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
@@ -70,8 +70,8 @@ struct GpuExecutor::State {
   RingArguments ring_arguments;
 };
 
-// A Reach before the call: its step, and which chunks of whose buffers.
-struct ReachPlan {
+// A OneMovement before the call: its step, and which chunks of whose buffers.
+struct OneMovementPlan {
   ProgramStep step;
   uint32_t sources = 0, destinations = 0;  // a bit per rank
   int32_t source_index = 0, destination_index = 0;
@@ -86,7 +86,7 @@ class GpuPlan {
   // A program that reaches into memory, and perhaps another one in case it cannot.
   KernelArguments arguments;
   bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
-  std::optional<ReachPlan> reach;                                // the program, if it is so simple
+  std::optional<OneMovementPlan> one_movement;                   // the program, if it is so simple
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
   PackedArguments packed_arguments;
   Program source;

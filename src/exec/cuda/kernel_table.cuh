@@ -18,14 +18,17 @@ template <typename Type, typename Op, typename Bulk = Type>
 Kernels function_of() {
   using Small = std::conditional_t<std::is_same_v<Op, Sum>, Sum, AllButSum>;
   using Ring = std::conditional_t<std::is_same_v<Type, Bytes>, Sum, AnyOperator>;
-  return {{reinterpret_cast<const void*>(program_kernel<Bulk, Op, kFewBytes>),
-           reinterpret_cast<const void*>(program_kernel<Bulk, Op, sizeof(KernelArguments)>)},
-          {reinterpret_cast<const void*>(packed_kernel<Type, Small, kFewBytes>),
-           reinterpret_cast<const void*>(packed_kernel<Type, Small, sizeof(PackedArguments)>)},
-          {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
-           reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>)},
-          reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
-          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
+  return {
+      {reinterpret_cast<const void*>(program_kernel<Bulk, Op, kFewBytes>),
+       reinterpret_cast<const void*>(program_kernel<Bulk, Op, sizeof(KernelArguments)>), kFewBytes},
+      {reinterpret_cast<const void*>(packed_kernel<Type, Small, kFewBytes>),
+       reinterpret_cast<const void*>(packed_kernel<Type, Small, sizeof(PackedArguments)>),
+       kFewBytes},
+      {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
+       reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
+       kFewRingBytes},
+      reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
+      reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
 }
 
 template <typename Type, typename Same = Type>

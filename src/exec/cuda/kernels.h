@@ -9,6 +9,8 @@ struct Kernels {
   // For arguments that end in a program: one kernel for few bytes of them, and one for all.
   struct BySize {
     const void *few, *all;
+    size_t few_bytes;
+    const void* of(size_t bytes) const { return bytes <= few_bytes ? few : all; }
   };
   BySize program;             // KernelArguments
   BySize packed;              // PackedArguments

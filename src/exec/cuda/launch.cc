@@ -1,5 +1,6 @@
 // How kernels are launched, and launches of programs that reach into memory.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -54,13 +55,15 @@ uint32_t opening_meeting(const Program& program) {
 
 // Whether it is one movement between two meetings, of the same places everywhere. What the call
 // decides is not filled in.
-std::optional<ReachPlan> reach_plan(std::span<const ProgramStep> steps,
-                                    std::span<const ProgramOperand> operands, int rank, int n) {
+std::optional<OneMovementPlan> one_movement_plan(std::span<const ProgramStep> steps,
+                                                 std::span<const ProgramOperand> operands, int rank,
+                                                 int n) {
   const auto others = static_cast<uint16_t>(n - 1);
-  const bool meets = steps.size() == 3 && steps[1].count == 0 && steps[1].destinations == others &&
-                     steps[2].count == 0 && steps[2].sources == others;
+  const bool meets = steps.size() == 3 && steps[1].count == 0 && steps[1].sources == 0 &&
+                     steps[1].destinations == others && steps[2].count == 0 &&
+                     steps[2].sources == others && steps[2].destinations == 0;
   if (!(n == 1 ? steps.size() == 1 : meets) || steps[0].count != 1) return std::nullopt;
-  ReachPlan plan;
+  OneMovementPlan plan;
   plan.step = steps[0];
   const auto side = [&](size_t first, size_t count, ProgramBuffer buffer, uint32_t& ranks,
                         int32_t& index) {
@@ -83,23 +86,16 @@ std::optional<ReachPlan> reach_plan(std::span<const ProgramStep> steps,
 }
 
 // The same for a call whose arguments are filled in.
-Reach reach_of(const ReachPlan& plan, const KernelArguments& a) {
-  const StepRange& range = a.program;
-  const auto chunks = static_cast<uint64_t>(range.chunks);
-  const auto place = [&](int32_t number) {
-    const auto index = static_cast<uint64_t>(number);
-    return (index / chunks * a.count + index % chunks * range.chunk) * a.element;
-  };
-  const uint64_t from = static_cast<uint64_t>(plan.step.sub) % chunks * range.chunk;
-  Reach reach;
-  reach.sources = plan.sources;
-  reach.destinations = plan.destinations;
-  reach.source_at = place(plan.source_index);
-  reach.destination_at = place(plan.destination_index);
-  reach.elements = from >= a.count ? 0 : std::min(range.chunk, a.count - from);
-  reach.scaled = a.reduction.premultiply ? plan.step.raw_sources : 0;
-  reach.divide_by = plan.step.completes ? a.reduction.divide_by : 0;
-  return reach;
+OneMovement one_movement_of(const OneMovementPlan& plan, const KernelArguments& a) {
+  OneMovement one;
+  one.sources = plan.sources;
+  one.destinations = plan.destinations;
+  one.source_at = chunk_begin(a.program, a.count, plan.source_index) * a.element;
+  one.destination_at = chunk_begin(a.program, a.count, plan.destination_index) * a.element;
+  one.elements = chunk_length(a.program, a.count, plan.step.sub);
+  one.scaled = a.reduction.premultiply ? plan.step.raw_sources : 0;
+  one.divide_by = plan.step.completes ? a.reduction.divide_by : 0;
+  return one;
 }
 
 StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
@@ -160,8 +156,10 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, 1, steps, operands);
   }
-  plan->reach = reach_plan(std::span(steps).subspan(a.program.first, a.program.count), operands,
-                           s.options.rank, s.options.nranks);
+  if (a.program.protocol == Protocol::kReach)
+    plan->one_movement =
+        one_movement_plan(std::span(steps).subspan(a.program.first, a.program.count), operands,
+                          s.options.rank, s.options.nranks);
   const size_t step_bytes = steps.size() * sizeof(ProgramStep),
                operand_bytes = operands.size() * sizeof(ProgramOperand);
   a.operands_at = static_cast<uint16_t>(step_bytes);
@@ -226,23 +224,21 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const auto ctas = std::clamp<uint64_t>(ceil_div(all_bytes, s.options.cta_bytes), 1,
                                          static_cast<uint64_t>(s.max_ctas));
   cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
-  if (plan.reach) a.reach = reach_of(*plan.reach, a);
+  if (plan.one_movement) a.one_movement = one_movement_of(*plan.one_movement, a);
   if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   // No more threads than there are vectors to move: what all warps do first takes them longer the
-  // more there are.
+  // more there are. (A fallback has more to do.)
   uint64_t threads = s.threads;
-  if (plan.reach) {
-    const uint64_t share =
-        ceil_div(a.program.chunk * a.element,
-                 ctas * (a.program.together ? static_cast<uint64_t>(c.nranks) : 1));
-    threads = std::clamp<uint64_t>(round_up(ceil_div(share, 16), 32), kFewThreads, s.threads);
+  if (plan.one_movement && a.input_place != kPrivate && a.output_place != kPrivate) {
+    const uint64_t blocks = ctas * (a.program.together ? static_cast<uint64_t>(c.nranks) : 1);
+    const uint64_t vectors = ceil_div(a.program.chunk * a.element, blocks * 16);
+    threads = std::clamp<uint64_t>(std::bit_ceil(vectors), kFewThreads, s.threads);
   }
   // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
   // that lets it start at once it would take the room of peers that are not there yet.
-  launch(a.bytes <= kFewBytes ? kernels.program.few : kernels.program.all, ctas, threads, &a,
-         s.order->follows_program());
+  launch(kernels.program.of(a.bytes), ctas, threads, &a, s.order->follows_program());
   s.order->launched(true);
 }
 

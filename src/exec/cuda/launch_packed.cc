@@ -147,7 +147,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   }
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(a.bytes <= kFewBytes ? kernels.packed.few : kernels.packed.all, ctas, threads, &a, false);
+  launch(kernels.packed.of(a.bytes), ctas, threads, &a, false);
 }
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by

@@ -114,9 +114,8 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
   const bool reduces = program.collective.reduces();
   const Kernels kernels =
       reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
-  const void* kernel = a.bytes <= kFewRingBytes ? kernels.ring.few : kernels.ring.all;
   // As in run().
-  launch(kernel, jobs.size(), kThreads, &a, s.order->follows_program());
+  launch(kernels.ring.of(a.bytes), jobs.size(), kThreads, &a, s.order->follows_program());
   s.order->launched(true);
 }
 

@@ -1,6 +1,6 @@
 // The interpreter of programs that read and write peers' memory: every thread block runs all steps
 // on its own part of every chunk (or what it draws, see all_blocks()) and meets only the same block
-// of its peers.
+// of its peers. What is one movement is not interpreted, see OneMovement.
 #pragma once
 
 #include "src/exec/cuda/combine.cuh"
@@ -31,7 +31,7 @@ class ProgramRunner {
     if (shared_.stopped) return;
     if (threadIdx.x == 0) mine_.announced[blockIdx.x] = announced_ + 1;
     const bool falls_back = a_.has_fallback && shared_.fall_back;
-    if (a_.reach.destinations != 0 && !falls_back) {
+    if (a_.one_movement.destinations != 0 && !falls_back) {
       if (moves(shared_.movement)) combine<Type, Op>(shared_.movement, all_blocks(a_.program));
       __syncthreads();
       meet();
@@ -61,8 +61,8 @@ class ProgramRunner {
     store_packet(&to.signature, a_.signature, flag);
   }
 
-  static __device__ bool is_odd(const std::byte* at) {
-    return reinterpret_cast<uintptr_t>(at) % 16 != 0;
+  static __device__ bool is_aligned(const std::byte* at) {
+    return reinterpret_cast<uintptr_t>(at) % 16 == 0;
   }
 
   // What a rank's buffers are to the program. Thread i has rank i.
@@ -70,19 +70,19 @@ class ProgramRunner {
     shared_.inputs[rank] = input;
     shared_.outputs[rank] = output;
     shared_.scalars[rank] = scalar;
-    const Reach& reach = a_.reach;
+    const OneMovement& one = a_.one_movement;
     Movement& m = shared_.movement;
     const uint32_t bit = 1u << rank;
-    if ((reach.sources & bit) != 0) {
-      const int i = __popc(reach.sources & (bit - 1));
-      m.sources[i] = input + reach.source_at;
+    if ((one.sources & bit) != 0) {
+      const int i = __popc(one.sources & (bit - 1));
+      m.sources[i] = input + one.source_at;
       m.scalars[i] = scalar;
-      if (is_odd(m.sources[i])) m.odd = true;
+      if (!is_aligned(m.sources[i])) m.aligned = false;
     }
-    if ((reach.destinations & bit) != 0) {
-      const int i = __popc(reach.destinations & (bit - 1));
-      m.destinations[i] = output + reach.destination_at;
-      if (is_odd(m.destinations[i])) m.odd = true;
+    if ((one.destinations & bit) != 0) {
+      const int i = __popc(one.destinations & (bit - 1));
+      m.destinations[i] = output + one.destination_at;
+      if (!is_aligned(m.destinations[i])) m.aligned = false;
     }
   }
 
@@ -90,11 +90,11 @@ class ProgramRunner {
     const int peer = static_cast<int>(threadIdx.x);
     if (peer == comm_.nranks) {  // a thread that has nobody to wait for
       Movement& m = shared_.movement;
-      m.source_count = __popc(a_.reach.sources);
-      m.destination_count = __popc(a_.reach.destinations);
-      m.scaled = a_.reach.scaled;
-      m.divide_by = a_.reach.divide_by;
-      m.elements = a_.reach.elements * (std::is_same_v<Type, Bytes> ? a_.element : 1);
+      m.source_count = __popc(a_.one_movement.sources);
+      m.destination_count = __popc(a_.one_movement.destinations);
+      m.scaled = a_.one_movement.scaled;
+      m.divide_by = a_.one_movement.divide_by;
+      m.elements = a_.one_movement.elements * (std::is_same_v<Type, Bytes> ? a_.element : 1);
     }
     if (peer >= comm_.nranks) return;
     if (peer == comm_.rank) {
@@ -252,7 +252,8 @@ class ProgramRunner {
     const std::byte* source = find(range, from[0], 0, slice) + at;
     std::byte* destination = find(range, from[1], 0, slice) + at;
     if (source != destination)
-      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, true, team);
+      copy<kCopied<Type>>(source, &destination, 1, all - at < bytes ? all - at : bytes, false,
+                          team);
   }
 
   // The last block of all ranks to draw no more makes the chunks whole again, for the next kernel.
@@ -296,7 +297,7 @@ class ProgramRunner {
     for (uint32_t i = threadIdx.x; i < step.destinations; i += blockDim.x)
       m.destinations[i] = find(range, from[step.sources + i], c, slice);
     if (threadIdx.x == 0) {
-      m.odd = true;  // not known
+      m.aligned = false;  // not known to be
       m.source_count = step.sources;
       m.destination_count = step.destinations;
       m.scaled = a_.reduction.premultiply ? step.raw_sources : 0;
@@ -325,7 +326,7 @@ __device__ __noinline__ void run_program(KernelArguments& a, uint32_t announced,
   if (threadIdx.x == 0) {
     shared.stopped = false;
     shared.fall_back = false;
-    shared.movement.odd = false;
+    shared.movement.aligned = true;
   }
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));

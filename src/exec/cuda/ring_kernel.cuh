@@ -87,7 +87,7 @@ struct RingTarget {
       m.scalars[i] = reduction.scalar_bits;
     }
     for (uint32_t i = 0; i < destination_count; i++) m.destinations[i] = destinations[i];
-    m.odd = true;  // not known
+    m.aligned = false;  // not known to be
     m.source_count = source_count;
     m.destination_count = destination_count;
     m.scaled = reduction.premultiply ? raw_sources : 0;
