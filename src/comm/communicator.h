@@ -145,6 +145,7 @@ class Communicator {
     std::shared_ptr<cuda::GpuPlan> plan;
   };
   const GpuEntry& gpu_plan(const Collective& collective, const GpuChoice& choice);
+  bool exchanges(const Generator& generator, const Collective& collective);
   void connect_gpu(Deadline deadline);
   bool reach_gpus(Deadline deadline);
   // GPUs whose memory cannot be reached: FIFOs in host memory, drained by the proxy or by a GPU.

@@ -5,6 +5,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/exec/exchange_shape.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
 
@@ -137,6 +138,14 @@ void Communicator::launch(std::span<const Call* const> calls) {
   gpu_->end(streams);
 }
 
+// Whether all ranks' programs are exchanges.
+bool Communicator::exchanges(const Generator& generator, const Collective& collective) {
+  const auto schedule = PlanStore::instance().get(generator, collective, false);
+  for (int rank = 0; rank < nranks_; rank++)
+    if (!exchange_shape(lower(*schedule, rank))) return false;
+  return true;
+}
+
 // Whether a call is in place makes no difference to these schedules; where it does (all-to-all),
 // the fallback is taken.
 const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collective,
@@ -156,7 +165,8 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
     const Program fallback = lowered(kStage);
     plan = gpu_->prepare(program, &fallback);
   } else {
-    plan = choice.packed ? gpu_->prepare_packed(program) : gpu_->prepare(program, nullptr);
+    plan = choice.packed ? gpu_->prepare_packed(program, exchanges(*choice.generator, collective))
+                         : gpu_->prepare(program, nullptr);
   }
   if (plan == nullptr)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",

@@ -68,6 +68,28 @@ TEST_F(GpuConfig, LimitsThatDifferBetweenRanksGiveRightResults) {
       std::chrono::seconds(20));
 }
 
+// Ranks at the end of a chain or of a tree have less to do than those in between, and for some the
+// order of a sum is that of ranks: all must still cut data into the same messages.
+TEST_F(GpuConfig, PlansByHandGiveRightResults) {
+  const auto run = [](Rank& me) {
+    for (const Operation operation :
+         {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter,
+          Operation::kBroadcast, Operation::kReduce})
+      for (const size_t count : {size_t{1}, size_t{300}, size_t{4096}, size_t{70000}}) {
+        Case c = make_case(operation, count);
+        const bool rooted = operation == Operation::kBroadcast || operation == Operation::kReduce;
+        for (c.root = 0; c.root < (rooted ? me.nranks : 1); c.root++) me.run(c);
+      }
+  };
+  for (const char* plans :
+       {"all_reduce=ring,all_gather=ring,reduce_scatter=ring,broadcast=ring,reduce=ring",
+        "all_reduce=exchange,broadcast=tree,reduce=tree"})
+    for (const int n : {2, 4, 8}) {
+      const ScopedEnvironment environment{{"WEFT_PLAN", plans}, {"WEFT_TIMEOUT", "5"}};
+      run_team(n, run);
+    }
+}
+
 TEST_F(GpuConfig, PoliciesGiveRightResults) {
   for (const int policy : {NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY}) {
     TeamOptions options;

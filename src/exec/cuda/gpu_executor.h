@@ -131,7 +131,9 @@ class GpuExecutor {
   // private to its process. nullptr when a program does not fit into a kernel.
   std::shared_ptr<GpuPlan> prepare(const Program& program, const Program* fallback);
   // For small data: the program's FIFOs use the low-latency protocol.
-  std::shared_ptr<GpuPlan> prepare_packed(const Program& program);
+  // `exchanges`: the programs of all ranks have an exchange_shape(), and so they need no
+  // interpreter. (A rank that went its own way would cut data into other messages than its peers.)
+  std::shared_ptr<GpuPlan> prepare_packed(const Program& program, bool exchanges);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait.

@@ -38,9 +38,10 @@ std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
 
 }  // namespace
 
-std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program) {
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program, bool exchanges) {
   State& s = *state_;
-  if (auto plan = prepare_exchange(program)) return plan;
+  if (exchanges)
+    if (auto plan = prepare_exchange(program)) return plan;
   if (!fits(program)) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
   plan->kind = GpuPlan::Kind::kPacked;
