@@ -116,11 +116,14 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, !forced->reaches};
   }
+  // Where only a root has that much to do packets pay for longer, and between processes too: there
+  // many buffers go through a stage instead, which takes longer than a reach.
   const size_t moved = exchanged(c, bytes);
-  // Between processes many buffers go through a stage instead, which takes longer than a reach.
-  if (c.nranks > 1 && moved <= (together ? packed_bytes / 2 : packed_bytes))
+  const bool rooted = c.kind == CollectiveKind::kReduce || c.kind == CollectiveKind::kBroadcast;
+  const size_t most = !together ? packed_bytes : packed_bytes / 4 * (rooted ? 3 : 2);
+  if (c.nranks > 1 && moved <= most)
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
-  // There, where only a root has that much to do, packets pay for longer; many ranks pass them on.
+  // Many ranks pass on what comes from a root.
   if (c.nranks > 1 && !together && moved <= 2 * packed_bytes) {
     if (c.kind == CollectiveKind::kReduce) return {&kExchange, true};
     if (c.kind == CollectiveKind::kBroadcast && c.nranks > kFewReceivers) return {&kTree, true};

@@ -69,6 +69,8 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   };
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 256u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
