@@ -27,6 +27,7 @@
 #include "algorithms/generators/generators.h"
 #include "plugins/net_socket/plugin.h"
 #include "src/base/handles.h"
+#include "src/base/side_by_side.h"
 #include "src/exec/host/target.h"
 #include "src/planner/selection.h"
 #include "src/schedule/lower.h"
@@ -195,7 +196,7 @@ class Rank {
       }
       usleep(200);
     }
-    const int threads = proxy_threads(settings_.proxies, true, settings_.ranks);
+    const int threads = proxy_threads(settings_.proxies, true, usable_cores(), settings_.ranks);
     const auto add = [&](auto stream) {
       stream->proxy().add(stream);
       stream->proxy().stay(true);
@@ -301,9 +302,9 @@ int main(int argc, char** argv) {
       "# all_reduce between %d ranks, host side only: %d proxies a rank, rings of %zu, slices of "
       "%zu "
       "bytes, plan %s\n# %12s  %10s  %8s  %10s  %10s\n",
-      settings.ranks, proxy_threads(settings.proxies, true, settings.ranks), settings.ring,
-      settings.slice, settings.plan.empty() ? "chosen" : settings.plan.c_str(), "size(B)",
-      "time(us)", "busbw", "user(s/GB)", "sys(s/GB)");
+      settings.ranks, proxy_threads(settings.proxies, true, usable_cores(), settings.ranks),
+      settings.ring, settings.slice, settings.plan.empty() ? "chosen" : settings.plan.c_str(),
+      "size(B)", "time(us)", "busbw", "user(s/GB)", "sys(s/GB)");
   std::fflush(stdout);
   for (int rank = 0; rank < settings.ranks; rank++)
     if (fork() == 0) std::_Exit(play(settings, rank, board));

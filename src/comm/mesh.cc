@@ -6,6 +6,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/side_by_side.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
@@ -130,7 +131,10 @@ void Mesh::classify() {
     const PeerInfo& theirs = info(peer);
     Reach reach = Reach::kNetwork;
     if (theirs.host == mine.host) local_.push_back(peer);
-    if (theirs.machine == mine.machine) machine_ranks_++;
+    if (theirs.machine == mine.machine) {
+      machine_ranks_++;
+      if (theirs.core_set == mine.core_set) core_ranks_++;
+    }
     if (peer == rank_) {
       reach = Reach::kSelf;
     } else if (theirs.process == mine.process) {
@@ -202,7 +206,8 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const Config&
   ends.door = &door();
   ends.gone = gone;
   ends.ring_bytes = ring_bytes_;
-  ends.proxies = proxy_threads(config.proxy_threads, cuda::available(), machine_ranks_);
+  ends.proxies =
+      proxy_threads(config.proxy_threads, cuda::available(), usable_cores(), core_ranks_);
   ends.send = [this](const NetworkLinks::Route& route, const SendPort& port) {
     sends_[index(route.peer, route.channel)] = port;
   };

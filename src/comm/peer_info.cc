@@ -1,6 +1,7 @@
 // See peer_info.h.
 #include "src/comm/peer_info.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 3;  // of what ranks say to each other
+constexpr uint32_t kLibraryVersion = 4;  // of what ranks say to each other
 
 struct AgreedSetting {
   const char* name;
@@ -37,6 +38,9 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.pid = getpid();
   mine.host = host_identity(config);
   mine.machine = machine_identity();
+  cpu_set_t cores{};
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+    mine.core_set = siphash(Secret{}, &cores, sizeof cores);
   mine.process = Acceptor::instance().token();
   mine.ring_bytes = config.ring_bytes;
   mine.slice_bytes = config.slice_bytes;

@@ -22,6 +22,7 @@ struct PeerInfo {
   uint64_t settings[kAgreedSettings] = {};
   uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
   uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
+  uint64_t core_set = 0;   // a hash of the cores that this rank may use
   int32_t shm_disable = 0;
   int32_t p2p_disable = 0;
   char gpu[16] = {};  // PCI bus id; empty in host mode

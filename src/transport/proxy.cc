@@ -47,11 +47,10 @@ cpu_set_t parse_cores(const std::string& list) {
 
 }  // namespace
 
-int proxy_threads(int wanted, bool for_gpus, int ranks) {
+int proxy_threads(int wanted, bool for_gpus, int cores, int ranks) {
   if (wanted > 0) return std::min(wanted, kMostThreads);
   if (!for_gpus) return 1;
   // A core is left to the thread that launches: it spins while it waits for the GPU.
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::clamp(cores / std::max(1, ranks) - 1, 1, kMostChosenThreads);
 }
 

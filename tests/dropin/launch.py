@@ -42,6 +42,12 @@ class Launch:
         return [INIT], [] if self.died else [DESTROY]
 
 
+def share_of_cores(rank, ranks):
+    """As launchers that bind deal them out."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks] or cores
+
+
 class Run:
     """One start of a launch's processes. They import what they need, which takes longest, and wait for go()."""
 
@@ -60,6 +66,8 @@ class Run:
                 environment["LD_PRELOAD"] = launch.library
             said = f"{self.stem}.rank{rank}.jsonl"
             command = [options.python, os.path.join(HERE, launch.script), "--init", launch.init, "--out", said, *items]
+            if options.bind:
+                command = ["taskset", "-c", ",".join(map(str, share_of_cores(rank, launch.ranks))), *command]
             with open(self.log(rank), "wb") as log:
                 self.processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT,
                                                        stdin=subprocess.PIPE, start_new_session=True))

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "src/base/variables.h"
+#include "src/transport/proxy.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {
@@ -229,6 +230,16 @@ TEST(Config, IsDescribedWithoutItsSecret) {
     host_id = host_id || (entry.name == "NCCL_HOSTID" && entry.value == "box 7");
   }
   EXPECT_TRUE(host_id);
+}
+
+TEST(Config, ProxyThreadsFollowARanksShareOfItsCores) {
+  EXPECT_EQ(proxy_threads(0, false, 16, 1), 1) << "in host mode threads that wait do the work";
+  EXPECT_EQ(proxy_threads(0, true, 16, 4), 3) << "all ranks may use all cores";
+  EXPECT_EQ(proxy_threads(0, true, 4, 1), 3) << "a launcher has given each its own";
+  EXPECT_EQ(proxy_threads(0, true, 64, 1), 4);
+  EXPECT_EQ(proxy_threads(0, true, 1, 1), 1);
+  EXPECT_EQ(proxy_threads(0, true, 2, 8), 1);
+  EXPECT_EQ(proxy_threads(7, true, 2, 8), 7) << "WEFT_PROXY_THREADS";
 }
 
 }  // namespace
