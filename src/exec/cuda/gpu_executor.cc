@@ -45,8 +45,7 @@ void load_kernels(int device, cudaStream_t stream) {
   };
   const auto load_all = [&](const Kernels& kernels) {
     for (const void* program : {kernels.program.few, kernels.program.all}) load(program, &nothing);
-    for (const void* packed : {kernels.packed.few, kernels.packed.all})
-      load(packed, &nothing_packed);
+    load(kernels.packed, &nothing_packed);
     for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring_exchange, &no_ring_exchange);

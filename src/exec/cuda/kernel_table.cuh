@@ -12,23 +12,32 @@
 
 namespace weft::cuda {
 
+// Sums and moves, which are nearly all calls, have a kernel for few parameters; more of them would
+// make the library a third larger.
+template <typename Type, typename Op>
+Kernels::BySize programs() {
+  const auto* all =
+      reinterpret_cast<const void*>(program_kernel<Type, Op, sizeof(KernelArguments)>);
+  if constexpr (std::is_same_v<Op, Sum>) {
+    return {reinterpret_cast<const void*>(program_kernel<Type, Op, kFewBytes>), all, kFewBytes};
+  } else {
+    return {all, all, 0};
+  }
+}
+
 // Products of signed and unsigned integers are the same bits (sums too, but not averages): `Bulk`
 // may be the other one and saves a kernel.
 template <typename Type, typename Op, typename Bulk = Type>
 Kernels function_of() {
   using Small = std::conditional_t<std::is_same_v<Op, Sum>, Sum, AllButSum>;
   using Ring = std::conditional_t<std::is_same_v<Type, Bytes>, Sum, AnyOperator>;
-  return {
-      {reinterpret_cast<const void*>(program_kernel<Bulk, Op, kFewBytes>),
-       reinterpret_cast<const void*>(program_kernel<Bulk, Op, sizeof(KernelArguments)>), kFewBytes},
-      {reinterpret_cast<const void*>(packed_kernel<Type, Small, kFewBytes>),
-       reinterpret_cast<const void*>(packed_kernel<Type, Small, sizeof(PackedArguments)>),
-       kFewBytes},
-      {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
-       reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
-       kFewRingBytes},
-      reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
-      reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
+  return {programs<Bulk, Op>(),
+          {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
+           reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
+           kFewRingBytes},
+          reinterpret_cast<const void*>(packed_kernel<Type, Small>),
+          reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
+          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
 }
 
 template <typename Type, typename Same = Type>

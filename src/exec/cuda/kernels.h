@@ -13,8 +13,8 @@ struct Kernels {
     const void* of(size_t bytes) const { return bytes <= few_bytes ? few : all; }
   };
   BySize program;             // KernelArguments
-  BySize packed;              // PackedArguments
   BySize ring;                // RingArguments
+  const void* packed;         // PackedArguments
   const void* exchange;       // ExchangeArguments
   const void* ring_exchange;  // RingExchangeArguments
 };

@@ -148,7 +148,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   }
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.packed.of(a.bytes), ctas, threads, &a, false);
+  launch(kernels.packed, ctas, threads, &a, false);
 }
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by

@@ -225,28 +225,23 @@ class PackedRunner {
   PackedState& shared_;
 };
 
-// With the arguments in shared memory. Both kernels below call it.
 template <typename Type, typename Op>
-__device__ __noinline__ void run_packed(PackedArguments& a, uint4 counters, uint32_t ports) {
+__global__ void __launch_bounds__(kPackedThreads, 1)
+    packed_kernel(const __grid_constant__ PackedArguments arguments) {
   __shared__ PackedState shared;
+  alignas(16) __shared__ std::byte copy[sizeof(PackedArguments)];
+  auto& a = *reinterpret_cast<PackedArguments*>(copy);
+  if (arguments.mine == nullptr) return;  // only to be loaded
+  const uint32_t ports = arguments.ports;
+  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
+  Parameters parameters;
+  parameters.load(&arguments, arguments.bytes);
+  parameters.store(&a);
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
   PackedRunner<Type, Op>(a, shared).run();
-}
-
-template <typename Type, typename Op, size_t kBytes>
-__global__ void __launch_bounds__(kPackedThreads, 1)
-    packed_kernel(const __grid_constant__ ParameterBytes<kBytes> bytes) {
-  __shared__ ParameterBytes<kBytes> copy;
-  const auto& arguments = reinterpret_cast<const PackedArguments&>(bytes);
-  if (arguments.mine == nullptr) return;  // only to be loaded
-  const uint4 counters = PackedPorts::ask(arguments.mine, arguments.ports);
-  Parameters parameters;
-  parameters.load(&arguments, arguments.bytes);
-  parameters.store(&copy);
-  run_packed<Type, Op>(reinterpret_cast<PackedArguments&>(copy), counters, arguments.ports);
 }
 
 }  // namespace weft::cuda
