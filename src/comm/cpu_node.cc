@@ -11,6 +11,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/process_cores.h"
 #include "src/transport/doorbell.h"
 
 namespace weft {
@@ -19,21 +20,6 @@ namespace {
 // Calls of fewer bytes are not worth waking other threads for.
 constexpr uint64_t kHelpedBytes = 256u << 10;
 constexpr uint64_t kIdleSleepNs = 50'000'000;
-
-// Where any thread of this process may run. The one that makes calls may be bound to a core, which
-// its rank then needs for itself.
-cpu_set_t cores_of_process() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
-    cpu_set_t some;
-    const std::string number = task.path().filename().string();
-    if (sched_getaffinity(std::atoi(number.c_str()), sizeof some, &some) == 0)
-      CPU_OR(&all, &all, &some);
-  }
-  return all;
-}
 
 }  // namespace
 

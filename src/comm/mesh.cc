@@ -6,7 +6,6 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/side_by_side.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
@@ -207,7 +206,7 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const Config&
   ends.gone = gone;
   ends.ring_bytes = ring_bytes_;
   ends.proxies =
-      proxy_threads(config.proxy_threads, cuda::available(), usable_cores(), core_ranks_);
+      proxy_threads(config.proxy_threads, cuda::available(), info(rank_).cores, core_ranks_);
   ends.send = [this](const NetworkLinks::Route& route, const SendPort& port) {
     sends_[index(route.peer, route.channel)] = port;
   };

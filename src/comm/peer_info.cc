@@ -1,7 +1,6 @@
 // See peer_info.h.
 #include "src/comm/peer_info.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/process_cores.h"
 #include "src/transport/acceptor.h"
 
 namespace weft {
@@ -28,7 +28,10 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"NCCL_PROTO", config.proto},
            {"NCCL_MIN_NCHANNELS", fmt::format("{}", config.min_channels)},
            {"NCCL_MAX_NCHANNELS", fmt::format("{}", config.max_channels)},
-           {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)}}};
+           {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)},
+           {"WEFT_PACKED_BYTES", fmt::format("{}", config.packed_bytes)},
+           {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
+           {"WEFT_STAGE_BYTES", fmt::format("{}", config.stage_bytes)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,
@@ -38,9 +41,9 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.pid = getpid();
   mine.host = host_identity(config);
   mine.machine = machine_identity();
-  cpu_set_t cores{};
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0)
-    mine.core_set = siphash(Secret{}, &cores, sizeof cores);
+  const cpu_set_t cores = cores_of_process();
+  mine.core_set = siphash(Secret{}, &cores, sizeof cores);
+  mine.cores = std::max(1, CPU_COUNT(&cores));
   mine.process = Acceptor::instance().token();
   mine.ring_bytes = config.ring_bytes;
   mine.slice_bytes = config.slice_bytes;

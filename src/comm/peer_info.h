@@ -11,7 +11,7 @@
 namespace weft {
 
 // Settings that all ranks must have alike, as hashes; see peer_info.cc for their names.
-inline constexpr int kAgreedSettings = 7;
+inline constexpr int kAgreedSettings = 10;
 
 struct PeerInfo {
   uint32_t version = 0;  // of this library; all ranks must agree
@@ -22,7 +22,8 @@ struct PeerInfo {
   uint64_t settings[kAgreedSettings] = {};
   uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
   uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
-  uint64_t core_set = 0;   // a hash of the cores that this rank may use
+  uint64_t core_set = 0;   // a hash of the cores that this rank's process may use
+  int32_t cores = 1;       // how many these are
   int32_t shm_disable = 0;
   int32_t p2p_disable = 0;
   char gpu[16] = {};  // PCI bus id; empty in host mode

@@ -120,7 +120,8 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
   // many buffers go through a stage instead, which takes longer than a reach.
   const size_t moved = exchanged(c, bytes);
   const bool rooted = c.kind == CollectiveKind::kReduce || c.kind == CollectiveKind::kBroadcast;
-  const size_t most = !together ? packed_bytes : packed_bytes / 4 * (rooted ? 3 : 2);
+  const size_t most =
+      !together ? packed_bytes : packed_bytes / 4 * (rooted && c.nranks > 2 ? 3 : 2);
   if (c.nranks > 1 && moved <= most)
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
   // Many ranks pass on what comes from a root.

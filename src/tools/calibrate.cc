@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <span>
 
 #include "src/base/error.h"
@@ -98,8 +99,12 @@ class Calibrator {
   // measure.
   static std::span<const MeterPoint> large_for(int ranks) {
     const std::span<const MeterPoint> all(kLarge);
-    const double memory =
+    double memory =
         static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    // A container may have less.
+    for (const char* path :
+         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+      if (double limit = 0; std::ifstream(path) >> limit) memory = std::min(memory, limit);
     const double needed = 2.0 * ranks * static_cast<double>(all.back().bytes);
     return ranks <= 4 && 4 * needed <= memory ? all : all.first(all.size() - 1);
   }

@@ -15,6 +15,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/process_cores.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/socket.h"
@@ -70,6 +71,9 @@ Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   std::thread thread([this] { loop(); });
   thread_ = thread.native_handle();
   pthread_setname_np(thread_, "weft-proxy");
+  // It serves all ranks of the process: not on the core of the one that made it.
+  const cpu_set_t cores = cores_of_process();
+  if (CPU_COUNT(&cores) > 0) pthread_setaffinity_np(thread_, sizeof cores, &cores);
   thread.detach();
 }
 

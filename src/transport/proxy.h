@@ -30,8 +30,8 @@ namespace weft {
 
 class NetStream;
 
-// How many threads should serve a communicator: what WEFT_PROXY_THREADS says, or what `cores` that
-// `ranks` of them share allow.
+// How many threads should serve a communicator: what WEFT_PROXY_THREADS says, or what the `cores`
+// that so many `ranks` share allow.
 int proxy_threads(int wanted, bool for_gpus, int cores, int ranks);
 
 // Thread-safe. Proxies live as long as the process.

@@ -45,7 +45,7 @@ class Launch:
 def share_of_cores(rank, ranks):
     """As launchers that bind deal them out."""
     cores = sorted(os.sched_getaffinity(0))
-    return cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks] or cores
+    return cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks] or [cores[rank % len(cores)]]
 
 
 class Run:

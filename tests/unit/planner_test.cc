@@ -70,6 +70,9 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 256u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 257u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 512u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 513u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "reach");

@@ -171,8 +171,8 @@ struct OneMovement {
 };
 
 // As kernels get arguments that end in a program: the first bytes. A launch takes longer the more
-// of them a kernel can take, used or not (on an H200 4 us for 4 KB and 9 us for 32 KB), so there is
-// a kernel for those that use few, and one for all others.
+// of them a kernel can take, used or not (on an H200 4 us for 4 KB and 9 us for 32 KB), so where
+// that pays there is a kernel for those that use few, and one for all others.
 inline constexpr size_t kFewBytes = 3072, kFewRingBytes = 4000;
 template <size_t kBytes>
 struct alignas(16) ParameterBytes {

@@ -6,7 +6,8 @@
 namespace weft::cuda {
 
 struct Kernels {
-  // For arguments that end in a program: one kernel for few bytes of them, and one for all.
+  // For arguments that end in a program: one kernel for few bytes of them (or none), and one for
+  // all.
   struct BySize {
     const void *few, *all;
     size_t few_bytes;
