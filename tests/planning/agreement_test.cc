@@ -36,7 +36,8 @@ TEST(Agreement, FailsOnAllRanksWithOneTextWhereSettingsDiffer) {
   for (const Difference& d : {Difference{"WEFT_TOPO", "ndv2"},
                               {"NCCL_ALGO", "ring"},
                               {"WEFT_PLAN", "all_reduce=ring"},
-                              {"WEFT_SLICE_BYTES", "4K"}}) {
+                              {"WEFT_SLICE_BYTES", "4K"},
+                              {"WEFT_PACKED_BYTES", "64K"}}) {
     ProcessOptions options;
     options.argument = "rank 2 has ";
     options.environment = [&](int rank) {
