@@ -241,8 +241,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "0: sockets copy what goes to peers on this machine instead of lending pages"},
       {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads),
        "threads that serve the network; 0: one, or where GPUs need it up to four by the rank's "
-       "share "
-       "of its cores"},
+       "share of its cores"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
@@ -250,8 +249,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "of a host, else 32"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
        "GPU: low-latency protocol while a rank sends no more than this, or about half where "
-       "threads "
-       "share a GPU"},
+       "threads share a GPU"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),
        "1: data between GPUs goes through host memory"},
       {"NCCL_P2P_LEVEL", c.p2p_level,

@@ -121,8 +121,7 @@ class Mesh {
   std::vector<RecvPort> receives_;
   std::unique_ptr<NetworkLinks> network_;  // nullptr: all ranks are on this host
   int machine_ranks_ = 0;
-  int core_ranks_ =
-      0;  // of these, that may use the same cores: a launcher may have given each its own
+  int core_ranks_ = 0;  // of these, that may use the same cores
 };
 
 }  // namespace weft

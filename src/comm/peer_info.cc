@@ -41,7 +41,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.pid = getpid();
   mine.host = host_identity(config);
   mine.machine = machine_identity();
-  const cpu_set_t cores = cores_of_process();
+  // Once: it looks at all threads, and ranks that are threads must say the same.
+  static const cpu_set_t cores = cores_of_process();
   mine.core_set = siphash(Secret{}, &cores, sizeof cores);
   mine.cores = std::max(1, CPU_COUNT(&cores));
   mine.process = Acceptor::instance().token();
