@@ -115,6 +115,9 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.copy_engines = copy_engines || config_.copy_engines;
       gpu_ = std::make_unique<cuda::GpuExecutor>(options);
       connect_gpu(deadline);
+      if (config_.stall_warning_s > 0)
+        stalls_ = std::make_unique<StallWatch>(label, config_.stall_warning_s,
+                                               [this] { return gpu_->waits_for(); });
     } catch (const Error& error) {
       control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
       throw;

@@ -14,6 +14,7 @@
 #include "src/comm/control_channel.h"
 #include "src/comm/cpu_node.h"
 #include "src/comm/mesh.h"
+#include "src/comm/stall_watch.h"
 #include "src/comm/unique_id.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/batch.h"
@@ -176,6 +177,7 @@ class Communicator {
   int cpu_nodes_ = 0;  // that all ranks know of
   std::string why_no_cpu_nodes_;
   std::unique_ptr<cuda::GpuExecutor> gpu_;
+  std::unique_ptr<StallWatch> stalls_;  // of its kernels
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::shared_ptr<const ImportedSchedules> imported_;

@@ -1,14 +1,12 @@
 // Waiting always has a way to end, and says for whom it waited: time-outs, peers that left,
 // warnings.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tests/comm/checks.h"
 #include "tests/support/environment.h"
+#include "tests/support/log_file.h"
 #include "tests/support/patterns.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
@@ -78,14 +76,11 @@ TEST(PeerThatLeft, EndsAWaitForIt) {
 }
 
 TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
-  const std::string path = "/tmp/weft-stall-test." + std::to_string(getpid()) + ".txt";
-  const ScopedEnvironment environment{
-      {"WEFT_STALL_WARNING", "0.1"}, {"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", path}};
+  const ScopedEnvironment environment{{"WEFT_STALL_WARNING", "0.1"}};
+  const LogFile file("stall-test");
   ncclResetDebugInit();
   const auto warned = [&] {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return says(text.str(), "NCCL WARN rank 0 .*peer 1.*for [0-9]+ s already");
+    return says(file.text(), "NCCL WARN rank 0 .*peer 1.*for [0-9]+ s already");
   };
   run_ranks_as_threads(2, [&](int rank, ncclComm_t comm) {
     const auto limit = std::chrono::steady_clock::now() + patience(std::chrono::seconds(30));
@@ -94,7 +89,6 @@ TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
     expect_all_reduce_works(comm, 100);
   });
   EXPECT_TRUE(warned());
-  unlink(path.c_str());
 }
 
 // Processes of separate hosts have cores to spare, so that helper threads drive their large

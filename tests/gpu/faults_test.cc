@@ -7,6 +7,7 @@
 #include "tests/gpu/support/team.h"
 #include "tests/gpu/support/waiting.h"
 #include "tests/support/environment.h"
+#include "tests/support/log_file.h"
 #include "tests/support/patterns.h"
 
 namespace weft::test {
@@ -101,6 +102,26 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
     expect_recovery();
   }
 };
+
+TEST_P(WaitOf, IsWarnedAbout) {
+  const LogFile file("kernel-stall-test");
+  {
+    const ScopedEnvironment environment{{"WEFT_STALL_WARNING", "0.5"}};
+    ncclResetDebugInit();
+    make_communicators();
+  }
+  call_alone(GetParam());
+  const auto warned = [&] {
+    return says(file.text(), "NCCL WARN rank 0 .*waits in a kernel for peer 1: for [0-9]+ s");
+  };
+  const auto limit = std::chrono::steady_clock::now() + seconds(10);
+  while (!warned() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_TRUE(warned()) << file.text();
+  expect_abort_succeeds(set_->take(0));
+  EXPECT_EQ(finish_within(stream_, seconds(5)), "");
+  expect_recovery();
+}
 
 TEST_P(WaitOf, EndsWhenAnotherThreadAborts) {
   make_communicators();

@@ -82,8 +82,9 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 // Kernels read the first two with one load.
 struct alignas(8) HostFlags {
   uint32_t stop = 0;
-  uint32_t gone = 0;   // a bit per rank that has left: what it has not sent will never come
-  uint32_t error = 0;  // an error_word(), or 0
+  uint32_t gone = 0;       // a bit per rank that has left: what it has not sent will never come
+  uint32_t error = 0;      // an error_word(), or 0
+  uint32_t waits_for = 0;  // of who waits for long, now and then: the peer and 1
 };
 enum class KernelError : uint8_t { kNone, kOtherCall, kTimeout, kLeft };
 // The error and whom it is about, in a word that is seen as a whole.

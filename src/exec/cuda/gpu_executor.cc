@@ -88,6 +88,8 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
 constexpr int kSpareMultiprocessors = 4;
 constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
 
+const char* kind_of(int peer, int nranks) { return peer < nranks ? "peer" : "CPU node"; }
+
 void warn_about_queues(int here, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
@@ -362,10 +364,17 @@ void GpuExecutor::stop() noexcept {
   if (state_->copies != nullptr) state_->copies->stop();
 }
 
+std::string GpuExecutor::waits_for() {
+  const uint32_t word = __atomic_exchange_n(&state_->flags->waits_for, 0, __ATOMIC_SEQ_CST);
+  if (word == 0) return {};
+  const int peer = static_cast<int>(word) - 1;
+  return fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer);
+}
+
 std::string GpuExecutor::error() const {
   const uint32_t word = __atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST);
   const int peer = static_cast<int>(word >> 8) - 1;
-  const char* who = peer < state_->options.nranks ? "peer" : "CPU node";
+  const char* who = kind_of(peer, state_->options.nranks);
   switch (static_cast<KernelError>(word & 0xff)) {
     case KernelError::kNone:
       return {};

@@ -162,6 +162,9 @@ class GpuExecutor {
   void stop() noexcept;
   // A rank will do nothing more: what still waits for it ends with an error. Any thread.
   void peer_left(int rank) noexcept;
+  // Whom a kernel has waited for long for since the last time this was asked; "": nobody. Any
+  // thread.
+  std::string waits_for();
   // Empty, or what a kernel found wrong.
   std::string error() const;
   // Waits until everything launched so far is done.

@@ -8,6 +8,8 @@ namespace weft::cuda {
 // What a rank sent before it left may still be on its way through the network; as in host mode.
 inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
 
+inline constexpr uint64_t kLongWaitNs = 250'000'000;
+
 // Of one thread, while it waits for one thing. The host's flags are far away: looked at now and
 // then.
 class Patience {
@@ -20,9 +22,10 @@ class Patience {
     if (said.stop != 0) return false;
     const bool gone = peer >= 0 && (said.gone >> peer & 1) != 0;
     if (!gone) left_ = 0;
-    if (comm.timeout_ns == 0 && !gone) return true;
     const uint64_t now = now_ns();
     if (begun_ == 0) begun_ = now;
+    if (now - begun_ > kLongWaitNs) tell_wait(comm, peer);
+    if (comm.timeout_ns == 0 && !gone) return true;
     if (gone && left_ == 0) left_ = now;
     const bool late = comm.timeout_ns != 0 && now - begun_ > comm.timeout_ns;
     if (!late && (!gone || now - left_ <= kOnTheWayNs)) return true;
