@@ -116,19 +116,23 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, !forced->reaches};
   }
-  // Where only a root has that much to do packets pay for longer, and between processes too: there
-  // many buffers go through a stage instead, which takes longer than a reach.
+  // Where only a root has that much to do packets pay for longer, most of all where it just
+  // receives; and between processes too: there many buffers go through a stage instead, which takes
+  // longer than a reach.
   const size_t moved = exchanged(c, bytes);
-  const bool rooted = c.kind == CollectiveKind::kReduce || c.kind == CollectiveKind::kBroadcast;
-  const size_t most =
-      !together ? packed_bytes : packed_bytes / 4 * (rooted && c.nranks > 2 ? 3 : 2);
+  const bool reduces = c.kind == CollectiveKind::kReduce,
+             broadcasts = c.kind == CollectiveKind::kBroadcast, several = c.nranks > 2;
+  size_t most = packed_bytes;
+  if (reduces && (several || !together)) {
+    most = 2 * packed_bytes;
+  } else if (together) {
+    most = packed_bytes / 4 * (broadcasts && several ? 3 : 2);
+  }
   if (c.nranks > 1 && moved <= most)
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
   // Many ranks pass on what comes from a root.
-  if (c.nranks > 1 && !together && moved <= 2 * packed_bytes) {
-    if (c.kind == CollectiveKind::kReduce) return {&kExchange, true};
-    if (c.kind == CollectiveKind::kBroadcast && c.nranks > kFewReceivers) return {&kTree, true};
-  }
+  if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packed_bytes)
+    return {&kTree, true};
   return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
 }
 

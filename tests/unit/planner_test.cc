@@ -69,12 +69,16 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   };
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "reach");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 256u << 10), "exchange") << "there is a root";
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 257u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 512u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 768u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 256u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 512u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 2, 513u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 256u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 257u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 512u << 10), "exchange");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 513u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "reach");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "reach");
   EXPECT_EQ(in_threads(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
   for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
