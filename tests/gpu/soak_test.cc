@@ -7,6 +7,9 @@
 #include <fstream>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/graph.h"
+#include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/team.h"
 #include "tests/support/sampling.h"
 
@@ -48,20 +51,33 @@ void expect_flat(const Usage& early, const Usage& late) {
   EXPECT_LT(late.device, early.device + (size_t{4} << 20));
 }
 
+constexpr int kRanks = 4;
+constexpr size_t kStreamsEach = 3, kSoakBytes = size_t{256} << 20;
+
+// A rank, be it a thread or a process.
+struct Member {
+  int rank;
+  ncclComm_t comm;
+  Arena* arena;
+  std::vector<cudaStream_t> streams;
+  std::function<void()> meet;
+};
+
 // What one rank does; decisions come from a seed that all ranks share.
 class Soak {
  public:
-  Soak(Rank& me, uint64_t seed) : me_(me), random_(seed) {
+  Soak(const Member& me, uint64_t seed) : me_(me), random_(seed) {
     WEFT_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
     for (size_t i = 0; i < 36; ++i) {
       Case c = make_case(random_.pick(all_operations()), 0, random_.pick(all_types()).id);
       c.reduction = random_.pick(all_reductions());
       const size_t most = random_.below(4) == 0 ? 100000 : 3000;
       c.count = random_.below(most);
-      c.root = static_cast<int>(random_.below(4));
+      c.root = static_cast<int>(random_.below(kRanks));
       c.in_place = can_be_in_place(c.operation) && random_.below(2) == 0;
       c.salt = random_.next();
-      runs_.push_back(me_.make(c));
+      runs_.push_back(
+          std::make_unique<DeviceCase>(c, me_.rank, kRanks, me_.comm, *me_.arena, me_.streams[0]));
     }
   }
 
@@ -126,12 +142,52 @@ class Soak {
     runs_[run]->refill(stream_of(run));
     WEFT_OK(runs_[run]->launch(stream_of(run)));
   }
-  Rank& me_;
+  const Member& me_;
   Random random_;
   cudaEvent_t event_ = nullptr;
   std::vector<std::unique_ptr<DeviceCase>> runs_;
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
+
+// Early and late in the run, while nobody does anything.
+struct Measured {
+  Usage early, late;
+};
+
+Measured run_soak(const Member& me, uint64_t seed) {
+  const int total = operations();
+  Measured measured;
+  const auto measure = [&](Usage& into) {
+    me.meet();
+    into = usage();
+    me.meet();
+  };
+  Soak soak(me, seed);
+  int done = 0, checked = 0, captured = 0;
+  bool is_early = true;
+  soak.capture();
+  while (done < total) {
+    done += soak.step();
+    if (done - checked >= 300) {
+      checked = done;
+      soak.check();
+      done += 36;
+    }
+    if (done - captured >= 1500) {
+      captured = done;
+      soak.check();
+      soak.capture();
+    }
+    if (is_early && done > total * 3 / 10) {
+      is_early = false;
+      soak.check();
+      measure(measured.early);
+    }
+  }
+  soak.check();
+  measure(measured.late);
+  return measured;
+}
 
 class LongRun : public GpuTest {
  protected:
@@ -139,45 +195,50 @@ class LongRun : public GpuTest {
 };
 
 TEST_F(LongRun, OfMixedOperationsHasNoErrorAndNoLeak) {
-  const int total = operations();
-  Usage early, late;
+  Measured first;
   const uint64_t seed = test_seed();
   const auto start = std::chrono::steady_clock::now();
-  run_team(4,
+  run_team(kRanks,
            [&](Rank& me) {
-             Soak soak(me, seed);
-             int done = 0, checked = 0, captured = 0;
-             bool measured = false;
-             soak.capture();
-             while (done < total) {
-               done += soak.step();
-               if (done - checked >= 300) {
-                 checked = done;
-                 soak.check();
-                 done += 36;
-               }
-               if (done - captured >= 1500) {
-                 captured = done;
-                 soak.check();
-                 soak.capture();
-               }
-               if (!measured && done > total * 3 / 10) {
-                 measured = true;
-                 soak.check();
-                 me.meet();
-                 if (me.rank == 0) early = usage();
-                 me.meet();
-               }
-             }
-             soak.check();
-             me.meet();
-             if (me.rank == 0) late = usage();
-             me.meet();
+             const Measured measured =
+                 run_soak({me.rank, me.comm(), me.arena, me.streams, [&] { me.meet(); }}, seed);
+             if (me.rank == 0) first = measured;
            },
-           {.streams = 3, .arena_bytes = size_t{256} << 20, .limit = std::chrono::seconds(95)});
-  expect_flat(early, late);
-  std::printf("%d operations per rank in %.1f s\n", total,
+           {.streams = kStreamsEach, .arena_bytes = kSoakBytes, .limit = std::chrono::seconds(95)});
+  expect_flat(first.early, first.late);
+  std::printf("%d operations per rank in %.1f s\n", operations(),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+// The argument: where memory comes from, and the seed.
+WEFT_SCENARIO(soak) {
+  ProcessRank me(context);
+  const size_t comma = context.argument.find(',');
+  const Origin origin =
+      context.argument.substr(0, comma) == "registered" ? Origin::kRegistered : Origin::kCudaMalloc;
+  Arena arena(kSoakBytes, origin, me.comm()), meeting(4096, Origin::kCudaMalloc);
+  Member member{me.rank(), me.comm(), &arena, {}, {}};
+  for (size_t s = 0; s < kStreamsEach; ++s) member.streams.push_back(stream_number(s));
+  member.meet = [&] {
+    me.note("rank " + std::to_string(me.rank()) + " in the soak");
+    me.meet(meeting);
+  };
+  const Measured measured = run_soak(member, std::stoull(context.argument.substr(comma + 1)));
+  // The GPU's memory is that of all processes: one looks.
+  if (me.rank() == 0) expect_flat(measured.early, measured.late);
+  member.meet();
+}
+
+class ProcessLongRun : public GpuProcesses {
+ protected:
+  static void soak(const std::string& memory) {
+    play("soak", kRanks, memory + "," + std::to_string(test_seed()), {}, std::chrono::seconds(50));
+  }
+};
+
+TEST_F(ProcessLongRun, OfMixedOperationsInPlainMemoryHasNoErrorAndNoLeak) { soak("plain"); }
+TEST_F(ProcessLongRun, OfMixedOperationsInRegisteredMemoryHasNoErrorAndNoLeak) {
+  soak("registered");
 }
 
 TEST_F(LongRun, OfCommunicatorsThatComeAndGoHasNoLeak) {
