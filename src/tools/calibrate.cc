@@ -59,8 +59,8 @@ class Calibrator {
     const Generator* any[] = {&kReach, &kExchange, &kOneShot};
     const Generator* reach[] = {&kReach};
     for (const int ranks : {2, 4, 8, 2, 4, 8}) {
-      measure({ranks, false, false, false, kMeasured, any, {kSmall, 4}, left()}, setting);
-      measure({ranks, false, false, false, kMeasured, reach, {kSmall + 4, 2}, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, any, {kSmall, 5}, left()}, setting);
+      measure({ranks, false, false, false, kMeasured, reach, {kSmall + 5, 1}, left()}, setting);
     }
     for (const int ranks : {2, 4, 8})
       measure({ranks, false, false, false, kMeasured, reach, large_for(ranks), left()}, setting);
