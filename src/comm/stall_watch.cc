@@ -25,8 +25,12 @@ StallWatch::StallWatch(std::string label, double warning_s, std::function<std::s
       waits_for_(std::move(waits_for)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   if (!timer_) fail_errno(errno, "cannot make a timer");
-  const auto period_ns = static_cast<long>(std::clamp(warning_s / 4, 0.01, 0.9) * 1e9);
-  const itimerspec period{{0, period_ns}, {0, period_ns}};
+  // Seldom: a process may have many communicators, and nothing to do.
+  const double every_s = std::clamp(warning_s / 8, 0.01, 5.0);
+  timespec every{};
+  every.tv_sec = static_cast<time_t>(every_s);
+  every.tv_nsec = static_cast<long>((every_s - static_cast<double>(every.tv_sec)) * 1e9);
+  const itimerspec period{every, every};
   timerfd_settime(timer_.get(), 0, &period, nullptr);
   EventLoop::instance().watch(timer_.get(), EPOLLIN, [this](uint32_t) { look(); });
 }
