@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,53 +17,6 @@
 
 namespace weft::cuda {
 namespace {
-
-// A kernel that is loaded lazily while another rank's kernel already spins would deadlock, and so
-// would one that needs more local memory than any before it: all are loaded at init, and the one
-// with the largest stack runs once, with nothing to do.
-void load_kernels(int device, cudaStream_t stream) {
-  static std::mutex mutex;
-  static std::vector<int> loaded;
-  std::lock_guard lock(mutex);
-  if (std::find(loaded.begin(), loaded.end(), device) != loaded.end()) return;
-  const auto begun = std::chrono::steady_clock::now();
-  static KernelArguments nothing;
-  static PackedArguments nothing_packed;
-  static ExchangeArguments nothing_exchanged;
-  static PairArguments nothing_paired;
-  static RingArguments no_rings;
-  static RingExchangeArguments no_ring_exchange;
-  size_t most = 0;
-  const auto load = [&](const void* function, void* arguments) {
-    cudaFuncAttributes attributes;
-    check(cudaFuncGetAttributes(&attributes, function), "loading kernels");
-    if (attributes.localSizeBytes <= most) return;
-    most = attributes.localSizeBytes;
-    void* parameters[] = {arguments};
-    check(cudaLaunchKernel(function, dim3(1), dim3(32), parameters, 0, stream), "a first kernel");
-  };
-  const auto load_all = [&](const Kernels& kernels) {
-    for (const void* program : {kernels.program.few, kernels.program.all}) load(program, &nothing);
-    load(kernels.packed, &nothing_packed);
-    for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
-    load(kernels.exchange, &nothing_exchanged);
-    load(kernels.ring_exchange, &no_ring_exchange);
-  };
-  load(pair_kernel_function(true), &nothing_paired);
-  load(pair_kernel_function(false), &nothing_paired);
-  cudaFuncAttributes attributes;
-  check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
-  load_all(move_kernels());
-  for (int type = 0; type < ncclNumTypes; type++)
-    for (int op = ncclSum; op <= ncclMin; op++)
-      load_all(reduction_kernels(static_cast<ncclDataType_t>(type), static_cast<ncclRedOp_t>(op)));
-  check(cudaStreamSynchronize(stream), "loading kernels");
-  loaded.push_back(device);
-  WEFT_INFO(
-      kInit, "GPU {}: kernels loaded in {:.1f} ms, {} bytes of stack", device,
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun).count(),
-      most);
-}
 
 constexpr size_t kUnit = size_t{1} << 20;
 

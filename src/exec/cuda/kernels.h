@@ -1,6 +1,8 @@
 // The kernels as the launcher sees them: addresses of functions, by type and operator.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "src/exec/cuda/device_comm.h"
 
 namespace weft::cuda {
@@ -26,6 +28,11 @@ Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 Kernels move_kernels();
 const void* pair_kernel_function(bool packed);  // PairArguments; packed: all messages are
 const void* probe_kernel_function();            // DeviceComm
+
+// Once per device. A kernel that is loaded lazily while another rank's kernel already spins would
+// deadlock, and so would one that needs more local memory than any before it: all are loaded at
+// init, and the one with the largest stack runs once, with nothing to do.
+void load_kernels(int device, cudaStream_t stream);
 
 // Parts of the table above, one per source file.
 Kernels int8_kernels(ncclDataType_t type, ncclRedOp_t op);
