@@ -249,7 +249,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "of a host, else 32"},
       {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
        "GPU: low-latency protocol while a rank sends no more than this, or about half where "
-       "threads share a GPU"},
+       "threads share a GPU; while a root receives no more than twice this"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),
        "1: data between GPUs goes through host memory"},
       {"NCCL_P2P_LEVEL", c.p2p_level,

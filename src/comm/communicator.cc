@@ -117,7 +117,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       connect_gpu(deadline);
       if (config_.stall_warning_s > 0)
         stalls_ = std::make_unique<StallWatch>(label, config_.stall_warning_s,
-                                               [this] { return gpu_->waits_for(); });
+                                               [this] { return gpu_->long_wait(); });
     } catch (const Error& error) {
       control_->abort(fmt::format("rank {} could not join: {}", rank, error.what()));
       throw;

@@ -6,25 +6,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
-#include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/transport/event_loop.h"
 
 namespace weft {
-namespace {
 
-// Kernels that wait tell so at least as often as that.
-constexpr std::chrono::seconds kTold{2};
-
-}  // namespace
-
-StallWatch::StallWatch(std::string label, double warning_s, std::function<std::string()> waits_for)
+StallWatch::StallWatch(std::string label, double warning_s,
+                       std::function<cuda::LongWait()> long_wait)
     : label_(std::move(label)),
       warning_s_(warning_s),
-      waits_for_(std::move(waits_for)),
+      long_wait_(std::move(long_wait)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  if (!timer_) fail_errno(errno, "cannot make a timer");
+  if (!timer_) {
+    WEFT_WARN("{}: no timer ({}): GPUs that wait for long will not be warned about", label_,
+              std::strerror(errno));
+    return;
+  }
   // Seldom: a process may have many communicators, and nothing to do.
   const double every_s = std::clamp(warning_s / 8, 0.01, 5.0);
   timespec every{};
@@ -35,23 +34,20 @@ StallWatch::StallWatch(std::string label, double warning_s, std::function<std::s
   EventLoop::instance().watch(timer_.get(), EPOLLIN, [this](uint32_t) { look(); });
 }
 
-StallWatch::~StallWatch() { EventLoop::instance().unwatch(timer_.get()); }
+StallWatch::~StallWatch() {
+  if (timer_) EventLoop::instance().unwatch(timer_.get());
+}
 
 void StallWatch::look() {
   uint64_t ticks = 0;
   [[maybe_unused]] const ssize_t got = read(timer_.get(), &ticks, sizeof ticks);
-  const auto now = Clock::now();
-  const std::string whom = waits_for_();
-  if (whom.empty()) {
-    if (now - seen_ > kTold) waiting_ = warned_ = false;
-    return;
-  }
-  if (!waiting_) since_ = now;
-  waiting_ = true;
-  seen_ = now;
-  const double seconds = std::chrono::duration<double>(now - since_).count();
-  if (warned_ || seconds < warning_s_) return;
-  WEFT_WARN("{} waits in a kernel for {}: for {:.0f} s already", label_, whom, seconds);
+  const cuda::LongWait wait = long_wait_();
+  if (wait.whom.empty()) return;
+  // A shorter one is another one; thread blocks begin to wait one after the other.
+  if (wait.seconds < 0.9 * seen_s_) warned_ = false;
+  seen_s_ = wait.seconds;
+  if (warned_ || wait.seconds < warning_s_) return;
+  WEFT_WARN("{} waits on its GPU for {}: for {:.0f} s already", label_, wait.whom, wait.seconds);
   warned_ = true;
 }
 

@@ -77,8 +77,7 @@ TEST(PeerThatLeft, EndsAWaitForIt) {
 
 TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
   const ScopedEnvironment environment{{"WEFT_STALL_WARNING", "0.1"}};
-  const LogFile file("stall-test");
-  ncclResetDebugInit();
+  const LogFile file("stall-test", ncclResetDebugInit);
   const auto warned = [&] {
     return says(file.text(), "NCCL WARN rank 0 .*peer 1.*for [0-9]+ s already");
   };

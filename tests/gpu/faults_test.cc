@@ -104,15 +104,14 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
 };
 
 TEST_P(WaitOf, IsWarnedAbout) {
-  const LogFile file("kernel-stall-test");
+  const LogFile file("gpu-stall-test", ncclResetDebugInit);
   {
     const ScopedEnvironment environment{{"WEFT_STALL_WARNING", "0.5"}};
-    ncclResetDebugInit();
     make_communicators();
   }
   call_alone(GetParam());
   const auto warned = [&] {
-    return says(file.text(), "NCCL WARN rank 0 .*waits in a kernel for peer 1: for [0-9]+ s");
+    return says(file.text(), "NCCL WARN rank 0 .*waits on its GPU for peer 1: for [0-9]+ s");
   };
   const auto limit = std::chrono::steady_clock::now() + seconds(10);
   while (!warned() && std::chrono::steady_clock::now() < limit)

@@ -1,10 +1,11 @@
-// Warnings of the library, in a file for as long as this is there. Who uses it makes the library
-// look at its environment again (ncclResetDebugInit() or log::reset()).
+// Warnings of the library, in a file for as long as this is there.
 #pragma once
 
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -14,10 +15,19 @@ namespace weft::test {
 
 class LogFile {
  public:
-  explicit LogFile(const std::string& name)
+  // `reset` makes the library look at its environment again.
+  LogFile(const std::string& name, std::function<void()> reset)
       : path_("/tmp/weft-" + name + "." + std::to_string(getpid()) + ".txt"),
-        environment_{{"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", path_}} {}
-  ~LogFile() { unlink(path_.c_str()); }
+        reset_(std::move(reset)) {
+    environment_.emplace(std::initializer_list<ScopedEnvironment::Setting>{
+        {"NCCL_DEBUG", "WARN"}, {"NCCL_DEBUG_FILE", path_}});
+    reset_();
+  }
+  ~LogFile() {
+    environment_.reset();
+    reset_();
+    unlink(path_.c_str());
+  }
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
@@ -29,7 +39,8 @@ class LogFile {
 
  private:
   const std::string path_;
-  const ScopedEnvironment environment_;
+  const std::function<void()> reset_;
+  std::optional<ScopedEnvironment> environment_;
 };
 
 }  // namespace weft::test

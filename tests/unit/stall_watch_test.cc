@@ -1,4 +1,4 @@
-// A wait that goes on is warned about once; another one later, again.
+// A wait that goes on is warned about once; another one, again; many short ones never.
 #include "src/comm/stall_watch.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 
 #include "src/base/log.h"
 #include "tests/support/log_file.h"
-#include "tests/support/patterns.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -19,46 +18,55 @@ using std::chrono::milliseconds;
 
 class StallWatchTest : public testing::Test {
  protected:
-  StallWatchTest() { log::reset(); }
-  ~StallWatchTest() override { log::reset(); }
+  static constexpr double kWarning = 0.2;
 
   size_t warnings() const {
     const std::string text = file_.text();
-    const std::regex warning("NCCL WARN rank 1 of 2 waits in a kernel for peer 0: for [0-9]+ s");
+    const std::regex warning("NCCL WARN rank 1 of 2 waits on its GPU for peer 0: for [0-9]+ s");
     return static_cast<size_t>(
         std::distance(std::sregex_iterator(text.begin(), text.end(), warning), {}));
   }
-  bool warned_within(size_t times, milliseconds limit) const {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    while (warnings() < times && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(milliseconds(10));
-    return warnings() == times;
+  // Until the watch has looked this many times more.
+  void let_it_look(int times) {
+    const int goal = looks_ + times;
+    const auto end = std::chrono::steady_clock::now() + patience(milliseconds(10000));
+    while (looks_ < goal && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(milliseconds(5));
+    ASSERT_GE(looks_, goal);
   }
-  // As long as it is set, a kernel tells every time that it is asked.
-  std::string waits_for() const { return waiting_ ? "peer 0" : ""; }
+  // What is told at every look: a wait of so many seconds, or none.
+  cuda::LongWait told() {
+    const double seconds = seconds_;
+    looks_++;
+    return {seconds > 0 ? "peer 0" : "", seconds};
+  }
 
-  const LogFile file_{"stall-watch-test"};
-  std::atomic<bool> waiting_{false};
+  const LogFile file_{"stall-watch-test", log::reset};
+  std::atomic<double> seconds_{0};
+  std::atomic<int> looks_{0};
+  const StallWatch watch_{"rank 1 of 2", kWarning, [this] { return told(); }};
 };
 
 TEST_F(StallWatchTest, WarnsOncePerWait) {
-  const StallWatch watch("rank 1 of 2", 0.2, [this] { return waits_for(); });
-  std::this_thread::sleep_for(milliseconds(400));
-  EXPECT_EQ(warnings(), 0u) << file_.text();
-  waiting_ = true;
-  EXPECT_TRUE(warned_within(1, patience(milliseconds(5000)))) << file_.text();
-  std::this_thread::sleep_for(milliseconds(500));
-  EXPECT_EQ(warnings(), 1u) << file_.text();
-  waiting_ = false;
-  std::this_thread::sleep_for(milliseconds(2500));  // it is over only when it is quiet for a while
-  waiting_ = true;
-  EXPECT_TRUE(warned_within(2, patience(milliseconds(5000)))) << file_.text();
+  for (const double seconds : {0.1, 0.25, 0.3, 5.0, 40.0}) {
+    seconds_ = seconds;
+    let_it_look(3);
+    EXPECT_EQ(warnings(), seconds < kWarning ? 0u : 1u) << file_.text();
+  }
+  seconds_ = 0;
+  let_it_look(3);
+  for (const double seconds : {0.1, 0.3, 0.5}) {
+    seconds_ = seconds;
+    let_it_look(3);
+  }
+  EXPECT_EQ(warnings(), 2u) << "another wait" << file_.text();
 }
 
-TEST_F(StallWatchTest, SaysNothingOfShortWaits) {
-  const StallWatch watch("rank 1 of 2", 60, [this] { return waits_for(); });
-  waiting_ = true;
-  std::this_thread::sleep_for(milliseconds(1500));
+TEST_F(StallWatchTest, SaysNothingOfManyShortWaits) {
+  for (int i = 0; i < 30; ++i) {
+    seconds_ = i % 3 == 0 ? 0.19 : 0.1;
+    let_it_look(1);
+  }
   EXPECT_EQ(warnings(), 0u) << file_.text();
 }
 

@@ -82,15 +82,23 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 // Kernels read the first two with one load.
 struct alignas(8) HostFlags {
   uint32_t stop = 0;
-  uint32_t gone = 0;       // a bit per rank that has left: what it has not sent will never come
-  uint32_t error = 0;      // an error_word(), or 0
-  uint32_t waits_for = 0;  // of who waits for long, now and then: the peer and 1
+  uint32_t gone = 0;   // a bit per rank that has left: what it has not sent will never come
+  uint32_t error = 0;  // an error_word(), or 0
+  uint32_t wait = 0;   // of who waits for long, now and then: a wait_word()
 };
 enum class KernelError : uint8_t { kNone, kOtherCall, kTimeout, kLeft };
 // The error and whom it is about, in a word that is seen as a whole.
 WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
   return static_cast<uint32_t>(peer + 1) << 8 | static_cast<uint32_t>(error);
 }
+// For whom somebody waits and for how long, in the same way. Time is in units of 2^20 ns.
+inline constexpr int kWaitUnit = 20;
+WEFT_HD inline uint32_t wait_word(int peer, uint64_t ns) {
+  const uint64_t most = 0xffffff, units = ns >> kWaitUnit;
+  return static_cast<uint32_t>(units < most ? units : most) << 8 | static_cast<uint32_t>(peer + 1);
+}
+inline int waited_for(uint32_t word) { return static_cast<int>(word & 0xff) - 1; }
+inline double waited_s(uint32_t word) { return (word >> 8) * 1e-9 * (1 << kWaitUnit); }
 
 // One rank's view, constant after init. Travels in the kernel's parameters: reading it costs no
 // trip to memory.

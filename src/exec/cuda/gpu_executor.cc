@@ -316,11 +316,11 @@ void GpuExecutor::stop() noexcept {
   if (state_->copies != nullptr) state_->copies->stop();
 }
 
-std::string GpuExecutor::waits_for() {
-  const uint32_t word = __atomic_exchange_n(&state_->flags->waits_for, 0, __ATOMIC_SEQ_CST);
+LongWait GpuExecutor::long_wait() {
+  const uint32_t word = __atomic_exchange_n(&state_->flags->wait, 0, __ATOMIC_SEQ_CST);
   if (word == 0) return {};
-  const int peer = static_cast<int>(word) - 1;
-  return fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer);
+  const int peer = waited_for(word);
+  return {fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer), waited_s(word)};
 }
 
 std::string GpuExecutor::error() const {

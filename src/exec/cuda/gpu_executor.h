@@ -91,6 +91,12 @@ struct GpuRingExchange {
   std::vector<size_t> ports;
 };
 
+// For whom something waits, "": for nobody, and how long already.
+struct LongWait {
+  std::string whom;
+  double seconds = 0;
+};
+
 // A program made ready for kernels. Belongs to the executor that prepared it.
 class GpuPlan;
 struct StepRange;
@@ -162,9 +168,8 @@ class GpuExecutor {
   void stop() noexcept;
   // A rank will do nothing more: what still waits for it ends with an error. Any thread.
   void peer_left(int rank) noexcept;
-  // Whom a kernel has waited for long for since the last time this was asked; "": nobody. Any
-  // thread.
-  std::string waits_for();
+  // What a kernel or a stream has told of since the last time this was asked. Any thread.
+  LongWait long_wait();
   // Empty, or what a kernel found wrong.
   std::string error() const;
   // Waits until everything launched so far is done.

@@ -56,9 +56,8 @@ __device__ inline void report(const DeviceComm& comm, KernelError error, int pee
 }
 
 // For the host's warning; it takes the word away again.
-__device__ inline void tell_wait(const DeviceComm& comm, int peer) {
-  if (peer >= 0)
-    *static_cast<volatile uint32_t*>(&comm.flags->waits_for) = static_cast<uint32_t>(peer) + 1;
+__device__ inline void tell_wait(const DeviceComm& comm, int peer, uint64_t ns) {
+  if (peer >= 0) *static_cast<volatile uint32_t*>(&comm.flags->wait) = wait_word(peer, ns);
 }
 
 // What the host says, in one trip.
@@ -75,7 +74,7 @@ __device__ inline HostWord load_flags(const DeviceComm& comm) {
 // it let this rank wait for too long. The host's flags are far away: looked at now and then.
 template <typename Ready>
 __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& peer, Ready ready) {
-  uint32_t begun = 0;  // in milliseconds, nearly: there are not the registers for more
+  uint32_t begun = 0;  // in units of a wait_word(): there are not the registers for more
   int left = -1;       // whom the last look at the flags found gone
   for (uint32_t spins = 1; !ready(); spins++) {
     between_looks();
@@ -88,11 +87,11 @@ __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& pe
       return false;
     }
     left = gone ? peer : -1;
-    if ((spins & 0x3ffff) == 0) tell_wait(comm, peer);  // a few times a second
-    if (comm.timeout_ns == 0) continue;
-    const auto now = static_cast<uint32_t>(now_ns() >> 20);
+    const auto now = static_cast<uint32_t>(now_ns() >> kWaitUnit);
     if (begun == 0) begun = now;
-    if (uint64_t{now - begun} << 20 > comm.timeout_ns) {
+    const uint64_t waited = uint64_t{now - begun} << kWaitUnit;
+    if ((spins & 0x3ffff) == 0) tell_wait(comm, peer, waited);  // a few times a second
+    if (comm.timeout_ns != 0 && waited > comm.timeout_ns + (1u << kWaitUnit)) {
       report(comm, KernelError::kTimeout, peer);
       return false;
     }

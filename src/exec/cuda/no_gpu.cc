@@ -44,7 +44,7 @@ void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
 void GpuExecutor::peer_left(int) noexcept {}
 void GpuExecutor::stop() noexcept {}
-std::string GpuExecutor::waits_for() { return {}; }
+LongWait GpuExecutor::long_wait() { return {}; }
 std::string GpuExecutor::error() const { return {}; }
 void GpuExecutor::synchronize() noexcept {}
 

@@ -24,7 +24,7 @@ class Patience {
     if (!gone) left_ = 0;
     const uint64_t now = now_ns();
     if (begun_ == 0) begun_ = now;
-    if (now - begun_ > kLongWaitNs) tell_wait(comm, peer);
+    if (now - begun_ > kLongWaitNs) tell_wait(comm, peer, now - begun_);
     if (comm.timeout_ns == 0 && !gone) return true;
     if (gone && left_ == 0) left_ = now;
     const bool late = comm.timeout_ns != 0 && now - begun_ > comm.timeout_ns;
