@@ -177,7 +177,7 @@ class Communicator {
   int cpu_nodes_ = 0;  // that all ranks know of
   std::string why_no_cpu_nodes_;
   std::unique_ptr<cuda::GpuExecutor> gpu_;
-  std::unique_ptr<StallWatch> stalls_;  // of its kernels
+  std::unique_ptr<StallWatch> stalls_;  // of its GPU
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::shared_ptr<const ImportedSchedules> imported_;

@@ -291,7 +291,7 @@ void CopyEngine::peer_left(int rank) noexcept {
 // as anything moves, some word changes. What a rank did before it left can be seen by then; between
 // waiting and saying so a stream may be held up by other work.
 uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
-  constexpr double kHeldUpSeconds = 1, kLongWaitSeconds = 0.25;
+  constexpr double kHeldUpSeconds = 1;
   CopyBoard board;
   const auto* from = reinterpret_cast<const volatile uint32_t*>(board_);
   auto* to = reinterpret_cast<uint32_t*>(&board);
@@ -308,9 +308,8 @@ uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
     if ((gone_ >> peer & 1) != 0 && waited > kHeldUpSeconds)
       return error_word(KernelError::kLeft, peer);
     if (timeout_s_ > 0 && waited > timeout_s_) return error_word(KernelError::kTimeout, peer);
-    if (waited > kLongWaitSeconds)
-      __atomic_store_n(&flags_->wait, wait_word(peer, static_cast<uint64_t>(waited * 1e9)),
-                       __ATOMIC_SEQ_CST);
+    if (const auto ns = static_cast<uint64_t>(waited * 1e9); ns > kLongWaitNs)
+      __atomic_store_n(&flags_->wait, wait_word(peer, ns), __ATOMIC_SEQ_CST);
   }
   return 0;
 }

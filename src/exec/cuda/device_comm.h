@@ -93,6 +93,7 @@ WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
 }
 // For whom somebody waits and for how long, in the same way. Time is in units of 2^20 ns.
 inline constexpr int kWaitUnit = 20;
+inline constexpr uint64_t kLongWaitNs = 250'000'000;  // nobody tells of shorter ones
 WEFT_HD inline uint32_t wait_word(int peer, uint64_t ns) {
   const uint64_t most = 0xffffff, units = ns >> kWaitUnit;
   return static_cast<uint32_t>(units < most ? units : most) << 8 | static_cast<uint32_t>(peer + 1);

@@ -90,7 +90,8 @@ __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& pe
     const auto now = static_cast<uint32_t>(now_ns() >> kWaitUnit);
     if (begun == 0) begun = now;
     const uint64_t waited = uint64_t{now - begun} << kWaitUnit;
-    if ((spins & 0x3ffff) == 0) tell_wait(comm, peer, waited);  // a few times a second
+    // A few times a second at most: it is a way to host memory.
+    if ((spins & 0x3ffff) == 0 && waited > kLongWaitNs) tell_wait(comm, peer, waited);
     if (comm.timeout_ns != 0 && waited > comm.timeout_ns + (1u << kWaitUnit)) {
       report(comm, KernelError::kTimeout, peer);
       return false;

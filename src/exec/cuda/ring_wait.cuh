@@ -8,8 +8,6 @@ namespace weft::cuda {
 // What a rank sent before it left may still be on its way through the network; as in host mode.
 inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
 
-inline constexpr uint64_t kLongWaitNs = 250'000'000;
-
 // Of one thread, while it waits for one thing. The host's flags are far away: looked at now and
 // then.
 class Patience {
