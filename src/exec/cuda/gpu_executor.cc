@@ -235,6 +235,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   if (s.copies != nullptr) s.shared->hold(std::move(owner));
   connect_copies(peers, boards, here);
   if (s.options.rank == 0) warn_about_queues(here, s.options.device);
+  if (here > 1) s.order->take_turns();
   // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
   // that may be busy at once: count on one per multiprocessor.
   if (most_sharing == 1) {
@@ -299,9 +300,9 @@ void GpuExecutor::deregister_memory(const void* pointer) {
   if (state_->registrations != nullptr) state_->registrations->remove(pointer);
 }
 
-void GpuExecutor::begin(std::span<const cudaStream_t> streams) {
+FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
-  state_->order->begin(streams);
+  return state_->order->begin(streams);
 }
 
 bool GpuExecutor::captured() const { return state_->order->is_captured(); }

@@ -14,6 +14,7 @@
 #include "src/base/handles.h"
 #include "src/exec/datatype.h"
 #include "src/exec/exchange_shape.h"
+#include "src/exec/first_uses.h"
 #include "src/exec/interpreter.h"
 #include "src/schedule/program.h"
 
@@ -142,8 +143,8 @@ class GpuExecutor {
   std::shared_ptr<GpuPlan> prepare_packed(const Program& program, bool exchanges);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
-  // joined and wait.
-  void begin(std::span<const cudaStream_t> streams);
+  // joined and wait. What begin() returns is to be kept until end().
+  [[nodiscard]] FirstUses::Turn begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph, and runs when that does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);

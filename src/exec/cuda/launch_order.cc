@@ -8,7 +8,7 @@ namespace {
 
 // Handles do not tell streams apart: that of a destroyed one comes back, and cudaStreamPerThread is
 // another stream in every thread. Ids are never used twice. 0: not known.
-unsigned long long stream_id(cudaStream_t stream) {
+uint64_t stream_id(cudaStream_t stream) {
   unsigned long long id = 0;
   if (cudaStreamGetId(stream, &id) == cudaSuccess) return id + 1;
   cudaGetLastError();
@@ -39,15 +39,21 @@ bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   return true;
 }
 
-void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
+FirstUses::Turn LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   const cudaStream_t stream = streams.front();
+  FirstUses::Turn turn;
   Capture now;
   is_captured_ = capturing(stream, now);
   follows_own_ = is_captured_ && now.id == capture_.id && now.last == capture_.last;
   if (is_captured_) {
     begin_captured(stream, now);
   } else {
-    const unsigned long long id = stream_id(stream);
+    const uint64_t id = stream_id(stream);
+    if (takes_turns_) {
+      std::vector<uint64_t> ids{id};
+      for (const cudaStream_t other : streams.subspan(1)) ids.push_back(stream_id(other));
+      turn = first_uses_.turn(ids);
+    }
     if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
@@ -58,6 +64,7 @@ void LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   may_start_early_ = streams.size() == 1 && stream != nullptr && stream != cudaStreamLegacy &&
                      (!is_captured_ || follows_kernel(stream));
   for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
+  return turn;
 }
 
 bool LaunchOrder::follows_kernel(cudaStream_t stream) const {

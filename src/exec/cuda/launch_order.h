@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/exec/cuda/device_store.h"
+#include "src/exec/first_uses.h"
 
 namespace weft::cuda {
 
@@ -21,9 +22,12 @@ class LaunchOrder {
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
+  // Other ranks of this process share the GPU.
+  void take_turns() { takes_turns_ = true; }
+
   // What is launched between begin() and end() goes to the first stream; the others are joined and
-  // wait for it.
-  void begin(std::span<const cudaStream_t> streams);
+  // wait for it. The turn is to be kept until end().
+  [[nodiscard]] FirstUses::Turn begin(std::span<const cudaStream_t> streams);
   void end(std::span<const cudaStream_t> streams);
 
   // Of the launch under way.
@@ -62,8 +66,10 @@ class LaunchOrder {
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;
+  bool takes_turns_ = false;
+  FirstUses first_uses_;
   bool called_ = false;               // outside captures
-  unsigned long long called_on_ = 0;  // id of the stream of the last call; 0: not known
+  uint64_t called_on_ = 0;            // id of the stream of the last call; 0: not known
   bool has_graphs_ = false;           // there has been a capture: replays come without a call
   bool unseen_ = false;               // the same without mixing: nothing tells of replays
   bool is_captured_ = false;          // the launch under way

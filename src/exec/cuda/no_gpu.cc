@@ -27,7 +27,7 @@ void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&, bool) { refuse(); }
-void GpuExecutor::begin(std::span<const cudaStream_t>) {}
+FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
