@@ -51,7 +51,7 @@ void expect_flat(const Usage& early, const Usage& late) {
   EXPECT_LT(late.device, early.device + (size_t{4} << 20));
 }
 
-constexpr int kRanks = 4;
+constexpr int kSoakRanks = 4;
 constexpr size_t kStreamsEach = 3, kSoakBytes = size_t{256} << 20;
 
 // A rank, be it a thread or a process.
@@ -73,11 +73,11 @@ class Soak {
       c.reduction = random_.pick(all_reductions());
       const size_t most = random_.below(4) == 0 ? 100000 : 3000;
       c.count = random_.below(most);
-      c.root = static_cast<int>(random_.below(kRanks));
+      c.root = static_cast<int>(random_.below(kSoakRanks));
       c.in_place = can_be_in_place(c.operation) && random_.below(2) == 0;
       c.salt = random_.next();
-      runs_.push_back(
-          std::make_unique<DeviceCase>(c, me_.rank, kRanks, me_.comm, *me_.arena, me_.streams[0]));
+      runs_.push_back(std::make_unique<DeviceCase>(c, me_.rank, kSoakRanks, me_.comm, *me_.arena,
+                                                   me_.streams[0]));
     }
   }
 
@@ -154,8 +154,7 @@ struct Measured {
   Usage early, late;
 };
 
-Measured run_soak(const Member& me, uint64_t seed) {
-  const int total = operations();
+Measured run_soak(const Member& me, uint64_t seed, int total) {
   Measured measured;
   const auto measure = [&](Usage& into) {
     me.meet();
@@ -189,25 +188,47 @@ Measured run_soak(const Member& me, uint64_t seed) {
   return measured;
 }
 
+Measured run_soak_of_threads(uint64_t seed, int total) {
+  Measured first;
+  run_team(kSoakRanks,
+           [&](Rank& me) {
+             const Member member{me.rank, me.comm(), me.arena, me.streams, [&] { me.meet(); }};
+             const Measured measured = run_soak(member, seed, total);
+             if (me.rank == 0) first = measured;
+           },
+           {.streams = kStreamsEach,
+            .used_streams = true,
+            .arena_bytes = kSoakBytes,
+            .limit = std::chrono::seconds(95)});
+  return first;
+}
+
 class LongRun : public GpuTest {
  protected:
   LongRun() : GpuTest(std::chrono::seconds(100)) {}
 };
 
 TEST_F(LongRun, OfMixedOperationsHasNoErrorAndNoLeak) {
-  Measured first;
-  const uint64_t seed = test_seed();
   const auto start = std::chrono::steady_clock::now();
-  run_team(kRanks,
-           [&](Rank& me) {
-             const Measured measured =
-                 run_soak({me.rank, me.comm(), me.arena, me.streams, [&] { me.meet(); }}, seed);
-             if (me.rank == 0) first = measured;
-           },
-           {.streams = kStreamsEach, .arena_bytes = kSoakBytes, .limit = std::chrono::seconds(95)});
+  const Measured first = run_soak_of_threads(test_seed(), operations());
   expect_flat(first.early, first.late);
   std::printf("%d operations per rank in %.1f s\n", operations(),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+// The argument is the seed.
+WEFT_SCENARIO(start_of_soak) { run_soak_of_threads(std::stoull(context.argument), 300); }
+
+// What can go wrong when things happen for the first time does so in few of many processes.
+TEST_F(LongRun, OfMixedOperationsStartsWell) {
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(20);
+  const int starts = test_samples(20);
+  for (int i = 0; i < starts; ++i) {
+    options.argument = std::to_string(mix(test_seed(), static_cast<uint64_t>(i)));
+    run_ranks_as_processes("start_of_soak", 1, options);
+    ASSERT_FALSE(HasFailure()) << "start " << i << " of " << starts;
+  }
 }
 
 // The argument: where memory comes from, and the seed.
@@ -223,7 +244,8 @@ WEFT_SCENARIO(soak) {
     me.note("rank " + std::to_string(me.rank()) + " in the soak");
     me.meet(meeting);
   };
-  const Measured measured = run_soak(member, std::stoull(context.argument.substr(comma + 1)));
+  const Measured measured =
+      run_soak(member, std::stoull(context.argument.substr(comma + 1)), operations());
   // The GPU's memory is that of all processes: one looks.
   if (me.rank() == 0) expect_flat(measured.early, measured.late);
   member.meet();
@@ -232,7 +254,8 @@ WEFT_SCENARIO(soak) {
 class ProcessLongRun : public GpuProcesses {
  protected:
   static void soak(const std::string& memory) {
-    play("soak", kRanks, memory + "," + std::to_string(test_seed()), {}, std::chrono::seconds(50));
+    play("soak", kSoakRanks, memory + "," + std::to_string(test_seed()), {},
+         std::chrono::seconds(50));
   }
 };
 

@@ -10,6 +10,7 @@
 #include "tests/gpu/support/team.h"
 #include "tests/support/patterns.h"
 #include "tests/support/processes.h"
+#include "tests/support/sampling.h"
 
 namespace weft::test {
 namespace {
@@ -192,6 +193,41 @@ WEFT_SCENARIO(crowded) {
 
 TEST(Trap, OfSixteenRanksOnOneGpuDoesNotDeadlock) { play("crowded", "16"); }
 TEST(Trap, OfThirtyTwoRanksOnOneGpuDoesNotDeadlock) { play("crowded", "32"); }
+
+// Streams are first used by several threads at once, while kernels of some wait for those of
+// others. The argument is the seed.
+WEFT_SCENARIO(first_uses_at_once) {
+  const uint64_t seed = std::stoull(context.argument);
+  run_team(4,
+           [&](Rank& me) {
+             Random common(seed), own(mix(seed, static_cast<uint64_t>(me.rank)));
+             std::vector<std::unique_ptr<DeviceCase>> runs;
+             for (size_t i = 0; i < 12; ++i)
+               runs.push_back(std::make_unique<DeviceCase>(
+                   make_case(common.pick(all_operations()), 1 + common.below(30000)), me.rank,
+                   me.nranks, me.comm(), *me.arena, cudaStreamPerThread));
+             me.meet();
+             for (int turn = 0; turn < 60; ++turn) {
+               if (own.below(16) == 0)
+                 std::this_thread::sleep_for(std::chrono::microseconds(own.below(3000)));
+               const size_t calls = common.below(6) == 0 ? 4 : 1;
+               WEFT_OK(ncclGroupStart());
+               for (size_t i = 0; i < calls; ++i) {
+                 const size_t run = common.below(runs.size());
+                 WEFT_OK(runs[run]->launch(me.streams[run % me.streams.size()]));
+               }
+               WEFT_OK(ncclGroupEnd());
+             }
+             for (const cudaStream_t stream : me.streams) WEFT_CUDA(cudaStreamSynchronize(stream));
+           },
+           {.streams = 3});
+}
+
+TEST(Trap, OfStreamsThatAreFirstUsedAtOnceDoesNotDeadlock) {
+  const int processes = test_samples(10);
+  for (int i = 0; i < processes; ++i)
+    play("first_uses_at_once", std::to_string(mix(test_seed(), static_cast<uint64_t>(i))));
+}
 
 // Every communicator thinks it has the GPU to itself; the argument says how they are made.
 WEFT_SCENARIO(two_communicators) {

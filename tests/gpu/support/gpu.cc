@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <latch>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -37,33 +40,47 @@ std::string mps_missing() {
 
 namespace {
 
-// CUDA deals out hardware queues when streams are first used, badly where ranks come at once
-// (perf/results/h200.md). The library sees to its own launches, not to a test's copies and graphs.
-void use_once(cudaStream_t stream, const Pinned& host, char* device, size_t bytes) {
-  WEFT_CUDA(cudaMemsetAsync(device, 0, 2 * bytes, stream));
-  WEFT_CUDA(cudaMemcpyAsync(device, device + bytes, bytes, cudaMemcpyDeviceToDevice, stream));
-  WEFT_CUDA(cudaMemcpyAsync(host.data(), device, bytes, cudaMemcpyDeviceToHost, stream));
-  WEFT_CUDA(cudaMemcpyAsync(device, host.data(), bytes, cudaMemcpyHostToDevice, stream));
-  WEFT_CUDA(cudaStreamSynchronize(stream));
-}
+// Made at the first call and kept: CUDA may wait for kernels when it makes or frees something.
+struct TestStreams {
+  static constexpr size_t kBytes = 256 << 10;  // smaller copies do not use the copy engines
+  Pinned host{kBytes};                         // makes the pinned memory, too
+  char* device = nullptr;
+  std::vector<cudaStream_t> all = std::vector<cudaStream_t>(kStreams);
+  std::set<cudaStream_t> used;
+
+  TestStreams() {
+    WEFT_CUDA(cudaMalloc(&device, 2 * kBytes));
+    for (cudaStream_t& stream : all)
+      WEFT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  }
+  static TestStreams& instance() {
+    static TestStreams& streams = *std::make_unique<TestStreams>().release();
+    return streams;
+  }
+};
 
 }  // namespace
 
-cudaStream_t stream_number(size_t number) {
-  static const std::vector<cudaStream_t> streams = [] {
-    constexpr size_t kBytes = 256 << 10;  // smaller copies do not use the copy engines
-    const Pinned host(kBytes);            // makes the pinned memory, too
-    void* device = nullptr;
-    WEFT_CUDA(cudaMalloc(&device, 2 * kBytes));
-    std::vector<cudaStream_t> made(kStreams);
-    for (cudaStream_t& stream : made) {
-      WEFT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-      use_once(stream, host, static_cast<char*>(device), kBytes);
-    }
-    WEFT_CUDA(cudaFree(device));
-    return made;
-  }();
-  return streams.at(number);
+cudaStream_t stream_number(size_t number) { return TestStreams::instance().all.at(number); }
+
+void use_at_once(std::span<const cudaStream_t> streams) {
+  TestStreams& s = TestStreams::instance();
+  constexpr size_t kBytes = TestStreams::kBytes;
+  std::vector<cudaStream_t> fresh;
+  for (const cudaStream_t stream : streams)
+    if (s.used.insert(stream).second) fresh.push_back(stream);
+  std::latch all_busy(1);
+  for (const cudaStream_t stream : fresh) {
+    WEFT_CUDA(cudaLaunchHostFunc(
+        stream, [](void* latch) { static_cast<std::latch*>(latch)->wait(); }, &all_busy));
+    WEFT_CUDA(cudaMemsetAsync(s.device, 0, 2 * kBytes, stream));
+    WEFT_CUDA(
+        cudaMemcpyAsync(s.device, s.device + kBytes, kBytes, cudaMemcpyDeviceToDevice, stream));
+    WEFT_CUDA(cudaMemcpyAsync(s.host.data(), s.device, kBytes, cudaMemcpyDeviceToHost, stream));
+    WEFT_CUDA(cudaMemcpyAsync(s.device, s.host.data(), kBytes, cudaMemcpyHostToDevice, stream));
+  }
+  all_busy.count_down();
+  for (const cudaStream_t stream : fresh) WEFT_CUDA(cudaStreamSynchronize(stream));
 }
 
 std::string finish_within(cudaStream_t stream, std::chrono::milliseconds limit) {

@@ -25,13 +25,16 @@ void run_team(int n, const std::function<void(Rank&)>& fn, const TeamOptions& op
   std::barrier<> everyone(n);
   std::vector<std::unique_ptr<Arena>> arenas;
   std::vector<Rank> ranks;
+  std::vector<cudaStream_t> streams;
   for (int r = 0; r < n; ++r) {
     arenas.push_back(std::make_unique<Arena>(options.arena_bytes, Origin::kCudaMalloc));
     Rank rank{r, n, {}, {}, arenas.back().get(), &everyone};
     for (int s = 0; s < options.streams; ++s)
       rank.streams.push_back(stream_number(static_cast<size_t>(r * options.streams + s)));
+    streams.insert(streams.end(), rank.streams.begin(), rank.streams.end());
     ranks.push_back(rank);
   }
+  if (options.used_streams) use_at_once(streams);
   run_threads(
       n,
       [&](int r) {

@@ -35,7 +35,8 @@ struct Rank {
 
 struct TeamOptions {
   int comms = 1;
-  int streams = 1;  // per rank; ranks times streams must not exceed kStreams
+  int streams = 1;            // per rank; ranks times streams must not exceed kStreams
+  bool used_streams = false;  // by use_at_once()
   size_t arena_bytes = size_t{48} << 20;
   std::optional<ncclConfig_t> config;
   std::chrono::milliseconds limit = std::chrono::seconds(20);
