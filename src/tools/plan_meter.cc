@@ -27,8 +27,9 @@ double seconds_since(Clock::time_point begin) {
 
 constexpr size_t kMostRanks = 8, kMostBatches = 16, kMostPlans = 12, kMostCollectives = 8,
                  kMostPoints = 12;
-// A plan so much slower than the best of a large size is not tried at larger ones.
-constexpr double kHopeless = 1.5;
+// A plan so much slower than the best of a large size is not tried at larger ones. The larger, the
+// less do plans change places, and the longer do they take.
+double hopeless(uint64_t bytes) { return bytes < (16u << 20) ? 1.5 : 1.25; }
 constexpr const char* kNotMine = "another rank has failed";
 // CUDA's cudaStreamPerThread: kernels of different ranks must run side by side.
 constexpr uintptr_t kOwnStream = 2;
@@ -190,7 +191,7 @@ class Meter {
     }
     if (order_.points[p].bytes < kHopelessBytes) return;
     for (size_t plan = 0; plan < order_.plans.size(); plan++)
-      if (medians[plan] > kHopeless * best) board_.hopeless[c][plan] = true;
+      if (medians[plan] > hopeless(order_.points[p].bytes) * best) board_.hopeless[c][plan] = true;
   }
 
   void run(const Call& call) {
