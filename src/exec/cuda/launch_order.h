@@ -68,11 +68,11 @@ class LaunchOrder {
   cudaStream_t stream_ = nullptr;
   bool takes_turns_ = false;
   FirstUses first_uses_;
-  bool called_ = false;               // outside captures
-  uint64_t called_on_ = 0;            // id of the stream of the last call; 0: not known
-  bool has_graphs_ = false;           // there has been a capture: replays come without a call
-  bool unseen_ = false;               // the same without mixing: nothing tells of replays
-  bool is_captured_ = false;          // the launch under way
+  bool called_ = false;       // outside captures
+  uint64_t called_on_ = 0;    // id of the stream of the last call; 0: not known
+  bool has_graphs_ = false;   // there has been a capture: replays come without a call
+  bool unseen_ = false;       // the same without mixing: nothing tells of replays
+  bool is_captured_ = false;  // the launch under way
   bool may_start_early_ = false, follows_own_ = false;
   Capture capture_;
 };
