@@ -105,6 +105,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.device = device;
       options.max_ctas = max_ctas > 0 ? max_ctas : config_.max_ctas;
       options.process = mesh_->info(rank).process;
+      options.sharing = mesh_->ranks_sharing_gpu();
       options.one_process = mesh_->one_process();
       options.one_host = mesh_->one_host();
       options.group = siphash(secret_, "gpu", 3);

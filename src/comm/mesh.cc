@@ -199,6 +199,15 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
   network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, outgoing, incoming);
 }
 
+int Mesh::ranks_sharing_gpu() const {
+  const PeerInfo& mine = info(rank_);
+  return static_cast<int>(
+      std::count_if(infos_.begin(), infos_.begin() + nranks_, [&](const PeerInfo& other) {
+        return other.process == mine.process &&
+               std::equal(std::begin(other.gpu), std::end(other.gpu), std::begin(mine.gpu));
+      }));
+}
+
 void Mesh::connect_network(const std::vector<std::string>& offers, const Config& config,
                            ControlChannel& control, Deadline deadline, std::atomic<bool>* gone) {
   NetworkLinks::Ends ends;

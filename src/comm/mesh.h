@@ -75,6 +75,8 @@ class Mesh {
   int local_ranks() const { return static_cast<int>(local_.size()); }
   // Ranks and CPU nodes that share this machine's cores, whatever they call their hosts.
   int ranks_of_machine() const { return machine_ranks_; }
+  // Ranks of this process on this rank's GPU, with this one.
+  int ranks_sharing_gpu() const;
   // The network to other hosts; empty: there is none.
   std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
   std::span<const NetworkLinks::Link> network_links() const {

@@ -111,7 +111,8 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
     call_alone(GetParam());
     // Where CPUs help, the GPU waits for a CPU, and that one for the peer.
     const auto warned = [&] {
-      return says(file.text(), "NCCL WARN rank 0 .*waits on its GPU for (peer 1|CPU node)");
+      return says(file.text(),
+                  "NCCL WARN rank 0 .*waits on its GPU for (peer 1: .*share the GPU|CPU node)");
     };
     const auto limit = std::chrono::steady_clock::now() + seconds(10);
     while (!warned() && std::chrono::steady_clock::now() < limit)

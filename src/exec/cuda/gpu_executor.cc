@@ -42,15 +42,15 @@ constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
 
 const char* kind_of(int peer, int nranks) { return peer < nranks ? "peer" : "CPU node"; }
 
-void warn_about_queues(int here, int device) {
+void warn_about_queues(int sharing, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
-  if (here > 1 && here >= queues)
+  if (sharing > 1 && sharing >= queues)
     WEFT_WARN(
         "{} ranks of this process share GPU {}, which has {} hardware queues: a kernel may be "
         "queued behind one that waits for it. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the "
         "program starts",
-        here, device, queues);
+        sharing, device, queues);
 }
 
 }  // namespace
@@ -142,7 +142,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
   s.comm.flags = s.flags;
-  s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
+  s.order = std::make_unique<LaunchOrder>(options.graph_mixing, options.sharing > 1);
+  if (options.rank == 0) warn_about_queues(options.sharing, options.device);
   if (options.copy_engines)
     s.copies =
         std::make_unique<CopyEngine>(options.rank, options.device, options.timeout_s, s.flags);
@@ -200,7 +201,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   State& s = *state_;
   const SetupScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
-  int most_sharing = 1, limit = kMaxCtas, here = 0;
+  int most_sharing = 1, limit = kMaxCtas;
   std::vector<uint64_t> processes;
   for (size_t p = 0; p < peers.size(); p++) {
     const GpuPeer& peer = peers[p];
@@ -210,7 +211,6 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     most_sharing = std::max(most_sharing, static_cast<int>(sharing));
     if (peer.max_ctas > 0) limit = std::min(limit, peer.max_ctas);
     const bool here_too = peer.process == mine.process;
-    here += here_too && same_gpu(peer, mine) ? 1 : 0;
     s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
     auto* memory = reinterpret_cast<std::byte*>(peer.memory);
@@ -233,9 +233,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     s.comm.registrations = s.registrations->table();
   }
   if (s.copies != nullptr) s.shared->hold(std::move(owner));
-  connect_copies(peers, boards, here);
-  if (s.options.rank == 0) warn_about_queues(here, s.options.device);
-  if (here > 1) s.order->take_turns();
+  connect_copies(peers, boards);
   // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
   // that may be busy at once: count on one per multiprocessor.
   if (most_sharing == 1) {
@@ -262,7 +260,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   s.max_ctas = std::max(1, limit);
   s.early_ctas = s.max_ctas / 2;
-  Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * here);
+  Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * s.options.sharing);
 }
 
 void GpuExecutor::write_probes() {
@@ -321,7 +319,13 @@ LongWait GpuExecutor::long_wait() {
   const uint32_t word = __atomic_exchange_n(&state_->flags->wait, 0, __ATOMIC_SEQ_CST);
   if (word == 0) return {};
   const int peer = waited_for(word);
-  return {fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer), waited_s(word)};
+  LongWait wait{fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer), waited_s(word),
+                ""};
+  if (state_->options.sharing > 1 && peer < state_->options.nranks)
+    wait.hint =
+        "ranks of this process share the GPU: if the peer has made its call, that may be queued "
+        "behind one that waits (use every stream once before, docs/using.md)";
+  return wait;
 }
 
 std::string GpuExecutor::error() const {

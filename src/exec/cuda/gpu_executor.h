@@ -40,6 +40,7 @@ struct GpuOptions {
   int device = 0;
   int max_ctas = 0;         // 0: as many as fit
   uint64_t process = 0;     // tells processes apart
+  int sharing = 1;          // ranks of this process on this GPU, with this one
   uint64_t group = 0;       // the communicator: the same on all its ranks
   bool one_process = true;  // all ranks share this address space
   double timeout_s = 0;     // 0: kernels wait for ever
@@ -92,10 +93,11 @@ struct GpuRingExchange {
   std::vector<size_t> ports;
 };
 
-// For whom something waits, "": for nobody, and how long already.
+// For whom something waits, "": for nobody, how long already, and what else is known, or "".
 struct LongWait {
   std::string whom;
   double seconds = 0;
+  std::string hint;
 };
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
@@ -182,7 +184,7 @@ class GpuExecutor {
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
               bool early) const;
   void run_packed(GpuPlan& plan, const GpuCall& call);
-  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards, int here);
+  void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
            uint64_t ctas) const;

@@ -14,22 +14,22 @@ static_assert(sizeof(Board) <= kCopyBoardAt);
 static_assert(kCopyBoardAt + kCopyBoardBytes <= GpuExecutor::kBoardBytes);
 
 // See warn_about_queues(): copies have queues of their own.
-void warn_about_copy_queues(int here, int device) {
+void warn_about_copy_queues(int sharing, int device) {
   const char* text = std::getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
-  if (here > 1 && here >= queues)
+  if (sharing > 1 && sharing >= queues)
     WEFT_WARN(
         "{} ranks of this process share GPU {}, which has {} queues for copies: one may be queued "
         "behind another that waits for it. Set CUDA_DEVICE_MAX_COPY_CONNECTIONS=32 before the "
         "program starts",
-        here, device, queues);
+        sharing, device, queues);
 }
 
 }  // namespace
 
 // All ranks come to the same answer: it depends on what all of them said.
-void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-                                 int here) {
+void GpuExecutor::connect_copies(std::span<const GpuPeer> peers,
+                                 std::span<std::byte* const> boards) {
   State& s = *state_;
   if (s.copies == nullptr) return;
   const auto refuse = [&](const std::string& why) {
@@ -59,8 +59,8 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers, std::span<std::
   // A second stream may share a hardware queue with any other stream of the process. Behind this
   // rank's own work that does no harm, because the order of run_copies() is free of deadlocks;
   // behind another rank's it could.
-  s.copies->connect(ends, slot, here == 1, *s.shared);
-  if (s.options.rank == 0) warn_about_copy_queues(here, s.options.device);
+  s.copies->connect(ends, slot, s.options.sharing == 1, *s.shared);
+  if (s.options.rank == 0) warn_about_copy_queues(s.options.sharing, s.options.device);
   WEFT_INFO(kInit, "rank {}: copy engines move data, in pieces of up to {} KiB", s.options.rank,
             slot >> 10);
 }

@@ -17,13 +17,10 @@ namespace weft::cuda {
 class LaunchOrder {
  public:
   // `mixing`: graphs are also ordered with calls and other graphs on other streams, by an event
-  // (NCCL_GRAPH_MIXING_SUPPORT).
-  explicit LaunchOrder(bool mixing) : mixing_(mixing) {}
+  // (NCCL_GRAPH_MIXING_SUPPORT). `takes_turns`: other ranks of this process share the GPU.
+  LaunchOrder(bool mixing, bool takes_turns) : mixing_(mixing), takes_turns_(takes_turns) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
-
-  // Other ranks of this process share the GPU.
-  void take_turns() { takes_turns_ = true; }
 
   // What is launched between begin() and end() goes to the first stream; the others are joined and
   // wait for it. The turn is to be kept until end().
@@ -61,12 +58,11 @@ class LaunchOrder {
   void begin_captured(cudaStream_t stream, const Capture& now);
   void end_captured();
 
-  const bool mixing_;
+  const bool mixing_, takes_turns_;
   const Kept kept_join_{DeviceStore::Kind::kEvent}, kept_order_{DeviceStore::Kind::kEvent};
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;
-  bool takes_turns_ = false;
   FirstUses first_uses_;
   bool called_ = false;       // outside captures
   uint64_t called_on_ = 0;    // id of the stream of the last call; 0: not known
