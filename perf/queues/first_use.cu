@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/tools/command_line.h"
@@ -105,6 +106,7 @@ class Thread {
       const size_t calls = below(6) == 0 ? 4 : 1;
       std::vector<Case> some;
       for (size_t i = 0; i < calls; i++) some.push_back(cases_[below(kCases)]);
+      const auto turn = turn_with(some);
       if (calls == 1)
         CHECK(cudaMemcpyAsync(memory_, memory_ + kMostBytes, some[0].bytes,
                               cudaMemcpyDeviceToDevice, streams_[some[0].stream]));
@@ -116,14 +118,19 @@ class Thread {
  private:
   unsigned below(unsigned limit) { return static_cast<unsigned>(common_() % limit); }
 
+  std::unique_lock<std::mutex> turn_with(const std::vector<Case>& some) {
+    bool any_new = false;
+    for (const Case& c : some) any_new = !std::exchange(used_[c.stream], true) || any_new;
+    if (turns_ == nullptr || !any_new) return {};
+    return std::unique_lock(*turns_);
+  }
+
   // Kernels go to the first stream, behind the ones before; other streams are joined and wait.
   void launch(const std::vector<Case>& some) {
     std::vector<cudaStream_t> streams;
     for (const Case& c : some)
       if (std::find(streams.begin(), streams.end(), streams_[c.stream]) == streams.end())
         streams.push_back(streams_[c.stream]);
-    const auto turn =
-        turns_ != nullptr ? std::unique_lock(*turns_) : std::unique_lock<std::mutex>();
     if (last_ != nullptr && last_ != streams[0]) CHECK(cudaStreamWaitEvent(streams[0], order_, 0));
     last_ = streams[0];
     for (size_t i = 1; i < streams.size(); i++) {
@@ -145,6 +152,7 @@ class Thread {
   std::mutex* const turns_;
   char* memory_ = nullptr;
   std::array<cudaStream_t, kStreams> streams_{};
+  std::array<bool, kStreams> used_{};
   cudaEvent_t order_ = nullptr, join_ = nullptr;
   cudaStream_t last_ = nullptr;
   std::vector<Case> cases_;
@@ -167,6 +175,11 @@ int child(const std::string& way, int seed) {
     cudaFuncAttributes attributes;
     CHECK(cudaFuncGetAttributes(&attributes, kernel));  // loads it
   }
+  int per_multiprocessor = 0, multiprocessors = 0;
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, meet, 512, 0));
+  CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
+  if (per_multiprocessor * multiprocessors < kThreads * kMostBlocks)
+    throw std::runtime_error("this GPU is too small: not all thread blocks fit");
   CHECK(cudaDeviceSynchronize());
   std::mutex turns;
   std::vector<Thread> threads;

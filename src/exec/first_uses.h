@@ -1,13 +1,12 @@
 // CUDA gives a stream its hardware queue when the stream is first used, and the same one to threads
 // that come at once: a kernel can then stand behind one of another rank that waits for it, and both
-// wait for ever (perf/results/h200.md). So ranks of a process that share a GPU take turns there.
+// wait for ever (perf/results/h200.md). So ranks of a process take turns there.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <span>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -15,15 +14,30 @@ namespace weft {
 // Of one rank, by one thread at a time.
 class FirstUses {
  public:
-  // Held by one rank of the process: it may put work on streams that it has not used.
-  using Turn = std::unique_lock<std::timed_mutex>;
-  static constexpr size_t kMostKnown = 64;  // one that is forgotten takes a turn again
+  static constexpr size_t kMostKnown = 64;  // one that is forgotten is new again
   // A launch blocks where a queue is full, and what empties it may be a kernel of another rank.
   static constexpr auto kLongestWait = std::chrono::milliseconds(100);
 
-  // To be kept until the launch on these streams is done. Empty where none is new, and where
-  // another rank keeps its turn for too long. Id 0: not known which stream that is.
-  [[nodiscard]] Turn turn(std::span<const uint64_t> stream_ids);
+  // Whether a stream has not been asked for yet. Id 0: it is not known which one it is.
+  bool is_new(uint64_t stream_id);
+
+  // One rank of the process has it at a time, until the launch on streams that are new is done.
+  class Turn {
+   public:
+    Turn() = default;  // none
+    Turn(Turn&& other) noexcept : taken_(std::exchange(other.taken_, false)) {}
+    Turn& operator=(Turn&& other) noexcept {
+      std::swap(taken_, other.taken_);
+      return *this;
+    }
+    ~Turn();
+    // False also where another one's took too long.
+    bool taken() const { return taken_; }
+    static Turn take();
+
+   private:
+    bool taken_ = false;
+  };
 
  private:
   std::vector<uint64_t> known_;  // the latest last

@@ -142,7 +142,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
   s.comm.flags = s.flags;
-  s.order = std::make_unique<LaunchOrder>(options.graph_mixing, options.sharing > 1);
+  s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);
   if (options.copy_engines)
     s.copies =

@@ -17,8 +17,8 @@ namespace weft::cuda {
 class LaunchOrder {
  public:
   // `mixing`: graphs are also ordered with calls and other graphs on other streams, by an event
-  // (NCCL_GRAPH_MIXING_SUPPORT). `takes_turns`: other ranks of this process share the GPU.
-  LaunchOrder(bool mixing, bool takes_turns) : mixing_(mixing), takes_turns_(takes_turns) {}
+  // (NCCL_GRAPH_MIXING_SUPPORT).
+  explicit LaunchOrder(bool mixing) : mixing_(mixing) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
@@ -58,7 +58,7 @@ class LaunchOrder {
   void begin_captured(cudaStream_t stream, const Capture& now);
   void end_captured();
 
-  const bool mixing_, takes_turns_;
+  const bool mixing_;
   const Kept kept_join_{DeviceStore::Kind::kEvent}, kept_order_{DeviceStore::Kind::kEvent};
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was

@@ -23,6 +23,7 @@ Registrations::Registrations(int rank, int device, std::span<std::byte* const> b
   mapped_.resize(boards.size() * kMaxRegistrations);
   std::fill_n(mirror_, mapped_.size(), 0);
   own_.resize(kMaxRegistrations);
+  copy_table();  // also the first use of the stream, while no kernel of this communicator waits
 }
 
 Registrations::~Registrations() {
@@ -217,6 +218,12 @@ void Registrations::withdraw_freed() {
   }
 }
 
+void Registrations::copy_table() {
+  check(cudaMemcpyAsync(table_, mirror_, table_bytes_, cudaMemcpyHostToDevice, stream_),
+        "copying the table of registrations");
+  check(cudaStreamSynchronize(stream_), "copying the table of registrations");
+}
+
 void Registrations::catch_up() {
   withdraw_freed();
   Board& mine = *boards_[static_cast<size_t>(rank_)];
@@ -229,9 +236,7 @@ void Registrations::catch_up() {
     for (size_t slot = 0; slot < kMaxRegistrations; slot++)
       complete = import(static_cast<int>(peer), slot) && complete;
     if (changed_) {
-      check(cudaMemcpyAsync(table_, mirror_, table_bytes_, cudaMemcpyHostToDevice, stream_),
-            "copying the table of registrations");
-      check(cudaStreamSynchronize(stream_), "copying the table of registrations");
+      copy_table();
       changed_ = false;
     }
     read_[peer] = version;

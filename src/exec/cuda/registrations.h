@@ -75,6 +75,7 @@ class Registrations {
   static Entry read(const BoardEntry& entry);
   void publish(size_t slot, const Entry& entry);
   void withdraw(size_t slot);
+  void copy_table();
   void withdraw_freed();
   bool share(Own& own, const MemoryRange& range, Entry& entry);
   // False when memory cannot be mapped: the board must not be acknowledged.

@@ -3,9 +3,9 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <latch>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -47,6 +47,7 @@ struct TestStreams {
   char* device = nullptr;
   std::vector<cudaStream_t> all = std::vector<cudaStream_t>(kStreams);
   std::set<cudaStream_t> used;
+  std::atomic<bool> all_busy = false;
 
   TestStreams() {
     WEFT_CUDA(cudaMalloc(&device, 2 * kBytes));
@@ -69,17 +70,19 @@ void use_at_once(std::span<const cudaStream_t> streams) {
   std::vector<cudaStream_t> fresh;
   for (const cudaStream_t stream : streams)
     if (s.used.insert(stream).second) fresh.push_back(stream);
-  std::latch all_busy(1);
+  s.all_busy = false;
   for (const cudaStream_t stream : fresh) {
     WEFT_CUDA(cudaLaunchHostFunc(
-        stream, [](void* latch) { static_cast<std::latch*>(latch)->wait(); }, &all_busy));
+        stream, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); },
+        &s.all_busy));
     WEFT_CUDA(cudaMemsetAsync(s.device, 0, 2 * kBytes, stream));
     WEFT_CUDA(
         cudaMemcpyAsync(s.device, s.device + kBytes, kBytes, cudaMemcpyDeviceToDevice, stream));
     WEFT_CUDA(cudaMemcpyAsync(s.host.data(), s.device, kBytes, cudaMemcpyDeviceToHost, stream));
     WEFT_CUDA(cudaMemcpyAsync(s.device, s.host.data(), kBytes, cudaMemcpyHostToDevice, stream));
   }
-  all_busy.count_down();
+  s.all_busy = true;
+  s.all_busy.notify_all();
   for (const cudaStream_t stream : fresh) WEFT_CUDA(cudaStreamSynchronize(stream));
 }
 
