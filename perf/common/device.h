@@ -18,6 +18,8 @@ const char* name();
 void select(int global_rank);
 void* allocate(size_t bytes);
 void release(void* memory);
+// Memory that the library does not know, and other processes cannot reach; kept until the end.
+void* allocate_plain(size_t bytes);
 void copy_in(void* device, const void* host, size_t bytes);
 void copy_out(void* host, const void* device, size_t bytes);
 void fill(void* device, unsigned char value, size_t bytes);

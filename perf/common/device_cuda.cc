@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "perf/common/device.h"
@@ -58,6 +59,13 @@ void* allocate(size_t bytes) {
 }
 
 void release(void* memory) { check(ncclMemFree(memory), "ncclMemFree"); }
+
+void* allocate_plain(size_t bytes) {
+  if (!on_gpu()) return std::make_unique<std::byte[]>(bytes).release();
+  void* memory = nullptr;
+  check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
+  return memory;
+}
 
 void copy_in(void* device, const void* host, size_t bytes) {
   if (!on_gpu()) {

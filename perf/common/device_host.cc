@@ -2,8 +2,10 @@
 // on return.
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 #include "perf/common/device.h"
 #include "perf/common/errors.h"
@@ -28,6 +30,8 @@ void* allocate(size_t bytes) {
 }
 
 void release(void* memory) { check(ncclMemFree(memory), "ncclMemFree"); }
+
+void* allocate_plain(size_t bytes) { return std::make_unique<std::byte[]>(bytes).release(); }
 
 void copy_in(void* device, const void* host, size_t bytes) { std::memcpy(device, host, bytes); }
 

@@ -28,10 +28,13 @@ using Clock = std::chrono::steady_clock;
 constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                         CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                         CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
-// These are measured twice, seconds apart: what disturbs the machine for a moment hits one of them.
-constexpr MeterPoint kSmall[] = {{1u << 10, 5},  {4u << 10, 5},   {16u << 10, 5},
-                                 {64u << 10, 5}, {256u << 10, 5}, {1u << 20, 5}};
-constexpr double kQuiet = 1.3;  // two measurements of a quiet machine are closer together
+// These are measured in several rounds, seconds apart, of which the median counts: what disturbs
+// the machine for a moment hits one of them, and makes times longer or, where calls then overlap,
+// shorter.
+constexpr MeterPoint kSmall[] = {{1u << 10, 3},  {4u << 10, 3},   {16u << 10, 3},
+                                 {64u << 10, 3}, {256u << 10, 3}, {1u << 20, 3}};
+constexpr int kRounds = 3;
+constexpr double kQuiet = 1.3;  // measurements of a quiet machine are closer together
 constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 3}, {256u << 20, 3}};
 constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
@@ -58,10 +61,11 @@ class Calibrator {
     // What goes through FIFOs with flags is for small arrays.
     const Generator* any[] = {&kReach, &kExchange, &kOneShot};
     const Generator* reach[] = {&kReach};
-    for (const int ranks : {2, 4, 8, 2, 4, 8}) {
-      measure({ranks, false, false, false, kMeasured, any, {kSmall, 5}, left()}, setting);
-      measure({ranks, false, false, false, kMeasured, reach, {kSmall + 5, 1}, left()}, setting);
-    }
+    for (int round = 0; round < kRounds; round++)
+      for (const int ranks : {2, 4, 8}) {
+        measure({ranks, false, false, false, kMeasured, any, {kSmall, 5}, left()}, setting);
+        measure({ranks, false, false, false, kMeasured, reach, {kSmall + 5, 1}, left()}, setting);
+      }
     for (const int ranks : {2, 4, 8})
       measure({ranks, false, false, false, kMeasured, reach, large_for(ranks), left()}, setting);
     warn_if_busy();
@@ -72,9 +76,10 @@ class Calibrator {
   Fit measure_host(bool processes, double share) {
     begin(share);
     // Small arrays for teams of every size first; large ones take most of the time.
-    for (const int ranks : {2, 4, 8, 2, 4, 8})
-      measure({ranks, processes, false, true, kMeasured, plans_, kSmall, left()},
-              setting_for(ranks, processes, false));
+    for (int round = 0; round < kRounds; round++)
+      for (const int ranks : {2, 4, 8})
+        measure({ranks, processes, false, true, kMeasured, plans_, kSmall, left()},
+                setting_for(ranks, processes, false));
     int teams = 3;
     for (const int ranks : {4, 2, 8})
       measure(
@@ -113,7 +118,7 @@ class Calibrator {
     begin_ = Clock::now();
     share_s_ = share * budget_s_;
     samples_.clear();
-    apart_.clear();
+    rounds_.clear();
   }
   double left() const {
     return share_s_ - std::chrono::duration<double>(Clock::now() - begin_).count();
@@ -141,29 +146,35 @@ class Calibrator {
                s.bytes == static_cast<double>(time.bytes);
       });
       if (before != samples_.end()) {
-        apart_.push_back(std::max(before->us, time.us) / std::min(before->us, time.us));
-        before->us = std::min(before->us, time.us);
+        std::vector<double>& rounds = rounds_[static_cast<size_t>(before - samples_.begin())];
+        rounds.insert(std::upper_bound(rounds.begin(), rounds.end(), time.us), time.us);
+        before->us = rounds[(rounds.size() - 1) / 2];
         continue;
       }
       samples_.push_back({std::string(time.plan->name),
                           shape_of(time.plan->make(collective, false), setting.hosts), collective,
                           static_cast<double>(time.bytes), setting, time.us});
+      rounds_.push_back({time.us});
     }
   }
 
   // Where others use the machine, ranks wait for a core and not for each other.
   void warn_if_busy() {
-    const auto small = std::count_if(samples_.begin(), samples_.end(), [](const TimedPlan& s) {
-      return s.bytes <= static_cast<double>(std::end(kSmall)[-1].bytes);
-    });
-    std::sort(apart_.begin(), apart_.end());
-    const double median = apart_.empty() ? 1 : apart_[apart_.size() / 2];
-    if (static_cast<size_t>(small) == apart_.size() && median < kQuiet) return;
+    size_t small = 0;
+    std::vector<double> apart;  // the two shorter times, of what has them
+    for (size_t i = 0; i < samples_.size(); i++) {
+      if (samples_[i].bytes > static_cast<double>(std::end(kSmall)[-1].bytes)) continue;
+      small++;
+      if (rounds_[i].size() >= 2) apart.push_back(rounds_[i][1] / rounds_[i][0]);
+    }
+    std::sort(apart.begin(), apart.end());
+    const double median = apart.empty() ? 1 : apart[apart.size() / 2];
+    if (small == apart.size() && median < kQuiet) return;
     fmt::print(
         stderr,
-        "weft calibrate: {} of {} small measurements were made twice, {:.0f}% apart (median): "
-        "the machine is busy, or the time too short; measure again when it is quiet\n",
-        apart_.size(), small, 100 * (median - 1));
+        "weft calibrate: {} of {} small measurements were made more than once, {:.0f}% apart "
+        "(median): the machine is busy, or the time too short; measure again when it is quiet\n",
+        apart.size(), small, 100 * (median - 1));
   }
 
   Fit finish(const Rates& start) const {
@@ -184,7 +195,7 @@ class Calibrator {
   Clock::time_point begin_;
   double share_s_ = 0;
   std::vector<TimedPlan> samples_;
-  std::vector<double> apart_;  // what was measured twice: the longer time over the shorter
+  std::vector<std::vector<double>> rounds_;  // times of every sample, the shortest first
 };
 
 std::string today(int cores) {

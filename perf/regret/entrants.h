@@ -1,0 +1,24 @@
+// The plans that compete for a collective, and what they took.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/schedule/collective.h"
+
+namespace weft::perf {
+
+// A plan that takes part: the library's own choice (no name), or a forced one.
+struct Entrant {
+  std::string plan;
+  std::map<uint64_t, std::vector<double>> times;  // by size, in the order of repetitions
+  std::map<uint64_t, std::string> chosen;         // by size, where the library chooses
+  std::string twins;                              // other names of the same schedule
+};
+
+// The choice first. Generators that make the same schedule are one plan.
+std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks);
+
+}  // namespace weft::perf
