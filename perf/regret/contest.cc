@@ -80,9 +80,8 @@ int Contest::run() {
   Verdict verdict;
   if (rank_ == 0) Verdict::print_head(options_.ranks, options_.processes);
   for (const std::string& name : options_.collectives) {
-    const auto kind = parse_collective(name);
-    if (!kind) throw std::runtime_error(name + " is no collective");
-    Cell cell{name, *kind, entrants_for(*kind, options_.ranks), {}, {}};
+    const CollectiveKind kind = parse_collective(name).value();
+    Cell cell{name, kind, entrants_for(kind, options_.ranks), {}, {}};
     if (cell.entrants.size() > kMostEntrants) throw std::runtime_error("there are too many plans");
     // A communicator serves all: with one each, messages would lie in colder memory than they do in
     // a job. On GPUs a plan that is refused must not harm others; there plans take turns, so that

@@ -41,7 +41,7 @@ class Board {
   Lap& lap(int rank, size_t number) { return laps_[static_cast<size_t>(rank) * each_ + number]; }
 
  private:
-  struct Shared {
+  struct alignas(Lap) Shared {  // laps follow it
     Meeting meeting;
     ncclUniqueId id{};
     bool refused = false;
