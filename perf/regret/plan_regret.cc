@@ -99,7 +99,10 @@ int main(int argc, char** argv) {
   program.add_option("-e", options.most, "most bytes").in_bytes();
   program.add_option("-f", options.factor, "factor between sizes").between(2, 1024);
   program.add_option("-r", options.repetitions, "repetitions; the median counts").between(1, 1000);
-  program.add_option("--coll", options.collectives, "collectives").separated_by(',').collective();
+  program.add_option("--coll", options.collectives, "collectives")
+      .separated_by(',')
+      .one_of({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall",
+               "gather", "scatter"});
   program.add_flag("--unbound", options.unbound,
                    "host mode: ranks run where the system puts them, not on cores of their own");
   program.add_option("--limit", options.limit,

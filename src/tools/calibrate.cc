@@ -178,7 +178,7 @@ class Calibrator {
   }
 
   Fit finish(const Rates& start) const {
-    const Fit fit = fit_rates(samples_, start);
+    Fit fit = fit_rates(samples_, start);
     for (const TimedPlan& s : samples_)
       if (verbose_)
         fmt::print("{:14} {:10} {} ranks {:>9} bytes {:10.1f} us, by the rates {:10.1f} us\n",
