@@ -16,6 +16,7 @@ namespace weft::perf {
 struct RegretOptions {
   int ranks = 4, repetitions = 15;
   bool processes = false;  // threads otherwise
+  bool own_hosts = false;  // processes that talk over the network, as if each had a host
   uint64_t least = 1 << 10, most = 256 << 20;
   int factor = 4;
   bool unbound = false;

@@ -49,6 +49,7 @@ int hold_processes(const RegretOptions& options, Board& board) {
   for (int r = 0; r < options.ranks; r++) {
     const pid_t child = fork();
     if (child == 0) {
+      if (options.own_hosts) setenv("NCCL_HOSTID", fmt::format("plan_regret {}", r).c_str(), 1);
       const int code = play(options, board, r);
       std::fflush(stdout);
       _exit(code);
@@ -93,6 +94,8 @@ int main(int argc, char** argv) {
   program.add_option("-t", options.ranks, "ranks").between(2, 64);
   program.add_flag("--processes", options.processes,
                    "ranks are processes, not threads (start MPS if they share a GPU)");
+  program.add_flag("--own-hosts", options.own_hosts,
+                   "processes that are each their own host: over the network, on loopback");
   program.add_flag("--plain", options.plain,
                    "buffers of malloc or cudaMalloc, not of ncclMemAlloc, which processes share");
   program.add_option("-b", options.least, "least bytes").in_bytes();
@@ -108,7 +111,10 @@ int main(int argc, char** argv) {
   program.add_option("--limit", options.limit,
                      "exit 1 where a choice is slower than the best by this factor");
   int code = 0;
-  program.calls([&] { code = weft::perf::hold(options); });
+  program.calls([&] {
+    options.processes = options.processes || options.own_hosts;
+    code = weft::perf::hold(options);
+  });
   const int usage = program.run(argc, argv);
   return usage != 0 ? usage : code;
 }

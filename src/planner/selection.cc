@@ -12,6 +12,20 @@ constexpr size_t kLarge = 64u << 10;
 // In between, a gather that goes straight to everyone beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
+// Ranks that are alone on their hosts send as much straight to everyone as round a ring, in fewer
+// rounds. From these sizes on that makes up for the connections, of so many ranks.
+bool goes_straight(const Collective& c, size_t bytes, const Placement& placement) {
+  if (!placement.own_hosts) return false;
+  switch (c.kind) {
+    case CollectiveKind::kAllReduce:  // two have one round anyway
+      return c.nranks > 2 && c.nranks <= 4 && bytes >= (1u << 20);
+    case CollectiveKind::kReduceScatter:
+      return c.nranks > 2 && c.nranks <= 8 && bytes >= (512u << 10);
+    default:
+      return c.nranks <= 4 && bytes >= (512u << 10);
+  }
+}
+
 // Ranks that a root can send a large message to, one after the other.
 constexpr int kFewReceivers = 4;
 // Ranks that share a GPU go through its memory together from this size on. (In processes they would
@@ -75,18 +89,22 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     case CollectiveKind::kAllReduce:
       if (bytes <= kSmall) return first_supported(c, {few ? &kOneShot : &kRecursive});
       if (placement.one_host) return first_supported(c, {&kDirect, &kRing});
-      return bytes <= kFewRoundsReduce ? first_supported(c, {&kRecursive, &kRing}) : kRing;
+      if (bytes <= kFewRoundsReduce) return first_supported(c, {&kRecursive, &kRing});
+      return goes_straight(c, bytes, placement) ? first_supported(c, {&kDirect, &kRing}) : kRing;
     case CollectiveKind::kAllGather:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
       if (placement.one_host) return kDirect;
       if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
+      if (goes_straight(c, bytes, placement)) return kExchange;
       // One exchange whichever plan: this one copies this rank's own block behind it.
       if (c.nranks == 2) return kRing;
       if (bytes <= kFewRoundsGather) return first_supported(c, {&kRecursive, &kRing});
       return bytes <= kStraightGather && few ? kDirect : kRing;
     case CollectiveKind::kReduceScatter:
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kRing});
-      return placement.one_host ? first_supported(c, {&kDirect, &kRing}) : kRing;
+      return placement.one_host || goes_straight(c, bytes, placement)
+                 ? first_supported(c, {&kDirect, &kRing})
+                 : kRing;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
       // A chain keeps all ranks busy; where data is lent, the root has nothing to copy and a star

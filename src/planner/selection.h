@@ -14,8 +14,9 @@ struct Placement {
   bool one_host = true;      // all ranks share memory
   bool reach =
       false;  // all ranks can load and store in each other's buffers, and the executor does it
-  bool wide = false;   // GPUs of different hosts that have the channels kWide needs
-  bool rings = false;  // GPUs whose data goes through host memory: a single exchange is fastest
+  bool wide = false;       // GPUs of different hosts that have the channels kWide needs
+  bool rings = false;      // GPUs whose data goes through host memory: a single exchange is fastest
+  bool own_hosts = false;  // no two ranks share one: a host sends what its rank does, no more
 };
 
 // The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <span>
 
 #include "algorithms/generators/generators.h"
@@ -172,6 +173,9 @@ class Builder {
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
+    placement.own_hosts =
+        std::set<int>(request_.setting.hosts.begin(), request_.setting.hosts.end()).size() ==
+        static_cast<size_t>(request_.nranks);
     for (int k = 0; k < kCollectiveKinds; k++) {
       const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
       if (c.kind == CollectiveKind::kSendRecv || table_.ranges(c.kind).empty()) continue;

@@ -46,6 +46,34 @@ TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 
+TEST(Selection, GoesStraightToFewRanksThatAreAloneOnTheirHosts) {
+  Placement placement;
+  placement.one_host = placement.one_process = false;
+  const auto chosen = [&](CollectiveKind kind, int ranks, size_t bytes) {
+    return choose_generator({kind, ranks, 0}, bytes, placement, nullptr).name;
+  };
+  constexpr auto kSum = CollectiveKind::kAllReduce, kScatter = CollectiveKind::kReduceScatter,
+                 kGather = CollectiveKind::kAllGather;
+  for (const size_t bytes : {size_t{1} << 20, size_t{64} << 20}) {
+    placement.own_hosts = true;
+    EXPECT_EQ(chosen(kSum, 4, bytes), "direct");
+    EXPECT_EQ(chosen(kScatter, 8, bytes), "direct");
+    EXPECT_EQ(chosen(kSum, 5, bytes), "ring") << "too many";
+    EXPECT_EQ(chosen(kScatter, 9, bytes), "ring") << "too many";
+    EXPECT_EQ(chosen(kSum, 2, bytes), "ring");
+    EXPECT_EQ(chosen(kGather, 2, bytes), "exchange");
+    EXPECT_EQ(chosen(kGather, 4, bytes), "exchange");
+    EXPECT_NE(chosen(kGather, 5, bytes), "exchange") << "too many";
+    placement.own_hosts = false;
+    EXPECT_NE(chosen(kGather, 4, bytes), "exchange") << "ranks of a host share its network";
+    EXPECT_EQ(chosen(kSum, 4, bytes), "ring") << "ranks of a host share its network";
+    EXPECT_EQ(chosen(kScatter, 4, bytes), "ring") << "ranks of a host share its network";
+  }
+  placement.own_hosts = true;
+  EXPECT_EQ(chosen(kScatter, 4, 256u << 10), "ring");
+  EXPECT_EQ(chosen(kSum, 4, 512u << 10), "ring");
+}
+
 TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProcesses) {
   constexpr size_t kPacked = 1u << 20;
   const auto chosen = [](CollectiveKind kind, int n, size_t bytes, bool together) {
