@@ -12,6 +12,19 @@ constexpr size_t kLarge = 64u << 10;
 // In between, a gather that goes straight to everyone beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
+// Ranks that a root can send a large message to, one after the other.
+constexpr int kFewReceivers = 4;
+// Ranks that share a GPU go through its memory together from this size on. (In processes they would
+// do so by page tables of their own, and are faster apart.)
+constexpr size_t kSweeps = 128u << 20;
+
+const Generator& first_supported(const Collective& c,
+                                 std::initializer_list<const Generator*> preferred) {
+  for (const Generator* generator : preferred)
+    if (generator->supports(c)) return *generator;
+  fail(ncclInternalError, "no generator makes {} for {} ranks", name(c.kind), c.nranks);
+}
+
 // Ranks that are alone on their hosts send as much straight to everyone as round a ring, in fewer
 // rounds. From these sizes on that makes up for the connections, of so many ranks.
 bool goes_straight(const Collective& c, size_t bytes, const Placement& placement) {
@@ -24,19 +37,6 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
     default:
       return c.nranks <= 4 && bytes >= (512u << 10);
   }
-}
-
-// Ranks that a root can send a large message to, one after the other.
-constexpr int kFewReceivers = 4;
-// Ranks that share a GPU go through its memory together from this size on. (In processes they would
-// do so by page tables of their own, and are faster apart.)
-constexpr size_t kSweeps = 128u << 20;
-
-const Generator& first_supported(const Collective& c,
-                                 std::initializer_list<const Generator*> preferred) {
-  for (const Generator* generator : preferred)
-    if (generator->supports(c)) return *generator;
-  fail(ncclInternalError, "no generator makes {} for {} ranks", name(c.kind), c.nranks);
 }
 
 // In one exchange, every rank sends or gets a whole array from each other, or a part of it.

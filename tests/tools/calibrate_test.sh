@@ -12,7 +12,7 @@ done
 grep -qE '^factor all_reduce direct 2 1024 ' "$work"/rates-* || { echo "FAILED: no time of a plan"; exit 1; }
 # A second is too short to measure everything again.
 grep -q 'small measurements were made more than once.*measure again' "$work/warned" || { echo "FAILED: no warning"; cat "$work/warned"; exit 1; }
-for ranks in "" "--processes" "--processes --plain"; do
+for ranks in "" "--processes" "--processes --plain" "--own-hosts"; do
   read -ra flags <<<"$ranks"
   "$plan_regret" -t 2 "${flags[@]}" -b 1K -e 4K -r 3 --coll all_reduce,broadcast >"$work/rows"
   # Every row: collective, size, chosen plan, us, best, us, regret, interval, twice, perhaps a verdict, predicted.

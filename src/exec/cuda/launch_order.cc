@@ -49,10 +49,8 @@ FirstUses::Turn LaunchOrder::begin(std::span<const cudaStream_t> streams) {
     begin_captured(stream, now);
   } else {
     const uint64_t id = stream_id(stream);
-    bool any_new = first_uses_.is_new(id);
-    for (const cudaStream_t other : streams.subspan(1))
-      any_new = first_uses_.is_new(stream_id(other)) || any_new;
-    if (any_new) turn = FirstUses::Turn::take();
+    // The others are only joined: events are no use that gives a stream its queue.
+    if (first_uses_.is_new(id)) turn = FirstUses::Turn::take();
     if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
