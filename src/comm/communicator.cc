@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/rendezvous.h"
+#include "src/planner/cost_model.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
 #include "src/topology/discover.h"
@@ -290,6 +291,19 @@ Operation Communicator::operation_for(const Call& call, const Program& program,
   return op;
 }
 
+bool Communicator::pays_to_lend(const Call& call, const Program& program,
+                                const Operation& op) const {
+  const Collective& c = program.collective;
+  if (!lending_pays(c.kind, static_cast<double>(array_bytes(c, call)))) return false;
+  if (placement_.one_process || c.kind != CollectiveKind::kBroadcast || op.iterations > 1)
+    return true;
+  // Where processes pass on a broadcast in one piece, all that lending would do is make each wait
+  // until the next one has read it.
+  const bool passed_on =
+      program.rank != c.root || static_cast<int>(program.sends.size()) < c.nranks - 1;
+  return program.sends.empty() || !passed_on;
+}
+
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
   const bool pair = call.kind == CollectiveKind::kSendRecv;
@@ -307,8 +321,9 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (plan != nullptr && !plan->cpu_programs.empty()) add_cpu_parts(call, *plan, op.sequence);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
-  const bool lends =
-      message >= config_.zero_copy_bytes && !copies_only_[static_cast<size_t>(call.kind)];
+  const bool lends = message >= config_.zero_copy_bytes &&
+                     !copies_only_[static_cast<size_t>(call.kind)] &&
+                     (!placement_.one_host || pays_to_lend(call, *program, op));
   op.lend_from = lends ? config_.zero_copy_bytes : kNoLending;
   if (op.lend_from != kNoLending && !placement_.one_process) {
     const Collective& c = program->collective;

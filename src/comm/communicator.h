@@ -158,6 +158,7 @@ class Communicator {
   void tell_observer(const Call& call, const Program& program, const Operation& launched);
   static Program side_by_side(const Program& first, const Program& second);
   Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
+  bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void launch_pairs(std::span<const Call* const> calls);
   void cut(Operation& operation, const Program& program) const;
   std::byte* scratch(size_t bytes);

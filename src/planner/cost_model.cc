@@ -87,8 +87,8 @@ double predict(const ScheduleShape& shape, const Collective& collective, double 
   if (setting.on_gpus) return predict_on_gpus(shape, chunk, setting, rates);
   const double slices = std::max(1.0, std::ceil(chunk / setting.slice_bytes));
   const double mb = chunk * 1e-6;
-  const bool lent =
-      setting.one_process && std::min(chunk, setting.slice_bytes) >= setting.lend_bytes;
+  const bool lent = setting.one_process && lending_pays(collective.kind, bytes) &&
+                    std::min(chunk, setting.slice_bytes) >= setting.lend_bytes;
   const double all = footprint(collective, block);
   const double copy_us =
       mb * rate_at(all, rates.copy_us_mb, rates.copy_mid_us_mb, rates.copy_far_us_mb);

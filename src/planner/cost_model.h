@@ -76,6 +76,14 @@ std::string factor_key(CollectiveKind kind, std::string_view plan);
 double factor_at(const PlanFactors& factors, const Collective& collective, std::string_view plan,
                  double bytes);
 
+// Whether ranks of a host should hand over addresses of large messages. Of a large reduce the root
+// alone would read, far from its core; others who copy into their FIFOs bring the data closer
+// meanwhile.
+inline constexpr double kCopiedReduce = 4u << 20;
+inline bool lending_pays(CollectiveKind kind, double bytes) {
+  return kind != CollectiveKind::kReduce || bytes < kCopiedReduce;
+}
+
 // Where ranks run and how the executor cuts their data. Equal on all ranks.
 struct HostSetting {
   int cores = 1;                  // that the ranks of one host share; of GPUs, how many there are

@@ -35,7 +35,7 @@ constexpr MeterPoint kSmall[] = {{1u << 10, 3},  {4u << 10, 3},   {16u << 10, 3}
                                  {64u << 10, 3}, {256u << 10, 3}, {1u << 20, 3}};
 constexpr int kRounds = 3;
 constexpr double kQuiet = 1.3;  // measurements of a quiet machine are closer together
-constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 3}, {256u << 20, 3}};
+constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 5}, {256u << 20, 3}};
 constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
 class Calibrator {
@@ -214,7 +214,7 @@ void print(const char* section, const Fit& fit) {
 }
 
 struct CalibrateArguments {
-  double seconds = 25;
+  double seconds = 28;
   bool gpu = false, verbose = false;
 };
 
@@ -239,8 +239,8 @@ void calibrate(const CalibrateArguments& arguments) {
   } else {
     // Processes first: they must not come from a process that has threads.
     keep(kNetworkRates, calibrator.measure_network(0.1));
-    keep(kProcessRates, calibrator.measure_host(true, 0.35));
-    keep(kThreadRates, calibrator.measure_host(false, 0.55));
+    keep(kProcessRates, calibrator.measure_host(true, 0.39));
+    keep(kThreadRates, calibrator.measure_host(false, 0.51));
   }
   save_rates(config, calibration);
   fmt::print("kept in {}\n", rates_path(config));

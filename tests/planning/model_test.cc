@@ -55,6 +55,23 @@ TEST(CostModel, GrowsWithBytesHopsAndCrowding) {
   EXPECT_GT(predict(ring, c, 1e6, crowded, rates), predict(ring, c, 1e6, setting, rates));
 }
 
+TEST(CostModel, TakesLargeReducesToBeCopied) {
+  const Rates rates = default_rates(kThreadRates);
+  HostSetting lending, copying;
+  lending.cores = copying.cores = 2;
+  copying.lend_bytes = 1e18;
+  for (const CollectiveKind kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast}) {
+    const Collective c{kind, 4, 0};
+    const ScheduleShape direct = shape_of(kDirect.make(c, false), {});
+    for (const double bytes : {1e6, 8e6})
+      EXPECT_EQ(
+          predict(direct, c, bytes, lending, rates) < predict(direct, c, bytes, copying, rates),
+          lending_pays(kind, bytes))
+          << name(kind) << ' ' << bytes;
+  }
+  EXPECT_FALSE(lending_pays(CollectiveKind::kReduce, 8e6));
+}
+
 TEST(CostModel, LetsRanksOfPretendedHostsShareCoresWhole) {
   const std::vector<int> hosts = {0, 1, 2};
   const ScheduleShape ring = shape(kRing, CollectiveKind::kAllReduce, 3, hosts);
