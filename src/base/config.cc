@@ -236,7 +236,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_RING_BYTES", fmt::format("{}", c.ring_bytes), "FIFO per peer and channel"},
       {"WEFT_SLICE_BYTES", fmt::format("{}", c.slice_bytes), "most bytes one step moves at once"},
       {"WEFT_ZERO_COPY_BYTES", fmt::format("{}", c.zero_copy_bytes),
-       "hand over addresses from this size on"},
+       "hand over addresses from this size on, where that is faster"},
       {"WEFT_LEND_PAGES", fmt::format("{:d}", c.lend_pages),
        "0: sockets copy what goes to peers on this machine instead of lending pages"},
       {"WEFT_PROXY_THREADS", fmt::format("{}", c.proxy_threads),
