@@ -295,13 +295,9 @@ bool Communicator::pays_to_lend(const Call& call, const Program& program,
                                 const Operation& op) const {
   const Collective& c = program.collective;
   if (!lending_pays(c.kind, static_cast<double>(array_bytes(c, call)))) return false;
-  if (placement_.one_process || c.kind != CollectiveKind::kBroadcast || op.iterations > 1)
-    return true;
   // Where processes pass on a broadcast in one piece, all that lending would do is make each wait
   // until the next one has read it.
-  const bool passed_on =
-      program.rank != c.root || static_cast<int>(program.sends.size()) < c.nranks - 1;
-  return program.sends.empty() || !passed_on;
+  return placement_.one_process || op.iterations > 1 || !program.is_passed_on();
 }
 
 void Communicator::add_to(host::Batch& batch, const Call& call) {

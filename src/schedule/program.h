@@ -35,6 +35,13 @@ struct Program {
   std::vector<ProgramDependency> dependencies;
   std::vector<ProgramPort> receives, sends;
 
+  // Whether this rank sends part of a broadcast in which ranks pass on what they get.
+  bool is_passed_on() const {
+    const bool to_everyone =
+        rank == collective.root && static_cast<int32_t>(sends.size()) == collective.nranks - 1;
+    return collective.kind == CollectiveKind::kBroadcast && !sends.empty() && !to_everyone;
+  }
+
   ProgramView view() const {
     return {lanes.data(),
             steps.data(),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/error.h"
+#include "src/schedule/lower.h"
 #include "src/schedule/verify.h"
 #include "tests/support/sampling.h"
 #include "tests/unit/simulator.h"
@@ -104,6 +105,18 @@ TEST(Collectives, HaveAGeneratorForEveryKindAndManyNumbersOfRanks) {
       EXPECT_TRUE(any) << name(c.kind) << " of " << n << " ranks";
     }
   }
+}
+
+TEST(Programs, SayWhereABroadcastIsPassedOn) {
+  const auto senders = [](const Generator& generator, CollectiveKind kind) {
+    std::string all;  // a letter per rank
+    const VerifiedSchedule verified = verify(generator.make({kind, 4, 1}, false), false);
+    for (int r = 0; r < 4; r++) all += lower(verified, r).is_passed_on() ? 'p' : '-';
+    return all;
+  };
+  EXPECT_EQ(senders(kDirect, CollectiveKind::kBroadcast), "----");
+  EXPECT_EQ(senders(kRing, CollectiveKind::kBroadcast), "-ppp") << "rank 0 is the last";
+  EXPECT_EQ(senders(kRing, CollectiveKind::kReduce), "----");
 }
 
 }  // namespace
