@@ -31,10 +31,23 @@ Schedule swap_and_reduce(const Collective& c, bool in_place) {
   return s;
 }
 
+// A lane for each of the sums that `direct` receives in a lane of its own, the last: none waits for
+// one that comes later.
+void receive_side_by_side(Schedule& s) {
+  for (RankSchedule& rank : s.ranks) {
+    const std::vector<Step> steps = std::move(rank.lanes.back().steps);
+    rank.lanes.pop_back();
+    for (const Step& step : steps) rank.lanes.emplace_back().steps = {step};
+  }
+}
+
 Schedule narrow(const Collective& c, bool in_place) {
-  if (c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return swap_and_reduce(c, in_place);
+  const bool reduces_all = c.kind == CollectiveKind::kAllReduce;
+  if (reduces_all && c.nranks == 2) return swap_and_reduce(c, in_place);
   const bool chain = c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
-  return (chain ? kRing : kDirect).make(c, in_place);
+  Schedule s = (chain ? kRing : kDirect).make(c, in_place);
+  if (reduces_all) receive_side_by_side(s);
+  return s;
 }
 
 int channels_of(const Schedule& s) {

@@ -139,6 +139,8 @@ class Rank {
     op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
     op.slice = (op.chunk + op.iterations - 1) / op.iterations;
     op.sequence = ++calls_;
+    op.share_from = kShareFrom;
+    op.share_below = kShareBelow;
     std::vector<SendPort*> sends;
     std::vector<RecvPort*> receives;
     for (const ProgramPort& port : program.sends)
@@ -208,6 +210,7 @@ class Rank {
                                       Proxy::next(threads), settings_.ring, door_, nullptr);
       SendPort& port = sends_[{route.peer, route.channel}] = stream->port(route.peer);
       port.lending = Lending::kNever;
+      port.stream_data = reinterpret_cast<uint64_t>(port.data);
       add(std::move(stream));
     }
     for (const Route& route : routes) {

@@ -34,6 +34,8 @@ struct Operation {
   uint32_t element = 1;  // bytes
   Reduction reduction;
   uint64_t lend_from = ~uint64_t{0};  // smallest message that is lent
+  // Messages that carry the same data over the network share it, where slices are of such sizes.
+  uint64_t share_from = ~uint64_t{0}, share_below = ~uint64_t{0};
   // The shared segments the buffers lie in; 0: none, only processes that share the address space
   // can be lent to.
   uint64_t input_segment = 0, output_segment = 0;
@@ -47,6 +49,11 @@ struct Operation {
   RecvPort* const* receives = nullptr;
   uint64_t* progress = nullptr;
 };
+
+// Messages of GPUs that share their data: shorter ones take no time to write, and of longer ones
+// the socket plugin lends pages on one machine (PageLoan::kLeastBytes), which it does not for two
+// parts.
+inline constexpr uint64_t kShareFrom = 16u << 10, kShareBelow = 192u << 10;
 
 // What a message says of the call it belongs to.
 WEFT_HD inline MessageHeader header_for(const Operation& op, uint64_t bytes) {
@@ -209,6 +216,43 @@ class Interpreter {
     return true;
   }
 
+  // Several messages with the same data over the network: the first one's ring has it, the others
+  // say where. That one's port, or nullptr. Only where all that a call puts into these rings is of
+  // that kind: in all iterations or none.
+  WEFT_HD const SendPort* shared_port(const ProgramStep& step) const {
+    const uint64_t largest = largest_message(step);
+    if (largest < op_.share_from || largest >= op_.share_below || !step.only_sender) return nullptr;
+    const ProgramOperand* to = op_.program.operands + step.first_operand + step.sources;
+    const SendPort* first = nullptr;
+    uint32_t peers = 0;
+    for (uint32_t i = 0; i < step.destinations; i++) {
+      if (to[i].buffer != ProgramBuffer::kPeer) continue;
+      const SendPort& port = *op_.sends[to[i].index];
+      if (port.stream_data == 0) return nullptr;
+      if (peers++ == 0) first = &port;
+    }
+    return peers > 1 && 2 * largest <= first->size ? first : nullptr;
+  }
+
+  WEFT_HD uint64_t largest_message(const ProgramStep& step) const {
+    return kFifoAlign + fifo_round(op_.slice * op_.element * static_cast<uint64_t>(step.count));
+  }
+
+  // Makes sure that a header fits, and that the next message in the shared ring does not overwrite
+  // what a message of this port still refers to: those take a header each, and one message's room
+  // may be skipped at the ring's end.
+  WEFT_HD bool reserve_reference(SendPort& port, const SendPort& shared, const ProgramStep& step) {
+    const uint64_t largest = largest_message(step);
+    const auto fits = [&] {
+      const uint64_t under_way = port.tail - port.head_seen;
+      return port.size - under_way >= kFifoAlign &&
+             (under_way / kFifoAlign + 2) * largest <= shared.size;
+    };
+    if (fits()) return true;
+    port.head_seen = target_.load(&port.control->head);
+    return fits();
+  }
+
   // The operand whose memory holds the step's result for receivers to read, or nullptr.
   WEFT_HD const ProgramOperand* lent_operand(const ProgramStep& step, uint64_t bytes) const {
     if (!step.lendable || bytes < op_.lend_from) return nullptr;
@@ -265,8 +309,10 @@ class Interpreter {
     const ProgramOperand* from = op_.program.operands + step.first_operand;
     const ProgramOperand* to = from + step.sources;
     const ProgramOperand* lent = lent_operand(step, bytes);
+    const SendPort* shared = lent == nullptr ? shared_port(step) : nullptr;
 
     const std::byte* received[Target::kMostOperands];
+    received[0] = nullptr;                   // a compiler asks for that
     const ProgramOperand* placed = nullptr;  // has its data already
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
@@ -288,19 +334,24 @@ class Interpreter {
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
       SendPort& port = *op_.sends[to[i].index];
-      if (!reserve(port, kFifoAlign + (lends(port, lent) ? 0 : fifo_round(bytes)))) {
+      if (shared != nullptr && &port != shared
+              ? !reserve_reference(port, *shared, step)
+              : !reserve(port, kFifoAlign + (lends(port, lent) ? 0 : fifo_round(bytes)))) {
         lane.waits_for = port.peer;
         lane.waits_to_send = true;
         return Advance::kBlocked;
       }
     }
-    move(lane, step, lent, placed, received);
+    move(lane, step, lent, shared, placed, received);
+    const uint64_t shared_data =
+        shared == nullptr || bytes == 0 ? 0 : shared->stream_data + shared->at + kFifoAlign;
     for (uint32_t i = 0; i < step.sources; i++)
       if (from[i].buffer == ProgramBuffer::kPeer) consume(*op_.receives[from[i].index]);
     bool sends = false;
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
-      address(lane, *op_.sends[to[i].index], lent, bytes);
+      SendPort& port = *op_.sends[to[i].index];
+      address(lane, port, lent, &port == shared ? 0 : shared_data, bytes);
       sends = true;
     }
     if (!sends) return Advance::kAgain;
@@ -343,10 +394,11 @@ class Interpreter {
     return base + header.address;
   }
 
-  // Reads every source, reduces, writes every destination that is not lent or there already, chunk
-  // by chunk.
+  // Reads every source, reduces, writes every destination that is not lent, shared or there
+  // already, chunk by chunk.
   WEFT_HD void move(const LaneState& lane, const ProgramStep& step, const ProgramOperand* lent,
-                    const ProgramOperand* placed, const std::byte* const* received) {
+                    const SendPort* shared, const ProgramOperand* placed,
+                    const std::byte* const* received) {
     const ProgramOperand* from = op_.program.operands + step.first_operand;
     const ProgramOperand* to = from + step.sources;
     uint64_t offset = 0;
@@ -368,7 +420,7 @@ class Interpreter {
       for (uint32_t i = 0; i < step.destinations; i++) {
         if (to[i].buffer == ProgramBuffer::kPeer) {
           SendPort& port = *op_.sends[to[i].index];
-          if (lends(port, lent)) continue;
+          if (lends(port, lent) || (shared != nullptr && &port != shared)) continue;
           destinations[written++] = port.data + port.at + kFifoAlign + offset;
         } else if (&to[i] != placed) {
           destinations[written++] = local(to[i], c, lane.iteration);
@@ -387,12 +439,15 @@ class Interpreter {
     target_.ring(port.bell);
   }
 
-  // Writes the header of a message whose data is there.
+  // Writes the header of a message whose data is there; at `shared_data` of the stream, unless 0.
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
-                       uint64_t bytes) {
+                       uint64_t shared_data, uint64_t bytes) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
     MessageHeader message = header_for(op_, bytes);
-    if (lends(port, lent)) {
+    if (shared_data != 0) {
+      message.kind = MessageHeader::kPointer;
+      message.address = shared_data;
+    } else if (lends(port, lent)) {
       if (port.lending == Lending::kPointer) {
         message.kind = MessageHeader::kPointer;
         message.address = reinterpret_cast<uint64_t>(local(*lent, 0, lane.iteration));
@@ -420,7 +475,7 @@ class Interpreter {
     target_.ring(port.bell);
   }
 
-  // A lane that lent data is done when all of it has been read.
+  // A lane that lent or shared data is done when all of it has been read.
   WEFT_HD Advance drain(LaneState& lane) {
     if (!lane.lent) return Advance::kDone;
     const ProgramLane& program_lane = op_.program.lanes[lane.lane];

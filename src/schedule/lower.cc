@@ -144,6 +144,21 @@ bool in_step(const Schedule& schedule) {
   return true;
 }
 
+void mark_only_senders(Program& program) {
+  std::vector<uint32_t> uses(program.sends.size());
+  const auto each_port = [&](const ProgramStep& step, const auto& use) {
+    for (uint32_t i = step.sources; i < uint32_t{step.sources} + step.destinations; i++) {
+      const ProgramOperand& to = program.operands[step.first_operand + i];
+      if (to.buffer == ProgramBuffer::kPeer) use(uses[static_cast<size_t>(to.index)]);
+    }
+  };
+  for (const ProgramStep& step : program.steps) each_port(step, [](uint32_t& n) { n++; });
+  for (ProgramStep& step : program.steps) {
+    step.only_sender = true;
+    each_port(step, [&](uint32_t& n) { step.only_sender = step.only_sender && n == 1; });
+  }
+}
+
 }  // namespace
 
 Program lower(const VerifiedSchedule& verified, int rank) {
@@ -200,6 +215,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
     }
     mark_runs(graph, rank, lane, program.steps.data() + first);
   }
+  mark_only_senders(program);
   return program;
 }
 

@@ -25,6 +25,7 @@ struct ProgramStep {
   // is used twice, and none that waits for a message keeps another from sending one.
   uint16_t run = 1;
   bool completes = false, lendable = false;
+  bool only_sender = false;  // no other step of this rank uses the FIFOs that this one sends to
   int32_t count = 1;
   int32_t sub =
       0;  // which chunk of its block the first one is: gives its length whatever buffer it lies in

@@ -93,6 +93,8 @@ struct SendPort {
   Lending lending = Lending::kNever;
   int32_t peer = -1;
   NetStream* stream = nullptr;  // what takes it to another host, if anything
+  // Where `data` is for the stream, if messages may refer to what lies in other rings; 0: not.
+  uint64_t stream_data = 0;
 };
 
 // The consumer's end. Used by one lane at a time.

@@ -116,6 +116,7 @@ bool InStream::receive_body(bool eager) noexcept {
     return false;
   }
   body_header_->kind = body_direct_ ? MessageHeader::kDelivered : MessageHeader::kInline;
+  body_header_->address = 0;  // means nothing here, and some compare headers as a whole
   const uint64_t used = body_at_ + kFifoAlign + (body_direct_ ? 0 : fifo_round(size));
   body_header_ = nullptr;
   finish_slot(used);

@@ -16,7 +16,8 @@ NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_do
     : memory_(std::make_shared<const Mapping>(std::move(ring))),
       comm_(std::move(comm)),
       proxy_(proxy),
-      lost_(lost) {
+      lost_(lost),
+      takes_help_(comm_ && comm_.network().can_lend()) {
   rank_bell_.door = &rank_door;
 }
 

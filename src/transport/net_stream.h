@@ -5,7 +5,8 @@
 // Large messages can travel without passing through the rings: the producer lends its memory
 // (kPointer, as to a peer of the same process), so that the ring holds only the header and the data
 // is a network message of its own; a consumer that waits for it says where it should go
-// (FifoControl::wanted), and finds it there. This needs a plugin with our extension.
+// (FifoControl::wanted), and finds it there. GPUs let equal messages to several peers refer to one
+// of them in the same way (Interpreter::shared_port). This needs a plugin with our extension.
 //
 // Whoever fills or empties the ring needs nothing but the counters and the messages' format: a lane
 // of the host, or a GPU with the ring in pinned memory.
@@ -32,7 +33,7 @@ class Proxy;
 // Of the receiving ring; every message fits into one.
 uint64_t slot_size(uint64_t ring_bytes);
 
-// All functions but the constructor's are the proxy's, under its lock.
+// All functions but the constructor's are for proxies, under the lock of its own one.
 class NetStream {
  public:
   NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_door, std::atomic<bool>* lost);
@@ -52,6 +53,14 @@ class NetStream {
   // The same for a proxy that asks again and again, `turn` counting: a stream that has to ask the
   // kernel and had no news for long is passed over most of the time.
   bool look(uint32_t turn) noexcept;
+  // One of several proxies has it until it is released; false: another one has it.
+  bool claim() noexcept {
+    return !claimed_.load(std::memory_order_relaxed) &&
+           !claimed_.exchange(true, std::memory_order_acquire);
+  }
+  void release() noexcept { claimed_.store(false, std::memory_order_release); }
+  // Whether other proxies than its own may look at it: others' plugins may want one thread.
+  virtual bool takes_help() const { return takes_help_; }
   // Whether there is something left to send.
   virtual bool unsent() const { return false; }
   int waits_for(pollfd* descriptors, int most) const noexcept;
@@ -92,6 +101,8 @@ class NetStream {
   std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
   bool broken_ = false;
   uint32_t fruitless_ = 0;  // looks since the last news
+  const bool takes_help_;
+  std::atomic<bool> claimed_{false};
   std::string failure_;
   using Observers = std::vector<std::unique_ptr<StreamObserver>>;
   std::unique_ptr<Observers> observers_;  // nullptr: none

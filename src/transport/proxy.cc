@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/process_cores.h"
+#include "src/base/relax.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/socket.h"
@@ -28,6 +30,21 @@ constexpr int kKeepOutMs = 5;
 constexpr int kMostDescriptors = 4;    // of one stream
 constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watches naps
 constexpr int kMostThreads = 64, kMostChosenThreads = 4;
+// A turn without news takes a microsecond or two, a message of 128 KiB thirty.
+constexpr auto kPatience = std::chrono::microseconds(4);
+constexpr int kPauses = 16;  // after a turn without news: a microsecond or less
+
+// All of the process. Their threads never end, so neither do they.
+struct Proxies {
+  std::mutex mutex;
+  size_t turn = 0;
+  std::array<std::atomic<Proxy*>, kMostThreads> list{};  // those that there are come first
+
+  static Proxies& instance() {
+    static Proxies& proxies = *std::make_unique<Proxies>().release();
+    return proxies;
+  }
+};
 
 // "0-3,8" as a set; only cores that this process may use. Empty when there is nothing to choose.
 cpu_set_t parse_cores(const std::string& list) {
@@ -56,14 +73,12 @@ int proxy_threads(int wanted, bool for_gpus, int cores, int ranks) {
 }
 
 Proxy& Proxy::next(int threads) {
-  // Their threads never end, so neither do they.
-  static std::mutex& mutex = *std::make_unique<std::mutex>().release();
-  static auto& proxies = *std::make_unique<std::vector<Proxy*>>().release();
-  static size_t turn = 0;
-  const std::lock_guard lock(mutex);
+  Proxies& all = Proxies::instance();
+  const std::lock_guard lock(all.mutex);
   const auto count = static_cast<size_t>(std::clamp(threads, 1, kMostThreads));
-  while (proxies.size() < count) proxies.push_back(std::make_unique<Proxy>().release());
-  return *proxies[turn++ % count];
+  for (size_t i = 0; i < count; i++)
+    if (all.list[i].load() == nullptr) all.list[i].store(std::make_unique<Proxy>().release());
+  return *all.list[all.turn++ % count].load();
 }
 
 Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -135,14 +150,14 @@ bool Proxy::drive(NetStream& stream, bool eager) noexcept {
 }
 
 bool Proxy::drive_all() noexcept {
-  const std::lock_guard lock(mutex_);
+  const auto lock = interrupt();
   bool moved = false;
   for (const auto& stream : streams_) moved = stream->progress(true) || moved;
   return moved;
 }
 
 bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = interrupt();
   bool can_sleep = true;
   for (const auto& stream : streams_) {
     pollfd waits[kMostDescriptors];
@@ -154,7 +169,7 @@ bool Proxy::waits_for(std::vector<pollfd>& descriptors) {
 }
 
 bool Proxy::unsent(const NetStream& stream) noexcept {
-  const std::lock_guard lock(mutex_);  // asked after every call: no interruption for that
+  const auto lock = interrupt();
   return stream.unsent();
 }
 
@@ -183,14 +198,14 @@ void Proxy::observe(NetStream& stream, std::unique_ptr<StreamObserver> observer)
 }
 
 void Proxy::observe(ProxyObserver& observer) {
-  const auto lock = interrupt();
+  const std::lock_guard lock(observers_mutex_);
   observers_.push_back({&observer, ProxyState::kIdle});
   observed_.store(true);
   if (state_.load() == ProxyState::kAsleep) tell(observers_.back(), ProxyState::kAsleep);
 }
 
 void Proxy::forget(ProxyObserver& observer) noexcept {
-  const auto lock = interrupt();
+  const std::lock_guard lock(observers_mutex_);
   std::erase_if(observers_, [&](const Told& told) { return told.observer == &observer; });
   observed_.store(!observers_.empty());
 }
@@ -201,7 +216,7 @@ void Proxy::become(ProxyState next) {
   if (last == next || (last == ProxyState::kAsleep && next == ProxyState::kIdle)) return;
   state_.store(next);
   if (!observed_.load()) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(observers_mutex_);
   for (Told& told : observers_) tell(told, next);
 }
 
@@ -218,47 +233,80 @@ bool Proxy::keep_out(uint64_t& visits_seen) {
   return visits_.load() != visits_seen;
 }
 
-std::unique_lock<std::mutex> Proxy::interrupt() noexcept {
+std::unique_lock<std::shared_mutex> Proxy::interrupt() noexcept {
   interrupts_.fetch_add(1);
   std::unique_lock lock(mutex_);
   interrupts_.fetch_sub(1);
   return lock;
 }
 
+// Those that are looked at seldom take turns.
+bool Proxy::look_after_streams(uint32_t turn, bool own) noexcept {
+  std::shared_lock lock(mutex_, std::defer_lock);
+  if (own) lock.lock();
+  if (!own && !lock.try_lock()) return false;
+  bool moved = false;
+  for (size_t i = 0; i < streams_.size(); i++) {
+    NetStream& stream = *streams_[i];
+    if ((!own && !stream.takes_help()) || !stream.claim()) continue;
+    moved = stream.look(turn + static_cast<uint32_t>(i)) || moved;
+    stream.release();
+  }
+  return moved;
+}
+
+// Looks after the streams of those that have been at one turn for long.
+bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
+  bool moved = false;
+  for (size_t i = 0; i < watch.others.size(); i++) {
+    Proxy* other = Proxies::instance().list[i].load();
+    if (other == nullptr) break;
+    if (other == this || other->stays_.load() == 0) continue;
+    Watch::Other& seen = watch.others[i];
+    if (const uint32_t turn = other->turn_.load(std::memory_order_relaxed); turn != seen.turn) {
+      seen = {turn, now};
+    } else if (now - seen.since > kPatience && other->interrupts_.load() == 0) {
+      moved = other->look_after_streams(watch.turn, false) || moved;
+    }
+  }
+  return moved;
+}
+
 // Nobody rings when a GPU has news: looks for them all the time, and less and less often while
 // there are none.
-void Proxy::watch(uint32_t turn, std::chrono::steady_clock::time_point& last_move) {
+void Proxy::watch(Watch& watch) {
   static const uint32_t spins = std::thread::hardware_concurrency() > 4 ? 16 : 1;
   while (interrupts_.load() > 0) sched_yield();
-  bool moved = false;
-  {
-    const std::lock_guard lock(mutex_);
-    // Those that are looked at seldom take turns.
-    for (size_t i = 0; i < streams_.size(); i++)
-      moved = streams_[i]->look(turn + static_cast<uint32_t>(i)) || moved;
+  turn_.store(++watch.turn, std::memory_order_relaxed);
+  bool moved = look_after_streams(watch.turn, true);
+  auto now = Clock::now();
+  if (!moved && help(watch, now)) {
+    moved = true;
+    now = Clock::now();
   }
-  const auto now = std::chrono::steady_clock::now();
   become(moved ? ProxyState::kActive : ProxyState::kIdle);
   if (moved) {
-    last_move = now;
-  } else if (const double idle = std::chrono::duration<double>(now - last_move).count();
+    watch.last_move = now;
+  } else if (const double idle = std::chrono::duration<double>(now - watch.last_move).count();
              idle > kSpinSeconds) {
     become(ProxyState::kAsleep);
     std::this_thread::sleep_for(std::chrono::microseconds(idle < 0.1 ? 20 : 100));
-  } else if (turn % spins == 0) {
-    sched_yield();
+  } else {
+    for (int i = 0; i < kPauses; i++) relax();
+    if (watch.turn % spins == 0) sched_yield();
   }
 }
 
 void Proxy::loop() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: sleeps are short here
   uint64_t visits_seen = 0;
-  uint32_t turn = 0;
   std::vector<pollfd> descriptors;
+  Watch watched;
+  watched.others.resize(kMostThreads);
   auto last_move = std::chrono::steady_clock::now();
   for (;;) {
     if (stays_.load() > 0) {
-      watch(turn++, last_move);
+      watch(watched);
       continue;
     }
     if (keep_out(visits_seen)) {

@@ -10,7 +10,8 @@
 // A GPU lane uses it so: its rings lie in pinned host memory, with FifoControl and the message
 // format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
 // system-wide fences. It cannot ring an eventfd: its communicator keeps a stay(), which makes the
-// thread look by itself.
+// thread look by itself. Such threads help each other: a stream whose proxy does not come, since it
+// copies a message or has lost its core, is looked after by those that have nothing to do.
 #pragma once
 
 #include <poll.h>
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -88,21 +90,37 @@ class Proxy {
     ProxyState state;  // the last it knows of
   };
   static void tell(Told& told, ProxyState next);
-  void watch(uint32_t turn, std::chrono::steady_clock::time_point& last_move);
-  std::unique_lock<std::mutex> interrupt() noexcept;
+  using Clock = std::chrono::steady_clock;
+  // What a thread that watches remembers.
+  struct Watch {
+    struct Other {
+      uint32_t turn = 0;  // when it was last seen to begin one
+      Clock::time_point since;
+    };
+    uint32_t turn = 0;
+    Clock::time_point last_move = Clock::now();
+    std::vector<Other> others;
+  };
+  void watch(Watch& watch);
+  bool look_after_streams(uint32_t turn, bool own) noexcept;
+  bool help(Watch& watch, Clock::time_point now) const noexcept;
+  std::unique_lock<std::shared_mutex> interrupt() noexcept;
   bool keep_out(uint64_t& visits_seen);
   void clear_wake() noexcept;
 
   Doorbell door_;
   Fd wake_;
-  std::mutex mutex_;                     // protects streams_ and all their state
+  // Protects streams_ and all their state; of those who share it, each what it has claimed.
+  std::shared_mutex mutex_;
   std::atomic<uint32_t> interrupts_{0};  // threads that want the lock of one that hardly lets go
   std::vector<std::shared_ptr<NetStream>> streams_;
   std::atomic<uint32_t> drivers_{0}, stays_{0};
-  std::atomic<uint64_t> visits_{0};    // of drivers, ever
-  std::atomic<bool> urgent_{false};    // a driver left work behind
-  std::atomic<bool> polling_{false};   // the thread sleeps on sockets: drivers must get it out
-  std::vector<Told> observers_;        // protected by mutex_
+  std::atomic<uint64_t> visits_{0};   // of drivers, ever
+  std::atomic<bool> urgent_{false};   // a driver left work behind
+  std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must get it out
+  std::atomic<uint32_t> turn_{0};     // of a thread that watches
+  std::mutex observers_mutex_;        // protects observers_
+  std::vector<Told> observers_;
   std::atomic<bool> observed_{false};  // there are any
   std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};

@@ -344,7 +344,7 @@ TEST_P(FakeHosts, OneForEachProcessReplayGraphs) {
   play_on(GetParam(), "graphs_between_processes", GetParam(), "cudaMalloc");
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, FakeHosts, testing::Values(2, 3),
+INSTANTIATE_TEST_SUITE_P(Of, FakeHosts, testing::Values(2, 3, 4),
                          [](const auto& tested) { return std::to_string(tested.param) + "hosts"; });
 
 TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {

@@ -110,6 +110,33 @@ TEST(NetworkStreams, AreServedBySeveralProxiesWhereLanesRingNoBell) {
   }
 }
 
+TEST(Programs, SayWhichStepsHaveTheirFifosToThemselves) {
+  const auto steps = [](const Generator& generator) {
+    const Collective c{CollectiveKind::kAllReduce, 4, 0};
+    return lower(verify(generator.make(c, false), false), 1).steps;
+  };
+  int shared = 0;
+  for (const ProgramStep& step : steps(kDirect)) EXPECT_TRUE(step.only_sender);
+  for (const ProgramStep& step : steps(kRing)) shared += step.only_sender ? 0 : 1;
+  EXPECT_GT(shared, 2) << "a ring sends all it has to its neighbour";
+}
+
+TEST(NetworkStreams, OfEqualMessagesReadTheSameDataUntilTheSlowestHasSentIt) {
+  Random random(mix(test_seed(), 5));
+  for (const int n : {3, 4}) {
+    World world(n, ring_bytes(n, 256), World::Wire::kWatched);
+    for (const Generator* generator : {&kWide, &kDirect, &kExchange, &kOneShot, &kTree})
+      for_calls(*generator, n, [&](WorldCall call) {
+        call.slice_bytes = 256;
+        call.share_from = random.below(3) == 0 ? 1 : 256;  // the last slice may be shorter
+        call.count = 1 + random.below(kSanitized ? 400 : 8000);
+        ASSERT_EQ(world.run_in_threads(call), "")
+            << generator->name << ' ' << name(call.collective.kind) << " ranks " << n << " count "
+            << call.count;
+      });
+  }
+}
+
 // A sender and a receiver of one message.
 class Pair : public testing::Test {
  protected:

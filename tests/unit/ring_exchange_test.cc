@@ -2,6 +2,7 @@
 // messages it must make and understand.
 #include <gtest/gtest.h>
 
+#include "algorithms/generators/building.h"
 #include "src/exec/cuda/ring_exchange_arguments.h"
 #include "src/exec/cuda/ring_exchange_kernel.cuh"
 #include "tests/unit/world.h"
@@ -96,6 +97,34 @@ TEST(RingExchangeKernel, TalksToInterpreters) {
 }
 TEST(RingExchangeKernel, WorksOverTheNetwork) {
   run_calls(World::Wire::kWatched, {&kRecursive, &kOneShot, &kExchange}, 3);
+}
+
+// Rank 1 passes on what it gets, to several at once, which only interpreters do; the others are
+// exchanges.
+Schedule make_fork(const Collective& c, bool) {
+  Schedule s = blank("fork", c, 1, 1);
+  add(s.ranks[0].lanes[0], {Operand::input(0)}, {Operand::output(0), Operand::peer(1)});
+  Operands to = {Operand::output(0)};
+  for (int r = 2; r < c.nranks; r++) to.push_back(Operand::peer(r));
+  add(s.ranks[1].lanes[0], {Operand::peer(0)}, std::move(to));
+  for (int r = 2; r < c.nranks; r++)
+    add(s.ranks[static_cast<size_t>(r)].lanes[0], {Operand::peer(1)}, {Operand::output(0)});
+  return s;
+}
+
+TEST(RingExchangeKernel, UnderstandsMessagesThatShareTheirData) {
+  const Generator fork = {"fork", "", [](const Collective&) { return true; }, make_fork, false, 1};
+  World world(4, 16384, World::Wire::kWatched);
+  Kernel kernel;
+  for (const uint64_t count : {1, 100, 700}) {
+    WorldCall call{&fork, {CollectiveKind::kBroadcast, 4, 0}, false, count, 4096};
+    call.share_from = 1;
+    const std::string wrong =
+        world.run_in_threads(call, [&](const Program& program, const Operation& op,
+                                       std::string& why) { return kernel.run(program, op, why); });
+    ASSERT_EQ(wrong, "") << count;
+  }
+  EXPECT_EQ(kernel.ran(), 9) << "all but rank 1";
 }
 
 TEST(RingExchangeKernel, ReportsACallThatIsNotThePeers) {

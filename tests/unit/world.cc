@@ -80,6 +80,7 @@ void World::wire_up(Fifo& f, const std::shared_ptr<Network>& network, int from, 
   f.in->proxy().add(f.in);
   if (wire != Wire::kWatched) return;
   f.send.lending = Lending::kNever;
+  f.send.stream_data = reinterpret_cast<uint64_t>(f.send.data);
   f.receive.direct = false;
   f.send.bell = f.receive.bell = {};
   for (Proxy* proxy : {&f.out->proxy(), &f.in->proxy()}) {
@@ -117,6 +118,7 @@ void World::set_up(const WorldCall& call) {
     if (op.iterations == 1) op.slice = op.chunk;
     op.reduction.type = ncclInt32;
     op.lend_from = call.lend ? 1 : ~uint64_t{0};
+    op.share_from = call.share_from;
     op.sequence = sequence_;
     op.collective = static_cast<uint8_t>(call.collective.kind);
     op.root = call.collective.root;

@@ -25,7 +25,8 @@ struct WorldCall {
   bool in_place = false;
   uint64_t count = 1;  // elements per block
   uint64_t slice_bytes = 64;
-  bool lend = false;  // hand over addresses instead of data
+  bool lend = false;                   // hand over addresses instead of data
+  uint64_t share_from = ~uint64_t{0};  // as in Operation; kWatched only
 };
 
 class World {

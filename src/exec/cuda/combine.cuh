@@ -131,8 +131,8 @@ __device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
 }
 
 // Bulk: a warp moves tiles of `Unroll` times 32 vectors, so that all addresses of a tile are one
-// address and constants.
-template <typename Type, typename Op, int Unroll>
+// address and constants. `Group` sources are asked for before the first is needed.
+template <typename Type, typename Op, int Unroll, int Group>
 __device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles, uint64_t offset,
                                               const Team& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
@@ -141,14 +141,22 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles,
   share_out(tiles, team, [&](uint32_t tile) {
     const uint64_t at = offset + uint64_t{tile} * (Unroll * 512) + lane * 16;
     typename Type::Accumulator sum[Unroll][kCount];
-    for (uint32_t s = 0; s < m.source_count; s++) {
-      const std::byte* source = m.sources[s] + at;
-      P read[Unroll];
+    for (uint32_t s = 0; s < m.source_count; s += Group) {
+      P read[Group][Unroll];
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) read[u] = load_pack<P, true>(source + u * 512);
+      for (int g = 0; g < Group; g++) {
+        if (g > 0 && s + g >= m.source_count) break;
+        const std::byte* source = m.sources[s + g] + at;
 #pragma unroll
-      for (int u = 0; u < Unroll; u++)
-        accumulate<Type, Op, kCount>(m, m.scaled, s, read[u], sum[u]);
+        for (int u = 0; u < Unroll; u++) read[g][u] = load_pack<P, true>(source + u * 512);
+      }
+#pragma unroll
+      for (int g = 0; g < Group; g++) {
+        if (g > 0 && s + g >= m.source_count) break;
+#pragma unroll
+        for (int u = 0; u < Unroll; u++)
+          accumulate<Type, Op, kCount>(m, m.scaled, s + g, read[g][u], sum[u]);
+      }
     }
     P result[Unroll];
 #pragma unroll
@@ -310,8 +318,10 @@ struct Bytes : Native<uint8_t> {};
 template <typename Type>
 inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 
-// A block's part of the movement is complete in its view after the next __syncthreads().
-template <typename Type, typename Op>
+// A block's part of the movement is complete in its view after the next __syncthreads(). `Far`:
+// sources are in host memory, where a look takes a microsecond, so several are asked for at once as
+// far as there are registers.
+template <typename Type, typename Op, bool Far = false>
 __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
@@ -319,7 +329,9 @@ __device__ __noinline__ void combine(const Movement& m, Team team) {
                                m.elements * kSize, m.aligned, team);
   if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
   // As many loads in flight as the registers hold sums for.
-  constexpr int kUnroll = kSize >= 4 ? 4 : kSize == 2 ? 2 : 1;
+  constexpr bool kGroups = Far && (kSize == 2 || kSize == 4);
+  constexpr int kGroup = kGroups ? 4 : 1;
+  constexpr int kUnroll = (kSize >= 4 ? 4 : kSize == 2 ? 2 : 1) / (kGroups ? 2 : 1);
   const uint64_t elements = m.elements;
   const Cut c = m.aligned ? whole_vectors(elements * kSize)
                           : cut(m.sources, m.source_count, m.destinations, m.destination_count,
@@ -328,7 +340,7 @@ __device__ __noinline__ void combine(const Movement& m, Team team) {
     uint64_t done = 0;
     if (c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll) {
       const auto tiles = static_cast<uint32_t>(c.vectors / (32 * kUnroll));
-      combine_tiles<Type, Op, kUnroll>(m, tiles, c.head, team);
+      combine_tiles<Type, Op, kUnroll, kGroup>(m, tiles, c.head, team);
       done = uint64_t{tiles} * (32 * kUnroll);
     }
     // (Eight at once cost registers, and so 1 us where there are few ranks.)

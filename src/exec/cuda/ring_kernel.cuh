@@ -98,7 +98,7 @@ struct RingTarget {
         sources[0] == destinations[0])
       return;
     meet_block();
-    cuda::combine<Type, Op>(m, whole_block());
+    cuda::combine<Type, Op, true>(m, whole_block());
     meet_block();
   }
 };
@@ -108,7 +108,7 @@ __device__ void follow(RingState& shared) {
   for (;;) {
     meet_block();
     if (shared.finished) return;
-    cuda::combine<Type, Op>(shared.movement, whole_block());
+    cuda::combine<Type, Op, true>(shared.movement, whole_block());
     meet_block();
   }
 }
@@ -172,6 +172,8 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
     op.sends = own_sends;
     op.receives = own_receives;
     op.progress = a.progress;
+    op.share_from = kShareFrom;
+    op.share_below = kShareBelow;
     shared.finished = false;
     lead<Type, Op>(a, shared, job.lane);
     shared.finished = true;

@@ -70,6 +70,8 @@ Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives
   for (const SendPort& port : sends) {
     send_ports.push_back(translated(port));
     send_ports.back().lending = Lending::kNever;
+    if (port.stream != nullptr && port.lending == Lending::kPointer)
+      send_ports.back().stream_data = reinterpret_cast<uint64_t>(port.data);
   }
   for (const RecvPort& port : receives) {
     receive_ports.push_back(translated(port));

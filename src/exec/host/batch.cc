@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/relax.h"
 #include "src/exec/host/target.h"
 #include "src/exec/host/workers.h"
 #include "src/schedule/collective.h"
@@ -26,14 +27,6 @@ constexpr int kNetworkSleepMs = 5;
 // A CPU node knows for whom it waits: whoever waits for one lets it speak first, ranks even more so
 // than other CPU nodes.
 constexpr double kNodeSpeaksFirstS = 0.25;
-
-void relax() {
-#if defined(__aarch64__)
-  asm volatile("yield");
-#elif defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // A waiting thread looks around every 50 ms at least. Where it did not for longer than this, its
 // process was stopped, or its machine: that time is not held against peers, whose data may be here

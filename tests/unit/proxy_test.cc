@@ -1,0 +1,155 @@
+// Proxies of GPUs look after each other's streams.
+#include "src/transport/proxy.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "src/transport/net_stream.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool comes_true(const std::function<bool()>& condition) {
+  for (int tries = 0; tries < 5000; tries++) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+// Has something to do whenever it is told so, and takes as long for it as it is told.
+class WatchedStream final : public NetStream {
+ public:
+  WatchedStream(Proxy& proxy, Doorbell& door, bool takes_help)
+      : NetStream({}, proxy, Mapping::anonymous(4096), door, nullptr), takes_help_(takes_help) {}
+  bool progress(bool) noexcept override {
+    if (inside.exchange(true)) shared = true;
+    const bool moved = work.exchange(false);
+    if (moved) {
+      thread = std::this_thread::get_id();
+      begun = true;
+      while (slow) std::this_thread::sleep_for(100us);
+      done = true;
+    }
+    inside = false;
+    return moved;
+  }
+  bool takes_help() const override { return takes_help_; }
+
+  std::atomic<bool> work{false}, slow{false}, begun{false}, done{false};
+  std::atomic<bool> inside{false}, shared{false};
+  std::atomic<std::thread::id> thread{};
+
+ protected:
+  bool idle() const override { return true; }
+  bool asks_kernel() const override { return false; }
+
+ private:
+  const bool takes_help_;
+};
+
+// Two proxies that watch, the first of which has the streams and is busy with one of them.
+class BusyProxy : public testing::Test {
+ protected:
+  BusyProxy() {
+    for (Proxy* proxy : {&busy_, &other_}) proxy->stay(true);
+    slow_->slow = true;
+    for (const auto& stream : streams_) busy_.add(stream);
+    // The first of two may still be moved by a thread that has not begun to watch.
+    for (int message = 0; message < 2; message++) {
+      alone_->done = false;
+      alone_->work = true;
+      EXPECT_TRUE(comes_true([&] { return alone_->done.load(); }));
+    }
+    alone_->begun = alone_->done = false;
+    slow_->work = true;
+    EXPECT_TRUE(comes_true([&] { return slow_->begun.load(); }));
+  }
+  ~BusyProxy() override {
+    for (const auto& stream : streams_) stream->slow = false;
+    for (const auto& stream : streams_) {
+      busy_.remove(stream, 0);
+      EXPECT_FALSE(stream->shared);
+    }
+    for (Proxy* proxy : {&busy_, &other_}) proxy->stay(false);
+  }
+
+  Proxy &busy_ = Proxy::next(2), &other_ = Proxy::next(2);
+  Doorbell door_;
+  const std::shared_ptr<WatchedStream> slow_ = std::make_shared<WatchedStream>(busy_, door_, false),
+                                       helped_ =
+                                           std::make_shared<WatchedStream>(busy_, door_, true),
+                                       alone_ =
+                                           std::make_shared<WatchedStream>(busy_, door_, false);
+  const std::vector<std::shared_ptr<WatchedStream>> streams_{slow_, helped_, alone_};
+};
+
+TEST_F(BusyProxy, IsHelpedWhereThePluginAllowsIt) {
+  alone_->work = true;
+  for (int message = 0; message < 100; message++) {
+    helped_->done = false;
+    helped_->work = true;
+    ASSERT_TRUE(comes_true([&] { return helped_->done.load(); }));
+    EXPECT_NE(helped_->thread.load(), slow_->thread.load());
+  }
+  EXPECT_FALSE(alone_->begun);
+  slow_->slow = false;
+  EXPECT_TRUE(comes_true([&] { return alone_->done.load(); }));
+  EXPECT_EQ(alone_->thread.load(), slow_->thread.load());
+}
+
+TEST_F(BusyProxy, LooksAfterItsStreamsItselfWhenItComesBack) {
+  slow_->slow = false;
+  ASSERT_TRUE(comes_true([&] { return slow_->done.load(); }));
+  // Whoever comes first has it; sooner or later that is its own thread.
+  EXPECT_TRUE(comes_true([&] {
+    helped_->done = false;
+    helped_->work = true;
+    return comes_true([&] { return helped_->done.load(); }) &&
+           helped_->thread.load() == slow_->thread.load();
+  }));
+}
+
+// What a stream refers to may be gone afterwards.
+TEST_F(BusyProxy, IsNotDoneWithAStreamThatAHelperHas) {
+  helped_->slow = true;
+  helped_->work = true;
+  ASSERT_TRUE(comes_true([&] { return helped_->begun.load(); }));
+  slow_->slow = false;
+  auto removed = std::async(std::launch::async, [&] { busy_.remove(helped_, 0); });
+  EXPECT_EQ(removed.wait_for(50ms), std::future_status::timeout);
+  helped_->slow = false;
+  EXPECT_EQ(removed.wait_for(5s), std::future_status::ready);
+  EXPECT_TRUE(helped_->done);
+}
+
+// Without a GPU there is nobody who looks by himself.
+TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
+  Proxy &sleeping = Proxy::next(2), &watching = Proxy::next(2);
+  watching.stay(true);
+  Doorbell door;
+  const auto stream = std::make_shared<WatchedStream>(sleeping, door, true);
+  sleeping.enter();  // keeps its thread out, after what it is at
+  std::this_thread::sleep_for(20ms);
+  sleeping.add(stream);
+  stream->work = true;
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(stream->begun);
+  EXPECT_TRUE(sleeping.drive(*stream, true));
+  EXPECT_EQ(stream->thread.load(), std::this_thread::get_id());
+  sleeping.leave(false);
+  sleeping.remove(stream, 0);
+  watching.stay(false);
+}
+
+}  // namespace
+}  // namespace weft
