@@ -11,7 +11,7 @@
 
 namespace weft::net_socket {
 
-// One thread; one socket, which must outlive it.
+// One thread at a time; one socket, which must outlive it.
 class PageLoan {
  public:
   // Below, the pipe and the receiver's byte cost more than a copy.

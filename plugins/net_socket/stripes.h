@@ -8,7 +8,7 @@
 
 namespace weft::net_socket {
 
-// One thread.
+// One thread at a time.
 class StripeChoice {
  public:
   static constexpr uint64_t kLeastBytes = 64u << 10;  // of a stripe

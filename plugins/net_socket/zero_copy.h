@@ -9,7 +9,7 @@
 
 namespace weft::net_socket {
 
-// One thread; one socket, which must outlive it.
+// One thread at a time; one socket, which must outlive it.
 class ZeroCopy {
  public:
   static constexpr int kFlag = MSG_ZEROCOPY;

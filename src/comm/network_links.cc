@@ -163,6 +163,8 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
 
 void NetworkLinks::drain(double seconds) {
   for (const Link& link : links_) link.stream->proxy().remove(link.stream, seconds);
+  // A message may refer to another one's ring: all connections end before the first ring does.
+  for (const Link& link : links_) link.stream->abandon();
   links_.clear();
 }
 

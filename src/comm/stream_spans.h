@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Under the lock of the stream's proxy, like all observers.
+// One thread at a time, like all observers.
 class StreamSpans final : public StreamObserver {
  public:
   // `track`: of the rank, see trace::Track.

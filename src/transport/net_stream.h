@@ -33,7 +33,8 @@ class Proxy;
 // Of the receiving ring; every message fits into one.
 uint64_t slot_size(uint64_t ring_bytes);
 
-// All functions but the constructor's are for proxies, under the lock of its own one.
+// All functions but the constructor's are for proxies: under the lock of its own one, alone or with
+// a claim.
 class NetStream {
  public:
   NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_door, std::atomic<bool>* lost);

@@ -30,7 +30,7 @@ constexpr int kKeepOutMs = 5;
 constexpr int kMostDescriptors = 4;    // of one stream
 constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watches naps
 constexpr int kMostThreads = 64, kMostChosenThreads = 4;
-// A turn without news takes a microsecond or two, a message of 128 KiB thirty.
+// Of proxies with each other, at least: a message of 128 KiB takes thirty.
 constexpr auto kPatience = std::chrono::microseconds(4);
 constexpr int kPauses = 16;  // after a turn without news: a microsecond or less
 
@@ -265,7 +265,7 @@ bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
     Watch::Other& seen = watch.others[i];
     if (const uint32_t turn = other->turn_.load(std::memory_order_relaxed); turn != seen.turn) {
       seen = {turn, now};
-    } else if (now - seen.since > kPatience && other->interrupts_.load() == 0) {
+    } else if (now - seen.since > watch.patience && other->interrupts_.load() == 0) {
       moved = other->look_after_streams(watch.turn, false) || moved;
     }
   }
@@ -278,11 +278,14 @@ void Proxy::watch(Watch& watch) {
   static const uint32_t spins = std::thread::hardware_concurrency() > 4 ? 16 : 1;
   while (interrupts_.load() > 0) sched_yield();
   turn_.store(++watch.turn, std::memory_order_relaxed);
+  const auto begin = Clock::now();
   bool moved = look_after_streams(watch.turn, true);
   auto now = Clock::now();
-  if (!moved && help(watch, now)) {
-    moved = true;
-    now = Clock::now();
+  if (!moved) {
+    // Those that are as fast as this one are not waited for in vain.
+    watch.patience = std::max<Clock::duration>(kPatience, 2 * (now - begin));
+    moved = help(watch, now);
+    if (moved) now = Clock::now();
   }
   become(moved ? ProxyState::kActive : ProxyState::kIdle);
   if (moved) {

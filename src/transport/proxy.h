@@ -11,7 +11,7 @@
 // format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
 // system-wide fences. It cannot ring an eventfd: its communicator keeps a stay(), which makes the
 // thread look by itself. Such threads help each other: a stream whose proxy does not come, since it
-// copies a message or has lost its core, is looked after by those that have nothing to do.
+// copies a message, naps or has lost its core, is looked after by those that have nothing to do.
 #pragma once
 
 #include <poll.h>
@@ -99,6 +99,7 @@ class Proxy {
     };
     uint32_t turn = 0;
     Clock::time_point last_move = Clock::now();
+    Clock::duration patience{};  // with others
     std::vector<Other> others;
   };
   void watch(Watch& watch);

@@ -13,8 +13,8 @@ struct CarriedMessage {
   uint64_t bytes = 0;      // of data
 };
 
-// Of one stream, whose messages come in order. Called under the lock of the stream's proxy, by
-// whichever thread moves the stream.
+// Of one stream, whose messages come in order. Called by whichever thread moves the stream, one at
+// a time; other streams may be moved meanwhile.
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
@@ -29,7 +29,7 @@ class StreamObserver {
 // What the thread of a proxy does: it moves bytes, looks in vain, or waits to be woken.
 enum class ProxyState : uint8_t { kActive, kIdle, kAsleep };
 
-// Called under the proxy's lock, by its thread or by who begins to observe it.
+// Called by the proxy's thread or by who begins to observe it, one at a time.
 class ProxyObserver {
  public:
   virtual ~ProxyObserver() = default;

@@ -23,6 +23,7 @@ TRAINING = ["DDP with buckets", "FSDP2", "DDP step time", "FSDP2 step time"]
 SPEED = "all_reduce times"
 SWEEP = "all_reduce sweep"
 GRAPHED = "all_reduce in graphs"
+WAITED = "all_reduce, waited for"
 # The last one has no network in it: what PyTorch itself takes for small messages.
 WAYS = STOCK, WEFT, PLUGIN, ONE_HOST = "stock NCCL", "Weft, own hosts", "stock NCCL, our plugin", "Weft, one host"
 
@@ -68,7 +69,7 @@ def launches(options):
     if options.own_hosts:
         # In turn, so that what disturbs the machine for a while does not hit one library alone.
         apart = {"per_rank": own_host}
-        return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED, GRAPHED], ranks=n, limits=first, **how)
+        return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED, WAITED, GRAPHED], ranks=n, limits=first, **how)
                 for turn in range(options.own_hosts) for n in (2, 4)
                 for who, how in ((STOCK, apart), (WEFT, {"library": ours, **apart}), (PLUGIN, {"environment": plugin, **apart}),
                                  (ONE_HOST, {"library": ours}))]
@@ -176,7 +177,7 @@ def print_sweep(results):
 def print_own_hosts(options, results):
     """Medians over the turns, us; in brackets how many times as fast as stock NCCL, and that of every turn."""
     for n in (2, 4):
-        times = {who: [{size: time for item in (GRAPHED, SPEED)
+        times = {who: [{size: time for item in (GRAPHED, WAITED, SPEED)
                         for size, time in results.values.get(f"{who}, {n}, {turn}: {item}", {}).items()}
                        for turn in range(options.own_hosts)] for who in WAYS}
         for who, turns in times.items():

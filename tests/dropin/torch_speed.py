@@ -59,6 +59,17 @@ def all_reduce_in_graphs(ctx):
     return f"8 KiB {ctx.values['8 KiB, graph']:.1f} us"
 
 
+def all_reduce_waited_for(ctx):
+    """Small ones, each waited for before the next is called."""
+    x = torch.zeros(2048, device=ctx.device)
+
+    def call():
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+    ctx.values["8 KiB, waited for"] = round(microseconds(call, 300), 1)
+    return f"8 KiB {ctx.values['8 KiB, waited for']:.1f} us"
+
+
 def all_reduce_sweep(ctx):
     """The same under different settings, with a communicator for each; the defaults come first and last."""
     for number, setting in enumerate(("defaults", *SETTINGS, "defaults again")):
@@ -114,5 +125,6 @@ def fsdp_step(ctx):
     return step_time(ctx, fully_shard(net))
 
 
-ITEMS = {"all_reduce times": all_reduce_times, "all_reduce in graphs": all_reduce_in_graphs, "all_reduce sweep": all_reduce_sweep, "DDP step time": ddp_step,
+ITEMS = {"all_reduce times": all_reduce_times, "all_reduce in graphs": all_reduce_in_graphs,
+         "all_reduce, waited for": all_reduce_waited_for, "all_reduce sweep": all_reduce_sweep, "DDP step time": ddp_step,
          "FSDP2 step time": fsdp_step}
