@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <sstream>
 
 #include "tests/comm/checks.h"
+#include "tests/support/device.h"
 #include "tests/support/processes.h"
 
 namespace weft::test {
@@ -14,20 +16,48 @@ namespace {
 
 constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32;
 
+// Filled with ones, where the library reaches it.
+class Floats {
+ public:
+  explicit Floats(size_t count)
+      : data_(static_cast<float*>(shared_memory(count * sizeof(float)))) {
+    std::fill_n(data_, count, 1.0f);
+  }
+  ~Floats() { free_shared_memory(data_); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  operator float*() const { return data_; }
+
+ private:
+  float* const data_;
+};
+
 // Several slices, small messages in a row that may share a network message, and both directions of
 // a pair. Rank 1 also sends before rank 0 has made its call.
 WEFT_SCENARIO(calls_between_hosts) {
+  const Floats data(400000), other(400000);
   with_communicator(context, [&](ncclComm_t comm) {
-    std::vector<float> data(400000, 1.0f), other(400000);
-    WEFT_OK(ncclAllReduce(data.data(), other.data(), 400000, ncclFloat, ncclSum, comm, nullptr));
-    for (int i = 0; i < 3; i++)
-      WEFT_OK(ncclBroadcast(data.data(), data.data(), 7, ncclFloat, 1, comm, nullptr));
+    const cudaStream_t stream = stream_of(comm);
+    WEFT_OK(ncclAllReduce(data, other, 400000, ncclFloat, ncclSum, comm, stream));
+    for (int i = 0; i < 3; i++) WEFT_OK(ncclBroadcast(data, data, 7, ncclFloat, 1, comm, stream));
     WEFT_OK(ncclGroupStart());
     for (const size_t count : {9u, 11u}) {
-      WEFT_OK(ncclSend(data.data(), count, ncclFloat, 1 - context.rank, comm, nullptr));
-      WEFT_OK(ncclRecv(other.data(), count, ncclFloat, 1 - context.rank, comm, nullptr));
+      WEFT_OK(ncclSend(data, count, ncclFloat, 1 - context.rank, comm, stream));
+      WEFT_OK(ncclRecv(other, count, ncclFloat, 1 - context.rank, comm, stream));
     }
     WEFT_OK(ncclGroupEnd());
+    EXPECT_STREQ(finish(comm), "");
+  });
+}
+
+// Of more than two hosts: GPUs write once what several peers get.
+WEFT_SCENARIO(sums_between_hosts) {
+  const Floats data(1 << 18), other(1 << 18);
+  with_communicator(context, [&](ncclComm_t comm) {
+    for (int i = 0; i < 3; i++)
+      WEFT_OK(ncclAllReduce(data, other, 1 << 18, ncclFloat, ncclSum, comm, stream_of(comm)));
+    EXPECT_STREQ(finish(comm), "");
+    EXPECT_EQ(other[7], static_cast<float>(context.nranks));
   });
 }
 
@@ -161,6 +191,17 @@ TEST_P(ProxyEventsOf, TellOfAllMessagesOfTheirCalls) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Versions, ProxyEventsOf, testing::Values(1, 4, 5));
+
+TEST(ProxyEvents, TellOfEveryPeersMessages) {
+  const std::string path = "/tmp/weft-proxy-sums." + std::to_string(getpid()) + ".";
+  run_ranks_as_processes("sums_between_hosts", 4, profiled(5, path, std::vector<int>(4, 0xfff)));
+  for (int rank = 0; rank < 4; rank++) {
+    const auto events = events_of(path + std::to_string(rank));
+    for (const char* direction : {"sends", "receives"})
+      EXPECT_EQ(traffic_of(events, "AllReduce", direction, true).first, 3u * 3 * (1 << 19))
+          << "rank " << rank << " " << direction;
+  }
+}
 
 TEST(ProxyEvents, AreThoseThatThePluginAsksForAndWhatIsAboveThem) {
   const std::string path = "/tmp/weft-proxy-mask." + std::to_string(getpid()) + ".";
