@@ -19,8 +19,7 @@ constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 3
 // Filled with ones, where the library reaches it.
 class Floats {
  public:
-  explicit Floats(size_t count)
-      : data_(static_cast<float*>(shared_memory(count * sizeof(float)))) {
+  explicit Floats(size_t count) : data_(static_cast<float*>(shared_memory(count * sizeof(float)))) {
     std::fill_n(data_, count, 1.0f);
   }
   ~Floats() { free_shared_memory(data_); }
