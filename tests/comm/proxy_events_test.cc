@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 
 #include "tests/comm/checks.h"
@@ -16,25 +17,19 @@ namespace {
 
 constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32;
 
-// Filled with ones, where the library reaches it.
-class Floats {
- public:
-  explicit Floats(size_t count) : data_(static_cast<float*>(shared_memory(count * sizeof(float)))) {
-    std::fill_n(data_, count, 1.0f);
-  }
-  ~Floats() { free_shared_memory(data_); }
-  Floats(const Floats&) = delete;
-  Floats& operator=(const Floats&) = delete;
-  operator float*() const { return data_; }
-
- private:
-  float* const data_;
-};
+// Where the library reaches them.
+using Floats = std::unique_ptr<float[], void (*)(void*)>;
+Floats ones(size_t count) {
+  Floats made(static_cast<float*>(shared_memory(count * sizeof(float))), free_shared_memory);
+  std::fill_n(made.get(), count, 1.0f);
+  return made;
+}
 
 // Several slices, small messages in a row that may share a network message, and both directions of
 // a pair. Rank 1 also sends before rank 0 has made its call.
 WEFT_SCENARIO(calls_between_hosts) {
-  const Floats data(400000), other(400000);
+  const Floats input = ones(400000), output = ones(400000);
+  float *data = input.get(), *other = output.get();
   with_communicator(context, [&](ncclComm_t comm) {
     const cudaStream_t stream = stream_of(comm);
     WEFT_OK(ncclAllReduce(data, other, 400000, ncclFloat, ncclSum, comm, stream));
@@ -51,12 +46,13 @@ WEFT_SCENARIO(calls_between_hosts) {
 
 // Of more than two hosts: GPUs write once what several peers get.
 WEFT_SCENARIO(sums_between_hosts) {
-  const Floats data(1 << 18), other(1 << 18);
+  const Floats input = ones(1 << 18), output = ones(1 << 18);
   with_communicator(context, [&](ncclComm_t comm) {
     for (int i = 0; i < 3; i++)
-      WEFT_OK(ncclAllReduce(data, other, 1 << 18, ncclFloat, ncclSum, comm, stream_of(comm)));
+      WEFT_OK(ncclAllReduce(input.get(), output.get(), 1 << 18, ncclFloat, ncclSum, comm,
+                            stream_of(comm)));
     EXPECT_STREQ(finish(comm), "");
-    EXPECT_EQ(other[7], static_cast<float>(context.nranks));
+    EXPECT_EQ(output[7], static_cast<float>(context.nranks));
   });
 }
 
