@@ -29,6 +29,7 @@
 #include "src/base/handles.h"
 #include "src/base/side_by_side.h"
 #include "src/exec/host/target.h"
+#include "src/exec/interpreter.h"
 #include "src/planner/selection.h"
 #include "src/schedule/lower.h"
 #include "src/transport/net_stream.h"

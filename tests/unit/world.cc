@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "src/exec/interpreter.h"
 #include "src/schedule/lower.h"
 #include "src/schedule/verify.h"
 #include "src/transport/doorbell.h"

@@ -11,7 +11,7 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/handles.h"
 #include "src/exec/host/target.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 #include "src/schedule/program.h"
 #include "src/transport/net_stream.h"
 #include "tests/support/sampling.h"

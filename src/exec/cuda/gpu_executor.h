@@ -15,7 +15,7 @@
 #include "src/exec/datatype.h"
 #include "src/exec/exchange_shape.h"
 #include "src/exec/first_uses.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {

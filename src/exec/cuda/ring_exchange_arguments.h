@@ -3,7 +3,7 @@
 
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/exchange_shape.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 
 namespace weft::cuda {
 

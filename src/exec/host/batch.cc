@@ -11,6 +11,7 @@
 #include "src/base/relax.h"
 #include "src/exec/host/target.h"
 #include "src/exec/host/workers.h"
+#include "src/exec/interpreter.h"
 #include "src/schedule/collective.h"
 
 namespace weft::host {

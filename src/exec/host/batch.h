@@ -13,7 +13,7 @@
 #include "include/nccl.h"
 #include "src/base/trace.h"
 #include "src/exec/host/network_driver.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
 namespace weft::host {

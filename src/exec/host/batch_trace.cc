@@ -3,6 +3,7 @@
 #include "src/exec/host/batch.h"
 #include "src/exec/host/stream_traffic.h"
 #include "src/exec/host/target.h"
+#include "src/exec/interpreter.h"
 #include "src/schedule/collective.h"
 
 namespace weft::host {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/exec/host/target.h"
+#include "src/exec/interpreter.h"
 
 namespace weft::host {
 namespace {

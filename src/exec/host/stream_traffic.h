@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
 namespace weft::host {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/exec/host/combine.h"
-#include "src/exec/interpreter.h"
+#include "src/exec/operation.h"
 #include "src/transport/doorbell.h"
 
 namespace weft::host {
