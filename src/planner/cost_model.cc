@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "src/planner/simulator.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
-#include "src/planner/simulator.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 namespace {

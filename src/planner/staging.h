@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "src/planner/cpu_help.h"
 #include "src/planner/rates_file.h"
-#include "src/planner/simulator.h"
+#include "src/simulator/cpu_nodes.h"
+#include "src/simulator/simulator.h"
 #include "src/topology/machine.h"
 
 namespace weft {

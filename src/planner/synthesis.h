@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/planner/simulator.h"
 #include "src/schedule/schedule.h"
+#include "src/simulator/simulator.h"
 #include "src/topology/machine.h"
 
 namespace weft {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "src/planner/cost_model.h"
-#include "src/planner/cpu_help.h"
 #include "src/planner/imported_schedules.h"
 #include "src/planner/selection_table.h"
-#include "src/planner/simulator.h"
 #include "src/planner/tuning_rules.h"
+#include "src/simulator/cpu_nodes.h"
+#include "src/simulator/simulator.h"
 #include "src/topology/machine.h"
 
 namespace weft {

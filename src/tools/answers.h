@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "src/planner/simulator.h"
 #include "src/schedule/collective.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 

@@ -8,10 +8,10 @@
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
-#include "src/planner/cpu_help.h"
-#include "src/planner/simulation_trace.h"
-#include "src/planner/simulator.h"
 #include "src/schedule/schedule_file.h"
+#include "src/simulator/cpu_nodes.h"
+#include "src/simulator/simulation_trace.h"
+#include "src/simulator/simulator.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
 

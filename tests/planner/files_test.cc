@@ -8,8 +8,8 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
-#include "src/planner/simulator.h"
 #include "src/schedule/schedule_file.h"
+#include "src/simulator/simulator.h"
 #include "tests/planner/machines.h"
 #include "tests/support/require.h"
 

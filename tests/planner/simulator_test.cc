@@ -1,5 +1,5 @@
 // The simulator against closed forms, and what must hold for whatever it simulates.
-#include "src/planner/simulator.h"
+#include "src/simulator/simulator.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/side_by_side.h"
-#include "src/planner/event_queue.h"
+#include "src/simulator/event_queue.h"
 #include "tests/planner/machines.h"
 #include "tests/support/sampling.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "algorithms/generators/generators.h"
-#include "src/planner/simulation_trace.h"
+#include "src/simulator/simulation_trace.h"
 #include "tests/planner/machines.h"
 
 namespace weft::test {

@@ -13,8 +13,8 @@ files=$(find src algorithms include plugins perf tests \
 awk_program='
 BEGIN {
   # The arrows of DESIGN.md; what is reachable along them is allowed.
-  arrows = "api>comm comm>planner comm>exec planner>algorithms algorithms>topology algorithms>schedule " \
-           "exec>schedule exec>transport topology>base schedule>base transport>base"
+  arrows = "api>comm comm>planner comm>exec planner>algorithms algorithms>simulator simulator>topology " \
+           "simulator>schedule exec>schedule exec>transport topology>base schedule>base transport>base"
   n = split(arrows, list, " ")
   for (i = 1; i <= n; i++) { split(list[i], ends, ">"); may[ends[1], ends[2]] = 1; known[ends[1]] = known[ends[2]] = 1 }
   for (k in known) for (i in known) for (j in known) if (((i, k) in may) && ((k, j) in may)) may[i, j] = 1

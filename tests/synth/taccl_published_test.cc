@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "src/planner/simulator.h"
 #include "src/planner/synthesis.h"
 #include "src/schedule/schedule_file.h"
+#include "src/simulator/simulator.h"
 #include "tests/support/environment.h"
 #include "tests/synth/sketches.h"
 

@@ -102,7 +102,7 @@ struct SimulatedMachine {
 };
 
 // `bytes` is the size of the whole array, as in nccl-tests. Rank r sits on the machine's r-th GPU;
-// a schedule that has CPU nodes needs a machine of with_cpu_nodes() (cpu_help.h).
+// a schedule that has CPU nodes needs a machine of with_cpu_nodes() (cpu_nodes.h).
 // Throws Error(ncclInvalidUsage) when the schedule is ill-formed, gets stuck, needs more GPUs than
 // there are, or sends where no way leads without another GPU as a relay.
 Simulation simulate(const Machine& machine, const Schedule& schedule, double bytes,

@@ -1,5 +1,5 @@
-// See cpu_help.h.
-#include "src/planner/cpu_help.h"
+// See cpu_nodes.h.
+#include "src/simulator/cpu_nodes.h"
 
 #include <algorithm>
 #include <map>

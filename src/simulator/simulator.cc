@@ -1,5 +1,5 @@
 // Set-up and result of a simulation; simulation_run.h has the rest.
-#include "src/planner/simulator.h"
+#include "src/simulator/simulator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "src/base/error.h"
-#include "src/planner/cpu_help.h"
-#include "src/planner/simulation_run.h"
+#include "src/simulator/cpu_nodes.h"
+#include "src/simulator/simulation_run.h"
 
 namespace weft {
 namespace {

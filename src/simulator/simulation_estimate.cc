@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/planner/simulation_run.h"
+#include "src/simulator/simulation_run.h"
 
 namespace weft {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "src/planner/event_queue.h"
-#include "src/planner/simulator.h"
+#include "src/simulator/event_queue.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 

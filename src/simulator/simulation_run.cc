@@ -1,5 +1,5 @@
 // The event loop, and the way of a message over its links.
-#include "src/planner/simulation_run.h"
+#include "src/simulator/simulation_run.h"
 
 #include <algorithm>
 

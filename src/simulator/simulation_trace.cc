@@ -1,5 +1,5 @@
 // See simulation_trace.h.
-#include "src/planner/simulation_trace.h"
+#include "src/simulator/simulation_trace.h"
 
 #include <fmt/format.h>
 

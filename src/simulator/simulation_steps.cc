@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/planner/simulation_run.h"
+#include "src/simulator/simulation_run.h"
 
 namespace weft {
 void SimulationRun::try_begin(int32_t number, int32_t cause) {

@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <vector>
 
-#include "src/planner/simulator.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 
