@@ -15,9 +15,9 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
+#include "algorithms/synth/synthesis.h"
 #include "perf/synth/broken.h"
 #include "src/base/error.h"
-#include "src/planner/synthesis.h"
 #include "src/schedule/schedule_file.h"
 #include "src/tools/command_line.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/synth/solver.h"
+#include "algorithms/synth/taccl/solver.h"
 #include "plugins/solver_cbc/child.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // libweft-synthesis.so: synthesizes schedules for libnccl.so.2, which loads it when it plans for a
-// machine of links (src/planner/synthesis_abi.h).
-#include "src/planner/synthesis.h"
+// machine of links (algorithms/synth/synthesis_abi.h).
+#include "algorithms/synth/synthesis.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "algorithms/synth/synthesis_abi.h"
 #include "src/base/error.h"
-#include "src/planner/synthesis_abi.h"
 #include "src/schedule/schedule_json.h"
 #include "src/topology/machine_json.h"
 

@@ -8,9 +8,9 @@
 #include <map>
 #include <mutex>
 
+#include "algorithms/synth/synthesis_abi.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/planner/synthesis_abi.h"
 #include "src/topology/machine_json.h"
 
 namespace weft {

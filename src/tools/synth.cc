@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "algorithms/synth/synthesis.h"
 #include "src/base/error.h"
-#include "src/planner/synthesis.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
 #include "src/tools/answers.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/synth/solver.h"
+#include "algorithms/synth/taccl/solver.h"
 
 namespace weft::test {
 

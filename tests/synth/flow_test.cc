@@ -1,5 +1,5 @@
 // The flow engine: routes of alltoall, gather and scatter.
-#include "algorithms/synth/flow.h"
+#include "algorithms/synth/flow/flow.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/weave.h"
+#include "algorithms/synth/weave/weave.h"
 #include "src/base/error.h"
 #include "src/schedule/verify.h"
 #include "src/simulator/simulator.h"

@@ -1,5 +1,5 @@
 // The forest engine: trees that reach every rank, overload no link and are short.
-#include "algorithms/synth/forest.h"
+#include "algorithms/synth/forest/forest.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/forest_flatten.h"
-#include "algorithms/synth/forest_graph.h"
-#include "algorithms/synth/forest_pack.h"
-#include "algorithms/synth/forest_split.h"
-#include "algorithms/synth/forest_symmetry.h"
-#include "algorithms/synth/order.h"
+#include "algorithms/synth/forest/flatten.h"
+#include "algorithms/synth/forest/forest_graph.h"
+#include "algorithms/synth/forest/pack.h"
+#include "algorithms/synth/forest/split.h"
+#include "algorithms/synth/forest/symmetry.h"
+#include "algorithms/synth/routing/order.h"
 #include "src/base/error.h"
 #include "src/topology/flow_graph.h"
 #include "tests/planner/machines.h"

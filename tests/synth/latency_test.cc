@@ -1,5 +1,5 @@
 // The latency engine: plans for one size, woven, proved and simulated.
-#include "algorithms/synth/latency.h"
+#include "algorithms/synth/latency/latency.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/weave.h"
+#include "algorithms/synth/weave/weave.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_file.h"
 #include "src/schedule/verify.h"

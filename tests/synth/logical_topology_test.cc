@@ -1,5 +1,5 @@
 // The logical topology: what a sketch leaves of a machine.
-#include "algorithms/synth/logical_topology.h"
+#include "algorithms/synth/taccl/logical_topology.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "algorithms/synth/solver.h"
+#include "algorithms/synth/taccl/solver.h"
 
 namespace {
 

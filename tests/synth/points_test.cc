@@ -1,12 +1,13 @@
 // Steps, rounds and chunks: the trade between latency and bandwidth.
+#include "algorithms/synth/latency/points.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/latency_points.h"
-#include "algorithms/synth/latency_steps.h"
-#include "algorithms/synth/weave.h"
+#include "algorithms/synth/latency/steps.h"
+#include "algorithms/synth/weave/weave.h"
 #include "src/base/error.h"
 #include "src/schedule/verify.h"
 #include "tests/planner/machines.h"

@@ -1,7 +1,7 @@
 // Random transfers that some engine could have chosen.
 #pragma once
 
-#include "algorithms/synth/transfers.h"
+#include "algorithms/synth/routing/transfers.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {

@@ -1,7 +1,7 @@
 // Sketches: TACCL's files are understood, everything else is refused with a reason.
 #include <gtest/gtest.h>
 
-#include "algorithms/synth/taccl_topology.h"
+#include "algorithms/synth/taccl/taccl_topology.h"
 #include "src/base/error.h"
 #include "tests/synth/sketches.h"
 

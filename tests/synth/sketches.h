@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "algorithms/synth/sketch.h"
+#include "algorithms/synth/taccl/sketch.h"
 #include "tests/support/require.h"
 
 #define REQUIRE_SKETCHES()                            \

@@ -1,5 +1,5 @@
 // Solver plugins: found, refused and never trusted.
-#include "algorithms/synth/solver.h"
+#include "algorithms/synth/taccl/solver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // synthesize(): as good as the bound allows, on whole and on broken machines.
-#include "src/planner/synthesis.h"
+#include "algorithms/synth/synthesis.h"
 
 #include <gtest/gtest.h>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/forest.h"
+#include "algorithms/synth/forest/forest.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_json.h"
 #include "src/topology/flow_graph.h"

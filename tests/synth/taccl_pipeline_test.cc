@@ -5,10 +5,10 @@
 #include <chrono>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/taccl.h"
-#include "algorithms/synth/weave.h"
+#include "algorithms/synth/synthesis.h"
+#include "algorithms/synth/taccl/taccl.h"
+#include "algorithms/synth/weave/weave.h"
 #include "src/base/error.h"
-#include "src/planner/synthesis.h"
 #include "src/schedule/verify.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/environment.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "src/planner/synthesis.h"
+#include "algorithms/synth/synthesis.h"
 #include "src/schedule/schedule_file.h"
 #include "src/simulator/simulator.h"
 #include "tests/support/environment.h"

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/synth/taccl_contiguity.h"
-#include "algorithms/synth/taccl_greedy.h"
-#include "algorithms/synth/taccl_ordering.h"
-#include "algorithms/synth/taccl_routing.h"
+#include "algorithms/synth/taccl/contiguity.h"
+#include "algorithms/synth/taccl/greedy.h"
+#include "algorithms/synth/taccl/ordering.h"
+#include "algorithms/synth/taccl/routing.h"
 #include "src/base/error.h"
 #include "tests/synth/cbc.h"
 #include "tests/synth/sketches.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/synth/transfers.h"
+#include "algorithms/synth/routing/transfers.h"
 #include "src/topology/machine.h"
 
 namespace weft::test {

@@ -1,5 +1,5 @@
 // weave(): whatever transfers an engine chooses, the schedule does what the collective asks.
-#include "algorithms/synth/weave.h"
+#include "algorithms/synth/weave/weave.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,10 @@
+// The row of the table of engines for all-to-all, gather and scatter.
+#pragma once
+
+#include "algorithms/synth/synthesis.h"
+
+namespace weft {
+
+SynthesisEngine flow_engine();
+
+}  // namespace weft
