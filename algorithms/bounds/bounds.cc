@@ -10,7 +10,7 @@
 #include "algorithms/bounds/exchange.h"
 #include "algorithms/bounds/max_flow.h"
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/schedule/collective.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

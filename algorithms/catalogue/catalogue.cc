@@ -13,9 +13,9 @@
 
 #include "src/base/config.h"
 #include "src/base/error.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/network.h"
-#include "src/topology/read_machine.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/formats/read_machine.h"
+#include "src/topology/graph/network.h"
 
 namespace weft {
 namespace {

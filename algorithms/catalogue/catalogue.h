@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

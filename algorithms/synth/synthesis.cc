@@ -12,8 +12,8 @@
 #include "algorithms/bounds/bounds.h"
 #include "src/base/error.h"
 #include "src/schedule/verify.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/routes.h"
+#include "src/topology/graph/flow_graph.h"
+#include "src/topology/graph/routes.h"
 
 namespace weft {
 namespace {

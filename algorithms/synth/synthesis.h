@@ -14,7 +14,7 @@
 
 #include "src/schedule/schedule.h"
 #include "src/simulator/simulator.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

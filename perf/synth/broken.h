@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -11,7 +11,7 @@
 #include "algorithms/synth/synthesis_abi.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_json.h"
-#include "src/topology/machine_json.h"
+#include "src/topology/formats/machine_json.h"
 
 namespace weft {
 namespace {

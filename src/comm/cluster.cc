@@ -10,9 +10,9 @@
 #include "src/base/error.h"
 #include "src/base/side_by_side.h"
 #include "src/planner/rank_placement.h"
-#include "src/topology/discover.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/network.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/graph/network.h"
+#include "src/topology/sources/discover.h"
 
 namespace weft {
 namespace {

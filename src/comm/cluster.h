@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/peer_info.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

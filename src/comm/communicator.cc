@@ -10,7 +10,7 @@
 #include "src/planner/cost_model.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
-#include "src/topology/discover.h"
+#include "src/topology/sources/discover.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/doorbell.h"
 #include "src/transport/segments.h"

@@ -10,7 +10,7 @@
 #include "src/exec/ring_fit.h"
 #include "src/planner/planning.h"
 #include "src/planner/tuning_rules.h"
-#include "src/topology/fingerprint.h"
+#include "src/topology/graph/fingerprint.h"
 
 namespace weft {
 namespace {

@@ -14,7 +14,7 @@
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/synthesizer.h"
-#include "src/topology/fingerprint.h"
+#include "src/topology/graph/fingerprint.h"
 
 namespace weft {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "src/base/config.h"
 #include "src/planner/imported_schedules.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

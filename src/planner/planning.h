@@ -12,7 +12,7 @@
 #include "src/planner/imported_schedules.h"
 #include "src/planner/plan_cache.h"
 #include "src/planner/selection_table.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

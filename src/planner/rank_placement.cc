@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
-#include "src/topology/pipeline.h"
+#include "src/topology/graph/pipeline.h"
 
 namespace weft {
 namespace {

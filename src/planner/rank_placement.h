@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "src/topology/machine.h"
-#include "src/topology/paths.h"
+#include "src/topology/graph/machine.h"
+#include "src/topology/graph/paths.h"
 
 namespace weft {
 

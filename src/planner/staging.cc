@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "src/topology/paths.h"
+#include "src/topology/graph/paths.h"
 
 namespace weft {
 namespace {

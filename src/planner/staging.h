@@ -11,7 +11,7 @@
 #include "src/planner/rates_file.h"
 #include "src/simulator/cpu_nodes.h"
 #include "src/simulator/simulator.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -7,7 +7,7 @@
 
 #include "src/base/config.h"
 #include "src/schedule/collective.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -13,7 +13,7 @@
 #include "src/planner/tuning_rules.h"
 #include "src/simulator/cpu_nodes.h"
 #include "src/simulator/simulator.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "src/schedule/schedule.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -29,9 +29,9 @@
 
 #include "src/schedule/schedule.h"
 #include "src/schedule/schedule_graph.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/machine.h"
-#include "src/topology/routes.h"
+#include "src/topology/graph/flow_graph.h"
+#include "src/topology/graph/machine.h"
+#include "src/topology/graph/routes.h"
 
 namespace weft {
 

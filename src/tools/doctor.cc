@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "src/tools/commands.h"
-#include "src/topology/health.h"
-#include "src/topology/hwloc_view.h"
-#include "src/topology/machine_json.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/sources/health.h"
+#include "src/topology/sources/hwloc_view.h"
 
 namespace weft {
 namespace {

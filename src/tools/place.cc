@@ -8,8 +8,8 @@
 #include "src/planner/rank_placement.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
-#include "src/topology/discover.h"
-#include "src/topology/hwloc_view.h"
+#include "src/topology/sources/discover.h"
+#include "src/topology/sources/hwloc_view.h"
 
 namespace weft {
 namespace {

@@ -7,11 +7,11 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/tools/commands.h"
-#include "src/topology/discover.h"
-#include "src/topology/hwloc_view.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/nccl_xml.h"
-#include "src/topology/view.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/formats/nccl_xml.h"
+#include "src/topology/sources/discover.h"
+#include "src/topology/sources/hwloc_view.h"
+#include "src/topology/views/view.h"
 
 namespace weft {
 namespace {

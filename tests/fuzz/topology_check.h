@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "src/base/error.h"
-#include "src/topology/fingerprint.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/nccl_xml.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/formats/nccl_xml.h"
+#include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/flow_graph.h"
 
 namespace weft::test {
 

@@ -1,5 +1,5 @@
 // Fuzzes the reader of hwloc's XML.
-#include "src/topology/hwloc_xml.h"
+#include "src/topology/formats/hwloc_xml.h"
 #include "tests/fuzz/topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // Fuzzes the reader of Weft JSON, machines and clusters.
-#include "src/topology/machine_json.h"
+#include "src/topology/formats/machine_json.h"
 #include "tests/fuzz/topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

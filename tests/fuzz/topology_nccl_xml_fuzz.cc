@@ -1,5 +1,5 @@
 // Fuzzes the reader of NCCL's and RCCL's topology XML.
-#include "src/topology/nccl_xml.h"
+#include "src/topology/formats/nccl_xml.h"
 #include "tests/fuzz/topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

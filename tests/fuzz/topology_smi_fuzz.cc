@@ -1,5 +1,5 @@
 // Fuzzes the reader of the matrix of nvidia-smi topo -m.
-#include "src/topology/smi_matrix.h"
+#include "src/topology/formats/smi_matrix.h"
 #include "tests/fuzz/topology_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -11,7 +11,7 @@
 #include "src/base/error.h"
 #include "src/schedule/verify.h"
 #include "src/simulator/simulator.h"
-#include "src/topology/network.h"
+#include "src/topology/graph/network.h"
 #include "tests/planner/machines.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/sampling.h"

@@ -15,7 +15,7 @@
 #include "algorithms/synth/forest/symmetry.h"
 #include "algorithms/synth/routing/order.h"
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 #include "tests/planner/machines.h"
 #include "tests/support/sampling.h"
 #include "tests/synth/transfer_checks.h"

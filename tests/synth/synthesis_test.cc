@@ -8,7 +8,7 @@
 #include "algorithms/synth/forest/forest.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_json.h"
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 #include "tests/planner/machines.h"
 #include "tests/support/sampling.h"
 #include "tests/synth/transfer_checks.h"

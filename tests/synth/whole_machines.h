@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/schedule/schedule.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft::test {
 

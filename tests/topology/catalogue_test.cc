@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/topology/fingerprint.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/nccl_xml.h"
-#include "src/topology/read_machine.h"
-#include "src/topology/view.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/formats/nccl_xml.h"
+#include "src/topology/formats/read_machine.h"
+#include "src/topology/graph/fingerprint.h"
+#include "src/topology/views/view.h"
 #include "tests/support/environment.h"
 #include "tests/topology/machines.h"
 

@@ -4,14 +4,14 @@
 #include <chrono>
 #include <fstream>
 
-#include "src/topology/discover.h"
-#include "src/topology/fingerprint.h"
-#include "src/topology/health.h"
-#include "src/topology/hwloc_view.h"
-#include "src/topology/nccl_xml.h"
-#include "src/topology/paths.h"
-#include "src/topology/read_machine.h"
-#include "src/topology/view.h"
+#include "src/topology/formats/nccl_xml.h"
+#include "src/topology/formats/read_machine.h"
+#include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/paths.h"
+#include "src/topology/sources/discover.h"
+#include "src/topology/sources/health.h"
+#include "src/topology/sources/hwloc_view.h"
+#include "src/topology/views/view.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/environment.h"
 #include "tests/topology/fake_sysfs.h"

@@ -1,8 +1,8 @@
 // Bad files: one line that says what and where. And the formats' odd corners.
 #include <gtest/gtest.h>
 
-#include "src/topology/fingerprint.h"
-#include "src/topology/read_machine.h"
+#include "src/topology/formats/read_machine.h"
+#include "src/topology/graph/fingerprint.h"
 #include "tests/topology/machines.h"
 
 namespace weft::test {

@@ -6,10 +6,10 @@
 #include <set>
 #include <sstream>
 
-#include "src/topology/fingerprint.h"
-#include "src/topology/nccl_xml.h"
-#include "src/topology/read_machine.h"
-#include "src/topology/view.h"
+#include "src/topology/formats/nccl_xml.h"
+#include "src/topology/formats/read_machine.h"
+#include "src/topology/graph/fingerprint.h"
+#include "src/topology/views/view.h"
 #include "tests/support/require.h"
 #include "tests/topology/machines.h"
 

@@ -10,7 +10,7 @@
 #include <queue>
 #include <sstream>
 
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 
 namespace weft::test {
 namespace {

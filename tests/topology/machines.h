@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft::test {
 

@@ -1,12 +1,12 @@
 // NVLink discovery without a GPU: a fake driver library serves machines, old ones and broken ones.
-#include "src/topology/nvml.h"
+#include "src/topology/sources/nvml.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "src/topology/network.h"
-#include "src/topology/paths.h"
-#include "src/topology/visibility.h"
+#include "src/topology/graph/network.h"
+#include "src/topology/graph/paths.h"
+#include "src/topology/sources/visibility.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {

@@ -2,14 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "src/topology/fingerprint.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/hierarchy.h"
-#include "src/topology/machine_json.h"
-#include "src/topology/network.h"
-#include "src/topology/paths.h"
-#include "src/topology/pipeline.h"
-#include "src/topology/view.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/flow_graph.h"
+#include "src/topology/graph/hierarchy.h"
+#include "src/topology/graph/network.h"
+#include "src/topology/graph/paths.h"
+#include "src/topology/graph/pipeline.h"
+#include "src/topology/views/view.h"
 #include "tests/topology/machines.h"
 
 namespace weft::test {

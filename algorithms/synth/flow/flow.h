@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "algorithms/synth/routing/transfers.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

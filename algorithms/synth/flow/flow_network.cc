@@ -7,7 +7,7 @@
 
 #include "algorithms/synth/routing/hops.h"
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 
 namespace weft {
 

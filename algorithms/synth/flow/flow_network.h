@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -20,7 +20,7 @@
 #include "algorithms/synth/routing/halves.h"
 #include "algorithms/synth/routing/order.h"
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
+#include "src/topology/graph/flow_graph.h"
 
 namespace weft {
 namespace {

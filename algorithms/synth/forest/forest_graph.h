@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "algorithms/bounds/max_flow.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

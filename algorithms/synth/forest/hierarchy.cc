@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "src/topology/routes.h"
+#include "src/topology/graph/routes.h"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "algorithms/synth/routing/transfers.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

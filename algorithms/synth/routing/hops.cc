@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/routes.h"
+#include "src/topology/graph/flow_graph.h"
+#include "src/topology/graph/routes.h"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

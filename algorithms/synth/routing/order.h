@@ -3,7 +3,7 @@
 #pragma once
 
 #include "algorithms/synth/routing/transfers.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

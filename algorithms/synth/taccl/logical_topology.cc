@@ -6,8 +6,8 @@
 
 #include "algorithms/synth/taccl/logical_rules.h"
 #include "src/base/error.h"
-#include "src/topology/flow_graph.h"
-#include "src/topology/routes.h"
+#include "src/topology/graph/flow_graph.h"
+#include "src/topology/graph/routes.h"
 
 namespace weft {
 namespace {

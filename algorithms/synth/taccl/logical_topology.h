@@ -9,7 +9,7 @@
 
 #include "algorithms/synth/taccl/sketch.h"
 #include "algorithms/synth/taccl/taccl_topology.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 
 #include "algorithms/synth/taccl/json_fields.h"
 #include "src/base/error.h"
-#include "src/topology/read_machine.h"
+#include "src/topology/formats/read_machine.h"
 
 namespace weft {
 namespace {

@@ -10,7 +10,7 @@
 #include "algorithms/synth/routing/transfers.h"
 #include "algorithms/synth/taccl/sketch.h"
 #include "algorithms/synth/taccl/solver.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 

@@ -18,7 +18,7 @@
 
 #include "algorithms/synth/routing/transfers.h"
 #include "src/schedule/schedule.h"
-#include "src/topology/machine.h"
+#include "src/topology/graph/machine.h"
 
 namespace weft {
 
