@@ -7,7 +7,7 @@
 #include "src/base/log.h"
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
-#include "src/exec/ring_fit.h"
+#include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/planning.h"
 #include "src/planner/tuning_rules.h"
 #include "src/topology/graph/fingerprint.h"

@@ -4,7 +4,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
-#include "src/exec/ring_fit.h"
+#include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
 

@@ -7,7 +7,7 @@
 #include "src/base/error.h"
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
-#include "src/exec/ring_fit.h"
+#include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/planning.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"

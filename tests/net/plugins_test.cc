@@ -5,7 +5,7 @@
 #include "plugins/net_socket/plugin.h"
 #include "src/base/error.h"
 #include "src/transport/net_plugins.h"
-#include "tests/unit/loopback_network.h"
+#include "tests/transport/loopback_network.h"
 
 namespace weft::test {
 namespace {

@@ -12,7 +12,7 @@
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
-#include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/kernels/kernels.h"
 #include "src/exec/cuda/residents.h"
 
 namespace weft::cuda {

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
-#include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/kernels/kernels.h"
 
 namespace weft::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
-#include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/kernels/kernels.h"
 
 namespace weft::cuda {
 namespace {

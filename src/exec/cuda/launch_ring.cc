@@ -5,7 +5,7 @@
 
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
-#include "src/exec/cuda/kernels.h"
+#include "src/exec/cuda/kernels/kernels.h"
 #include "src/exec/cuda/ring_exchange_arguments.h"
 
 namespace weft::cuda {

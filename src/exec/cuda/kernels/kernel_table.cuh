@@ -1,0 +1,61 @@
+// The kernels of a type, by operator. Where data is bulk, every operator has a kernel of its own.
+// Small data is either summed, as in nearly all calls, or reduced by a kernel for all the other
+// operators. What goes through host memory has the time for any operator in one kernel.
+#pragma once
+
+#include "src/exec/cuda/kernels/exchange_kernel.cuh"
+#include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/kernels/packed_kernel.cuh"
+#include "src/exec/cuda/kernels/program_kernel.cuh"
+#include "src/exec/cuda/kernels/ring_exchange_kernel.cuh"
+#include "src/exec/cuda/kernels/ring_kernel.cuh"
+
+namespace weft::cuda {
+
+// Sums and moves, which are nearly all calls, have a kernel for few parameters; more of them would
+// make the library a third larger.
+template <typename Type, typename Op>
+Kernels::BySize programs() {
+  const auto* all =
+      reinterpret_cast<const void*>(program_kernel<Type, Op, sizeof(KernelArguments)>);
+  if constexpr (std::is_same_v<Op, Sum>) {
+    return {reinterpret_cast<const void*>(program_kernel<Type, Op, kFewBytes>), all, kFewBytes};
+  } else {
+    return {all, all, 0};
+  }
+}
+
+// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Bulk`
+// may be the other one and saves a kernel.
+template <typename Type, typename Op, typename Bulk = Type>
+Kernels function_of() {
+  using Small = std::conditional_t<std::is_same_v<Op, Sum>, Sum, AllButSum>;
+  using Ring = std::conditional_t<std::is_same_v<Type, Bytes>, Sum, AnyOperator>;
+  return {programs<Bulk, Op>(),
+          {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
+           reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
+           kFewRingBytes},
+          reinterpret_cast<const void*>(packed_kernel<Type, Small>),
+          reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
+          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
+}
+
+template <typename Type, typename Same = Type>
+Kernels by_operator(ncclRedOp_t op) {
+#ifdef WEFT_ONE_OPERATOR  // to see that kernels compile, not to run them
+  return op == ncclSum ? function_of<Type, Sum>() : Kernels{};
+#else
+  switch (op) {
+    case ncclProd:
+      return function_of<Type, Prod, Same>();
+    case ncclMax:
+      return function_of<Type, Max>();
+    case ncclMin:
+      return function_of<Type, Min>();
+    default:
+      return function_of<Type, Sum>();
+  }
+#endif
+}
+
+}  // namespace weft::cuda

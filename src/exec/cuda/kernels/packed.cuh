@@ -1,0 +1,143 @@
+// The low-latency protocol: FIFOs of packets, 8 bytes of data with flags beside them in one 16-byte
+// store, so that data needs no fence and a reader no second look. A thread that waits for a packet
+// waits for nothing else.
+#pragma once
+
+#include "src/exec/cuda/kernels/memory.cuh"
+#include "src/exec/cuda/kernels/numbers.cuh"
+
+namespace weft::cuda {
+
+// One end of a movement, as a thread sees it: eight bytes of memory, or a packet.
+struct PackedEnd {
+  std::byte* at;
+  uint32_t flag;  // the message's number on its port
+  uint16_t port;
+  bool message;
+};
+
+__device__ inline int peer_of(const DeviceComm& comm, uint32_t port) {
+  return static_cast<int>(port % static_cast<uint32_t>(comm.nranks));
+}
+
+// A thread block's ports, in shared memory: how many messages had gone through each when the kernel
+// began.
+class PackedPorts {
+ public:
+  // The counters, in two halves so that this trip to memory goes side by side with fetching the
+  // kernel's other parameters. Needs a __syncthreads() afterwards.
+  static __device__ uint4 ask(Mailbox* mine, uint32_t ports) {
+    return threadIdx.x < ports ? load_counters(own(mine, ports) + threadIdx.x) : uint4{};
+  }
+  __device__ void take(const uint4& counters, uint32_t ports) {
+    if (threadIdx.x < ports) before_[threadIdx.x] = counters;
+  }
+
+  // The number of the message that is the `n`-th on its port in this kernel.
+  __device__ uint32_t sent(uint32_t port, uint32_t n) const { return before_[port].x + n; }
+  __device__ uint32_t received(uint32_t port, uint32_t n) const { return before_[port].y + n; }
+
+  // Waits until the peer has room for message `flag`. False: everyone must stop.
+  __device__ bool wait_for_room(const DeviceComm& comm, uint32_t port, uint32_t flag) const {
+    if (flag - before_[port].z <= kPackedSlots) return true;
+    const uint32_t* consumed = &own(comm.mailboxes[comm.rank], comm.ports)[port].consumed;
+    const int peer = peer_of(comm, port);
+    return wait_until(comm, peer, [&] { return flag - load_volatile(consumed) <= kPackedSlots; });
+  }
+
+  // After all threads have read message `flag`: its room is the peer's again.
+  static __device__ void give_back(const DeviceComm& comm, uint32_t port, uint32_t flag) {
+    const int peer = peer_of(comm, port);
+    const int channel = static_cast<int>(port / static_cast<uint32_t>(comm.nranks));
+    uint32_t* to = &own(comm.mailboxes[peer], comm.ports)[comm.port(comm.rank, channel)].consumed;
+    *static_cast<volatile uint32_t*>(to) = flag;
+  }
+
+  // Keeps a counter for the next kernel.
+  static __device__ void keep_sent(Mailbox* mine, uint32_t ports, uint32_t port, uint32_t flag) {
+    own(mine, ports)[port].sent = flag;
+  }
+  static __device__ void keep_received(Mailbox* mine, uint32_t ports, uint32_t port,
+                                       uint32_t flag) {
+    own(mine, ports)[port].received = flag;
+  }
+
+  // From a port's first slot of block 0 to the slot of a message of this block.
+  static __device__ uint32_t slot_offset(uint32_t ports, uint32_t flag) {
+    return (blockIdx.x * ports * kPackedSlots + flag % kPackedSlots) *
+           static_cast<uint32_t>(kSlotPackets * sizeof(Packet));
+  }
+
+ private:
+  static __device__ PortCounters* own(Mailbox* mailbox, uint32_t ports) {
+    return port_counters(mailbox) + blockIdx.x * ports;
+  }
+
+  uint4 before_[kMaxPorts];  // as PortCounters
+};
+
+// Eight bytes of memory as a thread sees them; what lies behind `bytes` reads as zero and is not
+// written. Wide where the address allows.
+__device__ inline uint64_t load_word(const std::byte* at, uint64_t left) {
+  if ((reinterpret_cast<uintptr_t>(at) & 7) == 0 && left >= 8)
+    return *reinterpret_cast<const volatile uint64_t*>(at);
+  uint64_t v = 0;
+  if ((reinterpret_cast<uintptr_t>(at) & 3) == 0 && left >= 8) {
+    v = *reinterpret_cast<const volatile uint32_t*>(at);
+    return v | static_cast<uint64_t>(reinterpret_cast<const volatile uint32_t*>(at)[1]) << 32;
+  }
+  for (uint32_t i = 0; i < 8; i++)
+    if (i < left)
+      v |= static_cast<uint64_t>(reinterpret_cast<const volatile uint8_t*>(at)[i]) << (8 * i);
+  return v;
+}
+__device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
+  if ((reinterpret_cast<uintptr_t>(at) & 7) == 0 && left >= 8) {
+    *reinterpret_cast<volatile uint64_t*>(at) = v;
+  } else if ((reinterpret_cast<uintptr_t>(at) & 3) == 0 && left >= 8) {
+    reinterpret_cast<volatile uint32_t*>(at)[0] = static_cast<uint32_t>(v);
+    reinterpret_cast<volatile uint32_t*>(at)[1] = static_cast<uint32_t>(v >> 32);
+  } else {
+    for (uint32_t i = 0; i < 8; i++)
+      if (i < left) reinterpret_cast<volatile uint8_t*>(at)[i] = static_cast<uint8_t>(v >> (8 * i));
+  }
+}
+
+// Waits until all of up to `Batch` words are there; those of plain memory are already.
+// `source(b)` is a PackedEnd. `signature` is what a packet's second flag is mixed with: a peer that
+// means another call is found out (a packet may arrive in two halves, so only when it stays that
+// way). False: everyone must stop.
+template <int Batch, typename Source>
+__device__ __forceinline__ bool wait_for_words(const DeviceComm& comm, Source source,
+                                               uint32_t signature, uint64_t (&words)[Batch]) {
+  int peer = -1;         // who is waited for
+  uint32_t foreign = 0;  // looks in a row that saw the right number but another call
+  return wait_until(comm, peer, [&] {
+    Packet packets[Batch];
+#pragma unroll
+    for (int b = 0; b < Batch; b++)
+      if (const PackedEnd end = source(b); end.message)
+        packets[b] = load_packet(reinterpret_cast<const Packet*>(end.at));
+    bool all = true, strange = false;
+    uint32_t port = 0;
+#pragma unroll
+    for (int b = 0; b < Batch; b++) {
+      const PackedEnd end = source(b);
+      if (!end.message) continue;
+      words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
+      const bool same_number = packets[b].flag0 == end.flag,
+                 same_call = packets[b].flag1 == (end.flag ^ signature);
+      if (same_number && same_call) continue;
+      all = false;
+      strange = strange || same_number;
+      port = end.port;
+    }
+    if (all) return true;
+    peer = peer_of(comm, port);
+    foreign = strange ? foreign + 1 : 0;
+    if (foreign > 4096) report(comm, KernelError::kOtherCall, peer);
+    return false;
+  });
+}
+
+}  // namespace weft::cuda

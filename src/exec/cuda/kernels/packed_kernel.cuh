@@ -1,0 +1,247 @@
+// The interpreter of programs with FIFOs, with the low-latency protocol: every thread block runs
+// all steps on its own part of every chunk, and talks only to the same block of its peers. A thread
+// moves eight bytes at a time from all sources of a step to all its destinations.
+#pragma once
+
+#include "src/exec/cuda/kernels/combine.cuh"
+#include "src/exec/cuda/kernels/packed.cuh"
+
+namespace weft::cuda {
+
+// Shared by the threads of a block while it runs a program.
+struct PackedState {
+  PackedPorts ports;
+  bool stopped;
+};
+
+template <typename Type, typename Op>
+class PackedRunner {
+ public:
+  __device__ PackedRunner(const PackedArguments& a, PackedState& shared)
+      : a_(a), comm_(a.comm), shared_(shared) {}
+
+  __device__ void run() {
+    for (uint32_t slice = 0; slice < a_.slices; slice++) {
+      for (uint32_t n = 0; n < a_.step_count;) {
+        const PackedStep& step = a_.step(n);
+        const uint32_t moves = step.run;
+        const bool takes = step.takes;
+        move(n, moves, slice);
+        __syncthreads();
+        if (shared_.stopped) return;
+        // Here, not at the end: usually what was sent is still under way.
+        if (n == 0 && slice == 0) keep_counters();
+        if (takes) give_back(n, moves, slice);
+        n += moves;
+      }
+    }
+  }
+
+ private:
+  using Element = typename Type::Element;
+  static constexpr int kCount = 8 / sizeof(Element);
+
+  // Where a thread is: word p of this block's part of a slice.
+  struct Position {
+    uint32_t slice, p;
+    uint32_t left;    // bytes from here on
+    uint64_t memory;  // bytes from the start of the chunk
+  };
+
+  // Words of several steps side by side.
+  __device__ __forceinline__ void move(uint32_t n, uint32_t moves, uint32_t slice) {
+    const uint32_t part = a_.part_bytes, stride = (part + 7) / 8, begin = blockIdx.x * part;
+    const uint64_t sliced = slice * a_.slice_bytes;
+    for (uint32_t i = threadIdx.x; i < moves * stride; i += blockDim.x) {
+      const uint32_t j = moves == 1 ? 0 : i / stride;
+      const PackedStep& step = a_.step(n + j);
+      Position at{slice, i - j * stride, 0, 0};
+      const uint64_t rest = step.bytes > sliced ? step.bytes - sliced : 0;
+      const auto length = static_cast<uint32_t>(rest < a_.slice_bytes ? rest : a_.slice_bytes);
+      const uint32_t end = length < begin + part ? length : begin + part;
+      const uint32_t here = begin + at.p * 8;
+      at.left = end > here ? end - here : 0;
+      at.memory = sliced + here;
+      // An empty message is a packet without data: others count on the order it makes.
+      if (at.left == 0 && at.p > 0) continue;
+      uint64_t word = 0;
+      if (!take(step, at, word) || !give(step, at, word)) {
+        shared_.stopped = true;
+        return;
+      }
+    }
+  }
+
+  __device__ std::byte* memory(const PackedOperand& operand, const Position& at) const {
+    return operand.base + at.memory -
+           (operand.kind == PackedOperand::kScratch ? at.slice * a_.slice_bytes : 0);
+  }
+  __device__ std::byte* packet(const PackedOperand& operand, uint32_t flag, uint32_t p) const {
+    return operand.base +
+           (PackedPorts::slot_offset(a_.ports, flag) + p * static_cast<uint32_t>(sizeof(Packet)));
+  }
+  // The operand's message is the n-th on its port in this kernel.
+  static __device__ uint32_t number(const PackedOperand& operand, uint32_t slice) {
+    return slice * operand.per_slice + operand.before + 1;
+  }
+
+  // The step's result for one word: a copy, or the reduction of all sources.
+  __device__ __forceinline__ bool take(const PackedStep& step, const Position& at, uint64_t& word) {
+    const bool scaled = kSums<Op> && a_.reduction.premultiply && step.raw_sources != 0;
+    if (step.sources == 1 && !scaled) {
+      PackedEnd ends[1];
+      uint64_t words[1];
+      look(step, 0, at, ends[0], words[0]);
+      if (ends[0].message && !wait_for_words<1>(
+                                 comm_, [&](int) { return ends[0]; }, a_.signature, words))
+        return false;
+      word = words[0];
+      return true;
+    }
+    if constexpr (std::is_same_v<Type, Bytes>) {
+      return true;  // nothing else is asked of it
+    } else {
+      // Time is instructions here: no more of them than there are sources.
+      typename Type::Accumulator sum[kCount];
+      bool there = true;
+      if (step.sources <= 2) {
+        there = accumulate<2>(step, at, 0, scaled, sum);
+      } else if (step.sources <= 4) {
+        there = accumulate<4>(step, at, 0, scaled, sum);
+      } else {
+        for (int first = 0; there && first < step.sources; first += 8)
+          there = accumulate<8>(step, at, first, scaled, sum);
+      }
+      if (there) word = finish(step, sum);
+      return there;
+    }
+  }
+
+  __device__ __forceinline__ void look(const PackedStep& step, int source, const Position& at,
+                                       PackedEnd& end, uint64_t& word) {
+    const PackedOperand& operand = a_.operand(step.first_operand + source);
+    end.port = operand.port;
+    end.message = operand.kind == PackedOperand::kMessage;
+    if (end.message) {
+      end.flag = shared_.ports.received(operand.port, number(operand, at.slice));
+      end.at = packet(operand, end.flag, at.p);
+    } else {
+      word = at.left > 0 ? load_word(memory(operand, at), at.left) : 0;
+    }
+  }
+
+  template <int Batch>
+  __device__ __forceinline__ bool accumulate(const PackedStep& step, const Position& at, int first,
+                                             bool scaled,
+                                             typename Type::Accumulator (&sum)[kCount]) {
+    const int count = step.sources - first;
+    PackedEnd ends[Batch];
+    uint64_t words[Batch];
+#pragma unroll
+    for (int b = 0; b < Batch; b++) {
+      ends[b].message = false;
+      if (b < count) look(step, first + b, at, ends[b], words[b]);
+    }
+    if (!wait_for_words<Batch>(
+            comm_, [&](int b) { return ends[b]; }, a_.signature, words))
+      return false;
+#pragma unroll
+    for (int b = 0; b < Batch; b++) {
+      if (b >= count) continue;
+      Element e[kCount];
+      memcpy(e, &words[b], 8);
+      if (scaled && ((step.raw_sources >> (first + b)) & 1) != 0)
+        for (int i = 0; i < kCount; i++) e[i] = scale<Type>(e[i], a_.reduction.scalar_bits);
+#pragma unroll
+      for (int i = 0; i < kCount; i++)
+        sum[i] = first + b == 0 ? Type::load(e[i])
+                                : apply<Op>(sum[i], Type::load(e[i]), a_.reduction.op);
+    }
+    return true;
+  }
+
+  __device__ __forceinline__ uint64_t finish(const PackedStep& step,
+                                             typename Type::Accumulator (&sum)[kCount]) const {
+    Element e[kCount];
+    const uint32_t divide_by = kSums<Op> && step.completes ? a_.reduction.divide_by : 0;
+#pragma unroll
+    for (int i = 0; i < kCount; i++)
+      e[i] = Type::store(divide_by > 0 ? divide(sum[i], divide_by) : sum[i]);
+    uint64_t word;
+    memcpy(&word, e, 8);
+    return word;
+  }
+
+  __device__ __forceinline__ bool give(const PackedStep& step, const Position& at, uint64_t word) {
+    const uint32_t first = step.first_operand + step.sources;
+#pragma unroll 4
+    for (uint32_t d = first; d < first + step.destinations; d++) {
+      const PackedOperand& operand = a_.operand(d);
+      if (operand.kind != PackedOperand::kMessage) {
+        if (at.left > 0) store_word(memory(operand, at), at.left, word);
+        continue;
+      }
+      const uint32_t flag = shared_.ports.sent(operand.port, number(operand, at.slice));
+      if (!shared_.ports.wait_for_room(comm_, operand.port, flag)) return false;
+      store_packet(reinterpret_cast<Packet*>(packet(operand, flag, at.p)),
+                   static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), flag,
+                   flag ^ a_.signature);
+    }
+    return true;
+  }
+
+  // All threads have what came in: the room is the peers' again. A thread per operand of the run.
+  __device__ void give_back(uint32_t n, uint32_t moves, uint32_t slice) {
+    const uint32_t first = a_.step(n).first_operand;
+    const PackedStep& last = a_.step(n + moves - 1);
+    const uint32_t end = last.first_operand + last.sources + last.destinations;
+    for (uint32_t o = first + threadIdx.x; o < end; o += blockDim.x) {
+      const PackedOperand& operand = a_.operand(o);
+      if (operand.kind == PackedOperand::kMessage && operand.receives)
+        PackedPorts::give_back(comm_, operand.port,
+                               shared_.ports.received(operand.port, number(operand, slice)));
+    }
+  }
+
+  // The last message of each port says how far it has come.
+  __device__ void keep_counters() {
+    for (uint32_t o = threadIdx.x; o < a_.operand_count; o += blockDim.x) {
+      const PackedOperand& operand = a_.operand(o);
+      if (operand.kind != PackedOperand::kMessage || operand.before + 1 != operand.per_slice)
+        continue;
+      const uint32_t n = a_.slices * operand.per_slice;
+      if (operand.receives) {
+        PackedPorts::keep_received(a_.mine, a_.ports, operand.port,
+                                   shared_.ports.received(operand.port, n));
+      } else {
+        PackedPorts::keep_sent(a_.mine, a_.ports, operand.port,
+                               shared_.ports.sent(operand.port, n));
+      }
+    }
+  }
+
+  const PackedArguments& a_;
+  const DeviceComm& comm_;
+  PackedState& shared_;
+};
+
+template <typename Type, typename Op>
+__global__ void __launch_bounds__(kPackedThreads, 1)
+    packed_kernel(const __grid_constant__ PackedArguments arguments) {
+  __shared__ PackedState shared;
+  alignas(16) __shared__ std::byte copy[sizeof(PackedArguments)];
+  auto& a = *reinterpret_cast<PackedArguments*>(copy);
+  if (arguments.mine == nullptr) return;  // only to be loaded
+  const uint32_t ports = arguments.ports;
+  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
+  Parameters parameters;
+  parameters.load(&arguments, arguments.bytes);
+  parameters.store(&a);
+  shared.ports.take(counters, ports);
+  if (threadIdx.x == 0) shared.stopped = false;
+  __syncthreads();
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
+  PackedRunner<Type, Op>(a, shared).run();
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,211 @@
+// The interpreter of interpreter.h on a GPU: programs whose FIFOs are byte rings in pinned host
+// memory, for peers whose memory cannot be reached. A thread block is a lane. Its first thread runs
+// the protocol; the others wait until there is data to move, and help with that. The other end of a
+// ring is a GPU or a CPU node of the same host, or a proxy that takes it to the network.
+#pragma once
+
+#include "src/exec/cuda/kernels/combine.cuh"
+#include "src/exec/cuda/kernels/ring_wait.cuh"
+#include "src/exec/interpreter.h"
+
+namespace weft::cuda {
+
+// The ends of the rings, while a kernel runs: a look at them in device memory takes half a
+// microsecond. Every block has all ports of its job, and writes back those that its lane has moved:
+// no other lane does. Thread i sees to port i; where there are too many, all are used where they
+// are.
+template <typename Port, uint64_t Port::*kMoves>
+struct PortCopies {
+  static constexpr uint32_t kRoom = 48;
+  Port* pointers[kRoom];
+  Port ports[kRoom];
+  uint64_t before[kRoom];
+
+  // Where the job finds its ports.
+  __device__ Port* const* load(Port* const* in_memory, uint32_t count) {
+    if (count > kRoom) return in_memory;
+    if (threadIdx.x < count) {
+      ports[threadIdx.x] = *in_memory[threadIdx.x];
+      before[threadIdx.x] = ports[threadIdx.x].*kMoves;
+      pointers[threadIdx.x] = &ports[threadIdx.x];
+    }
+    return pointers;
+  }
+  __device__ void store(Port* const* in_memory, uint32_t count) const {
+    if (count > kRoom || threadIdx.x >= count) return;
+    if (ports[threadIdx.x].*kMoves != before[threadIdx.x])
+      *in_memory[threadIdx.x] = ports[threadIdx.x];
+  }
+};
+
+// Shared by the threads of a block.
+struct RingState {
+  Movement movement;
+  Operation operation;
+  PortCopies<SendPort, &SendPort::tail> sends;
+  PortCopies<RecvPort, &RecvPort::head> receives;
+  bool finished;
+};
+
+// What the interpreter asks of a GPU. Used by the block's first thread.
+template <typename Type, typename Op>
+struct RingTarget {
+  static constexpr int kMostOperands = kMaxRanks;
+  RingState& shared;
+
+  __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
+  __device__ static void store(uint64_t* at, uint64_t value) { store_release_system(at, value); }
+  __device__ static uint64_t load_progress(const uint64_t* at) { return load_acquire_gpu(at); }
+  __device__ static void store_progress(uint64_t* at, uint64_t v) { store_release_gpu(at, v); }
+  // All threads have met since they used what they read, and so has the header been used: the reads
+  // are over. A fence would only wait for what was written meanwhile.
+  __device__ static void store_head(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
+  __device__ static void store_tail(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
+  // One for all messages of a step: it takes as long as a write to host memory and back.
+  __device__ static void finish_writes() { fence_system(); }
+  // All of it at once: every look at host memory takes a microsecond.
+  __device__ static MessageHeader header(const MessageHeader* at) {
+    MessageHeader header;
+    constexpr size_t kVectors = sizeof header / sizeof(uint4);
+    uint4 words[kVectors];
+    for (size_t i = 0; i < kVectors; i++)
+      words[i] = load_vector(reinterpret_cast<const uint4*>(at) + i);
+    memcpy(&header, words, sizeof header);
+    return header;
+  }
+  // The other end looks by itself.
+  __device__ static void ring(const Bell&) {}
+  __device__ static const std::byte* map(const RecvPort&, uint64_t) { return nullptr; }
+
+  __device__ void combine(const Reduction& reduction, const std::byte* const* sources,
+                          uint32_t source_count, uint64_t raw_sources, bool completes,
+                          std::byte* const* destinations, uint32_t destination_count,
+                          uint64_t elements) {
+    Movement& m = shared.movement;
+    for (uint32_t i = 0; i < source_count; i++) {
+      m.sources[i] = sources[i];
+      m.scalars[i] = reduction.scalar_bits;
+    }
+    for (uint32_t i = 0; i < destination_count; i++) m.destinations[i] = destinations[i];
+    m.aligned = false;  // not known to be
+    m.source_count = source_count;
+    m.destination_count = destination_count;
+    m.scaled = reduction.premultiply ? raw_sources : 0;
+    m.divide_by = completes ? reduction.divide_by : 0;
+    if constexpr (kToldLater<Op>) m.op = reduction.op;
+    m.elements = std::is_same_v<Type, Bytes> ? elements * shared.operation.element : elements;
+    if (source_count == 1 && destination_count == 1 && m.scaled == 0 &&
+        sources[0] == destinations[0])
+      return;
+    meet_block();
+    cuda::combine<Type, Op, true>(m, whole_block());
+    meet_block();
+  }
+};
+
+template <typename Type, typename Op>
+__device__ void follow(RingState& shared) {
+  for (;;) {
+    meet_block();
+    if (shared.finished) return;
+    cuda::combine<Type, Op, true>(shared.movement, whole_block());
+    meet_block();
+  }
+}
+
+// False: everyone must stop.
+template <typename Type, typename Op>
+__device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number) {
+  RingTarget<Type, Op> target{shared};
+  Interpreter<RingTarget<Type, Op>> interpreter(shared.operation, target);
+  LaneState lane;
+  lane.lane = number;
+  Patience patience;
+  for (;;) {
+    const Advance outcome = interpreter.advance(lane);
+    if (outcome == Advance::kDone) return true;
+    if (outcome == Advance::kFailed) {
+      report(a.comm, KernelError::kOtherCall, lane.waits_for);
+      return false;
+    }
+    if (outcome == Advance::kAgain) {
+      patience.start_again();
+    } else if (!patience.lasts(a.comm, lane.waits_for)) {
+      return false;
+    }
+  }
+}
+
+// A block's job, with the arguments in shared memory.
+template <typename Type, typename Op>
+__device__ __noinline__ void run_ring_job(RingArguments& a) {
+  __shared__ RingState shared;
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
+  const RingJob& job = a.at<RingJob>(a.jobs_at)[blockIdx.x];
+  auto* ports = a.at<void*>(a.ports_at);
+  auto* sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
+  auto* receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
+  SendPort* const* own_sends = shared.sends.load(sends, job.sends);
+  RecvPort* const* own_receives = shared.receives.load(receives, job.receives);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    Operation& op = shared.operation;
+    op = Operation{};
+    op.program = {a.at<ProgramLane>(a.lanes_at),
+                  a.at<ProgramStep>(a.steps_at),
+                  a.at<ProgramOperand>(a.operands_at),
+                  a.at<ProgramDependency>(a.dependencies_at),
+                  a.lane_count,
+                  a.chunks};
+    op.input = job.input;
+    op.output = job.output;
+    op.scratch = a.scratch;
+    op.count = job.count;
+    op.chunk = job.chunk;
+    op.slice = job.slice;
+    op.iterations = job.iterations;
+    op.element = a.element;
+    op.reduction = a.reduction;
+    op.collective = a.collective;
+    op.root = a.root;
+    op.plan = a.plan;
+    op.sends = own_sends;
+    op.receives = own_receives;
+    op.progress = a.progress;
+    op.share_from = kShareFrom;
+    op.share_below = kShareBelow;
+    shared.finished = false;
+    lead<Type, Op>(a, shared, job.lane);
+    shared.finished = true;
+    meet_block();
+    // Lanes count from nothing in every kernel: the last one to leave sees to that.
+    if (a.progress != nullptr) {
+      __threadfence();
+      if (atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1) {
+        __threadfence();
+        for (uint32_t lane = 0; lane < gridDim.x; lane++) a.progress[lane] = 0;
+      }
+    }
+  } else {
+    follow<Type, Op>(shared);
+  }
+  let_successor_start();
+  shared.sends.store(sends, job.sends);
+  shared.receives.store(receives, job.receives);
+}
+
+template <typename Type, typename Op, size_t kBytes>
+__global__ void __launch_bounds__(kThreads, 1)
+    ring_kernel(const __grid_constant__ ParameterBytes<kBytes> arguments) {
+  __shared__ ParameterBytes<kBytes> copy;
+  const uint32_t bytes = reinterpret_cast<const RingArguments&>(arguments).bytes;
+  if (bytes == 0) return;  // only to be loaded
+  Parameters parameters;
+  parameters.load(&arguments, bytes);
+  parameters.store(&copy);
+  __syncthreads();
+  wait_for_predecessor();
+  run_ring_job<Type, Op>(reinterpret_cast<RingArguments&>(copy));
+}
+
+}  // namespace weft::cuda

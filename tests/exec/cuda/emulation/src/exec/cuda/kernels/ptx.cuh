@@ -1,0 +1,113 @@
+// Stands in for src/exec/cuda/kernels/ptx.cuh where a kernel's code runs on the host, a thread for
+// each of the kernel's, one block at a time per thread: what the language, the GPU and its memory
+// give.
+#pragma once
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "src/exec/cuda/device_comm.h"
+
+#if __has_include(<vector_types.h>)
+#include <vector_types.h>
+#else
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+#endif
+
+// CUDA's headers, where they are, have them for its own compiler.
+#undef __device__
+#undef __global__
+#undef __shared__
+#undef __grid_constant__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#define __device__
+#define __global__
+#define __shared__ static
+#define __grid_constant__
+#define __forceinline__ inline
+#define __noinline__
+#define __launch_bounds__(...)
+
+namespace weft::cuda {
+
+// A thread block under way; its threads know it and their number.
+struct EmulatedBlock {
+  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads) {}
+  const uint32_t size;
+  std::barrier<> meeting;
+  std::atomic<bool> any[2] = {};  // of two meetings in turn
+};
+struct EmulatedThread {
+  EmulatedBlock* block = nullptr;
+  uint32_t number = 0, meetings = 0;
+};
+inline thread_local EmulatedThread emulated;
+
+struct Index {
+  uint32_t x;
+};
+#define threadIdx (weft::cuda::Index{weft::cuda::emulated.number})
+#define blockDim (weft::cuda::Index{weft::cuda::emulated.block->size})
+#define blockIdx (weft::cuda::Index{0})
+#define gridDim (weft::cuda::Index{1})
+
+inline void __syncthreads() { emulated.block->meeting.arrive_and_wait(); }
+inline bool __syncthreads_or(bool one) {
+  EmulatedBlock& block = *emulated.block;
+  const uint32_t turn = emulated.meetings++ % 2;
+  if (one) block.any[turn] = true;
+  __syncthreads();
+  const bool any = block.any[turn];
+  __syncthreads();
+  block.any[turn] = false;
+  return any;
+}
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline uint32_t atomicAdd(uint32_t* at, uint32_t more) {
+  return std::atomic_ref(*at).fetch_add(more);
+}
+inline uint32_t atomicCAS_system(uint32_t* at, uint32_t wanted, uint32_t value) {
+  std::atomic_ref(*at).compare_exchange_strong(wanted, value);
+  return wanted;
+}
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint4 load_vector(const void* at) {
+  uint4 v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+inline uint4 load_unaligned_vector(const void* at) { return load_vector(at); }
+inline uint4 load_parameter(const void* at) { return load_vector(at); }
+inline void store_vector(void* at, uint4 v) { std::memcpy(at, &v, sizeof v); }
+
+inline uint64_t load_acquire_system(const uint64_t* at) {
+  const uint64_t value = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+  std::this_thread::yield();  // there are more threads than cores, and they do not sleep
+  return value;
+}
+// What fences order is ordered here, where tools that look for races see it.
+inline void store_relaxed_system(uint64_t* at, uint64_t value) {
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+inline void fence_system() {}
+inline void wait_for_predecessor() {}
+inline void let_successor_start() {}
+inline void between_looks() {}
+inline uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,199 @@
+// Communicators of GPUs whose data goes through host memory, planned for machines of the catalogue:
+// where CPUs that reduce win, and where they do not.
+#include "src/planner/staging.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "algorithms/generators/generators.h"
+#include "src/exec/cuda/host_fifo_fit.h"
+#include "src/planner/planning.h"
+#include "src/planner/rates_file.h"
+#include "src/schedule/program.h"
+
+namespace weft::test {
+namespace {
+
+constexpr auto kSum = CollectiveKind::kAllReduce;
+constexpr uint64_t kMuch = 64 << 20;
+constexpr const char* kDisabled = "NCCL_P2P_DISABLE is set";
+
+// As rank 0 plans it for a GPU a rank; `ids` are bus ids of their GPUs.
+SelectionTable plan_for(const Machine& machine, int ranks, const char* staged = "", int cores = 64,
+                        std::vector<std::string> ids = {}, const std::string& cache = "") {
+  Config config = Config::from_environment();
+  config.cache = cache;
+  HostSetting setting;
+  setting.cores = cores;
+  return make_plans({config, ranks, true, setting, machine, 1,
+                     [](const ImportedSchedule&) { return true; }, 0, std::move(ids), staged,
+                     unfit_for_rings})
+      .table;
+}
+SelectionTable plan_for(const std::string& name, const char* staged = "", int cores = 64) {
+  const Machine machine = load_machine(name);
+  return plan_for(machine, static_cast<int>(gpus(machine).size()), staged, cores);
+}
+
+const PlanOption* option_of(const SelectionTable& table, std::string_view name) {
+  for (const PlanOption& option : table.options)
+    if (option.kind == kSum && option.name == name) return &option;
+  return nullptr;
+}
+
+std::string chosen_at(const SelectionTable& table, uint64_t bytes = kMuch) {
+  const PlanOption* option = table.choose(kSum, bytes, false);
+  return option != nullptr ? option->name : "by rules";
+}
+
+TEST(Staging, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
+  // Four GPUs behind one link into each socket. GPUs that reach each other do not go there.
+  for (const SelectionTable& table : {plan_for("rtx4090-8x"), plan_for("pcie-8x", kDisabled)}) {
+    EXPECT_FALSE(table.advisory);
+    EXPECT_FALSE(table.staged.empty());
+    EXPECT_EQ(chosen_at(table), "cpu_pair");
+    for (const char* loser : {"ring", "direct", "tree", "cpu_reduce"}) {
+      ASSERT_NE(option_of(table, loser), nullptr);
+      EXPECT_GT(SelectionTable::estimate(*option_of(table, loser), kMuch),
+                SelectionTable::estimate(*option_of(table, "cpu_pair"), kMuch))
+          << loser;
+      EXPECT_NE(describe_ranges(table, kSum).find(loser), std::string::npos);
+    }
+    EXPECT_EQ(chosen_at(table, 256).find("cpu"), std::string::npos)
+        << "a thread must wake up first";
+  }
+}
+
+// A kernel does that without the interpreter's many instructions.
+TEST(Staging, PrefersASingleExchangeOfSmallMessages) {
+  const SelectionTable table = plan_for("pcie-4x", kDisabled);
+  EXPECT_EQ(chosen_at(table, 8192), "one_shot");
+  for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+                          CollectiveKind::kAllToAll, CollectiveKind::kBroadcast}) {
+    EXPECT_EQ(table.choose(kind, 8192, false)->name, "exchange") << name(kind);
+    EXPECT_NE(table.choose(kind, kMuch, false)->name, "exchange") << name(kind);
+  }
+  const PlanOption& one_shot = *option_of(table, "one_shot");
+  EXPECT_LT(SelectionTable::estimate(one_shot, kMostExchangedBytes),
+            0.7 * SelectionTable::estimate(one_shot, 2 * kMostExchangedBytes));
+}
+
+TEST(Staging, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
+  const SelectionTable table = plan_for("rtx4090-4x");
+  EXPECT_EQ(chosen_at(table), "direct");
+  ASSERT_NE(option_of(table, "cpu_reduce"), nullptr);
+  EXPECT_EQ(option_of(table, "cpu_reduce")->barred, "") << "it loses by its time";
+  EXPECT_NE(describe_options(table, kSum, kMuch).find("cpu_reduce"), std::string::npos);
+}
+
+// Eight GPUs in slots of two sockets, which reach each other over the bridges.
+Machine slots(double between_sockets) {
+  Machine machine = load_machine("l20-8x");
+  for (Node& node : machine.nodes) node.facts.erase("p2p");
+  for (Link& link : machine.links)
+    if (link.type == LinkType::kSocket) link.gbps = between_sockets;
+  return machine;
+}
+
+TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
+  const SelectionTable narrow = plan_for(slots(6), 8), wide = plan_for(slots(200), 8);
+  for (const SelectionTable* table : {&narrow, &wide}) {
+    EXPECT_TRUE(table->advisory) << "other calls are for the GPUs";
+    EXPECT_EQ(table->staged, "");
+    ASSERT_NE(option_of(*table, "cpu_pair"), nullptr);
+    EXPECT_NE(describe_options(*table, kSum, kMuch).find("cpu_pair"), std::string::npos);
+    EXPECT_EQ(chosen_at(*table, 4096), "one_shot");
+    for (const auto kind : {CollectiveKind::kBroadcast, CollectiveKind::kAllGather})
+      EXPECT_EQ(table->choose(kind, kMuch, false)->name, "reach");
+  }
+  EXPECT_EQ(chosen_at(narrow), "cpu_pair");
+  EXPECT_LT(SelectionTable::estimate(*option_of(narrow, "cpu_pair"), kMuch),
+            0.8 * SelectionTable::estimate(*option_of(narrow, "reach"), kMuch));
+  EXPECT_EQ(chosen_at(wide), "reach");
+  // What links take is known, too: 112 MiB in and out of each GPU at 24 GB/s.
+  EXPECT_GT(SelectionTable::estimate(*option_of(wide, "reach"), kMuch), 4800);
+}
+
+TEST(Staging, IsNotForGpusThatReachEachOther) {
+  for (const char* name : {"pcie-8x", "pcie-4x", "dgx1v", "dgx-a100", "hgx-h200"}) {
+    const SelectionTable table = plan_for(name);
+    EXPECT_TRUE(table.advisory) << name;
+    EXPECT_EQ(table.staged, "") << name;
+    EXPECT_EQ(option_of(table, "cpu_reduce"), nullptr) << name;
+  }
+}
+
+TEST(Staging, AsksHowFastTheCpusAre) {
+  const Machine machine = load_machine("rtx4090-8x");
+  EXPECT_NE(chosen_at(plan_for(machine, 8, "", 2)), "cpu_pair") << "a core for each node";
+  Config config;
+  config.cache = testing::TempDir() + "weft_staging." + std::to_string(getpid());
+  Calibration calibration;
+  calibration.measured = "measured by a test";
+  calibration.rates[kThreadRates].reduce_mid_us_mb = 900;
+  save_rates(config, calibration);
+  const SelectionTable slow = plan_for(machine, 8, "", 64, {}, config.cache);
+  std::filesystem::remove_all(config.cache);
+  EXPECT_NE(slow.origin.find("measured by a test"), std::string::npos) << slow.origin;
+  EXPECT_NE(chosen_at(slow), "cpu_pair");
+  EXPECT_GT(SelectionTable::estimate(*option_of(slow, "cpu_pair"), kMuch),
+            3 * SelectionTable::estimate(*option_of(plan_for("rtx4090-8x"), "cpu_pair"), kMuch));
+}
+
+TEST(Staging, KnowsWhichRanksShareAGpu) {
+  Machine machine = load_machine("rtx4090-4x");
+  std::vector<std::string> ids;
+  for (const int gpu : gpus(machine)) {
+    ids.push_back("0000:0" + std::to_string(gpu) + ":00.0");
+    machine.nodes[static_cast<size_t>(gpu)].pci = ids.back();
+  }
+  const auto us = [&](const std::vector<std::string>& of) {
+    return SelectionTable::estimate(*option_of(plan_for(machine, 4, kDisabled, 64, of), "direct"),
+                                    kMuch);
+  };
+  EXPECT_NEAR(us({ids[3], ids[1], ids[0], ids[2]}) / us(ids), 1, 0.01);
+  // All that four ranks send goes over one link.
+  EXPECT_GT(us({ids[2], ids[2], ids[2], ids[2]}), 2 * us(ids));
+  // Without peer-to-peer access, but none needed.
+  EXPECT_EQ(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).staged, "");
+  EXPECT_NE(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).staged, "");
+  // A GPU that rank 0 does not see: nothing can be said.
+  EXPECT_TRUE(
+      plan_for(machine, 4, kDisabled, 64, {ids[0], ids[1], ids[2], "0000:77:00.0"}).advisory);
+}
+
+TEST(Staging, GoesThroughHostMemoryBesideNvlinkToo) {
+  const SelectionTable table = plan_for("hgx-h200", kDisabled);
+  ASSERT_NE(option_of(table, "ring"), nullptr);
+  // 64 MiB over PCIe, not over NVLink.
+  EXPECT_GT(SelectionTable::estimate(*option_of(table, "direct"), kMuch), 1000);
+}
+
+TEST(Staging, PlansOnlyWhatAKernelCanRun) {
+  const Collective many{CollectiveKind::kReduceScatter, 32, 0};
+  EXPECT_NE(unfit_for_rings(kCpuReduce.make(many, false)), "") << "33 ranks and CPU nodes";
+  EXPECT_NE(unfit_for_rings(kRecursive.make({CollectiveKind::kReduceScatter, 8, 0}, false)), "");
+  EXPECT_EQ(unfit_for_rings(kDirect.make({kSum, 32, 0}, false)), "");
+  EXPECT_EQ(unfit_for_rings(kCpuPair.make({CollectiveKind::kReduceScatter, 30, 0}, false)), "");
+  // Eight lanes of each of nine ranks would share a GPU.
+  Machine machine = load_machine("rtx4090-4x");
+  const std::string id = "0000:01:00.0";
+  machine.nodes[static_cast<size_t>(gpus(machine)[0])].pci = id;
+  const SelectionTable table = plan_for(machine, 9, kDisabled, 64, std::vector<std::string>(9, id));
+  EXPECT_NE(option_of(table, "cpu_reduce")->barred, "");
+  EXPECT_EQ(
+      option_of(plan_for(machine, 8, kDisabled, 64, std::vector<std::string>(8, id)), "cpu_reduce")
+          ->barred,
+      "");
+}
+
+TEST(Staging, ComesBackFromTheTablesText) {
+  const SelectionTable table = plan_for("rtx4090-4x");
+  EXPECT_EQ(SelectionTable::decode(table.encode()), table);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,82 @@
+// Schedules other people synthesized, on the machines they made them for. The files are not part of
+// this repository; WEFT_SHARED_SCHEDULES names the folder.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "algorithms/bounds/bounds.h"
+#include "algorithms/catalogue/catalogue.h"
+#include "src/schedule/schedule_file.h"
+#include "src/simulator/simulator.h"
+#include "tests/simulator/machines.h"
+#include "tests/support/require.h"
+
+namespace weft::test {
+namespace {
+
+const std::filesystem::path kFolder = WEFT_SHARED_SCHEDULES;
+
+Schedule loaded(const std::string& file) {
+  const bool unnamed = file.find("no-coll") != std::string::npos;
+  return load_schedule(kFolder / file,
+                       unnamed ? std::optional(CollectiveKind::kAllGather) : std::nullopt)
+      .schedule;
+}
+
+// The least predicted time of several files.
+double best_us(const Machine& machine, std::initializer_list<const char*> files, double bytes) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const char* file : files)
+    best = std::min(best, simulate(machine, loaded(file), bytes).time_us);
+  return best;
+}
+
+TEST(PublishedSchedules, AllSimulateWithinTheBound) {
+  if (!std::filesystem::exists(kFolder)) WEFT_SKIP("shared", "no folder " + kFolder.string());
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder)) {
+    if (entry.path().extension() != ".xml") continue;
+    files++;
+    const std::string name = std::filesystem::relative(entry.path(), kFolder).string();
+    const Schedule schedule = loaded(name);
+    const Machine machine = name.find("dgx2x2") != std::string::npos   ? load_machine("dgx2x2")
+                            : name.find("ndv2x2") != std::string::npos ? load_machine("ndv2x2")
+                                                                       : load_machine("dgx-a100");
+    const double bound = throughput_bound(machine, schedule.collective).algbw_gbps;
+    for (const double bytes : {1024.0, 4194304.0}) {
+      SimulationOptions options;
+      options.fifo_depth = 2;
+      const Simulation s = simulate(machine, schedule, bytes, options);
+      EXPECT_GT(s.time_us, 0) << name;
+      EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9)) << name;
+    }
+  }
+  EXPECT_GE(files, 15);
+}
+
+// What an independent simulation of the same files gave, within 2%.
+TEST(PublishedSchedules, TakeAsLongAsAnIndependentSimulationFound) {
+  if (!std::filesystem::exists(kFolder)) WEFT_SKIP("shared", "no folder " + kFolder.string());
+  constexpr double kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+  const auto near = [](double time_us, double expected_us) {
+    EXPECT_NEAR(time_us, expected_us, 0.02 * expected_us);
+  };
+  const Machine ndv2 = load_machine("ndv2x2");
+  const auto on_ndv2 = {"taccl/allgather-ndv2x2-1KB.xml", "taccl/allgather-ndv2x2-large.xml"};
+  near(best_us(ndv2, on_ndv2, kGiB), kGiB / 24.97e3);
+  near(best_us(ndv2, on_ndv2, 64 * kMiB), 64 * kMiB / 24.5e3);
+  near(best_us(ndv2, on_ndv2, kMiB), 47.5);
+  near(best_us(ndv2, on_ndv2, 64 * kKiB), 9.9);
+  near(best_us(ndv2, on_ndv2, kKiB), 8.9);
+  const Machine dgx2 = load_machine("dgx2-tecclx2");
+  const auto on_dgx2 = {"taccl/allgather-dgx2x2-1KB.xml", "taccl/allgather-dgx2x2-32KB.xml",
+                        "taccl/allgather-dgx2x2-large.xml"};
+  near(best_us(dgx2, on_dgx2, kGiB), kGiB / 129.0e3);
+  near(best_us(dgx2, on_dgx2, kMiB), 20.1);
+  near(best_us(dgx2, on_dgx2, kKiB), 6.1);
+}
+
+}  // namespace
+}  // namespace weft::test
