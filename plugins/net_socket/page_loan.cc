@@ -13,7 +13,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/errors.h"
 
 namespace weft::net_socket {
 namespace {
@@ -48,7 +48,7 @@ ssize_t splice_quietly(int from, int to, size_t size, unsigned flags) {
 // that is at fault, he will be told.
 void PageLoan::give_up(const char* what) {
   if (errno != EPIPE && errno != ECONNRESET)
-    inform(fmt::format("pages are copied and not lent from now on: {}: {}", what,
+    net_common::inform(fmt::format("pages are copied and not lent from now on: {}: {}", what,
                        std::strerror(errno)));
   on_ = false;
   in_pipe_ = 0;

@@ -9,45 +9,59 @@
 #include <optional>
 #include <vector>
 
-#include "plugins/abi_tables.h"
-#include "plugins/net_socket/connect.h"
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/abi_tables.h"
+#include "plugins/common/connect.h"
+#include "plugins/common/errors.h"
+#include "plugins/common/secret.h"
+#include "plugins/net_socket/receiver.h"
+#include "plugins/net_socket/sender.h"
+#include "plugins/net_socket/width.h"
 #include "src/base/error.h"
 
 namespace weft::net_socket {
 namespace {
 
-thread_local std::optional<Secret> thread_secret;
+using namespace net_common;
+
+// Connections on their way.
+struct Listening {
+  Listener listener;
+  int threads;
+};
+struct Connecting {
+  Connector connector;
+  Width width;
+};
 
 const Config& config() {
   static const Config value = Config::from_environment();
   return value;
 }
 
-const std::vector<Device>& all_devices() {
-  static const std::vector<Device> devices = find_devices(config());
-  return devices;
+const std::vector<Interface>& all_interfaces() {
+  static const std::vector<Interface> interfaces = find_interfaces(config());
+  return interfaces;
 }
 
-bool known(int dev) { return dev >= 0 && static_cast<size_t>(dev) < all_devices().size(); }
+bool known(int dev) { return dev >= 0 && static_cast<size_t>(dev) < all_interfaces().size(); }
 
 ncclResult_t start(net_abi::Logger log) {
   logger = log;
-  for (const Device& device : all_devices())
-    inform(fmt::format("interface {}, {}, {} Mb/s", device.interface,
-                       describe(device.addresses.front()), device.speed_mbps));
+  for (const Interface& interface : all_interfaces())
+    inform(fmt::format("interface {}, {}, {} Mb/s", interface.name,
+                       describe(interface.addresses.front()), interface.speed_mbps));
   return ncclSuccess;
 }
 
-int device_count() { return static_cast<int>(all_devices().size()); }
+int device_count() { return static_cast<int>(all_interfaces().size()); }
 
 ncclResult_t facts(int dev, DeviceFacts& facts) {
   if (!known(dev)) return failed(ncclInvalidArgument, "there is no network device {}", dev);
-  const Device& device = all_devices()[static_cast<size_t>(dev)];
-  facts.name = device.interface.c_str();
-  if (!device.pci_path.empty()) facts.pci_path = device.pci_path.c_str();
+  const Interface& interface = all_interfaces()[static_cast<size_t>(dev)];
+  facts.name = interface.name.c_str();
+  if (!interface.pci_path.empty()) facts.pci_path = interface.pci_path.c_str();
   facts.guid = static_cast<uint64_t>(dev);
-  facts.speed_mbps = device.speed_mbps;
+  facts.speed_mbps = interface.speed_mbps;
   return ncclSuccess;
 }
 
@@ -55,10 +69,11 @@ ncclResult_t listen(int dev, void* handle, void** listen_comm) {
   if (!known(dev)) return failed(ncclInvalidArgument, "there is no network device {}", dev);
   try {
     const auto index = static_cast<size_t>(dev);
-    auto listener = std::make_unique<Listener>(
-        all_devices(), index, choose_width(config(), all_devices()[index]), thread_secret);
-    std::memcpy(handle, &listener->handle(), sizeof(Handle));
-    *listen_comm = listener.release();
+    const Width width = choose_width(config(), all_interfaces()[index]);
+    auto listening = std::make_unique<Listening>(
+        Listening{Listener(all_interfaces(), index, thread_secret()), width.threads});
+    std::memcpy(handle, &listening->listener.handle(), sizeof(Handle));
+    *listen_comm = listening.release();
     return ncclSuccess;
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot listen: {}", error.what());
@@ -71,16 +86,20 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
   Handle& at = *static_cast<Handle*>(handle);
   try {
     if (at.state == nullptr) {
-      const Device& device = all_devices()[static_cast<size_t>(dev)];
-      at.state =
-          std::make_unique<Connector>(at, choose_width(config(), device), thread_secret).release();
+      const Width width = choose_width(config(), all_interfaces()[static_cast<size_t>(dev)]);
+      at.state = std::make_unique<Connecting>(
+                     Connecting{Connector(at, width.sockets, thread_secret()), width})
+                     .release();
     }
-    auto* connector = static_cast<Connector*>(at.state);
-    std::unique_ptr<Sender> sender = connector->advance();
-    if (sender == nullptr && !connector->failed()) return ncclSuccess;
-    const std::unique_ptr<Connector> finished(connector);
+    auto* connecting = static_cast<Connecting*>(at.state);
+    std::optional<Joined> joined = connecting->connector.join();
+    if (!joined && !connecting->connector.failed()) return ncclSuccess;
+    const std::unique_ptr<Connecting> finished(connecting);
     at.state = nullptr;
-    if (sender == nullptr) return failed(ncclSystemError, "{}", finished->failure());
+    if (!joined) return failed(ncclSystemError, "{}", finished->connector.failure());
+    const Width& width = finished->width;
+    auto sender = std::make_unique<Sender>(std::move(joined->sockets), width.threads,
+                                           std::move(joined->peer), width.lends, width.fixed);
     *send_comm = static_cast<SocketSet*>(sender.release());
     return ncclSuccess;
   } catch (const std::exception& error) {
@@ -90,8 +109,13 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
 
 ncclResult_t accept(void* listen_comm, void** recv_comm) {
   try {
-    SocketSet* receiver = static_cast<Listener*>(listen_comm)->accept().release();
-    *recv_comm = receiver;
+    *recv_comm = nullptr;
+    auto& listening = *static_cast<Listening*>(listen_comm);
+    std::optional<Joined> joined = listening.listener.join();
+    if (!joined) return ncclSuccess;
+    auto receiver = std::make_unique<Receiver>(std::move(joined->sockets), listening.threads,
+                                               std::move(joined->peer));
+    *recv_comm = static_cast<SocketSet*>(receiver.release());
     return ncclSuccess;
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot accept: {}", error.what());
@@ -179,15 +203,8 @@ ncclResult_t close_comm(void* comm) {
   return ncclSuccess;
 }
 ncclResult_t close_listen(void* comm) {
-  const std::unique_ptr<Listener> closed(static_cast<Listener*>(comm));
+  const std::unique_ptr<Listening> closed(static_cast<Listening*>(comm));
   return ncclSuccess;
-}
-
-void use_secret(const unsigned char* secret) {
-  thread_secret.reset();
-  if (secret == nullptr) return;
-  thread_secret.emplace();
-  std::memcpy(thread_secret->data(), secret, thread_secret->size());
 }
 
 int waits_for(void* comm, pollfd* descriptors, int most) {

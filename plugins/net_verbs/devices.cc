@@ -5,12 +5,12 @@
 #include <memory>
 #include <mutex>
 
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/errors.h"
 
 namespace weft::net_verbs {
 namespace {
 
-using net_socket::failed;
+using net_common::failed;
 
 // None ever moves or goes.
 struct Devices {
@@ -52,14 +52,14 @@ const Device* find_device(int dev) {
 }
 
 ncclResult_t start(net_abi::Logger log) {
-  net_socket::logger = log;
+  net_common::logger = log;
   Devices& all = all_devices();
   const std::lock_guard lock(all.mutex);
-  if (all.list.empty()) return net_socket::decline(ncclSystemError, all.why);
+  if (all.list.empty()) return net_common::decline(ncclSystemError, all.why);
   for (const Device& device : all.list)
     if (device.rails.size() == 1) {
       const RailAddress& rail = device.rails[0].address;
-      net_socket::inform(fmt::format("{}, {}, {} Mb/s{}", describe(rail),
+      net_common::inform(fmt::format("{}, {}, {} Mb/s{}", describe(rail),
                                      rail.ethernet != 0 ? "RoCE" : "InfiniBand", rail.speed_mbps,
                                      rail.gid_count > 0 ? ", " + describe(rail.gids[0]) : ""));
     }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/abi_tables.h"
+#include "plugins/common/abi_tables.h"
 #include "plugins/net_verbs/hca.h"
 
 namespace weft::net_verbs {

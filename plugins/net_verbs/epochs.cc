@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/errors.h"
 #include "plugins/net_verbs/connection.h"
 #include "plugins/net_verbs/words.h"
 
@@ -88,7 +88,7 @@ void Connection::begin() {
   state_ = State::kStarting;
   control_.say(Word::kReady, Ready{epoch_});
   if (epoch_ > 0)
-    net_socket::inform(fmt::format("goes on with {} over {} of {} ways (epoch {})", peer(),
+    net_common::inform(fmt::format("goes on with {} over {} of {} ways (epoch {})", peer(),
                                    std::popcount(pairs_in_use()), pairs_.size(), epoch_));
 }
 
@@ -130,7 +130,7 @@ void Connection::look_at_trouble() {
                   verbs().wc_status_str(trouble.status), trouble.vendor, words.cause);
   if (!is_link_trouble(trouble.status)) throw Error(ncclRemoteError, text);
   if (trouble.status != IBV_WC_WR_FLUSH_ERR || last_trouble_.empty()) last_trouble_ = text;
-  net_socket::inform(text);
+  net_common::inform(text);
   const auto now = Clock::now();
   if (deadline_ && now > *deadline_)
     throw Error(ncclRemoteError,

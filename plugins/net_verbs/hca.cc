@@ -10,14 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/errors.h"
 #include "plugins/net_verbs/words.h"
 #include "src/base/error.h"
 
 namespace weft::net_verbs {
 namespace {
 
-using net_socket::inform;
+using net_common::inform;
 
 // Mb/s of a port, from the codes of its width and of the speed of one lane.
 uint32_t speed_of(const ibv_port_attr& port) {

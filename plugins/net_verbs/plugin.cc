@@ -6,9 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "plugins/abi_tables.h"
-#include "plugins/net_socket/connect.h"
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/abi_tables.h"
+#include "plugins/common/connect.h"
+#include "plugins/common/errors.h"
+#include "plugins/common/secret.h"
 #include "plugins/net_verbs/devices.h"
 #include "plugins/net_verbs/receiver.h"
 #include "plugins/net_verbs/sender.h"
@@ -16,33 +17,31 @@
 namespace weft::net_verbs {
 namespace {
 
-using net_socket::failed;
-
-thread_local std::optional<Secret> thread_secret;
+using net_common::failed;
+using net_common::thread_secret;
+using net_common::use_secret;
 
 // Connections on their way: sockets first, then queue pairs.
 struct Listening {
   const Device* device;
-  net_socket::Listener listener;
+  net_common::Listener listener;
   std::vector<std::unique_ptr<Receiver>> arriving;
 };
 struct Connecting {
   const Device* device;
   ConnectionSettings settings;
-  net_socket::Connector connector;
+  net_common::Connector connector;
   std::unique_ptr<Sender> sender;
 };
-
-const net_socket::Width kOneSocket;
 
 ncclResult_t listen(int dev, void* handle, void** listen_comm) {
   const Device* device = find_device(dev);
   if (device == nullptr) return ncclInvalidArgument;
   try {
-    const auto sockets = net_socket::find_devices(config());
+    const auto interfaces = net_common::find_interfaces(config());
     auto listening = std::make_unique<Listening>(
-        Listening{device, net_socket::Listener(sockets, 0, kOneSocket, thread_secret), {}});
-    std::memcpy(handle, &listening->listener.handle(), sizeof(net_socket::Handle));
+        Listening{device, net_common::Listener(interfaces, 0, thread_secret()), {}});
+    std::memcpy(handle, &listening->listener.handle(), sizeof(net_common::Handle));
     *listen_comm = listening.release();
     return ncclSuccess;
   } catch (const std::exception& error) {
@@ -73,12 +72,12 @@ ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm)
   *send_comm = nullptr;
   const Device* device = find_device(dev);
   if (device == nullptr) return ncclInvalidArgument;
-  auto& at = *static_cast<net_socket::Handle*>(handle);
+  auto& at = *static_cast<net_common::Handle*>(handle);
   try {
     if (at.state == nullptr)
       at.state = std::make_unique<Connecting>(
                      Connecting{device, connection_settings(config(), traffic_class),
-                                net_socket::Connector(at, kOneSocket, thread_secret), nullptr})
+                                net_common::Connector(at, 1, thread_secret()), nullptr})
                      .release();
     std::unique_ptr<Connecting> connecting(static_cast<Connecting*>(at.state));
     at.state = nullptr;
@@ -227,13 +226,6 @@ ncclResult_t close_listen(void* comm) {
   return ncclSuccess;
 }
 
-void use_secret(const unsigned char* secret) {
-  thread_secret.reset();
-  if (secret == nullptr) return;
-  thread_secret.emplace();
-  std::memcpy(thread_secret->data(), secret, thread_secret->size());
-}
-
 int waits_for(void* comm, pollfd* descriptors, int most) {
   return connection_of(comm).waits_for(descriptors, most);
 }
@@ -267,6 +259,6 @@ const net_abi::NetV9 kNetV9 = AbiTables<VerbsPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<VerbsPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<VerbsPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<VerbsPlugin>::kV12;
-const net_abi::ExtensionV1 kExtension = {use_secret, nullptr, waits_for, net_socket::last_error};
+const net_abi::ExtensionV1 kExtension = {use_secret, nullptr, waits_for, net_common::last_error};
 
 }  // namespace weft::net_verbs

@@ -8,7 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/net_socket/connect.h"
+#include "plugins/common/connect.h"
+#include "plugins/net_socket/receiver.h"
+#include "plugins/net_socket/sender.h"
+#include "plugins/net_socket/width.h"
 #include "src/transport/socket.h"
 #include "tests/support/ports.h"
 #include "tests/support/sampling.h"
@@ -17,6 +20,7 @@
 namespace weft::test {
 namespace {
 
+using namespace net_common;
 using namespace net_socket;
 
 struct Pair {
@@ -25,22 +29,26 @@ struct Pair {
   std::string failure;
 };
 
-std::vector<Device> loopback() {
+std::vector<Interface> loopback() {
   Config config;
   config.socket_ifname = "=lo";
   config.socket_family = "AF_INET";
-  return find_devices(config);
+  return find_interfaces(config);
 }
 
 Pair meet(Listener& listener, const Handle& handle, const Width& width,
           const std::optional<Secret>& secret, double seconds = 60) {
   Pair pair;
-  Connector connector(handle, width, secret);
+  Connector connector(handle, width.sockets, secret);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < deadline && !connector.failed() &&
          (pair.sender == nullptr || pair.receiver == nullptr)) {
-    if (pair.sender == nullptr) pair.sender = connector.advance();
-    if (pair.receiver == nullptr) pair.receiver = listener.accept();
+    if (auto joined = pair.sender == nullptr ? connector.join() : std::nullopt)
+      pair.sender = std::make_unique<Sender>(std::move(joined->sockets), width.threads,
+                                             std::move(joined->peer), width.lends, width.fixed);
+    if (auto joined = pair.receiver == nullptr ? listener.join() : std::nullopt)
+      pair.receiver = std::make_unique<Receiver>(std::move(joined->sockets), width.threads,
+                                                 std::move(joined->peer));
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   pair.failure = connector.failure();
@@ -56,14 +64,14 @@ Width wide(uint16_t sockets, int threads) {
 }
 
 TEST(Listener, LetsInWhoHasItsHandle) {
-  Listener listener(loopback(), 0, {}, std::nullopt);
+  Listener listener(loopback(), 0, std::nullopt);
   const Pair pair = meet(listener, listener.handle(), {}, std::nullopt);
   EXPECT_NE(pair.sender, nullptr);
   EXPECT_NE(pair.receiver, nullptr);
 }
 
 TEST(Listener, KeepsOutWhoLacksTheNonce) {
-  Listener listener(loopback(), 0, {}, std::nullopt);
+  Listener listener(loopback(), 0, std::nullopt);
   Handle forged = listener.handle();
   forged.nonce[3] ^= 1;
   const Pair pair = meet(listener, forged, {}, std::nullopt, 0.3);
@@ -73,14 +81,14 @@ TEST(Listener, KeepsOutWhoLacksTheNonce) {
 
 TEST(Listener, KeepsOutWhoLacksTheSecret) {
   const Secret secret = random_secret();
-  Listener listener(loopback(), 0, {}, secret);
+  Listener listener(loopback(), 0, secret);
   EXPECT_EQ(meet(listener, listener.handle(), {}, std::nullopt, 0.3).receiver, nullptr);
   EXPECT_EQ(meet(listener, listener.handle(), {}, random_secret(), 0.3).receiver, nullptr);
   EXPECT_NE(meet(listener, listener.handle(), {}, secret).receiver, nullptr);
 }
 
 TEST(Listener, IsNotDisturbedByStrangersWhoSayNothing) {
-  Listener listener(loopback(), 0, {}, std::nullopt);
+  Listener listener(loopback(), 0, std::nullopt);
   const Fd silent = connect_tcp(listener.handle().addresses[0], in_seconds(60));
   Fd gone = connect_tcp(listener.handle().addresses[0], in_seconds(60));
   gone.reset();
@@ -88,7 +96,7 @@ TEST(Listener, IsNotDisturbedByStrangersWhoSayNothing) {
 }
 
 TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
-  Listener listener(loopback(), 0, {}, std::nullopt);
+  Listener listener(loopback(), 0, std::nullopt);
   Handle handle = listener.handle();
   handle.addresses[2] = handle.addresses[0];
   // One that nobody listens at, and one where somebody else answers.
@@ -145,7 +153,7 @@ void expect_messages_arrive(Pair& pair) {
 
 TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
   for (const Width& width : {Width{}, wide(2, 0), wide(4, 1), wide(4, 3), wide(7, 2)}) {
-    Listener listener(loopback(), 0, width, std::nullopt);
+    Listener listener(loopback(), 0, std::nullopt);
     Pair pair = meet(listener, listener.handle(), width, std::nullopt);
     ASSERT_NE(pair.sender, nullptr);
     ASSERT_NE(pair.receiver, nullptr);
@@ -167,7 +175,7 @@ void sleep_until(const Side& side, Complete complete, bool& lost) {
 }
 
 void expect_to_be_woken(const Width& width) {
-  Listener listener(loopback(), 0, width, std::nullopt);
+  Listener listener(loopback(), 0, std::nullopt);
   Pair pair = meet(listener, listener.handle(), width, std::nullopt);
   ASSERT_NE(pair.sender, nullptr);
   ASSERT_NE(pair.receiver, nullptr);
@@ -233,7 +241,7 @@ class Loans : public testing::Test {
   }
 
   const Width width_;
-  Listener listener_{loopback(), 0, width_, std::nullopt};
+  Listener listener_{loopback(), 0, std::nullopt};
   Pair pair_;
   std::vector<char> from_ = std::vector<char>(kBytes, 7), to_ = std::vector<char>(kBytes);
 };

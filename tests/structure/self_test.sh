@@ -8,7 +8,7 @@ failed=0
 
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/{src/{api,base,comm,exec/{host,cuda},planner,schedule,topology,transport,tools},algorithms/generators,perf,tests,include}
+  mkdir -p "$tree"/{src/{api,base,comm,exec/{host,cuda},planner,schedule,simulator,topology,transport,tools},plugins/{common,net_socket,net_verbs,synthesis},algorithms/generators,perf,tests,include}
   echo '#include "src/comm/communicator.h"' >"$tree/src/api/collectives.cc"
   echo 'extern "C" int f();' >>"$tree/src/api/collectives.cc"
   echo '#include "src/base/error.h"' >>"$tree/src/api/collectives.cc" # reachable, so allowed
@@ -18,6 +18,12 @@ fresh() {
   echo '#include <cuda_runtime.h>' >"$tree/src/exec/cuda/launch.cc"
   echo '#include "src/planner/planner.h"' >"$tree/src/tools/weft.cc"
   echo '#include "src/api/anything.h"' >"$tree/tests/some_test.cc"
+  echo '#include "src/simulator/simulator.h"' >>"$tree/algorithms/generators/ring.cc"
+  echo '#include "plugins/net_socket/plugin.h"' >"$tree/src/comm/network_links.cc"
+  echo '#include "src/exec/interpreter.h"' >>"$tree/src/exec/cuda/launch.cc"
+  echo '#include "plugins/common/errors.h"' >"$tree/plugins/net_verbs/plugin.cc"
+  echo '#include "src/base/error.h"' >>"$tree/plugins/net_verbs/plugin.cc"
+  echo '#include "algorithms/synth/synthesis.h"' >"$tree/plugins/synthesis/synthesis.cc"
   echo '// extern "C" is a comment here, and so is a class FileManager' >"$tree/src/comm/note.h"
   printf '/* also\n extern "C" here */\n' >>"$tree/src/comm/note.h"
 }
@@ -49,8 +55,18 @@ plant src/planner/planner.cc '#include "src/transport/tcp.h"'
 plant src/planner/planner.cc '#include "src/exec/executor.h"'
 plant algorithms/generators/ring.cc '#include "src/transport/tcp.h"'
 plant algorithms/generators/ring.cc '  #  include   "src/planner/planner.h"'
-plant src/topology/graph/machine.cc '#include "algorithms/generators/ring.h"'
+plant src/topology/machine.cc '#include "algorithms/generators/ring.h"'
 plant src/tools/weft.cc '#include "src/api/guard.h"'
+plant src/simulator/simulator.cc '#include "algorithms/generators/ring.h"'
+plant src/simulator/simulator.cc '#include "src/planner/planner.h"'
+plant src/exec/host/run.cc '#include "src/exec/cuda/launch.h"'
+plant src/exec/interpreter.h '#include "src/exec/cuda/launch.h"'
+plant plugins/net_verbs/plugin.cc '#include "plugins/net_socket/sender.h"'
+plant plugins/net_verbs/plugin.cc '#include "src/comm/mesh.h"'
+plant plugins/common/errors.cc '#include "plugins/net_socket/sender.h"'
+plant plugins/synthesis/synthesis.cc '#include "src/planner/planner.h"'
+plant src/comm/group.cc '#include "plugins/net_socket/sender.h"'
+plant src/exec/host/run.cc '#include "plugins/net_socket/plugin.h"'
 plant src/comm/group.cc '#include "tests/support/case.h"'
 plant src/comm/group.cc '#include "group.h"'
 plant src/exec/host/run.cc '#include <cuda_runtime.h>'

@@ -11,7 +11,7 @@
 
 #include "src/base/siphash.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 
 using Nonce = std::array<uint8_t, 16>;
 
@@ -67,4 +67,4 @@ class ListenerHandshake {
   bool answered_ = false;
 };
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

@@ -1,16 +1,15 @@
-// The accepting side of connect.h, and how wide connections are.
+// The accepting side of connect.h.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <thread>
 
-#include "plugins/net_socket/connect.h"
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/connect.h"
+#include "plugins/common/errors.h"
 #include "src/base/error.h"
 #include "src/transport/socket.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 namespace {
 
 std::string peer_of(int fd) {
@@ -22,35 +21,14 @@ std::string peer_of(int fd) {
 
 }  // namespace
 
-Width choose_width(const Config& config, const Device& device) {
-  Width width;
-  width.lends = config.lend_pages;
-  if (config.socket_nthreads > 0 || config.nsocks_per_thread > 0) {
-    const int threads = std::clamp(config.socket_nthreads, 1, 16);
-    const int each = std::clamp(config.nsocks_per_thread, 1, 64 / threads);
-    width.sockets = static_cast<uint16_t>(threads * each);
-    width.threads = threads;
-    width.fixed = true;
-    return width;
-  }
-  // A second socket costs a core on both sides; where cores are few, or nothing but memory is in
-  // between, one does best. Elsewhere up to four are tried out.
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (device.loopback || cores < 8) return width;
-  width.sockets = static_cast<uint16_t>(std::min(4u, cores / 4));
-  width.threads = width.sockets - 1;
-  return width;
-}
-
-Listener::Listener(const std::vector<Device>& devices, size_t device, const Width& width,
-                   const std::optional<Secret>& secret)
-    : threads_(width.threads) {
+Listener::Listener(const std::vector<Interface>& interfaces, size_t first,
+                   const std::optional<Secret>& secret) {
   fill_random(handle_.nonce.data(), handle_.nonce.size());
   key_ = connection_key(secret, handle_.nonce);
   uint16_t port = 0;
   listener_ = listen_tcp(nullptr, port);
   set_blocking(listener_.get(), false);
-  const auto addresses = addresses_from(devices, device, port, Handle::kAddresses);
+  const auto addresses = addresses_from(interfaces, first, port, Handle::kAddresses);
   std::copy(addresses.begin(), addresses.end(), handle_.addresses);
 }
 
@@ -98,10 +76,4 @@ std::optional<Joined> Listener::join() {
   return std::nullopt;
 }
 
-std::unique_ptr<Receiver> Listener::accept() {
-  std::optional<Joined> joined = join();
-  if (!joined) return nullptr;
-  return std::make_unique<Receiver>(std::move(joined->sockets), threads_, std::move(joined->peer));
-}
-
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

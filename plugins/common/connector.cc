@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "plugins/net_socket/connect.h"
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/connect.h"
+#include "plugins/common/errors.h"
 #include "src/transport/socket.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 namespace {
 
 // An address that does not answer is given up after this long, and all of them after kAllSeconds.
@@ -17,8 +17,8 @@ constexpr double kAddressSeconds = 3, kAllSeconds = 60;
 
 }  // namespace
 
-Connector::Connector(const Handle& handle, const Width& width, const std::optional<Secret>& secret)
-    : key_(connection_key(secret, handle.nonce)), width_(width) {
+Connector::Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret)
+    : key_(connection_key(secret, handle.nonce)), wanted_(sockets) {
   if (handle.magic != Handle::kMagic) {
     failure_ = "the handle is not one of this plugin: do all hosts use the same?";
     return;
@@ -87,7 +87,7 @@ std::optional<Joined> Connector::join() {
       return std::nullopt;
     }
     connected_ = true;
-    handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), width_.sockets);
+    handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), wanted_);
   }
   const Progress progress = handshake_->advance(fd_.get());
   if (progress == Progress::kFailed)
@@ -96,15 +96,8 @@ std::optional<Joined> Connector::join() {
     next_address("connected, but the peer does not speak");
   if (progress != Progress::kDone) return std::nullopt;
   sockets_.push_back(std::move(fd_));
-  if (sockets_.size() < width_.sockets) return std::nullopt;
+  if (sockets_.size() < wanted_) return std::nullopt;
   return Joined{std::move(sockets_), describe(addresses_[address_])};
 }
 
-std::unique_ptr<Sender> Connector::advance() {
-  std::optional<Joined> joined = join();
-  if (!joined) return nullptr;
-  return std::make_unique<Sender>(std::move(joined->sockets), width_.threads,
-                                  std::move(joined->peer), width_.lends, width_.fixed);
-}
-
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

@@ -1,4 +1,4 @@
-// Failures of the plugin: a code for NCCL's ABI and words for people, kept per thread.
+// Failures of a network plugin: a code for NCCL's ABI and words for people, kept per thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 #include "src/transport/net_abi/common.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 
 // The logger that init() was given; nullptr before.
 extern net_abi::Logger logger;
@@ -27,4 +27,4 @@ ncclResult_t failed(ncclResult_t code, fmt::format_string<Args...> format, Args&
 // An INFO line of the network subsystem.
 void inform(const std::string& text);
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

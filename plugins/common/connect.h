@@ -4,28 +4,18 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "plugins/net_socket/devices.h"
-#include "plugins/net_socket/handshake.h"
-#include "plugins/net_socket/receiver.h"
-#include "plugins/net_socket/sender.h"
+#include "plugins/common/handshake.h"
+#include "plugins/common/interfaces.h"
 #include "src/base/handles.h"
+#include "src/transport/net_abi/common.h"
 
-namespace weft::net_socket {
-
-// How many sockets a connection gets, and how many threads of its own.
-struct Width {
-  uint16_t sockets = 1;
-  int threads = 0;
-  bool fixed = false;  // the user said so
-  bool lends = true;   // see page_loan.h
-};
-Width choose_width(const Config& config, const Device& device);
+namespace weft::net_common {
 
 struct Handle {
   static constexpr uint32_t kMagic = 0x57534832;
@@ -48,13 +38,12 @@ struct Joined {
 class Listener {
  public:
   // Throws Error when this machine gives no socket.
-  Listener(const std::vector<Device>& devices, size_t device, const Width& width,
+  Listener(const std::vector<Interface>& interfaces, size_t first,
            const std::optional<Secret>& secret);
 
   const Handle& handle() const { return handle_; }
-  // Nothing, nullptr: not yet.
+  // Nothing: not yet.
   std::optional<Joined> join();
-  std::unique_ptr<Receiver> accept();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -72,7 +61,6 @@ class Listener {
 
   Handle handle_;
   Secret key_;
-  int threads_;
   Fd listener_;
   std::vector<Newcomer> newcomers_;
   std::map<uint64_t, Arrived> arrived_;  // by connection
@@ -80,11 +68,10 @@ class Listener {
 
 class Connector {
  public:
-  Connector(const Handle& handle, const Width& width, const std::optional<Secret>& secret);
+  Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret);
 
-  // Nothing, nullptr: not yet; or never, if failed() then.
+  // Nothing: not yet; or never, if failed() then.
   std::optional<Joined> join();
-  std::unique_ptr<Sender> advance();
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
 
@@ -95,7 +82,7 @@ class Connector {
 
   std::vector<Address> addresses_;
   Secret key_;
-  Width width_;
+  uint16_t wanted_;
   uint64_t connection_ = 0;
   size_t address_ = 0;
   Fd fd_;
@@ -106,4 +93,4 @@ class Connector {
   std::string failure_, reasons_;
 };
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

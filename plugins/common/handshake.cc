@@ -1,5 +1,5 @@
 // See handshake.h.
-#include "plugins/net_socket/handshake.h"
+#include "plugins/common/handshake.h"
 
 #include <sys/socket.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace weft::net_socket {
+namespace weft::net_common {
 namespace {
 
 constexpr uint32_t kMagic = 0x57534f43;  // "WSOC"
@@ -98,4 +98,4 @@ Progress ListenerHandshake::advance(int fd) {
   return receive_some(fd, word_);
 }
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

@@ -1,5 +1,5 @@
-// See devices.h.
-#include "plugins/net_socket/devices.h"
+// See interfaces.h.
+#include "plugins/common/interfaces.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -15,7 +15,7 @@
 
 #include "src/base/log.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 namespace {
 
 int speed_of(const std::string& interface) {
@@ -43,10 +43,10 @@ Choice classify(const Config& config, const ifaddrs& entry) {
   return is_virtual_interface(entry.ifa_name) ? Choice::kVirtual : Choice::kUsual;
 }
 
-std::vector<Device> collect(const Config& config, Choice choice) {
-  std::vector<Device> devices;
+std::vector<Interface> collect(const Config& config, Choice choice) {
+  std::vector<Interface> interfaces;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return devices;
+  if (getifaddrs(&list) != 0) return interfaces;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
@@ -59,57 +59,58 @@ std::vector<Device> collect(const Config& config, Choice choice) {
     Address address = Address::from_sockaddr(i->ifa_addr);
     if (is_link_local(address)) continue;
     address.port = 0;
-    auto device = std::find_if(devices.begin(), devices.end(),
-                               [&](const Device& d) { return d.interface == i->ifa_name; });
-    if (device == devices.end()) {
-      Device found;
-      found.interface = i->ifa_name;
-      found.pci_path = pci_path_of(found.interface);
-      found.speed_mbps = speed_of(found.interface);
+    auto known_one = std::find_if(interfaces.begin(), interfaces.end(),
+                                  [&](const Interface& d) { return d.name == i->ifa_name; });
+    if (known_one == interfaces.end()) {
+      Interface found;
+      found.name = i->ifa_name;
+      found.pci_path = pci_path_of(found.name);
+      found.speed_mbps = speed_of(found.name);
       found.loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
-      device = devices.insert(devices.end(), std::move(found));
+      known_one = interfaces.insert(interfaces.end(), std::move(found));
     }
-    auto& known = device->addresses;
+    auto& known = known_one->addresses;
     known.insert(family == AF_INET ? known.begin() : known.end(), address);
   }
-  return devices;
+  return interfaces;
 }
 
 }  // namespace
 
-std::vector<Device> find_devices(const Config& config) {
-  std::vector<Device> devices;
+std::vector<Interface> find_interfaces(const Config& config) {
+  std::vector<Interface> interfaces;
   if (!config.socket_ifname.empty()) {
-    devices = collect(config, Choice::kListed);
-    if (devices.empty())
+    interfaces = collect(config, Choice::kListed);
+    if (interfaces.empty())
       WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using what there is",
                 config.socket_ifname);
   }
   Config usual = config;
   usual.socket_ifname.clear();
   for (const Choice choice : {Choice::kUsual, Choice::kVirtual, Choice::kLoopback})
-    if (devices.empty()) devices = collect(usual, choice);
-  if (devices.empty()) {
-    Device loopback;
-    loopback.interface = "lo";
+    if (interfaces.empty()) interfaces = collect(usual, choice);
+  if (interfaces.empty()) {
+    Interface loopback;
+    loopback.name = "lo";
     loopback.loopback = true;
     loopback.addresses.push_back(Address::loopback(0));
-    devices.push_back(std::move(loopback));
+    interfaces.push_back(std::move(loopback));
   }
-  std::stable_sort(devices.begin(), devices.end(),
-                   [](const Device& a, const Device& b) { return a.speed_mbps > b.speed_mbps; });
-  return devices;
+  std::stable_sort(
+      interfaces.begin(), interfaces.end(),
+      [](const Interface& a, const Interface& b) { return a.speed_mbps > b.speed_mbps; });
+  return interfaces;
 }
 
-std::vector<Address> addresses_from(const std::vector<Device>& devices, size_t device,
+std::vector<Address> addresses_from(const std::vector<Interface>& interfaces, size_t first,
                                     uint16_t port, size_t most) {
   std::vector<Address> addresses;
   // One address of every interface before the second one of any.
   size_t longest = 0;
-  for (const Device& d : devices) longest = std::max(longest, d.addresses.size());
+  for (const Interface& d : interfaces) longest = std::max(longest, d.addresses.size());
   for (size_t n = 0; n < longest; n++)
-    for (size_t k = 0; k < devices.size(); k++) {
-      const Device& d = devices[(device + k) % devices.size()];
+    for (size_t k = 0; k < interfaces.size(); k++) {
+      const Interface& d = interfaces[(first + k) % interfaces.size()];
       if (n >= d.addresses.size() || addresses.size() == most) continue;
       addresses.push_back(d.addresses[n]);
       addresses.back().port = port;
@@ -117,4 +118,4 @@ std::vector<Address> addresses_from(const std::vector<Device>& devices, size_t d
   return addresses;
 }
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common

@@ -1,9 +1,9 @@
 // See errors.h.
-#include "plugins/net_socket/errors.h"
+#include "plugins/common/errors.h"
 
 #include "src/base/log.h"
 
-namespace weft::net_socket {
+namespace weft::net_common {
 namespace {
 
 thread_local std::string last_text;  // NOLINT(cert-err58-cpp): nothing throws here
@@ -14,7 +14,7 @@ net_abi::Logger logger = nullptr;
 
 ncclResult_t report(ncclResult_t code, const std::string& text) {
   last_text = text;
-  if (logger != nullptr) logger(net_abi::kLogWarn, log::kAll, "net_socket", 0, "%s", text.c_str());
+  if (logger != nullptr) logger(net_abi::kLogWarn, log::kAll, "net", 0, "%s", text.c_str());
   return code;
 }
 
@@ -26,7 +26,7 @@ ncclResult_t decline(ncclResult_t code, const std::string& text) {
 const char* last_error() { return last_text.c_str(); }
 
 void inform(const std::string& text) {
-  if (logger != nullptr) logger(net_abi::kLogInfo, log::kNet, "net_socket", 0, "%s", text.c_str());
+  if (logger != nullptr) logger(net_abi::kLogInfo, log::kNet, "net", 0, "%s", text.c_str());
 }
 
-}  // namespace weft::net_socket
+}  // namespace weft::net_common
