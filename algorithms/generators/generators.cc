@@ -6,9 +6,9 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 14> all = {kDirect,    kExchange, kOneShot,   kRing,   kTree,
-                                                kRecursive, kPairwise, kSendRecv,  kReach,  kSweep,
-                                                kStage,     kWide,     kCpuReduce, kCpuPair};
+  static const std::array<Generator, 14> all = {
+      kDirect,   kExchange,   kOneShot, kRing,  kTree, kRecursive, kPairwise,
+      kSendRecv, kPeerMemory, kSweep,   kStage, kWide, kCpuReduce, kCpuPair};
   return all;
 }
 

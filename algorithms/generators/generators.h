@@ -19,7 +19,7 @@ struct Generator {
   bool (*supports)(const Collective& collective);
   // `in_place` says that input and output overlap, so that reads must come before writes.
   Schedule (*make)(const Collective& collective, bool in_place);
-  bool reaches = false;  // ranks load and store in each other's memory; else they send messages
+  bool peer_memory = false;  // ranks load and store in each other's memory; else they send messages
   int channels = kUsualChannels;  // most that it uses between two ranks
   int cpu_nodes = 0;              // see Schedule; such plans need ranks that share a host
 };
@@ -30,6 +30,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
 extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kReach, kSweep, kStage, kWide, kCpuReduce, kCpuPair;
+    kPeerMemory, kSweep, kStage, kWide, kCpuReduce, kCpuPair;
 
 }  // namespace weft

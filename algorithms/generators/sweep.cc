@@ -37,7 +37,7 @@ Schedule make_sweep(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kSweep = {"sweep", "as reach, for ranks of one process that share a GPU",
+const Generator kSweep = {"sweep", "as peer_memory, for ranks of one process that share a GPU",
                           supports_sweep, make_sweep, true};
 
 }  // namespace weft

@@ -16,7 +16,7 @@ std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   for (const Generator& generator : generators()) {
     if (generator.channels > kUsualChannels) continue;  // for GPUs of several hosts
     const Collective collective{kind, ranks, 0};
-    if (!generator.supports(collective) || (generator.reaches && weftHostMode() == 1)) continue;
+    if (!generator.supports(collective) || (generator.peer_memory && weftHostMode() == 1)) continue;
     Schedule schedule = generator.make(collective, false);
     schedule.name.clear();
     const auto same = std::find(schedules.begin() + 1, schedules.end(), schedule);

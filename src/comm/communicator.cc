@@ -131,7 +131,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   receive_program_ = lower(*pair, 1);
   if (rings_) pair_program_ = side_by_side(send_program_, receive_program_);
   std::array<int, 4> reached{};
-  for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->reach(peer))]++;
+  for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->link_kind(peer))]++;
   WEFT_INFO(kInit,
             "{}: ready in {:.3f} s, {}; peers: {} in this process, {} over shared memory, "
             "{} over network {}",

@@ -25,7 +25,7 @@ void Communicator::connect_gpu(Deadline deadline) {
     if (why.empty()) why = reason;
   if (why.empty() && !reach_gpus(deadline)) why = "writes to a peer's memory do not arrive there";
   if (why.empty()) {
-    placement_.reach = true;
+    placement_.peer_memory = true;
     if (cpu_nodes_ > 0) connect_rings();
     return;
   }
@@ -158,7 +158,7 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
   };
   const Program program = lowered(*choice.generator);
   const bool may_fall_back =
-      choice.generator->reaches && choice.generator->name != kStage.name && nranks_ > 1 &&
+      choice.generator->peer_memory && choice.generator->name != kStage.name && nranks_ > 1 &&
       (!placement_.one_process || collective.kind == CollectiveKind::kAllToAll);
   std::shared_ptr<cuda::GpuPlan> plan;
   if (may_fall_back) {

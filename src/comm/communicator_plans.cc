@@ -81,7 +81,7 @@ int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
 }
 
 void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
-  if (generator != nullptr && generator->reaches && (gpu_ == nullptr || rings_))
+  if (generator != nullptr && generator->peer_memory && (gpu_ == nullptr || rings_))
     fail(ncclInvalidUsage, "plan: '{}' reaches into peers' memory, which {}", generator->name,
          gpu_ == nullptr ? "host mode cannot" : "these GPUs cannot");
   if (generator != nullptr && nranks_ > 1 && generator->cpu_nodes > cpu_nodes_)
@@ -94,7 +94,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 
 bool Communicator::goes_by_rules() const {
   const SelectionTable& table = plans_made_.table;
-  return (table.advisory && !placement_.reach) ||
+  return (table.advisory && !placement_.peer_memory) ||
          (rings_ && config_.topo.empty() && table.staged.empty());
 }
 
@@ -103,7 +103,7 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
   const size_t bytes = array_bytes(collective, call);
   const bool in_place = is_in_place(collective, call, rank_);
   // GPUs that reach each other come here only for CPU nodes.
-  if (!imported_->all().empty() && !placement_.reach)
+  if (!imported_->all().empty() && !placement_.peer_memory)
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
   const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call.kind)]);

@@ -85,8 +85,8 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
       infos_(plan.infos) {
   classify();
   ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);
-  const bool shareable =
-      std::find(reach_.begin(), reach_.end(), Reach::kSharedMemory) != reach_.end();
+  const bool shareable = std::find(link_kinds_.begin(), link_kinds_.end(),
+                                   LinkKind::kSharedMemory) != link_kinds_.end();
   arena_ = std::make_shared<Arena>(layout(), shareable);
   server_ = std::make_unique<MemoryServer>(arena_);
   LocalArenas::instance().publish(public_key(secret_), rank_, arena_);
@@ -115,7 +115,7 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPl
 
 void Mesh::connect_host(Deadline deadline) {
   for (const int peer : local_)
-    if (reach_[static_cast<size_t>(peer)] != Reach::kNetwork) connect_local(peer, deadline);
+    if (link_kinds_[static_cast<size_t>(peer)] != LinkKind::kNetwork) connect_local(peer, deadline);
 }
 
 Mesh::~Mesh() {
@@ -128,20 +128,20 @@ void Mesh::classify() {
   const PeerInfo& mine = info(rank_);
   for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
     const PeerInfo& theirs = info(peer);
-    Reach reach = Reach::kNetwork;
+    LinkKind kind = LinkKind::kNetwork;
     if (theirs.host == mine.host) local_.push_back(peer);
     if (theirs.machine == mine.machine) {
       machine_ranks_++;
       if (theirs.core_set == mine.core_set) core_ranks_++;
     }
     if (peer == rank_) {
-      reach = Reach::kSelf;
+      kind = LinkKind::kSelf;
     } else if (theirs.process == mine.process) {
-      reach = Reach::kProcess;
+      kind = LinkKind::kProcess;
     } else if (theirs.host == mine.host && theirs.shm_disable == 0 && mine.shm_disable == 0) {
-      reach = Reach::kSharedMemory;
+      kind = LinkKind::kSharedMemory;
     }
-    reach_.push_back(reach);
+    link_kinds_.push_back(kind);
     for (int other = 0; other < peer; other++)
       own_hosts_ = own_hosts_ && theirs.host != info(other).host;
     one_host_ = one_host_ && theirs.host == info(0).host;
@@ -155,9 +155,9 @@ void Mesh::connect_local(int peer, Deadline deadline) {
     return static_cast<int>(std::lower_bound(local_.begin(), local_.end(), rank) - local_.begin());
   };
   Lending lending = Lending::kPointer;
-  if (reach(peer) == Reach::kSelf) {
+  if (link_kind(peer) == LinkKind::kSelf) {
     peer_arenas_[p] = arena_;
-  } else if (reach(peer) == Reach::kProcess) {
+  } else if (link_kind(peer) == LinkKind::kProcess) {
     peer_arenas_[p] = LocalArenas::instance().find(public_key(secret_), peer);
     if (peer_arenas_[p] == nullptr)
       fail(ncclInternalError, "rank {} of this process has no arena", peer);
@@ -186,7 +186,7 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
   // Proxies take streams in turn: those that are busy together follow each other.
   for (const bool collective : {true, false}) {
     for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
-      if (reach(peer) != Reach::kNetwork) continue;
+      if (link_kind(peer) != LinkKind::kNetwork) continue;
       const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
         for (int c = 0; c < count; c++)
           if ((c != kPointToPointChannel) == collective) routes.push_back({peer, c});

@@ -19,7 +19,7 @@
 
 namespace weft {
 
-enum class Reach : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
+enum class LinkKind : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
 
 // Whether FIFOs of so many bytes hold the messages that the schedule has on their way at once.
 bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes);
@@ -66,7 +66,7 @@ class Mesh {
   }
   // To a rank of another process of this host; nullptr to others.
   MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
-  Reach reach(int peer) const { return reach_[static_cast<size_t>(peer)]; }
+  LinkKind link_kind(int peer) const { return link_kinds_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
   // Of collectives, between any two ranks.
   int plan_channels() const { return plan_channels_; }
@@ -111,7 +111,7 @@ class Mesh {
   const int channels_;  // of the pair of ranks that has most
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
-  std::vector<Reach> reach_;
+  std::vector<LinkKind> link_kinds_;
   std::vector<int> local_;  // ranks and CPU nodes of this host, ascending
   bool one_host_ = true, one_process_ = true;
   bool own_hosts_ = true;  // no two ranks share one

@@ -72,12 +72,12 @@ const Generator* forced_generator(CollectiveKind kind, const std::string& forced
 const Generator& choose_generator(const Collective& c, size_t bytes, const Placement& placement,
                                   const Generator* forced) {
   if (forced != nullptr) {
-    if (!forced->supports(c) || (forced->reaches && !placement.reach))
+    if (!forced->supports(c) || (forced->peer_memory && !placement.peer_memory))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);
     return *forced;
   }
-  if (placement.reach) return kReach;
+  if (placement.peer_memory) return kPeerMemory;
   const bool few = c.nranks <= 16;
   if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kExchange.supports(c) &&
       exchanged(c, bytes) <= kLarge)
@@ -132,7 +132,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
     if (!forced->supports(c))
       fail(ncclInvalidUsage, "WEFT_PLAN: generator {} does not make {} for these {} ranks",
            forced->name, name(c.kind), c.nranks);
-    return {forced, !forced->reaches};
+    return {forced, !forced->peer_memory};
   }
   // Where only a root has that much to do packets pay for longer, most of all where it just
   // receives; and between processes too: there many buffers go through a stage instead, which takes
@@ -151,7 +151,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
   // Many ranks pass on what comes from a root.
   if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packed_bytes)
     return {&kTree, true};
-  return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
+  return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kPeerMemory, false};
 }
 
 }  // namespace weft

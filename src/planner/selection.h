@@ -12,7 +12,7 @@ namespace weft {
 struct Placement {
   bool one_process = false;  // all ranks share an address space: data can always be lent
   bool one_host = true;      // all ranks share memory
-  bool reach =
+  bool peer_memory =
       false;  // all ranks can load and store in each other's buffers, and the executor does it
   bool wide = false;       // GPUs of different hosts that have the channels kWide needs
   bool rings = false;      // GPUs whose data goes through host memory: a single exchange is fastest

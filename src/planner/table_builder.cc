@@ -19,7 +19,7 @@ namespace {
 
 // Generators of the executors that run programs with FIFOs, as all ranks have them.
 bool has_fifos(const Generator& generator) {
-  return !generator.reaches && generator.name != kSendRecv.name &&
+  return !generator.peer_memory && generator.name != kSendRecv.name &&
          generator.channels <= kUsualChannels;
 }
 

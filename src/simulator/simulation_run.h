@@ -174,7 +174,7 @@ class SimulationRun {
   const ScheduleGraph& graph_;
   const FlowGraph& ways_;
   Routes& routes_;
-  bool reaches_ = false;                // into peers' memory: such programs run once, see pieces()
+  bool uses_peer_memory_ = false;       // into peers' memory: such programs run once, see pieces()
   int32_t slices_ = 1, simulated_ = 1;  // of all slices, the first so many
   double slice_bytes_ = 0;
 

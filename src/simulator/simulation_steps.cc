@@ -44,7 +44,7 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
   lane.busy = true;
   if (options_.record) spans_[span_number(number)] = {lane.step, lane.slice, now_, 0, cause};
   for (int32_t w = plan.sends; w < plan.end; w++) fifos_[waits_[w].on].sent++;
-  if (!reaches_ && plan.us == 0) {  // most schedules, so without any detour
+  if (!uses_peer_memory_ && plan.us == 0) {  // most schedules, so without any detour
     double end = now_;
     for (int32_t w = plan.sends; w < plan.end; w++) {
       const int32_t f = waits_[w].on;
@@ -92,7 +92,7 @@ void SimulationRun::end_step(int32_t number) {
 }
 
 int32_t SimulationRun::pieces(int32_t number) const {
-  if (!reaches_) return 1;
+  if (!uses_peer_memory_) return 1;
   const Step& step = step_of(number);
   bool message = false, remote = false;
   for (const auto* operands : {&step.from, &step.to})

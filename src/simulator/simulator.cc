@@ -16,7 +16,7 @@ namespace {
 // Steps times slices: enough for a good pipeline, few enough to wait for.
 constexpr double kMostSpans = 1 << 21;
 
-bool reaches(const Step& step) {
+bool uses_peer_memory(const Step& step) {
   const auto remote = [](const Operand& o) { return o.kind == Operand::Kind::kRemote; };
   return step.count == 0 || std::any_of(step.from.begin(), step.from.end(), remote) ||
          std::any_of(step.to.begin(), step.to.end(), remote);
@@ -50,8 +50,9 @@ SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& gra
                 options.most_messages / static_cast<double>(graph_.senders.size() + 1)});
   slices_ = static_cast<int32_t>(
       std::clamp(std::ceil(chunk / options.slice_bytes), 1.0, std::max(1.0, most)));
-  for (const Step* step : graph_.steps) reaches_ = reaches_ || reaches(*step);
-  if (reaches_) slices_ = 1;
+  for (const Step* step : graph_.steps)
+    uses_peer_memory_ = uses_peer_memory_ || uses_peer_memory(*step);
+  if (uses_peer_memory_) slices_ = 1;
   slice_bytes_ = chunk / slices_;
   simulated_ = slices_;
   for (const Link& link : machine_.links)

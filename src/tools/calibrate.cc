@@ -46,7 +46,7 @@ class Calibrator {
         budget_s_(budget_s),
         verbose_(verbose) {
     for (const Generator& generator : generators())
-      if (!generator.reaches && generator.name != kSendRecv.name &&
+      if (!generator.peer_memory && generator.name != kSendRecv.name &&
           generator.channels <= kUsualChannels)
         plans_.push_back(&generator);
   }
@@ -59,15 +59,16 @@ class Calibrator {
     HostSetting setting;
     setting.on_gpus = true;
     // What goes through FIFOs with flags is for small arrays.
-    const Generator* any[] = {&kReach, &kExchange, &kOneShot};
-    const Generator* reach[] = {&kReach};
+    const Generator* any[] = {&kPeerMemory, &kExchange, &kOneShot};
+    const Generator* in_place[] = {&kPeerMemory};
     for (int round = 0; round < kRounds; round++)
       for (const int ranks : {2, 4, 8}) {
         measure({ranks, false, false, false, kMeasured, any, {kSmall, 5}, left()}, setting);
-        measure({ranks, false, false, false, kMeasured, reach, {kSmall + 5, 1}, left()}, setting);
+        measure({ranks, false, false, false, kMeasured, in_place, {kSmall + 5, 1}, left()},
+                setting);
       }
     for (const int ranks : {2, 4, 8})
-      measure({ranks, false, false, false, kMeasured, reach, large_for(ranks), left()}, setting);
+      measure({ranks, false, false, false, kMeasured, in_place, large_for(ranks), left()}, setting);
     warn_if_busy();
     return finish(default_rates(kGpuRates));
   }

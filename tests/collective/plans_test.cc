@@ -52,7 +52,8 @@ constexpr Cutting kCuttings[] = {
 std::vector<size_t> host_generators() {
   std::vector<size_t> numbers;
   for (size_t i = 0; i < generators().size(); i++)
-    if (!generators()[i].reaches && generators()[i].name != kSendRecv.name) numbers.push_back(i);
+    if (!generators()[i].peer_memory && generators()[i].name != kSendRecv.name)
+      numbers.push_back(i);
   return numbers;
 }
 

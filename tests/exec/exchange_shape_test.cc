@@ -82,13 +82,13 @@ TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {
       };
       EXPECT_TRUE(in_step(kSweep, CollectiveKind::kAllGather));
       EXPECT_TRUE(in_step(kSweep, CollectiveKind::kBroadcast));
-      EXPECT_TRUE(in_step(kReach, CollectiveKind::kAllReduce));
-      EXPECT_TRUE(in_step(kReach, CollectiveKind::kBroadcast));
-      EXPECT_TRUE(in_step(kReach, CollectiveKind::kReduce));
+      EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kAllReduce));
+      EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kBroadcast));
+      EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kReduce));
       // Everyone has a part of its own, not one of every n.
-      EXPECT_FALSE(in_step(kReach, CollectiveKind::kAllGather));
-      EXPECT_FALSE(in_step(kReach, CollectiveKind::kReduceScatter));
-      EXPECT_FALSE(in_step(kReach, CollectiveKind::kAllToAll));
+      EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kAllGather));
+      EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kReduceScatter));
+      EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kAllToAll));
       // What goes through scratch memory, or through FIFOs, is not the others' to do.
       EXPECT_FALSE(in_step(kStage, CollectiveKind::kAllReduce));
       EXPECT_FALSE(in_step(kOneShot, CollectiveKind::kAllReduce));
@@ -102,7 +102,7 @@ TEST(RanksInStep, AllOfThem) {
   const auto in_step = [](const Schedule& schedule) {
     return lower(verify(schedule, false), 0).in_step;
   };
-  const Schedule good = kReach.make(c, false);
+  const Schedule good = kPeerMemory.make(c, false);
   EXPECT_TRUE(in_step(good));
   Schedule swapped = good;  // ranks 1 and 2 do each other's part
   for (const int r : {1, 2})

@@ -229,7 +229,7 @@ TEST(ForcePlan, HoldsForCallsUntilItIsTakenBack) {
     EXPECT_EQ(weftForcePlan(comm, "all_reduce", "pairwise"), ncclInvalidUsage);
     EXPECT_EQ(weftForcePlan(comm, "all_reduced", "ring"), ncclInvalidArgument);
     if (weftHostMode() != 0) {
-      EXPECT_EQ(weftForcePlan(comm, "all_reduce", "reach"), ncclInvalidUsage);
+      EXPECT_EQ(weftForcePlan(comm, "all_reduce", "peer_memory"), ncclInvalidUsage);
       EXPECT_NE(std::string(ncclGetLastError(comm)).find("peers' memory, which host mode cannot"),
                 std::string::npos)
           << ncclGetLastError(comm);

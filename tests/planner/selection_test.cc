@@ -79,36 +79,36 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   constexpr size_t kPacked = 1u << 20;
   const auto chosen = [](CollectiveKind kind, int n, size_t bytes, bool together) {
     const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPacked, nullptr, together);
-    EXPECT_EQ(choice.packed, !choice.generator->reaches);
+    EXPECT_EQ(choice.packed, !choice.generator->peer_memory);
     return choice.generator->name;
   };
   const auto in_processes = [&](CollectiveKind kind, int n, size_t bytes) {
     return chosen(kind, n, bytes, false);
   };
   EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 128u << 10), "one_shot");
-  EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 256u << 10), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 256u << 10), "peer_memory");
   EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 256u << 10), "exchange") << "there is a root";
-  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 512u << 10), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 512u << 10), "peer_memory");
   EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 128u << 10), "exchange");
   EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
-  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 4, 512u << 10), "reach");
-  EXPECT_EQ(in_processes(CollectiveKind::kAllGather, 8, 256u << 20), "reach");
+  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 4, 512u << 10), "peer_memory");
+  EXPECT_EQ(in_processes(CollectiveKind::kAllGather, 8, 256u << 20), "peer_memory");
   const auto in_threads = [&](CollectiveKind kind, int n, size_t bytes) {
     return chosen(kind, n, bytes, true);
   };
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
-  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 512u << 10), "exchange") << "there is a root";
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 768u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 768u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 256u << 10), "exchange");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 512u << 10), "reach");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 2, 513u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 512u << 10), "peer_memory");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 2, 513u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 256u << 10), "exchange");
-  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 257u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 257u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 512u << 10), "exchange");
-  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 513u << 10), "reach");
-  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "reach");
-  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "reach");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 513u << 10), "peer_memory");
+  EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "peer_memory");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
   for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
     EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packed) << "packets are off";

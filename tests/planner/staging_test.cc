@@ -107,14 +107,14 @@ TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
     EXPECT_NE(describe_options(*table, kSum, kMuch).find("cpu_pair"), std::string::npos);
     EXPECT_EQ(chosen_at(*table, 4096), "one_shot");
     for (const auto kind : {CollectiveKind::kBroadcast, CollectiveKind::kAllGather})
-      EXPECT_EQ(table->choose(kind, kMuch, false)->name, "reach");
+      EXPECT_EQ(table->choose(kind, kMuch, false)->name, "peer_memory");
   }
   EXPECT_EQ(chosen_at(narrow), "cpu_pair");
   EXPECT_LT(SelectionTable::estimate(*option_of(narrow, "cpu_pair"), kMuch),
-            0.8 * SelectionTable::estimate(*option_of(narrow, "reach"), kMuch));
-  EXPECT_EQ(chosen_at(wide), "reach");
+            0.8 * SelectionTable::estimate(*option_of(narrow, "peer_memory"), kMuch));
+  EXPECT_EQ(chosen_at(wide), "peer_memory");
   // What links take is known, too: 112 MiB in and out of each GPU at 24 GB/s.
-  EXPECT_GT(SelectionTable::estimate(*option_of(wide, "reach"), kMuch), 4800);
+  EXPECT_GT(SelectionTable::estimate(*option_of(wide, "peer_memory"), kMuch), 4800);
 }
 
 TEST(Staging, IsNotForGpusThatReachEachOther) {

@@ -202,11 +202,11 @@ TEST(Simulator, OrdersTokensAndOverlapsReadingAndWritingOfPeersMemory) {
   const double bytes = 64e6, us = 0.5;
   const Machine m = switched({.gpus = n, .switch_gbps = 100, .switch_us = us});
   // Tokens there, the data once over every port, tokens again.
-  const Schedule gather = generated(kReach, CollectiveKind::kAllGather, n);
+  const Schedule gather = generated(kPeerMemory, CollectiveKind::kAllGather, n);
   EXPECT_NEAR(simulate(m, gather, bytes, sliced(1e5)).time_us,
               3 * 2 * us + (n - 1) * bytes / n / 100e3, 25);
   // Every port carries everyone's input and everyone's result.
-  const Schedule reduce = generated(kReach, CollectiveKind::kAllReduce, n);
+  const Schedule reduce = generated(kPeerMemory, CollectiveKind::kAllReduce, n);
   const Simulation s = simulate(m, reduce, bytes, sliced(1e5));
   const double bound = throughput_bound(m, reduce.collective).algbw_gbps;
   EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9));

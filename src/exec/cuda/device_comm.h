@@ -140,8 +140,8 @@ inline constexpr size_t kProgramBytes =
 
 // How a program that reaches into memory is run.
 enum class Protocol : uint8_t {
-  kReach,  // peers' buffers are read and written where they are
-  kStage,  // the same with scratch memory that all can reach, piece by piece
+  kPeerMemory,  // peers' buffers are read and written where they are
+  kStage,       // the same with scratch memory that all can reach, piece by piece
 };
 
 // Part of the steps: a program of its own.
@@ -152,9 +152,9 @@ struct StepRange {
   // kStage: a thread block has a share of every chunk, which it works off in slices of a part each.
   uint64_t share = 0, part = 0, slices = 1;
   bool staggered = false;  // thread blocks begin with slices of different lengths
-  bool together = false;   // kReach: the thread blocks of all ranks share out every chunk
+  bool together = false;   // kPeerMemory: the thread blocks of all ranks share out every chunk
   uint32_t scratch_chunks = 0;
-  Protocol protocol = Protocol::kReach;
+  Protocol protocol = Protocol::kPeerMemory;
 };
 
 // Elements of a block's chunk `sub`, of `count` in the block, and where chunk `index` begins in a

@@ -169,7 +169,7 @@ class ProgramRunner {
   __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice) {
     const ProgramStep& step = a_.step(n);
     if (step.run > 1 && simple(n, step.run)) {
-      if (range.protocol == Protocol::kReach) {
+      if (range.protocol == Protocol::kPeerMemory) {
         move_side_by_side(range, n, step.run, slice);
       } else {
         move_tiles(range, n, step.run, slice);
@@ -306,7 +306,8 @@ class ProgramRunner {
     }
     __syncthreads();
     if (moves(m))
-      combine<Type, Op>(m, range.protocol == Protocol::kReach ? all_blocks(range) : whole_block());
+      combine<Type, Op>(
+          m, range.protocol == Protocol::kPeerMemory ? all_blocks(range) : whole_block());
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 

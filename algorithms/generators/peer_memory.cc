@@ -7,13 +7,13 @@
 namespace weft {
 namespace {
 
-bool supports_reach(const Collective& c) {
+bool supports_peer_memory(const Collective& c) {
   return c.kind == CollectiveKind::kSendRecv ? c.nranks == 2 : c.nranks <= kMostReducedRanks;
 }
 
 // The receiver takes the data out of the sender's memory, and says when it has it.
 Schedule send_recv(const Collective& c) {
-  Schedule s = blank("reach", c, 1, 1);
+  Schedule s = blank("peer_memory", c, 1, 1);
   Lane &sender = s.ranks[0].lanes[0], &receiver = s.ranks[1].lanes[0];
   add(sender, {}, {Operand::peer(1)}, 0);
   add(sender, {Operand::peer(1)}, {}, 0);
@@ -62,19 +62,19 @@ void work(Lane& lane, const Collective& c, int r) {
   }
 }
 
-Schedule make_reach(const Collective& c, bool in_place) {
+Schedule make_peer_memory(const Collective& c, bool in_place) {
   const int n = c.nranks;
-  if (n == 1) return single_rank("reach", c);
+  if (n == 1) return single_rank("peer_memory", c);
   // An all-to-all in place would overwrite what others still read.
   if (in_place && c.kind == CollectiveKind::kAllToAll) {
     Schedule s = kStage.make(c, in_place);
-    s.name = "reach";
+    s.name = "peer_memory";
     return s;
   }
   if (c.kind == CollectiveKind::kSendRecv) return send_recv(c);
   const bool shared = c.kind == CollectiveKind::kAllReduce ||
                       c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
-  Schedule s = blank("reach", c, shared ? n : 1, 1);
+  Schedule s = blank("peer_memory", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
     Lane& lane = s.ranks[static_cast<size_t>(r)].lanes[0];
     meet(lane, r, n);
@@ -86,7 +86,8 @@ Schedule make_reach(const Collective& c, bool in_place) {
 
 }  // namespace
 
-const Generator kReach = {"reach", "load and store in peers' memory between two meetings",
-                          supports_reach, make_reach, true};
+const Generator kPeerMemory = {"peer_memory",
+                               "load and store in peers' memory between two meetings",
+                               supports_peer_memory, make_peer_memory, true};
 
 }  // namespace weft
