@@ -30,6 +30,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
 extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kPeerMemory, kSweep, kStage, kWide, kCpuReduce, kCpuPair;
+    kPeerMemory, kSweep, kScratch, kWide, kCpuReduce, kCpuPair;
 
 }  // namespace weft

@@ -7,7 +7,7 @@ namespace weft {
 const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kPlans = "plans are made for the machine at hand (WEFT_PLAN forces)";
   static constexpr const char* kVerbs = "the verbs plugin does not read it";
-  static constexpr const char* kStaged = "data of GPUs goes to the network through host memory";
+  static constexpr const char* kViaHost = "data of GPUs goes to the network through host memory";
   static constexpr const char* kNvls = "NVLink SHARP is not used";
   static constexpr const char* kPytorch = "PyTorch reads it, not this library";
   static constexpr const char* kRemoved = "NCCL itself has removed it";
@@ -46,11 +46,11 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_LL128_BUFFSIZE", "NCCL_BUFFSIZE sets the size of rings; small data has fixed slots"},
       {"NCCL_CUMEM_ENABLE", "memory of every origin is shared as it allows"},
       {"NCCL_CUMEM_HOST_ENABLE", "host memory is shared by descriptors, without /dev/shm"},
-      {"NCCL_NET_GDR_LEVEL", kStaged},
-      {"NCCL_NET_GDR_READ", kStaged},
-      {"NCCL_NET_GDR_C2C", kStaged},
+      {"NCCL_NET_GDR_LEVEL", kViaHost},
+      {"NCCL_NET_GDR_READ", kViaHost},
+      {"NCCL_NET_GDR_C2C", kViaHost},
       {"NCCL_GDRCOPY_*", "GDRCopy is not used"},
-      {"NCCL_DMABUF_ENABLE", kStaged},
+      {"NCCL_DMABUF_ENABLE", kViaHost},
       {"NCCL_IB_*", kVerbs},
       {"NCCL_SHM_USE_CUDA_MEMCPY", "copies through host memory are made by kernels"},
       {"NCCL_IGNORE_CPU_AFFINITY", "only the proxy is bound, to the cores near the NIC"},

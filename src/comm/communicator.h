@@ -128,7 +128,7 @@ class Communicator {
   // CPU nodes: why there are none, how many plans need, and which rank has which.
   std::string no_cpu_nodes(const std::vector<PeerInfo>& infos) const;
   // Why data of GPUs must go through host memory, as settings say; empty: it need not.
-  static std::string must_stage(const std::vector<PeerInfo>& infos);
+  static std::string must_go_via_host(const std::vector<PeerInfo>& infos);
   std::string lacks_cpu_nodes(const ImportedSchedule& schedule) const;  // "": it does not
   int cpu_nodes_for(const std::vector<PeerInfo>& infos);
   int cpu_node_rank(int node) const;

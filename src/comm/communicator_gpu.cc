@@ -18,7 +18,7 @@ void Communicator::connect_gpu(Deadline deadline) {
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
   } else {
-    why = plans_made_.table.staged;
+    why = plans_made_.table.via_host;
   }
   // All ranks go the same way.
   for (const std::string& reason : control_->all_gather(why, deadline))
@@ -158,11 +158,11 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
   };
   const Program program = lowered(*choice.generator);
   const bool may_fall_back =
-      choice.generator->peer_memory && choice.generator->name != kStage.name && nranks_ > 1 &&
+      choice.generator->peer_memory && choice.generator->name != kScratch.name && nranks_ > 1 &&
       (!placement_.one_process || collective.kind == CollectiveKind::kAllToAll);
   std::shared_ptr<cuda::GpuPlan> plan;
   if (may_fall_back) {
-    const Program fallback = lowered(kStage);
+    const Program fallback = lowered(kScratch);
     plan = gpu_->prepare(program, &fallback);
   } else {
     plan = choice.packed ? gpu_->prepare_packed(program, exchanges(*choice.generator, collective))

@@ -69,7 +69,7 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
                               [ring](const ImportedSchedule& s) { return fits_rings(s, ring); },
                               siphash(secret_, "tuner", 5),
                               {},
-                              must_stage(infos),
+                              must_go_via_host(infos),
                               unfit_for_rings};
       for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
       const CommunicatorPlans plans = make_plans(request);

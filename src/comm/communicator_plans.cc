@@ -95,7 +95,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 bool Communicator::goes_by_rules() const {
   const SelectionTable& table = plans_made_.table;
   return (table.advisory && !placement_.peer_memory) ||
-         (rings_ && config_.topo.empty() && table.staged.empty());
+         (rings_ && config_.topo.empty() && table.via_host.empty());
 }
 
 const Communicator::Plan& Communicator::choose_plan(const Call& call) {

@@ -16,7 +16,7 @@ size_t Communicator::port_number(int peer, int channel) const {
   return static_cast<size_t>(peer * ring_channels_ + channel);
 }
 
-std::string Communicator::must_stage(const std::vector<PeerInfo>& infos) {
+std::string Communicator::must_go_via_host(const std::vector<PeerInfo>& infos) {
   for (const PeerInfo& info : infos)
     if (info.p2p_disable != 0) return "NCCL_P2P_DISABLE is set";
   return "";

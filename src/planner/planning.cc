@@ -13,9 +13,9 @@
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/rates_file.h"
-#include "src/planner/staging.h"
 #include "src/planner/table_builder.h"
 #include "src/planner/tuner_plugin.h"
+#include "src/planner/via_host.h"
 
 namespace weft {
 namespace {
@@ -75,8 +75,8 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
 }
 
 // GPUs whose data goes through host memory, with or without CPUs that reduce.
-SelectionTable staged_table(const PlanningRequest& request, std::span<const int> places,
-                            TableRequest table) {
+SelectionTable via_host_table(const PlanningRequest& request, std::span<const int> places,
+                              TableRequest table) {
   const auto measured = load_rates(request.config);
   const auto rates = [&](const char* section) {
     const bool known = measured.has_value() && measured->rates.contains(section);
@@ -85,7 +85,7 @@ SelectionTable staged_table(const PlanningRequest& request, std::span<const int>
   const Rates rings = rates(kRingRates), cpus = rates(kThreadRates);
   const Machine machine = machine_of_ranks(request.machine, places, true);
   table.machine = &machine;
-  table.simulation = staged_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
+  table.simulation = via_host_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
   table.cpus = cpu_rates(cpus, request.setting.cores);
   table.call_us = rings.call_us;
   table.exchange_us = kExchangeUs;
@@ -207,16 +207,16 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
   }
   if (request.on_gpus && request.hosts == 1 && request.config.topo.empty()) {
     const std::vector<int> places = gpus_of_ranks(request.machine, request.gpus, request.nranks);
-    std::string staged = request.staged;
-    if (staged.empty()) staged = no_peer_access(request.machine, places);
-    if (!staged.empty() && !places.empty()) {
-      plans.table = staged_table(request, places, table);
-      plans.table.staged = staged;
+    std::string via_host = request.via_host;
+    if (via_host.empty()) via_host = no_peer_access(request.machine, places);
+    if (!via_host.empty() && !places.empty()) {
+      plans.table = via_host_table(request, places, table);
+      plans.table.via_host = via_host;
       return plans;
     }
-    if (!staged.empty())
+    if (!via_host.empty())
       WEFT_INFO(kInit, "{}, but not all GPUs of these ranks are seen here: simple rules decide",
-                staged);
+                via_host);
     // GPUs do their work side by side; ranks that share one take turns.
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
@@ -230,9 +230,9 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
     Machine linked;
     std::vector<PlanOption> helpers;
     if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {
-      TableRequest staged_request = table;
-      staged_request.cpu_plans_only = true;
-      helpers = staged_table(request, places, staged_request).options;
+      TableRequest via_host_request = table;
+      via_host_request.cpu_plans_only = true;
+      helpers = via_host_table(request, places, via_host_request).options;
       linked = machine_of_ranks(request.machine, places, false);
       table.machine = &linked;
       table.simulation = quick_simulation(request.nranks);

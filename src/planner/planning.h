@@ -28,7 +28,7 @@ struct PlanningRequest {
   // Of GPUs on one host: PCI bus ids of the ranks' (none: they are dealt out in turn), why data
   // must go through host memory (empty: it need not), and why a kernel cannot run a schedule there.
   std::vector<std::string> gpus;
-  std::string staged;
+  std::string via_host;
   std::function<std::string(const Schedule&)> unfit_for_rings;
 };
 

@@ -135,8 +135,8 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
     return {forced, !forced->peer_memory};
   }
   // Where only a root has that much to do packets pay for longer, most of all where it just
-  // receives; and between processes too: there many buffers go through a stage instead, which takes
-  // longer than a reach.
+  // receives; and between processes too: there many buffers go through scratch memory instead,
+  // which takes longer than a reach.
   const size_t moved = exchanged(c, bytes);
   const bool reduces = c.kind == CollectiveKind::kReduce,
              broadcasts = c.kind == CollectiveKind::kBroadcast, several = c.nranks > 2;

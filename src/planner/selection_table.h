@@ -36,7 +36,7 @@ class SelectionTable {
   std::string origin;                      // where the costs come from, in words
   double slice_bytes = 0, lend_bytes = 0;  // as HostSetting has them; 0: not known
   bool advisory = false;  // it says what others decide by rules of their own: GPUs do
-  std::string staged;     // why data of GPUs goes through host memory; empty: that is found out
+  std::string via_host;   // why data of GPUs goes through host memory; empty: that is found out
   std::vector<PlanOption> options;
 
   // Sizes up to `most_bytes` (from the range before on).

@@ -107,7 +107,7 @@ void answer(const ExplainArguments& arguments) {
     return;
   }
   fmt::print("{}; {}\n", table.machine, table.origin);
-  if (!table.staged.empty()) fmt::print("through host memory: {}\n", table.staged);
+  if (!table.via_host.empty()) fmt::print("through host memory: {}\n", table.via_host);
   if (arguments.size > 0) {
     fmt::print("{} of {} bytes\n{}", name(kind), arguments.size,
                describe_options(table, kind, arguments.size));

@@ -198,7 +198,7 @@ TEST_F(CopyEngines, StopWaitingWhenTheyAreAborted) {
   if (!HasFailure()) expect_new_communicators_work();
 }
 
-// A small stage, so that messages need many pieces.
+// Small scratch memory, so that messages need many pieces.
 TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
   const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
   for (const int n : {2, 4}) {

@@ -166,7 +166,7 @@ TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsRings) {
   expect_end_by_departure({{"NCCL_P2P_DISABLE", "1"}});
 }
 TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsCopyEngines) {
-  // A small stage: what is sent does not fit into it.
+  // Small scratch memory: what is sent does not fit into it.
   expect_end_by_departure({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_STAGE_BYTES", "1M"}});
 }
 

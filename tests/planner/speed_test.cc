@@ -48,7 +48,7 @@ WEFT_SCENARIO(plans_once) {
 }
 
 // For ranks that are dealt out to a machine's GPUs, whose data goes through host memory.
-WEFT_SCENARIO(plans_staged_once) {
+WEFT_SCENARIO(plans_via_host_once) {
   const size_t blank = context.argument.find(' ');
   const Config config = Config::from_environment();
   const Machine machine = load_machine(context.argument.substr(0, blank));
@@ -134,7 +134,7 @@ TEST(Planning, OfManyRanksThroughHostMemoryTakesFiftyMilliseconds) {
     options.argument = host;
     std::printf("%s ranks: ", host);
     EXPECT_TRUE(in_time(
-        least_seconds("plans_staged_once", options, 10, 0.05, "times are simulated", "nothing"),
+        least_seconds("plans_via_host_once", options, 10, 0.05, "times are simulated", "nothing"),
         0.05));
   }
 }

@@ -1,6 +1,6 @@
 // Communicators of GPUs whose data goes through host memory, planned for machines of the catalogue:
 // where CPUs that reduce win, and where they do not.
-#include "src/planner/staging.h"
+#include "src/planner/via_host.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,20 +22,21 @@ constexpr uint64_t kMuch = 64 << 20;
 constexpr const char* kDisabled = "NCCL_P2P_DISABLE is set";
 
 // As rank 0 plans it for a GPU a rank; `ids` are bus ids of their GPUs.
-SelectionTable plan_for(const Machine& machine, int ranks, const char* staged = "", int cores = 64,
-                        std::vector<std::string> ids = {}, const std::string& cache = "") {
+SelectionTable plan_for(const Machine& machine, int ranks, const char* via_host = "",
+                        int cores = 64, std::vector<std::string> ids = {},
+                        const std::string& cache = "") {
   Config config = Config::from_environment();
   config.cache = cache;
   HostSetting setting;
   setting.cores = cores;
   return make_plans({config, ranks, true, setting, machine, 1,
-                     [](const ImportedSchedule&) { return true; }, 0, std::move(ids), staged,
+                     [](const ImportedSchedule&) { return true; }, 0, std::move(ids), via_host,
                      unfit_for_rings})
       .table;
 }
-SelectionTable plan_for(const std::string& name, const char* staged = "", int cores = 64) {
+SelectionTable plan_for(const std::string& name, const char* via_host = "", int cores = 64) {
   const Machine machine = load_machine(name);
-  return plan_for(machine, static_cast<int>(gpus(machine).size()), staged, cores);
+  return plan_for(machine, static_cast<int>(gpus(machine).size()), via_host, cores);
 }
 
 const PlanOption* option_of(const SelectionTable& table, std::string_view name) {
@@ -49,11 +50,11 @@ std::string chosen_at(const SelectionTable& table, uint64_t bytes = kMuch) {
   return option != nullptr ? option->name : "by rules";
 }
 
-TEST(Staging, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
+TEST(ViaHost, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
   // Four GPUs behind one link into each socket. GPUs that reach each other do not go there.
   for (const SelectionTable& table : {plan_for("rtx4090-8x"), plan_for("pcie-8x", kDisabled)}) {
     EXPECT_FALSE(table.advisory);
-    EXPECT_FALSE(table.staged.empty());
+    EXPECT_FALSE(table.via_host.empty());
     EXPECT_EQ(chosen_at(table), "cpu_pair");
     for (const char* loser : {"ring", "direct", "tree", "cpu_reduce"}) {
       ASSERT_NE(option_of(table, loser), nullptr);
@@ -68,7 +69,7 @@ TEST(Staging, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
 }
 
 // A kernel does that without the interpreter's many instructions.
-TEST(Staging, PrefersASingleExchangeOfSmallMessages) {
+TEST(ViaHost, PrefersASingleExchangeOfSmallMessages) {
   const SelectionTable table = plan_for("pcie-4x", kDisabled);
   EXPECT_EQ(chosen_at(table, 8192), "one_shot");
   for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
@@ -81,7 +82,7 @@ TEST(Staging, PrefersASingleExchangeOfSmallMessages) {
             0.7 * SelectionTable::estimate(one_shot, 2 * kMostExchangedBytes));
 }
 
-TEST(Staging, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
+TEST(ViaHost, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
   const SelectionTable table = plan_for("rtx4090-4x");
   EXPECT_EQ(chosen_at(table), "direct");
   ASSERT_NE(option_of(table, "cpu_reduce"), nullptr);
@@ -98,11 +99,11 @@ Machine slots(double between_sockets) {
   return machine;
 }
 
-TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
+TEST(ViaHost, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
   const SelectionTable narrow = plan_for(slots(6), 8), wide = plan_for(slots(200), 8);
   for (const SelectionTable* table : {&narrow, &wide}) {
     EXPECT_TRUE(table->advisory) << "other calls are for the GPUs";
-    EXPECT_EQ(table->staged, "");
+    EXPECT_EQ(table->via_host, "");
     ASSERT_NE(option_of(*table, "cpu_pair"), nullptr);
     EXPECT_NE(describe_options(*table, kSum, kMuch).find("cpu_pair"), std::string::npos);
     EXPECT_EQ(chosen_at(*table, 4096), "one_shot");
@@ -117,16 +118,16 @@ TEST(Staging, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
   EXPECT_GT(SelectionTable::estimate(*option_of(wide, "peer_memory"), kMuch), 4800);
 }
 
-TEST(Staging, IsNotForGpusThatReachEachOther) {
+TEST(ViaHost, IsNotForGpusThatReachEachOther) {
   for (const char* name : {"pcie-8x", "pcie-4x", "dgx1v", "dgx-a100", "hgx-h200"}) {
     const SelectionTable table = plan_for(name);
     EXPECT_TRUE(table.advisory) << name;
-    EXPECT_EQ(table.staged, "") << name;
+    EXPECT_EQ(table.via_host, "") << name;
     EXPECT_EQ(option_of(table, "cpu_reduce"), nullptr) << name;
   }
 }
 
-TEST(Staging, AsksHowFastTheCpusAre) {
+TEST(ViaHost, AsksHowFastTheCpusAre) {
   const Machine machine = load_machine("rtx4090-8x");
   EXPECT_NE(chosen_at(plan_for(machine, 8, "", 2)), "cpu_pair") << "a core for each node";
   Config config;
@@ -143,7 +144,7 @@ TEST(Staging, AsksHowFastTheCpusAre) {
             3 * SelectionTable::estimate(*option_of(plan_for("rtx4090-8x"), "cpu_pair"), kMuch));
 }
 
-TEST(Staging, KnowsWhichRanksShareAGpu) {
+TEST(ViaHost, KnowsWhichRanksShareAGpu) {
   Machine machine = load_machine("rtx4090-4x");
   std::vector<std::string> ids;
   for (const int gpu : gpus(machine)) {
@@ -158,21 +159,21 @@ TEST(Staging, KnowsWhichRanksShareAGpu) {
   // All that four ranks send goes over one link.
   EXPECT_GT(us({ids[2], ids[2], ids[2], ids[2]}), 2 * us(ids));
   // Without peer-to-peer access, but none needed.
-  EXPECT_EQ(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).staged, "");
-  EXPECT_NE(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).staged, "");
+  EXPECT_EQ(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).via_host, "");
+  EXPECT_NE(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).via_host, "");
   // A GPU that rank 0 does not see: nothing can be said.
   EXPECT_TRUE(
       plan_for(machine, 4, kDisabled, 64, {ids[0], ids[1], ids[2], "0000:77:00.0"}).advisory);
 }
 
-TEST(Staging, GoesThroughHostMemoryBesideNvlinkToo) {
+TEST(ViaHost, GoesThroughHostMemoryBesideNvlinkToo) {
   const SelectionTable table = plan_for("hgx-h200", kDisabled);
   ASSERT_NE(option_of(table, "ring"), nullptr);
   // 64 MiB over PCIe, not over NVLink.
   EXPECT_GT(SelectionTable::estimate(*option_of(table, "direct"), kMuch), 1000);
 }
 
-TEST(Staging, PlansOnlyWhatAKernelCanRun) {
+TEST(ViaHost, PlansOnlyWhatAKernelCanRun) {
   const Collective many{CollectiveKind::kReduceScatter, 32, 0};
   EXPECT_NE(unfit_for_rings(kCpuReduce.make(many, false)), "") << "33 ranks and CPU nodes";
   EXPECT_NE(unfit_for_rings(kRecursive.make({CollectiveKind::kReduceScatter, 8, 0}, false)), "");
@@ -190,7 +191,7 @@ TEST(Staging, PlansOnlyWhatAKernelCanRun) {
       "");
 }
 
-TEST(Staging, ComesBackFromTheTablesText) {
+TEST(ViaHost, ComesBackFromTheTablesText) {
   const SelectionTable table = plan_for("rtx4090-4x");
   EXPECT_EQ(SelectionTable::decode(table.encode()), table);
 }

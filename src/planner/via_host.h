@@ -28,8 +28,8 @@ std::string no_peer_access(const Machine& machine, std::span<const int> gpus);
 bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
 
 // The machine with a GPU for every rank, in order, each behind the links of the GPU that it has
-// (several may share one). `staged`: no way leads from one to another but through a CPU.
-Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged);
+// (several may share one). `via_host`: no way leads from one to another but through a CPU.
+Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool via_host);
 
 // What a single exchange of small messages takes (kMostExchangedBytes), and every megabyte that a
 // rank sends in it: two and four ranks that share an H200, all_reduce of 8 KiB in a graph 7.5
@@ -37,8 +37,8 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
 inline constexpr double kExchangeUs = 5.5, kExchangeUsMb = 245;
 
 // What kernels and CPU nodes take for their steps, and how data is cut.
-SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
-                                    int nranks);
+SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+                                      int nranks);
 
 // Of nodes that serve GPUs, on a host with so many cores.
 CpuRates cpu_rates(const Rates& cpus, int cores);

@@ -7,10 +7,10 @@
 namespace weft {
 namespace {
 
-constexpr int kMostStagedRanks = 32;
+constexpr int kMostRanksViaHost = 32;
 
-bool supports_stage(const Collective& c) {
-  return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostStagedRanks;
+bool supports_scratch(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanksViaHost;
 }
 
 // Chunk `r` of everyone's contribution, in rank order; this rank's own from its input.
@@ -22,9 +22,10 @@ Operands contributions(int r, int n) {
 }
 
 // Everything in `lane` before the first meeting, before the second, and before the third.
-class Stage {
+class ScratchProgram {
  public:
-  Stage(RankSchedule& rank, const Collective& c, int r) : rank_(rank), c_(c), r_(r), n_(c.nranks) {}
+  ScratchProgram(RankSchedule& rank, const Collective& c, int r)
+      : rank_(rank), c_(c), r_(r), n_(c.nranks) {}
 
   void fill() {
     const bool root = r_ == c_.root;
@@ -109,23 +110,23 @@ class Stage {
   const int r_, n_;
 };
 
-Schedule make_stage(const Collective& c, bool) {
+Schedule make_scratch(const Collective& c, bool) {
   const int n = c.nranks;
-  if (n == 1) return single_rank("stage", c);
+  if (n == 1) return single_rank("scratch", c);
   const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce;
   const bool one_chunk = c.kind == CollectiveKind::kAllGather ||
                          c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kGather;
-  Schedule s = blank("stage", c, shared ? n : 1, 1);
+  Schedule s = blank("scratch", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
     RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
     rank.scratch_chunks = one_chunk ? 1 : shared ? n + 1 : n;
-    Stage stage(rank, c, r);
-    stage.fill();
+    ScratchProgram program(rank, c, r);
+    program.fill();
     meet(rank.lanes[0], r, n);
-    stage.work();
+    program.work();
     meet(rank.lanes[0], r, n);
     if (!shared) continue;
-    stage.empty();
+    program.empty();
     meet(rank.lanes[0], r, n);
   }
   return s;
@@ -133,7 +134,7 @@ Schedule make_stage(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kStage = {"stage", "through scratch memory that all ranks can reach",
-                          supports_stage, make_stage, true};
+const Generator kScratch = {"scratch", "through scratch memory that all ranks can reach",
+                            supports_scratch, make_scratch, true};
 
 }  // namespace weft

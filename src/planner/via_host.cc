@@ -1,5 +1,5 @@
-// See staging.h.
-#include "src/planner/staging.h"
+// See via_host.h.
+#include "src/planner/via_host.h"
 
 #include <fmt/format.h>
 
@@ -61,9 +61,9 @@ bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus) {
   return distinct.size() > 1;
 }
 
-Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool staged) {
+Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool via_host) {
   Machine ranks = machine;
-  if (staged) std::erase_if(ranks.links, between_gpus);
+  if (via_host) std::erase_if(ranks.links, between_gpus);
   // Ranks are the GPUs in their order; the GPUs themselves only pass data on.
   for (Node& node : ranks.nodes)
     if (node.type == NodeType::kGpu) node.type = NodeType::kSwitch;
@@ -71,7 +71,7 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
     Node rank;
     rank.id = fmt::format("rank{}", r);
     rank.host = machine.nodes[static_cast<size_t>(gpus[r])].host;
-    if (staged) rank.facts.emplace("p2p", "0");
+    if (via_host) rank.facts.emplace("p2p", "0");
     ranks.nodes.push_back(rank);
     connect(ranks, static_cast<int>(ranks.nodes.size()) - 1, gpus[r], LinkType::kPcie,
             kOwnMemoryGbps, 0);
@@ -79,8 +79,8 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
   return ranks;
 }
 
-SimulationOptions staged_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
-                                    int nranks) {
+SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+                                      int nranks) {
   SimulationOptions options;
   options.slice_bytes = slice_bytes;
   options.most_slices = nranks > 8 ? 8 : 32;  // in time for init
