@@ -130,7 +130,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
       continue;
     }
     const GpuChoice choice =
-        choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes, forced,
+        choose_for_gpu(collective, array_bytes(collective, *call), config_.packet_bytes, forced,
                        gpu_->one_device() && placement_.one_process);
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
@@ -165,15 +165,15 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
     const Program fallback = lowered(kScratch);
     plan = gpu_->prepare(program, &fallback);
   } else {
-    plan = choice.packed ? gpu_->prepare_packed(program, exchanges(*choice.generator, collective))
-                         : gpu_->prepare(program, nullptr);
+    plan = choice.packets ? gpu_->prepare_packets(program, exchanges(*choice.generator, collective))
+                          : gpu_->prepare(program, nullptr);
   }
   if (plan == nullptr)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",
          name(collective.kind), choice.generator->name, nranks_);
   WEFT_INFO(kTuning, "{}: {} root {} runs as {}{}: {} steps here", context_.label,
             name(collective.kind), collective.root, choice.generator->name,
-            choice.packed ? " with the low-latency protocol" : "", program.steps.size());
+            choice.packets ? " with the low-latency protocol" : "", program.steps.size());
   plans.push_back(
       std::make_unique<GpuEntry>(GpuEntry{choice.generator, collective.root, std::move(plan)}));
   return *plans.back();

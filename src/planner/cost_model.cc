@@ -57,7 +57,7 @@ double predict_on_gpus(const ScheduleShape& shape, double chunk, const HostSetti
   const double memory_us_mb =
       rate_at(touched, rates.copy_us_mb, rates.copy_mid_us_mb, rates.copy_far_us_mb);
   return rates.call_us + shape.hops * hop +
-         (touched * memory_us_mb + passed * rates.packed_us_mb) * 1e-6 / gpus;
+         (touched * memory_us_mb + passed * rates.packet_us_mb) * 1e-6 / gpus;
 }
 
 }  // namespace

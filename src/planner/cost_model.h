@@ -37,7 +37,7 @@ struct Rates {
   double net_hop_us = 15;      // until a message has crossed the network
   double net_message_us = 6;   // what sending or receiving one costs a core
   double net_us_mb = 200;      // what a megabyte of it costs a core
-  double packed_us_mb = 0.35;  // GPUs: a megabyte sent or received with flags beside the data
+  double packet_us_mb = 0.35;  // GPUs: a megabyte sent or received with flags beside the data
 };
 
 // The rates by name, for files and for fitting.
@@ -60,7 +60,7 @@ inline constexpr std::array<RateName, 15> kRateNames = {{
     {"net_hop_us", &Rates::net_hop_us},
     {"net_message_us", &Rates::net_message_us},
     {"net_us_mb", &Rates::net_us_mb},
-    {"packed_us_mb", &Rates::packed_us_mb},
+    {"packet_us_mb", &Rates::packet_us_mb},
 }};
 
 // How far off the model is where that was measured: measured over predicted time of a plan

@@ -138,7 +138,7 @@ Rates default_rates(const std::string& section) {
     rates.copy_us_mb = 0.54;
     rates.copy_mid_us_mb = 0.57;
     rates.copy_far_us_mb = 0.27;
-    rates.packed_us_mb = 0.33;
+    rates.packet_us_mb = 0.33;
     // GPUs that do not reach each other.
     rates.step_us = rates.message_us = 0.1;
     rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;

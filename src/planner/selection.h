@@ -32,10 +32,10 @@ const Generator& choose_generator(const Collective& collective, size_t bytes,
 // large ones are read and written where they are.
 struct GpuChoice {
   const Generator* generator = nullptr;
-  bool packed = false;
+  bool packets = false;
 };
 // `together`: all ranks share a GPU and an address space.
-GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packed_bytes,
+GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packet_bytes,
                          const Generator* forced, bool together = false);
 
 }  // namespace weft

@@ -76,10 +76,10 @@ TEST(Selection, GoesStraightToFewRanksThatAreAloneOnTheirHosts) {
 }
 
 TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProcesses) {
-  constexpr size_t kPacked = 1u << 20;
+  constexpr size_t kPackets = 1u << 20;
   const auto chosen = [](CollectiveKind kind, int n, size_t bytes, bool together) {
-    const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPacked, nullptr, together);
-    EXPECT_EQ(choice.packed, !choice.generator->peer_memory);
+    const GpuChoice choice = choose_for_gpu({kind, n, 0}, bytes, kPackets, nullptr, together);
+    EXPECT_EQ(choice.packets, !choice.generator->peer_memory);
     return choice.generator->name;
   };
   const auto in_processes = [&](CollectiveKind kind, int n, size_t bytes) {
@@ -111,7 +111,7 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kAllGather, 8, 256u << 20), "sweep");
   for (const auto kind : {CollectiveKind::kReduce, CollectiveKind::kBroadcast})
-    EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packed) << "packets are off";
+    EXPECT_FALSE(choose_for_gpu({kind, 2, 0}, 1, 0, nullptr, true).packets) << "packets are off";
 }
 
 TEST(Selection, ExchangesSmallMessagesAtOnceBetweenGpusThatUseHostMemory) {

@@ -31,7 +31,7 @@ constexpr double kSliceBytes = 65536;
 // A composition that takes so much longer than the best is not the last word.
 constexpr double kGoodComposition = 1.1;
 // More ranks than that are packed flat only if nothing else works: it takes too long.
-constexpr int kMostPackedRanks = 128;
+constexpr int kMostPacketRanks = 128;
 
 // Trees of more hops are deep: what they bring late holds up others.
 constexpr int kDeepHops = 6;
@@ -138,7 +138,7 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
   const bool all = static_cast<size_t>(demand.ranks) == gpus(machine).size();
   if (!collective.rooted() && all)
     if (auto turned = grow_by_symmetry(machine, best, options)) return std::move(*turned);
-  if (composed && (options.quick || demand.ranks > kMostPackedRanks)) return std::move(*composed);
+  if (composed && (options.quick || demand.ranks > kMostPacketRanks)) return std::move(*composed);
   if (collective.rooted() && all)
     if (auto shallow = grow_shallow(machine, collective.root, best, options))
       return std::move(*shallow);

@@ -15,7 +15,7 @@ namespace weft::cuda {
 inline constexpr int kMaxRanks = 32;
 inline constexpr int kMaxCtas = 64;
 inline constexpr uint32_t kThreads = 512;
-inline constexpr uint32_t kPackedThreads = 256;  // they need many registers
+inline constexpr uint32_t kPacketThreads = 256;  // they need many registers
 inline constexpr uint32_t kMaxSteps = 128;       // of a program in a kernel's parameters
 // Of kernels that let the next one start early: so many thread blocks must fit on a multiprocessor.
 inline constexpr uint32_t kEarlyKernels = 2;
@@ -23,12 +23,12 @@ inline constexpr uint32_t kEarlyKernels = 2;
 // The low-latency protocol: FIFOs of packets, 8 bytes of data and two flags in 16 bytes, per thread
 // block, peer and channel. A message is at most a slot; while the peer has not read a slot it is
 // not written again.
-inline constexpr uint32_t kPackedSlots = 2;
+inline constexpr uint32_t kPacketSlots = 2;
 inline constexpr uint32_t kSlotPackets = 1024;
 inline constexpr size_t kSlotBytes = kSlotPackets * 8;  // of data
-inline constexpr int kPackedChannels = 3;               // two for programs, one for send/recv
+inline constexpr int kPacketChannels = 3;               // two for programs, one for send/recv
 inline constexpr int kPairChannel = 2;
-inline constexpr uint32_t kMaxPorts = kPackedChannels * kMaxRanks;
+inline constexpr uint32_t kMaxPorts = kPacketChannels * kMaxRanks;
 
 // What a rank tells a peer when it enters an operation: 16-byte stores that carry their own flag,
 // so no fence is needed.
@@ -69,13 +69,13 @@ WEFT_HD inline PortCounters* port_counters(Mailbox* mailbox) {
   return reinterpret_cast<PortCounters*>(mailbox + 1);
 }
 // Slots are numbered [cta][port][slot].
-WEFT_HD inline Packet* packed_slots(Mailbox* mailbox, uint32_t ctas, uint32_t ports) {
+WEFT_HD inline Packet* packet_slots(Mailbox* mailbox, uint32_t ctas, uint32_t ports) {
   return reinterpret_cast<Packet*>(port_counters(mailbox) + ctas * ports);
 }
 inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
   return sizeof(Mailbox) +
          size_t{ctas} * ports *
-             (sizeof(PortCounters) + kPackedSlots * kSlotPackets * sizeof(Packet));
+             (sizeof(PortCounters) + kPacketSlots * kSlotPackets * sizeof(Packet));
 }
 
 // In pinned host memory, so that the host can stop kernels and hear of errors while they run.
@@ -108,7 +108,7 @@ struct DeviceComm {
   // All peers' memory is this GPU's own, whichever process has it: fences can be narrower.
   bool one_device = true;
   bool one_process = true;  // addresses mean the same to all ranks
-  uint32_t packed_ctas = 0, ports = 0;
+  uint32_t packet_ctas = 0, ports = 0;
   uint64_t timeout_ns = 0;  // 0: wait for ever
   HostFlags* flags = nullptr;
   uint64_t stage = 0;  // from the mailbox to the stage, in bytes
@@ -219,7 +219,7 @@ static_assert(sizeof(KernelArguments) < 16384);
 
 // A program with FIFOs for the low-latency protocol, with everything worked out that the host can
 // work out: a thread finds an operand with two looks into shared memory.
-struct alignas(16) PackedOperand {
+struct alignas(16) PacketOperand {
   enum Kind : uint8_t { kMemory, kScratch, kMessage };
   std::byte* base = nullptr;  // for block 0 and slice 0; of a message, the port's first slot
   uint16_t port = 0;
@@ -227,7 +227,7 @@ struct alignas(16) PackedOperand {
   uint8_t kind = kMemory;
   bool receives = false;  // a message: comes in, not out
 };
-struct alignas(16) PackedStep {
+struct alignas(16) PacketStep {
   uint64_t bytes = 0;  // of the chunk
   uint64_t raw_sources = 0;
   uint16_t first_operand = 0, run = 1;
@@ -236,7 +236,7 @@ struct alignas(16) PackedStep {
   bool takes = false;  // a step of this run receives messages
 };
 
-struct alignas(16) PackedArguments {
+struct alignas(16) PacketArguments {
   Mailbox* mine = nullptr;  // first: its counters are asked for before the rest has arrived
   uint32_t ports = 0;
   uint16_t bytes = 0;        // of all this that are in use
@@ -249,17 +249,17 @@ struct alignas(16) PackedArguments {
   Reduction reduction;
   DeviceComm comm;
   static constexpr size_t kProgramBytes =
-      kMaxSteps * sizeof(PackedStep) + kMaxOperands * sizeof(PackedOperand);
+      kMaxSteps * sizeof(PacketStep) + kMaxOperands * sizeof(PacketOperand);
   alignas(16) std::byte program_bytes[kProgramBytes];
 
-  WEFT_HD const PackedStep& step(uint32_t n) const {
-    return reinterpret_cast<const PackedStep*>(program_bytes)[n];
+  WEFT_HD const PacketStep& step(uint32_t n) const {
+    return reinterpret_cast<const PacketStep*>(program_bytes)[n];
   }
-  WEFT_HD const PackedOperand& operand(uint32_t n) const {
-    return reinterpret_cast<const PackedOperand*>(program_bytes + operands_at)[n];
+  WEFT_HD const PacketOperand& operand(uint32_t n) const {
+    return reinterpret_cast<const PacketOperand*>(program_bytes + operands_at)[n];
   }
 };
-static_assert(sizeof(PackedArguments) < 16384);
+static_assert(sizeof(PacketArguments) < 16384);
 
 // A program in the form of an ExchangeShape, for the low-latency protocol. Small: read where it is,
 // in constant memory.
@@ -292,17 +292,17 @@ struct alignas(16) PairArguments {
   Mailbox* mine = nullptr;
   uint32_t ports = 0;
   uint32_t send_count = 0, receive_count = 0;
-  // The most that a thread block has of one packed message: slots full, and words of one.
-  uint32_t packed_slices = 0, packed_words = 0;
+  // The most that a thread block has of one message in packets: slots full, and words of one.
+  uint32_t packet_slices = 0, packet_words = 0;
   struct Message {
     std::byte* pointer;
     uint64_t place;  // of what is sent, for the peer
     uint64_t bytes;
-    std::byte* slots;  // of a packed message: the port's first
-    uint32_t part;     // bytes per thread block of a packed message
+    std::byte* slots;  // of a message in packets: the port's first
+    uint32_t part;     // bytes per thread block of a message in packets
     int16_t peer;
     uint8_t ctas;  // how many thread blocks share it; a function of `bytes`, so both sides agree
-    bool packed;   // likewise
+    bool packets;  // likewise
   };
   Message sends[kMaxRanks], receives[kMaxRanks];
   DeviceComm comm;

@@ -121,9 +121,9 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
-  s.comm.ports = static_cast<uint32_t>(kPackedChannels * options.nranks);
-  s.comm.packed_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
-  s.comm.stage = round_up(mailbox_bytes(s.comm.packed_ctas, s.comm.ports), kUnit);
+  s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
+  s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
+  s.comm.stage = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), kUnit);
   // Between processes of a host most collectives of private buffers go through it, and large slices
   // pay.
   constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
@@ -249,7 +249,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
       const int first = (peer.sms - kSpareMultiprocessors) / most_sharing;
       limit = std::min(limit, peer.used_ctas == 0 ? first : std::max(1, free / together / 2));
       // Then two share a multiprocessor.
-      if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPackedThreads;
+      if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPacketThreads;
       crowded = crowded || (peer.used_ctas > 0 && 2 * free < together);
     }
     if (crowded && s.options.rank == 0)

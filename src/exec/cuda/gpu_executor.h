@@ -142,7 +142,7 @@ class GpuExecutor {
   // For small data: the program's FIFOs use the low-latency protocol.
   // `exchanges`: the programs of all ranks have an exchange_shape(), and so they need no
   // interpreter. (A rank that went its own way would cut data into other messages than its peers.)
-  std::shared_ptr<GpuPlan> prepare_packed(const Program& program, bool exchanges);
+  std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool exchanges);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait. What begin() returns is to be kept until end().
@@ -183,7 +183,7 @@ class GpuExecutor {
   // `early`: the kernel waits for its predecessor itself.
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
               bool early) const;
-  void run_packed(GpuPlan& plan, const GpuCall& call);
+  void run_packets(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   void run_exchange(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,

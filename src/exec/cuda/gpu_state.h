@@ -80,7 +80,7 @@ struct OneMovementPlan {
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
-  enum class Kind : uint8_t { kProgram, kPacked, kExchange };
+  enum class Kind : uint8_t { kProgram, kPackets, kExchange };
   Kind kind = Kind::kProgram;
   Collective collective;
   // A program that reaches into memory, and perhaps another one in case it cannot.
@@ -88,7 +88,7 @@ class GpuPlan {
   bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
   std::optional<OneMovementPlan> one_movement;                   // the program, if it is so simple
   // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
-  PackedArguments packed_arguments;
+  PacketArguments packet_arguments;
   Program source;
   // A program that needs no interpreter.
   ExchangeShape shape;

@@ -192,7 +192,7 @@ void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint3
 void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (plan.kind == GpuPlan::Kind::kPacked) return run_packed(plan, call);
+  if (plan.kind == GpuPlan::Kind::kPackets) return run_packets(plan, call);
   if (plan.kind == GpuPlan::Kind::kExchange) return run_exchange(plan, call);
   KernelArguments& a = plan.arguments;
   const Collective& c = plan.collective;

@@ -33,7 +33,7 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
   a.receive_from = shape->receive_from;
   a.sums_own = shape->sums_own;
   a.slots_at = static_cast<uint32_t>(
-      reinterpret_cast<std::byte*>(packed_slots(s.mailbox, s.comm.packed_ctas, s.comm.ports)) -
+      reinterpret_cast<std::byte*>(packet_slots(s.mailbox, s.comm.packet_ctas, s.comm.ports)) -
       reinterpret_cast<std::byte*>(s.mailbox));
   return plan;
 }
@@ -58,7 +58,7 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   a.signature = call.signature;
   // The same on all ranks.
   const uint64_t words = ceil_div(a.bytes, 8);
-  const uint64_t most = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas);
+  const uint64_t most = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packet_ctas);
   const uint64_t few = std::min<uint64_t>(static_cast<uint64_t>(s.early_ctas), most);
   a.early = few > 0 && words <= few * kEarlyWords;
   const uint64_t ctas =
@@ -68,8 +68,8 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   a.slice_bytes = a.part_bytes * ctas;
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
   // Own choice of every rank: how its threads share the work.
-  const bool wide = a.part_bytes / 8 > kPackedThreads && s.threads == kThreads;
-  const uint64_t threads = wide ? kThreads : kPackedThreads;
+  const bool wide = a.part_bytes / 8 > kPacketThreads && s.threads == kThreads;
+  const uint64_t threads = wide ? kThreads : kPacketThreads;
   const uint64_t columns =
       std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, threads);
   const auto peers = static_cast<uint64_t>(

@@ -26,7 +26,7 @@ bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
-std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program&, bool) { refuse(); }
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { refuse(); }
 FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
-#include "src/exec/cuda/kernels/packed.cuh"
+#include "src/exec/cuda/kernels/packets.cuh"
 
 namespace weft::cuda {
 
@@ -73,7 +73,7 @@ class Exchange {
 
   // After all threads have received: the room is the peers' again. A thread per rank.
   __device__ void give_back(uint32_t rank) const {
-    PackedPorts::give_back(a_.comm, rank, before_[rank].y + slice_ + 1);
+    PacketPorts::give_back(a_.comm, rank, before_[rank].y + slice_ + 1);
   }
 
  private:
@@ -119,7 +119,7 @@ class Exchange {
       const uint32_t k = first + j * rows_, p = peer(k);
       if (k >= n_ || (a_.send_to >> p & 1) == 0) continue;
       const uint32_t flag = before_[p].x + slice_ + 1;
-      if (flag - before_[p].z > kPackedSlots && !wait_for_room(p, flag)) return false;
+      if (flag - before_[p].z > kPacketSlots && !wait_for_room(p, flag)) return false;
       const uint64_t word = scaled(words[j]);
       store_packet(slot(a_.comm.mailboxes[p], me_, flag) + w, static_cast<uint32_t>(word),
                    static_cast<uint32_t>(word >> 32), flag, flag ^ a_.signature);
@@ -131,18 +131,18 @@ class Exchange {
     const uint32_t* consumed = &(port_counters(a_.mine) + blockIdx.x * a_.ports)[p].consumed;
     const int whom = static_cast<int>(p);
     return wait_until(a_.comm, whom,
-                      [&] { return flag - load_volatile(consumed) <= kPackedSlots; });
+                      [&] { return flag - load_volatile(consumed) <= kPacketSlots; });
   }
 
   // In `owner`'s memory, for messages from `sender`.
   __device__ Packet* slot(Mailbox* owner, uint32_t sender, uint32_t flag) const {
-    const uint32_t number = (blockIdx.x * a_.ports + sender) * kPackedSlots + flag % kPackedSlots;
+    const uint32_t number = (blockIdx.x * a_.ports + sender) * kPacketSlots + flag % kPacketSlots;
     return reinterpret_cast<Packet*>(reinterpret_cast<std::byte*>(owner) + a_.slots_at) +
            number * kSlotPackets;
   }
 
   __device__ __forceinline__ bool move_row(uint32_t w, uint32_t first) {
-    PackedEnd ends[kRow];
+    PacketEnd ends[kRow];
     uint64_t words[kRow];
 #pragma unroll
     for (int j = 0; j < kRow; j++) {
@@ -161,7 +161,7 @@ class Exchange {
     return true;
   }
 
-  __device__ __forceinline__ void expect(PackedEnd& end, uint32_t w, uint32_t p, bool comes) {
+  __device__ __forceinline__ void expect(PacketEnd& end, uint32_t w, uint32_t p, bool comes) {
     end.message = comes;
     end.port = static_cast<uint16_t>(p);
     if (!comes) return;
@@ -197,7 +197,7 @@ class Exchange {
         // There are not the registers to keep the addresses of many.
         const uint32_t p = first + static_cast<uint32_t>(b),
                        flag = Batch > 2 ? worked_out_here(flags[b]) : flags[b];
-        return PackedEnd{reinterpret_cast<std::byte*>(slot(a_.mine, p, flag) + w), flag,
+        return PacketEnd{reinterpret_cast<std::byte*>(slot(a_.mine, p, flag) + w), flag,
                          static_cast<uint16_t>(p), comes(b)};
       };
       if (!wait_for_words<Batch>(a_.comm, source, a_.signature, words)) return false;
@@ -236,8 +236,8 @@ class Exchange {
 };
 
 // With kThreads a block has the multiprocessor for itself: as many registers per thread leave room
-// for two of kPackedThreads, which communicators count on that came when few were left.
-static_assert(kThreads >= 2 * kPackedThreads);
+// for two of kPacketThreads, which communicators count on that came when few were left.
+static_assert(kThreads >= 2 * kPacketThreads);
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     exchange_kernel(const __grid_constant__ ExchangeArguments a) {

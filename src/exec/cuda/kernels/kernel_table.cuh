@@ -5,7 +5,7 @@
 
 #include "src/exec/cuda/kernels/exchange_kernel.cuh"
 #include "src/exec/cuda/kernels/kernels.h"
-#include "src/exec/cuda/kernels/packed_kernel.cuh"
+#include "src/exec/cuda/kernels/packet_kernel.cuh"
 #include "src/exec/cuda/kernels/program_kernel.cuh"
 #include "src/exec/cuda/kernels/ring_exchange_kernel.cuh"
 #include "src/exec/cuda/kernels/ring_kernel.cuh"
@@ -35,7 +35,7 @@ Kernels function_of() {
           {reinterpret_cast<const void*>(ring_kernel<Type, Ring, kFewRingBytes>),
            reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
            kFewRingBytes},
-          reinterpret_cast<const void*>(packed_kernel<Type, Small>),
+          reinterpret_cast<const void*>(packet_kernel<Type, Small>),
           reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
           reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
 }

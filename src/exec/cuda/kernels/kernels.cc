@@ -41,7 +41,7 @@ void load_kernels(int device, cudaStream_t stream) {
   if (std::find(loaded.begin(), loaded.end(), device) != loaded.end()) return;
   const auto begun = std::chrono::steady_clock::now();
   static KernelArguments nothing;
-  static PackedArguments nothing_packed;
+  static PacketArguments no_packets;
   static ExchangeArguments nothing_exchanged;
   static PairArguments nothing_paired;
   static RingArguments no_rings;
@@ -57,7 +57,7 @@ void load_kernels(int device, cudaStream_t stream) {
   };
   const auto load_all = [&](const Kernels& kernels) {
     for (const void* program : {kernels.program.few, kernels.program.all}) load(program, &nothing);
-    load(kernels.packed, &nothing_packed);
+    load(kernels.packets, &no_packets);
     for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
     load(kernels.exchange, &nothing_exchanged);
     load(kernels.ring_exchange, &no_ring_exchange);

@@ -17,7 +17,7 @@ struct Kernels {
   };
   BySize program;             // KernelArguments
   BySize ring;                // RingArguments
-  const void* packed;         // PackedArguments
+  const void* packets;        // PacketArguments
   const void* exchange;       // ExchangeArguments
   const void* ring_exchange;  // RingExchangeArguments
 };
@@ -26,8 +26,9 @@ struct Kernels {
 Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
-const void* pair_kernel_function(bool packed);  // PairArguments; packed: all messages are
-const void* probe_kernel_function();            // DeviceComm
+const void* pair_kernel_function(
+    bool packets);                    // PairArguments; packets: all messages are in packets
+const void* probe_kernel_function();  // DeviceComm
 
 // Once per device. A kernel that is loaded lazily while another rank's kernel already spins would
 // deadlock, and so would one that needs more local memory than any before it: all are loaded at

@@ -3,7 +3,7 @@
 // where copy() has no other callers it is compiled for what is asked of it here.
 #include "src/exec/cuda/kernels/combine.cuh"
 #include "src/exec/cuda/kernels/kernels.h"
-#include "src/exec/cuda/kernels/packed.cuh"
+#include "src/exec/cuda/kernels/packets.cuh"
 
 namespace weft::cuda {
 namespace {
@@ -11,20 +11,20 @@ namespace {
 struct PairState {
   const std::byte* sources[kMaxRanks];
   bool stopped;
-  PackedPorts ports;
+  PacketPorts ports;
 };
 
-// `Packed`: all messages are; such a kernel needs few registers, and can start early.
-template <bool Packed>
+// `Packets`: all messages are; such a kernel needs few registers, and can start early.
+template <bool Packets>
 class PairRunner {
  public:
   __device__ PairRunner(const PairArguments& a, PairState& shared)
       : a_(a), comm_(a.comm), mine_(*a.mine), shared_(shared) {}
 
   __device__ void run() {
-    if (!Packed) announce();
-    run_packed();
-    if (Packed) return;
+    if (!Packets) announce();
+    run_packets();
+    if (Packets) return;
     hear();
     __syncthreads();
     if (shared_.stopped) return;
@@ -37,8 +37,8 @@ class PairRunner {
   using Message = PairArguments::Message;
 
   // Thread t deals with the t-th message of each direction.
-  __device__ static bool takes_part(const Message* messages, uint32_t count, bool packed) {
-    return threadIdx.x < count && messages[threadIdx.x].packed == packed &&
+  __device__ static bool takes_part(const Message* messages, uint32_t count, bool packets) {
+    return threadIdx.x < count && messages[threadIdx.x].packets == packets &&
            blockIdx.x < messages[threadIdx.x].ctas;
   }
   __device__ bool sends() const { return takes_part(a_.sends, a_.send_count, false); }
@@ -98,7 +98,7 @@ class PairRunner {
     const uint32_t threads = blockDim.x / groups;
     for (uint32_t r = threadIdx.x / threads; r < a_.receive_count; r += groups) {
       const Message& m = a_.receives[r];
-      if (m.packed || blockIdx.x >= m.ctas) continue;
+      if (m.packets || blockIdx.x >= m.ctas) continue;
       const uintptr_t addresses =
           reinterpret_cast<uintptr_t>(shared_.sources[r]) | reinterpret_cast<uintptr_t>(m.pointer);
       copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes, addresses % 16 == 0,
@@ -123,9 +123,9 @@ class PairRunner {
     });
   }
 
-  // Bytes of a packed message from word p of a slice on that are this block's.
+  // Bytes of a message in packets from word p of a slice on that are this block's.
   __device__ static uint64_t left(const Message& m, uint32_t slice, uint32_t p) {
-    if (!m.packed || blockIdx.x >= m.ctas) return 0;
+    if (!m.packets || blockIdx.x >= m.ctas) return 0;
     const uint64_t within = slice * kSlotBytes + p * 8;
     const uint64_t begin = uint64_t{blockIdx.x} * m.part + within;
     if (within >= m.part || begin >= m.bytes) return 0;
@@ -136,7 +136,7 @@ class PairRunner {
     return m.pointer + uint64_t{blockIdx.x} * m.part + slice * kSlotBytes + p * 8;
   }
   __device__ Packet* packet(const Message& m, uint32_t flag, uint32_t p) const {
-    return reinterpret_cast<Packet*>(m.slots + PackedPorts::slot_offset(a_.ports, flag)) + p;
+    return reinterpret_cast<Packet*>(m.slots + PacketPorts::slot_offset(a_.ports, flag)) + p;
   }
   __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kPairChannel); }
   // Both sides know how long a message should be. The bits are mixed, so that no half of an older
@@ -145,8 +145,8 @@ class PairRunner {
     return (static_cast<uint32_t>(m.bytes) + 1) * 0x9e3779b1u ^ 0x57454654u;
   }
 
-  __device__ void run_packed() {
-    for (uint32_t slice = 0; slice < a_.packed_slices; slice++) {
+  __device__ void run_packets() {
+    for (uint32_t slice = 0; slice < a_.packet_slices; slice++) {
       // Everything is sent before anything is awaited.
       for_words(a_.sends, a_.send_count, slice, [&](const Message& m, uint32_t p, uint64_t rest) {
         const uint64_t word = load_word(at(m, slice, p), rest);
@@ -159,7 +159,7 @@ class PairRunner {
       for_words(a_.receives, a_.receive_count, slice,
                 [&](const Message& m, uint32_t p, uint64_t rest) {
                   const uint32_t flag = shared_.ports.received(port(m), slice + 1);
-                  const PackedEnd from = {reinterpret_cast<std::byte*>(packet(m, flag, p)), flag,
+                  const PacketEnd from = {reinterpret_cast<std::byte*>(packet(m, flag, p)), flag,
                                           static_cast<uint16_t>(port(m)), true};
                   uint64_t words[1];
                   if (!wait_for_words<1>(
@@ -173,22 +173,22 @@ class PairRunner {
       if (threadIdx.x < a_.receive_count && left(a_.receives[threadIdx.x], slice, 0) > 0) {
         const Message& m = a_.receives[threadIdx.x];
         const uint32_t flag = shared_.ports.received(port(m), slice + 1);
-        PackedPorts::give_back(comm_, port(m), flag);
-        PackedPorts::keep_received(&mine_, a_.ports, port(m), flag);
+        PacketPorts::give_back(comm_, port(m), flag);
+        PacketPorts::keep_received(&mine_, a_.ports, port(m), flag);
       }
       if (threadIdx.x < a_.send_count && left(a_.sends[threadIdx.x], slice, 0) > 0) {
         const Message& m = a_.sends[threadIdx.x];
-        PackedPorts::keep_sent(&mine_, a_.ports, port(m), shared_.ports.sent(port(m), slice + 1));
+        PacketPorts::keep_sent(&mine_, a_.ports, port(m), shared_.ports.sent(port(m), slice + 1));
       }
     }
   }
 
-  // Words of all packed messages side by side.
+  // Words of all messages in packets side by side.
   template <typename Each>
   __device__ __forceinline__ void for_words(const Message* messages, uint32_t count, uint32_t slice,
                                             Each each) {
-    for (uint32_t i = threadIdx.x; i < count * a_.packed_words; i += blockDim.x) {
-      const uint32_t m = i / a_.packed_words, p = i - m * a_.packed_words;
+    for (uint32_t i = threadIdx.x; i < count * a_.packet_words; i += blockDim.x) {
+      const uint32_t m = i / a_.packet_words, p = i - m * a_.packet_words;
       const uint64_t rest = left(messages[m], slice, p);
       if (rest > 0 && !each(messages[m], p, rest)) {
         shared_.stopped = true;
@@ -203,8 +203,8 @@ class PairRunner {
   PairState& shared_;
 };
 
-template <bool Packed>
-__global__ void __launch_bounds__(kThreads, Packed ? kEarlyKernels : 1)
+template <bool Packets>
+__global__ void __launch_bounds__(kThreads, Packets ? kEarlyKernels : 1)
     pair_kernel(const __grid_constant__ PairArguments arguments) {
   alignas(16) __shared__ std::byte parameters[sizeof(PairArguments)];
   __shared__ PairState shared;
@@ -214,22 +214,22 @@ __global__ void __launch_bounds__(kThreads, Packed ? kEarlyKernels : 1)
   Parameters fetched;
   fetched.load(&arguments, sizeof a);
   fetched.store(&a);
-  if (Packed) {
+  if (Packets) {
     wait_for_predecessor();
     let_successor_start();
   }
-  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
+  const uint4 counters = PacketPorts::ask(arguments.mine, ports);
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
-  PairRunner<Packed>(a, shared).run();
+  PairRunner<Packets>(a, shared).run();
 }
 
 }  // namespace
 
-const void* pair_kernel_function(bool packed) {
-  return packed ? reinterpret_cast<const void*>(pair_kernel<true>)
-                : reinterpret_cast<const void*>(pair_kernel<false>);
+const void* pair_kernel_function(bool packets) {
+  return packets ? reinterpret_cast<const void*>(pair_kernel<true>)
+                 : reinterpret_cast<const void*>(pair_kernel<false>);
 }
 
 }  // namespace weft::cuda

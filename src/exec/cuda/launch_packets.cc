@@ -11,11 +11,11 @@ namespace weft::cuda {
 namespace {
 
 // Data per thread block before another one joins.
-constexpr uint64_t kPackedWordsPerCta = 128;
+constexpr uint64_t kPacketWordsPerCta = 128;
 constexpr uint64_t kPairCtaBytes = 256;  // there may be many messages
-constexpr size_t kPackedPair = 32 << 10;
+constexpr size_t kPacketPair = 32 << 10;
 
-bool is_packed(size_t message_bytes) { return message_bytes <= kPackedPair; }
+bool uses_packets(size_t message_bytes) { return message_bytes <= kPacketPair; }
 
 bool fits(const Program& program) {
   const auto channels = [](const std::vector<ProgramPort>& ports) {
@@ -32,32 +32,32 @@ bool fits(const Program& program) {
 
 // The first slot of a port, for thread block 0.
 std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
-  Packet* slots = packed_slots(comm.mailboxes[owner], comm.packed_ctas, comm.ports);
-  return reinterpret_cast<std::byte*>(slots + size_t{port} * kPackedSlots * kSlotPackets);
+  Packet* slots = packet_slots(comm.mailboxes[owner], comm.packet_ctas, comm.ports);
+  return reinterpret_cast<std::byte*>(slots + size_t{port} * kPacketSlots * kSlotPackets);
 }
 
 }  // namespace
 
-std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program, bool exchanges) {
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program& program, bool exchanges) {
   State& s = *state_;
   if (exchanges)
     if (auto plan = prepare_exchange(program)) return plan;
   if (!fits(program)) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
-  plan->kind = GpuPlan::Kind::kPacked;
+  plan->kind = GpuPlan::Kind::kPackets;
   plan->collective = program.collective;
   plan->source = program;
-  PackedArguments& a = plan->packed_arguments;
+  PacketArguments& a = plan->packet_arguments;
   a.mine = s.mailbox;
   a.ports = s.comm.ports;
   a.comm = s.comm;
   a.step_count = static_cast<uint16_t>(program.steps.size());
   a.operand_count = static_cast<uint16_t>(program.operands.size());
-  std::vector<PackedStep> steps;
-  std::vector<PackedOperand> operands;
+  std::vector<PacketStep> steps;
+  std::vector<PacketOperand> operands;
   std::map<std::pair<uint16_t, bool>, uint16_t> messages;  // so far, by port and direction
   for (const ProgramStep& step : program.steps) {
-    PackedStep& out = steps.emplace_back();
+    PacketStep& out = steps.emplace_back();
     out.raw_sources = step.raw_sources;
     out.first_operand = static_cast<uint16_t>(operands.size());
     out.run = step.run;
@@ -66,11 +66,11 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program, boo
     out.completes = step.completes;
     for (uint32_t i = 0; i < static_cast<uint32_t>(step.sources + step.destinations); i++) {
       const ProgramOperand& from = program.operands[step.first_operand + i];
-      PackedOperand& operand = operands.emplace_back();
-      operand.kind = from.buffer == ProgramBuffer::kPeer      ? PackedOperand::kMessage
-                     : from.buffer == ProgramBuffer::kScratch ? PackedOperand::kScratch
-                                                              : PackedOperand::kMemory;
-      if (operand.kind != PackedOperand::kMessage) continue;
+      PacketOperand& operand = operands.emplace_back();
+      operand.kind = from.buffer == ProgramBuffer::kPeer      ? PacketOperand::kMessage
+                     : from.buffer == ProgramBuffer::kScratch ? PacketOperand::kScratch
+                                                              : PacketOperand::kMemory;
+      if (operand.kind != PacketOperand::kMessage) continue;
       operand.receives = i < step.sources;
       const ProgramPort& port =
           (operand.receives ? program.receives : program.sends)[static_cast<size_t>(from.index)];
@@ -81,26 +81,26 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packed(const Program& program, boo
                          : first_slot(s.comm, port.peer, s.comm.port(s.options.rank, port.channel));
     }
   }
-  for (PackedOperand& operand : operands)
-    if (operand.kind == PackedOperand::kMessage)
+  for (PacketOperand& operand : operands)
+    if (operand.kind == PacketOperand::kMessage)
       operand.per_slice = messages[{operand.port, operand.receives}];
   for (size_t n = 0; n < steps.size(); n++)
     for (size_t i = n; i < n + steps[n].run; i++)
       for (uint32_t o = 0; o < steps[i].sources; o++)
-        steps[n].takes |= operands[steps[i].first_operand + o].kind == PackedOperand::kMessage;
-  const size_t step_bytes = steps.size() * sizeof(PackedStep),
-               operand_bytes = operands.size() * sizeof(PackedOperand);
+        steps[n].takes |= operands[steps[i].first_operand + o].kind == PacketOperand::kMessage;
+  const size_t step_bytes = steps.size() * sizeof(PacketStep),
+               operand_bytes = operands.size() * sizeof(PacketOperand);
   a.operands_at = static_cast<uint16_t>(step_bytes);
   std::memcpy(a.program_bytes, steps.data(), step_bytes);
   std::memcpy(a.program_bytes + step_bytes, operands.data(), operand_bytes);
   a.bytes =
-      static_cast<uint16_t>(offsetof(PackedArguments, program_bytes) + step_bytes + operand_bytes);
+      static_cast<uint16_t>(offsetof(PacketArguments, program_bytes) + step_bytes + operand_bytes);
   return plan;
 }
 
-void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
+void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   State& s = *state_;
-  PackedArguments& a = plan.packed_arguments;
+  PacketArguments& a = plan.packet_arguments;
   const Program& program = plan.source;
   const Collective& c = plan.collective;
   const auto chunks = static_cast<uint64_t>(program.chunks);
@@ -111,10 +111,10 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
                      (c.kind == CollectiveKind::kAllReduce && chunks == 1);
   const uint64_t words = ceil_div(chunk, 8) * (whole ? 1 : static_cast<uint64_t>(c.nranks) - 1);
   const uint64_t ctas = std::clamp<uint64_t>(
-      ceil_div(words, kPackedWordsPerCta), 1,
-      std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packed_ctas));
+      ceil_div(words, kPacketWordsPerCta), 1,
+      std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packet_ctas));
   const uint64_t threads =
-      std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kPackedThreads);
+      std::clamp<uint64_t>(round_up(ceil_div(words, ctas), 32), 128, kPacketThreads);
   a.slice_bytes = std::min(chunk, ctas * kSlotBytes);
   if (program.scratch_chunks > 0)
     a.slice_bytes = std::min(
@@ -123,8 +123,8 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   a.slices = static_cast<uint32_t>(ceil_div(chunk, a.slice_bytes));
   a.reduction = call.reduction;
   a.signature = call.signature;
-  auto* steps = reinterpret_cast<PackedStep*>(a.program_bytes);
-  auto* operands = reinterpret_cast<PackedOperand*>(a.program_bytes + a.operands_at);
+  auto* steps = reinterpret_cast<PacketStep*>(a.program_bytes);
+  auto* operands = reinterpret_cast<PacketOperand*>(a.program_bytes + a.operands_at);
   for (size_t n = 0; n < program.steps.size(); n++) {
     const uint64_t from = static_cast<uint64_t>(program.steps[n].sub) % chunks * chunk;
     steps[n].bytes = program.steps[n].count == 0 || from >= all ? 0 : std::min(chunk, all - from);
@@ -148,7 +148,7 @@ void GpuExecutor::run_packed(GpuPlan& plan, const GpuCall& call) {
   }
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  launch(kernels.packed, ctas, threads, &a, false);
+  launch(kernels.packets, ctas, threads, &a, false);
 }
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
@@ -176,7 +176,7 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
       return pieces;
     };
     launch_pairs(piece(sends), piece(receives), [&](const GpuMessage& m) {
-      if (is_packed(m.bytes)) return kPrivate;
+      if (uses_packets(m.bytes)) return kPrivate;
       const uint64_t registered = s.registrations->place(m.pointer, m.bytes);
       if (registered != kPrivate) return registered;
       const uint64_t offset = s.comm.stage + s.stage_bytes + slot * static_cast<size_t>(m.peer);
@@ -204,30 +204,31 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
     message.place = sent ? place(m) : 0;
     message.bytes = m.bytes;
     message.peer = static_cast<int16_t>(m.peer);
-    message.packed = is_packed(m.bytes);
+    message.packets = uses_packets(m.bytes);
     message.slots = sent ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kPairChannel))
                          : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kPairChannel));
     // The number of blocks depends on the size alone, so that both sides come to the same one.
     const auto most = static_cast<uint64_t>(
-        message.packed ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packed_ctas))
-                       : s.max_ctas);
+        message.packets ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packet_ctas))
+                        : s.max_ctas);
     const uint64_t blocks = std::clamp<uint64_t>(
-        ceil_div(m.bytes, message.packed ? kPairCtaBytes : s.options.cta_bytes), 1, most);
+        ceil_div(m.bytes, message.packets ? kPairCtaBytes : s.options.cta_bytes), 1, most);
     message.ctas = static_cast<uint8_t>(blocks);
     ctas = std::max(ctas, static_cast<uint32_t>(blocks));
-    if (!message.packed) return;
+    if (!message.packets) return;
     message.part = static_cast<uint32_t>(round_up(ceil_div(m.bytes, blocks), 16));
-    a.packed_slices =
-        std::max(a.packed_slices, static_cast<uint32_t>(ceil_div(message.part, kSlotBytes)));
-    a.packed_words = std::max(a.packed_words, std::min<uint32_t>(message.part / 8, kSlotPackets));
+    a.packet_slices =
+        std::max(a.packet_slices, static_cast<uint32_t>(ceil_div(message.part, kSlotBytes)));
+    a.packet_words = std::max(a.packet_words, std::min<uint32_t>(message.part / 8, kSlotPackets));
   };
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  const auto all_packed = [](const PairArguments::Message* messages, uint32_t count) {
-    return std::all_of(messages, messages + count, [](const auto& m) { return m.packed; });
+  const auto all_packets = [](const PairArguments::Message* messages, uint32_t count) {
+    return std::all_of(messages, messages + count, [](const auto& m) { return m.packets; });
   };
-  const bool packed = all_packed(a.sends, a.send_count) && all_packed(a.receives, a.receive_count);
-  launch(pair_kernel_function(packed), ctas, s.threads, &a, packed && s.early_ctas > 0);
+  const bool packets =
+      all_packets(a.sends, a.send_count) && all_packets(a.receives, a.receive_count);
+  launch(pair_kernel_function(packets), ctas, s.threads, &a, packets && s.early_ctas > 0);
 }
 
 }  // namespace weft::cuda

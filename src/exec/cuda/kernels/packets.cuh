@@ -9,7 +9,7 @@
 namespace weft::cuda {
 
 // One end of a movement, as a thread sees it: eight bytes of memory, or a packet.
-struct PackedEnd {
+struct PacketEnd {
   std::byte* at;
   uint32_t flag;  // the message's number on its port
   uint16_t port;
@@ -22,7 +22,7 @@ __device__ inline int peer_of(const DeviceComm& comm, uint32_t port) {
 
 // A thread block's ports, in shared memory: how many messages had gone through each when the kernel
 // began.
-class PackedPorts {
+class PacketPorts {
  public:
   // The counters, in two halves so that this trip to memory goes side by side with fetching the
   // kernel's other parameters. Needs a __syncthreads() afterwards.
@@ -39,10 +39,10 @@ class PackedPorts {
 
   // Waits until the peer has room for message `flag`. False: everyone must stop.
   __device__ bool wait_for_room(const DeviceComm& comm, uint32_t port, uint32_t flag) const {
-    if (flag - before_[port].z <= kPackedSlots) return true;
+    if (flag - before_[port].z <= kPacketSlots) return true;
     const uint32_t* consumed = &own(comm.mailboxes[comm.rank], comm.ports)[port].consumed;
     const int peer = peer_of(comm, port);
-    return wait_until(comm, peer, [&] { return flag - load_volatile(consumed) <= kPackedSlots; });
+    return wait_until(comm, peer, [&] { return flag - load_volatile(consumed) <= kPacketSlots; });
   }
 
   // After all threads have read message `flag`: its room is the peer's again.
@@ -64,7 +64,7 @@ class PackedPorts {
 
   // From a port's first slot of block 0 to the slot of a message of this block.
   static __device__ uint32_t slot_offset(uint32_t ports, uint32_t flag) {
-    return (blockIdx.x * ports * kPackedSlots + flag % kPackedSlots) *
+    return (blockIdx.x * ports * kPacketSlots + flag % kPacketSlots) *
            static_cast<uint32_t>(kSlotPackets * sizeof(Packet));
   }
 
@@ -104,7 +104,7 @@ __device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
 }
 
 // Waits until all of up to `Batch` words are there; those of plain memory are already.
-// `source(b)` is a PackedEnd. `signature` is what a packet's second flag is mixed with: a peer that
+// `source(b)` is a PacketEnd. `signature` is what a packet's second flag is mixed with: a peer that
 // means another call is found out (a packet may arrive in two halves, so only when it stays that
 // way). False: everyone must stop.
 template <int Batch, typename Source>
@@ -116,13 +116,13 @@ __device__ __forceinline__ bool wait_for_words(const DeviceComm& comm, Source so
     Packet packets[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
-      if (const PackedEnd end = source(b); end.message)
+      if (const PacketEnd end = source(b); end.message)
         packets[b] = load_packet(reinterpret_cast<const Packet*>(end.at));
     bool all = true, strange = false;
     uint32_t port = 0;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
-      const PackedEnd end = source(b);
+      const PacketEnd end = source(b);
       if (!end.message) continue;
       words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
       const bool same_number = packets[b].flag0 == end.flag,

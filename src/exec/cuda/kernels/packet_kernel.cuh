@@ -4,26 +4,26 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
-#include "src/exec/cuda/kernels/packed.cuh"
+#include "src/exec/cuda/kernels/packets.cuh"
 
 namespace weft::cuda {
 
 // Shared by the threads of a block while it runs a program.
-struct PackedState {
-  PackedPorts ports;
+struct PacketState {
+  PacketPorts ports;
   bool stopped;
 };
 
 template <typename Type, typename Op>
-class PackedRunner {
+class PacketRunner {
  public:
-  __device__ PackedRunner(const PackedArguments& a, PackedState& shared)
+  __device__ PacketRunner(const PacketArguments& a, PacketState& shared)
       : a_(a), comm_(a.comm), shared_(shared) {}
 
   __device__ void run() {
     for (uint32_t slice = 0; slice < a_.slices; slice++) {
       for (uint32_t n = 0; n < a_.step_count;) {
-        const PackedStep& step = a_.step(n);
+        const PacketStep& step = a_.step(n);
         const uint32_t moves = step.run;
         const bool takes = step.takes;
         move(n, moves, slice);
@@ -54,7 +54,7 @@ class PackedRunner {
     const uint64_t sliced = slice * a_.slice_bytes;
     for (uint32_t i = threadIdx.x; i < moves * stride; i += blockDim.x) {
       const uint32_t j = moves == 1 ? 0 : i / stride;
-      const PackedStep& step = a_.step(n + j);
+      const PacketStep& step = a_.step(n + j);
       Position at{slice, i - j * stride, 0, 0};
       const uint64_t rest = step.bytes > sliced ? step.bytes - sliced : 0;
       const auto length = static_cast<uint32_t>(rest < a_.slice_bytes ? rest : a_.slice_bytes);
@@ -72,24 +72,24 @@ class PackedRunner {
     }
   }
 
-  __device__ std::byte* memory(const PackedOperand& operand, const Position& at) const {
+  __device__ std::byte* memory(const PacketOperand& operand, const Position& at) const {
     return operand.base + at.memory -
-           (operand.kind == PackedOperand::kScratch ? at.slice * a_.slice_bytes : 0);
+           (operand.kind == PacketOperand::kScratch ? at.slice * a_.slice_bytes : 0);
   }
-  __device__ std::byte* packet(const PackedOperand& operand, uint32_t flag, uint32_t p) const {
+  __device__ std::byte* packet(const PacketOperand& operand, uint32_t flag, uint32_t p) const {
     return operand.base +
-           (PackedPorts::slot_offset(a_.ports, flag) + p * static_cast<uint32_t>(sizeof(Packet)));
+           (PacketPorts::slot_offset(a_.ports, flag) + p * static_cast<uint32_t>(sizeof(Packet)));
   }
   // The operand's message is the n-th on its port in this kernel.
-  static __device__ uint32_t number(const PackedOperand& operand, uint32_t slice) {
+  static __device__ uint32_t number(const PacketOperand& operand, uint32_t slice) {
     return slice * operand.per_slice + operand.before + 1;
   }
 
   // The step's result for one word: a copy, or the reduction of all sources.
-  __device__ __forceinline__ bool take(const PackedStep& step, const Position& at, uint64_t& word) {
+  __device__ __forceinline__ bool take(const PacketStep& step, const Position& at, uint64_t& word) {
     const bool scaled = kSums<Op> && a_.reduction.premultiply && step.raw_sources != 0;
     if (step.sources == 1 && !scaled) {
-      PackedEnd ends[1];
+      PacketEnd ends[1];
       uint64_t words[1];
       look(step, 0, at, ends[0], words[0]);
       if (ends[0].message && !wait_for_words<1>(
@@ -117,11 +117,11 @@ class PackedRunner {
     }
   }
 
-  __device__ __forceinline__ void look(const PackedStep& step, int source, const Position& at,
-                                       PackedEnd& end, uint64_t& word) {
-    const PackedOperand& operand = a_.operand(step.first_operand + source);
+  __device__ __forceinline__ void look(const PacketStep& step, int source, const Position& at,
+                                       PacketEnd& end, uint64_t& word) {
+    const PacketOperand& operand = a_.operand(step.first_operand + source);
     end.port = operand.port;
-    end.message = operand.kind == PackedOperand::kMessage;
+    end.message = operand.kind == PacketOperand::kMessage;
     if (end.message) {
       end.flag = shared_.ports.received(operand.port, number(operand, at.slice));
       end.at = packet(operand, end.flag, at.p);
@@ -131,11 +131,11 @@ class PackedRunner {
   }
 
   template <int Batch>
-  __device__ __forceinline__ bool accumulate(const PackedStep& step, const Position& at, int first,
+  __device__ __forceinline__ bool accumulate(const PacketStep& step, const Position& at, int first,
                                              bool scaled,
                                              typename Type::Accumulator (&sum)[kCount]) {
     const int count = step.sources - first;
-    PackedEnd ends[Batch];
+    PacketEnd ends[Batch];
     uint64_t words[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
@@ -160,7 +160,7 @@ class PackedRunner {
     return true;
   }
 
-  __device__ __forceinline__ uint64_t finish(const PackedStep& step,
+  __device__ __forceinline__ uint64_t finish(const PacketStep& step,
                                              typename Type::Accumulator (&sum)[kCount]) const {
     Element e[kCount];
     const uint32_t divide_by = kSums<Op> && step.completes ? a_.reduction.divide_by : 0;
@@ -172,12 +172,12 @@ class PackedRunner {
     return word;
   }
 
-  __device__ __forceinline__ bool give(const PackedStep& step, const Position& at, uint64_t word) {
+  __device__ __forceinline__ bool give(const PacketStep& step, const Position& at, uint64_t word) {
     const uint32_t first = step.first_operand + step.sources;
 #pragma unroll 4
     for (uint32_t d = first; d < first + step.destinations; d++) {
-      const PackedOperand& operand = a_.operand(d);
-      if (operand.kind != PackedOperand::kMessage) {
+      const PacketOperand& operand = a_.operand(d);
+      if (operand.kind != PacketOperand::kMessage) {
         if (at.left > 0) store_word(memory(operand, at), at.left, word);
         continue;
       }
@@ -193,12 +193,12 @@ class PackedRunner {
   // All threads have what came in: the room is the peers' again. A thread per operand of the run.
   __device__ void give_back(uint32_t n, uint32_t moves, uint32_t slice) {
     const uint32_t first = a_.step(n).first_operand;
-    const PackedStep& last = a_.step(n + moves - 1);
+    const PacketStep& last = a_.step(n + moves - 1);
     const uint32_t end = last.first_operand + last.sources + last.destinations;
     for (uint32_t o = first + threadIdx.x; o < end; o += blockDim.x) {
-      const PackedOperand& operand = a_.operand(o);
-      if (operand.kind == PackedOperand::kMessage && operand.receives)
-        PackedPorts::give_back(comm_, operand.port,
+      const PacketOperand& operand = a_.operand(o);
+      if (operand.kind == PacketOperand::kMessage && operand.receives)
+        PacketPorts::give_back(comm_, operand.port,
                                shared_.ports.received(operand.port, number(operand, slice)));
     }
   }
@@ -206,34 +206,34 @@ class PackedRunner {
   // The last message of each port says how far it has come.
   __device__ void keep_counters() {
     for (uint32_t o = threadIdx.x; o < a_.operand_count; o += blockDim.x) {
-      const PackedOperand& operand = a_.operand(o);
-      if (operand.kind != PackedOperand::kMessage || operand.before + 1 != operand.per_slice)
+      const PacketOperand& operand = a_.operand(o);
+      if (operand.kind != PacketOperand::kMessage || operand.before + 1 != operand.per_slice)
         continue;
       const uint32_t n = a_.slices * operand.per_slice;
       if (operand.receives) {
-        PackedPorts::keep_received(a_.mine, a_.ports, operand.port,
+        PacketPorts::keep_received(a_.mine, a_.ports, operand.port,
                                    shared_.ports.received(operand.port, n));
       } else {
-        PackedPorts::keep_sent(a_.mine, a_.ports, operand.port,
+        PacketPorts::keep_sent(a_.mine, a_.ports, operand.port,
                                shared_.ports.sent(operand.port, n));
       }
     }
   }
 
-  const PackedArguments& a_;
+  const PacketArguments& a_;
   const DeviceComm& comm_;
-  PackedState& shared_;
+  PacketState& shared_;
 };
 
 template <typename Type, typename Op>
-__global__ void __launch_bounds__(kPackedThreads, 1)
-    packed_kernel(const __grid_constant__ PackedArguments arguments) {
-  __shared__ PackedState shared;
-  alignas(16) __shared__ std::byte copy[sizeof(PackedArguments)];
-  auto& a = *reinterpret_cast<PackedArguments*>(copy);
+__global__ void __launch_bounds__(kPacketThreads, 1)
+    packet_kernel(const __grid_constant__ PacketArguments arguments) {
+  __shared__ PacketState shared;
+  alignas(16) __shared__ std::byte copy[sizeof(PacketArguments)];
+  auto& a = *reinterpret_cast<PacketArguments*>(copy);
   if (arguments.mine == nullptr) return;  // only to be loaded
   const uint32_t ports = arguments.ports;
-  const uint4 counters = PackedPorts::ask(arguments.mine, ports);
+  const uint4 counters = PacketPorts::ask(arguments.mine, ports);
   Parameters parameters;
   parameters.load(&arguments, arguments.bytes);
   parameters.store(&a);
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kPackedThreads, 1)
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
   fetch_scalar(a.reduction, sizeof(typename Type::Element));
-  PackedRunner<Type, Op>(a, shared).run();
+  PacketRunner<Type, Op>(a, shared).run();
 }
 
 }  // namespace weft::cuda
