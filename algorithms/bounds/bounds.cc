@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "algorithms/bounds/all_to_all.h"
 #include "algorithms/bounds/capacities.h"
-#include "algorithms/bounds/exchange.h"
 #include "algorithms/bounds/max_flow.h"
 #include "src/base/error.h"
 #include "src/topology/graph/flow_graph.h"
@@ -210,7 +210,7 @@ Bound bound_of(const Machine& machine, const Collective& c) {
     case CollectiveKind::kGather:
       return on_reverse([&](Cuts cuts) { return cuts.scatter(c.root); });
     case CollectiveKind::kAllToAll:
-      return exchange_bound(machine, c.nranks);
+      return all_to_all_bound(machine, c.nranks);
     case CollectiveKind::kSendRecv:
       return Cuts(machine, 2).broadcast(0);
   }

@@ -29,7 +29,7 @@ struct Bound {
 // - broadcast and reduce: the least maximum flow between the root and any other rank; at most what
 //   all of them can be sent at once, each by itself.
 // - gather and scatter: the maximum flow between the root and all other ranks at once.
-// - alltoall: the maximum concurrent flow, see exchange.h.
+// - alltoall: the maximum concurrent flow, see all_to_all.h.
 // Throws Error(ncclInvalidArgument) where the machine has fewer GPUs than the collective ranks.
 Bound throughput_bound(const Machine& machine, const Collective& collective);
 

@@ -134,9 +134,9 @@ Schedule make_direct(const Collective& c, bool in_place) {
 // The same on a single lane: everything is sent before anything is awaited, so that data small
 // enough for the FIFOs takes one trip (or two, for an all_reduce) and a thread block per part is
 // enough.
-Schedule make_exchange(const Collective& c, bool in_place) {
+Schedule make_one_round(const Collective& c, bool in_place) {
   Schedule s = make_direct(c, in_place);
-  s.name = "exchange";
+  s.name = "one_round";
   for (RankSchedule& rank : s.ranks) {
     Lane all;
     for (Lane& lane : rank.lanes)
@@ -179,8 +179,8 @@ Schedule make_send_recv(const Collective& c, bool) {
 
 const Generator kDirect = {"direct", "all ranks exchange parts with all ranks", supports_direct,
                            make_direct};
-const Generator kExchange = {"exchange", "direct, on a single lane: for small sizes",
-                             supports_direct, make_exchange};
+const Generator kOneRound = {"one_round", "direct, on a single lane: for small sizes",
+                             supports_direct, make_one_round};
 const Generator kOneShot = {"one_shot", "all ranks send everything to all ranks", supports_one_shot,
                             make_one_shot};
 const Generator kSendRecv = {

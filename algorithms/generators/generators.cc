@@ -7,7 +7,7 @@ namespace weft {
 
 std::span<const Generator> generators() {
   static const std::array<Generator, 14> all = {
-      kDirect,   kExchange,   kOneShot, kRing,    kTree, kRecursive, kPairwise,
+      kDirect,   kOneRound,   kOneShot, kRing,    kTree, kRecursive, kPairwise,
       kSendRecv, kPeerMemory, kSweep,   kScratch, kWide, kCpuReduce, kCpuPair};
   return all;
 }

@@ -29,7 +29,7 @@ std::span<const Generator> generators();
 const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
-extern const Generator kDirect, kExchange, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
+extern const Generator kDirect, kOneRound, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
     kPeerMemory, kSweep, kScratch, kWide, kCpuReduce, kCpuPair;
 
 }  // namespace weft

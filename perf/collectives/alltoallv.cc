@@ -49,7 +49,7 @@ std::vector<Segment> expected(const Shape& shape, const Place& place) {
 const Collective kCollective = {
     .program = "alltoallv_perf",
     .in_place_checked = false,
-    .shape = shape_exchange,
+    .shape = shape_one_round,
     .run = run,
     .expected = expected,
     .bus_factor = factor_all_but_one,

@@ -24,7 +24,7 @@ inline Shape shape_scattering(size_t count, int nranks) {
 }
 
 // A block for every rank in, a block of every rank out.
-inline Shape shape_exchange(size_t count, int nranks) {
+inline Shape shape_one_round(size_t count, int nranks) {
   const size_t block = count / static_cast<size_t>(nranks);
   const size_t whole = block * static_cast<size_t>(nranks);
   return {block, whole, whole};

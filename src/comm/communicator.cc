@@ -66,7 +66,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   } unless_made{control_.get()};
   connected_ = imported_;
   try {
-    const std::vector<PeerInfo> infos = exchange_infos(
+    const std::vector<PeerInfo> infos = gather_infos(
         *control_, config_, *imported_, cuda::available() ? cuda::bus_id(device) : "", deadline);
     agree_on_plans(infos, deadline);
     const int cpu_nodes = cpu_nodes_for(infos);

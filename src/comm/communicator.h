@@ -103,7 +103,7 @@ class Communicator {
     int root = 0;
     bool in_place = false;
     Program program;
-    std::optional<ExchangeShape> shape;  // set: it needs no interpreter
+    std::optional<OneRoundShape> shape;  // set: it needs no interpreter
     std::vector<Program> cpu_programs;   // of the CPU nodes that this rank has, in their order
   };
   const Plan& plan_for(const Collective& collective, const Generator& generator, bool in_place);
@@ -146,7 +146,7 @@ class Communicator {
     std::shared_ptr<cuda::GpuPlan> plan;
   };
   const GpuEntry& gpu_plan(const Collective& collective, const GpuChoice& choice);
-  bool exchanges(const Generator& generator, const Collective& collective);
+  bool is_one_round(const Generator& generator, const Collective& collective);
   void connect_gpu(Deadline deadline);
   bool reach_gpus(Deadline deadline);
   // GPUs whose memory cannot be reached: FIFOs in host memory, drained by the proxy or by a GPU.

@@ -5,7 +5,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
-#include "src/exec/exchange_shape.h"
+#include "src/exec/one_round_shape.h"
 #include "src/planner/plan_store.h"
 #include "src/schedule/lower.h"
 
@@ -138,11 +138,11 @@ void Communicator::launch(std::span<const Call* const> calls) {
   gpu_->end(streams);
 }
 
-// Whether all ranks' programs are exchanges.
-bool Communicator::exchanges(const Generator& generator, const Collective& collective) {
+// Whether all ranks' programs are one round of messages.
+bool Communicator::is_one_round(const Generator& generator, const Collective& collective) {
   const auto schedule = PlanStore::instance().get(generator, collective, false);
   for (int rank = 0; rank < nranks_; rank++)
-    if (!exchange_shape(lower(*schedule, rank))) return false;
+    if (!one_round_shape(lower(*schedule, rank))) return false;
   return true;
 }
 
@@ -165,8 +165,9 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
     const Program fallback = lowered(kScratch);
     plan = gpu_->prepare(program, &fallback);
   } else {
-    plan = choice.packets ? gpu_->prepare_packets(program, exchanges(*choice.generator, collective))
-                          : gpu_->prepare(program, nullptr);
+    plan = choice.packets
+               ? gpu_->prepare_packets(program, is_one_round(*choice.generator, collective))
+               : gpu_->prepare(program, nullptr);
   }
   if (plan == nullptr)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",

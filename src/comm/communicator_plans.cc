@@ -35,7 +35,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);
   plan->program.fifo_depth = fifo_depth;
-  if (verified.schedule().cpu_nodes == 0) plan->shape = exchange_shape(plan->program);
+  if (verified.schedule().cpu_nodes == 0) plan->shape = one_round_shape(plan->program);
   if (verified.schedule().cpu_nodes > cpu_nodes_)
     fail(ncclInvalidUsage, "schedule {} needs {} CPU nodes, there are {}{}", label,
          verified.schedule().cpu_nodes, cpu_nodes_,

@@ -83,9 +83,9 @@ void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Confi
 
 }  // namespace
 
-std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
-                                     const ImportedSchedules& imported, const std::string& gpu,
-                                     Deadline deadline) {
+std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
+                                   const ImportedSchedules& imported, const std::string& gpu,
+                                   Deadline deadline) {
   const PeerInfo mine = describe_myself(config, imported, gpu);
   std::vector<PeerInfo> infos;
   for (const std::string& text : control.all_gather(

@@ -35,8 +35,8 @@ struct PeerInfo {
 // Every rank's, in rank order; `gpu` is this one's bus id. Collective. Throws
 // Error(ncclInvalidUsage) where ranks contradict each other: the same text on all of them, since
 // all compare with rank 0.
-std::vector<PeerInfo> exchange_infos(ControlChannel& control, const Config& config,
-                                     const ImportedSchedules& imported, const std::string& gpu,
-                                     Deadline deadline);
+std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
+                                   const ImportedSchedules& imported, const std::string& gpu,
+                                   Deadline deadline);
 
 }  // namespace weft

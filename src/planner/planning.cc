@@ -88,8 +88,8 @@ SelectionTable via_host_table(const PlanningRequest& request, std::span<const in
   table.simulation = via_host_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
   table.cpus = cpu_rates(cpus, request.setting.cores);
   table.call_us = rings.call_us;
-  table.exchange_us = kExchangeUs;
-  table.exchange_us_mb = kExchangeUsMb;
+  table.one_round_us = kOneRoundUs;
+  table.one_round_us_mb = kOneRoundUsMb;
   table.unfit = [&](const Schedule& schedule) {
     std::string why = request.unfit_for_rings ? request.unfit_for_rings(schedule) : "";
     const auto lanes = static_cast<ptrdiff_t>(schedule.ranks[0].lanes.size());

@@ -39,8 +39,8 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
   }
 }
 
-// In one exchange, every rank sends or gets a whole array from each other, or a part of it.
-size_t exchanged(const Collective& c, size_t bytes) {
+// In one round, every rank sends or gets a whole array from each other, or a part of it.
+size_t one_round_bytes(const Collective& c, size_t bytes) {
   const auto n = static_cast<size_t>(c.nranks);
   const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
                      c.kind == CollectiveKind::kBroadcast;
@@ -79,9 +79,9 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   }
   if (placement.peer_memory) return kPeerMemory;
   const bool few = c.nranks <= 16;
-  if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kExchange.supports(c) &&
-      exchanged(c, bytes) <= kLarge)
-    return kExchange;
+  if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
+      one_round_bytes(c, bytes) <= kLarge)
+    return kOneRound;
   if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
   // Two ranks send the same bytes in one phase as in two.
   if (placement.wide && c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return kOneShot;
@@ -95,8 +95,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
       if (bytes <= kSmall && !few) return first_supported(c, {&kRecursive, &kDirect});
       if (placement.one_host) return kDirect;
       if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
-      if (goes_straight(c, bytes, placement)) return kExchange;
-      // One exchange whichever plan: this one copies this rank's own block behind it.
+      if (goes_straight(c, bytes, placement)) return kOneRound;
+      // One round whichever plan: this one copies this rank's own block behind it.
       if (c.nranks == 2) return kRing;
       if (bytes <= kFewRoundsGather) return first_supported(c, {&kRecursive, &kRing});
       return bytes <= kStraightGather && few ? kDirect : kRing;
@@ -137,7 +137,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
   // Where only a root has that much to do packets pay for longer, most of all where it just
   // receives; and between processes too: there many buffers go through scratch memory instead,
   // which takes longer than a reach.
-  const size_t moved = exchanged(c, bytes);
+  const size_t moved = one_round_bytes(c, bytes);
   const bool reduces = c.kind == CollectiveKind::kReduce,
              broadcasts = c.kind == CollectiveKind::kBroadcast, several = c.nranks > 2;
   size_t most = packet_bytes;
@@ -147,7 +147,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
     most = packet_bytes / 4 * (broadcasts && several ? 3 : 2);
   }
   if (c.nranks > 1 && moved <= most)
-    return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
+    return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kOneRound, true};
   // Many ranks pass on what comes from a root.
   if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packet_bytes)
     return {&kTree, true};

@@ -98,7 +98,7 @@ class Builder {
     // It sends what direct sends: links see no difference.
     const bool only_links = request_.machine != nullptr && request_.simulation.step_us == 0 &&
                             request_.simulation.message_us == 0;
-    sources_.push_back({&generator, c, nullptr, only_links && generator.name == kExchange.name});
+    sources_.push_back({&generator, c, nullptr, only_links && generator.name == kOneRound.name});
   }
 
   void add(const ImportedSchedule& schedule, int number) {
@@ -253,8 +253,8 @@ class Builder {
   void simulate_option(PlanOption& option, const ScheduleGraph& graph,
                        SimulatedMachine& simulated) const {
     option.us = simulated_times(request_, graph, simulated);
-    const Generator& single = option.kind == CollectiveKind::kAllReduce ? kOneShot : kExchange;
-    if (request_.exchange_us == 0 || option.name != single.name) return;
+    const Generator& single = option.kind == CollectiveKind::kAllReduce ? kOneShot : kOneRound;
+    if (request_.one_round_us == 0 || option.name != single.name) return;
     const double n = request_.nranks;
     const bool whole = option.kind == CollectiveKind::kAllReduce ||
                        option.kind == CollectiveKind::kReduce ||
@@ -262,9 +262,9 @@ class Builder {
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       const double message = SelectionTable::size(i) / (whole ? 1 : n);
       // In one slice, too.
-      if (message > std::min<double>(kMostExchangedBytes, request_.simulation.slice_bytes)) break;
+      if (message > std::min<double>(kMostOneRoundBytes, request_.simulation.slice_bytes)) break;
       option.us[static_cast<size_t>(i)] =
-          request_.exchange_us + message * (n - 1) * 1e-6 * request_.exchange_us_mb;
+          request_.one_round_us + message * (n - 1) * 1e-6 * request_.one_round_us_mb;
     }
   }
 

@@ -28,9 +28,9 @@ struct TableRequest {
   SimulationOptions simulation;
   CpuRates cpus;
   double call_us = 0;  // that simulations do not know of
-  // If not 0: what a single exchange takes as long as its messages are small (kMostExchangedBytes),
+  // If not 0: what a single round takes as long as its messages are small (kMostOneRoundBytes),
   // and for every megabyte that a rank sends.
-  double exchange_us = 0, exchange_us_mb = 0;
+  double one_round_us = 0, one_round_us_mb = 0;
   // Why a schedule cannot be run here; empty: it can. Not set: all can.
   std::function<std::string(const Schedule&)> unfit;
   std::string origin;  // of the rates, in words

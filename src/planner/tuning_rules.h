@@ -3,8 +3,8 @@
 //
 // NCCL's algorithms name families of ours: Ring is ring; Tree and NVLSTree are tree and recursive;
 // PAT is recursive and pairwise; CollNetDirect, CollNetChain and NVLS, where all ranks work at
-// once, are direct, one_shot and exchange. Schedules made for the machine belong to no family: they
-// are used only where the user leaves the choice open.
+// once, are direct, one_shot and one_round. Schedules made for the machine belong to no family:
+// they are used only where the user leaves the choice open.
 #pragma once
 
 #include <array>

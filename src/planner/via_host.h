@@ -31,10 +31,10 @@ bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
 // (several may share one). `via_host`: no way leads from one to another but through a CPU.
 Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool via_host);
 
-// What a single exchange of small messages takes (kMostExchangedBytes), and every megabyte that a
+// What a single round of small messages takes (kMostOneRoundBytes), and every megabyte that a
 // rank sends in it: two and four ranks that share an H200, all_reduce of 8 KiB in a graph 7.5
 // and 11.5 us.
-inline constexpr double kExchangeUs = 5.5, kExchangeUsMb = 245;
+inline constexpr double kOneRoundUs = 5.5, kOneRoundUsMb = 245;
 
 // What kernels and CPU nodes take for their steps, and how data is cut.
 SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,

@@ -10,10 +10,10 @@
 
 namespace weft {
 
-// Between GPUs that do not reach each other, a program that is a single exchange of messages
-// (exec/exchange_shape.h) has a kernel of its own as long as none is larger, or than a slice.
+// Between GPUs that do not reach each other, a program that is a single round of messages
+// (exec/one_round_shape.h) has a kernel of its own as long as none is larger, or than a slice.
 // Planners count on it.
-inline constexpr uint64_t kMostExchangedBytes = 64 << 10;
+inline constexpr uint64_t kMostOneRoundBytes = 64 << 10;
 
 struct Program {
   Collective collective;

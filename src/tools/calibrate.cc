@@ -59,7 +59,7 @@ class Calibrator {
     HostSetting setting;
     setting.on_gpus = true;
     // What goes through FIFOs with flags is for small arrays.
-    const Generator* any[] = {&kPeerMemory, &kExchange, &kOneShot};
+    const Generator* any[] = {&kPeerMemory, &kOneRound, &kOneShot};
     const Generator* in_place[] = {&kPeerMemory};
     for (int round = 0; round < kRounds; round++)
       for (const int ranks : {2, 4, 8}) {

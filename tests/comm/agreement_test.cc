@@ -69,7 +69,7 @@ WEFT_SCENARIO(dies_while_planning) {
     const Deadline deadline = in_seconds(60);
     ControlChannel control(id.candidates(host_identity(config)), id.secret, 1, context.nranks,
                            deadline, [](int, bool, const std::string&) {});
-    exchange_infos(control, config, {}, "", deadline);
+    gather_infos(control, config, {}, "", deadline);
     control.collect("", deadline);
     _exit(0);
   }
@@ -103,7 +103,7 @@ double seconds_of_agreement_of_a_thousand() {
         const Deadline deadline = in_seconds(60);
         ControlChannel control(id.candidates(host_identity(config)), id.secret, rank, kRanks,
                                deadline, [](int, bool, const std::string&) {});
-        std::vector<PeerInfo> infos = exchange_infos(control, config, none, "", deadline);
+        std::vector<PeerInfo> infos = gather_infos(control, config, none, "", deadline);
         for (size_t r = 0; r < infos.size(); r++) infos[r].host = r / 8;
         const auto texts = control.collect(rank % 8 == 0 ? describe_host(config) : "", deadline);
         std::string decided;

@@ -312,7 +312,7 @@ WEFT_SCENARIO(small_broadcasts) {
 }
 
 TEST_F(GpuProcesses, ExchangeSmallMessagesThroughSmallRings) {
-  for (const char* plan : {"broadcast=exchange", "broadcast=ring", "broadcast=direct"})
+  for (const char* plan : {"broadcast=one_round", "broadcast=ring", "broadcast=direct"})
     play("small_broadcasts", 3, "",
          {{"NCCL_P2P_DISABLE", "1"}, {"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
 }
@@ -355,7 +355,7 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
 }
 
 TEST_F(TwoFakeHosts, ExchangeSmallMessagesThroughSmallRings) {
-  for (const char* plan : {"broadcast=exchange", "broadcast=ring"})
+  for (const char* plan : {"broadcast=one_round", "broadcast=ring"})
     play_on(3, "small_broadcasts", 3, "", {{"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
 }
 

@@ -102,23 +102,23 @@ TEST(CostModel, PredictsWhatAnH200WasMeasuredToTakeWithinAFifth) {
   };
   constexpr auto kReduced = CollectiveKind::kAllReduce, kGathered = CollectiveKind::kAllGather,
                  kScattered = CollectiveKind::kReduceScatter, kCast = CollectiveKind::kBroadcast,
-                 kExchanged = CollectiveKind::kAllToAll;
+                 kAllToAll = CollectiveKind::kAllToAll;
   const Row rows[] = {
       {kReduced, 2, {3.9, 4.0, 6.9, 12.1, 80.5, 284.0}},
       {kGathered, 2, {3.3, 3.4, 4.5, 12.2, 63.2, 224.6}},
       {kScattered, 2, {3.7, 3.9, 5.0, 11.1, 62.7, 211.5}},
       {kCast, 2, {2.9, 3.0, 5.1, 12.5, 63.0, 219.7}},
-      {kExchanged, 2, {2.9, 3.4, 5.9, 10.7, 78.7, 289.8}},
+      {kAllToAll, 2, {2.9, 3.4, 5.9, 10.7, 78.7, 289.8}},
       {kReduced, 4, {5.0, 5.5, 9.5, 20.4, 153.9, 568.0}},
       {kGathered, 4, {3.9, 4.1, 5.5, 17.3, 103.7, 369.9}},
       {kScattered, 4, {4.8, 5.2, 6.1, 17.1, 101.4, 346.8}},
       {kCast, 4, {3.7, 4.1, 8.7, 17.1, 103.2, 371.0}},
-      {kExchanged, 4, {4.4, 4.2, 8.0, 19.2, 155.1, 584.1}},
+      {kAllToAll, 4, {4.4, 4.2, 8.0, 19.2, 155.1, 584.1}},
       {kReduced, 8, {6.7, 9.5, 13.1, 40.4, 305.0, 1137.9}},
       {kGathered, 8, {6.4, 5.9, 9.8, 28.7, 181.6, 667.2}},
       {kScattered, 8, {6.4, 6.8, 10.3, 29.4, 173.1, 616.9}},
       {kCast, 8, {5.2, 7.2, 11.4, 35.8, 179.3, 659.7}},
-      {kExchanged, 8, {4.8, 5.7, 10.9, 37.6, 306.8, 1156.4}},
+      {kAllToAll, 8, {4.8, 5.7, 10.9, 37.6, 306.8, 1156.4}},
   };
   std::vector<double> errors;
   for (const Row& row : rows) {

@@ -62,11 +62,11 @@ TEST(Selection, GoesStraightToFewRanksThatAreAloneOnTheirHosts) {
     EXPECT_EQ(chosen(kSum, 5, bytes), "ring") << "too many";
     EXPECT_EQ(chosen(kScatter, 9, bytes), "ring") << "too many";
     EXPECT_EQ(chosen(kSum, 2, bytes), "ring");
-    EXPECT_EQ(chosen(kGather, 2, bytes), "exchange");
-    EXPECT_EQ(chosen(kGather, 4, bytes), "exchange");
-    EXPECT_NE(chosen(kGather, 5, bytes), "exchange") << "too many";
+    EXPECT_EQ(chosen(kGather, 2, bytes), "one_round");
+    EXPECT_EQ(chosen(kGather, 4, bytes), "one_round");
+    EXPECT_NE(chosen(kGather, 5, bytes), "one_round") << "too many";
     placement.own_hosts = false;
-    EXPECT_NE(chosen(kGather, 4, bytes), "exchange") << "ranks of a host share its network";
+    EXPECT_NE(chosen(kGather, 4, bytes), "one_round") << "ranks of a host share its network";
     EXPECT_EQ(chosen(kSum, 4, bytes), "ring") << "ranks of a host share its network";
     EXPECT_EQ(chosen(kScatter, 4, bytes), "ring") << "ranks of a host share its network";
   }
@@ -87,9 +87,9 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   };
   EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 128u << 10), "one_shot");
   EXPECT_EQ(in_processes(CollectiveKind::kAllReduce, 8, 256u << 10), "peer_memory");
-  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 256u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 256u << 10), "one_round") << "there is a root";
   EXPECT_EQ(in_processes(CollectiveKind::kReduce, 8, 512u << 10), "peer_memory");
-  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 128u << 10), "exchange");
+  EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 128u << 10), "one_round");
   EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 8, 256u << 10), "tree");
   EXPECT_EQ(in_processes(CollectiveKind::kBroadcast, 4, 512u << 10), "peer_memory");
   EXPECT_EQ(in_processes(CollectiveKind::kAllGather, 8, 256u << 20), "peer_memory");
@@ -98,14 +98,14 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
   };
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 64u << 10), "one_shot");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 8, 128u << 10), "peer_memory");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 512u << 10), "exchange") << "there is a root";
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 512u << 10), "one_round") << "there is a root";
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 4, 768u << 10), "peer_memory");
-  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 256u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 256u << 10), "one_round");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 8, 512u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kReduce, 2, 513u << 10), "peer_memory");
-  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 256u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 256u << 10), "one_round");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 4, 257u << 10), "peer_memory");
-  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 512u << 10), "exchange");
+  EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 512u << 10), "one_round");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 2, 513u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kAllReduce, 4, 256u << 10), "peer_memory");
   EXPECT_EQ(in_threads(CollectiveKind::kBroadcast, 8, 128u << 10), "peer_memory");
@@ -120,9 +120,9 @@ TEST(Selection, ExchangesSmallMessagesAtOnceBetweenGpusThatUseHostMemory) {
   placement.rings = true;
   for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
                           CollectiveKind::kBroadcast, CollectiveKind::kAllToAll}) {
-    EXPECT_EQ(choose_generator({kind, 4, 0}, 16u << 10, placement, nullptr).name, "exchange");
-    EXPECT_NE(choose_generator({kind, 4, 0}, 1u << 20, placement, nullptr).name, "exchange");
-    EXPECT_NE(choose_generator({kind, 32, 0}, 16u << 10, placement, nullptr).name, "exchange");
+    EXPECT_EQ(choose_generator({kind, 4, 0}, 16u << 10, placement, nullptr).name, "one_round");
+    EXPECT_NE(choose_generator({kind, 4, 0}, 1u << 20, placement, nullptr).name, "one_round");
+    EXPECT_NE(choose_generator({kind, 32, 0}, 16u << 10, placement, nullptr).name, "one_round");
   }
   EXPECT_EQ(
       choose_generator({CollectiveKind::kAllReduce, 4, 0}, 16u << 10, placement, nullptr).name,

@@ -74,12 +74,12 @@ TEST(ViaHost, PrefersASingleExchangeOfSmallMessages) {
   EXPECT_EQ(chosen_at(table, 8192), "one_shot");
   for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
                           CollectiveKind::kAllToAll, CollectiveKind::kBroadcast}) {
-    EXPECT_EQ(table.choose(kind, 8192, false)->name, "exchange") << name(kind);
-    EXPECT_NE(table.choose(kind, kMuch, false)->name, "exchange") << name(kind);
+    EXPECT_EQ(table.choose(kind, 8192, false)->name, "one_round") << name(kind);
+    EXPECT_NE(table.choose(kind, kMuch, false)->name, "one_round") << name(kind);
   }
   const PlanOption& one_shot = *option_of(table, "one_shot");
-  EXPECT_LT(SelectionTable::estimate(one_shot, kMostExchangedBytes),
-            0.7 * SelectionTable::estimate(one_shot, 2 * kMostExchangedBytes));
+  EXPECT_LT(SelectionTable::estimate(one_shot, kMostOneRoundBytes),
+            0.7 * SelectionTable::estimate(one_shot, 2 * kMostOneRoundBytes));
 }
 
 TEST(ViaHost, LeavesItToGpusWhereEachHasALinkOfItsOwn) {

@@ -261,9 +261,9 @@ struct alignas(16) PacketArguments {
 };
 static_assert(sizeof(PacketArguments) < 16384);
 
-// A program in the form of an ExchangeShape, for the low-latency protocol. Small: read where it is,
+// A program in the form of an OneRoundShape, for the low-latency protocol. Small: read where it is,
 // in constant memory.
-struct ExchangeArguments {
+struct OneRoundArguments {
   Mailbox* mine = nullptr;
   const std::byte* input = nullptr;  // what goes to rank 0
   std::byte* output = nullptr;       // where what comes from rank 0 goes, or the sum
@@ -347,7 +347,7 @@ struct alignas(16) RingArguments : RingHead {
 };
 static_assert(sizeof(RingArguments) <= 32764);
 
-// A program in the form of an ExchangeShape through rings, all messages of the same size.
+// A program in the form of an OneRoundShape through rings, all messages of the same size.
 struct RingExchangeArguments {
   MessageHeader header;              // of every message, both ways; kind 0: nothing to do
   const std::byte* input = nullptr;  // what goes to rank 0

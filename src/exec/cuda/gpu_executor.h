@@ -13,8 +13,8 @@
 #include "include/nccl.h"
 #include "src/base/handles.h"
 #include "src/exec/datatype.h"
-#include "src/exec/exchange_shape.h"
 #include "src/exec/first_uses.h"
+#include "src/exec/one_round_shape.h"
 #include "src/exec/operation.h"
 #include "src/schedule/program.h"
 
@@ -89,7 +89,7 @@ struct GpuRingJob {
 // A program whose FIFOs are rings that needs no interpreter: the ports by rank.
 struct GpuRingExchange {
   Operation operation;
-  ExchangeShape shape;
+  OneRoundShape shape;
   std::vector<size_t> ports;
 };
 
@@ -140,9 +140,9 @@ class GpuExecutor {
   // private to its process. nullptr when a program does not fit into a kernel.
   std::shared_ptr<GpuPlan> prepare(const Program& program, const Program* fallback);
   // For small data: the program's FIFOs use the low-latency protocol.
-  // `exchanges`: the programs of all ranks have an exchange_shape(), and so they need no
+  // `one_round`: the programs of all ranks have a one_round_shape(), and so they need no
   // interpreter. (A rank that went its own way would cut data into other messages than its peers.)
-  std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool exchanges);
+  std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait. What begin() returns is to be kept until end().
@@ -179,13 +179,13 @@ class GpuExecutor {
   void synchronize() noexcept;
 
  private:
-  std::shared_ptr<GpuPlan> prepare_exchange(const Program& program);
+  std::shared_ptr<GpuPlan> prepare_one_round(const Program& program);
   // `early`: the kernel waits for its predecessor itself.
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
               bool early) const;
   void run_packets(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
-  void run_exchange(GpuPlan& plan, const GpuCall& call);
+  void run_one_round(GpuPlan& plan, const GpuCall& call);
   void cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
            uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.

@@ -15,7 +15,7 @@
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/registrations.h"
 #include "src/exec/cuda/rings.h"
-#include "src/exec/exchange_shape.h"
+#include "src/exec/one_round_shape.h"
 
 namespace weft::cuda {
 
@@ -80,7 +80,7 @@ struct OneMovementPlan {
 // The kernel's parameters with all that does not change from call to call filled in.
 class GpuPlan {
  public:
-  enum class Kind : uint8_t { kProgram, kPackets, kExchange };
+  enum class Kind : uint8_t { kProgram, kPackets, kOneRound };
   Kind kind = Kind::kProgram;
   Collective collective;
   // A program that reaches into memory, and perhaps another one in case it cannot.
@@ -91,8 +91,8 @@ class GpuPlan {
   PacketArguments packet_arguments;
   Program source;
   // A program that needs no interpreter.
-  ExchangeShape shape;
-  ExchangeArguments exchange_arguments;
+  OneRoundShape shape;
+  OneRoundArguments one_round_arguments;
 };
 
 }  // namespace weft::cuda

@@ -193,7 +193,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   if (plan.kind == GpuPlan::Kind::kPackets) return run_packets(plan, call);
-  if (plan.kind == GpuPlan::Kind::kExchange) return run_exchange(plan, call);
+  if (plan.kind == GpuPlan::Kind::kOneRound) return run_one_round(plan, call);
   KernelArguments& a = plan.arguments;
   const Collective& c = plan.collective;
   a.input = static_cast<const std::byte*>(call.input);

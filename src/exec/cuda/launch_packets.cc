@@ -38,10 +38,10 @@ std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
 
 }  // namespace
 
-std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program& program, bool exchanges) {
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program& program, bool one_round) {
   State& s = *state_;
-  if (exchanges)
-    if (auto plan = prepare_exchange(program)) return plan;
+  if (one_round)
+    if (auto plan = prepare_one_round(program)) return plan;
   if (!fits(program)) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
   plan->kind = GpuPlan::Kind::kPackets;

@@ -122,7 +122,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
 bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
   State& s = *state_;
   const Operation& op = exchange.operation;
-  const ExchangeShape& shape = exchange.shape;
+  const OneRoundShape& shape = exchange.shape;
   if (!fits_ring_exchange(op) || s.options.nranks > kMaxRanks) return false;
   const DeviceScope scope(s.options.device);
   RingExchangeArguments a = ring_exchange_arguments(op, shape);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/exec/cuda/device_comm.h"
-#include "src/exec/exchange_shape.h"
+#include "src/exec/one_round_shape.h"
 #include "src/exec/operation.h"
 
 namespace weft::cuda {
@@ -10,12 +10,12 @@ namespace weft::cuda {
 // Whether ring_exchange_kernel.cuh does it. One thread block does it all: with more data the
 // interpreter has more loads under way.
 inline bool fits_ring_exchange(const Operation& op) {
-  return op.iterations == 1 && op.count * op.element <= kMostExchangedBytes &&
+  return op.iterations == 1 && op.count * op.element <= kMostOneRoundBytes &&
          !op.reduction.premultiply;
 }
 
 inline RingExchangeArguments ring_exchange_arguments(const Operation& op,
-                                                     const ExchangeShape& shape) {
+                                                     const OneRoundShape& shape) {
   const uint64_t bytes = op.count * op.element;
   RingExchangeArguments a;
   a.header = header_for(op, bytes);

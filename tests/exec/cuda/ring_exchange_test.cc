@@ -29,7 +29,7 @@ void run_block(const cuda::RingExchangeArguments& arguments) {
 class Kernel {
  public:
   bool run(const Program& program, Operation op, std::string& wrong) {
-    const std::optional<ExchangeShape> shape = exchange_shape(program);
+    const std::optional<OneRoundShape> shape = one_round_shape(program);
     if (!shape || !cuda::fits_ring_exchange(op)) return false;
     // Callers give only the buffers that they must.
     if (shape->send_to == 0 && !shape->sums_own && !shape->copies_own) op.input = nullptr;
@@ -90,13 +90,13 @@ void run_calls(World::Wire wire, std::initializer_list<const Generator*> generat
 }
 
 TEST(RingExchangeKernel, GivesRightResults) {
-  for (const int n : {2, 5}) run_calls(World::Wire::kMemory, {&kOneShot, &kExchange}, n);
+  for (const int n : {2, 5}) run_calls(World::Wire::kMemory, {&kOneShot, &kOneRound}, n);
 }
 TEST(RingExchangeKernel, TalksToInterpreters) {
-  run_calls(World::Wire::kMemory, {&kRecursive, &kRing, &kExchange}, 3);
+  run_calls(World::Wire::kMemory, {&kRecursive, &kRing, &kOneRound}, 3);
 }
 TEST(RingExchangeKernel, WorksOverTheNetwork) {
-  run_calls(World::Wire::kWatched, {&kRecursive, &kOneShot, &kExchange}, 3);
+  run_calls(World::Wire::kWatched, {&kRecursive, &kOneShot, &kOneRound}, 3);
 }
 
 // Rank 1 passes on what it gets, to several at once, which only interpreters do; the others are

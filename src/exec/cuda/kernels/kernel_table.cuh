@@ -3,8 +3,8 @@
 // operators. What goes through host memory has the time for any operator in one kernel.
 #pragma once
 
-#include "src/exec/cuda/kernels/exchange_kernel.cuh"
 #include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/kernels/one_round_kernel.cuh"
 #include "src/exec/cuda/kernels/packet_kernel.cuh"
 #include "src/exec/cuda/kernels/program_kernel.cuh"
 #include "src/exec/cuda/kernels/ring_exchange_kernel.cuh"
@@ -36,7 +36,7 @@ Kernels function_of() {
            reinterpret_cast<const void*>(ring_kernel<Type, Ring, sizeof(RingArguments)>),
            kFewRingBytes},
           reinterpret_cast<const void*>(packet_kernel<Type, Small>),
-          reinterpret_cast<const void*>(exchange_kernel<Type, Small>),
+          reinterpret_cast<const void*>(one_round_kernel<Type, Small>),
           reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
 }
 

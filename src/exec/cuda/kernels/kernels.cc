@@ -42,7 +42,7 @@ void load_kernels(int device, cudaStream_t stream) {
   const auto begun = std::chrono::steady_clock::now();
   static KernelArguments nothing;
   static PacketArguments no_packets;
-  static ExchangeArguments nothing_exchanged;
+  static OneRoundArguments nothing_in_one_round;
   static PairArguments nothing_paired;
   static RingArguments no_rings;
   static RingExchangeArguments no_ring_exchange;
@@ -59,7 +59,7 @@ void load_kernels(int device, cudaStream_t stream) {
     for (const void* program : {kernels.program.few, kernels.program.all}) load(program, &nothing);
     load(kernels.packets, &no_packets);
     for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
-    load(kernels.exchange, &nothing_exchanged);
+    load(kernels.one_round, &nothing_in_one_round);
     load(kernels.ring_exchange, &no_ring_exchange);
   };
   load(pair_kernel_function(true), &nothing_paired);

@@ -18,7 +18,7 @@ struct Kernels {
   BySize program;             // KernelArguments
   BySize ring;                // RingArguments
   const void* packets;        // PacketArguments
-  const void* exchange;       // ExchangeArguments
+  const void* one_round;      // OneRoundArguments
   const void* ring_exchange;  // RingExchangeArguments
 };
 

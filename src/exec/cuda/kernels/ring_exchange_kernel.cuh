@@ -1,4 +1,4 @@
-// One exchange of small messages through rings in host memory, see ExchangeShape: what the
+// One exchange of small messages through rings in host memory, see OneRoundShape: what the
 // interpreter of ring_kernel.cuh would do in such a program, message for message, without its many
 // instructions. The other side may use either. One thread block; thread i sees to rank i's rings.
 #pragma once

@@ -1,4 +1,4 @@
-// One exchange of messages between all ranks with the low-latency protocol, see ExchangeShape. What
+// One round of messages between all ranks with the low-latency protocol, see OneRoundShape. What
 // counts here is the number of instructions between the launch and the first packet, and from the
 // last packet to the end.
 #pragma once
@@ -9,10 +9,10 @@
 namespace weft::cuda {
 
 template <typename Type, typename Op>
-class Exchange {
+class OneRound {
  public:
   // `before`: the block's counters when the kernel began, in shared memory.
-  __device__ Exchange(const ExchangeArguments& a, const uint4* before)
+  __device__ OneRound(const OneRoundArguments& a, const uint4* before)
       : a_(a),
         before_(before),
         n_(static_cast<uint32_t>(a.comm.nranks)),
@@ -226,7 +226,7 @@ class Exchange {
     return true;
   }
 
-  const ExchangeArguments& a_;
+  const OneRoundArguments& a_;
   const uint4* before_;
   uint64_t scalar_bits_ = 0;
   const uint32_t n_, me_, column_, row_, rows_;
@@ -240,7 +240,7 @@ class Exchange {
 static_assert(kThreads >= 2 * kPacketThreads);
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
-    exchange_kernel(const __grid_constant__ ExchangeArguments a) {
+    one_round_kernel(const __grid_constant__ OneRoundArguments a) {
   __shared__ uint4 before[kMaxRanks];
   __shared__ uint64_t scalar_bits;
   if (a.mine == nullptr) return;  // only to be loaded
@@ -253,9 +253,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   PortCounters* counters = port_counters(a.mine) + blockIdx.x * a.ports;  // channel 0
   uint4 seen{};
   if (mine) seen = load_counters(counters + rank);
-  Exchange<Type, Op> exchange(a, before);
-  exchange.go_to(0);
-  exchange.fetch();
+  OneRound<Type, Op> round(a, before);
+  round.go_to(0);
+  round.fetch();
   if (mine) before[rank] = seen;
   uint64_t bits = a.reduction.scalar_bits;
   if (a.reduction.scalar_at != nullptr) {
@@ -265,21 +265,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     bits = scalar_bits;
   }
   __syncthreads();
-  exchange.scale_by(bits);
+  round.scale_by(bits);
   const bool sends = mine && (a.send_to >> rank & 1) != 0,
              receives = mine && (a.receive_from >> rank & 1) != 0;
   bool there = true;
   for (uint32_t slice = 0; slice < a.slices; slice++) {
-    if (slice > 0) exchange.go_to(slice);
-    there = exchange.send();
+    if (slice > 0) round.go_to(slice);
+    there = round.send();
     // For the next kernel; here, because what was sent is still under way.
     if (slice == 0 && sends) counters[rank].sent = seen.x + a.slices;
     if (slice == 0 && receives) counters[rank].received = seen.y + a.slices;
     // In place, the result overwrites what is sent.
     if (__syncthreads_or(!there)) return;
-    there = exchange.receive();
+    there = round.receive();
     if (__syncthreads_or(!there)) return;
-    if (receives) exchange.give_back(rank);
+    if (receives) round.give_back(rank);
   }
 }
 

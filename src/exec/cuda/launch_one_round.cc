@@ -1,4 +1,4 @@
-// Launches of programs in the form of an ExchangeShape.
+// Launches of programs in the form of an OneRoundShape.
 #include <algorithm>
 #include <bit>
 
@@ -17,15 +17,15 @@ constexpr uint64_t kEarlyWords = kThreads;
 
 }  // namespace
 
-std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
+std::shared_ptr<GpuPlan> GpuExecutor::prepare_one_round(const Program& program) {
   const State& s = *state_;
-  const std::optional<ExchangeShape> shape = exchange_shape(program);
+  const std::optional<OneRoundShape> shape = one_round_shape(program);
   if (!shape || s.options.nranks > kMaxRanks) return nullptr;
   auto plan = std::make_shared<GpuPlan>();
-  plan->kind = GpuPlan::Kind::kExchange;
+  plan->kind = GpuPlan::Kind::kOneRound;
   plan->collective = program.collective;
   plan->shape = *shape;
-  ExchangeArguments& a = plan->exchange_arguments;
+  OneRoundArguments& a = plan->one_round_arguments;
   a.mine = s.mailbox;
   a.ports = s.comm.ports;
   a.comm = s.comm;
@@ -38,10 +38,10 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_exchange(const Program& program) {
   return plan;
 }
 
-void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
+void GpuExecutor::run_one_round(GpuPlan& plan, const GpuCall& call) {
   const State& s = *state_;
-  const ExchangeShape& shape = plan.shape;
-  ExchangeArguments& a = plan.exchange_arguments;
+  const OneRoundShape& shape = plan.shape;
+  OneRoundArguments& a = plan.one_round_arguments;
   a.bytes = call.count * element_size(call.reduction.type);
   const auto block = [&](const void* buffer, int32_t index) {
     return static_cast<const std::byte*>(buffer) +
@@ -79,7 +79,7 @@ void GpuExecutor::run_exchange(GpuPlan& plan, const GpuCall& call) {
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
-  launch(kernels.exchange, ctas, columns * rows, &a, a.early);
+  launch(kernels.one_round, ctas, columns * rows, &a, a.early);
 }
 
 }  // namespace weft::cuda

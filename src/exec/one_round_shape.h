@@ -13,7 +13,7 @@ namespace weft {
 // A message to rank p is input block `send_base + p * send_step`; one from rank p goes to output
 // block `receive_base + p * receive_step`, or, if the program reduces, into the sum that becomes
 // output block `receive_base`.
-struct ExchangeShape {
+struct OneRoundShape {
   uint32_t send_to = 0, receive_from = 0;  // a bit per rank
   int32_t send_base = 0, send_step = 0;
   int32_t receive_base = 0, receive_step = 0;
@@ -25,6 +25,6 @@ struct ExchangeShape {
 
 // Nothing where the program is of another shape. Sums are taken in the order of ranks: that, too,
 // is checked.
-std::optional<ExchangeShape> exchange_shape(const Program& program);
+std::optional<OneRoundShape> one_round_shape(const Program& program);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// See exchange_shape.h.
-#include "src/exec/exchange_shape.h"
+// See one_round_shape.h.
+#include "src/exec/one_round_shape.h"
 
 #include <map>
 #include <span>
@@ -32,7 +32,7 @@ class Reader {
  public:
   explicit Reader(const Program& program) : program_(program) {}
 
-  std::optional<ExchangeShape> read() {
+  std::optional<OneRoundShape> read() {
     if (program_.lanes.size() != 1 || program_.chunks != 1 || program_.scratch_chunks > 0 ||
         program_.collective.nranks > kMostRanks || program_.uniform_only)
       return std::nullopt;
@@ -114,14 +114,14 @@ class Reader {
   }
 
   const Program& program_;
-  ExchangeShape shape_;
+  OneRoundShape shape_;
   std::map<int, int> sends_, receives_;  // block by rank
   bool received_ = false;
 };
 
 }  // namespace
 
-std::optional<ExchangeShape> exchange_shape(const Program& program) {
+std::optional<OneRoundShape> one_round_shape(const Program& program) {
   return Reader(program).read();
 }
 

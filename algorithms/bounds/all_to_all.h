@@ -11,6 +11,6 @@ namespace weft {
 // Solves the program where symmetry leaves it small enough (every machine of equal hosts, and any
 // machine of up to about 20 GPUs); otherwise improves lengths for a fixed number of rounds, tries
 // the cuts that they point at, and says that the bound is not exact.
-Bound exchange_bound(const Machine& machine, int nranks);
+Bound all_to_all_bound(const Machine& machine, int nranks);
 
 }  // namespace weft

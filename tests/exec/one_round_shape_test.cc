@@ -1,5 +1,5 @@
 // Which programs need no interpreter, and what is left of them; which ones ranks do together.
-#include "src/exec/exchange_shape.h"
+#include "src/exec/one_round_shape.h"
 
 #include <gtest/gtest.h>
 
@@ -16,11 +16,11 @@ Program program_of(const Generator& generator, const Collective& collective, int
 
 uint32_t everyone_but(int rank, int n) { return ((uint32_t{1} << n) - 1) & ~(uint32_t{1} << rank); }
 
-TEST(ExchangeShape, OfACollectiveInWhichAllSendToAll) {
+TEST(OneRoundShape, OfACollectiveInWhichAllSendToAll) {
   for (const int n : {2, 3, 8}) {
     for (int rank = 0; rank < n; rank++) {
       const auto gather =
-          exchange_shape(program_of(kExchange, {CollectiveKind::kAllGather, n, 0}, rank));
+          one_round_shape(program_of(kOneRound, {CollectiveKind::kAllGather, n, 0}, rank));
       ASSERT_TRUE(gather.has_value()) << n;
       EXPECT_EQ(gather->send_to, everyone_but(rank, n));
       EXPECT_EQ(gather->receive_from, everyone_but(rank, n));
@@ -34,7 +34,7 @@ TEST(ExchangeShape, OfACollectiveInWhichAllSendToAll) {
       EXPECT_FALSE(gather->reduces);
 
       const auto scatter =
-          exchange_shape(program_of(kExchange, {CollectiveKind::kReduceScatter, n, 0}, rank));
+          one_round_shape(program_of(kOneRound, {CollectiveKind::kReduceScatter, n, 0}, rank));
       ASSERT_TRUE(scatter.has_value()) << n;
       EXPECT_TRUE(scatter->reduces && scatter->sums_own && !scatter->copies_own);
       EXPECT_EQ(scatter->own_from, rank);
@@ -44,7 +44,7 @@ TEST(ExchangeShape, OfACollectiveInWhichAllSendToAll) {
         }
 
       const auto sum =
-          exchange_shape(program_of(kOneShot, {CollectiveKind::kAllReduce, n, 0}, rank));
+          one_round_shape(program_of(kOneShot, {CollectiveKind::kAllReduce, n, 0}, rank));
       ASSERT_TRUE(sum.has_value()) << n;
       EXPECT_EQ(sum->receive_from, everyone_but(rank, n));
       EXPECT_TRUE(sum->reduces && sum->sums_own);
@@ -52,26 +52,26 @@ TEST(ExchangeShape, OfACollectiveInWhichAllSendToAll) {
   }
 }
 
-TEST(ExchangeShape, OfACollectiveWithARoot) {
+TEST(OneRoundShape, OfACollectiveWithARoot) {
   const int n = 5, root = 3;
   for (int rank = 0; rank < n; rank++) {
     const auto broadcast =
-        exchange_shape(program_of(kExchange, {CollectiveKind::kBroadcast, n, root}, rank));
+        one_round_shape(program_of(kOneRound, {CollectiveKind::kBroadcast, n, root}, rank));
     ASSERT_TRUE(broadcast.has_value());
     EXPECT_EQ(broadcast->send_to, rank == root ? everyone_but(root, n) : 0u);
     EXPECT_EQ(broadcast->receive_from, rank == root ? 0u : uint32_t{1} << root);
     const auto reduce =
-        exchange_shape(program_of(kExchange, {CollectiveKind::kReduce, n, root}, rank));
+        one_round_shape(program_of(kOneRound, {CollectiveKind::kReduce, n, root}, rank));
     ASSERT_TRUE(reduce.has_value());
     EXPECT_EQ(reduce->reduces, rank == root);
     EXPECT_EQ(reduce->send_to, rank == root ? 0u : uint32_t{1} << root);
   }
 }
 
-TEST(ExchangeShape, IsNotThatOfTwoPhasesOrOfTooManyRanks) {
-  EXPECT_FALSE(exchange_shape(program_of(kExchange, {CollectiveKind::kAllReduce, 4, 0}, 1)));
-  EXPECT_FALSE(exchange_shape(program_of(kRing, {CollectiveKind::kAllGather, 4, 0}, 1)));
-  EXPECT_FALSE(exchange_shape(program_of(kExchange, {CollectiveKind::kAllGather, 40, 0}, 1)));
+TEST(OneRoundShape, IsNotThatOfTwoPhasesOrOfTooManyRanks) {
+  EXPECT_FALSE(one_round_shape(program_of(kOneRound, {CollectiveKind::kAllReduce, 4, 0}, 1)));
+  EXPECT_FALSE(one_round_shape(program_of(kRing, {CollectiveKind::kAllGather, 4, 0}, 1)));
+  EXPECT_FALSE(one_round_shape(program_of(kOneRound, {CollectiveKind::kAllGather, 40, 0}, 1)));
 }
 
 TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {

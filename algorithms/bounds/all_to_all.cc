@@ -1,5 +1,5 @@
-// See exchange.h.
-#include "algorithms/bounds/exchange.h"
+// See all_to_all.h.
+#include "algorithms/bounds/all_to_all.h"
 
 #include <algorithm>
 #include <limits>
@@ -17,9 +17,9 @@ constexpr int kMostPivots = 20'000;
 constexpr double kMostSearched = 5e7;  // links, in all rounds of improving lengths
 constexpr int kRoundsPerCut = 20;      // cuts are looked for once in so many of them
 
-class Exchange {
+class ConcurrentFlow {
  public:
-  Exchange(const Machine& machine, int nranks) : machine_(machine), ranks_(gpus(machine)) {
+  ConcurrentFlow(const Machine& machine, int nranks) : machine_(machine), ranks_(gpus(machine)) {
     ranks_.resize(static_cast<size_t>(nranks));
     leaving_.resize(machine.nodes.size());
     arriving_.resize(machine.nodes.size());
@@ -194,16 +194,16 @@ class Exchange {
 
 }  // namespace
 
-Bound exchange_bound(const Machine& machine, int nranks) {
-  Exchange exchange(machine, nranks);
-  if (!exchange.connected()) return {0, true, {}};
-  if (const auto lengths = exchange.optimal_lengths()) {
-    Bound bound{exchange.bound(*lengths), true, {}};
+Bound all_to_all_bound(const Machine& machine, int nranks) {
+  ConcurrentFlow flow(machine, nranks);
+  if (!flow.connected()) return {0, true, {}};
+  if (const auto lengths = flow.optimal_lengths()) {
+    Bound bound{flow.bound(*lengths), true, {}};
     for (size_t l = 0; l < lengths->size(); l++)
       if ((*lengths)[l] > 1e-9) bound.narrow.push_back(static_cast<int>(l));
     return bound;
   }
-  return {exchange.improved_bound(), false, {}};
+  return {flow.improved_bound(), false, {}};
 }
 
 }  // namespace weft
