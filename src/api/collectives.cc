@@ -43,9 +43,9 @@ ncclResult_t run(const char* function, const Arguments& a) {
   });
 }
 
-ncclResult_t run_pair(const char* function, bool sends, const void* sendbuff, void* recvbuff,
-                      size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+ncclResult_t run_send_recv(const char* function, bool sends, const void* sendbuff, void* recvbuff,
+                           size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                           cudaStream_t stream) {
   return guard(function, [&] {
     check_handle(comm);
     check_type(type);
@@ -134,13 +134,13 @@ WEFT_EXPORT(ncclResult_t, Scatter,
 WEFT_EXPORT(ncclResult_t, Send,
             (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
              cudaStream_t stream)) {
-  return run_pair("ncclSend", true, sendbuff, nullptr, count, datatype, peer, comm, stream);
+  return run_send_recv("ncclSend", true, sendbuff, nullptr, count, datatype, peer, comm, stream);
 }
 
 WEFT_EXPORT(ncclResult_t, Recv,
             (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
              cudaStream_t stream)) {
-  return run_pair("ncclRecv", false, nullptr, recvbuff, count, datatype, peer, comm, stream);
+  return run_send_recv("ncclRecv", false, nullptr, recvbuff, count, datatype, peer, comm, stream);
 }
 
 }  // namespace weft::api

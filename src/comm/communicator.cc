@@ -126,10 +126,11 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
     }
   }
   ready_.store(true);
-  const auto pair = PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
-  send_program_ = lower(*pair, 0);
-  receive_program_ = lower(*pair, 1);
-  if (rings_) pair_program_ = side_by_side(send_program_, receive_program_);
+  const auto send_recv =
+      PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
+  send_program_ = lower(*send_recv, 0);
+  receive_program_ = lower(*send_recv, 1);
+  if (rings_) send_recv_program_ = side_by_side(send_program_, receive_program_);
   std::array<int, 4> reached{};
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->link_kind(peer))]++;
   WEFT_INFO(kInit,
@@ -302,9 +303,11 @@ bool Communicator::pays_to_lend(const Call& call, const Program& program,
 
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
-  const bool pair = call.kind == CollectiveKind::kSendRecv;
-  const Plan* plan = pair ? nullptr : &choose_plan(call);
-  const Program* program = !pair ? &plan->program : call.sends ? &send_program_ : &receive_program_;
+  const bool send_recv = call.kind == CollectiveKind::kSendRecv;
+  const Plan* plan = send_recv ? nullptr : &choose_plan(call);
+  const Program* program = !send_recv   ? &plan->program
+                           : call.sends ? &send_program_
+                                        : &receive_program_;
   if (program->uniform_only && call.count % static_cast<size_t>(program->chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
          program->chunks);
@@ -313,7 +316,7 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   task.call = &call;
   Operation& op = task.operation;
   op = operation_for(call, *program, plan == nullptr ? 0 : plan->tag);
-  op.sequence = pair ? 0 : sequence_++;
+  op.sequence = send_recv ? 0 : sequence_++;
   if (plan != nullptr && !plan->cpu_programs.empty()) add_cpu_parts(call, *plan, op.sequence);
   op.scratch = scratch(static_cast<size_t>(program->scratch_chunks) * op.chunk * op.element);
   const size_t message = std::min(op.slice, op.count) * op.element;
@@ -339,19 +342,19 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   }
   task.sends.clear();
   task.receives.clear();
-  const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
+  const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
   const auto channel_of = [&](const ProgramPort& port) {
-    return pair ? kPointToPointChannel : collective_channel(port.channel);
+    return send_recv ? kPointToPointChannel : collective_channel(port.channel);
   };
   for (const ProgramPort& port : program->sends)
     task.sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));
   for (const ProgramPort& port : program->receives)
     task.receives.push_back(&mesh_->receiver(peer_of(port), channel_of(port)));
   // Calls that use the same FIFOs follow each other; everything else of a group runs side by side.
-  const host::Task*& previous = !pair        ? last_collective_
+  const host::Task*& previous = !send_recv   ? last_collective_
                                 : call.sends ? last_send_[static_cast<size_t>(call.root)]
                                              : last_receive_[static_cast<size_t>(call.root)];
-  point_to_point_ = point_to_point_ || pair;
+  point_to_point_ = point_to_point_ || send_recv;
   task.after = previous;
   previous = &task;
 }

@@ -153,13 +153,13 @@ class Communicator {
   void connect_rings();
   void disconnect_rings();
   void launch_rings(std::span<const Call* const> calls);
-  void launch_ring_pairs(std::span<const Call* const> calls);
+  void launch_ring_send_recvs(std::span<const Call* const> calls);
   size_t port_number(int peer, int channel) const;
   void tell_observer(const Call& call, const Program& program, const Operation& launched);
   static Program side_by_side(const Program& first, const Program& second);
   Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
-  void launch_pairs(std::span<const Call* const> calls);
+  void launch_send_recvs(std::span<const Call* const> calls);
   void cut(Operation& operation, const Program& program) const;
   std::byte* scratch(size_t bytes);
   Child make_child(const Secret& secret, const std::vector<int>& members) const;
@@ -198,7 +198,7 @@ class Communicator {
   bool captured_ = false;         // the launch under way becomes part of a graph
   bool told_captured_ = false;
   int ring_channels_ = 0;        // of the rings' ports
-  Program pair_program_;         // lane 0 sends, lane 1 receives
+  Program send_recv_program_;    // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;

@@ -103,11 +103,11 @@ void Communicator::launch(std::span<const Call* const> calls) {
     launch_rings(calls);
     return gpu_->end(streams);
   }
-  std::vector<const Call*> pairs;
+  std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;
     if (call->kind == CollectiveKind::kSendRecv) {
-      pairs.push_back(call);
+      send_recvs.push_back(call);
       continue;
     }
     const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call->kind)]);
@@ -134,7 +134,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
                        gpu_->one_device() && placement_.one_process);
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
-  if (!pairs.empty()) launch_pairs(pairs);
+  if (!send_recvs.empty()) launch_send_recvs(send_recvs);
   gpu_->end(streams);
 }
 
@@ -181,7 +181,7 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
 }
 
 // The k-th message between two ranks goes into the k-th kernel on both sides.
-void Communicator::launch_pairs(std::span<const Call* const> calls) {
+void Communicator::launch_send_recvs(std::span<const Call* const> calls) {
   std::vector<std::vector<cuda::GpuMessage>> sends, receives;
   std::vector<size_t> sent(static_cast<size_t>(nranks_), 0),
       received(static_cast<size_t>(nranks_), 0);
@@ -206,9 +206,9 @@ void Communicator::launch_pairs(std::span<const Call* const> calls) {
     };
     const std::span<cuda::GpuMessage> out(sends[round]), in(receives[round]);
     const size_t first_out = copies(sends[round]), first_in = copies(receives[round]);
-    if (first_out + first_in > 0) gpu_->copy_pairs(out.first(first_out), in.first(first_in));
+    if (first_out + first_in > 0) gpu_->copy_send_recvs(out.first(first_out), in.first(first_in));
     if (first_out < out.size() || first_in < in.size())
-      gpu_->run_pairs(out.subspan(first_out), in.subspan(first_in));
+      gpu_->run_send_recvs(out.subspan(first_out), in.subspan(first_in));
   }
 }
 

@@ -55,11 +55,11 @@ void Communicator::disconnect_rings() {
 }
 
 void Communicator::launch_rings(std::span<const Call* const> calls) {
-  std::vector<const Call*> pairs;
+  std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;
     if (call->kind == CollectiveKind::kSendRecv) {
-      pairs.push_back(call);
+      send_recvs.push_back(call);
       continue;
     }
     const Plan& plan = choose_plan(*call);
@@ -96,11 +96,11 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
     if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
     if (context_.observer != nullptr) context_.observer->launched();
   }
-  if (!pairs.empty()) launch_ring_pairs(pairs);
+  if (!send_recvs.empty()) launch_ring_send_recvs(send_recvs);
 }
 
 // The k-th message between two ranks goes into the k-th kernel on both sides. Messages are bytes.
-void Communicator::launch_ring_pairs(std::span<const Call* const> calls) {
+void Communicator::launch_ring_send_recvs(std::span<const Call* const> calls) {
   std::vector<std::vector<cuda::GpuRingJob>> rounds;
   std::vector<size_t> sent(static_cast<size_t>(nranks_), 0), received(sent);
   for (const Call* call : calls) {
@@ -117,7 +117,7 @@ void Communicator::launch_ring_pairs(std::span<const Call* const> calls) {
     (call->sends ? job.sends : job.receives)
         .push_back(port_number(call->root, kPointToPointChannel));
   }
-  for (const auto& jobs : rounds) gpu_->run_rings(pair_program_, jobs);
+  for (const auto& jobs : rounds) gpu_->run_rings(send_recv_program_, jobs);
   if (context_.observer != nullptr) context_.observer->launched();
 }
 
@@ -125,12 +125,12 @@ void Communicator::tell_observer(const Call& call, const Program& program,
                                  const Operation& launched) {
   if (context_.observer == nullptr) return;
   if (captured_) return context_.observer->captured();
-  const bool pair = call.kind == CollectiveKind::kSendRecv;
+  const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
-  const auto peer_of = [&](const ProgramPort& port) { return pair ? call.root : port.peer; };
+  const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
   const auto channel_of = [&](const ProgramPort& port) {
-    return pair ? kPointToPointChannel : collective_channel(port.channel);
+    return send_recv ? kPointToPointChannel : collective_channel(port.channel);
   };
   for (const ProgramPort& port : program.sends)
     sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));

@@ -137,17 +137,17 @@ void Profiler::start(std::span<const Call* const> calls, bool on_gpu) {
   void* api = begin({.kind = profiler_abi::kGroupApi});
   void* group = begin({.kind = profiler_abi::kGroup, .parent = api});
   for (const Call* call : calls) {
-    const bool pair = call->kind == CollectiveKind::kSendRecv;
+    const bool send_recv = call->kind == CollectiveKind::kSendRecv;
     ProfilerEvent event;
     event.call = call;
-    event.kind = pair ? profiler_abi::kP2pApi : profiler_abi::kCollApi;
+    event.kind = send_recv ? profiler_abi::kP2pApi : profiler_abi::kCollApi;
     event.parent = api;
     void* own_api = begin(event);
-    event.kind = pair ? profiler_abi::kP2p : profiler_abi::kColl;
+    event.kind = send_recv ? profiler_abi::kP2p : profiler_abi::kColl;
     // v5 has API events above calls, earlier versions the group.
     event.parent = plugin_.version() >= 5 ? own_api : group;
     event.group = group;
-    if (!pair) event.sequence = sequence_++;
+    if (!send_recv) event.sequence = sequence_++;
     parents_.emplace_back(call, begin(event));
   }
   if (on_gpu && !calls.empty())

@@ -27,7 +27,7 @@ inline constexpr uint32_t kPacketSlots = 2;
 inline constexpr uint32_t kSlotPackets = 1024;
 inline constexpr size_t kSlotBytes = kSlotPackets * 8;  // of data
 inline constexpr int kPacketChannels = 3;               // two for programs, one for send/recv
-inline constexpr int kPairChannel = 2;
+inline constexpr int kSendRecvChannel = 2;
 inline constexpr uint32_t kMaxPorts = kPacketChannels * kMaxRanks;
 
 // What a rank tells a peer when it enters an operation: 16-byte stores that carry their own flag,
@@ -288,7 +288,7 @@ struct OneRoundArguments {
 
 // Point-to-point: everything one rank sends and receives in one group, at most one message per peer
 // and direction.
-struct alignas(16) PairArguments {
+struct alignas(16) SendRecvArguments {
   Mailbox* mine = nullptr;
   uint32_t ports = 0;
   uint32_t send_count = 0, receive_count = 0;

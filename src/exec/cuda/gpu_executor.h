@@ -149,7 +149,7 @@ class GpuExecutor {
   [[nodiscard]] FirstUses::Turn begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph, and runs when that does
   void run(GpuPlan& plan, const GpuCall& call);
-  void run_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel, all jobs side by side; the operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
   // The same for small messages, in a smaller kernel; false: it has not been done.
@@ -157,10 +157,10 @@ class GpuExecutor {
   void end(std::span<const cudaStream_t> streams);
 
   // Whether the copy engines move messages of this size in operations of this kind: copy() and
-  // copy_pairs() instead of run() and run_pairs(). The same on all ranks.
+  // copy_send_recvs() instead of run() and run_send_recvs(). The same on all ranks.
   bool copies(CollectiveKind kind, size_t bytes);
   void copy(const Collective& collective, const GpuCall& call);
-  void copy_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  void copy_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
 
   // Memory that other processes may use where it is, from some later call on. Registering the same
   // memory again counts.
@@ -190,8 +190,8 @@ class GpuExecutor {
            uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.
   template <typename Place>
-  void launch_pairs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,
-                    Place place);
+  void launch_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,
+                         Place place);
 
   struct State;
   std::unique_ptr<State> state_;

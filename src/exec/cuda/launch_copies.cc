@@ -90,8 +90,8 @@ void GpuExecutor::copy(const Collective& collective, const GpuCall& call) {
   s.order->forbid_early_start();
 }
 
-void GpuExecutor::copy_pairs(std::span<const GpuMessage> sends,
-                             std::span<const GpuMessage> receives) {
+void GpuExecutor::copy_send_recvs(std::span<const GpuMessage> sends,
+                                  std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   CopyWork work;

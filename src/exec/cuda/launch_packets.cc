@@ -12,15 +12,15 @@ namespace {
 
 // Data per thread block before another one joins.
 constexpr uint64_t kPacketWordsPerCta = 128;
-constexpr uint64_t kPairCtaBytes = 256;  // there may be many messages
-constexpr size_t kPacketPair = 32 << 10;
+constexpr uint64_t kSendRecvCtaBytes = 256;  // there may be many messages
+constexpr size_t kPacketSendRecv = 32 << 10;
 
-bool uses_packets(size_t message_bytes) { return message_bytes <= kPacketPair; }
+bool uses_packets(size_t message_bytes) { return message_bytes <= kPacketSendRecv; }
 
 bool fits(const Program& program) {
   const auto channels = [](const std::vector<ProgramPort>& ports) {
     return std::all_of(ports.begin(), ports.end(), [](const ProgramPort& port) {
-      return port.channel >= 0 && port.channel < kPairChannel;
+      return port.channel >= 0 && port.channel < kSendRecvChannel;
     });
   };
   return program.lanes.size() == 1 && program.steps.size() <= kMaxSteps &&
@@ -153,13 +153,13 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
 
 // Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
 // piece; what is received is taken from the sender's memory. Both sides cut alike.
-void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
-                            std::span<const GpuMessage> receives) {
+void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
+                                 std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   if (s.registrations == nullptr) {
     const auto place = [](const GpuMessage& m) { return reinterpret_cast<uint64_t>(m.pointer); };
-    return launch_pairs(sends, receives, place);
+    return launch_send_recvs(sends, receives, place);
   }
   s.registrations->catch_up();
   const size_t slot = s.send_stage_bytes / static_cast<size_t>(s.options.nranks) / 64 * 64;
@@ -175,7 +175,7 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
               {static_cast<std::byte*>(m.pointer) + at, std::min(slot, m.bytes - at), m.peer});
       return pieces;
     };
-    launch_pairs(piece(sends), piece(receives), [&](const GpuMessage& m) {
+    launch_send_recvs(piece(sends), piece(receives), [&](const GpuMessage& m) {
       if (uses_packets(m.bytes)) return kPrivate;
       const uint64_t registered = s.registrations->place(m.pointer, m.bytes);
       if (registered != kPrivate) return registered;
@@ -189,30 +189,31 @@ void GpuExecutor::run_pairs(std::span<const GpuMessage> sends,
 }
 
 template <typename Place>
-void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
-                               std::span<const GpuMessage> receives, Place place) {
+void GpuExecutor::launch_send_recvs(std::span<const GpuMessage> sends,
+                                    std::span<const GpuMessage> receives, Place place) {
   State& s = *state_;
-  PairArguments a;
+  SendRecvArguments a;
   a.comm = s.comm;
   a.mine = s.mailbox;
   a.ports = s.comm.ports;
   uint32_t ctas = 1;
-  const auto add = [&](PairArguments::Message* list, uint32_t& count, const GpuMessage& m,
+  const auto add = [&](SendRecvArguments::Message* list, uint32_t& count, const GpuMessage& m,
                        bool sent) {
-    PairArguments::Message& message = list[count++];
+    SendRecvArguments::Message& message = list[count++];
     message.pointer = static_cast<std::byte*>(m.pointer);
     message.place = sent ? place(m) : 0;
     message.bytes = m.bytes;
     message.peer = static_cast<int16_t>(m.peer);
     message.packets = uses_packets(m.bytes);
-    message.slots = sent ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kPairChannel))
-                         : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kPairChannel));
+    message.slots = sent
+                        ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kSendRecvChannel))
+                        : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kSendRecvChannel));
     // The number of blocks depends on the size alone, so that both sides come to the same one.
     const auto most = static_cast<uint64_t>(
         message.packets ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packet_ctas))
                         : s.max_ctas);
     const uint64_t blocks = std::clamp<uint64_t>(
-        ceil_div(m.bytes, message.packets ? kPairCtaBytes : s.options.cta_bytes), 1, most);
+        ceil_div(m.bytes, message.packets ? kSendRecvCtaBytes : s.options.cta_bytes), 1, most);
     message.ctas = static_cast<uint8_t>(blocks);
     ctas = std::max(ctas, static_cast<uint32_t>(blocks));
     if (!message.packets) return;
@@ -223,12 +224,12 @@ void GpuExecutor::launch_pairs(std::span<const GpuMessage> sends,
   };
   for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
   for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  const auto all_packets = [](const PairArguments::Message* messages, uint32_t count) {
+  const auto all_packets = [](const SendRecvArguments::Message* messages, uint32_t count) {
     return std::all_of(messages, messages + count, [](const auto& m) { return m.packets; });
   };
   const bool packets =
       all_packets(a.sends, a.send_count) && all_packets(a.receives, a.receive_count);
-  launch(pair_kernel_function(packets), ctas, s.threads, &a, packets && s.early_ctas > 0);
+  launch(send_recv_kernel_function(packets), ctas, s.threads, &a, packets && s.early_ctas > 0);
 }
 
 }  // namespace weft::cuda

@@ -30,10 +30,10 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { re
 FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
-void GpuExecutor::run_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+void GpuExecutor::run_send_recvs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 bool GpuExecutor::copies(CollectiveKind, size_t) { return false; }
 void GpuExecutor::copy(const Collective&, const GpuCall&) {}
-void GpuExecutor::copy_pairs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+void GpuExecutor::copy_send_recvs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>,
                                 std::vector<std::shared_ptr<const void>>) {}
 void GpuExecutor::disconnect_rings() noexcept {}

@@ -43,7 +43,7 @@ void load_kernels(int device, cudaStream_t stream) {
   static KernelArguments nothing;
   static PacketArguments no_packets;
   static OneRoundArguments nothing_in_one_round;
-  static PairArguments nothing_paired;
+  static SendRecvArguments nothing_paired;
   static RingArguments no_rings;
   static RingExchangeArguments no_ring_exchange;
   size_t most = 0;
@@ -62,8 +62,8 @@ void load_kernels(int device, cudaStream_t stream) {
     load(kernels.one_round, &nothing_in_one_round);
     load(kernels.ring_exchange, &no_ring_exchange);
   };
-  load(pair_kernel_function(true), &nothing_paired);
-  load(pair_kernel_function(false), &nothing_paired);
+  load(send_recv_kernel_function(true), &nothing_paired);
+  load(send_recv_kernel_function(false), &nothing_paired);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
   load_all(move_kernels());

@@ -26,8 +26,8 @@ struct Kernels {
 Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
-const void* pair_kernel_function(
-    bool packets);                    // PairArguments; packets: all messages are in packets
+const void* send_recv_kernel_function(
+    bool packets);                    // SendRecvArguments; packets: all messages are in packets
 const void* probe_kernel_function();  // DeviceComm
 
 // Once per device. A kernel that is loaded lazily while another rank's kernel already spins would

@@ -8,7 +8,7 @@
 namespace weft::cuda {
 namespace {
 
-struct PairState {
+struct SendRecvState {
   const std::byte* sources[kMaxRanks];
   bool stopped;
   PacketPorts ports;
@@ -16,9 +16,9 @@ struct PairState {
 
 // `Packets`: all messages are; such a kernel needs few registers, and can start early.
 template <bool Packets>
-class PairRunner {
+class SendRecvRunner {
  public:
-  __device__ PairRunner(const PairArguments& a, PairState& shared)
+  __device__ SendRecvRunner(const SendRecvArguments& a, SendRecvState& shared)
       : a_(a), comm_(a.comm), mine_(*a.mine), shared_(shared) {}
 
   __device__ void run() {
@@ -34,7 +34,7 @@ class PairRunner {
   }
 
  private:
-  using Message = PairArguments::Message;
+  using Message = SendRecvArguments::Message;
 
   // Thread t deals with the t-th message of each direction.
   __device__ static bool takes_part(const Message* messages, uint32_t count, bool packets) {
@@ -138,7 +138,7 @@ class PairRunner {
   __device__ Packet* packet(const Message& m, uint32_t flag, uint32_t p) const {
     return reinterpret_cast<Packet*>(m.slots + PacketPorts::slot_offset(a_.ports, flag)) + p;
   }
-  __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kPairChannel); }
+  __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kSendRecvChannel); }
   // Both sides know how long a message should be. The bits are mixed, so that no half of an older
   // packet, or of one never written, looks like this message's: flags differ in few bits.
   __device__ static uint32_t signature(const Message& m) {
@@ -197,18 +197,18 @@ class PairRunner {
     }
   }
 
-  const PairArguments& a_;
+  const SendRecvArguments& a_;
   const DeviceComm& comm_;
   Mailbox& mine_;
-  PairState& shared_;
+  SendRecvState& shared_;
 };
 
 template <bool Packets>
 __global__ void __launch_bounds__(kThreads, Packets ? kEarlyKernels : 1)
-    pair_kernel(const __grid_constant__ PairArguments arguments) {
-  alignas(16) __shared__ std::byte parameters[sizeof(PairArguments)];
-  __shared__ PairState shared;
-  auto& a = *reinterpret_cast<PairArguments*>(parameters);
+    send_recv_kernel(const __grid_constant__ SendRecvArguments arguments) {
+  alignas(16) __shared__ std::byte parameters[sizeof(SendRecvArguments)];
+  __shared__ SendRecvState shared;
+  auto& a = *reinterpret_cast<SendRecvArguments*>(parameters);
   if (arguments.mine == nullptr) return;  // only to be loaded
   const uint32_t ports = arguments.ports;
   Parameters fetched;
@@ -222,14 +222,14 @@ __global__ void __launch_bounds__(kThreads, Packets ? kEarlyKernels : 1)
   shared.ports.take(counters, ports);
   if (threadIdx.x == 0) shared.stopped = false;
   __syncthreads();
-  PairRunner<Packets>(a, shared).run();
+  SendRecvRunner<Packets>(a, shared).run();
 }
 
 }  // namespace
 
-const void* pair_kernel_function(bool packets) {
-  return packets ? reinterpret_cast<const void*>(pair_kernel<true>)
-                 : reinterpret_cast<const void*>(pair_kernel<false>);
+const void* send_recv_kernel_function(bool packets) {
+  return packets ? reinterpret_cast<const void*>(send_recv_kernel<true>)
+                 : reinterpret_cast<const void*>(send_recv_kernel<false>);
 }
 
 }  // namespace weft::cuda
