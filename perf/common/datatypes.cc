@@ -9,16 +9,22 @@
 namespace weft::perf {
 namespace {
 
-constexpr int kWide = 1 << 20;
+constexpr int kMultiConnection = 1 << 20;
 
 // In the order of ncclDataType_t.
 constexpr DataType kTypes[ncclNumTypes] = {
-    {"int8", 1, false, true, 127, 0},          {"uint8", 1, false, false, 255, 0},
-    {"int32", 4, false, true, kWide, 0},       {"uint32", 4, false, false, kWide, 0},
-    {"int64", 8, false, true, kWide, 0},       {"uint64", 8, false, false, kWide, 0},
-    {"half", 2, true, true, 2048, 0x1p-10},    {"float", 4, true, true, kWide, 0x1p-23},
-    {"double", 8, true, true, kWide, 0x1p-52}, {"bfloat16", 2, true, true, 256, 0x1p-7},
-    {"f8e4m3", 1, true, true, 16, 0x1p-3},     {"f8e5m2", 1, true, true, 8, 0x1p-2},
+    {"int8", 1, false, true, 127, 0},
+    {"uint8", 1, false, false, 255, 0},
+    {"int32", 4, false, true, kMultiConnection, 0},
+    {"uint32", 4, false, false, kMultiConnection, 0},
+    {"int64", 8, false, true, kMultiConnection, 0},
+    {"uint64", 8, false, false, kMultiConnection, 0},
+    {"half", 2, true, true, 2048, 0x1p-10},
+    {"float", 4, true, true, kMultiConnection, 0x1p-23},
+    {"double", 8, true, true, kMultiConnection, 0x1p-52},
+    {"bfloat16", 2, true, true, 256, 0x1p-7},
+    {"f8e4m3", 1, true, true, 16, 0x1p-3},
+    {"f8e5m2", 1, true, true, 8, 0x1p-2},
 };
 
 constexpr const char* kOps[] = {"sum", "prod", "min", "max", "avg", "mulsum", "none"};

@@ -122,7 +122,7 @@ class Rank {
     const Collective c{CollectiveKind::kAllReduce, settings_.ranks, 0};
     Placement placement;
     placement.one_host = false;
-    placement.wide = kWide.supports(c);
+    placement.multi_connection = kMultiConnection.supports(c);
     const Generator* forced = settings_.plan.empty() ? nullptr : find_generator(settings_.plan);
     return lower(verify(choose_generator(c, bytes, placement, forced).make(c, false), false),
                  rank_);

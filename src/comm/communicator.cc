@@ -97,7 +97,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   context_.local_ranks = mesh_->ranks_of_machine();
   check_schedules_fit();
   placement_ = {mesh_->one_process(), mesh_->one_host(), false,
-                !mesh_->one_host() && wide_if_hosts(config_, nranks)};
+                !mesh_->one_host() && multi_connection_if_hosts(config_, nranks)};
   if (cuda::available()) {
     try {
       cuda::GpuOptions options;

@@ -118,7 +118,7 @@ class Communicator {
   // measured, and where it was found out too late that GPUs do not reach each other.
   bool goes_by_rules() const;
   // Whether GPUs of several hosts run collectives in several instances; equal on all ranks.
-  static bool wide_if_hosts(const Config& config, int nranks);
+  static bool multi_connection_if_hosts(const Config& config, int nranks);
   int channels_for_plans(const std::vector<PeerInfo>& infos) const;
   // What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here, and what GPUs need.
   static Config tuned(Config config, int nranks);

@@ -63,15 +63,16 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
   return *plans.back();
 }
 
-bool Communicator::wide_if_hosts(const Config& config, int nranks) {
-  return cuda::available() && kWide.supports({CollectiveKind::kAllReduce, nranks, 0}) &&
-         (config.max_channels <= 0 || config.max_channels >= kWide.channels);
+bool Communicator::multi_connection_if_hosts(const Config& config, int nranks) {
+  return cuda::available() && kMultiConnection.supports({CollectiveKind::kAllReduce, nranks, 0}) &&
+         (config.max_channels <= 0 || config.max_channels >= kMultiConnection.channels);
 }
 
 int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
   const bool one_host = std::all_of(
       infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
-  int most = !one_host && wide_if_hosts(config_, nranks_) ? kWide.channels : kCollectiveChannels;
+  int most = !one_host && multi_connection_if_hosts(config_, nranks_) ? kMultiConnection.channels
+                                                                      : kCollectiveChannels;
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->channels);
   for (size_t i = 0; i < option_generators_.size() && cpu_nodes_ > 0; i++)

@@ -82,9 +82,11 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
       one_round_bytes(c, bytes) <= kLarge)
     return kOneRound;
-  if (placement.wide && bytes > kLarge && kWide.supports(c)) return kWide;
+  if (placement.multi_connection && bytes > kLarge && kMultiConnection.supports(c))
+    return kMultiConnection;
   // Two ranks send the same bytes in one phase as in two.
-  if (placement.wide && c.kind == CollectiveKind::kAllReduce && c.nranks == 2) return kOneShot;
+  if (placement.multi_connection && c.kind == CollectiveKind::kAllReduce && c.nranks == 2)
+    return kOneShot;
   switch (c.kind) {
     case CollectiveKind::kAllReduce:
       if (bytes <= kSmall) return first_supported(c, {few ? &kOneShot : &kRecursive});

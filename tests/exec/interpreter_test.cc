@@ -102,7 +102,7 @@ TEST(NetworkStreams, AreServedBySeveralProxiesWhereLanesRingNoBell) {
   Random random(mix(test_seed(), 4));
   for (const int n : {2, 4}) {
     World world(n, ring_bytes(n, 256), World::Wire::kWatched);
-    for_calls(kWide, n, [&](WorldCall call) {
+    for_calls(kMultiConnection, n, [&](WorldCall call) {
       call.slice_bytes = 256;
       call.count = 1 + random.below(kSanitized ? 400 : 20000);
       ASSERT_EQ(world.run_in_threads(call), "") << name(call.collective.kind) << " ranks " << n;
@@ -125,7 +125,7 @@ TEST(NetworkStreams, OfEqualMessagesReadTheSameDataUntilTheSlowestHasSentIt) {
   Random random(mix(test_seed(), 5));
   for (const int n : {3, 4}) {
     World world(n, ring_bytes(n, 256), World::Wire::kWatched);
-    for (const Generator* generator : {&kWide, &kDirect, &kOneRound, &kOneShot, &kTree})
+    for (const Generator* generator : {&kMultiConnection, &kDirect, &kOneRound, &kOneShot, &kTree})
       for_calls(*generator, n, [&](WorldCall call) {
         call.slice_bytes = 256;
         call.share_from = random.below(3) == 0 ? 1 : 256;  // the last slice may be shorter

@@ -76,7 +76,7 @@ TEST(SocketPlugin, WithSeveralConnectionsAndProxiesGivesTheReferenceResults) {
   std::string plan;
   for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                  "reduce", "alltoall", "gather", "scatter"})
-    plan += (plan.empty() ? "" : ",") + std::string(collective) + "=wide";
+    plan += (plan.empty() ? "" : ",") + std::string(collective) + "=multi_connection";
   for (const int ranks : {2, 4})
     run_over(ranks, {{"WEFT_PROXY_THREADS", "3"}, {"WEFT_PLAN", plan}});
 }

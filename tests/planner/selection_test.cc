@@ -37,13 +37,13 @@ TEST(Selection, AlwaysFindsAGeneratorThatSupportsTheCollective) {
 TEST(Selection, TakesSeveralConnectionsForLargeArraysBetweenGpusOfFewHosts) {
   Placement placement;
   placement.one_host = false;
-  placement.wide = true;
+  placement.multi_connection = true;
   const Collective two{CollectiveKind::kAllReduce, 2, 0}, four{CollectiveKind::kAllReduce, 4, 0};
-  EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "wide");
-  EXPECT_EQ(choose_generator(four, 1u << 20, placement, nullptr).name, "wide");
+  EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "multi_connection");
+  EXPECT_EQ(choose_generator(four, 1u << 20, placement, nullptr).name, "multi_connection");
   EXPECT_EQ(choose_generator(two, 64u << 10, placement, nullptr).name, "one_shot");
   EXPECT_NE(choose_generator(four, 64u << 10, placement, nullptr).name, "one_shot");
-  placement.wide = false;
+  placement.multi_connection = false;
   EXPECT_EQ(choose_generator(two, 1u << 20, placement, nullptr).name, "ring");
 }
 

@@ -11,15 +11,16 @@ namespace weft {
 namespace {
 
 // More ranks have lanes enough, and all of them must fit on a GPU that ranks share.
-constexpr int kMostWideRanks = 4, kMostChannels = 4;
+constexpr int kMostMultiConnectionRanks = 4, kMostChannels = 4;
 
-bool supports_wide(const Collective& c) {
-  return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 && c.nranks <= kMostWideRanks;
+bool supports_multi_connection(const Collective& c) {
+  return c.kind != CollectiveKind::kSendRecv && c.nranks >= 2 &&
+         c.nranks <= kMostMultiConnectionRanks;
 }
 
 // Two ranks: as many bytes as with two phases, half the way.
 Schedule swap_and_reduce(const Collective& c, bool in_place) {
-  Schedule s = blank("wide", c, 1, 2);
+  Schedule s = blank("multi_connection", c, 1, 2);
   for (int r = 0; r < 2; r++) {
     auto& lanes = s.ranks[static_cast<size_t>(r)].lanes;
     const int sent = add(lanes[0], {Operand::input(0)}, {Operand::peer(1 - r)});
@@ -76,10 +77,10 @@ Step part_of(Step step, int k, int n, int chunks, int channels, int lanes) {
   return step;
 }
 
-Schedule make_wide(const Collective& c, bool in_place) {
+Schedule make_multi_connection(const Collective& c, bool in_place) {
   const Schedule one = narrow(c, in_place);
   const int channels = channels_of(one), instances = kMostChannels / channels;
-  Schedule s = blank("wide", c, one.chunks * instances, 0);
+  Schedule s = blank("multi_connection", c, one.chunks * instances, 0);
   for (size_t r = 0; r < s.ranks.size(); r++) {
     const auto& lanes = one.ranks[r].lanes;
     for (int k = 0; k < instances; k++)
@@ -95,8 +96,11 @@ Schedule make_wide(const Collective& c, bool in_place) {
 
 }  // namespace
 
-const Generator kWide = {"wide",        "several instances side by side: GPUs of few hosts",
-                         supports_wide, make_wide,
-                         false,         kMostChannels};
+const Generator kMultiConnection = {"multi_connection",
+                                    "several instances side by side: GPUs of few hosts",
+                                    supports_multi_connection,
+                                    make_multi_connection,
+                                    false,
+                                    kMostChannels};
 
 }  // namespace weft
