@@ -144,11 +144,12 @@ std::shared_ptr<const ImportedSchedule> import_and_tell(const std::string& path,
 }
 
 // What this process has read, for its other ranks and communicators. Thread-safe.
-class Shelf {
+class ImportedScheduleCache {
  public:
-  static Shelf& instance() {
-    static Shelf& shelf = *std::make_unique<Shelf>().release();  // exit handlers may need it
-    return shelf;
+  static ImportedScheduleCache& instance() {
+    static ImportedScheduleCache& cache =
+        *std::make_unique<ImportedScheduleCache>().release();  // exit handlers may need it
+    return cache;
   }
 
   std::shared_ptr<const ImportedSchedule> get(const SchedulePath& file, int nranks) {
@@ -171,8 +172,8 @@ class Shelf {
     bool mine = false;
     {
       std::lock_guard lock(mutex_);
-      if (books_.size() >= kMost) books_.clear();
-      const auto [it, inserted] = books_.try_emplace(key);
+      if (entries_.size() >= kMost) entries_.clear();
+      const auto [it, inserted] = entries_.try_emplace(key);
       if (inserted) it->second = promise.get_future().share();
       result = it->second;
       mine = inserted;
@@ -189,7 +190,7 @@ class Shelf {
 
   static constexpr size_t kMost = 4096;
   std::mutex mutex_;
-  std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> books_;
+  std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> entries_;
 };
 
 // Whether every call that `later` serves goes to `earlier`.
@@ -230,7 +231,7 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::load(const Config& c
                                                                  bool tell) {
   auto schedules = std::make_shared<ImportedSchedules>();
   for (const SchedulePath& file : schedule_paths(config)) {
-    auto imported = Shelf::instance().get(file, nranks);
+    auto imported = ImportedScheduleCache::instance().get(file, nranks);
     if (imported == nullptr) continue;
     const auto hiding =
         std::find_if(schedules->all_.begin(), schedules->all_.end(),
@@ -257,7 +258,9 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::from_texts(
     const std::vector<std::pair<std::string, std::string>>& files) {
   std::vector<std::shared_ptr<const ImportedSchedule>> list(files.size());
   side_by_side(files.size(), [&] {
-    return [&](size_t i) { list[i] = Shelf::instance().get(files[i].first, files[i].second); };
+    return [&](size_t i) {
+      list[i] = ImportedScheduleCache::instance().get(files[i].first, files[i].second);
+    };
   });
   return of(list);
 }
