@@ -114,8 +114,8 @@ CopyEngine::~CopyEngine() {
 // something waits.
 std::string CopyEngine::find_out() {
   constexpr size_t kTried = size_t{1} << 20;
-  const Kept host(DeviceStore::Kind::kHostMemory, kCopyBoardBytes);
-  const Kept device(DeviceStore::Kind::kDeviceMemory, 2 * kTried);
+  const PooledResource host(DeviceStore::Kind::kHostMemory, kCopyBoardBytes);
+  const PooledResource device(DeviceStore::Kind::kDeviceMemory, 2 * kTried);
   auto* word = static_cast<uint32_t*>(host.get());
   *word = 1;
   const CUdeviceptr at = device_address(word);

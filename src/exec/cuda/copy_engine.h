@@ -111,10 +111,10 @@ class CopyEngine : private CopyQueue {
   std::vector<OwnCopy> moves_;
   std::vector<CUstreamBatchMemOpParams> operations_[2];
 
-  const Kept kept_second_{DeviceStore::Kind::kStream}, kept_fork_{DeviceStore::Kind::kEvent},
-      kept_join_{DeviceStore::Kind::kEvent};
-  const cudaStream_t second_ = kept_second_.stream();  // for receiving
-  const cudaEvent_t fork_ = kept_fork_.event(), join_ = kept_join_.event();
+  const PooledResource pooled_second_{DeviceStore::Kind::kStream},
+      pooled_fork_{DeviceStore::Kind::kEvent}, kept_join_{DeviceStore::Kind::kEvent};
+  const cudaStream_t second_ = pooled_second_.stream();  // for receiving
+  const cudaEvent_t fork_ = pooled_fork_.event(), join_ = kept_join_.event();
   bool alone_ = false;
 
   // The guard ends waits: when it or a kernel is told to, when a peer has left, or after the

@@ -128,7 +128,7 @@ void DeviceStore::destroy(const Item& item) {
   });
 }
 
-Kept::~Kept() {
+PooledResource::~PooledResource() {
   if (item_.handle == nullptr) return;
   DeviceStore& store = DeviceStore::instance();
   if (reusable_) {

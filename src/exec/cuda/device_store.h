@@ -36,7 +36,7 @@ class DeviceStore {
   void free_when_quiet(int device, std::function<void()> free);
 
  private:
-  friend class Kept;
+  friend class PooledResource;
   struct Item {
     Kind kind = Kind::kDeviceMemory;
     int device = 0;
@@ -58,18 +58,19 @@ class DeviceStore {
 
 // A thing of the store, for the device that is current when it is made. Host memory is pinned,
 // mapped and portable; streams do not block, events take no time. What memory holds is not defined.
-class Kept {
+class PooledResource {
  public:
-  Kept() = default;
-  explicit Kept(DeviceStore::Kind kind, size_t bytes = 0)
+  PooledResource() = default;
+  explicit PooledResource(DeviceStore::Kind kind, size_t bytes = 0)
       : item_(DeviceStore::instance().take(kind, bytes)) {}
-  Kept(Kept&& other) noexcept : item_(std::exchange(other.item_, {})), reusable_(other.reusable_) {}
-  Kept& operator=(Kept&& other) noexcept {
+  PooledResource(PooledResource&& other) noexcept
+      : item_(std::exchange(other.item_, {})), reusable_(other.reusable_) {}
+  PooledResource& operator=(PooledResource&& other) noexcept {
     std::swap(item_, other.item_);
     std::swap(reusable_, other.reusable_);
     return *this;
   }
-  ~Kept();
+  ~PooledResource();
 
   void* get() const { return item_.handle; }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(item_.handle); }

@@ -70,7 +70,7 @@ std::shared_ptr<SharedMemory> SharedMemory::of(uint64_t group) {
 }
 
 std::byte* SharedMemory::allocate(size_t bytes, bool others_write) {
-  Kept memory(DeviceStore::Kind::kDeviceMemory, bytes);
+  PooledResource memory(DeviceStore::Kind::kDeviceMemory, bytes);
   if (others_write) memory.forbid_reuse();
   std::lock_guard lock(mutex_);
   blocks_.push_back(std::move(memory));
@@ -107,7 +107,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
     fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
          kMaxRanks);
   const SetupScope scope(options.device);
-  s.own_stream = Kept(DeviceStore::Kind::kStream);
+  s.own_stream = PooledResource(DeviceStore::Kind::kStream);
   check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
   int major = 0;
@@ -138,7 +138,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.memory = s.shared->allocate(bytes, !options.one_process);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemsetAsync(s.memory, 0, s.comm.stage, s.own_stream.stream()), "cudaMemsetAsync");
-  s.kept_flags = Kept(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
+  s.kept_flags = PooledResource(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
   s.comm.flags = s.flags;
@@ -276,7 +276,7 @@ void GpuExecutor::write_probes() {
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
   const SetupScope scope(s.options.device);
-  const Kept kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
+  const PooledResource kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
   check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
                         cudaMemcpyDeviceToHost, s.own_stream.stream()),

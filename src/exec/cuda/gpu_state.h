@@ -35,7 +35,7 @@ class SharedMemory {
 
  private:
   std::mutex mutex_;
-  std::vector<Kept> blocks_;
+  std::vector<PooledResource> blocks_;
   std::vector<std::byte*> pinned_;
   std::vector<std::shared_ptr<const void>> owners_;
 };
@@ -59,8 +59,9 @@ struct GpuExecutor::State {
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
-  Kept own_stream;  // for what the communicator does by itself, besides the caller's streams
-  Kept kept_flags;
+  PooledResource
+      own_stream;  // for what the communicator does by itself, besides the caller's streams
+  PooledResource kept_flags;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
   std::unique_ptr<Registrations> registrations;  // between processes

@@ -59,7 +59,8 @@ class LaunchOrder {
   void end_captured();
 
   const bool mixing_;
-  const Kept kept_join_{DeviceStore::Kind::kEvent}, kept_order_{DeviceStore::Kind::kEvent};
+  const PooledResource kept_join_{DeviceStore::Kind::kEvent},
+      kept_order_{DeviceStore::Kind::kEvent};
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;

@@ -92,7 +92,7 @@ class Registrations {
   std::vector<Own> own_;
   std::vector<Mapped> mapped_;  // [rank][slot]
   const size_t table_bytes_;
-  const Kept kept_mirror_{DeviceStore::Kind::kHostMemory, table_bytes_},
+  const PooledResource kept_mirror_{DeviceStore::Kind::kHostMemory, table_bytes_},
       kept_table_{DeviceStore::Kind::kDeviceMemory, table_bytes_},
       kept_stream_{DeviceStore::Kind::kStream};
   // Of the table. Pinned: a copy from other memory would wait behind kernels of other ranks.

@@ -80,13 +80,13 @@ Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives
   const size_t send_bytes = send_ports.size() * sizeof(SendPort),
                receive_bytes = receive_ports.size() * sizeof(RecvPort);
   const size_t bytes = send_bytes + receive_bytes + (kMaxRingJobs + 1) * 8;
-  memory_ = Kept(DeviceStore::Kind::kDeviceMemory, bytes);
+  memory_ = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
   auto* at = static_cast<std::byte*>(memory_.get());
   sends_ = reinterpret_cast<SendPort*>(at);
   receives_ = reinterpret_cast<RecvPort*>(at + send_bytes);
   progress_ = reinterpret_cast<uint64_t*>(at + send_bytes + receive_bytes);
   leaving_ = reinterpret_cast<uint32_t*>(progress_ + kMaxRingJobs);
-  const Kept pinned(DeviceStore::Kind::kHostMemory, bytes);
+  const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
   auto* image = static_cast<std::byte*>(pinned.get());
   std::fill_n(image, bytes, std::byte{});
   std::copy_n(reinterpret_cast<const std::byte*>(send_ports.data()), send_bytes, image);

@@ -33,7 +33,7 @@ class Rings {
  private:
   std::vector<std::shared_ptr<const void>> owners_;
   std::vector<void*> pinned_;
-  Kept memory_;
+  PooledResource memory_;
   SendPort* sends_ = nullptr;
   RecvPort* receives_ = nullptr;
   uint64_t* progress_ = nullptr;
