@@ -112,9 +112,9 @@ class CopyEngine : private CopyQueue {
   std::vector<CUstreamBatchMemOpParams> operations_[2];
 
   const PooledResource pooled_second_{DeviceStore::Kind::kStream},
-      pooled_fork_{DeviceStore::Kind::kEvent}, kept_join_{DeviceStore::Kind::kEvent};
+      pooled_fork_{DeviceStore::Kind::kEvent}, pooled_join_{DeviceStore::Kind::kEvent};
   const cudaStream_t second_ = pooled_second_.stream();  // for receiving
-  const cudaEvent_t fork_ = pooled_fork_.event(), join_ = kept_join_.event();
+  const cudaEvent_t fork_ = pooled_fork_.event(), join_ = pooled_join_.event();
   bool alone_ = false;
 
   // The guard ends waits: when it or a kernel is told to, when a peer has left, or after the

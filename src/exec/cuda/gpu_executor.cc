@@ -10,10 +10,10 @@
 #include <mutex>
 
 #include "src/base/log.h"
+#include "src/exec/cuda/cta_budget.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
-#include "src/exec/cuda/residents.h"
 
 namespace weft::cuda {
 namespace {
@@ -153,7 +153,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
 GpuExecutor::~GpuExecutor() {
   State& s = *state_;
   const SetupScope scope(s.options.device, std::nothrow);
-  if (s.counted) Residents::instance().leave(s.options.device, s.options.group);
+  if (s.counted) CtaBudget::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
@@ -175,7 +175,7 @@ GpuPeer GpuExecutor::describe() {
   peer.max_ctas = s.options.max_ctas;
   peer.sms = s.sms;
   const int most = (s.sms - kSpareMultiprocessors) / (s.options.one_process ? 1 : s.options.nranks);
-  peer.used_ctas = Residents::instance().enter(s.options.device, s.options.group, most);
+  peer.used_ctas = CtaBudget::instance().enter(s.options.device, s.options.group, most);
   s.counted = true;
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
@@ -260,7 +260,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   s.max_ctas = std::max(1, limit);
   s.early_ctas = s.max_ctas / 2;
-  Residents::instance().settle(s.options.device, s.options.group, s.max_ctas * s.options.sharing);
+  CtaBudget::instance().settle(s.options.device, s.options.group, s.max_ctas * s.options.sharing);
 }
 
 void GpuExecutor::write_probes() {

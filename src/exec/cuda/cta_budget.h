@@ -14,10 +14,10 @@ namespace weft::cuda {
 // Thread blocks that the communicators of this process may have resident on a device. Until the
 // ranks of one have agreed on their number, as many are counted as it may have: communicators may
 // be made side by side.
-class Residents {
+class CtaBudget {
  public:
-  static Residents& instance() {
-    static Residents& all = *std::make_unique<Residents>().release();
+  static CtaBudget& instance() {
+    static CtaBudget& all = *std::make_unique<CtaBudget>().release();
     return all;
   }
   // A rank of `group` comes, which may have `most`. Says how many other communicators had when its
