@@ -87,7 +87,7 @@ int Contest::run() {
     // a job. On GPUs a plan that is refused must not harm others; there plans take turns, so that
     // what disturbs the machine for a while does not hit one of them alone.
     const size_t together = weftHostMode() == 1 ? cell.entrants.size() : 1;
-    for (turn_ = 0; turn_ < turns(); turn_++) {
+    for (repetition_ = 0; repetition_ < repetitions(); repetition_++) {
       cell.out.assign(cell.entrants.size(), false);
       for (size_t first = 0; first < cell.entrants.size(); first += together)
         compete(cell, first, together);
@@ -109,13 +109,15 @@ std::vector<uint64_t> Contest::sizes() const {
 
 // How often a communicator is made for every plan, and in each of these turns: fewer repetitions
 // of what takes long, whose times vary less.
-int Contest::turns() const { return weftHostMode() == 1 ? 1 : std::min(options_.repetitions, 5); }
+int Contest::repetitions() const {
+  return weftHostMode() == 1 ? 1 : std::min(options_.repetitions, 5);
+}
 
 int Contest::repetitions_of(uint64_t size) const {
   const int some = size <= (16u << 20)   ? options_.repetitions
                    : size <= (64u << 20) ? options_.repetitions / 2
                                          : options_.repetitions / 3;
-  return std::min(options_.repetitions, std::max(some, 5)) / turns();
+  return std::min(options_.repetitions, std::max(some, 5)) / repetitions();
 }
 
 void Contest::compete(Cell& cell, size_t first, size_t count) {
@@ -139,7 +141,7 @@ uint64_t Contest::warming_bytes() const {
   return kWarmingChunk * static_cast<uint64_t>(options_.ranks);
 }
 
-// See turns.h.
+// See interleaved_timing.h.
 void Contest::warm() {
   check(weftForcePlan(comm_, "all_reduce", kDirect.name.data()), "weftForcePlan");
   for (int i = 0; i < kWarmingCalls; i++)
@@ -181,11 +183,11 @@ void Contest::try_out(Cell& cell, size_t entrant, uint64_t size) {
   cell.out[entrant] = board_.refused();
 }
 
-// See turns.h.
+// See interleaved_timing.h.
 void Contest::measure(Cell& cell, size_t first, size_t count, uint64_t size) {
   for (size_t e = first; e < first + count; e++) try_out(cell, e, size);
   const int calls = calls_at(size), rounds = repetitions_of(size);
-  RootTurns roots(options_.ranks, turn_);
+  RotatingRoots roots(options_.ranks, repetition_);
   std::vector<size_t> order;  // of laps
   for (int round = 0; round < rounds; round++)
     for (const size_t e : order_of_round(count, round)) {

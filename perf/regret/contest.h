@@ -9,7 +9,7 @@
 
 #include "nccl.h"
 #include "perf/regret/entrants.h"
-#include "src/tools/turns.h"
+#include "src/tools/interleaved_timing.h"
 
 namespace weft::perf {
 
@@ -70,7 +70,7 @@ class Contest {
   };
 
   std::vector<uint64_t> sizes() const;
-  int turns() const;
+  int repetitions() const;
   int repetitions_of(uint64_t size) const;
   uint64_t warming_bytes() const;
   void connect();
@@ -85,7 +85,7 @@ class Contest {
   const RegretOptions& options_;
   Board& board_;
   const int rank_;
-  int turn_ = 0;
+  int repetition_ = 0;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   void *input_ = nullptr, *output_ = nullptr;

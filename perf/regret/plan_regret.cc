@@ -1,7 +1,7 @@
 // plan_regret: the plan that the library chooses against every plan forced by hand, and what it
 // predicted against what was measured, for every collective and size. Ranks are threads or
-// processes, and are timed as `weft calibrate` does it (turns.h). The chosen plan is measured
-// twice, by choice and by force: what these two differ by is noise.
+// processes, and are timed as `weft calibrate` does it (interleaved_timing.h). The chosen plan is
+// measured twice, by choice and by force: what these two differ by is noise.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

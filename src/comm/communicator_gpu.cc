@@ -97,7 +97,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())
       streams.push_back(call->stream);
-  const auto turn = gpu_->begin(streams);
+  const auto pass = gpu_->begin(streams);
   captured_ = gpu_->captured();
   if (rings_) {
     launch_rings(calls);

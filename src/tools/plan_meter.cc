@@ -13,8 +13,8 @@
 
 #include "src/base/error.h"
 #include "src/comm/communicator.h"
+#include "src/tools/interleaved_timing.h"
 #include "src/tools/rank_team.h"
-#include "src/tools/turns.h"
 
 namespace weft {
 namespace {
@@ -138,7 +138,7 @@ class Meter {
     return call;
   }
 
-  // See turns.h.
+  // See interleaved_timing.h.
   void warm() {
     const Call call =
         call_of(CollectiveKind::kAllReduce, kWarmingChunk * static_cast<uint64_t>(order_.ranks));
@@ -151,9 +151,9 @@ class Meter {
     const MeterPoint& point = order_.points[p];
     Call call = call_of(order_.collectives[c], point.bytes);
     const int roots = Collective{call.kind, order_.ranks, 0}.rooted() ? order_.ranks : 1;
-    RootTurns turns(roots);
+    RotatingRoots rotation(roots);
     const auto run_next = [&] {
-      call.root = turns.next();
+      call.root = rotation.next();
       run(call);
     };
     for (size_t plan = 0; plan < order_.plans.size(); plan++) {  // warms up

@@ -1,4 +1,5 @@
-// Times what a team of ranks takes for calls by every plan, for `weft calibrate`; turns.h says how.
+// Times what a team of ranks takes for calls by every plan, for `weft calibrate`;
+// interleaved_timing.h says how.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct MeterOrder {
   int ranks = 2;
   bool processes = false;  // threads otherwise. Not for programs that have threads already.
   bool own_hosts = false;  // processes that talk over the network, as if each had a host
-  bool bound = false;      // ranks stay on their cores; see turns.h
+  bool bound = false;      // ranks stay on their cores; see interleaved_timing.h
   std::span<const CollectiveKind> collectives;
   std::span<const Generator* const> plans;
   std::span<const MeterPoint> points;  // small ones first

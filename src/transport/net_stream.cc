@@ -21,12 +21,12 @@ NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_do
   rank_bell_.door = &rank_door;
 }
 
-bool NetStream::look(uint32_t turn) noexcept {
-  // To ask the kernel takes longer than to look at all rings of a proxy: soon every fourth turn is
-  // enough, since turns are shorter then, and after about a millisecond every 16th.
-  constexpr uint32_t kHotLooks = 20, kWarmTurns = 4, kWarmLooks = 270, kColdTurns = 16;
-  const uint32_t turns = fruitless_ > kWarmLooks ? kColdTurns : kWarmTurns;
-  if (fruitless_ > kHotLooks && asks_kernel() && turn % turns != 0) return false;
+bool NetStream::look(uint32_t round) noexcept {
+  // To ask the kernel takes longer than to look at all rings of a proxy: soon every fourth round is
+  // enough, since rounds are shorter then, and after about a millisecond every 16th.
+  constexpr uint32_t kHotLooks = 20, kWarmRounds = 4, kWarmLooks = 270, kColdRounds = 16;
+  const uint32_t rounds = fruitless_ > kWarmLooks ? kColdRounds : kWarmRounds;
+  if (fruitless_ > kHotLooks && asks_kernel() && round % rounds != 0) return false;
   const bool moved = progress(true);
   fruitless_ = moved ? 0 : std::min(fruitless_ + 1, kWarmLooks + 1);
   return moved;

@@ -51,9 +51,9 @@ class NetStream {
   // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
   // say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
-  // The same for a proxy that asks again and again, `turn` counting: a stream that has to ask the
+  // The same for a proxy that asks again and again, `round` counting: a stream that has to ask the
   // kernel and had no news for long is passed over most of the time.
-  bool look(uint32_t turn) noexcept;
+  bool look(uint32_t round) noexcept;
   // One of several proxies has it until it is released; false: another one has it.
   bool claim() noexcept {
     return !claimed_.load(std::memory_order_relaxed) &&

@@ -32,12 +32,12 @@ constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watc
 constexpr int kMostThreads = 64, kMostChosenThreads = 4;
 // Of proxies with each other, at least: a message of 128 KiB takes thirty.
 constexpr auto kPatience = std::chrono::microseconds(4);
-constexpr int kPauses = 16;  // after a turn without news: a microsecond or less
+constexpr int kPauses = 16;  // after a round without news: a microsecond or less
 
 // All of the process. Their threads never end, so neither do they.
 struct Proxies {
   std::mutex mutex;
-  size_t turn = 0;
+  size_t round = 0;
   std::array<std::atomic<Proxy*>, kMostThreads> list{};  // those that there are come first
 
   static Proxies& instance() {
@@ -78,7 +78,7 @@ Proxy& Proxy::next(int threads) {
   const auto count = static_cast<size_t>(std::clamp(threads, 1, kMostThreads));
   for (size_t i = 0; i < count; i++)
     if (all.list[i].load() == nullptr) all.list[i].store(std::make_unique<Proxy>().release());
-  return *all.list[all.turn++ % count].load();
+  return *all.list[all.round++ % count].load();
 }
 
 Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -240,8 +240,8 @@ std::unique_lock<std::shared_mutex> Proxy::interrupt() noexcept {
   return lock;
 }
 
-// Those that are looked at seldom take turns.
-bool Proxy::look_after_streams(uint32_t turn, bool own) noexcept {
+// Those that are looked at seldom are looked at in different rounds.
+bool Proxy::look_after_streams(uint32_t round, bool own) noexcept {
   std::shared_lock lock(mutex_, std::defer_lock);
   if (own) lock.lock();
   if (!own && !lock.try_lock()) return false;
@@ -249,13 +249,13 @@ bool Proxy::look_after_streams(uint32_t turn, bool own) noexcept {
   for (size_t i = 0; i < streams_.size(); i++) {
     NetStream& stream = *streams_[i];
     if ((!own && !stream.takes_help()) || !stream.claim()) continue;
-    moved = stream.look(turn + static_cast<uint32_t>(i)) || moved;
+    moved = stream.look(round + static_cast<uint32_t>(i)) || moved;
     stream.release();
   }
   return moved;
 }
 
-// Looks after the streams of those that have been at one turn for long.
+// Looks after the streams of those that have been at one round for long.
 bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
   bool moved = false;
   for (size_t i = 0; i < watch.others.size(); i++) {
@@ -263,10 +263,10 @@ bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
     if (other == nullptr) break;
     if (other == this || other->stays_.load() == 0) continue;
     Watch::Other& seen = watch.others[i];
-    if (const uint32_t turn = other->turn_.load(std::memory_order_relaxed); turn != seen.turn) {
-      seen = {turn, now};
+    if (const uint32_t round = other->round_.load(std::memory_order_relaxed); round != seen.round) {
+      seen = {round, now};
     } else if (now - seen.since > watch.patience && other->interrupts_.load() == 0) {
-      moved = other->look_after_streams(watch.turn, false) || moved;
+      moved = other->look_after_streams(watch.round, false) || moved;
     }
   }
   return moved;
@@ -277,9 +277,9 @@ bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
 void Proxy::watch(Watch& watch) {
   static const uint32_t spins = std::thread::hardware_concurrency() > 4 ? 16 : 1;
   while (interrupts_.load() > 0) sched_yield();
-  turn_.store(++watch.turn, std::memory_order_relaxed);
+  round_.store(++watch.round, std::memory_order_relaxed);
   const auto begin = Clock::now();
-  bool moved = look_after_streams(watch.turn, true);
+  bool moved = look_after_streams(watch.round, true);
   auto now = Clock::now();
   if (!moved) {
     // Those that are as fast as this one are not waited for in vain.
@@ -296,7 +296,7 @@ void Proxy::watch(Watch& watch) {
     std::this_thread::sleep_for(std::chrono::microseconds(idle < 0.1 ? 20 : 100));
   } else {
     for (int i = 0; i < kPauses; i++) relax();
-    if (watch.turn % spins == 0) sched_yield();
+    if (watch.round % spins == 0) sched_yield();
   }
 }
 

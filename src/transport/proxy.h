@@ -39,7 +39,7 @@ int proxy_threads(int wanted, bool for_gpus, int cores, int ranks);
 // Thread-safe. Proxies live as long as the process.
 class Proxy {
  public:
-  // The one for the next stream: the first `threads` of the process take turns.
+  // The one for the next stream: the first `threads` of the process are dealt out in turn.
   static Proxy& next(int threads = 1);
 
   Proxy();
@@ -94,16 +94,16 @@ class Proxy {
   // What a thread that watches remembers.
   struct Watch {
     struct Other {
-      uint32_t turn = 0;  // when it was last seen to begin one
+      uint32_t round = 0;  // when it was last seen to begin one
       Clock::time_point since;
     };
-    uint32_t turn = 0;
+    uint32_t round = 0;
     Clock::time_point last_move = Clock::now();
     Clock::duration patience{};  // with others
     std::vector<Other> others;
   };
   void watch(Watch& watch);
-  bool look_after_streams(uint32_t turn, bool own) noexcept;
+  bool look_after_streams(uint32_t round, bool own) noexcept;
   bool help(Watch& watch, Clock::time_point now) const noexcept;
   std::unique_lock<std::shared_mutex> interrupt() noexcept;
   bool keep_out(uint64_t& visits_seen);
@@ -119,7 +119,7 @@ class Proxy {
   std::atomic<uint64_t> visits_{0};   // of drivers, ever
   std::atomic<bool> urgent_{false};   // a driver left work behind
   std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must get it out
-  std::atomic<uint32_t> turn_{0};     // of a thread that watches
+  std::atomic<uint32_t> round_{0};    // of a thread that watches
   std::mutex observers_mutex_;        // protects observers_
   std::vector<Told> observers_;
   std::atomic<bool> observed_{false};  // there are any

@@ -11,7 +11,7 @@
 #include "src/planner/rank_placement.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/table_builder.h"
-#include "src/tools/turns.h"
+#include "src/tools/interleaved_timing.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {

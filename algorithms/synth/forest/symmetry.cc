@@ -14,9 +14,10 @@ namespace {
 // Trees of more roots of their own take long to grow.
 constexpr int32_t kMostQuickRoots = 4;
 
-// Tries to turn by `step` ranks: GPUs are told where to go, all others follow from their links, the
-// first to the first and so on.
-std::optional<Turn> turn_by(const Machine& machine, const std::vector<int>& ranks, size_t step) {
+// Tries to rotate by `step` ranks: GPUs are told where to go, all others follow from their links,
+// the first to the first and so on.
+std::optional<Rotation> rotation_by(const Machine& machine, const std::vector<int>& ranks,
+                                    size_t step) {
   const auto leaving = links_at(machine, true), arriving = links_at(machine, false);
   std::vector<int> image(machine.nodes.size(), -1), order;
   for (size_t r = 0; r < ranks.size(); r++) {
@@ -44,28 +45,28 @@ std::optional<Turn> turn_by(const Machine& machine, const std::vector<int>& rank
     const Link& link = machine.links[l];
     unused[{link.from, link.to, link.gbps, link.us}].push_back(static_cast<int32_t>(l));
   }
-  Turn turn{static_cast<int32_t>(step), {}};
+  Rotation rotation{static_cast<int32_t>(step), {}};
   for (const Link& link : machine.links) {
     const int from = image[static_cast<size_t>(link.from)],
               to = image[static_cast<size_t>(link.to)];
     const auto found = unused.find({from, to, link.gbps, link.us});
     if (found == unused.end() || found->second.empty()) return std::nullopt;
-    turn.links.push_back(found->second.back());
+    rotation.links.push_back(found->second.back());
     found->second.pop_back();
   }
-  return turn;
+  return rotation;
 }
 
 // Which kind of link each one is, and how many there are of a kind.
 struct Kinds {
   std::vector<int32_t> of;  // per link
   std::vector<int32_t> size;
-  explicit Kinds(const Turn& turn) : of(turn.links.size(), -1) {
+  explicit Kinds(const Rotation& rotation) : of(rotation.links.size(), -1) {
     for (size_t l = 0; l < of.size(); l++) {
       if (of[l] >= 0) continue;
       const auto kind = static_cast<int32_t>(size.size());
       size.push_back(0);
-      for (size_t at = l; of[at] < 0; at = static_cast<size_t>(turn.links[at])) {
+      for (size_t at = l; of[at] < 0; at = static_cast<size_t>(rotation.links[at])) {
         of[at] = kind;
         size.back()++;
       }
@@ -75,32 +76,32 @@ struct Kinds {
 
 class SymmetricForest {
  public:
-  SymmetricForest(const Machine& machine, const Turn& turn)
+  SymmetricForest(const Machine& machine, const Rotation& rotation)
       : machine_(machine),
-        turn_(turn),
-        kinds_(turn),
+        rotation_(rotation),
+        kinds_(rotation),
         ranks_(gpus(machine)),
         ways_(find_ways(machine, ranks_)) {}
 
   // `seconds` for all trees together.
   std::optional<HostForest> grow(int32_t trees, double seconds) {
-    const auto turns = static_cast<double>(ranks_.size()) / turn_.step;
+    const auto rotations = static_cast<double>(ranks_.size()) / rotation_.step;
     wide_.assign(kinds_.size.size(), 0);
     for (size_t l = 0; l < machine_.links.size(); l++) {
       const auto kind = static_cast<size_t>(kinds_.of[l]);
-      wide_[kind] = machine_.links[l].gbps * seconds * kinds_.size[kind] / turns + 1e-7;
+      wide_[kind] = machine_.links[l].gbps * seconds * kinds_.size[kind] / rotations + 1e-7;
     }
     left_ = wide_;
     growing_.clear();
-    for (int32_t i = 0; i < trees * turn_.step; i++) {
-      growing_.push_back({{i % turn_.step, {}}, std::vector<int32_t>(ranks_.size(), -1)});
-      growing_.back().depth[static_cast<size_t>(i % turn_.step)] = 0;
+    for (int32_t i = 0; i < trees * rotation_.step; i++) {
+      growing_.push_back({{i % rotation_.step, {}}, std::vector<int32_t>(ranks_.size(), -1)});
+      growing_.back().depth[static_cast<size_t>(i % rotation_.step)] = 0;
     }
     // An edge each in turn, so that all have the same choice.
     for (size_t edges = 1; edges < ranks_.size(); edges++)
       for (Growing& g : growing_)
         if (!extend(g)) return std::nullopt;
-    return turned(trees);
+    return rotated(trees);
   }
 
  private:
@@ -149,12 +150,12 @@ class SymmetricForest {
     return true;
   }
 
-  HostForest turned(int32_t trees) const {
+  HostForest rotated(int32_t trees) const {
     HostForest all{trees, {}};
     std::vector<int32_t> image(machine_.links.size());
     std::iota(image.begin(), image.end(), 0);
     const auto n = static_cast<int32_t>(ranks_.size());
-    for (int32_t shift = 0; shift < n; shift += turn_.step) {
+    for (int32_t shift = 0; shift < n; shift += rotation_.step) {
       for (const Growing& g : growing_) {
         RoutedTree tree = g.tree;
         tree.root = (tree.root + shift) % n;
@@ -165,7 +166,7 @@ class SymmetricForest {
         }
         all.routed.push_back(std::move(tree));
       }
-      for (int32_t& l : image) l = turn_.links[static_cast<size_t>(l)];
+      for (int32_t& l : image) l = rotation_.links[static_cast<size_t>(l)];
     }
     std::stable_sort(all.routed.begin(), all.routed.end(),
                      [](const RoutedTree& a, const RoutedTree& b) { return a.root < b.root; });
@@ -173,7 +174,7 @@ class SymmetricForest {
   }
 
   const Machine& machine_;
-  const Turn& turn_;
+  const Rotation& rotation_;
   const Kinds kinds_;
   const std::vector<int> ranks_;
   const std::vector<std::vector<Way>> ways_;  // per rank
@@ -183,19 +184,19 @@ class SymmetricForest {
 
 }  // namespace
 
-std::optional<Turn> find_turn(const Machine& machine) {
+std::optional<Rotation> find_rotation(const Machine& machine) {
   const std::vector<int> ranks = gpus(machine);
   for (size_t step = 1; step < ranks.size(); step++)
     if (ranks.size() % step == 0)
-      if (auto turn = turn_by(machine, ranks, step)) return turn;
+      if (auto rotation = rotation_by(machine, ranks, step)) return rotation;
   return std::nullopt;
 }
 
 std::optional<HostForest> grow_by_symmetry(const Machine& machine, double seconds,
                                            const ForestOptions& options) {
-  const std::optional<Turn> turn = find_turn(machine);
-  if (!turn || (options.quick && turn->step > kMostQuickRoots)) return std::nullopt;
-  SymmetricForest forest(machine, *turn);
+  const std::optional<Rotation> rotation = find_rotation(machine);
+  if (!rotation || (options.quick && rotation->step > kMostQuickRoots)) return std::nullopt;
+  SymmetricForest forest(machine, *rotation);
   for (double loss = options.acceptable_loss; loss < 0.02; loss *= 2)
     for (int32_t trees = 1; trees <= options.most_trees / 2; trees++)
       if (auto grown = forest.grow(trees, seconds * trees * (1 + loss))) return grown;

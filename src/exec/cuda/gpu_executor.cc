@@ -298,7 +298,7 @@ void GpuExecutor::deregister_memory(const void* pointer) {
   if (state_->registrations != nullptr) state_->registrations->remove(pointer);
 }
 
-FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t> streams) {
+StreamGate::Pass GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   return state_->order->begin(streams);
 }

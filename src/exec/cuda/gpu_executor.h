@@ -13,9 +13,9 @@
 #include "include/nccl.h"
 #include "src/base/handles.h"
 #include "src/exec/datatype.h"
-#include "src/exec/first_uses.h"
 #include "src/exec/one_round_shape.h"
 #include "src/exec/operation.h"
+#include "src/exec/stream_gate.h"
 #include "src/schedule/program.h"
 
 namespace weft::cuda {
@@ -146,7 +146,7 @@ class GpuExecutor {
 
   // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
   // joined and wait. What begin() returns is to be kept until end().
-  [[nodiscard]] FirstUses::Turn begin(std::span<const cudaStream_t> streams);
+  [[nodiscard]] StreamGate::Pass begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph, and runs when that does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);

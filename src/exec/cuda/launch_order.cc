@@ -39,9 +39,9 @@ bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   return true;
 }
 
-FirstUses::Turn LaunchOrder::begin(std::span<const cudaStream_t> streams) {
+StreamGate::Pass LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   const cudaStream_t stream = streams.front();
-  FirstUses::Turn turn;
+  StreamGate::Pass pass;
   Capture now;
   is_captured_ = capturing(stream, now);
   follows_own_ = is_captured_ && now.id == capture_.id && now.last == capture_.last;
@@ -50,7 +50,7 @@ FirstUses::Turn LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   } else {
     const uint64_t id = stream_id(stream);
     // The others are only joined: events are no use that gives a stream its queue.
-    if (first_uses_.is_new(id)) turn = FirstUses::Turn::take();
+    if (gate_.is_new(id)) pass = StreamGate::Pass::take();
     if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
     called_ = true;
@@ -61,7 +61,7 @@ FirstUses::Turn LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   may_start_early_ = streams.size() == 1 && stream != nullptr && stream != cudaStreamLegacy &&
                      (!is_captured_ || follows_kernel(stream));
   for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
-  return turn;
+  return pass;
 }
 
 bool LaunchOrder::follows_kernel(cudaStream_t stream) const {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/exec/cuda/device_store.h"
-#include "src/exec/first_uses.h"
+#include "src/exec/stream_gate.h"
 
 namespace weft::cuda {
 
@@ -24,7 +24,7 @@ class LaunchOrder {
 
   // What is launched between begin() and end() goes to the first stream; the others are joined and
   // wait for it. The turn is to be kept until end().
-  [[nodiscard]] FirstUses::Turn begin(std::span<const cudaStream_t> streams);
+  [[nodiscard]] StreamGate::Pass begin(std::span<const cudaStream_t> streams);
   void end(std::span<const cudaStream_t> streams);
 
   // Of the launch under way.
@@ -64,7 +64,7 @@ class LaunchOrder {
   const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
   const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
   cudaStream_t stream_ = nullptr;
-  FirstUses first_uses_;
+  StreamGate gate_;
   bool called_ = false;       // outside captures
   uint64_t called_on_ = 0;    // id of the stream of the last call; 0: not known
   bool has_graphs_ = false;   // there has been a capture: replays come without a call

@@ -27,7 +27,7 @@ void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { refuse(); }
-FirstUses::Turn GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
+StreamGate::Pass GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_send_recvs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}

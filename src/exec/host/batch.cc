@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Steps a lane may take before the next lane gets its turn.
-constexpr int kTurn = 4;
+constexpr int kAttempts = 4;
 // Idle passes until data from the network goes into the ring although its lane has not asked yet.
 constexpr uint32_t kPatientPasses = 4;
 // A rank that sleeps on sockets looks this often whether it must stop.
@@ -125,7 +125,7 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   Interpreter<HostTarget> interpreter(task.operation, target);
   const bool traced = task.context->track.id() >= 0;
   bool progress = false;
-  for (int turn = 0; turn < kTurn; turn++) {
+  for (int attempt = 0; attempt < kAttempts; attempt++) {
     // Also while there is work: a peer that failed may be about to take back what it lent.
     if (task.context->stop.load(std::memory_order_acquire) != 0) {
       report_failure({ncclInternalError, "", &task});

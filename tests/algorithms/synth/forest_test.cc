@@ -104,9 +104,9 @@ TEST(Forest, KeepsThePhysicalPathOfWhatItSplitsOff) {
 
 TEST(Forest, OfARackAroundOneSwitchIsThatOfAFewRootsTurned) {
   const Machine machine = load_machine("gb200-nvl72");
-  const std::optional<Turn> turn = find_turn(machine);
-  ASSERT_TRUE(turn);
-  EXPECT_EQ(turn->step, 4);  // by one host
+  const std::optional<Rotation> rotation = find_rotation(machine);
+  ASSERT_TRUE(rotation);
+  EXPECT_EQ(rotation->step, 4);  // by one host
   for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
     const Forest forest = grow_forest(machine, of(machine, kind));
     EXPECT_EQ(forest.routed.size(), 72u * static_cast<size_t>(forest.trees));
@@ -119,8 +119,8 @@ TEST(Forest, OfARackAroundOneSwitchIsThatOfAFewRootsTurned) {
 TEST(Forest, IsTurnedOnlyWhereAllRanksAreAlike) {
   Machine machine = load_machine("gb200-nvl72");
   machine.links[0].gbps /= 2;
-  EXPECT_FALSE(find_turn(machine));
-  EXPECT_EQ(find_turn(load_machine("dgx-h100"))->step, 1);
+  EXPECT_FALSE(find_rotation(machine));
+  EXPECT_EQ(find_rotation(load_machine("dgx-h100"))->step, 1);
 }
 
 TEST(Forest, OfABroadcastInARackIsShallow) {

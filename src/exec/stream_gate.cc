@@ -1,5 +1,5 @@
-// See first_uses.h.
-#include "src/exec/first_uses.h"
+// See stream_gate.h.
+#include "src/exec/stream_gate.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,20 +12,20 @@ namespace weft {
 namespace {
 
 // Not a timed mutex: ThreadSanitizer of GCC 12 does not see how that is locked.
-struct Turns {
+struct Gate {
   std::mutex mutex;
   std::condition_variable free;
   bool taken = false;
 
-  static Turns& instance() {  // threads may still launch while the process ends
-    static Turns& turns = *std::make_unique<Turns>().release();
-    return turns;
+  static Gate& instance() {  // threads may still launch while the process ends
+    static Gate& gate = *std::make_unique<Gate>().release();
+    return gate;
   }
 };
 
 }  // namespace
 
-bool FirstUses::is_new(uint64_t stream_id) {
+bool StreamGate::is_new(uint64_t stream_id) {
   if (stream_id == 0) return true;
   if (std::find(known_.begin(), known_.end(), stream_id) != known_.end()) return false;
   if (known_.size() == kMostKnown) known_.erase(known_.begin());
@@ -33,28 +33,28 @@ bool FirstUses::is_new(uint64_t stream_id) {
   return true;
 }
 
-FirstUses::Turn FirstUses::Turn::take() {
-  Turns& turns = Turns::instance();
-  Turn turn;
-  std::unique_lock lock(turns.mutex);
-  turn.taken_ = turns.free.wait_for(lock, kLongestWait, [&] { return !turns.taken; });
-  if (turn.taken_) {
-    turns.taken = true;
+StreamGate::Pass StreamGate::Pass::take() {
+  Gate& gate = Gate::instance();
+  Pass pass;
+  std::unique_lock lock(gate.mutex);
+  pass.taken_ = gate.free.wait_for(lock, kLongestWait, [&] { return !gate.taken; });
+  if (pass.taken_) {
+    gate.taken = true;
   } else {
     WEFT_INFO(kColl, "another rank of this process takes more than {} ms to launch on a new stream",
               kLongestWait.count());
   }
-  return turn;
+  return pass;
 }
 
-FirstUses::Turn::~Turn() {
+StreamGate::Pass::~Pass() {
   if (!taken_) return;
-  Turns& turns = Turns::instance();
+  Gate& gate = Gate::instance();
   {
-    const std::lock_guard lock(turns.mutex);
-    turns.taken = false;
+    const std::lock_guard lock(gate.mutex);
+    gate.taken = false;
   }
-  turns.free.notify_one();
+  gate.free.notify_one();
 }
 
 }  // namespace weft

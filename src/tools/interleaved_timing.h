@@ -79,10 +79,10 @@ inline int calls_at(uint64_t bytes) {
 // Calls from one root would overlap, and no hop would be seen. From a few roots, again and again,
 // they would find those ranks' inputs in the caches, which changes what is fastest: a job has other
 // data.
-class RootTurns {
+class RotatingRoots {
  public:
   // Different ones begin with different roots.
-  explicit RootTurns(int roots, int number = 0) : roots_(roots), last_(number % roots) {}
+  explicit RotatingRoots(int roots, int number = 0) : roots_(roots), last_(number % roots) {}
   int next() { return last_ = (last_ + 1) % roots_; }
 
  private:

@@ -1,6 +1,6 @@
 // CUDA gives a stream its hardware queue when the stream is first used, and the same one to threads
 // that come at once: a kernel can then stand behind one of another rank that waits for it, and both
-// wait for ever (perf/results/h200.md). So ranks of a process take turns there.
+// wait for ever (perf/results/h200.md). So ranks of a process pass one at a time there.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace weft {
 
 // Of one rank, by one thread at a time.
-class FirstUses {
+class StreamGate {
  public:
   static constexpr size_t kMostKnown = 64;  // one that is forgotten is new again
   // A launch blocks where a queue is full, and what empties it may be a kernel of another rank.
@@ -22,18 +22,18 @@ class FirstUses {
   bool is_new(uint64_t stream_id);
 
   // One rank of the process has it at a time, until the launch on streams that are new is done.
-  class Turn {
+  class Pass {
    public:
-    Turn() = default;  // none
-    Turn(Turn&& other) noexcept : taken_(std::exchange(other.taken_, false)) {}
-    Turn& operator=(Turn&& other) noexcept {
+    Pass() = default;  // none
+    Pass(Pass&& other) noexcept : taken_(std::exchange(other.taken_, false)) {}
+    Pass& operator=(Pass&& other) noexcept {
       std::swap(taken_, other.taken_);
       return *this;
     }
-    ~Turn();
+    ~Pass();
     // False also where another one's took too long.
     bool taken() const { return taken_; }
-    static Turn take();
+    static Pass take();
 
    private:
     bool taken_ = false;
