@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/comm/rendezvous.h"
 #include "src/planner/cost_model.h"
-#include "src/planner/plan_store.h"
+#include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
 #include "src/topology/sources/discover.h"
 #include "src/transport/acceptor.h"
@@ -127,7 +127,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
   }
   ready_.store(true);
   const auto send_recv =
-      PlanStore::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
+      ProvedSchedules::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
   send_program_ = lower(*send_recv, 0);
   receive_program_ = lower(*send_recv, 1);
   if (rings_) send_recv_program_ = side_by_side(send_program_, receive_program_);

@@ -19,7 +19,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/batch.h"
 #include "src/planner/imported_schedules.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
 
@@ -67,7 +67,7 @@ class Communicator {
   void force_plan(CollectiveKind kind, const Generator* generator);
 
   // What all ranks have agreed on, and what a call should take by that; 0: unknown.
-  const CommunicatorPlans& plans() const { return plans_made_; }
+  const CommunicatorPlans& plans() const { return agreed_; }
   double estimate_us(const Call& call) const;
   // Lives as long as the communicator.
   const char* plan_name(CollectiveKind kind, size_t bytes) const;
@@ -182,7 +182,7 @@ class Communicator {
   Placement placement_;
   std::array<const Generator*, kCollectiveKinds> forced_{};
   std::shared_ptr<const ImportedSchedules> imported_;
-  CommunicatorPlans plans_made_;
+  CommunicatorPlans agreed_;
   std::vector<const Generator*> option_generators_;  // per option of the table
   // All that connections must carry: what was imported, then what was synthesized.
   std::shared_ptr<const ImportedSchedules> connected_;

@@ -34,7 +34,7 @@ int Communicator::cpu_nodes_for(const std::vector<PeerInfo>& infos) {
   int most = 0;
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->cpu_nodes);
-  const SelectionTable& table = plans_made_.table;
+  const SelectionTable& table = agreed_.table;
   for (size_t i = 0; i < option_generators_.size(); i++)
     if (option_generators_[i] != nullptr && table.options[i].barred.empty() &&
         (!cuda::available() || table.chooses(static_cast<int>(i))))
@@ -103,14 +103,14 @@ const Generator* Communicator::without_captured_cpus(const Generator* generator)
 
 const Generator* Communicator::generator_of(const PlanOption* option) const {
   if (option == nullptr) return nullptr;
-  return option_generators_[static_cast<size_t>(option - plans_made_.table.options.data())];
+  return option_generators_[static_cast<size_t>(option - agreed_.table.options.data())];
 }
 
 bool Communicator::asks_cpus(const Generator* forced, const Collective& collective, size_t bytes) {
   if (!rings_connected_) return false;
   if (forced != nullptr) return forced->cpu_nodes > 0;
   const Generator* generator =
-      without_captured_cpus(generator_of(plans_made_.table.choose(collective.kind, bytes, false)));
+      without_captured_cpus(generator_of(agreed_.table.choose(collective.kind, bytes, false)));
   return generator != nullptr && generator->cpu_nodes > 0;
 }
 

@@ -6,7 +6,7 @@
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/exec/one_round_shape.h"
-#include "src/planner/plan_store.h"
+#include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
 
 namespace weft {
@@ -18,7 +18,7 @@ void Communicator::connect_gpu(Deadline deadline) {
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
   } else {
-    why = plans_made_.table.via_host;
+    why = agreed_.table.via_host;
   }
   // All ranks go the same way.
   for (const std::string& reason : control_->all_gather(why, deadline))
@@ -140,7 +140,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
 
 // Whether all ranks' programs are one round of messages.
 bool Communicator::is_one_round(const Generator& generator, const Collective& collective) {
-  const auto schedule = PlanStore::instance().get(generator, collective, false);
+  const auto schedule = ProvedSchedules::instance().get(generator, collective, false);
   for (int rank = 0; rank < nranks_; rank++)
     if (!one_round_shape(lower(*schedule, rank))) return false;
   return true;
@@ -154,7 +154,7 @@ const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collectiv
   for (const auto& entry : plans)
     if (entry->generator == choice.generator && entry->root == collective.root) return *entry;
   const auto lowered = [&](const Generator& generator) {
-    return lower(*PlanStore::instance().get(generator, collective, false), rank_);
+    return lower(*ProvedSchedules::instance().get(generator, collective, false), rank_);
   };
   const Program program = lowered(*choice.generator);
   const bool may_fall_back =

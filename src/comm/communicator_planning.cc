@@ -8,7 +8,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "src/planner/tuning_rules.h"
 #include "src/topology/graph/fingerprint.h"
 
@@ -60,19 +60,19 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
       // Where GPUs reach each other nothing else is asked.
       if (setting.no_cpu_nodes.empty() && cuda::available() && !config_.topo.empty())
         setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
-      PlanningRequest request{config_,
-                              nranks_,
-                              cuda::available(),
-                              setting,
-                              cluster.machine,
-                              static_cast<int>(cluster.hosts.size()),
-                              [ring](const ImportedSchedule& s) { return fits_rings(s, ring); },
-                              siphash(secret_, "tuner", 5),
-                              {},
-                              must_go_via_host(infos),
-                              unfit_for_rings};
+      InitPlansRequest request{config_,
+                               nranks_,
+                               cuda::available(),
+                               setting,
+                               cluster.machine,
+                               static_cast<int>(cluster.hosts.size()),
+                               [ring](const ImportedSchedule& s) { return fits_rings(s, ring); },
+                               siphash(secret_, "tuner", 5),
+                               {},
+                               must_go_via_host(infos),
+                               unfit_for_rings};
       for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
-      const CommunicatorPlans plans = make_plans(request);
+      const CommunicatorPlans plans = make_init_plans(request);
       decided = plans.encode();
       const std::chrono::duration<double, std::milli> took =
           std::chrono::steady_clock::now() - begin;
@@ -101,10 +101,10 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
   for (int k = 0; k < kCollectiveKinds; k++)
     copies_only_[static_cast<size_t>(k)] = !rules.protocols.allows(
         static_cast<CollectiveKind>(k), static_cast<int>(NcclProtocol::kSimple));
-  plans_made_ = CommunicatorPlans::decode(std::string_view(answer).substr(1));
-  for (const PlanOption& option : plans_made_.table.options)
+  agreed_ = CommunicatorPlans::decode(std::string_view(answer).substr(1));
+  for (const PlanOption& option : agreed_.table.options)
     option_generators_.push_back(option.schedule < 0 ? find_generator(option.name) : nullptr);
-  connected_ = ImportedSchedules::both(*imported_, *plans_made_.schedules);
+  connected_ = ImportedSchedules::both(*imported_, *agreed_.schedules);
 }
 
 Config Communicator::tuned(Config config, int nranks) {
@@ -135,7 +135,7 @@ void Communicator::synchronize() {
 double Communicator::estimate_us(const Call& call) const {
   const Collective collective{call.kind, nranks_, call.root};
   const size_t bytes = array_bytes(collective, call);
-  const SelectionTable& table = plans_made_.table;
+  const SelectionTable& table = agreed_.table;
   const Generator* named = forced_[static_cast<size_t>(call.kind)];
   if (named == nullptr && goes_by_rules())
     named = &choose_generator(collective, bytes, placement_, nullptr);
@@ -153,8 +153,7 @@ const char* Communicator::plan_name(CollectiveKind kind, size_t bytes) const {
   // Names of generators are literals.
   const Generator* forced = forced_[static_cast<size_t>(kind)];
   if (forced != nullptr) return forced->name.data();
-  const PlanOption* option =
-      goes_by_rules() ? nullptr : plans_made_.table.choose(kind, bytes, false);
+  const PlanOption* option = goes_by_rules() ? nullptr : agreed_.table.choose(kind, bytes, false);
   if (option != nullptr) return option->name.c_str();
   return choose_generator({kind, nranks_, 0}, bytes, placement_, nullptr).name.data();
 }

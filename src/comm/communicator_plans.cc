@@ -5,7 +5,7 @@
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/plan_store.h"
+#include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
 
 namespace weft {
@@ -21,7 +21,7 @@ const Communicator::Plan* Communicator::find_plan(const void* source, const Coll
 const Communicator::Plan& Communicator::plan_for(const Collective& collective,
                                                  const Generator& generator, bool in_place) {
   if (const Plan* plan = find_plan(&generator, collective, in_place)) return *plan;
-  const auto verified = PlanStore::instance().get(generator, collective, in_place);
+  const auto verified = ProvedSchedules::instance().get(generator, collective, in_place);
   return add_plan(std::make_unique<Plan>(), &generator, generator.name, collective, *verified,
                   verified->fifo_depth());
 }
@@ -76,7 +76,7 @@ int Communicator::channels_for_plans(const std::vector<PeerInfo>& infos) const {
   for (const Generator* generator : forced_)
     if (generator != nullptr) most = std::max(most, generator->channels);
   for (size_t i = 0; i < option_generators_.size() && cpu_nodes_ > 0; i++)
-    if (option_generators_[i] != nullptr && plans_made_.table.options[i].barred.empty())
+    if (option_generators_[i] != nullptr && agreed_.table.options[i].barred.empty())
       most = std::max(most, option_generators_[i]->channels);
   return most;
 }
@@ -94,7 +94,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 }
 
 bool Communicator::goes_by_rules() const {
-  const SelectionTable& table = plans_made_.table;
+  const SelectionTable& table = agreed_.table;
   return (table.advisory && !placement_.peer_memory) ||
          (rings_ && config_.topo.empty() && table.via_host.empty());
 }
@@ -108,12 +108,12 @@ const Communicator::Plan& Communicator::choose_plan(const Call& call) {
     if (const ImportedSchedule* schedule = imported_for({collective, bytes, call.count, in_place}))
       return plan_for(*schedule, collective, in_place);
   const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call.kind)]);
-  const SelectionTable& table = plans_made_.table;
+  const SelectionTable& table = agreed_.table;
   const PlanOption* option =
       forced != nullptr || goes_by_rules() ? nullptr : table.choose(call.kind, bytes, false);
   if (option != nullptr && option->schedule >= 0) {
     const ImportedSchedule& schedule =
-        *plans_made_.schedules->all()[static_cast<size_t>(option->schedule)];
+        *agreed_.schedules->all()[static_cast<size_t>(option->schedule)];
     if (unfit(schedule, {collective, bytes, call.count, in_place}) == Unfit::kNone)
       return plan_for(schedule, collective, in_place);
     option = table.choose(call.kind, bytes, true);

@@ -8,7 +8,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
 
@@ -87,19 +87,19 @@ void answer(const ExplainArguments& arguments) {
     setting.no_cpu_nodes = "ranks are on several hosts";
   }
   const CommunicatorPlans plans =
-      make_plans({config,
-                  ranks,
-                  arguments.on_gpus,
-                  setting,
-                  here.machine,
-                  arguments.hosts,
-                  [&](const ImportedSchedule& schedule) {
-                    return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
-                  },
-                  0,
-                  {},
-                  config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
-                  unfit_for_rings});
+      make_init_plans({config,
+                       ranks,
+                       arguments.on_gpus,
+                       setting,
+                       here.machine,
+                       arguments.hosts,
+                       [&](const ImportedSchedule& schedule) {
+                         return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
+                       },
+                       0,
+                       {},
+                       config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
+                       unfit_for_rings});
   const SelectionTable& table = plans.table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {

@@ -10,7 +10,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/unique_id.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/environment.h"
 #include "tests/support/processes.h"
@@ -110,13 +110,13 @@ double seconds_of_agreement_of_a_thousand() {
         if (rank == 0) {
           const Cluster cluster = merge_hosts(infos, texts);
           EXPECT_EQ(cluster.hosts.size(), 128u);
-          decided = make_plans({config,
-                                kRanks,
-                                false,
-                                {},
-                                cluster.machine,
-                                128,
-                                [](const ImportedSchedule&) { return true; }})
+          decided = make_init_plans({config,
+                                     kRanks,
+                                     false,
+                                     {},
+                                     cluster.machine,
+                                     128,
+                                     [](const ImportedSchedule&) { return true; }})
                         .encode();
         }
         const std::string plans = control.all_gather(decided, deadline)[0];

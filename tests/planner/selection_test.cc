@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "src/base/error.h"
-#include "src/planner/plan_store.h"
+#include "src/planner/proved_schedules.h"
 
 namespace weft::test {
 namespace {
@@ -170,18 +170,18 @@ TEST(Selection, RefusesAPlanItCannotFollowAndSaysWhich) {
   EXPECT_NE(text.find("alltoall"), std::string::npos) << text;
 }
 
-TEST(PlanStore, MakesAPlanOnceForAllRanksThatAskAtTheSameTime) {
+TEST(ProvedSchedules, MakesAPlanOnceForAllRanksThatAskAtTheSameTime) {
   const Collective c{CollectiveKind::kAllReduce, 24, 0};
   std::vector<std::shared_ptr<const VerifiedSchedule>> plans(8);
   std::vector<std::thread> threads;
   for (auto& plan : plans)
-    threads.emplace_back([&] { plan = PlanStore::instance().get(kRing, c, false); });
+    threads.emplace_back([&] { plan = ProvedSchedules::instance().get(kRing, c, false); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set(plans.begin(), plans.end()).size(), 1u);
-  EXPECT_NE(PlanStore::instance().get(kRing, c, true), plans[0]);
+  EXPECT_NE(ProvedSchedules::instance().get(kRing, c, true), plans[0]);
 }
 
-TEST(PlanStore, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {
+TEST(ProvedSchedules, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {
   const Generator broken = {"broken", "", [](const Collective&) { return true; },
                             [](const Collective& c, bool) {
                               Schedule schedule;
@@ -190,15 +190,16 @@ TEST(PlanStore, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {
                               return schedule;
                             }};
   for (int i = 0; i < 2; i++)
-    EXPECT_THROW(PlanStore::instance().get(broken, {CollectiveKind::kAllReduce, 2, 0}, false),
+    EXPECT_THROW(ProvedSchedules::instance().get(broken, {CollectiveKind::kAllReduce, 2, 0}, false),
                  Error);
 }
 
-TEST(PlanStore, ForgetsOldPlansButLeavesThoseInUseAlone) {
-  const auto kept = PlanStore::instance().get(kTree, {CollectiveKind::kBroadcast, 3, 1}, false);
+TEST(ProvedSchedules, ForgetsOldPlansButLeavesThoseInUseAlone) {
+  const auto kept =
+      ProvedSchedules::instance().get(kTree, {CollectiveKind::kBroadcast, 3, 1}, false);
   for (int n = 2; n < 300; n++)
     for (int root = 0; root < 3; root++)
-      PlanStore::instance().get(
+      ProvedSchedules::instance().get(
           kTree, {CollectiveKind::kBroadcast, 1 + n % 40, root % (1 + n % 40)}, n % 2 == 0);
   EXPECT_EQ(kept->schedule().collective.nranks, 3);
 }

@@ -8,7 +8,7 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
@@ -28,10 +28,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 // Says what planning took.
-void plan_once(const PlanningRequest& request) {
+void plan_once(const InitPlansRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const double worked_before = processor_seconds();
-  const CommunicatorPlans plans = make_plans(request);
+  const CommunicatorPlans plans = make_init_plans(request);
   const double took = seconds_since(begin), worked = processor_seconds() - worked_before;
   EXPECT_NE(plans.table.choose(CollectiveKind::kAllReduce, 1 << 20, false), nullptr);
   std::printf("%s\nplanned in %.4f s, %.4f s of the processor\n", plans.table.origin.c_str(), took,

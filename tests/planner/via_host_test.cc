@@ -10,7 +10,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/planning.h"
+#include "src/planner/init_plans.h"
 #include "src/planner/rates_file.h"
 #include "src/schedule/program.h"
 
@@ -29,9 +29,9 @@ SelectionTable plan_for(const Machine& machine, int ranks, const char* via_host 
   config.cache = cache;
   HostSetting setting;
   setting.cores = cores;
-  return make_plans({config, ranks, true, setting, machine, 1,
-                     [](const ImportedSchedule&) { return true; }, 0, std::move(ids), via_host,
-                     unfit_for_rings})
+  return make_init_plans({config, ranks, true, setting, machine, 1,
+                          [](const ImportedSchedule&) { return true; }, 0, std::move(ids), via_host,
+                          unfit_for_rings})
       .table;
 }
 SelectionTable plan_for(const std::string& name, const char* via_host = "", int cores = 64) {

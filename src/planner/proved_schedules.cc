@@ -1,16 +1,17 @@
-// See plan_store.h.
-#include "src/planner/plan_store.h"
+// See proved_schedules.h.
+#include "src/planner/proved_schedules.h"
 
 namespace weft {
 
-PlanStore& PlanStore::instance() {
-  static PlanStore& store = *std::make_unique<PlanStore>().release();  // exit handlers may need it
+ProvedSchedules& ProvedSchedules::instance() {
+  static ProvedSchedules& store =
+      *std::make_unique<ProvedSchedules>().release();  // exit handlers may need it
   return store;
 }
 
-std::shared_ptr<const VerifiedSchedule> PlanStore::get(const Generator& generator,
-                                                       const Collective& collective,
-                                                       bool in_place) {
+std::shared_ptr<const VerifiedSchedule> ProvedSchedules::get(const Generator& generator,
+                                                             const Collective& collective,
+                                                             bool in_place) {
   const Key key{generator.name, collective.kind, collective.nranks, collective.root, in_place};
   std::promise<std::shared_ptr<const VerifiedSchedule>> promise;
   Entry entry;

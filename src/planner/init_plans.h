@@ -10,13 +10,13 @@
 #include "src/base/config.h"
 #include "src/planner/cost_model.h"
 #include "src/planner/imported_schedules.h"
-#include "src/planner/plan_cache.h"
+#include "src/planner/schedule_cache.h"
 #include "src/planner/selection_table.h"
 #include "src/topology/graph/machine.h"
 
 namespace weft {
 
-struct PlanningRequest {
+struct InitPlansRequest {
   const Config& config;
   int nranks = 1;
   bool on_gpus = false;
@@ -45,6 +45,6 @@ struct CommunicatorPlans {
 
 // Throws Error where settings cannot be followed: WEFT_TOPO that cannot be read or is too small,
 // bad words in NCCL_ALGO, NCCL_PROTO or WEFT_PLAN.
-CommunicatorPlans make_plans(const PlanningRequest& request);
+CommunicatorPlans make_init_plans(const InitPlansRequest& request);
 
 }  // namespace weft

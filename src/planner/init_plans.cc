@@ -1,5 +1,5 @@
-// See planning.h.
-#include "src/planner/planning.h"
+// See init_plans.h.
+#include "src/planner/init_plans.h"
 
 #include <algorithm>
 #include <charconv>
@@ -48,7 +48,7 @@ SimulationOptions quick_simulation(int nranks) {
 }
 
 // Those measured here, where there are such.
-void take_rates(const PlanningRequest& request, TableRequest& table) {
+void take_rates(const InitPlansRequest& request, TableRequest& table) {
   const std::string section = request.on_gpus                  ? kGpuRates
                               : !request.setting.hosts.empty() ? kNetworkRates
                               : request.setting.one_process    ? kThreadRates
@@ -75,7 +75,7 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
 }
 
 // GPUs whose data goes through host memory, with or without CPUs that reduce.
-SelectionTable via_host_table(const PlanningRequest& request, std::span<const int> places,
+SelectionTable via_host_table(const InitPlansRequest& request, std::span<const int> places,
                               TableRequest table) {
   const auto measured = load_rates(request.config);
   const auto rates = [&](const char* section) {
@@ -169,7 +169,7 @@ CommunicatorPlans CommunicatorPlans::decode(std::string_view text) {
   return plans;
 }
 
-CommunicatorPlans make_plans(const PlanningRequest& request) {
+CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   CommunicatorPlans plans;
   TableRequest table;
   table.nranks = request.nranks;

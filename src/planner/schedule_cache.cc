@@ -1,5 +1,5 @@
-// See plan_cache.h.
-#include "src/planner/plan_cache.h"
+// See schedule_cache.h.
+#include "src/planner/schedule_cache.h"
 
 #include <algorithm>
 #include <atomic>

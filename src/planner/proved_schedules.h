@@ -15,9 +15,9 @@ namespace weft {
 
 // Thread-safe; one per process. Ranks that ask for a schedule while another makes it wait for that
 // one.
-class PlanStore {
+class ProvedSchedules {
  public:
-  static PlanStore& instance();
+  static ProvedSchedules& instance();
 
   std::shared_ptr<const VerifiedSchedule> get(const Generator& generator,
                                               const Collective& collective, bool in_place);
