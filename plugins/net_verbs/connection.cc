@@ -81,7 +81,7 @@ void Connection::give_up(ncclResult_t code, const std::string& why) {
   Refuse refuse;
   std::strncpy(refuse.text, why.c_str(), sizeof refuse.text - 1);
   control_.say(Word::kRefuse, refuse);
-  lanes_.reset();  // what the peer's device may still write ends here
+  queue_pairs_.reset();  // what the peer's device may still write ends here
 }
 
 void Connection::progress() noexcept {
@@ -96,10 +96,10 @@ void Connection::progress() noexcept {
 }
 
 void Connection::move() {
-  if (lanes_ != nullptr && state_ == State::kUp) {
-    if (slept_) lanes_->disarm();
-    lanes_->poll(*this);
-    if (lanes_->trouble()) {
+  if (queue_pairs_ != nullptr && state_ == State::kUp) {
+    if (slept_) queue_pairs_->disarm();
+    queue_pairs_->poll(*this);
+    if (queue_pairs_->trouble()) {
       look_at_trouble();
     } else {
       pump();
@@ -145,7 +145,7 @@ void Connection::listen() {
         throw Error(ncclRemoteError, fmt::format("{} gave up: {}", peer(), refuse.text));
       }
       case Word::kBye:
-        if (lanes_ != nullptr) lanes_->poll(*this);
+        if (queue_pairs_ != nullptr) queue_pairs_->poll(*this);
         peer_finished(control_.payload<Bye>().finished);
         break;
     }
@@ -158,7 +158,7 @@ void Connection::listen() {
   }
   if (!control_.ended() || broken()) return;
   // What has arrived counts, although the peer is gone.
-  if (lanes_ != nullptr && state_ == State::kUp) lanes_->poll(*this);
+  if (queue_pairs_ != nullptr && state_ == State::kUp) queue_pairs_->poll(*this);
   const char* how = control_.error() == 0 ? "its process ended or closed the connection"
                                           : std::strerror(control_.error());
   throw Error(ncclRemoteError, fmt::format("the connection with {} broke: {}", peer(), how));
@@ -195,15 +195,15 @@ int Connection::waits_for(pollfd* descriptors, int most) noexcept {
   slept_ = true;
   if (state_ == State::kUp) {
     // What completes from now on rings; what has completed before does not, so look once more.
-    lanes_->arm();
+    queue_pairs_->arm();
     bool some = false;
     try {
-      some = lanes_->poll(*this);
+      some = queue_pairs_->poll(*this);
     } catch (const std::exception& error) {
       give_up(ncclInternalError, error.what());
       some = true;
     }
-    if (some || (!broken() && lanes_->trouble())) {
+    if (some || (!broken() && queue_pairs_->trouble())) {
       descriptors[0] = {always_ready_.get(), POLLOUT, 0};
       return 1;
     }

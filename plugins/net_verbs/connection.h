@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "plugins/net_verbs/control.h"
-#include "plugins/net_verbs/lanes.h"
+#include "plugins/net_verbs/queue_pairs.h"
 #include "src/base/config.h"
 
 namespace weft::net_verbs {
@@ -54,7 +54,7 @@ class Connection : protected LaneUser {
 
  protected:
   // The lanes that work in this epoch.
-  Lanes& lanes() { return *lanes_; }
+  QueuePairs& lanes() { return *queue_pairs_; }
   const std::vector<LaneRate>& live_lanes() const { return live_; }
   bool splits() const { return settings_.lanes.split; }
   // A message got through: whatever trouble there was is over.
@@ -112,7 +112,7 @@ class Connection : protected LaneUser {
   // Pairs that failed although their ports were up, until the own port has come up anew.
   uint32_t avoid_ = 0;
   std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() then
-  std::unique_ptr<Lanes> lanes_;
+  std::unique_ptr<QueuePairs> queue_pairs_;
   std::vector<LaneRate> live_;
 
   uint32_t changes_seen_ = 0;

@@ -4,7 +4,7 @@
 
 #include "plugins/common/errors.h"
 #include "plugins/net_verbs/connection.h"
-#include "plugins/net_verbs/words.h"
+#include "plugins/net_verbs/error_text.h"
 
 namespace weft::net_verbs {
 namespace {
@@ -30,9 +30,9 @@ uint32_t Connection::rails_up(bool ask) {
 
 // Ends the epoch there was, and says so.
 void Connection::meet(uint32_t epoch) {
-  if (lanes_ != nullptr) {
-    lanes_->quiesce(*this);
-    lanes_.reset();
+  if (queue_pairs_ != nullptr) {
+    queue_pairs_->quiesce(*this);
+    queue_pairs_.reset();
     epoch_ended();
   }
   live_.clear();
@@ -44,10 +44,11 @@ void Connection::meet(uint32_t epoch) {
   forgive();
   own_meet_.pairs_to_avoid = avoid_;
   own_meet_.finished = finished();
-  lanes_ = std::make_unique<Lanes>(rails_, pairs_, own_meet_.rails_up, connecting_, lane_settings_);
+  queue_pairs_ =
+      std::make_unique<QueuePairs>(rails_, pairs_, own_meet_.rails_up, connecting_, lane_settings_);
   const auto count = static_cast<uint32_t>(pairs_.size()) * lane_settings_.lanes_per_rail;
-  for (uint32_t l = 0; l < count; l++) own_meet_.lanes[l] = lanes_->address(l);
-  for (const int descriptor : lanes_->descriptors()) watch(descriptor);
+  for (uint32_t l = 0; l < count; l++) own_meet_.lanes[l] = queue_pairs_->address(l);
+  for (const int descriptor : queue_pairs_->descriptors()) watch(descriptor);
   control_.say(Word::kMeet, own_meet_);
   state_ = State::kMeeting;
 }
@@ -77,7 +78,8 @@ void Connection::begin() {
   }
   try {
     for (const LaneRate& lane : live_)
-      lanes_->connect(lane.lane, {peer_->rail.data(), peer_->rails}, peer_meet_->lanes[lane.lane]);
+      queue_pairs_->connect(lane.lane, {peer_->rail.data(), peer_->rails},
+                            peer_meet_->lanes[lane.lane]);
   } catch (const Error& error) {
     if (epoch_ == 0) throw;
     // A link that comes and goes: its addresses may not be back yet.
@@ -120,7 +122,7 @@ uint32_t Connection::pairs_in_use() const {
 }
 
 void Connection::look_at_trouble() {
-  const Trouble trouble = *lanes_->trouble();
+  const Trouble trouble = *queue_pairs_->trouble();
   const uint32_t epoch = epoch_;
   listen();  // a peer that has closed, or given up, explains it better
   if (epoch_ != epoch) return;

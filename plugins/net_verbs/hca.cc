@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "plugins/common/errors.h"
-#include "plugins/net_verbs/words.h"
+#include "plugins/net_verbs/error_text.h"
 #include "src/base/error.h"
 
 namespace weft::net_verbs {

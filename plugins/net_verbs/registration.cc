@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-#include "plugins/net_verbs/words.h"
+#include "plugins/net_verbs/error_text.h"
 #include "src/base/error.h"
 
 namespace weft::net_verbs {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "plugins/net_verbs/connection.h"
-#include "plugins/net_verbs/words.h"
+#include "plugins/net_verbs/error_text.h"
 
 namespace weft::test {
 namespace {

@@ -39,14 +39,14 @@ class LaneUser {
   virtual void invited(const Invitation& invitation) = 0;  // at a sender
 };
 
-class Lanes {
+class QueuePairs {
  public:
   // A queue pair for every lane whose own rail is up. Throws Error.
-  Lanes(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
-        bool connecting, const LaneSettings& settings);
-  ~Lanes();
-  Lanes(const Lanes&) = delete;
-  Lanes& operator=(const Lanes&) = delete;
+  QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
+             bool connecting, const LaneSettings& settings);
+  ~QueuePairs();
+  QueuePairs(const QueuePairs&) = delete;
+  QueuePairs& operator=(const QueuePairs&) = delete;
 
   LaneAddress address(uint32_t lane) const;
   // Makes a lane able to send and receive. Throws Error.
@@ -84,7 +84,7 @@ class Lanes {
   const bool connecting_;
   const LaneSettings settings_;
   std::vector<Rail> rails_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Lane>> queue_pairs_;
   struct Block;
   std::unique_ptr<Block> block_;
   std::optional<Trouble> trouble_;

@@ -1,5 +1,5 @@
-// See lanes.h.
-#include "plugins/net_verbs/lanes.h"
+// See queue_pairs.h.
+#include "plugins/net_verbs/queue_pairs.h"
 
 #include <fcntl.h>
 
@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "plugins/net_verbs/words.h"
+#include "plugins/net_verbs/error_text.h"
 #include "src/base/error.h"
 #include "src/base/siphash.h"
 
@@ -40,13 +40,13 @@ using Owned = std::unique_ptr<T, Destroy>;
 
 }  // namespace
 
-struct Lanes::Rail {
+struct QueuePairs::Rail {
   Owned<ibv_comp_channel> channel;
   Owned<ibv_cq> queue;
   Owned<ibv_mr> block;
 };
 
-struct Lanes::Lane {
+struct QueuePairs::Lane {
   uint32_t index = 0, pair = 0;
   Owned<ibv_qp> queue;
   uint32_t first_packet = 0, inline_bytes = 0;
@@ -55,29 +55,29 @@ struct Lanes::Lane {
 };
 
 // Registered memory: the invitations that a receiver sends, or those that a sender gets.
-struct Lanes::Block {
+struct QueuePairs::Block {
   std::vector<Invitation> invitations;
 };
 
-uint32_t Lanes::own_rail(uint32_t lane) const {
+uint32_t QueuePairs::own_rail(uint32_t lane) const {
   const RailPair& pair = pairs_[lane / settings_.lanes_per_rail];
   return connecting_ ? pair.first : pair.second;
 }
 
-uint32_t Lanes::peer_rail(uint32_t lane) const {
+uint32_t QueuePairs::peer_rail(uint32_t lane) const {
   const RailPair& pair = pairs_[lane / settings_.lanes_per_rail];
   return connecting_ ? pair.second : pair.first;
 }
 
-Lanes::Lanes(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
-             bool connecting, const LaneSettings& settings)
+QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs,
+                       uint32_t rails_up, bool connecting, const LaneSettings& settings)
     : ports_(rails), pairs_(pairs), connecting_(connecting), settings_(settings) {
   const auto count = static_cast<uint32_t>(pairs.size()) * settings.lanes_per_rail;
   const uint32_t depth = connecting ? kInvitationDepth : kPieceDepth;
   block_ = std::make_unique<Block>();
   block_->invitations.resize(connecting ? count * kInvitationDepth : kSlots);
   rails_.resize(rails.size());
-  lanes_.resize(count);
+  queue_pairs_.resize(count);
   for (uint32_t l = 0; l < count; l++) {
     const uint32_t r = own_rail(l);
     if ((rails_up >> r & 1) == 0) continue;
@@ -128,24 +128,24 @@ Lanes::Lanes(std::span<const Port> rails, std::span<const RailPair> pairs, uint3
                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (error != 0) fail_errno(error, "{}: a queue pair cannot be initialized", where);
     for (uint32_t i = 0; i < depth; i++) post_receive(*lane, i);
-    lanes_[l] = std::move(lane);
+    queue_pairs_[l] = std::move(lane);
   }
 }
 
 // Queue pairs before the queues that they complete into.
-Lanes::~Lanes() {
-  lanes_.clear();
+QueuePairs::~QueuePairs() {
+  queue_pairs_.clear();
   rails_.clear();
 }
 
-LaneAddress Lanes::address(uint32_t lane) const {
-  if (lanes_[lane] == nullptr) return {};
-  return {lanes_[lane]->queue->qp_num, lanes_[lane]->first_packet};
+LaneAddress QueuePairs::address(uint32_t lane) const {
+  if (queue_pairs_[lane] == nullptr) return {};
+  return {queue_pairs_[lane]->queue->qp_num, queue_pairs_[lane]->first_packet};
 }
 
-void Lanes::connect(uint32_t index, std::span<const RailAddress> peer_rails,
-                    const LaneAddress& peer) {
-  Lane& lane = *lanes_[index];
+void QueuePairs::connect(uint32_t index, std::span<const RailAddress> peer_rails,
+                         const LaneAddress& peer) {
+  Lane& lane = *queue_pairs_[index];
   const RailPair& pair = pairs_[lane.pair];
   const RailAddress& own = ports_[own_rail(index)].address;
   const RailAddress& other = peer_rails[peer_rail(index)];
@@ -197,7 +197,7 @@ void Lanes::connect(uint32_t index, std::span<const RailAddress> peer_rails,
   lane.connected = true;
 }
 
-void Lanes::post_receive(Lane& lane, uint32_t index) {
+void QueuePairs::post_receive(Lane& lane, uint32_t index) {
   ibv_sge part{};
   ibv_recv_wr request{}, *bad = nullptr;
   request.wr_id = wr_id(kReceive, lane.index, index);
@@ -212,7 +212,7 @@ void Lanes::post_receive(Lane& lane, uint32_t index) {
   if (ibv_post_recv(lane.queue.get(), &request, &bad) == 0) lane.receives++;
 }
 
-bool Lanes::start(Lane& lane, ibv_send_wr& request) {
+bool QueuePairs::start(Lane& lane, ibv_send_wr& request) {
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(lane.queue.get(), &request, &bad);
   if (error == ENOMEM) return false;
@@ -221,9 +221,9 @@ bool Lanes::start(Lane& lane, ibv_send_wr& request) {
   return error == 0;
 }
 
-bool Lanes::post(uint32_t index, const Piece& piece, uint64_t from, uint32_t from_key, uint64_t to,
-                 uint32_t to_key, bool may_inline) {
-  Lane& lane = *lanes_[index];
+bool QueuePairs::post(uint32_t index, const Piece& piece, uint64_t from, uint32_t from_key,
+                      uint64_t to, uint32_t to_key, bool may_inline) {
+  Lane& lane = *queue_pairs_[index];
   if (lane.sends == kSendDepth) return false;
   ibv_sge part{from, piece.bytes, from_key};
   ibv_send_wr request{};
@@ -239,8 +239,8 @@ bool Lanes::post(uint32_t index, const Piece& piece, uint64_t from, uint32_t fro
   return start(lane, request);
 }
 
-bool Lanes::post(uint32_t index, const Invitation& invitation) {
-  Lane& lane = *lanes_[index];
+bool QueuePairs::post(uint32_t index, const Invitation& invitation) {
+  Lane& lane = *queue_pairs_[index];
   if (lane.sends == kSendDepth) return false;
   Invitation& stays = block_->invitations[invitation.message % kSlots];
   stays = invitation;
@@ -256,10 +256,10 @@ bool Lanes::post(uint32_t index, const Invitation& invitation) {
   return start(lane, request);
 }
 
-void Lanes::complete(LaneUser& user, const ibv_wc& wc) {
+void QueuePairs::complete(LaneUser& user, const ibv_wc& wc) {
   const auto index = static_cast<uint32_t>(wc.wr_id >> 32 & 0xffffff);
   const auto which = static_cast<uint32_t>(wc.wr_id);
-  Lane& lane = *lanes_[index];
+  Lane& lane = *queue_pairs_[index];
   const uint64_t kind = wc.wr_id >> 56;
   (kind == kReceive ? lane.receives : lane.sends)--;
   if (wc.status != IBV_WC_SUCCESS) {
@@ -280,7 +280,7 @@ void Lanes::complete(LaneUser& user, const ibv_wc& wc) {
   }
 }
 
-bool Lanes::poll(LaneUser& user) {
+bool QueuePairs::poll(LaneUser& user) {
   bool some = false;
   for (const Rail& rail : rails_) {
     if (rail.queue == nullptr) continue;
@@ -295,8 +295,8 @@ bool Lanes::poll(LaneUser& user) {
   return some;
 }
 
-void Lanes::quiesce(LaneUser& user) {
-  for (const auto& lane : lanes_) {
+void QueuePairs::quiesce(LaneUser& user) {
+  for (const auto& lane : queue_pairs_) {
     if (lane == nullptr || !lane->connected) continue;
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
@@ -305,20 +305,20 @@ void Lanes::quiesce(LaneUser& user) {
   // Everything posted comes back, as done or as dropped. Receives posted meanwhile do too.
   const auto deadline = std::chrono::steady_clock::now() + kQuiesceTime;
   const auto open = [&] {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+    return std::any_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& lane) {
       return lane != nullptr && lane->connected && lane->sends + lane->receives > 0;
     });
   };
   while (open() && std::chrono::steady_clock::now() < deadline) poll(user);
 }
 
-void Lanes::arm() {
+void QueuePairs::arm() {
   for (const Rail& rail : rails_)
     if (rail.queue != nullptr) ibv_req_notify_cq(rail.queue.get(), 0);
   armed_ = true;
 }
 
-void Lanes::disarm() {
+void QueuePairs::disarm() {
   if (!armed_) return;
   armed_ = false;
   for (const Rail& rail : rails_) {
@@ -330,7 +330,7 @@ void Lanes::disarm() {
   }
 }
 
-std::vector<int> Lanes::descriptors() const {
+std::vector<int> QueuePairs::descriptors() const {
   std::vector<int> all;
   for (const Rail& rail : rails_)
     if (rail.channel != nullptr) all.push_back(rail.channel->fd);

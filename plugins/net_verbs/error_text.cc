@@ -1,5 +1,5 @@
-// See words.h.
-#include "plugins/net_verbs/words.h"
+// See error_text.h.
+#include "plugins/net_verbs/error_text.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
