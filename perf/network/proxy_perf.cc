@@ -202,7 +202,7 @@ class Rank {
     const int threads = proxy_threads(settings_.proxies, true, usable_cores(), settings_.ranks);
     const auto add = [&](auto stream) {
       stream->proxy().add(stream);
-      stream->proxy().stay(true);
+      stream->proxy().keep_polling(true);
       streams_.push_back(std::move(stream));
     };
     for (const Route& route : routes) {

@@ -187,7 +187,7 @@ class Communicator {
   // All that connections must carry: what was imported, then what was synthesized.
   std::shared_ptr<const ImportedSchedules> connected_;
   static constexpr uint8_t kNeverFits = 0xff;
-  std::vector<uint8_t> told_;  // per imported schedule, a bit per rule that has been logged
+  std::vector<uint8_t> logged_;  // per imported schedule, a bit per rule that has been logged
   std::array<std::vector<std::unique_ptr<Plan>>, kCollectiveKinds> plans_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   Program send_program_, receive_program_;
@@ -196,7 +196,7 @@ class Communicator {
   bool rings_ = false;            // between GPUs, for all calls
   bool rings_connected_ = false;  // for some calls at least: those whose plans have CPU nodes
   bool captured_ = false;         // the launch under way becomes part of a graph
-  bool told_captured_ = false;
+  bool logged_captured_ = false;
   int ring_channels_ = 0;        // of the rings' ports
   Program send_recv_program_;    // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;  // told to look after the rings by themselves

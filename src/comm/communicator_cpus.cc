@@ -94,10 +94,10 @@ void Communicator::hand_over() {
 
 const Generator* Communicator::without_captured_cpus(const Generator* generator) {
   if (generator == nullptr || !captured_ || generator->cpu_nodes == 0) return generator;
-  if (!told_captured_)
+  if (!logged_captured_)
     WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
               context_.label, generator->name);
-  told_captured_ = true;
+  logged_captured_ = true;
   return nullptr;
 }
 

@@ -18,20 +18,20 @@ void Communicator::load_schedules(std::shared_ptr<const ImportedSchedules> given
     given = ImportedSchedules::load(config_, nranks_, rank_ == 0);
   }
   imported_ = given != nullptr ? given : std::make_shared<const ImportedSchedules>();
-  told_.assign(imported_->all().size(), 0);
+  logged_.assign(imported_->all().size(), 0);
 }
 
 // After the mesh, which knows how large FIFOs are. Equal on all ranks, as those are.
 void Communicator::check_schedules_fit() {
   for (const auto& schedule : imported_->all()) {
-    uint8_t& told = told_[static_cast<size_t>(&schedule - imported_->all().data())];
+    uint8_t& logged = logged_[static_cast<size_t>(&schedule - imported_->all().data())];
     if (const std::string why = lacks_cpu_nodes(*schedule); !why.empty()) {
-      told = kNeverFits;
+      logged = kNeverFits;
       if (rank_ == 0) WEFT_WARN("schedule {} is not used: {}", schedule->path, why);
       continue;
     }
     if (fits_rings(*schedule, mesh_->ring_bytes())) continue;
-    told = kNeverFits;
+    logged = kNeverFits;
     if (rank_ == 0)
       WEFT_WARN(
           "schedule {} is not used: it has {} messages of {} chunks on their way at once, too many "
@@ -44,13 +44,13 @@ const ImportedSchedule* Communicator::imported_for(const ImportedCall& call) {
   const Generator* forced = forced_[static_cast<size_t>(call.collective.kind)];
   for (size_t i = 0; i < imported_->all().size(); i++) {
     const ImportedSchedule& schedule = *imported_->all()[i];
-    if (schedule.collective.kind != call.collective.kind || told_[i] == kNeverFits) continue;
+    if (schedule.collective.kind != call.collective.kind || logged_[i] == kNeverFits) continue;
     const Unfit why = unfit(schedule, call);
     if (why == Unfit::kNone && forced == nullptr) return &schedule;
     // Each rule once, and not by every rank: all decide alike.
     const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(why));
-    if ((told_[i] & bit) != 0) continue;
-    told_[i] |= bit;
+    if ((logged_[i] & bit) != 0) continue;
+    logged_[i] |= bit;
     if (rank_ == 0)
       WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
                 name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",

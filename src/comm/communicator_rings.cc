@@ -41,7 +41,7 @@ void Communicator::connect_rings() {
   }
   gpu_->connect_rings(sends, receives, std::move(owners));
   // A GPU rings no bell.
-  for (Proxy* proxy : proxies_) proxy->stay(true);
+  for (Proxy* proxy : proxies_) proxy->keep_polling(true);
   for (const auto& node : own_nodes_) node->serve_gpus();
   rings_connected_ = true;
 }
@@ -50,7 +50,7 @@ void Communicator::disconnect_rings() {
   if (!rings_connected_) return;
   rings_ = rings_connected_ = false;
   gpu_->disconnect_rings();
-  for (Proxy* proxy : proxies_) proxy->stay(false);
+  for (Proxy* proxy : proxies_) proxy->keep_polling(false);
   proxies_.clear();
 }
 

@@ -21,7 +21,7 @@ class OperationObserver {
   virtual ~OperationObserver() = default;
   // Before the first message. `call` is the caller's name for it.
   virtual void begins(const void* call, std::span<const StreamTraffic> traffic) = 0;
-  // All of which begins() has told; what is not launched when its call returns never is.
+  // All of which begins() has logged; what is not launched when its call returns never is.
   virtual void launched() = 0;
   // Operations have become part of a graph: from now on nobody knows when which of them run.
   virtual void captured() = 0;

@@ -183,7 +183,7 @@ void Proxy::abandon(NetStream& stream) noexcept {
   stream.abandon();
 }
 
-void Proxy::stay(bool on) noexcept {
+void Proxy::keep_polling(bool on) noexcept {
   if (on) {
     stays_.fetch_add(1);
     wake();

@@ -74,7 +74,7 @@ class Proxy {
 
   // While there is one, the thread looks after its streams by itself, more and more seldom while
   // nothing happens: for news that ring no bell.
-  void stay(bool on) noexcept;
+  void keep_polling(bool on) noexcept;
 
   // See NetStream::observe().
   void observe(NetStream& stream, std::unique_ptr<StreamObserver> observer);

@@ -61,7 +61,7 @@ World::World(int nranks, uint64_t ring_bytes, Wire wire)
 }
 
 World::~World() {
-  for (Proxy* proxy : watching_) proxy->stay(false);
+  for (Proxy* proxy : watching_) proxy->keep_polling(false);
   for (Fifo& f : fifos_) {
     if (f.out != nullptr) f.out->proxy().remove(f.out, 0);
     if (f.in != nullptr) f.in->proxy().remove(f.in, 0);
@@ -86,7 +86,7 @@ void World::wire_up(Fifo& f, const std::shared_ptr<Network>& network, int from, 
   f.send.bell = f.receive.bell = {};
   for (Proxy* proxy : {&f.out->proxy(), &f.in->proxy()}) {
     watching_.push_back(proxy);
-    proxy->stay(true);
+    proxy->keep_polling(true);
   }
 }
 

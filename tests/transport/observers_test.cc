@@ -189,7 +189,7 @@ TEST(ProxyObserver, SeesTheThreadSleepAndWork) {
     Doorbell door;
     const auto stream = std::make_shared<Stream>(proxy, door);
     proxy.add(stream);
-    proxy.stay(stays);
+    proxy.keep_polling(stays);
     States states;
     proxy.observe(states);
     EXPECT_TRUE(states.wait_for({kAsleep}));
@@ -201,7 +201,7 @@ TEST(ProxyObserver, SeesTheThreadSleepAndWork) {
     proxy.wake();
     proxy.remove(stream, 0);
     EXPECT_TRUE(states.wait_for({kAsleep, kActive, kIdle, kAsleep}));
-    proxy.stay(false);
+    proxy.keep_polling(false);
   }
 }
 

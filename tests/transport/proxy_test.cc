@@ -61,7 +61,7 @@ class WatchedStream final : public NetStream {
 class BusyProxy : public testing::Test {
  protected:
   BusyProxy() {
-    for (Proxy* proxy : {&busy_, &other_}) proxy->stay(true);
+    for (Proxy* proxy : {&busy_, &other_}) proxy->keep_polling(true);
     slow_->slow = true;
     for (const auto& stream : streams_) busy_.add(stream);
     // The first of two may still be moved by a thread that has not begun to watch.
@@ -80,7 +80,7 @@ class BusyProxy : public testing::Test {
       busy_.remove(stream, 0);
       EXPECT_FALSE(stream->shared);
     }
-    for (Proxy* proxy : {&busy_, &other_}) proxy->stay(false);
+    for (Proxy* proxy : {&busy_, &other_}) proxy->keep_polling(false);
   }
 
   Proxy &busy_ = Proxy::next(2), &other_ = Proxy::next(2);
@@ -138,7 +138,7 @@ TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   Doorbell door;
   const auto mark = std::make_shared<WatchedStream>(watching, door, false),
              stream = std::make_shared<WatchedStream>(asleep, door, true);
-  watching.stay(true);
+  watching.keep_polling(true);
   watching.add(mark);
   mark->work = true;
   EXPECT_TRUE(comes_true([&] { return mark->done.load(); }));
@@ -151,7 +151,7 @@ TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   asleep.leave(false);
   asleep.remove(stream, 0);
   watching.remove(mark, 0);
-  watching.stay(false);
+  watching.keep_polling(false);
 }
 
 }  // namespace

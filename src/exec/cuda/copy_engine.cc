@@ -265,8 +265,8 @@ void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
 
 void CopyEngine::tell_of_kernels(CollectiveKind kind, const char* why) {
   const unsigned bit = 1u << static_cast<unsigned>(kind);
-  if ((told_ & bit) != 0) return;
-  told_ |= bit;
+  if ((logged_ & bit) != 0) return;
+  logged_ |= bit;
   WEFT_INFO(kTuning, "rank {}: {} runs in kernels, {}", rank_, name(kind), why);
 }
 

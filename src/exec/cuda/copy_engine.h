@@ -99,7 +99,7 @@ class CopyEngine : private CopyQueue {
   std::string missing_;
   bool batches_ = false;  // copies may be handed over together
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_EQ;
-  unsigned told_ = 0;  // a bit per kind
+  unsigned logged_ = 0;  // a bit per kind
   size_t slot_bytes_ = 0;
   std::vector<Ends> ends_;  // [peer]
   volatile CopyBoard* board_ = nullptr;
