@@ -34,7 +34,7 @@ Schedule swap_and_reduce(const Collective& c, bool in_place) {
 
 // A lane for each of the sums that `direct` receives in a lane of its own, the last: none waits for
 // one that comes later.
-void receive_side_by_side(Schedule& s) {
+void receive_in_parallel(Schedule& s) {
   for (RankSchedule& rank : s.ranks) {
     const std::vector<Step> steps = std::move(rank.lanes.back().steps);
     rank.lanes.pop_back();
@@ -47,7 +47,7 @@ Schedule narrow(const Collective& c, bool in_place) {
   if (reduces_all && c.nranks == 2) return swap_and_reduce(c, in_place);
   const bool chain = c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
   Schedule s = (chain ? kRing : kDirect).make(c, in_place);
-  if (reduces_all) receive_side_by_side(s);
+  if (reduces_all) receive_in_parallel(s);
   return s;
 }
 

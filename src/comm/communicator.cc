@@ -130,7 +130,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       ProvedSchedules::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
   send_program_ = lower(*send_recv, 0);
   receive_program_ = lower(*send_recv, 1);
-  if (rings_) send_recv_program_ = side_by_side(send_program_, receive_program_);
+  if (rings_) send_recv_program_ = merge_lanes(send_program_, receive_program_);
   std::array<int, 4> reached{};
   for (int peer = 0; peer < nranks; peer++) reached[static_cast<size_t>(mesh_->link_kind(peer))]++;
   WEFT_INFO(kInit,

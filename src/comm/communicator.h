@@ -156,7 +156,7 @@ class Communicator {
   void launch_ring_send_recvs(std::span<const Call* const> calls);
   size_t port_number(int peer, int channel) const;
   void tell_observer(const Call& call, const Program& program, const Operation& launched);
-  static Program side_by_side(const Program& first, const Program& second);
+  static Program merge_lanes(const Program& first, const Program& second);
   Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void launch_send_recvs(std::span<const Call* const> calls);

@@ -143,7 +143,7 @@ void Communicator::tell_observer(const Call& call, const Program& program,
 }
 
 // Both programs as lanes of one; each lane has the ports of its own program.
-Program Communicator::side_by_side(const Program& first, const Program& second) {
+Program Communicator::merge_lanes(const Program& first, const Program& second) {
   Program both = first;
   const auto steps = static_cast<uint32_t>(first.steps.size()),
              operands = static_cast<uint32_t>(first.operands.size()),

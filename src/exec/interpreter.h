@@ -199,11 +199,11 @@ class Interpreter {
       if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
       lent = &operands[0];
     }
-    return side_by_side(step, *lent) ? lent : nullptr;
+    return contiguous(step, *lent) ? lent : nullptr;
   }
 
   // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
-  WEFT_HD bool side_by_side(const ProgramStep& step, const ProgramOperand& operand) const {
+  WEFT_HD bool contiguous(const ProgramStep& step, const ProgramOperand& operand) const {
     return step.count == 1 || (op_.program.chunks == 1 && op_.iterations == 1 &&
                                operand.buffer != ProgramBuffer::kScratch);
   }
@@ -216,7 +216,7 @@ class Interpreter {
     if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
     for (uint32_t i = 1; i <= step.destinations; i++)
       if (from[i].buffer != ProgramBuffer::kPeer)
-        return side_by_side(step, from[i]) ? &from[i] : nullptr;
+        return contiguous(step, from[i]) ? &from[i] : nullptr;
     return nullptr;
   }
 

@@ -312,7 +312,7 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
         lay_out(backwards, forest.reduction, routing.chunks / forest.reduction_trees);
   };
   if (all_reduce)
-    side_by_side(forest.routed.size() * static_cast<size_t>(collective.nranks), reduce, gather);
+    in_parallel(forest.routed.size() * static_cast<size_t>(collective.nranks), reduce, gather);
   else
     gather();
   return routing;

@@ -9,7 +9,7 @@ namespace weft {
 
 // Calls both, of so many transfers each; what they throw comes out.
 template <typename One, typename Other>
-void side_by_side(size_t transfers, One&& one, Other&& other) {
+void in_parallel(size_t transfers, One&& one, Other&& other) {
   constexpr size_t kWorthAThread = 4096;
   auto policy = std::launch::deferred;
   if (transfers >= kWorthAThread) policy |= std::launch::async;  // deferred if there is no thread

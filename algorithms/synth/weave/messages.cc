@@ -136,7 +136,7 @@ class MessageFormer {
 
   bool together(int32_t piece, const Transfer& transfer) const {
     if (whole_trees_ && !like_next_[static_cast<size_t>(piece)]) return false;
-    return pieces_.side_by_side(piece, transfer.from) && pieces_.side_by_side(piece, transfer.to);
+    return pieces_.contiguous(piece, transfer.from) && pieces_.contiguous(piece, transfer.to);
   }
 
   void form_messages() {
@@ -197,7 +197,7 @@ class MessageFormer {
       // Pieces that go nowhere are copied together.
       const bool joins = p > 0 && start_of_[p - 1] >= 0 && pieces_.origin(piece - 1) == rank &&
                          (sent ? !mixed[p] && first[p] == first[p - 1] && first[p] != piece
-                               : first[p - 1] < 0 && pieces_.side_by_side(piece - 1, rank));
+                               : first[p - 1] < 0 && pieces_.contiguous(piece - 1, rank));
       if (!joins) formed_.starts.push_back({rank, piece, 0});
       formed_.starts.back().count++;
       start_of_[p] = static_cast<int32_t>(formed_.starts.size()) - 1;

@@ -47,7 +47,7 @@ class Weaver {
     gathering.whole_trees = false;
     if (kind_ == CollectiveKind::kAllReduce) {
       WovenPlan first, second;
-      side_by_side(
+      in_parallel(
           routing_.transfers.size(),
           [&] { first = plan_lanes(pieces_, routing_.reduction, lanes); },
           [&] { second = plan_lanes(pieces_, routing_.transfers, gathering); });

@@ -49,7 +49,7 @@ bool Pieces::needed(int32_t piece, int32_t rank) const {
   }
 }
 
-bool Pieces::side_by_side(int32_t piece, int32_t rank) const {
+bool Pieces::contiguous(int32_t piece, int32_t rank) const {
   const int32_t next = piece + 1;
   if (next >= count()) return false;
   if (piece / chunks == next / chunks) return true;

@@ -18,7 +18,7 @@ struct Pieces {
   int32_t origin(int32_t piece) const;
   bool needed(int32_t piece, int32_t rank) const;
   // Whether the piece lies directly before the next one where `rank` keeps them.
-  bool side_by_side(int32_t piece, int32_t rank) const;
+  bool contiguous(int32_t piece, int32_t rank) const;
 };
 
 // One thing a lane does with pieces first..first+count-1: receives them (or has them from the
