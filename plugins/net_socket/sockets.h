@@ -32,8 +32,8 @@ struct Stripe {
 };
 inline Stripe stripe_of(uint64_t size, uint32_t count, uint32_t index) {
   const uint64_t share = (size / count + 4095) / 4096 * 4096;
-  const auto cut = [&](uint64_t n) { return n * share < size ? n * share : size; };
-  return {cut(index), index + 1 == count ? size : cut(index + 1)};
+  const auto boundary = [&](uint64_t n) { return n * share < size ? n * share : size; };
+  return {boundary(index), index + 1 == count ? size : boundary(index + 1)};
 }
 
 // The requests that one socket works on, in order. One thread puts in, one takes out.

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-std::string blanks_cut(const std::string& text) {
+std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r");
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
@@ -74,10 +74,10 @@ std::map<std::string, std::string> parse_conf(const std::string& text) {
   std::map<std::string, std::string> values;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    line = blanks_cut(line);
+    line = trimmed(line);
     const size_t equals = line.find('=');
     if (line.empty() || line[0] == '#' || equals == std::string::npos) continue;
-    values.emplace(blanks_cut(line.substr(0, equals)), blanks_cut(line.substr(equals + 1)));
+    values.emplace(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
   }
   return values;
 }

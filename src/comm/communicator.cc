@@ -221,7 +221,7 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
 
 // Cuts blocks into chunks, and chunks into slices of which a ring holds at least four, or more
 // where the schedule needs FIFOs that deep.
-void Communicator::cut(Operation& op, const Program& program) const {
+void Communicator::slice_operation(Operation& op, const Program& program) const {
   const auto chunks = static_cast<uint64_t>(program.chunks);
   const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
   op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
@@ -288,7 +288,7 @@ Operation Communicator::operation_for(const Call& call, const Program& program,
   op.collective = static_cast<uint8_t>(call.kind);
   op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;
   op.plan = tag;
-  cut(op, program);
+  slice_operation(op, program);
   return op;
 }
 

@@ -160,7 +160,7 @@ class Communicator {
   Operation operation_for(const Call& call, const Program& program, uint32_t tag) const;
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void launch_send_recvs(std::span<const Call* const> calls);
-  void cut(Operation& operation, const Program& program) const;
+  void slice_operation(Operation& operation, const Program& program) const;
   std::byte* scratch(size_t bytes);
   Child make_child(const Secret& secret, const std::vector<int>& members) const;
   void on_news(int rank, bool failed, const std::string& why);

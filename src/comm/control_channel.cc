@@ -84,12 +84,12 @@ std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Dea
 
 std::vector<std::string> ControlChannel::all_gather(uint64_t round, const std::string& blob,
                                                     Deadline deadline) {
-  return cut(round_trip({Frame::kGather, nranks_, round, blob}, deadline));
+  return split(round_trip({Frame::kGather, nranks_, round, blob}, deadline));
 }
 
 std::vector<std::string> ControlChannel::collect(const std::string& blob, Deadline deadline) {
   const std::string text = round_trip({Frame::kCollect, nranks_, reserve(), blob}, deadline);
-  return rank_ == 0 ? cut(text) : std::vector<std::string>();
+  return rank_ == 0 ? split(text) : std::vector<std::string>();
 }
 
 std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
@@ -108,7 +108,7 @@ std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
   return text;
 }
 
-std::vector<std::string> ControlChannel::cut(const std::string& text) const {
+std::vector<std::string> ControlChannel::split(const std::string& text) const {
   std::vector<std::string> blobs;
   for (size_t at = 0; at + 8 <= text.size();) {
     uint64_t size = 0;

@@ -58,7 +58,7 @@ class ControlChannel {
 
  private:
   std::string round_trip(const Frame& frame, Deadline deadline);
-  std::vector<std::string> cut(const std::string& text) const;
+  std::vector<std::string> split(const std::string& text) const;
   void readable();
   void handle(Frame& frame);
   void say(const Frame& frame);

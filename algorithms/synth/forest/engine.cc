@@ -67,7 +67,7 @@ class ForestTrial {
     weaving.by_hops = v.by_hops;
     weaving.shared = v.shared;
     weaving.instances = v.instances;
-    const ForestCut cut{task_.bytes, v.pieces, true, v.instances};
+    const ForestPieces cut{task_.bytes, v.pieces, true, v.instances};
     return weave(forest_routing(task_.machine, *forest_, cut), weaving);
   }
 

@@ -270,7 +270,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
   return forest;
 }
 
-Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut) {
+Routing forest_routing(const Machine& machine, const Forest& forest, const ForestPieces& cut) {
   const Machine forwards = flow_graph(machine).machine;
   const Machine backwards = reversed(forwards);
   const Collective& collective = forest.collective;

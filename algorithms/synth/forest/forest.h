@@ -42,12 +42,12 @@ bool forest_supports(const Collective& collective);
 Forest grow_forest(const Machine& machine, const Collective& collective,
                    const ForestOptions& options = {});
 
-struct ForestCut {
+struct ForestPieces {
   double bytes = 1 << 30;  // of the whole array
   int pieces = 1;          // of a tree at least; more follow each other more closely
   bool by_rounds = true;   // whether the first pieces of all trees go before the second of any
   int instances = 1;       // of the lanes that weave() makes; more: all pieces go in the same order
 };
-Routing forest_routing(const Machine& machine, const Forest& forest, const ForestCut& cut = {});
+Routing forest_routing(const Machine& machine, const Forest& forest, const ForestPieces& cut = {});
 
 }  // namespace weft

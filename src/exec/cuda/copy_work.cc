@@ -14,8 +14,8 @@ int block_holding(const Collective& c, int rank, int id) {
 }
 
 // The k-th pieces of all messages that are long enough.
-void cut(std::span<const CopyMessage> messages, size_t k, size_t slot_bytes,
-         std::vector<CopyPiece>& pieces) {
+void add_slices(std::span<const CopyMessage> messages, size_t k, size_t slot_bytes,
+                std::vector<CopyPiece>& pieces) {
   pieces.clear();
   const size_t at = k * slot_bytes;
   for (const CopyMessage& m : messages)
@@ -65,10 +65,10 @@ void run_copies(const CopyWork& work, size_t slot_bytes, CopyQueue& queue) {
   const size_t pieces = (longest + slot_bytes - 1) / slot_bytes;
   std::vector<CopyPiece> now;
   for (size_t k = 0; k <= pieces && pieces > 0; k++) {
-    cut(work.sends, k, slot_bytes, now);
+    add_slices(work.sends, k, slot_bytes, now);
     if (!now.empty()) queue.send(now);
     if (k == 0) continue;
-    cut(work.receives, k - 1, slot_bytes, now);
+    add_slices(work.receives, k - 1, slot_bytes, now);
     if (!now.empty()) queue.receive(now);
   }
 }

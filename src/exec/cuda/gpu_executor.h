@@ -186,8 +186,8 @@ class GpuExecutor {
   void run_packets(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   void run_one_round(GpuPlan& plan, const GpuCall& call);
-  void cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
-           uint64_t ctas) const;
+  void slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
+                   uint64_t ctas) const;
   // `place(message)`: where what is sent lies, for the peer.
   template <typename Place>
   void launch_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,

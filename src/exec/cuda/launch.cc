@@ -172,8 +172,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
 
 // Cuts the call's blocks into chunks, those into a share per thread block, and those into slices of
 // which one of all thread blocks fits the stage.
-void GpuExecutor::cut(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
-                      uint64_t ctas) const {
+void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
+                              uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   range.chunk = round_up(ceil_div(count, static_cast<uint64_t>(range.chunks)), unit);
   range.share = 0;
@@ -223,9 +223,10 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
       chunk_bytes * (a.program.together ? 1 : static_cast<uint64_t>(c.nranks));
   const auto ctas = std::clamp<uint64_t>(ceil_div(all_bytes, s.options.cta_bytes), 1,
                                          static_cast<uint64_t>(s.max_ctas));
-  cut(a.program, plan.program_is_uniform, call.count, a.element, ctas);
+  slice_range(a.program, plan.program_is_uniform, call.count, a.element, ctas);
   if (plan.one_movement) a.one_movement = one_movement_of(*plan.one_movement, a);
-  if (a.has_fallback) cut(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
+  if (a.has_fallback)
+    slice_range(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
   // No more threads than there are vectors to move: what all warps do first takes them longer the
