@@ -32,7 +32,7 @@ void Communicator::connect_gpu(Deadline deadline) {
   if (rank_ == 0)
     WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
   connect_rings();
-  rings_ = placement_.rings = true;
+  rings_ = placement_.via_host = true;
 }
 
 // False where some rank finds that peer-to-peer access, which the driver grants, does not work.

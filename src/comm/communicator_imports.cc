@@ -30,7 +30,7 @@ void Communicator::check_schedules_fit() {
       if (rank_ == 0) WEFT_WARN("schedule {} is not used: {}", schedule->path, why);
       continue;
     }
-    if (fits_rings(*schedule, mesh_->ring_bytes())) continue;
+    if (fits_fifos(*schedule, mesh_->ring_bytes())) continue;
     logged = kNeverFits;
     if (rank_ == 0)
       WEFT_WARN(

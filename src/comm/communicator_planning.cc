@@ -66,11 +66,11 @@ void Communicator::agree_on_plans(const std::vector<PeerInfo>& infos, Deadline d
                                setting,
                                cluster.machine,
                                static_cast<int>(cluster.hosts.size()),
-                               [ring](const ImportedSchedule& s) { return fits_rings(s, ring); },
+                               [ring](const ImportedSchedule& s) { return fits_fifos(s, ring); },
                                siphash(secret_, "tuner", 5),
                                {},
                                must_go_via_host(infos),
-                               unfit_for_rings};
+                               unfit_for_host_fifos};
       for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
       const CommunicatorPlans plans = make_init_plans(request);
       decided = plans.encode();

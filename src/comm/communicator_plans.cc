@@ -47,7 +47,7 @@ const Communicator::Plan& Communicator::add_plan(std::unique_ptr<Plan> plan, con
     }
   // Before CPU nodes hear of it.
   if (rings_connected_ && verified.schedule().cpu_nodes > 0)
-    if (const std::string why = unfit_for_rings(verified.schedule()); !why.empty())
+    if (const std::string why = unfit_for_host_fifos(verified.schedule()); !why.empty())
       fail(ncclInvalidUsage, "schedule {}: {}", label, why);
   const int channels = std::max(mesh_->plan_channels(), connected_->most_channels());
   for (const auto* ports : {&plan->program.sends, &plan->program.receives})

@@ -58,7 +58,7 @@ int most_channels(int collective) {
 
 }  // namespace
 
-bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes) {
+bool fits_fifos(const ImportedSchedule& schedule, uint64_t ring_bytes) {
   const uint64_t message =
       fifo_round(64 * static_cast<uint64_t>(schedule.most_step_chunks)) + kFifoAlign;
   return message * static_cast<uint64_t>(schedule.fifo_depth + 1) <= ring_bytes;

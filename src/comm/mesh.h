@@ -22,7 +22,7 @@ namespace weft {
 enum class LinkKind : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
 
 // Whether FIFOs of so many bytes hold the messages that the schedule has on their way at once.
-bool fits_rings(const ImportedSchedule& schedule, uint64_t ring_bytes);
+bool fits_fifos(const ImportedSchedule& schedule, uint64_t ring_bytes);
 
 // Who is to be connected, and by how many channels: the built-in plans need `plan_channels` between
 // any two ranks; `imported` says which pairs need more, and must outlive the mesh. CPU nodes follow

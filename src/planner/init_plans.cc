@@ -82,16 +82,16 @@ SelectionTable via_host_table(const InitPlansRequest& request, std::span<const i
     const bool known = measured.has_value() && measured->rates.contains(section);
     return known ? measured->rates.at(section) : default_rates(section);
   };
-  const Rates rings = rates(kRingRates), cpus = rates(kThreadRates);
+  const Rates fifos = rates(kHostFifoRates), cpus = rates(kThreadRates);
   const Machine machine = machine_of_ranks(request.machine, places, true);
   table.machine = &machine;
-  table.simulation = via_host_simulation(rings, cpus, request.setting.slice_bytes, request.nranks);
+  table.simulation = via_host_simulation(fifos, cpus, request.setting.slice_bytes, request.nranks);
   table.cpus = cpu_rates(cpus, request.setting.cores);
-  table.call_us = rings.call_us;
+  table.call_us = fifos.call_us;
   table.one_round_us = kOneRoundUs;
   table.one_round_us_mb = kOneRoundUsMb;
   table.unfit = [&](const Schedule& schedule) {
-    std::string why = request.unfit_for_rings ? request.unfit_for_rings(schedule) : "";
+    std::string why = request.unfit_for_host_fifos ? request.unfit_for_host_fifos(schedule) : "";
     const auto lanes = static_cast<ptrdiff_t>(schedule.ranks[0].lanes.size());
     if (why.empty() && lanes * most_ranks_of_a_gpu(places) > kResidentLanes)
       why = "the lanes of ranks that share a GPU might not run side by side";

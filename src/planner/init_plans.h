@@ -29,7 +29,7 @@ struct InitPlansRequest {
   // must go through host memory (empty: it need not), and why a kernel cannot run a schedule there.
   std::vector<std::string> gpus;
   std::string via_host;
-  std::function<std::string(const Schedule&)> unfit_for_rings;
+  std::function<std::string(const Schedule&)> unfit_for_host_fifos;
 };
 
 // What all ranks of a communicator use. Immutable once made.

@@ -142,7 +142,7 @@ Rates default_rates(const std::string& section) {
     // GPUs that do not reach each other.
     rates.step_us = rates.message_us = 0.1;
     rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;
-  } else if (section == kRingRates) {
+  } else if (section == kHostFifoRates) {
     // An H200 takes 22 us for an all_reduce of 8 KiB between two ranks: a launch, a step that
     // sends and one that receives. Looks at host memory, and fences behind writes to it, take 2 us.
     rates.call_us = 10;

@@ -17,11 +17,11 @@
 namespace weft {
 
 // What drives ranks: the name of a section.
-inline constexpr const char* kThreadRates = "threads";     // ranks are threads of a process
-inline constexpr const char* kProcessRates = "processes";  // of several processes of a host
-inline constexpr const char* kNetworkRates = "network";    // of several hosts
-inline constexpr const char* kGpuRates = "gpu";            // ranks are driven by GPUs
-inline constexpr const char* kRingRates = "rings";         // which go through pinned host memory
+inline constexpr const char* kThreadRates = "threads";       // ranks are threads of a process
+inline constexpr const char* kProcessRates = "processes";    // of several processes of a host
+inline constexpr const char* kNetworkRates = "network";      // of several hosts
+inline constexpr const char* kGpuRates = "gpu";              // ranks are driven by GPUs
+inline constexpr const char* kHostFifoRates = "host_fifos";  // which go through pinned host memory
 
 struct Calibration {
   std::string measured;  // where and when, one line

@@ -79,7 +79,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   }
   if (placement.peer_memory) return kPeerMemory;
   const bool few = c.nranks <= 16;
-  if (placement.rings && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
+  if (placement.via_host && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
       one_round_bytes(c, bytes) <= kLarge)
     return kOneRound;
   if (placement.multi_connection && bytes > kLarge && kMultiConnection.supports(c))

@@ -16,7 +16,7 @@ struct Placement {
       false;  // all ranks can load and store in each other's buffers, and the executor does it
   bool multi_connection =
       false;               // GPUs of different hosts that have the channels kMultiConnection needs
-  bool rings = false;      // GPUs whose data goes through host memory: a single round is fastest
+  bool via_host = false;   // GPUs whose data goes through host memory: a single round is fastest
   bool own_hosts = false;  // no two ranks share one: a host sends what its rank does, no more
 };
 

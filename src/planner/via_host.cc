@@ -79,7 +79,7 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
   return ranks;
 }
 
-SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+SimulationOptions via_host_simulation(const Rates& fifos, const Rates& cpus, double slice_bytes,
                                       int nranks) {
   SimulationOptions options;
   options.slice_bytes = slice_bytes;
@@ -88,10 +88,10 @@ SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, dou
   // again, and hardly any choice is another one.
   if (nranks > 16) options.most_messages = 4096;
   options.estimate = true;
-  options.step_us = rings.step_us;
-  options.message_us = rings.message_us;
+  options.step_us = fifos.step_us;
+  options.message_us = fifos.message_us;
   options.node_message_us = cpus.message_us;
-  options.receive_us_mb = rings.copy_us_mb;
+  options.receive_us_mb = fifos.copy_us_mb;
   return options;
 }
 

@@ -37,7 +37,7 @@ Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool
 inline constexpr double kOneRoundUs = 5.5, kOneRoundUsMb = 245;
 
 // What kernels and CPU nodes take for their steps, and how data is cut.
-SimulationOptions via_host_simulation(const Rates& rings, const Rates& cpus, double slice_bytes,
+SimulationOptions via_host_simulation(const Rates& fifos, const Rates& cpus, double slice_bytes,
                                       int nranks);
 
 // Of nodes that serve GPUs, on a host with so many cores.

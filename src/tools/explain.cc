@@ -94,12 +94,12 @@ void answer(const ExplainArguments& arguments) {
                        here.machine,
                        arguments.hosts,
                        [&](const ImportedSchedule& schedule) {
-                         return fits_rings(schedule, Mesh::ring_bytes_for(config, ranks, false));
+                         return fits_fifos(schedule, Mesh::ring_bytes_for(config, ranks, false));
                        },
                        0,
                        {},
                        config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
-                       unfit_for_rings});
+                       unfit_for_host_fifos});
   const SelectionTable& table = plans.table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {

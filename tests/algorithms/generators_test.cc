@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryGenerator, testing::Range(size_t{0}, generato
 TEST(Generators, AreFoundByNameAndNotByAnother) {
   for (const Generator& generator : generators())
     EXPECT_EQ(find_generator(generator.name), &generator);
-  EXPECT_EQ(find_generator("rings"), nullptr);
+  EXPECT_EQ(find_generator("host_fifos"), nullptr);
   EXPECT_EQ(find_generator(""), nullptr);
 }
 

@@ -289,7 +289,7 @@ TEST(Trap, OfARankThatLeavesWhileAKernelWaitsDoesNotDeadlock) {
   play("one_leaves_while_another_waits", "kernels");
 }
 TEST(Trap, OfARankThatLeavesWhileARingWaitsDoesNotDeadlock) {
-  play("one_leaves_while_another_waits", "rings", {{"NCCL_P2P_DISABLE", "1"}});
+  play("one_leaves_while_another_waits", "host_fifos", {{"NCCL_P2P_DISABLE", "1"}});
 }
 TEST(Trap, OfARankThatLeavesWhileACopyWaitsDoesNotDeadlock) {
   play("one_leaves_while_another_waits", "copy engines");

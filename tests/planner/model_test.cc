@@ -258,7 +258,7 @@ TEST(NcclAlgo, IsReadAsNcclReadsIt) {
   EXPECT_TRUE(allows("ring;allreduce:tree", CollectiveKind::kAllGather, "ring"));
   EXPECT_TRUE(allows("NVLS,PAT", CollectiveKind::kAllReduce, "direct"));
   EXPECT_TRUE(allows("ring", CollectiveKind::kAllToAll, "pairwise"));  // not one of NCCL's
-  for (const char* bad : {"rings", "allreduces:ring", "ring;allreduce:blue"})
+  for (const char* bad : {"host_fifos", "allreduces:ring", "ring;allreduce:blue"})
     EXPECT_THROW(parse_nccl_algo(bad), Error) << bad;
   EXPECT_THROW(parse_nccl_proto("LL256"), Error);
   EXPECT_FALSE(parse_nccl_proto("^LL").allows(CollectiveKind::kAllReduce, 0));

@@ -117,7 +117,7 @@ TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProces
 TEST(Selection, ExchangesSmallMessagesAtOnceBetweenGpusThatUseHostMemory) {
   Placement placement;
   placement.one_host = false;
-  placement.rings = true;
+  placement.via_host = true;
   for (const auto kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
                           CollectiveKind::kBroadcast, CollectiveKind::kAllToAll}) {
     EXPECT_EQ(choose_generator({kind, 4, 0}, 16u << 10, placement, nullptr).name, "one_round");

@@ -64,7 +64,7 @@ WEFT_SCENARIO(plans_via_host_once) {
              0,
              {},
              "NCCL_P2P_DISABLE is set",
-             unfit_for_rings});
+             unfit_for_host_fifos});
 }
 
 constexpr const char* kDefault = "-1";  // of WEFT_SYNTHESIS_SECONDS

@@ -31,7 +31,7 @@ SelectionTable plan_for(const Machine& machine, int ranks, const char* via_host 
   setting.cores = cores;
   return make_init_plans({config, ranks, true, setting, machine, 1,
                           [](const ImportedSchedule&) { return true; }, 0, std::move(ids), via_host,
-                          unfit_for_rings})
+                          unfit_for_host_fifos})
       .table;
 }
 SelectionTable plan_for(const std::string& name, const char* via_host = "", int cores = 64) {
@@ -175,10 +175,12 @@ TEST(ViaHost, GoesThroughHostMemoryBesideNvlinkToo) {
 
 TEST(ViaHost, PlansOnlyWhatAKernelCanRun) {
   const Collective many{CollectiveKind::kReduceScatter, 32, 0};
-  EXPECT_NE(unfit_for_rings(kCpuReduce.make(many, false)), "") << "33 ranks and CPU nodes";
-  EXPECT_NE(unfit_for_rings(kRecursive.make({CollectiveKind::kReduceScatter, 8, 0}, false)), "");
-  EXPECT_EQ(unfit_for_rings(kDirect.make({kSum, 32, 0}, false)), "");
-  EXPECT_EQ(unfit_for_rings(kCpuPair.make({CollectiveKind::kReduceScatter, 30, 0}, false)), "");
+  EXPECT_NE(unfit_for_host_fifos(kCpuReduce.make(many, false)), "") << "33 ranks and CPU nodes";
+  EXPECT_NE(unfit_for_host_fifos(kRecursive.make({CollectiveKind::kReduceScatter, 8, 0}, false)),
+            "");
+  EXPECT_EQ(unfit_for_host_fifos(kDirect.make({kSum, 32, 0}, false)), "");
+  EXPECT_EQ(unfit_for_host_fifos(kCpuPair.make({CollectiveKind::kReduceScatter, 30, 0}, false)),
+            "");
   // Eight lanes of each of nine ranks would share a GPU.
   Machine machine = load_machine("rtx4090-4x");
   const std::string id = "0000:01:00.0";

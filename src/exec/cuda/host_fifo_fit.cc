@@ -25,7 +25,7 @@ size_t room(size_t count, size_t size) {
 
 }  // namespace
 
-std::string unfit_for_rings(const Schedule& schedule) {
+std::string unfit_for_host_fifos(const Schedule& schedule) {
   if (schedule.cpu_nodes > 0 && schedule.ranks.size() > kMost)
     return fmt::format("kernels know no more than {} ranks and CPU nodes", kMost);
   const auto ranks = static_cast<size_t>(schedule.collective.nranks);

@@ -9,6 +9,6 @@
 namespace weft {
 
 // Why no kernel can run it, for arrays of any size; empty: one can.
-std::string unfit_for_rings(const Schedule& schedule);
+std::string unfit_for_host_fifos(const Schedule& schedule);
 
 }  // namespace weft
