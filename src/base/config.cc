@@ -131,7 +131,7 @@ Config Config::from_environment() {
   read_flag("NCCL_WIN_ENABLE", config.win_enable);
   read_integer("WEFT_CTA_BYTES", config.cta_bytes);
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
-  read_integer("WEFT_PACKED_BYTES", config.packed_bytes);
+  read_integer("WEFT_PACKET_BYTES", config.packet_bytes);
   read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
   if (static_cast<int64_t>(config.stage_bytes) < 0) {
     complain("WEFT_STAGE_BYTES", text("WEFT_STAGE_BYTES"));
@@ -247,7 +247,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
       {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
        "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes "
        "of a host, else 32"},
-      {"WEFT_PACKED_BYTES", fmt::format("{}", c.packed_bytes),
+      {"WEFT_PACKET_BYTES", fmt::format("{}", c.packet_bytes),
        "GPU: low-latency protocol while a rank sends no more than this, or about half where "
        "threads share a GPU; while a root receives no more than twice this"},
       {"NCCL_P2P_DISABLE", fmt::format("{:d}", c.p2p_disable),

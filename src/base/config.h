@@ -84,8 +84,8 @@ struct Config {
       0;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers; 0: chosen
   // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
   bool graph_mixing = true;
-  size_t packed_bytes =
-      1u << 20;  // WEFT_PACKED_BYTES: GPU: flags beside the data while a rank sends no more
+  size_t packet_bytes =
+      1u << 20;  // WEFT_PACKET_BYTES: GPU: flags beside the data while a rank sends no more
   bool p2p_disable = false;    // NCCL_P2P_DISABLE: GPUs do not use each other's memory
   std::string p2p_level;       // NCCL_P2P_LEVEL: LOC is the same as NCCL_P2P_DISABLE
   bool local_register = true;  // NCCL_LOCAL_REGISTER: 0 makes ncclCommRegister do nothing

@@ -130,7 +130,7 @@ void Communicator::launch(std::span<const Call* const> calls) {
       continue;
     }
     const GpuChoice choice =
-        choose_for_gpu(collective, array_bytes(collective, *call), config_.packed_bytes, forced,
+        choose_for_gpu(collective, array_bytes(collective, *call), config_.packet_bytes, forced,
                        gpu_->one_device() && placement_.one_process);
     gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }

@@ -118,7 +118,7 @@ Config Communicator::tuned(Config config, int nranks) {
     return rules.protocols.allows(CollectiveKind::kAllReduce, static_cast<int>(protocol));
   };
   // On GPUs the low-latency protocol is LL and LL128 at once.
-  if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packed_bytes = 0;
+  if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packet_bytes = 0;
   if (wide_if_hosts(config, nranks)) {
     config.net_ring_bytes = config.gpu_net_ring_bytes;
     config.net_slice_bytes = config.gpu_net_slice_bytes;

@@ -29,7 +29,7 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"NCCL_MIN_NCHANNELS", fmt::format("{}", config.min_channels)},
            {"NCCL_MAX_NCHANNELS", fmt::format("{}", config.max_channels)},
            {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)},
-           {"WEFT_PACKED_BYTES", fmt::format("{}", config.packed_bytes)},
+           {"WEFT_PACKET_BYTES", fmt::format("{}", config.packet_bytes)},
            {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
            {"WEFT_STAGE_BYTES", fmt::format("{}", config.stage_bytes)}}};
 }

@@ -237,7 +237,7 @@ CommunicatorPlans make_plans(const PlanningRequest& request) {
       table.machine = &linked;
       table.simulation = quick_simulation(request.nranks);
     }
-    plans.table = build_gpu_table(table, request.config.packed_bytes, helpers);
+    plans.table = build_gpu_table(table, request.config.packet_bytes, helpers);
     plans.table.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured",
                                       request.nranks, table.setting.cores);
     return plans;

@@ -120,7 +120,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   }
 }
 
-GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
+GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
                          const Generator* forced, bool together) {
   // A rank by itself needs nobody's help.
   if (forced != nullptr && forced->cpu_nodes > 0 && c.nranks == 1) forced = nullptr;
@@ -140,16 +140,16 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packed_bytes,
   const size_t moved = exchanged(c, bytes);
   const bool reduces = c.kind == CollectiveKind::kReduce,
              broadcasts = c.kind == CollectiveKind::kBroadcast, several = c.nranks > 2;
-  size_t most = packed_bytes;
+  size_t most = packet_bytes;
   if (reduces && (several || !together)) {
-    most = 2 * packed_bytes;
+    most = 2 * packet_bytes;
   } else if (together) {
-    most = packed_bytes / 4 * (broadcasts && several ? 3 : 2);
+    most = packet_bytes / 4 * (broadcasts && several ? 3 : 2);
   }
   if (c.nranks > 1 && moved <= most)
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kExchange, true};
   // Many ranks pass on what comes from a root.
-  if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packed_bytes)
+  if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packet_bytes)
     return {&kTree, true};
   return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kReach, false};
 }

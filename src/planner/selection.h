@@ -35,7 +35,7 @@ struct GpuChoice {
   bool packed = false;
 };
 // `together`: all ranks share a GPU and an address space.
-GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packed_bytes,
+GpuChoice choose_for_gpu(const Collective& collective, size_t bytes, size_t packet_bytes,
                          const Generator* forced, bool together = false);
 
 }  // namespace weft

@@ -316,7 +316,7 @@ PlanOption gpu_option(const TableRequest& request, const Generator& generator, c
 
 }  // namespace
 
-SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
+SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
                                const std::vector<PlanOption>& helpers) {
   SelectionTable table;
   table.origin = request.origin;
@@ -345,7 +345,7 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
     for (int power = 0; power <= 32; power++) {
       const auto bytes = uint64_t{1} << power;
       const GpuChoice choice =
-          choose_for_gpu(c, bytes, packed_bytes, forced,
+          choose_for_gpu(c, bytes, packet_bytes, forced,
                          request.setting.cores == 1 && request.setting.one_process);
       if (choice.generator != last) {
         ruled = static_cast<int>(table.options.size());

@@ -47,7 +47,7 @@ inline constexpr int kMostTableRanks = 128;
 // their costs by the cost model, `setting.cores` being the number of GPUs, and no less than what a
 // machine's links take where there is one. `helpers`, plans with CPU nodes, are chosen where they
 // would be faster by far: they have not been measured.
-SelectionTable build_gpu_table(const TableRequest& request, size_t packed_bytes,
+SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
                                const std::vector<PlanOption>& helpers = {});
 
 SelectionTable build_table(const TableRequest& request);

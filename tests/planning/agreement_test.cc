@@ -37,7 +37,7 @@ TEST(Agreement, FailsOnAllRanksWithOneTextWhereSettingsDiffer) {
                               {"NCCL_ALGO", "ring"},
                               {"WEFT_PLAN", "all_reduce=ring"},
                               {"WEFT_SLICE_BYTES", "4K"},
-                              {"WEFT_PACKED_BYTES", "64K"}}) {
+                              {"WEFT_PACKET_BYTES", "64K"}}) {
     ProcessOptions options;
     options.argument = "rank 2 has ";
     options.environment = [&](int rank) {

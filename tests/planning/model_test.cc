@@ -127,7 +127,7 @@ TEST(CostModel, PredictsWhatAnH200WasMeasuredToTakeWithinAFifth) {
     request.setting.cores = 1;
     request.setting.on_gpus = true;
     request.rates = default_rates(kGpuRates);
-    const SelectionTable table = build_gpu_table(request, Config{}.packed_bytes);
+    const SelectionTable table = build_gpu_table(request, Config{}.packet_bytes);
     for (size_t i = 0; i < std::size(kSizes); i++) {
       const PlanOption* option = table.choose(row.kind, static_cast<uint64_t>(kSizes[i]), false);
       ASSERT_NE(option, nullptr);
