@@ -132,10 +132,10 @@ Config Config::from_environment() {
   read_integer("WEFT_CTA_BYTES", config.cta_bytes);
   if (config.cta_bytes < 1024) config.cta_bytes = 1024;
   read_integer("WEFT_PACKET_BYTES", config.packet_bytes);
-  read_integer("WEFT_STAGE_BYTES", config.stage_bytes);
-  if (static_cast<int64_t>(config.stage_bytes) < 0) {
-    complain("WEFT_STAGE_BYTES", text("WEFT_STAGE_BYTES"));
-    config.stage_bytes = 0;
+  read_integer("WEFT_SCRATCH_BYTES", config.scratch_bytes);
+  if (static_cast<int64_t>(config.scratch_bytes) < 0) {
+    complain("WEFT_SCRATCH_BYTES", text("WEFT_SCRATCH_BYTES"));
+    config.scratch_bytes = 0;
   }
   read_integer("NCCL_MAX_CTAS", config.max_ctas);
   read_integer("NCCL_CTA_POLICY", config.cta_policy);
@@ -244,7 +244,7 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "share of its cores"},
       {"WEFT_HOST_MODE", fmt::format("{:d}", c.host_mode), "1: ignore GPUs"},
       {"WEFT_CTA_BYTES", fmt::format("{}", c.cta_bytes), "GPU: data per thread block"},
-      {"WEFT_STAGE_BYTES", fmt::format("{}", c.stage_bytes),
+      {"WEFT_SCRATCH_BYTES", fmt::format("{}", c.scratch_bytes),
        "GPU: memory that all ranks can reach, for private buffers; 0: 96 MiB between processes "
        "of a host, else 32"},
       {"WEFT_PACKET_BYTES", fmt::format("{}", c.packet_bytes),

@@ -80,8 +80,8 @@ struct Config {
   int proxy_threads = 0;         // WEFT_PROXY_THREADS: threads that serve the network; 0: chosen
   bool host_mode = false;        // WEFT_HOST_MODE: 1 ignores GPUs
   size_t cta_bytes = 16u << 10;  // WEFT_CTA_BYTES: data per thread block before another one joins
-  size_t stage_bytes =
-      0;  // WEFT_STAGE_BYTES: GPU memory that all ranks can reach, for private buffers; 0: chosen
+  size_t scratch_bytes =
+      0;  // WEFT_SCRATCH_BYTES: GPU memory that all ranks can reach, for private buffers; 0: chosen
   // NCCL_GRAPH_MIXING_SUPPORT: graphs are ordered with what runs on other streams meanwhile
   bool graph_mixing = true;
   size_t packet_bytes =

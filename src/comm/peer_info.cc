@@ -31,7 +31,7 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)},
            {"WEFT_PACKET_BYTES", fmt::format("{}", config.packet_bytes)},
            {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
-           {"WEFT_STAGE_BYTES", fmt::format("{}", config.stage_bytes)}}};
+           {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,
