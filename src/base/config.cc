@@ -100,7 +100,6 @@ Config Config::from_environment() {
   read_integer("NCCL_COMM_BLOCKING", config.comm_blocking);
   config.algo = text("NCCL_ALGO");
   config.proto = text("NCCL_PROTO");
-  read_integer("NCCL_MIN_NCHANNELS", config.min_channels);
   read_integer("NCCL_MAX_NCHANNELS", config.max_channels);
   config.tuner_plugin = variable("NCCL_TUNER_PLUGIN");
   config.msccl_xml_files = text("MSCCL_XML_FILES");
@@ -215,8 +214,6 @@ std::vector<ConfigEntry> describe(const Config& c) {
        "0 or 1 overrides config.blocking"},
       {"NCCL_ALGO", c.algo, "algorithms to choose from: ring,tree or ^tree"},
       {"NCCL_PROTO", c.proto, "protocols to choose from: LL,LL128,Simple"},
-      {"NCCL_MIN_NCHANNELS", fmt::format("{}", c.min_channels),
-       "GPU: least thread blocks; 0: chosen"},
       {"NCCL_MAX_NCHANNELS", fmt::format("{}", c.max_channels), "most channels; 0: as many as fit"},
       {"NCCL_TUNER_PLUGIN", c.tuner_plugin.value_or(""),
        "the tuner plugin to use; none: no plugin"},

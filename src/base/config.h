@@ -48,8 +48,7 @@ struct Config {
 
   std::string algo;      // NCCL_ALGO: algorithms to choose from: ring,tree or ^tree
   std::string proto;     // NCCL_PROTO: protocols to choose from: LL,LL128,Simple
-  int min_channels = 0;  // NCCL_MIN_NCHANNELS: least thread blocks per operation; 0: chosen
-  int max_channels = 0;  // NCCL_MAX_NCHANNELS: most of them; 0: as many as fit
+  int max_channels = 0;  // NCCL_MAX_NCHANNELS: most channels of a plan; 0: as many as fit
   // NCCL_TUNER_PLUGIN: the tuner plugin to use; "none"; unset: libnccl-tuner.so
   std::optional<std::string> tuner_plugin;
 

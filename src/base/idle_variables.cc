@@ -15,6 +15,7 @@ const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kBuild = "it says what a container or a build was made with";
   static constexpr const char* kRas = "there is no RAS service; stalls and dead peers are logged";
   static const std::vector<IdleVariable> all = {
+      {"NCCL_MIN_NCHANNELS", "each plan has its own number of channels, up to NCCL_MAX_NCHANNELS"},
       {"NCCL_MIN_CTAS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MIN_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MAX_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
