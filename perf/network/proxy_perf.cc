@@ -27,7 +27,7 @@
 #include "algorithms/generators/generators.h"
 #include "plugins/net_socket/plugin.h"
 #include "src/base/handles.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/exec/host/target.h"
 #include "src/exec/interpreter.h"
 #include "src/planner/selection.h"

@@ -8,7 +8,7 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/planner/rank_placement.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/graph/network.h"

@@ -111,7 +111,7 @@ Communicator::Communicator(const UniqueId& id, int rank, int nranks, const std::
       options.one_host = mesh_->one_host();
       options.group = siphash(secret_, "gpu", 3);
       options.timeout_s = config_.timeout_s;
-      options.stage_bytes = config_.stage_bytes;
+      options.scratch_bytes = config_.scratch_bytes;
       options.cta_bytes = config_.cta_bytes;
       options.graph_mixing = config_.graph_mixing;
       options.copy_engines = copy_engines || config_.copy_engines;

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 4;  // of what ranks say to each other
+constexpr uint32_t kLibraryVersion = 5;  // of what ranks say to each other
 
 struct AgreedSetting {
   const char* name;
@@ -26,12 +26,11 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_TOPO", config.topo},
            {"NCCL_ALGO", config.algo},
            {"NCCL_PROTO", config.proto},
-           {"NCCL_MIN_NCHANNELS", fmt::format("{}", config.min_channels)},
            {"NCCL_MAX_NCHANNELS", fmt::format("{}", config.max_channels)},
            {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)},
            {"WEFT_PACKET_BYTES", fmt::format("{}", config.packet_bytes)},
            {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
-           {"WEFT_STAGE_BYTES", fmt::format("{}", config.stage_bytes)}}};
+           {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,

@@ -11,7 +11,7 @@
 namespace weft {
 
 // Settings that all ranks must have alike, as hashes; see peer_info.cc for their names.
-inline constexpr int kAgreedSettings = 10;
+inline constexpr int kAgreedSettings = 9;
 
 struct PeerInfo {
   uint32_t version = 0;  // of this library; all ranks must agree

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "src/base/portable.h"
+#include "src/base/host_device.h"
 #include "src/exec/operation.h"
 #include "src/schedule/collective_kind.h"
 #include "src/schedule/program_view.h"

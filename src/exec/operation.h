@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/base/portable.h"
+#include "src/base/host_device.h"
 #include "src/exec/datatype.h"
 #include "src/schedule/program_view.h"
 #include "src/transport/fifo.h"

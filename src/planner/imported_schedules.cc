@@ -9,7 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/base/siphash.h"
 #include "src/planner/schedule_paths.h"
 #include "src/schedule/schedule_json.h"
@@ -257,7 +257,7 @@ std::shared_ptr<const ImportedSchedules> ImportedSchedules::only(const ScheduleF
 std::shared_ptr<const ImportedSchedules> ImportedSchedules::from_texts(
     const std::vector<std::pair<std::string, std::string>>& files) {
   std::vector<std::shared_ptr<const ImportedSchedule>> list(files.size());
-  side_by_side(files.size(), [&] {
+  parallel_for(files.size(), [&] {
     return [&](size_t i) {
       list[i] = ImportedScheduleCache::instance().get(files[i].first, files[i].second);
     };

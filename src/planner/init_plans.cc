@@ -221,11 +221,10 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
     const auto found = static_cast<int>(gpus(request.machine).size());
     table.setting.cores = std::clamp(found, 1, request.nranks);
     table.setting.on_gpus = true;
-    if (!request.config.algo.empty() || request.config.min_channels > 0)
-      WEFT_INFO(
-          kInit,
-          "NCCL_ALGO and NCCL_MIN_NCHANNELS do not count between GPUs that reach each other's "
-          "memory: WEFT_PLAN does");
+    if (!request.config.algo.empty())
+      WEFT_INFO(kInit,
+                "NCCL_ALGO has no effect between GPUs that reach each other's memory: WEFT_PLAN "
+                "forces a plan");
     // Where every byte between GPUs crosses a CPU, that may as well reduce.
     Machine linked;
     std::vector<PlanOption> helpers;

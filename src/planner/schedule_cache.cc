@@ -10,7 +10,7 @@
 #include "include/weft.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/synthesizer.h"
@@ -184,7 +184,7 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine, double
   const auto begin = Clock::now();
   Maker maker(config, machine, seconds);
   std::vector<Outcome> outcomes(maker.wanted());
-  side_by_side(outcomes.size(), [&] {
+  parallel_for(outcomes.size(), [&] {
     return [&](size_t i) {
       try {
         outcomes[i] = maker.get(i);

@@ -10,7 +10,7 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
 
@@ -136,7 +136,7 @@ class Builder {
         if (!sources_[i].same_as_direct) find_cost(table_.options[i], sources_[i], simulated.get());
       };
     };
-    side_by_side(sources_.size(), make_worker);
+    parallel_for(sources_.size(), make_worker);
     for (size_t i = 0; i < sources_.size(); i++)
       if (sources_[i].same_as_direct) copy_direct(table_.options[i]);
   }

@@ -27,17 +27,18 @@ void print_rows(const std::string& title, const std::string& prefix) {
 void print_markdown() {
   fmt::print(
       "# Environment variables\n\n"
-      "Written by `weft env --markdown`; a test fails when it is stale. `weft env` shows the "
-      "values "
-      "here.\n\n"
-      "Values come from the environment, else from `NCCL_CONF_FILE` (or `~/.nccl.conf`), else from "
-      "`/etc/nccl.conf`:\nlines `NAME=VALUE`, `#` begins a comment. Numbers take K, M and G. With "
-      "`NCCL_DEBUG=INFO` (subsystem ENV) every `NCCL_*` variable\nthat is set is named once: with "
-      "its value, or why it has no effect.\n");
+      "`weft env --markdown` writes this page, and a test fails when it is stale. `weft env` shows "
+      "the values on your machine.\n\n"
+      "Weft looks for a variable in the environment, then in `NCCL_CONF_FILE` (or `~/.nccl.conf`), "
+      "then in `/etc/nccl.conf`.\nA line of these files is `NAME=VALUE`, and `#` begins a comment. "
+      "Numbers take K, M and G. An empty default means that the variable is unset.\n"
+      "With `NCCL_DEBUG=INFO` (subsystem ENV) Weft logs every `NCCL_*` variable that is set: its "
+      "value, or why it has no effect.\n");
   print_rows("NCCL's", "NCCL_");
   print_rows("MSCCL's", "MSCCL_");
   print_rows("Weft's own", "WEFT_");
-  fmt::print("\n## NCCL's and others' that have no effect\n| variable | why |\n|---|---|\n");
+  fmt::print(
+      "\n## Variables of NCCL and others that have no effect\n| variable | why |\n|---|---|\n");
   for (const IdleVariable& idle : idle_variables())
     fmt::print("| `{}` | {} |\n", idle.name, cell(idle.why));
 }

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/portable.h"
+#include "src/base/host_device.h"
 
 namespace weft {
 

@@ -75,14 +75,14 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
   EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
 }
 
-TEST(Config, RefusesAStageThatHoldsLessThanNothing) {
+TEST(Config, RefusesANegativeScratchSize) {
   for (const char* bytes : {"-1", "-1M"}) {
-    const Config config = with("WEFT_STAGE_BYTES", bytes);
-    EXPECT_EQ(config.stage_bytes, 0u) << bytes;
+    const Config config = with("WEFT_SCRATCH_BYTES", bytes);
+    EXPECT_EQ(config.scratch_bytes, 0u) << bytes;
     EXPECT_EQ(config.complaints.size(), 1u) << bytes;
   }
-  EXPECT_TRUE(with("WEFT_STAGE_BYTES", "0").complaints.empty());
-  EXPECT_EQ(with("WEFT_STAGE_BYTES", "1").stage_bytes, 1u);
+  EXPECT_TRUE(with("WEFT_SCRATCH_BYTES", "0").complaints.empty());
+  EXPECT_EQ(with("WEFT_SCRATCH_BYTES", "1").scratch_bytes, 1u);
 }
 
 TEST(Config, TakesNcclsOtherNames) {

@@ -200,7 +200,7 @@ TEST_F(CopyEngines, StopWaitingWhenTheyAreAborted) {
 
 // Small scratch memory, so that messages need many pieces.
 TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
-  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
+  const ScopedEnvironment environment{{"WEFT_SCRATCH_BYTES", "1M"}};
   for (const int n : {2, 4}) {
     TeamOptions more = options();
     more.arena_bytes = size_t{96} << 20;
@@ -226,7 +226,7 @@ std::string log_of(const char* scenario) {
   process.limit = std::chrono::seconds(40);
   process.environment = [](int) {
     return std::map<std::string, std::string>{
-        {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,TUNING"}, {"WEFT_STAGE_BYTES", "1M"}};
+        {"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_SUBSYS", "INIT,TUNING"}, {"WEFT_SCRATCH_BYTES", "1M"}};
   };
   const std::vector<ProcessResult> results = run_processes(scenario, 1, process);
   EXPECT_TRUE(results[0].exit_code == 0 && !results[0].hung) << results[0].output;
@@ -257,7 +257,7 @@ TEST_F(CopyEngines, LeaveTheLargestMessagesToKernels) {
 
 TEST_F(CopyEngines, MayBeLaunchedForAllRanksByOneThread) {
   constexpr int kRanks = 3;
-  const ScopedEnvironment environment{{"WEFT_STAGE_BYTES", "1M"}};
+  const ScopedEnvironment environment{{"WEFT_SCRATCH_BYTES", "1M"}};
   const ncclUniqueId id = new_unique_id();
   std::vector<ncclComm_t> comms(kRanks);
   std::vector<std::unique_ptr<Arena>> arenas;

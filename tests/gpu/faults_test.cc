@@ -127,7 +127,7 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
 TEST_P(WaitOf, IsWarnedAbout) { expect_warning({}); }
 TEST_P(WaitOf, IsWarnedAboutInRings) { expect_warning({{"NCCL_P2P_DISABLE", "1"}}); }
 TEST_P(WaitOf, IsWarnedAboutInCopyEngines) {
-  expect_warning({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_STAGE_BYTES", "1M"}});
+  expect_warning({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_SCRATCH_BYTES", "1M"}});
 }
 
 TEST_P(WaitOf, EndsWhenAnotherThreadAborts) {
@@ -167,7 +167,7 @@ TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsRings) {
 }
 TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsCopyEngines) {
   // Small scratch memory: what is sent does not fit into it.
-  expect_end_by_departure({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_STAGE_BYTES", "1M"}});
+  expect_end_by_departure({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_SCRATCH_BYTES", "1M"}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, WaitOf, testing::ValuesIn(kLonely),

@@ -87,7 +87,7 @@ TEST_F(CopyProcesses, GiveRightResultsWithRegisteredMemory) {
   play_copies("device_conformance", 4, "mixed");
 }
 TEST_F(CopyProcesses, GiveRightResultsWithASmallStage) {
-  play_copies("device_conformance", 3, "cudaMalloc", {{"WEFT_STAGE_BYTES", "1M"}});
+  play_copies("device_conformance", 3, "cudaMalloc", {{"WEFT_SCRATCH_BYTES", "1M"}});
 }
 TEST_F(CopyProcesses, GiveRightResultsWithOneHardwareQueue) {
   play_copies("device_conformance", 2, "cudaMalloc",

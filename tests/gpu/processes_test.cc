@@ -80,7 +80,7 @@ TEST_F(GpuProcesses, WithOneHardwareQueueGiveRightResults) {
 
 // So that every large call is cut into pieces.
 TEST_F(GpuProcesses, WithASmallStageGiveRightResults) {
-  play("device_conformance", 3, "cudaMalloc", {{"WEFT_STAGE_BYTES", "1M"}});
+  play("device_conformance", 3, "cudaMalloc", {{"WEFT_SCRATCH_BYTES", "1M"}});
 }
 
 TEST_F(GpuProcesses, WithLazyLoadingOffGiveRightResults) {

@@ -11,7 +11,7 @@
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
-#include "src/base/side_by_side.h"
+#include "src/base/parallel_for.h"
 #include "src/simulator/event_queue.h"
 #include "tests/simulator/machines.h"
 #include "tests/support/sampling.h"
@@ -66,17 +66,17 @@ TEST(EventQueue, GivesEventsByTimeAndThoseOfOneTimeInTheOrderTheyCame) {
   EXPECT_EQ(queue.pushed(), 3000u);
 }
 
-TEST(SideBySide, DoesEveryPieceOnceAndThrowsWhatAPieceThrew) {
+TEST(ParallelFor, DoesEveryPieceOnceAndThrowsWhatAPieceThrew) {
   std::vector<std::atomic<int>> done(1000);
-  side_by_side(done.size(), [&] { return [&](size_t i) { done[i]++; }; });
+  parallel_for(done.size(), [&] { return [&](size_t i) { done[i]++; }; });
   for (const auto& count : done) EXPECT_EQ(count, 1);
   const auto failing = [] {
     return [](size_t i) {
       if (i == 3) fail(ncclInvalidUsage, "the fourth");
     };
   };
-  EXPECT_THROW(side_by_side(10, failing), Error);
-  side_by_side(0, failing);
+  EXPECT_THROW(parallel_for(10, failing), Error);
+  parallel_for(0, failing);
 }
 
 // 1 GB/s is 1000 bytes per us.

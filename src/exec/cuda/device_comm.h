@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "src/base/portable.h"
+#include "src/base/host_device.h"
 #include "src/exec/datatype.h"
 #include "src/schedule/program_view.h"
 #include "src/transport/fifo.h"

@@ -127,8 +127,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   // Between processes of a host most collectives of private buffers go through it, and large slices
   // pay.
   constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
-  const bool chosen = options.stage_bytes == 0;
-  const size_t usual = chosen ? kUsualStage : round_up(options.stage_bytes, kUnit);
+  const bool chosen = options.scratch_bytes == 0;
+  const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);
   s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
   // Between processes there is another stage for what is sent: it holds messages, not slices.
   s.send_stage_bytes = options.one_process ? 0 : 2 * usual;

@@ -38,13 +38,13 @@ void release(void* pointer);
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
-  int max_ctas = 0;         // 0: as many as fit
-  uint64_t process = 0;     // tells processes apart
-  int sharing = 1;          // ranks of this process on this GPU, with this one
-  uint64_t group = 0;       // the communicator: the same on all its ranks
-  bool one_process = true;  // all ranks share this address space
-  double timeout_s = 0;     // 0: kernels wait for ever
-  size_t stage_bytes = 0;   // scratch memory that all ranks can reach; 0: chosen
+  int max_ctas = 0;          // 0: as many as fit
+  uint64_t process = 0;      // tells processes apart
+  int sharing = 1;           // ranks of this process on this GPU, with this one
+  uint64_t group = 0;        // the communicator: the same on all its ranks
+  bool one_process = true;   // all ranks share this address space
+  double timeout_s = 0;      // 0: kernels wait for ever
+  size_t scratch_bytes = 0;  // scratch memory that all ranks can reach; 0: chosen
   bool one_host = true;
   size_t cta_bytes = 0;       // data per thread block before another one joins
   bool graph_mixing = true;   // see LaunchOrder

@@ -64,7 +64,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
          jobs.size(), kMaxRingJobs);
   const size_t scratch = static_cast<size_t>(program.scratch_chunks) * first.chunk * first.element;
   if (scratch > s.stage_bytes)
-    fail(ncclInvalidUsage, "this schedule needs {} bytes of scratch memory (WEFT_STAGE_BYTES)",
+    fail(ncclInvalidUsage, "this schedule needs {} bytes of scratch memory (WEFT_SCRATCH_BYTES)",
          scratch);
   RingArguments& a = s.ring_arguments;
   static_cast<RingHead&>(a) = {};

@@ -1,4 +1,4 @@
-// For code that both compilers see.
+// WEFT_HD marks functions that run on the host and on GPUs. Both compilers see it.
 #pragma once
 
 #ifdef __CUDACC__
