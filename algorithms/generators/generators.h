@@ -30,6 +30,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators themselves; see the file of the same name.
 extern const Generator kDirect, kOneRound, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kPeerMemory, kSweep, kScratch, kMultiConnection, kCpuReduce, kCpuPair;
+    kPeerMemory, kSweep, kViaScratch, kMultiConnection, kCpuReduce, kCpuPair;
 
 }  // namespace weft

@@ -67,7 +67,7 @@ Schedule make_peer_memory(const Collective& c, bool in_place) {
   if (n == 1) return single_rank("peer_memory", c);
   // An all-to-all in place would overwrite what others still read.
   if (in_place && c.kind == CollectiveKind::kAllToAll) {
-    Schedule s = kScratch.make(c, in_place);
+    Schedule s = kViaScratch.make(c, in_place);
     s.name = "peer_memory";
     return s;
   }

@@ -112,7 +112,7 @@ extern "C" {
     const auto kind = weft::parse_collective(collective);
     if (!kind) weft::fail(ncclInvalidArgument, "collective: '{}' is none", collective);
     const weft::Use use(*comm, false);
-    *plan = use->plan_name(*kind, bytes);
+    *plan = use->chooser().choose(weft::PlanCall::of_size({*kind, comm->nranks, 0}, bytes)).name;
   });
 }
 

@@ -56,14 +56,15 @@ void* add_registration(ncclComm* comm, void* buff, size_t size, bool enabled) {
               "{}: the buffer at {} is not from ncclMemAlloc: processes copy through shared memory "
               "instead",
               use->context().label, buff);
-  if (enabled) use->register_memory(buff, size);
+  if (enabled && use->gpu() != nullptr) use->gpu()->register_memory(buff, size);
   return Registrations::instance().add(comm, buff, size);
 }
 
 bool remove_registration(ncclComm* comm, const void* handle) {
   void* base = nullptr;
   if (!Registrations::instance().remove(comm, handle, base)) return false;
-  Use(*comm)->deregister_memory(base);
+  const Use use(*comm);
+  if (use->gpu() != nullptr) use->gpu()->deregister_memory(base);
   return true;
 }
 

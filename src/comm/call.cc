@@ -6,12 +6,18 @@
 namespace weft {
 
 size_t array_bytes(const Collective& c, const Call& call) {
-  const size_t block = call.count * element_size(call.reduction.type);
-  const bool whole = c.kind == CollectiveKind::kAllGather ||
-                     c.kind == CollectiveKind::kReduceScatter ||
-                     c.kind == CollectiveKind::kAllToAll || c.kind == CollectiveKind::kGather ||
-                     c.kind == CollectiveKind::kScatter;
-  return whole ? block * static_cast<size_t>(c.nranks) : block;
+  return call.count * element_size(call.reduction.type) * static_cast<size_t>(c.array_blocks());
+}
+
+PlanCall plan_call(const Collective& c, const Call& call, int rank, bool captured) {
+  PlanCall asked;
+  asked.collective = c;
+  asked.bytes = array_bytes(c, call);
+  asked.count = call.count;
+  asked.element = element_size(call.reduction.type);
+  asked.in_place = is_in_place(c, call, rank);
+  asked.captured = captured;
+  return asked;
 }
 
 bool is_in_place(const Collective& c, const Call& call, int rank) {

@@ -5,6 +5,7 @@
 
 #include "include/nccl.h"
 #include "src/exec/datatype.h"
+#include "src/planner/imported_schedules.h"
 #include "src/schedule/collective.h"
 
 namespace weft {
@@ -25,5 +26,7 @@ size_t array_bytes(const Collective& c, const Call& call);
 // Whether input and output of this rank lie in each other as the in-place form of the collective
 // has them.
 bool is_in_place(const Collective& c, const Call& call, int rank);
+// What the choice of its plan depends on.
+PlanCall plan_call(const Collective& c, const Call& call, int rank, bool captured);
 
 }  // namespace weft

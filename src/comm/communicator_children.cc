@@ -12,7 +12,7 @@ Communicator::Child Communicator::make_child(const Secret& secret,
                                              const std::vector<int>& members) const {
   Child child;
   child.nranks = static_cast<int>(members.size());
-  const auto it = std::find(members.begin(), members.end(), rank_);
+  const auto it = std::find(members.begin(), members.end(), options_.rank);
   if (it == members.end()) return child;
   child.rank = static_cast<int>(it - members.begin());
   // The first member's process holds the rendezvous.
@@ -36,7 +36,7 @@ Communicator::Child Communicator::split(uint64_t round, int color, int key) {
       control_->all_gather(round, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
                            in_seconds(config_.init_timeout_s));
   std::vector<std::pair<int, int>> order;  // key, rank
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < options_.nranks; r++) {
     Wish wish{};
     if (blobs[static_cast<size_t>(r)].size() != sizeof wish)
       fail(ncclInvalidUsage, "rank {} made another call than ncclCommSplit", r);
@@ -46,7 +46,7 @@ Communicator::Child Communicator::split(uint64_t round, int color, int key) {
   std::stable_sort(order.begin(), order.end());
   std::vector<int> members;
   for (const auto& [k, r] : order) members.push_back(r);
-  return make_child(derive(derive(secret_, "split", round), "color",
+  return make_child(derive(derive(options_.id.secret, "split", round), "color",
                            static_cast<uint64_t>(static_cast<uint32_t>(color))),
                     members);
 }
@@ -54,7 +54,7 @@ Communicator::Child Communicator::split(uint64_t round, int color, int key) {
 Communicator::Child Communicator::shrink(const std::vector<int>& excluded) {
   std::vector<int> members;
   uint64_t hash = 0;
-  for (int r = 0; r < nranks_; r++) {
+  for (int r = 0; r < options_.nranks; r++) {
     if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) {
       members.push_back(r);
     } else {
@@ -63,7 +63,8 @@ Communicator::Child Communicator::shrink(const std::vector<int>& excluded) {
     }
   }
   const uint64_t number = shrinks_[hash]++;
-  return make_child(derive(derive(secret_, "shrink", number), "excluded", hash), members);
+  return make_child(derive(derive(options_.id.secret, "shrink", number), "excluded", hash),
+                    members);
 }
 
 }  // namespace weft

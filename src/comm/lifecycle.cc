@@ -77,10 +77,16 @@ void watch(ncclComm& comm, const UniqueId& id) {
 // own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
-    auto impl = std::make_unique<Communicator>(id, comm.rank, comm.nranks, label(comm), comm.device,
-                                               comm.config.max_ctas, comm.config.copy_engines,
-                                               comm.config.net_name);
-    comm.impl = std::move(impl);
+    CommunicatorOptions options;
+    options.id = id;
+    options.rank = comm.rank;
+    options.nranks = comm.nranks;
+    options.label = label(comm);
+    options.device = comm.device;
+    options.max_ctas = comm.config.max_ctas;
+    options.copy_engines = comm.config.copy_engines;
+    options.net_name = comm.config.net_name;
+    comm.impl = std::make_unique<Communicator>(std::move(options));
     watch(comm, id);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {

@@ -203,7 +203,22 @@ bool hides(const ImportedSchedule& earlier, const ImportedSchedule& later) {
 
 }  // namespace
 
-Unfit unfit(const ImportedSchedule& s, const ImportedCall& call) {
+int ImportedSchedule::cpu_nodes() const {
+  int most = 0;
+  for (const auto& verified : {in_place, out_of_place})
+    if (verified != nullptr) most = std::max(most, verified->schedule().cpu_nodes);
+  return most;
+}
+
+PlanCall PlanCall::of_size(const Collective& collective, size_t bytes) {
+  PlanCall call;
+  call.collective = collective;
+  call.bytes = bytes;
+  call.count = bytes / static_cast<size_t>(collective.array_blocks());
+  return call;
+}
+
+Unfit unfit(const ImportedSchedule& s, const PlanCall& call) {
   if (s.collective.rooted() && s.collective.root != call.collective.root) return Unfit::kRoot;
   if ((call.in_place ? s.in_place : s.out_of_place) == nullptr) return Unfit::kMode;
   if (call.bytes < s.min_bytes || call.bytes > s.max_bytes) return Unfit::kSize;

@@ -28,20 +28,28 @@ struct ImportedSchedule {
   std::string text;                             // as JSON, for other ranks
   uint64_t hash = 0;                            // of everything that decides when and how it runs
   std::map<std::pair<int, int>, int> channels;  // between two ranks, where it uses more than one
+
+  int cpu_nodes() const;  // that it needs
 };
 
 // A call as far as the choice depends on it. All but `in_place` is equal on all ranks; where that
 // is not, messages show that ranks chose differently (see MessageHeader::plan).
-struct ImportedCall {
+struct PlanCall {
   Collective collective;
-  size_t bytes = 0;  // of the whole array, as in nccl-tests
-  size_t count = 0;  // elements per block
+  size_t bytes = 0;    // of the whole array, as in nccl-tests
+  size_t count = 0;    // elements per block
+  size_t element = 1;  // bytes
   bool in_place = false;
+  bool captured = false;  // it becomes part of a CUDA graph
+
+  size_t message_bytes() const { return count * element; }
+  // Any call of that size, out of place, of whole bytes.
+  static PlanCall of_size(const Collective& collective, size_t bytes);
 };
 
 // Why a schedule for the right collective does not serve a call.
 enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount };
-Unfit unfit(const ImportedSchedule& schedule, const ImportedCall& call);
+Unfit unfit(const ImportedSchedule& schedule, const PlanCall& call);
 // "it is for 1024 to 4096 bytes"
 std::string describe(Unfit why, const ImportedSchedule& schedule);
 

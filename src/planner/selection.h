@@ -12,10 +12,11 @@ namespace weft {
 struct Placement {
   bool one_process = false;  // all ranks share an address space: data can always be lent
   bool one_host = true;      // all ranks share memory
-  bool peer_memory =
-      false;  // all ranks can load and store in each other's buffers, and the executor does it
-  bool multi_connection =
-      false;               // GPUs of different hosts that have the channels kMultiConnection needs
+  // All ranks are GPUs that load and store in each other's memory.
+  bool peer_memory = false;
+  bool together = false;  // with peer_memory: they share a GPU and an address space
+  // GPUs of different hosts that have the channels kMultiConnection needs.
+  bool multi_connection = false;
   bool via_host = false;   // GPUs whose data goes through host memory: a single round is fastest
   bool own_hosts = false;  // no two ranks share one: a host sends what its rank does, no more
 };

@@ -78,8 +78,9 @@ class SelectionTable {
 
 // For people: the ranges of a collective, one line each, with the losers' costs.
 std::string describe_ranges(const SelectionTable& table, CollectiveKind kind);
-// What every option of a collective costs at one size, the chosen one first.
-std::string describe_options(const SelectionTable& table, CollectiveKind kind, uint64_t bytes);
+// What every option of a collective costs at one size, the cheapest first; `chosen` is marked.
+std::string describe_options(const SelectionTable& table, CollectiveKind kind, uint64_t bytes,
+                             const PlanOption* chosen);
 // "16K", "1M"
 std::string size_text(uint64_t bytes);
 

@@ -76,9 +76,9 @@ std::string describe_ranges(const SelectionTable& table, CollectiveKind kind) {
   return text;
 }
 
-std::string describe_options(const SelectionTable& table, CollectiveKind kind, uint64_t bytes) {
+std::string describe_options(const SelectionTable& table, CollectiveKind kind, uint64_t bytes,
+                             const PlanOption* chosen) {
   std::string text;
-  const PlanOption* chosen = table.choose(kind, bytes, false);
   for (const PlanOption* option : by_cost(table, kind, static_cast<double>(bytes)))
     text += fmt::format("{} {:24} {:>10}  {}{}\n", option == chosen ? "*" : " ", option->name,
                         time_text(SelectionTable::estimate(*option, static_cast<double>(bytes))),

@@ -1,6 +1,7 @@
 // Pre- and postconditions of every collective.
 #include "src/schedule/collective.h"
 
+#include <algorithm>
 #include <array>
 
 namespace weft {
@@ -53,6 +54,8 @@ int Collective::output_blocks(int rank) const {
       return 1;
   }
 }
+
+int Collective::array_blocks() const { return std::max(input_blocks(root), output_blocks(root)); }
 
 ChunkGoal Collective::start(int rank, int index, int chunks) const {
   switch (kind) {

@@ -41,6 +41,8 @@ struct Collective {
   // from `nranks` on, see Schedule) never have.
   int input_blocks(int rank) const;
   int output_blocks(int rank) const;
+  // Blocks of the whole array, whose size nccl-tests prints: those of the largest buffer.
+  int array_blocks() const;
 
   // What input chunk `index` of `rank` holds at the start, and what output chunk `index` must hold
   // at the end.

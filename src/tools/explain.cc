@@ -8,7 +8,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
 #include "src/exec/cuda/host_fifo_fit.h"
-#include "src/planner/init_plans.h"
+#include "src/planner/plan_chooser.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
 
@@ -24,7 +24,21 @@ struct ExplainArguments {
   bool processes = false, on_gpus = false, json = false;
 };
 
-nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind, uint64_t size) {
+// As a communicator of such ranks would be placed.
+Placement placement_of(const ExplainArguments& arguments, const SelectionTable& table,
+                       const Machine& machine) {
+  Placement placement;
+  placement.one_process = !arguments.processes && arguments.hosts == 1;
+  placement.one_host = arguments.hosts == 1;
+  placement.peer_memory = arguments.on_gpus && placement.one_host && table.via_host.empty();
+  placement.via_host = arguments.on_gpus && !placement.peer_memory;
+  placement.together = placement.peer_memory && placement.one_process && gpus(machine).size() == 1;
+  return placement;
+}
+
+nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, CollectiveKind kind,
+                               uint64_t size) {
+  const SelectionTable& table = chooser.agreed().table;
   nlohmann::ordered_json out;
   out["collective"] = name(kind);
   out["machine"] = table.machine;
@@ -39,11 +53,11 @@ nlohmann::ordered_json to_json(const SelectionTable& table, CollectiveKind kind,
                              {"lanes", option.lanes}});
     least = range.most_bytes + 1;
   }
-  const PlanOption* chosen = size > 0 ? table.choose(kind, size, false) : nullptr;
-  if (chosen != nullptr) {
+  if (size > 0) {
+    const PlanCall call = PlanCall::of_size({kind, ranks, 0}, size);
     out["size"] = size;
-    out["plan"] = chosen->name;
-    out["time_us"] = number(SelectionTable::estimate(*chosen, static_cast<double>(size)));
+    out["plan"] = chooser.choose(call).name;
+    if (const double us = chooser.estimate_us(call); us > 0) out["time_us"] = number(us);
   }
   for (const PlanOption& option : table.options) {
     if (option.kind != kind) continue;
@@ -86,7 +100,7 @@ void answer(const ExplainArguments& arguments) {
     setting.one_process = false;
     setting.no_cpu_nodes = "ranks are on several hosts";
   }
-  const CommunicatorPlans plans =
+  CommunicatorPlans plans =
       make_init_plans({config,
                        ranks,
                        arguments.on_gpus,
@@ -100,17 +114,25 @@ void answer(const ExplainArguments& arguments) {
                        {},
                        config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
                        unfit_for_host_fifos});
-  const SelectionTable& table = plans.table;
+  PlanChooser chooser(config, 0, ranks, "explain", std::make_shared<const ImportedSchedules>());
+  chooser.place(placement_of(arguments, plans.table, here.machine));
+  chooser.agree(std::move(plans));
+  chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
+                                                     : 0);
+  const SelectionTable& table = chooser.agreed().table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {
-    fmt::print("{}\n", to_json(table, kind, arguments.size).dump());
+    fmt::print("{}\n", to_json(chooser, ranks, kind, arguments.size).dump());
     return;
   }
   fmt::print("{}; {}\n", table.machine, table.origin);
   if (!table.via_host.empty()) fmt::print("through host memory: {}\n", table.via_host);
   if (arguments.size > 0) {
+    const Choice choice = chooser.choose(PlanCall::of_size({kind, ranks, 0}, arguments.size));
+    const PlanOption* option = chooser.option_of(choice, kind);
+    if (option == nullptr) fmt::print("simple rules choose {}\n", choice.name);
     fmt::print("{} of {} bytes\n{}", name(kind), arguments.size,
-               describe_options(table, kind, arguments.size));
+               describe_options(table, kind, arguments.size, option));
     return;
   }
   const std::string ranges = describe_ranges(table, kind);

@@ -160,7 +160,7 @@ class Meter {
       if (!takes_part(c, plan)) continue;
       comm_.force_plan(call.kind, order_.plans[plan]);
       for (int i = 0; i < roots; i++) run_next();
-      comm_.synchronize();
+      synchronize();
     }
     for (int batch = 0; batch < point.batches; batch++)
       for (const size_t plan : order_of_round(order_.plans.size(), batch)) {
@@ -169,7 +169,7 @@ class Meter {
         board_.laps[plan][static_cast<size_t>(batch)][static_cast<size_t>(comm_.rank())] =
             run_batch(
                 calls_at(point.bytes), [&] { board_.meet(order_.ranks); }, [&](int) { run_next(); },
-                [&] { comm_.synchronize(); });
+                [&] { synchronize(); });
       }
     comm_.force_plan(call.kind, nullptr);
   }
@@ -202,6 +202,10 @@ class Meter {
     run_on_host(comm_, batch_, call);
   }
 
+  void synchronize() {
+    if (comm_.gpu() != nullptr) comm_.gpu()->synchronize();
+  }
+
   Communicator& comm_;
   const MeterOrder& order_;
   Board& board_;
@@ -212,8 +216,9 @@ class Meter {
 RankReport take_part(const MeterOrder& order, Board& board, int rank, const UniqueId& id) {
   try {
     if (order.own_hosts) setenv("NCCL_HOSTID", fmt::format("weft calibrate {}", rank).c_str(), 1);
-    Communicator communicator(id, rank, order.ranks,
-                              fmt::format("rank {} of {}", rank, order.ranks), 0, 0, false, {});
+    CommunicatorOptions options{id, rank, order.ranks,
+                                fmt::format("rank {} of {}", rank, order.ranks)};
+    Communicator communicator(std::move(options));
     if (order.bound) stay_on_core(rank);  // threads of the communicator run where they like
     Meter(communicator, order, board).measure_all();
     return {};

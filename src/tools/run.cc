@@ -45,9 +45,8 @@ class Player {
 
   void play(bool in_place) {
     lay_out(in_place);
-    const ImportedSchedule* chosen =
-        comm_.imported_for({c_, 0, count_, is_in_place(c_, call_, rank_)});
-    if (chosen == nullptr) fail(ncclInternalError, "the schedule does not serve its own call");
+    if (comm_.chooser().choose(plan_call(c_, call_, rank_, false)).schedule == nullptr)
+      fail(ncclInternalError, "the schedule does not serve its own call");
     fill();
     call();
     wrong = count_wrong();
@@ -178,16 +177,17 @@ void run_file(const RunArguments& arguments) {
   const ImportedSchedule& schedule = *schedules->all().front();
   const Collective c = schedule.collective;
   // As nccl-tests does, a size is rounded down to what can be cut evenly.
-  const auto blocks =
-      static_cast<uint64_t>(std::max(c.input_blocks(c.root), c.output_blocks(c.root)));
+  const auto blocks = static_cast<uint64_t>(c.array_blocks());
   const uint64_t unit = schedule.uniform_only ? static_cast<uint64_t>(schedule.chunks) : 1;
   const uint64_t count = std::max(unit, arguments.size / sizeof(uint32_t) / blocks / unit * unit);
   setenv("WEFT_HOST_MODE", "1", 1);
   const auto reports =
       run_team(c.nranks, arguments.ranks_as == "process", [&](int rank, const UniqueId& id) {
         RankReport report;
-        Communicator communicator(id, rank, c.nranks, fmt::format("rank {} of {}", rank, c.nranks),
-                                  0, 0, false, {}, schedules);
+        CommunicatorOptions options{id, rank, c.nranks,
+                                    fmt::format("rank {} of {}", rank, c.nranks)};
+        options.schedules = schedules;
+        Communicator communicator(std::move(options));
         Player player(communicator, c, count);
         for (const bool in_place : {false, true}) {
           if ((in_place ? schedule.in_place : schedule.out_of_place) == nullptr) continue;

@@ -87,7 +87,7 @@ TEST(ViaHost, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
   EXPECT_EQ(chosen_at(table), "direct");
   ASSERT_NE(option_of(table, "cpu_reduce"), nullptr);
   EXPECT_EQ(option_of(table, "cpu_reduce")->barred, "") << "it loses by its time";
-  EXPECT_NE(describe_options(table, kSum, kMuch).find("cpu_reduce"), std::string::npos);
+  EXPECT_NE(describe_options(table, kSum, kMuch, nullptr).find("cpu_reduce"), std::string::npos);
 }
 
 // Eight GPUs in slots of two sockets, which reach each other over the bridges.
@@ -105,7 +105,7 @@ TEST(ViaHost, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
     EXPECT_TRUE(table->advisory) << "other calls are for the GPUs";
     EXPECT_EQ(table->via_host, "");
     ASSERT_NE(option_of(*table, "cpu_pair"), nullptr);
-    EXPECT_NE(describe_options(*table, kSum, kMuch).find("cpu_pair"), std::string::npos);
+    EXPECT_NE(describe_options(*table, kSum, kMuch, nullptr).find("cpu_pair"), std::string::npos);
     EXPECT_EQ(chosen_at(*table, 4096), "one_shot");
     for (const auto kind : {CollectiveKind::kBroadcast, CollectiveKind::kAllGather})
       EXPECT_EQ(table->choose(kind, kMuch, false)->name, "peer_memory");

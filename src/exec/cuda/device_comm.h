@@ -154,7 +154,7 @@ struct StepRange {
   bool staggered = false;  // thread blocks begin with slices of different lengths
   bool together = false;   // kPeerMemory: the thread blocks of all ranks share out every chunk
   uint32_t scratch_chunks = 0;
-  Protocol protocol = Protocol::kPeerMemory;
+  Protocol protocol = Protocol::kLoadStore;
 };
 
 // Elements of a block's chunk `sub`, of `count` in the block, and where chunk `index` begins in a

@@ -103,7 +103,7 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
   range.first = first + skipped;
   range.count = static_cast<uint32_t>(program.steps.size()) - skipped;
   range.chunks = program.chunks;
-  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kPeerMemory;
+  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kLoadStore;
   range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
   return range;
 }
@@ -156,7 +156,7 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, 1, steps, operands);
   }
-  if (a.program.protocol == Protocol::kPeerMemory)
+  if (a.program.protocol == Protocol::kLoadStore)
     plan->one_movement =
         one_movement_plan(std::span(steps).subspan(a.program.first, a.program.count), operands,
                           s.options.rank, s.options.nranks);
@@ -179,7 +179,7 @@ void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t coun
   range.share = 0;
   range.part = 0;
   range.slices = 1;
-  if (range.protocol == Protocol::kPeerMemory) return;
+  if (range.protocol == Protocol::kLoadStore) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
   const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
   range.share = round_up(ceil_div(range.chunk, ctas), grain);

@@ -17,7 +17,7 @@ __device__ inline uint64_t slice_begin(const StepRange& range, uint64_t slice) {
 __device__ inline uint64_t length(const KernelArguments& a, const StepRange& range,
                                   const ProgramStep& step, int32_t c, uint64_t slice) {
   const uint64_t all = chunk_length(range, a.count, step.sub + c);
-  if (range.protocol == Protocol::kPeerMemory) return all;
+  if (range.protocol == Protocol::kLoadStore) return all;
   const uint64_t share = blockIdx.x * range.share;
   const uint64_t begin = share + slice_begin(range, slice);
   uint64_t end = share + slice_begin(range, slice + 1);
@@ -37,7 +37,7 @@ __device__ inline std::byte* address(const KernelArguments& a, const StepRange& 
            (static_cast<uint64_t>(index) * gridDim.x + blockIdx.x) * range.part * a.element;
   }
   const uint64_t at = chunk_begin(range, a.count, index) +
-                      (range.protocol == Protocol::kPeerMemory
+                      (range.protocol == Protocol::kLoadStore
                            ? 0
                            : blockIdx.x * range.share + slice_begin(range, slice));
   std::byte* base =

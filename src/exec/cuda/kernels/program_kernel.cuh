@@ -169,7 +169,7 @@ class ProgramRunner {
   __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice) {
     const ProgramStep& step = a_.step(n);
     if (step.run > 1 && simple(n, step.run)) {
-      if (range.protocol == Protocol::kPeerMemory) {
+      if (range.protocol == Protocol::kLoadStore) {
         move_side_by_side(range, n, step.run, slice);
       } else {
         move_tiles(range, n, step.run, slice);
@@ -307,7 +307,7 @@ class ProgramRunner {
     __syncthreads();
     if (moves(m))
       combine<Type, Op>(
-          m, range.protocol == Protocol::kPeerMemory ? all_blocks(range) : whole_block());
+          m, range.protocol == Protocol::kLoadStore ? all_blocks(range) : whole_block());
     if (step.count > 1) __syncthreads();  // the movement is filled in anew
   }
 

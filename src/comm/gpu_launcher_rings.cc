@@ -1,36 +1,31 @@
-// The part of a communicator for GPUs that cannot reach each other's memory: they are on different
+// The part of gpu_launcher.h for GPUs that cannot reach each other's memory: they are on different
 // hosts, or peer-to-peer access does not work. The FIFOs are those of host mode, and so are the
 // plans; kernels run the programs instead of threads.
 #include <algorithm>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/comm/communicator.h"
+#include "src/comm/gpu_launcher.h"
+#include "src/comm/host_tasks.h"
 #include "src/exec/host/stream_traffic.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/proxy.h"
 
 namespace weft {
 
-size_t Communicator::port_number(int peer, int channel) const {
+size_t GpuLauncher::port_number(int peer, int channel) const {
   return static_cast<size_t>(peer * ring_channels_ + channel);
 }
 
-std::string Communicator::must_go_via_host(const std::vector<PeerInfo>& infos) {
-  for (const PeerInfo& info : infos)
-    if (info.p2p_disable != 0) return "NCCL_P2P_DISABLE is set";
-  return "";
-}
-
-void Communicator::connect_rings() {
+void GpuLauncher::connect_rings() {
   std::vector<SendPort> sends;
   std::vector<RecvPort> receives;
-  ring_channels_ = mesh_->plan_channels() + kChannels - kCollectiveChannels;
-  std::vector<std::shared_ptr<const void>> owners = {mesh_->arenas()};
-  for (int peer = 0; peer < nranks_ + cpu_nodes_; peer++) {
+  ring_channels_ = mesh_.plan_channels() + kChannels - kCollectiveChannels;
+  std::vector<std::shared_ptr<const void>> owners = {mesh_.arenas()};
+  for (int peer = 0; peer < nranks_ + nodes_.count(); peer++) {
     for (int channel = 0; channel < ring_channels_; channel++) {
-      sends.push_back(mesh_->sender(peer, channel));
-      receives.push_back(mesh_->receiver(peer, channel));
+      sends.push_back(mesh_.sender(peer, channel));
+      receives.push_back(mesh_.receiver(peer, channel));
       for (NetStream* stream : {sends.back().stream, receives.back().stream}) {
         if (stream == nullptr) continue;
         owners.push_back(stream->memory());
@@ -39,22 +34,23 @@ void Communicator::connect_rings() {
       }
     }
   }
-  gpu_->connect_rings(sends, receives, std::move(owners));
+  gpu_.connect_rings(sends, receives, std::move(owners));
   // A GPU rings no bell.
   for (Proxy* proxy : proxies_) proxy->keep_polling(true);
-  for (const auto& node : own_nodes_) node->serve_gpus();
+  nodes_.serve_gpus();
+  plans_.check_for_kernels();
   rings_connected_ = true;
 }
 
-void Communicator::disconnect_rings() {
+void GpuLauncher::disconnect() {
   if (!rings_connected_) return;
   rings_ = rings_connected_ = false;
-  gpu_->disconnect_rings();
+  gpu_.disconnect_rings();
   for (Proxy* proxy : proxies_) proxy->keep_polling(false);
   proxies_.clear();
 }
 
-void Communicator::launch_rings(std::span<const Call* const> calls) {
+void GpuLauncher::launch_rings(std::span<const Call* const> calls) {
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;
@@ -62,45 +58,48 @@ void Communicator::launch_rings(std::span<const Call* const> calls) {
       send_recvs.push_back(call);
       continue;
     }
-    const Plan& plan = choose_plan(*call);
-    if (plan.program.uniform_only && call->count % static_cast<size_t>(plan.program.chunks) != 0)
-      fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule",
-           call->count, plan.program.chunks);
-    cuda::GpuRingJob job;
-    job.operation = operation_for(*call, plan.program, plan.tag);
-    tell_observer(*call, plan.program, job.operation);
-    if (plan.shape) {
-      cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
-      for (int peer = 0; peer < nranks_; peer++)
-        exchange.ports.push_back(port_number(peer, collective_channel(0)));
-      if (gpu_->run_ring_exchange(exchange)) {
-        if (context_.observer != nullptr) context_.observer->launched();
-        continue;
-      }
-    }
-    const auto number = [&](const ProgramPort& port) {
-      const int channel = collective_channel(port.channel);
-      if (channel >= ring_channels_)
-        fail(ncclInvalidUsage,
-             "a schedule of more than {} channels needs GPUs that reach each other",
-             mesh_->plan_channels());
-      return port_number(port.peer, channel);
-    };
-    for (const ProgramPort& port : plan.program.sends) job.sends.push_back(number(port));
-    for (const ProgramPort& port : plan.program.receives) job.receives.push_back(number(port));
-    std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
-    for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
-    // First: a launch may wait for its kernel, and for those before it, which wait for CPU nodes.
-    add_cpu_parts(*call, plan, job.operation.sequence);
-    hand_over();
-    if (!jobs.empty()) gpu_->run_rings(plan.program, jobs);
-    if (context_.observer != nullptr) context_.observer->launched();
+    const Collective collective{call->kind, nranks_, call->root};
+    const PlanCall asked = plan_call(collective, *call, rank_, captured_);
+    launch_ring_collective(*call, collective, chooser_.choose(asked), asked.in_place);
   }
   if (!send_recvs.empty()) launch_ring_send_recvs(send_recvs);
 }
 
+void GpuLauncher::launch_ring_collective(const Call& call, const Collective& collective,
+                                         const Choice& choice, bool in_place) {
+  const LoweredPlan& plan = plans_.get(choice, collective, in_place);
+  cuda::GpuRingJob job;
+  job.operation = operations_.build(call, plan.program, plan.tag);
+  tell_observer(call, plan.program, job.operation);
+  if (plan.shape) {
+    cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
+    for (int peer = 0; peer < nranks_; peer++)
+      exchange.ports.push_back(port_number(peer, collective_channel(0)));
+    if (gpu_.run_ring_exchange(exchange)) {
+      if (context_.observer != nullptr) context_.observer->launched();
+      return;
+    }
+  }
+  const auto number = [&](const ProgramPort& port) {
+    const int channel = collective_channel(port.channel);
+    if (channel >= ring_channels_)
+      fail(ncclInvalidUsage, "a schedule of more than {} channels needs GPUs that reach each other",
+           mesh_.plan_channels());
+    return port_number(port.peer, channel);
+  };
+  for (const ProgramPort& port : plan.program.sends) job.sends.push_back(number(port));
+  for (const ProgramPort& port : plan.program.receives) job.receives.push_back(number(port));
+  std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
+  for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
+  // First: a launch may wait for its kernel, and for those before it, which wait for CPU nodes.
+  add_cpu_parts(call, plan, job.operation.sequence, operations_, nodes_);
+  nodes_.hand_over();
+  if (!jobs.empty()) gpu_.run_rings(plan.program, jobs);
+  if (context_.observer != nullptr) context_.observer->launched();
+}
+
 // The k-th message between two ranks goes into the k-th kernel on both sides. Messages are bytes.
-void Communicator::launch_ring_send_recvs(std::span<const Call* const> calls) {
+void GpuLauncher::launch_ring_send_recvs(std::span<const Call* const> calls) {
   std::vector<std::vector<cuda::GpuRingJob>> rounds;
   std::vector<size_t> sent(static_cast<size_t>(nranks_), 0), received(sent);
   for (const Call* call : calls) {
@@ -110,19 +109,19 @@ void Communicator::launch_ring_send_recvs(std::span<const Call* const> calls) {
     bytes.count *= element_size(call->reduction.type);
     bytes.reduction.type = ncclInt8;
     cuda::GpuRingJob& job = rounds[round].emplace_back();
-    const Program& program = call->sends ? send_program_ : receive_program_;
-    job.operation = operation_for(bytes, program, 0);
+    const Program& program = plans_.half(call->sends);
+    job.operation = operations_.build(bytes, program, 0);
     tell_observer(*call, program, job.operation);
     job.lane = call->sends ? 0 : 1;
     (call->sends ? job.sends : job.receives)
         .push_back(port_number(call->root, kPointToPointChannel));
   }
-  for (const auto& jobs : rounds) gpu_->run_rings(send_recv_program_, jobs);
+  for (const auto& jobs : rounds) gpu_.run_rings(send_recv_program_, jobs);
   if (context_.observer != nullptr) context_.observer->launched();
 }
 
-void Communicator::tell_observer(const Call& call, const Program& program,
-                                 const Operation& launched) {
+void GpuLauncher::tell_observer(const Call& call, const Program& program,
+                                const Operation& launched) {
   if (context_.observer == nullptr) return;
   if (captured_) return context_.observer->captured();
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
@@ -133,9 +132,9 @@ void Communicator::tell_observer(const Call& call, const Program& program,
     return send_recv ? kPointToPointChannel : collective_channel(port.channel);
   };
   for (const ProgramPort& port : program.sends)
-    sends.push_back(&mesh_->sender(peer_of(port), channel_of(port)));
+    sends.push_back(&mesh_.sender(peer_of(port), channel_of(port)));
   for (const ProgramPort& port : program.receives)
-    receives.push_back(&mesh_->receiver(peer_of(port), channel_of(port)));
+    receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
   Operation operation = launched;
   operation.sends = sends.data();
   operation.receives = receives.data();
@@ -143,7 +142,7 @@ void Communicator::tell_observer(const Call& call, const Program& program,
 }
 
 // Both programs as lanes of one; each lane has the ports of its own program.
-Program Communicator::merge_lanes(const Program& first, const Program& second) {
+Program GpuLauncher::merge_lanes(const Program& first, const Program& second) {
   Program both = first;
   const auto steps = static_cast<uint32_t>(first.steps.size()),
              operands = static_cast<uint32_t>(first.operands.size()),

@@ -1,73 +1,92 @@
-// The part of a communicator that launches calls on GPUs.
+// See gpu_launcher.h.
+#include "src/comm/gpu_launcher.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/comm/communicator.h"
 #include "src/exec/one_round_shape.h"
 #include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
 
 namespace weft {
 
-void Communicator::connect_gpu(Deadline deadline) {
+GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts& parts)
+    : rank_(options.rank),
+      nranks_(options.nranks),
+      config_(parts.config),
+      context_(parts.context),
+      control_(parts.control),
+      mesh_(parts.mesh),
+      chooser_(parts.chooser),
+      plans_(parts.plans),
+      nodes_(parts.nodes),
+      operations_(parts.operations),
+      gpu_(options) {}
+
+void GpuLauncher::connect(Deadline deadline) {
   std::string why;
-  if (!mesh_->one_host()) {
+  if (!mesh_.one_host()) {
     why = "ranks are on several hosts";
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
   } else {
-    why = agreed_.table.via_host;
+    why = chooser_.agreed().table.via_host;
   }
   // All ranks go the same way.
-  for (const std::string& reason : control_->all_gather(why, deadline))
+  for (const std::string& reason : control_.all_gather(why, deadline))
     if (why.empty()) why = reason;
-  if (why.empty() && !reach_gpus(deadline)) why = "writes to a peer's memory do not arrive there";
-  if (why.empty()) {
-    placement_.peer_memory = true;
-    if (cpu_nodes_ > 0) connect_rings();
-    return;
-  }
-  if (rank_ == 0)
+  if (why.empty() && !connect_peers(deadline))
+    why = "writes to a peer's memory do not arrive there";
+  Placement placement = chooser_.placement();
+  placement.peer_memory = why.empty();
+  placement.via_host = rings_ = !why.empty();
+  if (placement.peer_memory) placement.together = gpu_.one_device() && placement.one_process;
+  if (rings_ && rank_ == 0)
     WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
-  connect_rings();
-  rings_ = placement_.via_host = true;
+  if (rings_ || nodes_.count() > 0) connect_rings();
+  if (rings_) send_recv_program_ = merge_lanes(plans_.half(true), plans_.half(false));
+  chooser_.place(placement,
+                 [this](CollectiveKind kind, size_t bytes) { return gpu_.copies(kind, bytes); });
+  if (config_.stall_warning_s > 0)
+    stalls_ = std::make_unique<StallWatch>(context_.label, config_.stall_warning_s,
+                                           [this] { return gpu_.long_wait(); });
 }
 
 // False where some rank finds that peer-to-peer access, which the driver grants, does not work.
-bool Communicator::reach_gpus(Deadline deadline) {
-  const cuda::GpuPeer mine = gpu_->describe();
+bool GpuLauncher::connect_peers(Deadline deadline) {
+  const cuda::GpuPeer mine = gpu_.describe();
   std::vector<cuda::GpuPeer> peers;
-  for (const std::string& blob : control_->all_gather(
+  for (const std::string& blob : control_.all_gather(
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
     cuda::GpuPeer peer;
     std::memcpy(&peer, blob.data(), std::min(blob.size(), sizeof peer));
     peers.push_back(peer);
   }
   std::vector<std::byte*> boards;
-  for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_->board(peer));
+  for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_.board(peer));
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
   std::string trouble;
   try {
-    gpu_->connect(peers, boards, mesh_->arenas(), [this](int peer, uint64_t id) {
-      MemoryLink* link = mesh_->link(peer);
+    gpu_.connect(peers, boards, mesh_.arenas(), [this](int peer, uint64_t id) {
+      MemoryLink* link = mesh_.link(peer);
       return link != nullptr ? link->borrow(id) : std::pair<Fd, uint64_t>();
     });
   } catch (const Error& error) {
     trouble = error.what();
   }
   // Nobody launches before all are connected.
-  for (const std::string& reason : control_->all_gather(trouble, deadline))
+  for (const std::string& reason : control_.all_gather(trouble, deadline))
     if (trouble.empty()) trouble = reason;
   if (trouble.empty()) {
-    if (!config_.lose_probes) gpu_->write_probes();
-    control_->all_gather("written", deadline);
-    const int lost = gpu_->missing_probe();
+    if (!config_.lose_probes) gpu_.write_probes();
+    control_.all_gather("written", deadline);
+    const int lost = gpu_.missing_probe();
     if (lost >= 0)
       trouble = fmt::format("what rank {} wrote to the memory of rank {}'s GPU did not arrive",
                             lost, rank_);
-    for (const std::string& reason : control_->all_gather(trouble, deadline))
+    for (const std::string& reason : control_.all_gather(trouble, deadline))
       if (trouble.empty()) trouble = reason;
   }
   if (trouble.empty()) return true;
@@ -76,70 +95,51 @@ bool Communicator::reach_gpus(Deadline deadline) {
   return false;
 }
 
-void Communicator::register_memory(const void* pointer, size_t size) {
-  if (gpu_ != nullptr) gpu_->register_memory(pointer, size);
-}
-
-void Communicator::deregister_memory(const void* pointer) {
-  if (gpu_ != nullptr) gpu_->deregister_memory(pointer);
-}
-
-void Communicator::poll_gpu() {
-  if (gpu_ == nullptr || !fault().empty()) return;
-  const std::string error = gpu_->error();
-  if (!error.empty()) stop(ncclInvalidUsage, fmt::format("{}: {}", context_.label, error), true);
-}
-
-void Communicator::launch(std::span<const Call* const> calls) {
-  poll_gpu();
-  if (!fault().empty()) throw Error(fault_code(), fault());
+void GpuLauncher::launch(std::span<const Call* const> calls) {
   std::vector<cudaStream_t> streams;
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())
       streams.push_back(call->stream);
-  const auto pass = gpu_->begin(streams);
-  captured_ = gpu_->captured();
+  const auto pass = gpu_.begin(streams);
+  captured_ = gpu_.captured();
   if (rings_) {
     launch_rings(calls);
-    return gpu_->end(streams);
+    return gpu_.end(streams);
   }
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;
     if (call->kind == CollectiveKind::kSendRecv) {
       send_recvs.push_back(call);
-      continue;
+    } else {
+      launch_collective(*call);
     }
-    const Generator* forced = without_captured_cpus(forced_[static_cast<size_t>(call->kind)]);
-    const Collective collective{call->kind, nranks_, call->root};
-    if (asks_cpus(forced, collective, array_bytes(collective, *call))) {
-      launch_rings({&call, 1});
-      continue;
-    }
-    cuda::GpuCall gpu_call;
-    gpu_call.input = call->input;
-    gpu_call.output = call->output;
-    gpu_call.count = call->count;
-    gpu_call.reduction = call->reduction;
-    const uint64_t signature[5] = {
-        static_cast<uint64_t>(call->kind), call->count, static_cast<uint64_t>(call->reduction.type),
-        static_cast<uint64_t>(call->reduction.op), static_cast<uint64_t>(call->root)};
-    gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
-    if (gpu_->copies(call->kind, call->count * element_size(call->reduction.type))) {
-      gpu_->copy(collective, gpu_call);
-      continue;
-    }
-    const GpuChoice choice =
-        choose_for_gpu(collective, array_bytes(collective, *call), config_.packet_bytes, forced,
-                       gpu_->one_device() && placement_.one_process);
-    gpu_->run(*gpu_plan(collective, choice).plan, gpu_call);
   }
   if (!send_recvs.empty()) launch_send_recvs(send_recvs);
-  gpu_->end(streams);
+  gpu_.end(streams);
+}
+
+void GpuLauncher::launch_collective(const Call& call) {
+  const Collective collective{call.kind, nranks_, call.root};
+  const PlanCall asked = plan_call(collective, call, rank_, captured_);
+  const Choice choice = chooser_.choose(asked);
+  if (choice.protocol == Protocol::kFifos)
+    return launch_ring_collective(call, collective, choice, asked.in_place);
+  cuda::GpuCall gpu_call;
+  gpu_call.input = call.input;
+  gpu_call.output = call.output;
+  gpu_call.count = call.count;
+  gpu_call.reduction = call.reduction;
+  const uint64_t signature[5] = {
+      static_cast<uint64_t>(call.kind), call.count, static_cast<uint64_t>(call.reduction.type),
+      static_cast<uint64_t>(call.reduction.op), static_cast<uint64_t>(call.root)};
+  gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
+  if (choice.protocol == Protocol::kCopyEngines) return gpu_.copy(collective, gpu_call);
+  gpu_.run(*gpu_plan(collective, choice).plan, gpu_call);
 }
 
 // Whether all ranks' programs are one round of messages.
-bool Communicator::is_one_round(const Generator& generator, const Collective& collective) {
+bool GpuLauncher::is_one_round(const Generator& generator, const Collective& collective) {
   const auto schedule = ProvedSchedules::instance().get(generator, collective, false);
   for (int rank = 0; rank < nranks_; rank++)
     if (!one_round_shape(lower(*schedule, rank))) return false;
@@ -148,40 +148,40 @@ bool Communicator::is_one_round(const Generator& generator, const Collective& co
 
 // Whether a call is in place makes no difference to these schedules; where it does (all-to-all),
 // the fallback is taken.
-const Communicator::GpuEntry& Communicator::gpu_plan(const Collective& collective,
-                                                     const GpuChoice& choice) {
+const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
+                                                   const Choice& choice) {
   auto& plans = gpu_plans_[static_cast<size_t>(collective.kind)];
   for (const auto& entry : plans)
     if (entry->generator == choice.generator && entry->root == collective.root) return *entry;
   const auto lowered = [&](const Generator& generator) {
     return lower(*ProvedSchedules::instance().get(generator, collective, false), rank_);
   };
+  const bool packets = choice.protocol == Protocol::kPackets;
   const Program program = lowered(*choice.generator);
-  const bool may_fall_back =
-      choice.generator->peer_memory && choice.generator->name != kScratch.name && nranks_ > 1 &&
-      (!placement_.one_process || collective.kind == CollectiveKind::kAllToAll);
+  const bool may_fall_back = choice.generator->peer_memory &&
+                             choice.generator->name != kViaScratch.name && nranks_ > 1 &&
+                             (!mesh_.one_process() || collective.kind == CollectiveKind::kAllToAll);
   std::shared_ptr<cuda::GpuPlan> plan;
   if (may_fall_back) {
-    const Program fallback = lowered(kScratch);
-    plan = gpu_->prepare(program, &fallback);
+    const Program fallback = lowered(kViaScratch);
+    plan = gpu_.prepare(program, &fallback);
   } else {
-    plan = choice.packets
-               ? gpu_->prepare_packets(program, is_one_round(*choice.generator, collective))
-               : gpu_->prepare(program, nullptr);
+    plan = packets ? gpu_.prepare_packets(program, is_one_round(*choice.generator, collective))
+                   : gpu_.prepare(program, nullptr);
   }
   if (plan == nullptr)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",
          name(collective.kind), choice.generator->name, nranks_);
   WEFT_INFO(kTuning, "{}: {} root {} runs as {}{}: {} steps here", context_.label,
             name(collective.kind), collective.root, choice.generator->name,
-            choice.packets ? " with the low-latency protocol" : "", program.steps.size());
+            packets ? " with the low-latency protocol" : "", program.steps.size());
   plans.push_back(
       std::make_unique<GpuEntry>(GpuEntry{choice.generator, collective.root, std::move(plan)}));
   return *plans.back();
 }
 
 // The k-th message between two ranks goes into the k-th kernel on both sides.
-void Communicator::launch_send_recvs(std::span<const Call* const> calls) {
+void GpuLauncher::launch_send_recvs(std::span<const Call* const> calls) {
   std::vector<std::vector<cuda::GpuMessage>> sends, receives;
   std::vector<size_t> sent(static_cast<size_t>(nranks_), 0),
       received(static_cast<size_t>(nranks_), 0);
@@ -200,15 +200,15 @@ void Communicator::launch_send_recvs(std::span<const Call* const> calls) {
     // Both ends of a message decide alike: by its size.
     const auto copies = [&](std::vector<cuda::GpuMessage>& messages) {
       const auto kernels = std::partition(messages.begin(), messages.end(), [&](const auto& m) {
-        return gpu_->copies(CollectiveKind::kSendRecv, m.bytes);
+        return gpu_.copies(CollectiveKind::kSendRecv, m.bytes);
       });
       return static_cast<size_t>(kernels - messages.begin());
     };
     const std::span<cuda::GpuMessage> out(sends[round]), in(receives[round]);
     const size_t first_out = copies(sends[round]), first_in = copies(receives[round]);
-    if (first_out + first_in > 0) gpu_->copy_send_recvs(out.first(first_out), in.first(first_in));
+    if (first_out + first_in > 0) gpu_.copy_send_recvs(out.first(first_out), in.first(first_in));
     if (first_out < out.size() || first_in < in.size())
-      gpu_->run_send_recvs(out.subspan(first_out), in.subspan(first_in));
+      gpu_.run_send_recvs(out.subspan(first_out), in.subspan(first_in));
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMostRanksViaHost = 32;
 
-bool supports_scratch(const Collective& c) {
+bool supports_via_scratch(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanksViaHost;
 }
 
@@ -110,13 +110,13 @@ class ScratchProgram {
   const int r_, n_;
 };
 
-Schedule make_scratch(const Collective& c, bool) {
+Schedule make_via_scratch(const Collective& c, bool) {
   const int n = c.nranks;
-  if (n == 1) return single_rank("scratch", c);
+  if (n == 1) return single_rank("via_scratch", c);
   const bool shared = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce;
   const bool one_chunk = c.kind == CollectiveKind::kAllGather ||
                          c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kGather;
-  Schedule s = blank("scratch", c, shared ? n : 1, 1);
+  Schedule s = blank("via_scratch", c, shared ? n : 1, 1);
   for (int r = 0; r < n; r++) {
     RankSchedule& rank = s.ranks[static_cast<size_t>(r)];
     rank.scratch_chunks = one_chunk ? 1 : shared ? n + 1 : n;
@@ -134,7 +134,7 @@ Schedule make_scratch(const Collective& c, bool) {
 
 }  // namespace
 
-const Generator kScratch = {"scratch", "through scratch memory that all ranks can reach",
-                            supports_scratch, make_scratch, true};
+const Generator kViaScratch = {"via_scratch", "through scratch memory that all ranks can reach",
+                               supports_via_scratch, make_via_scratch, true};
 
 }  // namespace weft

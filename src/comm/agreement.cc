@@ -1,0 +1,117 @@
+// See agreement.h.
+#include "src/comm/agreement.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/cluster.h"
+#include "src/comm/cpu_nodes.h"
+#include "src/comm/mesh.h"
+#include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/host_fifo_fit.h"
+#include "src/topology/graph/fingerprint.h"
+
+namespace weft {
+namespace {
+
+HostSetting setting_of(const Cluster& cluster, const std::vector<PeerInfo>& infos,
+                       const Config& config) {
+  HostSetting setting;
+  setting.one_process = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.process == infos[0].process;
+  });
+  // Hosts that NCCL_HOSTID makes of one machine share its cores, but talk over the network.
+  std::vector<uint64_t> machines;
+  for (const PeerInfo& info : infos)
+    if (std::find(machines.begin(), machines.end(), info.machine) == machines.end())
+      machines.push_back(info.machine);
+  setting.cores = cluster.hosts[0].cores;
+  for (const HostReport& host : cluster.hosts) setting.cores = std::min(setting.cores, host.cores);
+  if (cluster.hosts.size() > 1) setting.hosts = cluster.host_of;
+  setting.pretended_hosts = machines.size() < cluster.hosts.size();
+  if (!setting.pretended_hosts) setting.nic_gbps = cluster.hosts[0].nic_gbps;
+  const bool own_hosts = cluster.hosts.size() == infos.size();
+  const uint64_t ring = Mesh::ring_bytes_for(config, static_cast<int>(infos.size()), own_hosts);
+  const size_t wanted = cluster.hosts.size() > 1 ? config.net_slice_bytes : config.slice_bytes;
+  setting.slice_bytes = static_cast<double>(std::min<uint64_t>(wanted, ring / 4 - kFifoAlign));
+  setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
+  return setting;
+}
+
+// Why data of GPUs must go through host memory, as settings say; empty: it need not.
+std::string must_go_via_host(const std::vector<PeerInfo>& infos) {
+  for (const PeerInfo& info : infos)
+    if (info.p2p_disable != 0) return "NCCL_P2P_DISABLE is set";
+  return "";
+}
+
+void log_plans(const std::string& label, const Cluster& cluster, const CommunicatorPlans& plans,
+               double milliseconds) {
+  WEFT_INFO(kInit, "{}: {} host{}, fingerprint {}; planned in {:.1f} ms for {}; {}", label,
+            cluster.hosts.size(), cluster.hosts.size() == 1 ? "" : "s",
+            fingerprint_text(cluster.machine), milliseconds, plans.table.machine,
+            plans.table.origin);
+  for (int k = 0; k < kCollectiveKinds; k++) {
+    const std::string lines = describe_ranges(plans.table, static_cast<CollectiveKind>(k));
+    for (size_t at = 0; at < lines.size();) {
+      const size_t end = lines.find('\n', at);
+      WEFT_INFO(kInit, "{}", lines.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+}
+
+// Rank 0 only. `texts` describe the hosts.
+CommunicatorPlans plan_for(const Agreement& rank, const std::vector<PeerInfo>& infos,
+                           const std::vector<std::string>& texts) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Config& config = rank.config;
+  const auto nranks = static_cast<int>(infos.size());
+  const Cluster cluster = merge_hosts(infos, texts);
+  const uint64_t ring = Mesh::ring_bytes_for(config, nranks, cluster.hosts.size() == infos.size());
+  HostSetting setting = setting_of(cluster, infos, config);
+  setting.no_cpu_nodes = CpuNodes::why_none(infos);
+  // Where GPUs have peer access nothing else is asked.
+  if (setting.no_cpu_nodes.empty() && cuda::available() && !config.topo.empty())
+    setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
+  InitPlansRequest request{config,
+                           nranks,
+                           cuda::available(),
+                           setting,
+                           cluster.machine,
+                           static_cast<int>(cluster.hosts.size()),
+                           [ring](const ImportedSchedule& s) { return fits_fifos(s, ring); },
+                           siphash(rank.secret, "tuner", 5),
+                           {},
+                           must_go_via_host(infos),
+                           unfit_for_host_fifos};
+  for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
+  CommunicatorPlans plans = make_init_plans(request);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  log_plans(rank.label, cluster, plans, took.count());
+  return plans;
+}
+
+}  // namespace
+
+CommunicatorPlans agree_on_plans(const Agreement& rank, const std::vector<PeerInfo>& infos,
+                                 Deadline deadline) {
+  const std::vector<int> leaders = host_leaders(infos);
+  const bool speaks = std::find(leaders.begin(), leaders.end(), rank.rank) != leaders.end();
+  const auto texts = rank.control.collect(speaks ? describe_host(rank.config) : "", deadline);
+  std::string decided;
+  if (rank.rank == 0) try {
+      decided = "+" + plan_for(rank, infos, texts).encode();
+    } catch (const Error& error) {
+      decided = fmt::format("-{}", error.what());
+    }
+  const std::string answer = rank.control.all_gather(decided, deadline)[0];
+  if (answer.empty() || answer[0] != '+')
+    fail(ncclInvalidUsage, "planning failed on rank 0: {}",
+         answer.empty() ? "it says nothing" : answer.substr(1));
+  return CommunicatorPlans::decode(std::string_view(answer).substr(1));
+}
+
+}  // namespace weft

@@ -1,0 +1,147 @@
+// See host_tasks.h.
+#include "src/comm/host_tasks.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/planner/cost_model.h"
+#include "src/planner/tuning_rules.h"
+#include "src/transport/segments.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kNoLending = ~uint64_t{0};
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& context, Mesh& mesh,
+                     PlanChooser& chooser, LoweredPlans& plans, CpuNodes& nodes,
+                     const OperationBuilder& operations)
+    : config_(config),
+      nranks_(nranks),
+      context_(context),
+      mesh_(mesh),
+      chooser_(chooser),
+      plans_(plans),
+      nodes_(nodes),
+      operations_(operations),
+      last_send_(static_cast<size_t>(nranks)),
+      last_receive_(static_cast<size_t>(nranks)) {
+  if (nranks == 1) return;
+  const TuningRules rules = TuningRules::from(config);
+  for (int k = 0; k < kCollectiveKinds; k++)
+    copies_only_[static_cast<size_t>(k)] = !rules.protocols.allows(
+        static_cast<CollectiveKind>(k), static_cast<int>(NcclProtocol::kSimple));
+}
+
+void HostTasks::begin() {
+  last_collective_ = nullptr;
+  nodes_.drop_jobs();  // of a batch that was given up before it ran
+  if (!point_to_point_) return;
+  point_to_point_ = false;
+  std::fill(last_send_.begin(), last_send_.end(), nullptr);
+  std::fill(last_receive_.begin(), last_receive_.end(), nullptr);
+}
+
+std::byte* HostTasks::scratch(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  // Earlier ones stay: a task of the same batch may still use them.
+  if (scratch_.empty() || scratch_.back().size() < bytes)
+    scratch_.push_back(Mapping::anonymous(round_up(
+        std::max<size_t>(bytes, scratch_.empty() ? 0 : 2 * scratch_.back().size()), 4096)));
+  return scratch_.back().data();
+}
+
+bool HostTasks::pays_to_lend(const Call& call, const Program& program, const Operation& op) const {
+  const Collective& c = program.collective;
+  if (!lending_pays(c.kind, static_cast<double>(array_bytes(c, call)))) return false;
+  // Where processes pass on a broadcast in one piece, all that lending would do is make each wait
+  // until the next one has read it.
+  return mesh_.one_process() || op.iterations > 1 || !program.is_passed_on();
+}
+
+// Says which messages carry an address instead of data, and where peers find the buffers.
+void HostTasks::lend(const Call& call, const Program& program, Operation& op) const {
+  const size_t message = std::min(op.slice, op.count) * op.element;
+  const bool lends = message >= config_.zero_copy_bytes &&
+                     !copies_only_[static_cast<size_t>(call.kind)] &&
+                     (!mesh_.one_host() || pays_to_lend(call, program, op));
+  op.lend_from = lends ? config_.zero_copy_bytes : kNoLending;
+  if (!lends || mesh_.one_process()) return;
+  const Collective& c = program.collective;
+  const size_t block = op.count * op.element;
+  if (const int blocks = c.input_blocks(program.rank); blocks > 0 && op.input != nullptr) {
+    const SegmentRef ref = Segments::instance().find(op.input, block * static_cast<size_t>(blocks));
+    op.input_segment = ref.id;
+    op.input_offset = ref.offset;
+  }
+  if (const int blocks = c.output_blocks(program.rank); blocks > 0 && op.output != nullptr) {
+    const SegmentRef ref =
+        Segments::instance().find(op.output, block * static_cast<size_t>(blocks));
+    op.output_segment = ref.id;
+    op.output_offset = ref.offset;
+  }
+}
+
+void HostTasks::connect_ports(const Call& call, const Program& program, host::Task& task) {
+  const bool send_recv = call.kind == CollectiveKind::kSendRecv;
+  const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
+  const auto channel_of = [&](const ProgramPort& port) {
+    return send_recv ? kPointToPointChannel : collective_channel(port.channel);
+  };
+  task.sends.clear();
+  task.receives.clear();
+  for (const ProgramPort& port : program.sends)
+    task.sends.push_back(&mesh_.sender(peer_of(port), channel_of(port)));
+  for (const ProgramPort& port : program.receives)
+    task.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
+}
+
+void HostTasks::add(host::Batch& batch, const Call& call) {
+  if (call.count == 0) return;
+  const bool send_recv = call.kind == CollectiveKind::kSendRecv;
+  const LoweredPlan* plan = nullptr;
+  if (!send_recv) {
+    const Collective collective{call.kind, nranks_, call.root};
+    const PlanCall asked = plan_call(collective, call, context_.rank, false);
+    plan = &plans_.get(chooser_.choose(asked), collective, asked.in_place);
+  }
+  const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
+  Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);
+  op.sequence = send_recv ? 0 : sequence_++;
+  if (plan != nullptr && !plan->cpu_programs.empty())
+    add_cpu_parts(call, *plan, op.sequence, operations_, nodes_);
+  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
+  lend(call, program, op);
+  host::Task& task = batch.add();
+  task.context = &context_;
+  task.call = &call;
+  task.operation = op;
+  connect_ports(call, program, task);
+  // Calls that use the same FIFOs follow each other; everything else of a group runs in parallel.
+  const host::Task*& previous = !send_recv   ? last_collective_
+                                : call.sends ? last_send_[static_cast<size_t>(call.root)]
+                                             : last_receive_[static_cast<size_t>(call.root)];
+  point_to_point_ = point_to_point_ || send_recv;
+  task.after = previous;
+  previous = &task;
+}
+
+void add_cpu_parts(const Call& call, const LoweredPlan& plan, uint64_t sequence,
+                   const OperationBuilder& operations, CpuNodes& nodes) {
+  for (size_t i = 0; i < plan.cpu_programs.size(); i++) {
+    if (plan.cpu_programs[i].lanes.empty()) continue;  // a schedule may have nothing for a node
+    CpuNode::Job job;
+    job.program = &plan.cpu_programs[i];
+    job.operation = operations.build(call, *job.program, plan.tag);
+    job.operation.input = nullptr;
+    job.operation.output = nullptr;
+    job.operation.sequence = sequence;
+    nodes.add_job(i, job);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,86 @@
+// See lowered_plans.h.
+#include "src/comm/lowered_plans.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/exec/cuda/host_fifo_fit.h"
+#include "src/planner/proved_schedules.h"
+#include "src/schedule/lower.h"
+
+namespace weft {
+
+LoweredPlans::LoweredPlans(int rank, std::string label, const PlanChooser& chooser,
+                           const Mesh& mesh, const CpuNodes& nodes)
+    : rank_(rank), label_(std::move(label)), chooser_(chooser), mesh_(mesh), nodes_(nodes) {
+  const auto send_recv =
+      ProvedSchedules::instance().get(kSendRecv, {CollectiveKind::kSendRecv, 2, 0}, false);
+  send_ = lower(*send_recv, 0);
+  receive_ = lower(*send_recv, 1);
+}
+
+const LoweredPlan* LoweredPlans::find(const void* source, const Collective& collective,
+                                      bool in_place) const {
+  for (const auto& plan : plans_[static_cast<size_t>(collective.kind)])
+    if (plan->source == source && plan->root == collective.root && plan->in_place == in_place)
+      return plan.get();
+  return nullptr;
+}
+
+const LoweredPlan& LoweredPlans::get(const Choice& choice, const Collective& collective,
+                                     bool in_place) {
+  const void* source = choice.schedule != nullptr ? static_cast<const void*>(choice.schedule)
+                                                  : static_cast<const void*>(choice.generator);
+  if (const LoweredPlan* plan = find(source, collective, in_place)) return *plan;
+  auto plan = std::make_unique<LoweredPlan>();
+  plan->source = source;
+  if (const ImportedSchedule* schedule = choice.schedule) {
+    plan->tag = static_cast<uint32_t>(schedule->hash) | 1u;
+    return add(std::move(plan), schedule->path.c_str(), collective,
+               *(in_place ? schedule->in_place : schedule->out_of_place), schedule->fifo_depth);
+  }
+  const auto verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place);
+  return add(std::move(plan), choice.name, collective, *verified, verified->fifo_depth());
+}
+
+const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const char* name,
+                                     const Collective& collective, const VerifiedSchedule& verified,
+                                     int fifo_depth) {
+  const Schedule& schedule = verified.schedule();
+  plan->root = collective.root;
+  plan->in_place = verified.in_place();
+  plan->program = lower(verified, rank_);
+  plan->program.fifo_depth = fifo_depth;
+  if (schedule.cpu_nodes == 0) plan->shape = one_round_shape(plan->program);
+  if (const std::string why = nodes_.lacks(schedule.cpu_nodes); !why.empty())
+    fail(ncclInvalidUsage, "schedule {}: {}", name, why);
+  for (const auto& node : nodes_.own())
+    if (node->number() < collective.nranks + schedule.cpu_nodes) {
+      plan->cpu_programs.push_back(lower(verified, node->number()));
+      plan->cpu_programs.back().fifo_depth = fifo_depth;
+    }
+  // Before CPU nodes hear of it.
+  if (for_kernels_ && schedule.cpu_nodes > 0)
+    if (const std::string why = unfit_for_host_fifos(schedule); !why.empty())
+      fail(ncclInvalidUsage, "schedule {}: {}", name, why);
+  check_channels(plan->program, name);
+  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", label_,
+            weft::name(collective.kind), collective.root,
+            plan->in_place ? "in place" : "out of place", name, plan->program.lanes.size(),
+            plan->program.steps.size());
+  auto& plans = plans_[static_cast<size_t>(collective.kind)];
+  plans.push_back(std::move(plan));
+  return *plans.back();
+}
+
+void LoweredPlans::check_channels(const Program& program, const char* name) const {
+  const int channels = std::max(mesh_.plan_channels(), chooser_.connected().most_channels());
+  for (const auto* ports : {&program.sends, &program.receives})
+    for (const ProgramPort& port : *ports)
+      if (port.channel < 0 || port.channel >= channels)
+        fail(ncclInvalidUsage, "schedule {} uses channel {}, there are {}", name, port.channel,
+             channels);
+}
+
+}  // namespace weft

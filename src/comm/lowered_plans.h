@@ -1,0 +1,61 @@
+// The plans of a communicator in the form that this rank's executor runs: each is proved and
+// lowered once, when a call first takes it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/comm/cpu_nodes.h"
+#include "src/comm/mesh.h"
+#include "src/exec/one_round_shape.h"
+#include "src/planner/plan_chooser.h"
+#include "src/schedule/program.h"
+
+namespace weft {
+
+struct LoweredPlan {
+  const void* source = nullptr;  // the Generator or ImportedSchedule
+  uint32_t tag = 0;              // see MessageHeader::plan
+  int root = 0;
+  bool in_place = false;
+  Program program;
+  std::optional<OneRoundShape> shape;  // set: it needs no interpreter
+  std::vector<Program> cpu_programs;   // of the CPU nodes that this rank runs, in their order
+};
+
+// One thread at a time.
+class LoweredPlans {
+ public:
+  // `mesh` and `nodes` must outlive it.
+  LoweredPlans(int rank, std::string label, const PlanChooser& chooser, const Mesh& mesh,
+               const CpuNodes& nodes);
+
+  // Kernels will run plans with CPU nodes, so these must fit into one.
+  void check_for_kernels() { for_kernels_ = true; }
+
+  // The choice must be one that runs through FIFOs. Throws Error where it cannot run here.
+  const LoweredPlan& get(const Choice& choice, const Collective& collective, bool in_place);
+  // The halves of a send/recv.
+  const Program& half(bool sends) const { return sends ? send_ : receive_; }
+
+ private:
+  const LoweredPlan* find(const void* source, const Collective& collective, bool in_place) const;
+  const LoweredPlan& add(std::unique_ptr<LoweredPlan> plan, const char* name,
+                         const Collective& collective, const VerifiedSchedule& verified,
+                         int fifo_depth);
+  void check_channels(const Program& program, const char* name) const;
+
+  const int rank_;
+  const std::string label_;
+  const PlanChooser& chooser_;
+  const Mesh& mesh_;
+  const CpuNodes& nodes_;
+  bool for_kernels_ = false;
+  std::array<std::vector<std::unique_ptr<LoweredPlan>>, kCollectiveKinds> plans_;
+  Program send_, receive_;
+};
+
+}  // namespace weft

@@ -1,0 +1,74 @@
+// See operation_builder.h.
+#include "src/comm/operation_builder.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/transport/fifo.h"
+
+namespace weft {
+namespace {
+
+// What loopback TCP carries in its largest segment.
+constexpr uint64_t kSegment = 65408;
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Operation OperationBuilder::build(const Call& call, const Program& program, uint32_t tag) const {
+  if (program.uniform_only && call.count % static_cast<size_t>(program.chunks) != 0)
+    fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
+         program.chunks);
+  Operation op;
+  op.program = program.view();
+  op.input = static_cast<const std::byte*>(call.input);
+  op.output = static_cast<std::byte*>(call.output);
+  op.count = call.count;
+  op.reduction = call.reduction;
+  if (op.reduction.divide_by > 1 && program.partial_sums && element_size(op.reduction.type) <= 2 &&
+      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
+       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
+    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
+    // comes out.
+    op.reduction.premultiply = true;
+    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
+    op.reduction.divide_by = 0;
+  }
+  op.element = static_cast<uint32_t>(element_size(call.reduction.type));
+  op.collective = static_cast<uint8_t>(call.kind);
+  op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;
+  op.plan = tag;
+  slice(op, program);
+  return op;
+}
+
+// Blocks become chunks, and chunks become slices. A FIFO holds at least four slices, or more where
+// the schedule needs FIFOs that deep.
+void OperationBuilder::slice(Operation& op, const Program& program) const {
+  const auto chunks = static_cast<uint64_t>(program.chunks);
+  const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
+  op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
+  const auto depth = static_cast<uint64_t>(program.fifo_depth);
+  const uint64_t ring_share = (ring_bytes_ / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
+                              static_cast<uint64_t>(program.max_step_chunks);
+  uint64_t wanted = one_host_ ? config_.slice_bytes : config_.net_slice_bytes;
+  if (!one_host_ && nranks_ > 2 && program.collective.reduces())
+    wanted = std::min(wanted, config_.net_sum_slice_bytes);
+  uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
+  // With its headers, a number of the largest segments of loopback TCP: no small one is left over.
+  if (!one_host_ && slice > kSegment) slice = slice / kSegment * kSegment;
+  if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
+      ring_bytes_ / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
+    fail(ncclInvalidUsage,
+         "a plan that moves {} chunks at once does not fit in FIFOs of {} bytes (WEFT_RING_BYTES)",
+         program.max_step_chunks, ring_bytes_);
+  op.slice = slice / op.element;
+  op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
+  // Between hosts a short last slice costs as much time as a long one: all of a length, then.
+  if (!one_host_)
+    op.slice = std::min(op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, unit));
+  if (op.iterations == 1) op.slice = op.chunk;
+}
+
+}  // namespace weft

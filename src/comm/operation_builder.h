@@ -1,0 +1,31 @@
+// Makes the Operation of a call: its buffers, and how its data is cut into chunks and slices.
+#pragma once
+
+#include "src/base/config.h"
+#include "src/comm/call.h"
+#include "src/exec/operation.h"
+#include "src/schedule/program.h"
+
+namespace weft {
+
+// Immutable, so any thread may ask.
+class OperationBuilder {
+ public:
+  // `ring_bytes`: of a FIFO. `config` must outlive it.
+  OperationBuilder(const Config& config, int nranks, bool one_host, uint64_t ring_bytes)
+      : config_(config), nranks_(nranks), one_host_(one_host), ring_bytes_(ring_bytes) {}
+
+  // Everything but scratch memory, lending and ports. Throws Error where the plan's messages do not
+  // fit into FIFOs, or the count does not fit the plan.
+  Operation build(const Call& call, const Program& program, uint32_t tag) const;
+
+ private:
+  void slice(Operation& operation, const Program& program) const;
+
+  const Config& config_;
+  const int nranks_;
+  const bool one_host_;
+  const uint64_t ring_bytes_;
+};
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// plans_for_gpus() of init_plan_builders.h.
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "src/base/log.h"
+#include "src/planner/init_plan_builders.h"
+#include "src/planner/rates_file.h"
+#include "src/planner/tuner_plugin.h"
+#include "src/planner/via_host.h"
+
+namespace weft {
+namespace {
+
+// Lanes wait for each other, and each is a thread block that may need a multiprocessor of its own.
+constexpr ptrdiff_t kResidentLanes = 64;
+
+ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
+  ptrdiff_t most = 0;
+  for (const int gpu : gpus) most = std::max(most, std::count(gpus.begin(), gpus.end(), gpu));
+  return most;
+}
+
+// GPUs whose data goes through host memory, with or without CPUs that reduce.
+SelectionTable via_host_table(const InitPlansRequest& request, std::span<const int> places,
+                              TableRequest table) {
+  const auto measured = load_rates(request.config);
+  const auto rates = [&](const char* section) {
+    const bool known = measured.has_value() && measured->rates.contains(section);
+    return known ? measured->rates.at(section) : default_rates(section);
+  };
+  const Rates fifos = rates(kHostFifoRates), cpus = rates(kThreadRates);
+  const Machine machine = machine_of_ranks(request.machine, places, true);
+  table.machine = &machine;
+  table.simulation = via_host_simulation(fifos, cpus, request.setting.slice_bytes, request.nranks);
+  table.cpus = cpu_rates(cpus, request.setting.cores);
+  table.call_us = fifos.call_us;
+  table.one_round_us = kOneRoundUs;
+  table.one_round_us_mb = kOneRoundUsMb;
+  table.unfit = [&](const Schedule& schedule) {
+    std::string why = request.unfit_for_host_fifos ? request.unfit_for_host_fifos(schedule) : "";
+    const auto lanes = static_cast<ptrdiff_t>(schedule.ranks[0].lanes.size());
+    if (why.empty() && lanes * most_ranks_of_a_gpu(places) > kResidentLanes)
+      why = "the lanes of ranks that share a GPU might not run side by side";
+    return why;
+  };
+  table.factors = {};
+  table.origin = fmt::format("times are simulated, CPUs reduce by {}",
+                             measured.has_value() && measured->rates.contains(kThreadRates)
+                                 ? "rates " + measured->measured
+                                 : "default rates (weft calibrate measures them)");
+  SelectionTable built = build_table(table);
+  if (!table.cpu_plans_only)
+    ask_tuner(request.config, request.nranks, request.hosts, request.communicator, built);
+  const std::set<int> used(places.begin(), places.end());
+  built.machine = fmt::format("{} ranks on {} GPU{}, through host memory", request.nranks,
+                              used.size(), used.size() == 1 ? "" : "s");
+  return built;
+}
+
+// GPUs with peer access: rules decide, the table says what they choose and what it costs.
+SelectionTable peer_access_table(const InitPlansRequest& request, std::span<const int> places,
+                                 TableRequest table) {
+  // GPUs work in parallel; ranks that share one take turns.
+  const auto found = static_cast<int>(gpus(request.machine).size());
+  table.setting.cores = std::clamp(found, 1, request.nranks);
+  table.setting.on_gpus = true;
+  if (!request.config.algo.empty())
+    WEFT_INFO(kInit,
+              "NCCL_ALGO has no effect between GPUs that reach each other's memory: WEFT_PLAN "
+              "forces a plan");
+  // Where every byte between GPUs crosses a CPU, that may as well reduce.
+  Machine linked;
+  std::vector<PlanOption> helpers;
+  if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {
+    TableRequest helped = table;
+    helped.cpu_plans_only = true;
+    helpers = via_host_table(request, places, helped).options;
+    linked = machine_of_ranks(request.machine, places, false);
+    table.machine = &linked;
+    table.simulation = quick_simulation(request.nranks);
+  }
+  SelectionTable built = build_gpu_table(table, request.config.packet_bytes, helpers);
+  built.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured", request.nranks,
+                              table.setting.cores);
+  return built;
+}
+
+}  // namespace
+
+CommunicatorPlans plans_for_gpus(const InitPlansRequest& request) {
+  CommunicatorPlans plans;
+  TableRequest table = table_request(request);
+  take_rates(request, table);
+  const std::vector<int> places = gpus_of_ranks(request.machine, request.gpus, request.nranks);
+  std::string via_host = request.via_host;
+  if (via_host.empty()) via_host = no_peer_access(request.machine, places);
+  if (!via_host.empty() && !places.empty()) {
+    plans.table = via_host_table(request, places, table);
+    plans.table.via_host = via_host;
+    return plans;
+  }
+  if (!via_host.empty())
+    WEFT_INFO(kInit, "{}, but not all GPUs of these ranks are seen here: simple rules decide",
+              via_host);
+  plans.table = peer_access_table(request, places, table);
+  return plans;
+}
+
+}  // namespace weft

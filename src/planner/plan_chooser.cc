@@ -1,0 +1,175 @@
+// See plan_chooser.h.
+#include "src/planner/plan_chooser.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+
+namespace weft {
+namespace {
+
+// Names of generators are literals.
+Choice made_by(const Generator& generator, Protocol protocol) {
+  return {&generator, nullptr, protocol, generator.name.data()};
+}
+
+}  // namespace
+
+PlanChooser::PlanChooser(const Config& config, int rank, int nranks, std::string label,
+                         std::shared_ptr<const ImportedSchedules> imported)
+    : rank_(rank),
+      nranks_(nranks),
+      label_(std::move(label)),
+      packet_bytes_(config.packet_bytes),
+      emulates_topo_(!config.topo.empty()),
+      imported_(std::move(imported)),
+      logged_(imported_->all().size()),
+      connected_(imported_) {
+  for (int kind = 0; kind < kCollectiveKinds; kind++)
+    forced_[static_cast<size_t>(kind)] =
+        forced_generator(static_cast<CollectiveKind>(kind), config.plan);
+}
+
+void PlanChooser::agree(CommunicatorPlans plans) {
+  agreed_ = std::move(plans);
+  option_generators_.clear();
+  for (const PlanOption& option : agreed_.table.options)
+    option_generators_.push_back(option.schedule < 0 ? find_generator(option.name) : nullptr);
+  connected_ = ImportedSchedules::both(*imported_, *agreed_.schedules);
+}
+
+void PlanChooser::place(const Placement& placement, CopyTest copies) {
+  placement_ = placement;
+  copies_ = std::move(copies);
+}
+
+void PlanChooser::exclude(const ImportedSchedule& schedule, const std::string& why) {
+  for (size_t i = 0; i < imported_->all().size(); i++)
+    if (imported_->all()[i].get() == &schedule) logged_[i] = kNeverFits;
+  if (rank_ == 0) WEFT_WARN("schedule {} is not used: {}", schedule.path, why);
+}
+
+int PlanChooser::channels(int usual) const {
+  int most = usual;
+  for (const Generator* generator : forced_)
+    if (generator != nullptr) most = std::max(most, generator->channels);
+  for (size_t i = 0; i < option_generators_.size() && cpu_nodes_ > 0; i++)
+    if (option_generators_[i] != nullptr && agreed_.table.options[i].barred.empty())
+      most = std::max(most, option_generators_[i]->channels);
+  return most;
+}
+
+int PlanChooser::most_cpu_nodes(bool on_gpus) const {
+  int most = 0;
+  for (const Generator* generator : forced_)
+    if (generator != nullptr) most = std::max(most, generator->cpu_nodes);
+  const SelectionTable& table = agreed_.table;
+  for (size_t i = 0; i < option_generators_.size(); i++)
+    if (option_generators_[i] != nullptr && table.options[i].barred.empty() &&
+        (!on_gpus || table.chooses(static_cast<int>(i))))
+      most = std::max(most, option_generators_[i]->cpu_nodes);
+  for (const auto& schedule : connected_->all()) most = std::max(most, schedule->cpu_nodes());
+  return most;
+}
+
+void PlanChooser::force(CollectiveKind kind, const Generator* generator) {
+  forced_[static_cast<size_t>(kind)] = generator;
+}
+
+const Generator* PlanChooser::generator_of(const PlanOption* option) const {
+  if (option == nullptr) return nullptr;
+  return option_generators_[static_cast<size_t>(option - agreed_.table.options.data())];
+}
+
+const Generator* PlanChooser::unless_captured(const Generator* generator,
+                                              const PlanCall& call) const {
+  if (generator == nullptr || !call.captured || generator->cpu_nodes == 0) return generator;
+  if (!logged_captured_.exchange(true))
+    WEFT_INFO(kTuning, "{}: {} is not used in graphs: CPU nodes do not hear of their replays",
+              label_, generator->name);
+  return nullptr;
+}
+
+bool PlanChooser::goes_by_rules() const {
+  const SelectionTable& table = agreed_.table;
+  return (table.advisory && !placement_.peer_memory) ||
+         (placement_.via_host && !emulates_topo_ && table.via_host.empty());
+}
+
+bool PlanChooser::uses_cpu_nodes(const Generator* forced, const PlanCall& call) const {
+  if (cpu_nodes_ == 0) return false;
+  if (forced != nullptr) return forced->cpu_nodes > 0;
+  const Generator* generator = unless_captured(
+      generator_of(agreed_.table.choose(call.collective.kind, call.bytes, false)), call);
+  return generator != nullptr && generator->cpu_nodes > 0;
+}
+
+const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
+  const Generator* forced = forced_[static_cast<size_t>(call.collective.kind)];
+  for (size_t i = 0; i < imported_->all().size(); i++) {
+    const ImportedSchedule& schedule = *imported_->all()[i];
+    if (schedule.collective.kind != call.collective.kind || logged_[i] == kNeverFits) continue;
+    const Unfit why = unfit(schedule, call);
+    if (why == Unfit::kNone && forced == nullptr) return &schedule;
+    // Each rule once, and by one rank: all decide alike.
+    const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(why));
+    if ((logged_[i].fetch_or(bit) & bit) != 0 || rank_ != 0) continue;
+    WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
+              name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",
+              why == Unfit::kNone ? fmt::format("WEFT_PLAN asks for {}", forced->name)
+                                  : describe(why, schedule));
+  }
+  return nullptr;
+}
+
+Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
+  const CollectiveKind kind = call.collective.kind;
+  if (copies_ && copies_(kind, call.message_bytes()))
+    return {nullptr, nullptr, Protocol::kCopyEngines, "copy_engines"};
+  const GpuChoice choice =
+      choose_for_gpu(call.collective, call.bytes, packet_bytes_, forced, placement_.together);
+  return made_by(*choice.generator, choice.packets ? Protocol::kPackets : Protocol::kLoadStore);
+}
+
+Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced) const {
+  const CollectiveKind kind = call.collective.kind;
+  const SelectionTable& table = agreed_.table;
+  const PlanOption* option =
+      forced != nullptr || goes_by_rules() ? nullptr : table.choose(kind, call.bytes, false);
+  if (option != nullptr && option->schedule >= 0) {
+    const ImportedSchedule& schedule =
+        *agreed_.schedules->all()[static_cast<size_t>(option->schedule)];
+    if (unfit(schedule, call) == Unfit::kNone)
+      return {nullptr, &schedule, Protocol::kFifos, option->name.c_str()};
+    option = table.choose(kind, call.bytes, true);
+  }
+  const Generator* generator = unless_captured(generator_of(option), call);
+  if (generator != nullptr && generator->cpu_nodes <= cpu_nodes_)
+    return made_by(*generator, Protocol::kFifos);
+  return made_by(choose_generator(call.collective, call.bytes, placement_, forced),
+                 Protocol::kFifos);
+}
+
+Choice PlanChooser::choose(const PlanCall& call) const {
+  const CollectiveKind kind = call.collective.kind;
+  const Generator* forced = unless_captured(forced_[static_cast<size_t>(kind)], call);
+  if (placement_.peer_memory && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
+  if (!imported_->all().empty() && !placement_.peer_memory)
+    if (const ImportedSchedule* schedule = imported_for(call))
+      return {nullptr, schedule, Protocol::kFifos, schedule->path.c_str()};
+  return through_fifos(call, forced);
+}
+
+const PlanOption* PlanChooser::option_of(const Choice& choice, CollectiveKind kind) const {
+  for (const PlanOption& option : agreed_.table.options)
+    if (option.kind == kind && option.name == choice.name) return &option;
+  return nullptr;
+}
+
+double PlanChooser::estimate_us(const PlanCall& call) const {
+  const PlanOption* option = option_of(choose(call), call.collective.kind);
+  return option == nullptr ? 0 : SelectionTable::estimate(*option, static_cast<double>(call.bytes));
+}
+
+}  // namespace weft
