@@ -90,7 +90,8 @@ def synth_perf(text, options):
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 12 and words[1].isdigit() and words[8].endswith("%"):
-            start = f"synth_perf/{words[0]}/{words[2]}/1G/"
+            machine = words[0].replace("/", "-")  # broken ones: dgx2x2-nic/2
+            start = f"synth_perf/{machine}/{words[2]}/1G/"
             for name, value, unit, better in (("gbps", words[3], "GB/s", "higher"),
                                               ("ratio", words[5], "of the bound", "higher"),
                                               ("seconds", words[6], "s", "lower")):
