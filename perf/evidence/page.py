@@ -45,7 +45,8 @@ processes and takes {ddp_nccl} ms; Weft over sockets takes {ddp_sockets} ms.
 
 Two cores (Neoverse-N1), both libraries on the same malloc'ed buffers, in turn in one run (`mpi_compare`). With `ncclMemAlloc` buffers the
 mean from 64 KiB on is {mem2} (2 processes) and {mem4} (4). Below 4 KiB OpenMPI is often faster: a broadcast of 8 bytes takes
-Weft {tiny} us and OpenMPI {tiny_mpi}. Four processes share two cores, so their small calls measure the scheduler too.
+Weft {tiny} us and OpenMPI {tiny_mpi}. Four processes share two cores, so their small calls measure the scheduler too. (The smallest blocks of four
+ranks make 16 bytes, not 8.)
 
 ## Between hosts, over sockets
 

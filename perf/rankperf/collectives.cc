@@ -11,7 +11,8 @@ size_t whole(size_t count, int) { return count; }
 
 float summed(size_t i, int ranks) {
   const auto n = static_cast<size_t>(ranks);
-  return static_cast<float>(n * (i % 97) + n * (n + 1) / 2);
+  const size_t of_ranks = n * (n + 1) / 2;
+  return static_cast<float>(n * (i % 97) + of_ranks);
 }
 
 void all_reduce(const Call& c) {
