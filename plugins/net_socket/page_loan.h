@@ -1,7 +1,10 @@
 // Sending to a peer on this machine without a copy: the socket refers to the sender's pages until
 // the receiver reads them, where the only copy is made. MSG_ZEROCOPY copies on loopback; pages that
 // come out of a pipe are not. The kernel does not say when they have been read, so the receiver
-// does, with a byte per message on the way back.
+// does, with a byte per message on the way back. It pays for memory that is in no core's
+// cache, such as what a GPU has written (six pairs of processes, both ways: 47 GB/s instead of 36).
+// It does not pay for what another core has just written (36 instead of 39). sendfile() from a
+// memfd is slower than this.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,9 @@ const Generator& first_supported(const Collective& c,
 }
 
 // Ranks that are alone on their hosts send as much straight to everyone as round a ring, in fewer
-// rounds. From these sizes on that makes up for the connections, of so many ranks.
+// rounds. From these sizes on that makes up for the connections, of so many ranks. On loopback a
+// ring was 10 to 16% slower in an all_gather, 8 to 20% in an all_reduce. A star for broadcasts and
+// reduces is faster on loopback, too, but there the root's network would carry everything.
 bool goes_straight(const Collective& c, size_t bytes, const Placement& placement) {
   if (!placement.own_hosts) return false;
   switch (c.kind) {

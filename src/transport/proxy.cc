@@ -30,7 +30,9 @@ constexpr int kKeepOutMs = 5;
 constexpr int kMostDescriptors = 4;    // of one stream
 constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watches naps
 constexpr int kMostThreads = 64, kMostChosenThreads = 4;
-// Of proxies with each other, at least: a message of 128 KiB takes thirty.
+// Of proxies with each other, at least: a message of 128 KiB takes thirty. An all_reduce of 1 MiB
+// between four processes on an H200 takes 640 us without help, 485 with 4 us, 476 with 12, and 563
+// with two proxies instead of three.
 constexpr auto kPatience = std::chrono::microseconds(4);
 constexpr int kPauses = 16;  // after a round without news: a microsecond or less
 

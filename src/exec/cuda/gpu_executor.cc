@@ -125,7 +125,9 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
   s.comm.stage = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), kUnit);
   // Between processes of a host most collectives of private buffers go through it, and large slices
-  // pay.
+  // pay: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and 363 us with
+  // 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of fill, work and
+  // empty, took 416 to 635 us.
   constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
   const bool chosen = options.scratch_bytes == 0;
   const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);

@@ -269,6 +269,8 @@ void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
   const bool crowded = ranks > cores;
+  // Two looks before a yield: with 4 ranks on 2 cores an all_reduce of 1 KiB takes 4.2 us, 4.4 with
+  // ten looks, 6.0 with forty. How many yields come before a sleep makes no difference.
   const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
   if (idle.passes == 0) idle.since = idle.looked = Clock::now();

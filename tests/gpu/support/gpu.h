@@ -29,8 +29,8 @@ cudaStream_t stream_number(size_t number);
 
 // Uses those that have not been, for every kind of work, while all of them are busy; nothing else
 // may be on the device. CUDA deals out hardware queues when streams are first used, badly where
-// ranks come at once (perf/results/h200.md), and the library can see to its own launches only, not
-// to a test's copies and graphs.
+// ranks come at once (src/exec/stream_gate.h), and the library can see to its own launches only,
+// not to a test's copies and graphs.
 void use_at_once(std::span<const cudaStream_t> streams);
 
 // Waits for a stream without blocking in the driver, so that a hang becomes "" + a text. Empty if
