@@ -69,9 +69,9 @@ struct RankSchedule {
   bool operator==(const RankSchedule&) const = default;
 };
 
-// Which links of the machine that the schedule was made for a FIFO is meant to cross, in order.
-// A hint: transports and the simulator use the widest way where there is none. Says nothing about
-// what the schedule computes.
+// The links that a FIFO is meant to cross, in order, on the machine the schedule was made for.
+// Only the simulator reads it. Without a hint the simulator takes the widest path. Transports
+// ignore it. A hint does not change what the schedule computes.
 struct RouteHint {
   int32_t from = 0, to = 0;  // ranks
   int16_t channel = 0;
