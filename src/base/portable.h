@@ -1,4 +1,4 @@
-// For code that both compilers see.
+// For code that nvcc and the host compiler both compile.
 #pragma once
 
 #ifdef __CUDACC__
