@@ -53,8 +53,8 @@ size_t Receiver::from_stash(std::byte* to, size_t most) {
 // nothing available. Negative: broken.
 ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
   std::array<iovec, 2> parts{{{to, most}}};
-  if (socket == 0)
-    parts[1] = {stash_.data(), stash_room()};  // only this thread may access the stash
+  // Only this thread may access the stash.
+  if (socket == 0) parts[1] = {stash_.data(), stash_room()};
   msghdr message{};
   message.msg_iov = parts.data() + (most == 0 ? 1 : 0);
   message.msg_iovlen = (most == 0 || socket != 0) ? 1 : 2;

@@ -26,8 +26,8 @@ void StripeChoice::sent(uint64_t bytes, uint32_t stripes) {
     current_ = 1;
     return;
   }
-  if (stripes != current_ && stripes != bytes / kLeastBytes)
-    return;                // belongs to the previous trial
+  // Belongs to the previous trial.
+  if (stripes != current_ && stripes != bytes / kLeastBytes) return;
   if (gap > 0.01) return;  // the application paused; says nothing about the network
   trial_bytes_ += bytes;
   busy_seconds_ += gap;

@@ -36,8 +36,8 @@ struct Reduction {
   bool premultiply = false;
   uint32_t divide_by = 0;    // 0: not an average
   uint64_t scalar_bits = 0;  // the pre-multiplier, an element of `type` in the low bytes
-  const void* scalar_at =
-      nullptr;      // if set, the GPU reads the pre-multiplier here when the call runs
+  // If set, the GPU reads the pre-multiplier here when the call runs.
+  const void* scalar_at = nullptr;
   float scale = 0;  // if not 0, the pre-multiplier in full precision instead
 };
 

@@ -39,8 +39,8 @@ struct alignas(kFifoAlign) MessageHeader {
   uint64_t call_bytes = 0;  // count argument of the call, in bytes
   uint64_t address = 0, segment = 0;
   int32_t root = 0;
-  uint32_t plan =
-      0;  // the imported schedule that the operation runs as, 0: none; both sides must agree
+  // The imported schedule that the operation runs as, 0: none; both sides must agree.
+  uint32_t plan = 0;
   uint64_t reserved = 0;  // a defined value, because some code compares whole headers
 };
 static_assert(sizeof(MessageHeader) == kFifoAlign);

@@ -98,8 +98,8 @@ class NetStream {
 
  private:
   Proxy& proxy_;
-  std::atomic<bool>* const
-      lost_;  // set when the connection ends, for threads that wait for this peer
+  // Set when the connection ends, for threads that wait for this peer.
+  std::atomic<bool>* const lost_;
   bool broken_ = false;
   uint32_t fruitless_ = 0;  // polls since the last news
   const bool takes_help_;

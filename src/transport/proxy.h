@@ -119,8 +119,8 @@ class Proxy {
   // Protects streams_ and their state. A holder of the shared lock may use only streams it has
   // claimed.
   std::shared_mutex mutex_;
-  std::atomic<uint32_t> interrupts_{
-      0};  // threads that want the lock, which a polling thread hardly releases
+  // Threads that want the lock, which a polling thread hardly releases.
+  std::atomic<uint32_t> interrupts_{0};
   std::vector<std::shared_ptr<NetStream>> streams_;
   std::atomic<uint32_t> drivers_{0}, stays_{0};
   std::atomic<uint64_t> visits_{0};   // of drivers, in total

@@ -21,9 +21,9 @@ class StreamObserver {
   // Sending: there is data to send. Receiving: the first part of a message has arrived. May be
   // called several times for the same message.
   virtual void announced() noexcept = 0;
-  virtual void sent(std::span<const CarriedMessage>
-                        carried) noexcept = 0;  // the network has accepted the message
-  virtual void landed() noexcept = 0;           // the oldest sent message has arrived
+  // The network has accepted the message.
+  virtual void sent(std::span<const CarriedMessage> carried) noexcept = 0;
+  virtual void landed() noexcept = 0;  // the oldest sent message has arrived
   virtual void received(std::span<const CarriedMessage> carried) noexcept = 0;
 };
 

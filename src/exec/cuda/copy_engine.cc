@@ -282,8 +282,8 @@ void CopyEngine::peer_left(int rank) noexcept {
   {
     std::lock_guard lock(mutex_);
     gone_ |= 1u << rank;
-    seen_at_ =
-        std::chrono::steady_clock::now();  // the rank may have set a word just before it left
+    // The rank may have set a word just before it left.
+    seen_at_ = std::chrono::steady_clock::now();
   }
   changed_.notify_all();
 }

@@ -74,8 +74,8 @@ class CopyEngine : private CopyQueue {
   struct Ends {
     CUdeviceptr full = 0, empty = 0;              // this rank waits for these, [slot]
     CUdeviceptr their_full = 0, their_empty = 0;  // this rank sets these
-    std::byte *their_slots = nullptr,
-              *slots = nullptr;  // this rank writes to their_slots and reads from slots
+    // This rank writes to their_slots and reads from slots.
+    std::byte *their_slots = nullptr, *slots = nullptr;
   };
 
   void copy_own(const OwnCopy& copy) override;

@@ -192,8 +192,8 @@ struct alignas(16) ParameterBytes {
 };
 
 struct alignas(16) KernelArguments {
-  Mailbox* mine =
-      nullptr;  // first: the kernel loads its counters before the other parameters have arrived
+  // First: the kernel loads its counters before the other parameters have arrived.
+  Mailbox* mine = nullptr;
   uint16_t bytes = 0;        // bytes of this struct in use
   uint16_t operands_at = 0;  // where the operands begin in `program_bytes`
   uint32_t signature = 0;    // kind, count, type, op, root: peers must announce the same
@@ -226,8 +226,8 @@ struct alignas(16) PacketOperand {
   enum Kind : uint8_t { kMemory, kScratch, kMessage };
   std::byte* base = nullptr;  // for block 0 and slice 0; of a message: the port's first slot
   uint16_t port = 0;
-  uint16_t before = 0,
-           per_slice = 0;  // messages on the port before this one in a slice, and in a whole slice
+  // Messages on the port before this one in a slice, and in a whole slice.
+  uint16_t before = 0, per_slice = 0;
   uint8_t kind = kMemory;
   bool receives = false;  // a message that this rank receives
 };
@@ -241,8 +241,8 @@ struct alignas(16) PacketStep {
 };
 
 struct alignas(16) PacketArguments {
-  Mailbox* mine =
-      nullptr;  // first: the kernel loads its counters before the other parameters have arrived
+  // First: the kernel loads its counters before the other parameters have arrived.
+  Mailbox* mine = nullptr;
   uint32_t ports = 0;
   uint16_t bytes = 0;        // bytes of this struct in use
   uint16_t operands_at = 0;  // where the operands begin in `program_bytes`
@@ -306,8 +306,8 @@ struct alignas(16) SendRecvArguments {
     std::byte* slots;  // the port's first slot, for a message in packets
     uint32_t part;     // bytes per thread block of a message in packets
     int16_t peer;
-    uint8_t
-        ctas;  // thread blocks that share the message; a function of `bytes`, so both sides agree
+    // Thread blocks that share the message; a function of `bytes`, so both sides agree.
+    uint8_t ctas;
     bool packets;  // the message goes in packets; also a function of `bytes`
   };
   Message sends[kMaxRanks], receives[kMaxRanks];

@@ -172,7 +172,7 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
 }
 
 // Splits the call's blocks into chunks, a chunk into a share per thread block, and a share into
-// slices. One slice of every thread block fits into the stage together.
+// slices. The stage holds one slice of every thread block.
 void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
                               uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);

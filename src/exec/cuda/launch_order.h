@@ -49,8 +49,8 @@ class LaunchOrder {
     unsigned long long id = 0;
     cudaGraph_t graph = nullptr;
     std::vector<cudaGraphNode_t> last;  // the next operation of this capture follows these
-    cudaGraphNode_t record =
-        nullptr;  // its event tells work outside that the graph's last operation is done
+    // Its event tells work outside that the graph's last operation is done.
+    cudaGraphNode_t record = nullptr;
     std::vector<cudaGraphNode_t> record_by;  // the record node follows these
     bool program_last = false;               // see launched()
   };
@@ -63,8 +63,8 @@ class LaunchOrder {
   const PooledResource kept_join_{DeviceStore::Kind::kEvent},
       kept_order_{DeviceStore::Kind::kEvent};
   const cudaEvent_t join_ = kept_join_.event();  // joins the streams of one launch
-  const cudaEvent_t order_ =
-      kept_order_.event();  // recorded after the last operation, on whatever stream
+  // Recorded after the last operation, on whatever stream.
+  const cudaEvent_t order_ = kept_order_.event();
   cudaStream_t stream_ = nullptr;
   StreamGate gate_;
   bool called_ = false;       // outside captures

@@ -61,8 +61,8 @@ class Registrations {
     uint64_t base = 0, size = 0, version = 0;
     int count = 0;
     uint64_t lent = 0;  // number of its first descriptor, until every rank has mapped them
-    uint64_t allocation =
-        0;  // number of the ncclMemAlloc allocation, if nobody registered it explicitly
+    // Number of the ncclMemAlloc allocation, if nobody registered it explicitly.
+    uint64_t allocation = 0;
   };
   struct Mapped {
     uint64_t version = 0;

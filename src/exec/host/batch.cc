@@ -78,8 +78,8 @@ Outcome Batch::run(size_t helpers) {
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
   most_helpers_ = helpers;
-  helped_ =
-      helpers > 0 && WorkerPool::instance().any();  // set before the offer, because workers read it
+  // Set before the offer, because workers read it.
+  helped_ = helpers > 0 && WorkerPool::instance().any();
   if (helped_) WorkerPool::instance().offer(*this);
   network_.enter();
 

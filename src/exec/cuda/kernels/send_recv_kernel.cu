@@ -68,8 +68,8 @@ class SendRecvRunner {
       shared_.stopped = true;
       return;
     }
-    load_acquire(&from.output.flag1,
-                 comm_.one_device);  // reads of the peer's buffer come after this
+    // Reads of the peer's buffer come after this.
+    load_acquire(&from.output.flag1, comm_.one_device);
     const auto join = [](const Packet& p) {
       return static_cast<uint64_t>(p.data1) << 32 | p.data0;
     };
