@@ -1,10 +1,9 @@
-// NCCL's network tables of all versions, made of one class of static functions: what a plugin of
-// ours writes is that class. It has
-//   kName, start(log), device_count(), facts(dev, DeviceFacts&),
-//   merge(devs, n, &dev) if it can join devices to one,
-//   listen(dev, handle, &comm), connect(dev, traffic_class, handle, &comm), accept(listener,
-//   &comm), reg_mr, reg_mr_dma_buf, dereg_mr, iflush, test as in the ABI, isend(comm, data, size,
-//   mr, &request), irecv(comm, n, data, size, mr, &request), close_send, close_recv, close_listen.
+// NCCL's network tables of all versions, made from one class of static functions. A plugin of ours
+// writes only that class. It has kName, start(log), device_count(), facts(dev, DeviceFacts&),
+// merge(devs, n, &dev) if it can merge devices, listen(dev, handle, &comm), connect(dev,
+// traffic_class, handle, &comm), accept(listener, &comm), reg_mr, reg_mr_dma_buf, dereg_mr, iflush,
+// test as in the ABI, isend(comm, data, size, mr, &request), irecv(comm, n, data, size, mr,
+// &request), close_send, close_recv, close_listen.
 #pragma once
 
 #include <string>
@@ -23,7 +22,7 @@ struct DeviceFacts {
   int speed_mbps = 0, port = 0;
   float latency_us = 0;
   int max_comms = 65536;
-  std::vector<int> members;  // of a device that joins several; empty: itself
+  std::vector<int> members;  // of a merged device; empty: itself
 };
 
 template <typename Plugin>
@@ -34,7 +33,7 @@ struct AbiTables {
   static ncclResult_t init_v10(net_abi::Logger log, net_abi::ProfilerCallback) {
     return Plugin::start(log);
   }
-  // All that a communicator's context says is its traffic class; none is a null pointer.
+  // A communicator's context holds only its traffic class. No traffic class is a null pointer.
   static ncclResult_t init_v11(void** context, uint64_t, net_abi::CommConfig* config,
                                net_abi::Logger log, net_abi::ProfilerCallback) {
     const int traffic_class = config == nullptr ? net_abi::kUndefined : config->traffic_class;

@@ -1,5 +1,5 @@
-// How connections come up, without ever waiting: a Listener gives out a handle, a Connector tries
-// the handle's addresses one after the other. One thread at a time per object.
+// Sets up connections without blocking. A Listener creates a handle. A Connector tries the handle's
+// addresses one after the other. One thread at a time per object.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct Handle {
   static constexpr uint32_t kMagic = 0x57534832;
   static constexpr size_t kAddresses = 4;
 
-  void* state = nullptr;  // the connector's, between its calls
+  void* state = nullptr;  // the connector's state between calls
   Nonce nonce{};
   uint32_t magic = kMagic;
   uint32_t unused = 0;
@@ -29,7 +29,7 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
 
-// The sockets of a connection whose two sides have proved themselves.
+// The sockets of a connection whose two sides have authenticated each other.
 struct Joined {
   std::vector<Fd> sockets;
   std::string peer;
@@ -37,12 +37,12 @@ struct Joined {
 
 class Listener {
  public:
-  // Throws Error when this machine gives no socket.
+  // Throws Error if this machine gives no socket.
   Listener(const std::vector<Interface>& interfaces, size_t first,
            const std::optional<Secret>& secret);
 
   const Handle& handle() const { return handle_; }
-  // Nothing: not yet.
+  // Empty: not yet.
   std::optional<Joined> join();
 
  private:
@@ -70,7 +70,7 @@ class Connector {
  public:
   Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret);
 
-  // Nothing: not yet; or never, if failed() then.
+  // Empty: not yet, or never if failed() is true.
   std::optional<Joined> join();
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }

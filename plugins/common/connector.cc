@@ -12,7 +12,8 @@
 namespace weft::net_common {
 namespace {
 
-// An address that does not answer is given up after this long, and all of them after kAllSeconds.
+// The connector gives up an address that does not answer after kAddressSeconds, and all of them
+// after kAllSeconds.
 constexpr double kAddressSeconds = 3, kAllSeconds = 60;
 
 }  // namespace
@@ -44,7 +45,7 @@ void Connector::open() {
     next_address(std::strerror(errno));
 }
 
-// Sockets that are up stay: only the first one looks for a way.
+// Connected sockets stay. Only the first socket of a connection tries other addresses.
 void Connector::next_address(const std::string& why) {
   const Address& address = addresses_[address_];
   inform(fmt::format("{}: {}", describe(address), why));
@@ -64,7 +65,7 @@ std::optional<Joined> Connector::join() {
   if (failed()) return std::nullopt;
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - tried_).count(); };
   if (!fd_) {
-    // After a full round of refusals give the peer a moment.
+    // After all addresses have refused once, wait 20 ms.
     if (address_ == 0 && !reasons_.empty() && seconds() < 0.02) return std::nullopt;
     open();
     if (!fd_) return std::nullopt;

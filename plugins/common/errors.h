@@ -1,4 +1,4 @@
-// Failures of a network plugin: a code for NCCL's ABI and words for people, kept per thread.
+// Errors of a network plugin: a code for NCCL's ABI, and a text kept per thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,13 +10,13 @@
 
 namespace weft::net_common {
 
-// The logger that init() was given; nullptr before.
+// The logger passed to init(); nullptr before.
 extern net_abi::Logger logger;
 
-// Keeps the text for last_error() of this thread, logs it as a warning, gives back the code.
+// Keeps the text for last_error() of this thread, logs it as a warning and returns the code.
 ncclResult_t report(ncclResult_t code, const std::string& text);
 const char* last_error();
-// The same without a warning: for what is no fault, such as a machine without the device.
+// The same without a warning, for cases that are no fault, such as a machine without the device.
 ncclResult_t decline(ncclResult_t code, const std::string& text);
 
 template <typename... Args>

@@ -1,8 +1,8 @@
-// How a connector proves itself to a listener, without either of them ever waiting:
-// listener -> challenge, connector -> claim (who it is, proof), listener -> its own proof,
-// connector -> a byte that says that it goes on with this socket, not with another address.
-// The key comes from the random nonce in the listener's handle, and from the communicator's secret
-// where the library has given one. One thread at a time per object.
+// Authenticates a connector to a listener without blocking. Four messages: the listener's
+// challenge; the connector's claim (who it is, proof); the listener's own proof; a byte by which
+// the connector chooses this socket and not another address. The key comes from the random nonce in
+// the listener's handle, and from the communicator's secret if the library has set one. One thread
+// at a time per object.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ namespace weft::net_common {
 
 using Nonce = std::array<uint8_t, 16>;
 
-inline constexpr double kHandshakeSeconds = 20;  // then the other side is given up
+inline constexpr double kHandshakeSeconds = 20;  // then this side gives up
 
 Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_nonce);
 
-// What the connector says of a socket: which of how many of the connection.
+// The connector's claim about a socket: its index and the number of sockets in the connection.
 struct Claim {
   uint32_t magic = 0;
   uint16_t index = 0, count = 0;
@@ -28,7 +28,7 @@ struct Claim {
   std::array<uint64_t, 2> proof{};
 };
 
-// A value that arrives or leaves in pieces through a non-blocking socket.
+// A value that is sent or received in pieces through a non-blocking socket.
 template <typename T>
 struct Transfer {
   T value{};

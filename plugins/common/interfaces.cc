@@ -21,7 +21,7 @@ namespace {
 int speed_of(const std::string& interface) {
   int speed = 0;
   std::ifstream("/sys/class/net/" + interface + "/speed") >> speed;
-  return speed > 0 ? speed : 10000;  // virtual machines do not say, or say -1
+  return speed > 0 ? speed : 10000;  // virtual machines report none, or -1
 }
 
 std::string pci_path_of(const std::string& interface) {
@@ -30,7 +30,7 @@ std::string pci_path_of(const std::string& interface) {
   return realpath(link.c_str(), path.data()) == nullptr ? "" : path.data();
 }
 
-// Addresses that reach nobody beyond the link, or that need a scope the peer does not know.
+// Addresses that are valid only on the link, or need a scope that the peer does not know.
 bool is_link_local(const Address& address) {
   return address.family == 6 && address.bytes[0] == 0xfe && (address.bytes[1] & 0xc0) == 0x80;
 }
@@ -105,7 +105,7 @@ std::vector<Interface> find_interfaces(const Config& config) {
 std::vector<Address> addresses_from(const std::vector<Interface>& interfaces, size_t first,
                                     uint16_t port, size_t most) {
   std::vector<Address> addresses;
-  // One address of every interface before the second one of any.
+  // The first address of every interface comes before the second of any.
   size_t longest = 0;
   for (const Interface& d : interfaces) longest = std::max(longest, d.addresses.size());
   for (size_t n = 0; n < longest; n++)

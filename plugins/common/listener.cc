@@ -32,7 +32,7 @@ Listener::Listener(const std::vector<Interface>& interfaces, size_t first,
   std::copy(addresses.begin(), addresses.end(), handle_.addresses);
 }
 
-// A socket whose peer has proved itself joins the others of its connection.
+// Adds an authenticated socket to its connection.
 void Listener::admit(Newcomer& newcomer) {
   const Claim& claim = newcomer.handshake.claim();
   Arrived& arrived = arrived_[claim.connection];

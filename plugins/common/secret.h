@@ -1,5 +1,4 @@
-// The communicator's secret, which the library gives to a plugin thread by thread
-// (net_abi/extension.h).
+// The communicator's secret. The library passes it to a plugin per thread (net_abi/extension.h).
 #pragma once
 
 #include <optional>
@@ -8,7 +7,7 @@
 
 namespace weft::net_common {
 
-// Of this thread; nothing where the library has given none.
+// This thread's secret; empty if the library has set none.
 const std::optional<Secret>& thread_secret();
 // nullptr: none from now on.
 void use_secret(const unsigned char* secret);

@@ -18,12 +18,12 @@
 namespace weft::net_socket {
 namespace {
 
-// More pages than by default are a favour of the kernel: a user may have so many in all pipes. Who
-// has used them up gets pipes that are too small to pay.
+// The kernel limits the pages that a user may have in all pipes. A user beyond the limit gets pipes
+// that are too small to pay off.
 constexpr int kPipeBytes = 512 << 10, kLeastPipeBytes = 64 << 10;
 
-// splice() has no MSG_NOSIGNAL: the signal of a peer that closed, which also comes when some bytes
-// have left before, is held off and taken away.
+// splice() has no MSG_NOSIGNAL. If the peer closed, SIGPIPE comes even if some bytes were sent
+// before. So the signal is blocked and then consumed.
 ssize_t splice_quietly(int from, int to, size_t size, unsigned flags) {
   sigset_t pipe_signal, mask, before, after;
   sigemptyset(&pipe_signal);
@@ -44,12 +44,12 @@ ssize_t splice_quietly(int from, int to, size_t size, unsigned flags) {
 
 }  // namespace
 
-// Pages that are in the pipe have not left: the caller sends them himself. If it is the connection
-// that is at fault, he will be told.
+// Pages in the pipe have not been sent, so the caller sends them by copying. If the connection
+// failed, that call returns the error.
 void PageLoan::give_up(const char* what) {
   if (errno != EPIPE && errno != ECONNRESET)
     net_common::inform(fmt::format("pages are copied and not lent from now on: {}: {}", what,
-                       std::strerror(errno)));
+                                   std::strerror(errno)));
   on_ = false;
   in_pipe_ = 0;
   pipe_in_.reset();

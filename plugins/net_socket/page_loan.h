@@ -1,10 +1,10 @@
-// Sending to a peer on this machine without a copy: the socket refers to the sender's pages until
-// the receiver reads them, where the only copy is made. MSG_ZEROCOPY copies on loopback; pages that
-// come out of a pipe are not. The kernel does not say when they have been read, so the receiver
-// does, with a byte per message on the way back. It pays for memory that is in no core's
-// cache, such as what a GPU has written (six pairs of processes, both ways: 47 GB/s instead of 36).
-// It does not pay for what another core has just written (36 instead of 39). sendfile() from a
-// memfd is slower than this.
+// Sends to a peer on this machine without a copy on the sending side. The socket refers to the
+// sender's pages until the receiver reads them, which makes the only copy. MSG_ZEROCOPY copies on
+// loopback, but pages spliced from a pipe are not copied. The kernel does not report when the pages
+// have been read. So the receiver sends back a byte per message.
+// It pays off for memory that is in no core's cache, such as what a GPU has written: six pairs of
+// processes, both ways, move 47 GB/s instead of 36. It does not pay off for data that another core
+// has just written: 36 GB/s instead of 39. sendfile() from a memfd is slower.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ namespace weft::net_socket {
 // One thread at a time; one socket, which must outlive it.
 class PageLoan {
  public:
-  // Below, the pipe and the receiver's byte cost more than a copy.
+  // For smaller messages the pipe and the receiver's byte cost more than a copy.
   static constexpr uint64_t kLeastBytes = 192u << 10;
 
   PageLoan(int fd, bool wanted) : fd_(fd), on_(wanted) {}
 
   bool pays(uint64_t bytes) const { return on_ && bytes >= kLeastBytes; }
-  // False: copy what is left, pages cannot be lent here.
+  // False: pages cannot be lent here, so the rest must be copied.
   bool works() const { return on_; }
-  // Before a message whose frame says that it is lent: how many there have been.
+  // Called before a message whose frame is marked as lent. Returns the number of such messages.
   uint64_t begin() { return ++begun_; }
-  // The message's next bytes, as send() does it; errors are EAGAIN and EINTR, others end works().
-  // What does not leave must come first the next time.
+  // Sends the message's next bytes, like send(). The errors are EAGAIN and EINTR; any other error
+  // ends works(). Bytes that were not sent must come first in the next call.
   ssize_t send(const std::byte* data, size_t size);
-  // Whether the peer has read the first `number` of them; if not, see broken().
+  // Whether the peer has read the first `number` lent messages. If not, see broken().
   bool returned(uint64_t number);
   bool pending() const { return returned_ != begun_; }
   bool broken() const { return broken_; }

@@ -1,4 +1,5 @@
-// The functions of the plugin's tables. Nothing here throws: what fails is a code and a warning.
+// The functions of the plugin's tables. Nothing here throws: a failure returns a code and logs a
+// warning.
 #include "plugins/net_socket/plugin.h"
 
 #include <poll.h>
@@ -23,7 +24,7 @@ namespace {
 
 using namespace net_common;
 
-// Connections on their way.
+// Connections that are being set up.
 struct Listening {
   Listener listener;
   int threads;
@@ -122,7 +123,7 @@ ncclResult_t accept(void* listen_comm, void** recv_comm) {
   }
 }
 
-// Nothing needs to be registered; GPU memory sockets cannot reach.
+// No registration is needed. Sockets cannot access GPU memory.
 ncclResult_t reg_mr(void*, void*, size_t, int type, void** mr) {
   *mr = nullptr;
   return type == net_abi::kHostPointer
@@ -134,7 +135,7 @@ ncclResult_t reg_mr_dma_buf(void*, void*, size_t, int, uint64_t, int, void**) {
 }
 ncclResult_t dereg_mr(void*, void*) { return ncclSuccess; }
 
-// Comms are SocketSets to the outside.
+// A comm pointer is a SocketSet*.
 Sender& sender_of(void* comm) { return *static_cast<Sender*>(static_cast<SocketSet*>(comm)); }
 Receiver& receiver_of(void* comm) { return *static_cast<Receiver*>(static_cast<SocketSet*>(comm)); }
 

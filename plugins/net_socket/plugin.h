@@ -1,5 +1,5 @@
-// The socket plugin: NCCL's network ABI over TCP. The library has these tables compiled in as its
-// default network; exports.cc makes a shared object of them for other hosts of the ABI.
+// The socket plugin: NCCL's network ABI over TCP. The library compiles in these tables as its
+// default network. exports.cc puts them into a shared object for other users of the ABI.
 #pragma once
 
 #include "src/transport/net_abi/extension.h"

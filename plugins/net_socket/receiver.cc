@@ -26,7 +26,7 @@ Receiver::Request* Receiver::start(void* data, size_t room) {
   request.data = static_cast<std::byte*>(data);
   request.room = room;
   request.stripes = 0;
-  request.stripes_left.store(1, std::memory_order_relaxed);  // until the frame says how many
+  request.stripes_left.store(1, std::memory_order_relaxed);  // until the frame gives the number
   work_[0].queue.push(&request);
   return &request;
 }
@@ -49,11 +49,12 @@ size_t Receiver::from_stash(std::byte* to, size_t most) {
   return size;
 }
 
-// From the socket, what there is; socket 0 also fills the stash, which must be empty. 0: nothing
-// there. Negative: broken.
+// Reads the available bytes from a socket. Socket 0 also fills the stash, which must be empty. 0:
+// nothing available. Negative: broken.
 ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
   std::array<iovec, 2> parts{{{to, most}}};
-  if (socket == 0) parts[1] = {stash_.data(), stash_room()};  // no other thread may look there
+  // Only this thread may access the stash.
+  if (socket == 0) parts[1] = {stash_.data(), stash_room()};
   msghdr message{};
   message.msg_iov = parts.data() + (most == 0 ? 1 : 0);
   message.msg_iovlen = (most == 0 || socket != 0) ? 1 : 2;
@@ -68,11 +69,11 @@ ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
   return static_cast<ssize_t>(most == 0 ? static_cast<size_t>(got) : direct);
 }
 
-// True when the frame of the first message on socket 0 has been read.
+// True if the frame of the first message on socket 0 has been read.
 bool Receiver::read_frame(Request& request) {
   Frame frame;
   if (stash_end_ - stash_begin_ < sizeof frame) {
-    // A frame that came in pieces is put together at the stash's start.
+    // Assembles a frame that came in pieces at the start of the stash.
     const size_t rest = stash_end_ - stash_begin_;
     std::memmove(stash_.data(), stash_.data() + stash_begin_, rest);
     stash_begin_ = 0;
@@ -111,7 +112,7 @@ bool Receiver::read_frame(Request& request) {
   return true;
 }
 
-// A sender that has gone waits for nothing.
+// An error is ignored: a sender that has gone does not wait.
 void Receiver::give_back() {
   static constexpr std::array<std::byte, net_abi::kMaxRequests> kWords{};
   const ssize_t sent = send(descriptor(0), kWords.data(), std::min(owed_, kWords.size()),
@@ -144,7 +145,7 @@ Moved Receiver::move(size_t socket) {
     work.got = 0;
     work.queue.pop();
     tell(socket);
-    if (request->lent) {  // has one stripe
+    if (request->lent) {  // it has one stripe
       owed_++;
       give_back();
     }

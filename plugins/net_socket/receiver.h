@@ -1,6 +1,5 @@
-// The receiving end of a connection: messages arrive in the order in which they were sent, into the
-// memory of irecv() calls in their order. One thread at a time, beside the connection's own
-// threads.
+// The receiving end of a connection. Messages arrive in the order they were sent, into the memory
+// of irecv() calls in their order. One thread at a time, besides the connection's own threads.
 #pragma once
 
 #include <array>
@@ -15,7 +14,7 @@ class Receiver : public SocketSet {
     Receiver* receiver = nullptr;
     std::byte* data = nullptr;
     uint64_t room = 0;
-    uint64_t size = 0;  // known when the frame is there
+    uint64_t size = 0;  // known when the frame has arrived
     uint32_t stripes = 0;
     bool lent = false;  // the sender waits for a byte
     std::atomic<uint32_t> stripes_left{0};
@@ -27,9 +26,9 @@ class Receiver : public SocketSet {
 
   // nullptr: too many in flight.
   Request* start(void* data, size_t room);
-  // True when the message is there; the request is free then, its size still readable.
+  // True if the message has arrived. The request is then free, and its size still readable.
   bool complete(Request& request);
-  // A message that does not fit, or a stream that is no stream of ours; empty: neither.
+  // Set if a message does not fit, or if the stream is not in our format; otherwise empty.
   const std::string& complaint() const { return complaint_; }
 
  protected:
@@ -40,7 +39,7 @@ class Receiver : public SocketSet {
  private:
   struct Work {
     WorkQueue<Request> queue;
-    uint64_t got = 0;  // of the first one's stripe
+    uint64_t got = 0;  // bytes of the first request's stripe
   };
   bool read_frame(Request& request);
   void give_back();
@@ -50,14 +49,15 @@ class Receiver : public SocketSet {
   std::array<Request, net_abi::kMaxRequests> requests_;
   uint64_t started_ = 0, framed_ = 0;
   std::vector<Work> work_;  // per socket
-  // What socket 0 has given beyond what was asked for: small messages and frames come in one call.
-  // What comes this way is copied twice, so while messages are large it is only the next frames.
+  // Bytes that socket 0 delivered beyond the requested ones: one call reads several small messages
+  // and frames. These bytes are copied twice. So while messages are large, the stash takes only the
+  // next frames.
   static constexpr size_t kBriefStash = 256, kSmallAgain = 4;
   size_t stash_room() const { return small_ < kSmallAgain ? kBriefStash : stash_.size(); }
   std::array<std::byte, 12288> stash_;
   size_t stash_begin_ = 0, stash_end_ = 0;
   size_t small_ = kSmallAgain;  // messages since the last large one
-  size_t owed_ = 0;             // bytes that say that a message has been read, see page_loan.h
+  size_t owed_ = 0;  // bytes to send that confirm a message has been read, see page_loan.h
   std::string complaint_;
 };
 

@@ -23,8 +23,8 @@ Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lend
       zero_copy_(descriptor(0), !local_ && count() == 1),
       loan_(descriptor(0), lends && local_) {
   for (Request& request : requests_) request.sender = this;
-  // There is no congestion to control, and BBR's timers take time: 8 pairs of
-  // processes move 41 GB/s instead of 34. Every kernel has this one.
+  // On one machine there is no congestion to control, and BBR's timers cost time: 8 pairs of
+  // processes move 41 GB/s with reno instead of 34. Every kernel has reno.
   constexpr std::string_view kPlain = "reno";
   for (size_t s = 0; local_ && s < count(); s++)
     setsockopt(descriptor(s), IPPROTO_TCP, TCP_CONGESTION, kPlain.data(), kPlain.size());
@@ -58,7 +58,7 @@ bool Sender::complete(Request& request) {
   if (request.stripes_left.load(std::memory_order_acquire) != 0) return false;
   if (!zero_copy_.returned(request.last_zero_copy) || !loan_.returned(request.loan)) {
     if (loan_.broken()) fail(loan_.error());
-    move_own();  // those behind it
+    move_own();  // moves the requests behind it
     return false;
   }
   if (request.frame.stripes > 1) hear();
@@ -76,7 +76,7 @@ Moved Sender::move(size_t socket) {
     Request& request = *next;
     const Stripe stripe =
         stripe_of(request.frame.size, request.frame.stripes, static_cast<uint32_t>(socket));
-    // What this socket sends of the message, of which work.sent bytes have left.
+    // The parts of the message that this socket sends. work.sent bytes have left already.
     std::array<iovec, 4> parts{};
     size_t used = 0;
     uint64_t skip = work.sent, left = 0;
@@ -93,7 +93,7 @@ Moved Sender::move(size_t socket) {
     }
     if (socket == 0) part(&request.frame, sizeof request.frame);
     const bool lent = request.loan != 0 && loan_.works();
-    const bool only_frame = lent && used > 0;  // then the pages
+    const bool only_frame = lent && used > 0;  // the pages follow
     if (!only_frame) part(request.body + stripe.begin, stripe.end - stripe.begin);
     msghdr message{};
     message.msg_iov = parts.data();
@@ -118,7 +118,7 @@ Moved Sender::move(size_t socket) {
     outcome = Moved::kSome;
     if (zero_copy) request.last_zero_copy = zero_copy_.sent();
     work.sent += static_cast<uint64_t>(sent);
-    if (only_frame || (lent && !loan_.works())) continue;  // with what is left of it
+    if (only_frame || (lent && !loan_.works())) continue;  // continue with the rest of the message
     if (static_cast<uint64_t>(sent) < left) return outcome;
     work.sent = 0;
     work.queue.pop();
@@ -134,7 +134,7 @@ int Sender::waits_for(pollfd* descriptors, int most) const {
   int used = SocketSet::waits_for(descriptors, most);
   if (used < most && loan_.pending()) descriptors[used++] = {descriptor(0), POLLIN, 0};
   if (used > 0 || most == 0 || !zero_copy_.pending()) return used;
-  descriptors[0] = {descriptor(0), 0, 0};  // the kernel's notices come as errors
+  descriptors[0] = {descriptor(0), 0, 0};  // the kernel's notifications come as errors
   return 1;
 }
 

@@ -1,5 +1,5 @@
-// The sending end of a connection: messages leave in the order of isend(). One thread at a time,
-// beside the connection's own threads.
+// The sending end of a connection. Messages leave in the order of isend(). One thread at a time,
+// besides the connection's own threads.
 #pragma once
 
 #include <array>
@@ -16,22 +16,22 @@ class Sender : public SocketSet {
   struct Request {
     Sender* sender = nullptr;
     Frame head_frame, frame;
-    const std::byte* head = nullptr;  // a message that goes before, on socket 0; may be none
+    const std::byte* head = nullptr;  // a message that goes first, on socket 0; may be nullptr
     const std::byte* body = nullptr;
     std::atomic<uint32_t> stripes_left{0};
-    uint64_t last_zero_copy = 0;  // sent when the kernel has given back this many buffers
-    uint64_t loan = 0;            // and the peer as many loans; 0: not lent
+    uint64_t last_zero_copy = 0;  // complete when the kernel has returned this many buffers
+    uint64_t loan = 0;            // and when the peer has returned this many loans; 0: not lent
     bool used = false;
   };
 
-  // lends: messages may be lent, if the peer is on this machine.
+  // lends: messages may be lent if the peer is on this machine.
   Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends, bool fixed_stripes);
   ~Sender() override { stop_threads(); }
 
-  // One message, or two that leave together. nullptr: too many in flight. A message by itself may
-  // be lent to the peer: it can still be read there after the connection has been closed.
+  // One message, or two that leave together. nullptr: too many in flight. A single message may be
+  // lent to the peer, which can still read it after the connection has been closed.
   Request* start(const void* head, size_t head_size, const void* body, size_t body_size);
-  // True when the request's memory may be used again; the request is free then.
+  // True if the request's memory may be reused. The request is then free.
   bool complete(Request& request);
   int waits_for(pollfd* descriptors, int most) const override;
 
@@ -43,16 +43,16 @@ class Sender : public SocketSet {
  private:
   struct Work {
     WorkQueue<Request> queue;
-    uint64_t sent = 0;  // of the first one's stripe, with frame and head
+    uint64_t sent = 0;  // bytes of the first request's stripe, with frame and head
   };
 
   std::array<Request, net_abi::kMaxRequests> requests_;
   uint64_t started_ = 0;  // requests
   uint32_t messages_ = 0;
   std::vector<Work> work_;  // per socket
-  const bool local_;        // nothing but this machine's kernel lies between
+  const bool local_;        // the peer is on this machine
   StripeChoice stripes_;
-  ZeroCopy zero_copy_;  // of socket 0, which is the only one in use while data is scarce
+  ZeroCopy zero_copy_;  // for socket 0, the only one in use while data is scarce
   PageLoan loan_;
 };
 

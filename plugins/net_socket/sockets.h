@@ -1,7 +1,7 @@
-// The sockets of one connection, one direction of data. Socket 0 carries a frame before every
-// message and, of large messages, the first stripe; the others carry the other stripes, without
-// frames. Threads of the connection's own move the stripes of the sockets that they are given; all
-// other sockets are moved by whoever calls progress().
+// The sockets of one connection, for one direction of data. Socket 0 carries a frame before every
+// message, and the first stripe of large messages. The other sockets carry the other stripes,
+// without frames. The connection's own threads move the stripes of the sockets assigned to them.
+// The caller of progress() moves all other sockets.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ namespace weft::net_socket {
 
 struct Frame {
   uint64_t size = 0;
-  uint32_t check = 0;  // number of the message, so that a stream out of step is noticed
+  uint32_t check = 0;  // number of the message, to detect a stream out of step
   uint16_t stripes = 1;
-  uint16_t lent = 0;  // not 0: its pages are the sender's, who waits for a byte, see page_loan.h
+  uint16_t lent = 0;  // not 0: the pages are the sender's, which waits for a byte, see page_loan.h
 };
 static_assert(sizeof(Frame) == 16);
 
-// Where stripe `index` of `count` lies in a message.
+// The range of stripe `index` of `count` in a message.
 struct Stripe {
   uint64_t begin = 0, end = 0;
 };
@@ -36,7 +36,7 @@ inline Stripe stripe_of(uint64_t size, uint32_t count, uint32_t index) {
   return {boundary(index), index + 1 == count ? size : boundary(index + 1)};
 }
 
-// The requests that one socket works on, in order. One thread puts in, one takes out.
+// The requests of one socket, in order. One thread pushes, one thread pops.
 template <typename Request>
 class WorkQueue {
  public:
@@ -69,26 +69,26 @@ class SocketSet {
   bool broken() const { return broken_.load(std::memory_order_acquire); }
   // errno, or 0: the peer closed.
   int error() const { return error_.load(std::memory_order_relaxed); }
-  // Descriptors to sleep on until progress is possible; the number written, at most `most`.
+  // Descriptors to sleep on until progress is possible. Returns the number written, at most `most`.
   virtual int waits_for(pollfd* descriptors, int most) const;
 
  protected:
-  // Moves what can be moved on one socket now. Sockets may be moved by different threads.
+  // Moves all data that one socket can move now. Different threads may move different sockets.
   virtual Moved move(size_t socket) = 0;
-  // Whether that socket still has something to do; false lets its thread sleep until wake().
+  // Whether the socket still has work. False lets its thread sleep until wake().
   virtual bool busy(size_t socket) const = 0;
   virtual short direction() const = 0;  // POLLIN or POLLOUT
 
-  // Derived constructors and destructors call these: threads use move().
+  // Derived constructors and destructors call these, because threads use move().
   void start_threads();
   void stop_threads();
-  void wake();  // there is more to do
-  // What the caller's thread has to move: all sockets that no thread has.
+  void wake();  // there is more work
+  // Moves all sockets that have no thread, for the caller's thread.
   void move_own();
   bool has_thread(size_t socket) const { return socket > 0 && threads_wanted_ > 0; }
-  // Whoever sleeps on waits_for() does not see what the connection's threads do: they tell before
-  // they count a stripe as done, and it is heard when the request is complete. So nothing told is
-  // lost, and nothing is left over.
+  // A thread that sleeps on waits_for() does not see the work of the connection's threads. They
+  // call tell() before they count a stripe as done. The user calls hear() when the request is
+  // complete. So no notification is lost or left over.
   void tell(size_t socket);
   void hear();
   void fail(int error);
@@ -99,7 +99,7 @@ class SocketSet {
   std::vector<Fd> sockets_;
   const int threads_wanted_;
   const std::string peer_;
-  Fd logged_;  // eventfd; only where there are threads
+  Fd logged_;  // eventfd; only if there are threads
   std::vector<std::thread> threads_;
   std::atomic<uint32_t> work_{0};
   std::atomic<bool> stopping_{false}, broken_{false};

@@ -17,7 +17,7 @@ void StripeChoice::sent(uint64_t bytes, uint32_t stripes) {
   const double gap = std::chrono::duration<double>(now - last_).count();
   last_ = now;
   if (settled_) {
-    // Conditions change: look again after a thousand trials' worth of data.
+    // Conditions change: try again after 1000 times a trial's data.
     settled_bytes_ += bytes;
     if (settled_bytes_ < 1000 * kTrialBytes) return;
     settled_ = false;
@@ -26,7 +26,8 @@ void StripeChoice::sent(uint64_t bytes, uint32_t stripes) {
     current_ = 1;
     return;
   }
-  if (stripes != current_ && stripes != bytes / kLeastBytes) return;  // of the trial before
+  // Belongs to the previous trial.
+  if (stripes != current_ && stripes != bytes / kLeastBytes) return;
   if (gap > 0.01) return;  // the application paused; says nothing about the network
   trial_bytes_ += bytes;
   busy_seconds_ += gap;

@@ -1,5 +1,5 @@
-// How many sockets a message is spread over: tried out on the messages themselves, the best rate
-// wins. Only the sender decides; frames tell the receiver.
+// How many sockets a message is spread over. Trials on the messages themselves find the best rate.
+// Only the sender decides; frames tell the receiver.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@ namespace weft::net_socket {
 // One thread at a time.
 class StripeChoice {
  public:
-  static constexpr uint64_t kLeastBytes = 64u << 10;  // of a stripe
-  static constexpr uint64_t kTrialBytes = 64u << 20;  // of messages per trial
+  static constexpr uint64_t kLeastBytes = 64u << 10;  // per stripe
+  static constexpr uint64_t kTrialBytes = 64u << 20;  // bytes of messages per trial
 
-  // fixed: the user said how many sockets; all of them are used.
+  // fixed: the user set the number of sockets, and all are used.
   StripeChoice(uint32_t most, bool fixed) : most_(most), fixed_(fixed) {}
 
   uint32_t choose(uint64_t bytes);
@@ -26,7 +26,7 @@ class StripeChoice {
   const uint32_t most_;
   const bool fixed_;
   uint32_t current_ = 1;
-  int trial_ = 0;  // 0, 1, 2: one, two, four ... sockets are being tried; then settled
+  int trial_ = 0;  // 0, 1, 2: trial with one, two, four ... sockets; then settled
   bool settled_ = false;
   std::array<double, 8> rates_{};
   uint64_t trial_bytes_ = 0, settled_bytes_ = 0;

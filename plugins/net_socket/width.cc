@@ -17,8 +17,8 @@ Width choose_width(const Config& config, const net_common::Interface& interface)
     width.fixed = true;
     return width;
   }
-  // A second socket costs a core on both sides; where cores are few, or nothing but memory is in
-  // between, one does best. Elsewhere up to four are tried out.
+  // A second socket costs a core on both sides. With few cores, or over loopback, one socket is
+  // best. Otherwise up to four are tried.
   const unsigned cores = std::thread::hardware_concurrency();
   if (interface.loopback || cores < 8) return width;
   width.sockets = static_cast<uint16_t>(std::min(4u, cores / 4));

@@ -1,4 +1,4 @@
-// How wide a connection over TCP is.
+// The sockets and threads of a TCP connection.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace weft::net_socket {
 
-// How many sockets a connection gets, and how many threads of its own.
+// The number of sockets of a connection, and of its own threads.
 struct Width {
   uint16_t sockets = 1;
   int threads = 0;
-  bool fixed = false;  // the user said so
+  bool fixed = false;  // the user set it
   bool lends = true;   // see page_loan.h
 };
 Width choose_width(const Config& config, const net_common::Interface& interface);

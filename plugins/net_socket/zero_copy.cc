@@ -18,7 +18,7 @@ bool ZeroCopy::returned(uint64_t number) {
   return returned_ >= number;
 }
 
-// A notice covers a range of sends; TCP gives them back in order.
+// A notification covers a range of sends. TCP returns buffers in order.
 void ZeroCopy::read_notices() {
   for (;;) {
     alignas(cmsghdr) char control[128];
@@ -33,7 +33,7 @@ void ZeroCopy::read_notices() {
       sock_extended_err notice{};
       std::memcpy(&notice, CMSG_DATA(c), sizeof notice);
       if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
-      // The kernel counts with 32 bits.
+      // The kernel's counter has 32 bits.
       const auto further =
           static_cast<int32_t>(notice.ee_data + 1 - static_cast<uint32_t>(returned_));
       if (further > 0) returned_ += static_cast<uint64_t>(further);

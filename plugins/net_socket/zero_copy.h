@@ -1,6 +1,6 @@
-// Sending without a copy (MSG_ZEROCOPY): the kernel reads the message's pages while it sends and
-// says later when it has done with them. Pays for large messages over a real NIC. Where the kernel
-// copies after all (loopback, virtual NICs) it says so, and this turns itself off.
+// Sending without a copy (MSG_ZEROCOPY). The kernel reads the message's pages while it sends, and
+// reports later when it no longer needs them. This pays off for large messages over a real NIC. On
+// loopback and virtual NICs the kernel copies after all and says so. Then this turns itself off.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,9 +18,9 @@ class ZeroCopy {
   ZeroCopy(int fd, bool wanted);
 
   bool pays(uint64_t bytes) const { return on_ && bytes >= kLeastBytes; }
-  // After a sendmsg() with kFlag: how many there have been.
+  // Called after a sendmsg() with kFlag. Returns the number of such calls.
   uint64_t sent() { return ++sent_; }
-  // Whether the kernel has done with the first `number` of them.
+  // Whether the kernel no longer needs the first `number` buffers.
   bool returned(uint64_t number);
   bool pending() const { return returned_ != sent_; }
   void give_up() { on_ = false; }

@@ -1,4 +1,4 @@
-// The everyday part of connection.h; epochs.cc has the rest.
+// The normal operation of connection.h. epochs.cc has the rest.
 #include "plugins/net_verbs/connection.h"
 
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@
 namespace weft::net_verbs {
 namespace {
 
-// How often a busy connection looks at its sockets and ports.
+// How often a busy connection checks its sockets and ports.
 constexpr auto kLookEvery = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -81,7 +81,7 @@ void Connection::give_up(ncclResult_t code, const std::string& why) {
   Refuse refuse;
   std::strncpy(refuse.text, why.c_str(), sizeof refuse.text - 1);
   control_.say(Word::kRefuse, refuse);
-  queue_pairs_.reset();  // what the peer's device may still write ends here
+  queue_pairs_.reset();  // from here on the peer's device can write nothing
 }
 
 void Connection::progress() noexcept {
@@ -121,7 +121,7 @@ bool Connection::has_news() const {
   return epoll_wait(poller_.get(), &event, 1, 0) > 0;
 }
 
-// What the peer says.
+// Handles the peer's words on the control socket.
 void Connection::listen() {
   control_.move();
   Word word{};
@@ -157,7 +157,7 @@ void Connection::listen() {
     pump();
   }
   if (!control_.ended() || broken()) return;
-  // What has arrived counts, although the peer is gone.
+  // Data that has arrived counts, although the peer is gone.
   if (queue_pairs_ != nullptr && state_ == State::kUp) queue_pairs_->poll(*this);
   const char* how = control_.error() == 0 ? "its process ended or closed the connection"
                                           : std::strerror(control_.error());
@@ -194,7 +194,7 @@ int Connection::waits_for(pollfd* descriptors, int most) noexcept {
   if (broken() || most < 1) return 0;
   slept_ = true;
   if (state_ == State::kUp) {
-    // What completes from now on rings; what has completed before does not, so look once more.
+    // Only later completions notify. So poll once more for earlier ones.
     queue_pairs_->arm();
     bool some = false;
     try {

@@ -1,15 +1,16 @@
-// One connection, in one direction, over all rails that two sides have in common; Sender and
+// One connection, in one direction, over all rails that the two sides have in common. Sender and
 // Receiver are its two ends. One thread at a time.
 //
-// It lives in epochs. In each the two sides agree over the control socket on the rails that work,
-// make queue pairs and use them until something fails: a work request, a port. Then both stop,
-// destroy them, and meet again for the next epoch, in which the sender sends again what the
-// receiver does not have whole. So a message is neither lost nor delivered twice, whichever rail it
-// was on; where one rail is down the others carry everything, and it is used again when it is back.
-// When there has been no rail for WEFT_IB_RECOVERY seconds, or the peer's process or host is gone,
-// the connection is broken and says why. How long that takes: a process that ends is noticed at
-// once, a host that vanishes after 20 s, a port of this host that goes down at once where there is
-// another rail; else after the device's own retries, 4.096 us * 2^NCCL_IB_TIMEOUT for each of
+// A connection lives in epochs. In each epoch the two sides agree over the control socket on the
+// working rails and create queue pairs. They use them until a work request or a port fails. Then
+// both stop, destroy the queue pairs, and meet again for the next epoch. The sender sends again all
+// messages that the receiver does not have completely. So no message is lost or delivered twice, on
+// any rail. If one rail is down, the others carry everything. It is used again when it is back.
+//
+// The connection breaks, with a reason, if there is no rail for WEFT_IB_RECOVERY seconds, or if the
+// peer's process or host is gone. It detects a process that ends at once, and a host that vanishes
+// after 20 s. It detects a port of this host that goes down at once if there is another rail.
+// Otherwise it takes the device's own retries: 4.096 us * 2^NCCL_IB_TIMEOUT for each of
 // NCCL_IB_RETRY_CNT + 1.
 #pragma once
 
@@ -39,7 +40,7 @@ class Connection : protected LaneUser {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Does what can be done now. Never throws: see broken().
+  // Does all work that is possible now. Never throws: see broken().
   void progress() noexcept;
   bool is_up() const { return state_ == State::kUp; }
   bool broken() const { return state_ == State::kBroken; }
@@ -57,14 +58,14 @@ class Connection : protected LaneUser {
   QueuePairs& lanes() { return *queue_pairs_; }
   const std::vector<LaneRate>& live_lanes() const { return live_; }
   bool splits() const { return settings_.lanes.split; }
-  // A message got through: whatever trouble there was is over.
+  // A message got through, so earlier trouble is over.
   void made_progress() { deadline_.reset(); }
   void give_up(ncclResult_t code, const std::string& why);
   Control& control() { return control_; }
 
   virtual void epoch_began() = 0;  // lanes are up
-  virtual void epoch_ended() = 0;  // lanes are gone; what was in flight is not any more
-  virtual void pump() = 0;         // posts what can be posted
+  virtual void epoch_ended() = 0;  // lanes are gone, and nothing is in flight
+  virtual void pump() = 0;         // posts all requests that can be posted
   virtual Finished finished() const { return {}; }
   virtual void peer_finished(const Finished&) {}
 
@@ -72,9 +73,9 @@ class Connection : protected LaneUser {
   using Clock = std::chrono::steady_clock;
   enum class State {
     kGreeting,  // waits for the peer's Hello
-    kMeeting,   // for its Meet
-    kStranded,  // for a rail that works
-    kStarting,  // for its Ready
+    kMeeting,   // waits for its Meet
+    kStranded,  // waits for a working rail
+    kStarting,  // waits for its Ready
     kUp,
     kBroken,
   };
@@ -109,18 +110,19 @@ class Connection : protected LaneUser {
   Meet own_meet_;
   std::optional<Meet> peer_meet_;  // the newest
   uint32_t peer_ready_ = 0;        // the epoch, plus one
-  // Pairs that failed although their ports were up, until the own port has come up anew.
+  // Pairs that failed although their ports were up. Avoided until this side's port has come up
+  // again.
   uint32_t avoid_ = 0;
-  std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() then
+  std::array<uint32_t, kMaxRails> avoided_at_{};  // Hca::times_up() at that time
   std::unique_ptr<QueuePairs> queue_pairs_;
   std::vector<LaneRate> live_;
 
   uint32_t changes_seen_ = 0;
   std::string last_trouble_;
   std::optional<Clock::time_point> deadline_;
-  bool try_again_ = false;        // a way failed that should work
-  Clock::time_point stranded_{};  // when the ports were last asked
-  Clock::time_point looked_{};    // at sockets and ports
+  bool try_again_ = false;        // a pair failed that should work
+  Clock::time_point stranded_{};  // when it last queried the ports
+  Clock::time_point looked_{};    // when it last checked sockets and ports
   bool slept_ = true;
   ncclResult_t code_ = ncclSuccess;
   std::string failure_;

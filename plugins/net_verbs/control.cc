@@ -29,7 +29,7 @@ Control::Control(Fd socket) : socket_(std::move(socket)) {
 void Control::move() {
   while (!out_.empty() && !ended_) {
     const ssize_t sent = send(descriptor(), out_.data(), out_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent <= 0) break;  // an error shows up when receiving, after the peer's last words
+    if (sent <= 0) break;  // the error shows up when receiving, after the peer's last words
     out_.erase(0, static_cast<size_t>(sent));
   }
   std::array<char, 4096> buffer;

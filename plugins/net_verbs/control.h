@@ -1,5 +1,5 @@
-// The control socket of a connection: words with a payload, in order, without ever waiting. One
-// thread at a time.
+// The control socket of a connection: words with a payload, in order, non-blocking. One thread at a
+// time.
 #pragma once
 
 #include <cstring>
@@ -22,11 +22,11 @@ class Control {
     out_.append(reinterpret_cast<const char*>(&payload), sizeof payload);
     move();
   }
-  // Sends and receives what it can.
+  // Sends and receives without blocking.
   void move();
-  // The next word that has arrived whole; false: none.
+  // The next word that has arrived completely; false: none.
   bool hear(Word& word);
-  // What came with it. Throws Error when the sizes differ: the peer is another version.
+  // The payload of the word. Throws Error if the sizes differ, because the peer is another version.
   template <typename Payload>
   Payload payload() const {
     if (payload_.size() != sizeof(Payload))
@@ -38,7 +38,8 @@ class Control {
 
   int descriptor() const { return socket_.get(); }
   bool has_unsent() const { return !out_.empty(); }
-  // The peer's side is closed, and everything it said has been heard. errno, or 0: in order.
+  // The peer has closed its side, and all its words have been read. error(): errno, or 0 for an
+  // orderly close.
   bool ended() const { return ended_; }
   int error() const { return error_; }
 

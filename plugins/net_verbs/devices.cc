@@ -12,11 +12,11 @@ namespace {
 
 using net_common::failed;
 
-// None ever moves or goes.
+// Devices never move and are never removed.
 struct Devices {
   std::mutex mutex;
   std::deque<Device> list;
-  std::string why;  // there is none
+  std::string why;  // why there is none
 };
 
 Devices& all_devices() {

@@ -1,5 +1,5 @@
-// RDMA devices as NCCL counts them: one per usable port, and those that were made by joining
-// several. Found once, kept as long as the process. Thread-safe.
+// RDMA devices as NCCL counts them: one per usable port, and merged devices. Found once, kept as
+// long as the process. Thread-safe.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ struct Device {
   int speed_mbps = 0;
 };
 
-// The environment, as it was when the plugin was first used.
+// The environment at the first use of the plugin.
 const Config& config();
 
-// nullptr: no such device, and that has been reported.
+// nullptr: no such device; the error has been reported.
 const Device* find_device(int dev);
 
-// The plugin's functions of that name; see abi_tables.h.
+// The plugin's functions of these names, see abi_tables.h.
 ncclResult_t start(net_abi::Logger log);
 int device_count();
 ncclResult_t facts(int dev, DeviceFacts& facts);

@@ -1,4 +1,4 @@
-// How a Connection gets from one epoch to the next; see connection.h.
+// How a Connection goes from one epoch to the next; see connection.h.
 #include <algorithm>
 #include <bit>
 
@@ -9,7 +9,7 @@
 namespace weft::net_verbs {
 namespace {
 
-// How often a stranded connection asks for its ports.
+// How often a stranded connection queries its ports.
 constexpr auto kAskEvery = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -28,7 +28,7 @@ uint32_t Connection::rails_up(bool ask) {
   return up;
 }
 
-// Ends the epoch there was, and says so.
+// Ends the current epoch and says Meet.
 void Connection::meet(uint32_t epoch) {
   if (queue_pairs_ != nullptr) {
     queue_pairs_->quiesce(*this);
@@ -53,7 +53,7 @@ void Connection::meet(uint32_t epoch) {
   state_ = State::kMeeting;
 }
 
-// Both have said Meet.
+// Called when both sides have said Meet.
 void Connection::begin() {
   peer_finished(peer_meet_->finished);
   const auto per_rail = lane_settings_.lanes_per_rail;
@@ -82,7 +82,7 @@ void Connection::begin() {
                             peer_meet_->lanes[lane.lane]);
   } catch (const Error& error) {
     if (epoch_ == 0) throw;
-    // A link that comes and goes: its addresses may not be back yet.
+    // The link is unstable. Its addresses may not be back yet.
     last_trouble_ = error.what();
     try_again_ = true;
     return strand();
@@ -124,7 +124,7 @@ uint32_t Connection::pairs_in_use() const {
 void Connection::look_at_trouble() {
   const Trouble trouble = *queue_pairs_->trouble();
   const uint32_t epoch = epoch_;
-  listen();  // a peer that has closed, or given up, explains it better
+  listen();  // a peer that closed or gave up gives a better reason
   if (epoch_ != epoch) return;
   const Explanation words = explain(trouble.status);
   const std::string text =
@@ -170,7 +170,8 @@ void Connection::look_at_ports() {
     if (used) (is_up ? kept : lost) |= 1u << p;
     if (is_up && !was_up) gained |= 1u << p;
   }
-  // With no other way the device's own retries bridge a short gap; they end in a failed request.
+  // Without another rail, the device's own retries bridge a short gap. They end in a failed
+  // request.
   if ((lost != 0 && kept != 0) || gained != 0) {
     if (lost != 0)
       last_trouble_ =

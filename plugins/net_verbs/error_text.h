@@ -1,4 +1,4 @@
-// What verbs' codes mean, in words, and what usually causes them.
+// Texts for verbs' codes, with the usual causes.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -7,17 +7,17 @@
 
 namespace weft::net_verbs {
 
-// A work request that ended badly: what happened, and the usual cause.
+// A failed work request: what happened, and the usual cause.
 struct Explanation {
   const char* what;
   const char* cause;
 };
 Explanation explain(ibv_wc_status status);
 
-// Whether a new connection may cure it: the way to the peer was at fault, not what was asked.
+// Whether a new connection may help: the path to the peer failed, not the request itself.
 bool is_link_trouble(ibv_wc_status status);
 
-// An asynchronous event; `what` is nullptr for those that need no words.
+// An asynchronous event; `what` is nullptr for events that need no text.
 Explanation explain(ibv_event_type event);
 
 // Why memory could not be registered.

@@ -15,7 +15,7 @@ struct Flush::Loop {
     void operator()(ibv_mr* memory) const { verbs().dereg_mr(memory); }
   };
   const Port* port = nullptr;
-  // Where the read bytes go; nobody looks at them.
+  // The destination of the reads. Nobody uses the value.
   std::unique_ptr<uint64_t> sink = std::make_unique<uint64_t>();
   std::unique_ptr<ibv_mr, Destroy> sink_memory;
   std::unique_ptr<ibv_cq, Destroy> done;

@@ -1,6 +1,5 @@
-// Makes what NICs wrote into GPU memory visible to the GPU: a read through the same NIC pushes the
-// writes before it. Every rail has a queue pair that is connected with itself. One thread at a
-// time.
+// Makes NIC writes to GPU memory visible to the GPU. A read through the same NIC pushes the earlier
+// writes. Every rail has a queue pair that is connected to itself. One thread at a time.
 #pragma once
 
 #include <array>
@@ -18,7 +17,7 @@ class Flush {
  public:
   struct Request {
     Flush* flush = nullptr;
-    uint32_t open = 0;  // reads that have not come back
+    uint32_t open = 0;  // reads that have not completed
     bool used = false;
   };
 
@@ -28,9 +27,9 @@ class Flush {
   Flush(const Flush&) = delete;
   Flush& operator=(const Flush&) = delete;
 
-  // nullptr: too many in flight. Throws Error when a device refuses.
+  // nullptr: too many in flight. Throws Error if a device refuses.
   Request* start(const void* data, const Registration& registration);
-  // True when all reads are back; the request is free then. Throws Error when one failed.
+  // True if all reads have completed. The request is then free. Throws Error if one failed.
   bool complete(Request& request);
 
  private:

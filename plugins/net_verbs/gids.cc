@@ -24,7 +24,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// The length of the subnet's prefix, as the interface that has the address says; 0: none has it.
+// The prefix length of the subnet, from the interface that has the address; 0: no interface has it.
 uint8_t prefix_bits_of(const Gid& gid) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return 0;
@@ -145,7 +145,7 @@ int common_bits(const Gid& a, const Gid& b) {
 }
 
 bool same_subnet(const Gid& a, const Gid& b) {
-  // Where no interface says how long the prefix is: what is usual.
+  // If no interface gives the prefix length, assume the usual one.
   const auto length = [](const Gid& gid) {
     return gid.prefix_bits != 0 ? gid.prefix_bits : is_ipv4(gid) ? kMappedBits + 24 : 64;
   };
@@ -160,7 +160,7 @@ bool match_gids(const std::vector<Gid>& first, const std::vector<Gid>& second, G
       if (is_ipv4(a) != is_ipv4(b) || is_link_local(a) != is_link_local(b)) continue;
       if (a.version != b.version) continue;
       const bool one = same_subnet(a, b);
-      // A link-local address tells nothing about who is at the same link.
+      // A link-local address does not tell whether two ports are on the same link.
       const int score = is_link_local(a) ? 0 : one ? 1000 : 1 + common_bits(a, b);
       if (score <= best) continue;
       best = score;

@@ -19,7 +19,7 @@ namespace {
 
 using net_common::inform;
 
-// Mb/s of a port, from the codes of its width and of the speed of one lane.
+// Mb/s of a port, from its width code and the speed code of one lane.
 uint32_t speed_of(const ibv_port_attr& port) {
   const auto width = [&] {
     switch (port.active_width) {
@@ -120,7 +120,7 @@ Hca::Hca(ibv_device* device)
   times_up_ = std::vector<std::atomic<uint32_t>>(ports_ + 1u);
   fcntl(context()->async_fd, F_SETFL, fcntl(context()->async_fd, F_GETFL) | O_NONBLOCK);
   if (verbs().reg_dmabuf_mr != nullptr) {
-    // With a descriptor that is none: a driver that knows the call complains about that.
+    // Tries an invalid descriptor: a driver that supports the call complains about the descriptor.
     ibv_mr* none = verbs().reg_dmabuf_mr(pd(), 0, 1, 0, -1, 0);
     dmabuf_ = none == nullptr && errno != EOPNOTSUPP && errno != EPROTONOSUPPORT;
     if (none != nullptr) verbs().dereg_mr(none);

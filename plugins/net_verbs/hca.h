@@ -28,9 +28,9 @@ class Hca {
   bool has_dmabuf() const { return dmabuf_; }
   std::string folder() const { return "/sys/class/infiniband/" + name_; }
 
-  // Reads what the device has to say, without waiting, and logs it.
+  // Reads and logs the device's events without blocking.
   void read_events();
-  // Grows whenever a port goes up or down.
+  // Increases whenever a port goes up or down.
   uint32_t changes() const { return changes_.load(std::memory_order_acquire); }
   bool is_up(uint8_t port) const { return up_[port].load(std::memory_order_acquire); }
   void set_up(uint8_t port, bool up);
@@ -54,22 +54,22 @@ class Hca {
   std::vector<std::atomic<uint32_t>> times_up_;
 };
 
-// A port that can be used.
+// A usable port.
 struct Port {
   std::shared_ptr<Hca> hca;
   RailAddress address;
   std::string pci_path;
 };
 
-// What NCCL_IB_HCA means: a list of names with an optional ":port"; "^" in front excludes them, "="
-// asks for whole names, otherwise they are prefixes. Empty: everything.
+// The rules of NCCL_IB_HCA: a list of names with an optional ":port". "^" in front excludes them.
+// "=" in front compares whole names; otherwise they are prefixes. Empty: everything.
 bool hca_matches(const std::string& list, const std::string& name, int port);
 
-// Active ports that NCCL_IB_HCA lets pass and that have a usable address, the fastest first. Empty:
-// `why` says what was found and why it will not do.
+// Active ports that pass NCCL_IB_HCA and have a usable address, fastest first. If empty, `why` says
+// which ports exist and why they are unusable.
 std::vector<Port> find_ports(const Config& config, std::string& why);
 
-// Whether the driver lets NICs reach GPU memory by its address.
+// Whether the driver lets NICs access GPU memory by address.
 bool has_peermem();
 
 }  // namespace weft::net_verbs

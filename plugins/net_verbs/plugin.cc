@@ -1,4 +1,5 @@
-// The functions of the plugin's tables. Nothing here throws: what fails is a code and a warning.
+// The functions of the plugin's tables. Nothing here throws: a failure returns a code and logs a
+// warning.
 #include "plugins/net_verbs/plugin.h"
 
 #include <cstring>
@@ -21,7 +22,7 @@ using net_common::failed;
 using net_common::thread_secret;
 using net_common::use_secret;
 
-// Connections on their way: sockets first, then queue pairs.
+// Connections that are being set up: first sockets, then queue pairs.
 struct Listening {
   const Device* device;
   net_common::Listener listener;
@@ -49,7 +50,7 @@ ncclResult_t listen(int dev, void* handle, void** listen_comm) {
   }
 }
 
-// One more step; `finished` says that the state is not needed any more.
+// One more step. `finished`: the state is no longer needed.
 ncclResult_t advance(Connecting& connecting, void** send_comm, bool& finished) {
   if (connecting.sender == nullptr) {
     auto joined = connecting.connector.join();
@@ -112,7 +113,7 @@ ncclResult_t accept(void* listen_comm, void** recv_comm) {
   }
 }
 
-// Comms are Connections to the outside.
+// A comm pointer is a Connection*.
 Connection& connection_of(void* comm) { return *static_cast<Connection*>(comm); }
 
 template <typename... Args>
@@ -183,7 +184,7 @@ ncclResult_t iflush(void* comm, int n, void** data, int* sizes, void** mrs, void
         static_cast<Receiver&>(connection_of(comm)).flush().start(data[0], *registration);
     if (started != nullptr)
       *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kFlushBit);
-    // Without a request NCCL would take it for done.
+    // Without a request NCCL would assume the flush is done.
     return started != nullptr ? ncclSuccess
                               : failed(ncclInternalError, "too many flushes are in flight");
   } catch (const std::exception& error) {

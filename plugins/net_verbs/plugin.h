@@ -1,11 +1,11 @@
-// The verbs plugin: NCCL's network ABI over RDMA, InfiniBand and RoCE. exports.cc makes a shared
-// object of these tables, libnccl-net-weft-verbs.so.
+// The verbs plugin: NCCL's network ABI over RDMA (InfiniBand and RoCE). exports.cc puts these
+// tables into a shared object, libnccl-net-weft-verbs.so.
 //
-// A connection has a TCP socket, over which the two sides prove themselves (as in the socket
-// plugin), agree on rails and notice each other's end; data goes over reliable queue pairs.
-// irecv() sends an invitation (where to write, with which keys); isend() writes the data there,
-// with an immediate that says what it is. Large messages are cut into stripes over all rails, by
-// their rates. connection.h says what happens when a rail fails.
+// A connection has a TCP control socket. Over it the two sides authenticate each other (as in the
+// socket plugin), agree on rails, and notice when the peer ends. Data goes over reliable queue
+// pairs. irecv() sends an invitation: an address and keys. isend() writes the data there, with an
+// immediate that identifies it. Large messages are striped over all rails, by their rates.
+// connection.h describes rail failures.
 #pragma once
 
 #include "src/transport/net_abi/extension.h"

@@ -16,8 +16,8 @@ namespace weft::net_verbs {
 namespace {
 
 constexpr uint32_t kSendDepth = 128;
-// A receiver needs an entry per piece (the peer waits and asks again where there is none), a sender
-// one per invitation, of which there are never more than kSlots.
+// A receiver needs an entry per piece; if there is none, the peer waits and retries. A sender needs
+// one per invitation, of which there are at most kSlots.
 constexpr uint32_t kPieceDepth = 256, kInvitationDepth = 2 * kSlots;
 constexpr uint32_t kInlineBytes = 64;
 constexpr uint32_t kPacketMask = 0xffffff;
@@ -54,7 +54,7 @@ struct QueuePairs::Lane {
   bool connected = false;
 };
 
-// Registered memory: the invitations that a receiver sends, or those that a sender gets.
+// Registered memory for invitations: those a receiver sends, or those a sender gets.
 struct QueuePairs::Block {
   std::vector<Invitation> invitations;
 };
@@ -132,7 +132,7 @@ QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pa
   }
 }
 
-// Queue pairs before the queues that they complete into.
+// Destroys queue pairs before their completion queues.
 QueuePairs::~QueuePairs() {
   queue_pairs_.clear();
   rails_.clear();
@@ -183,7 +183,7 @@ void QueuePairs::connect(uint32_t index, std::span<const RailAddress> peer_rails
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = static_cast<uint8_t>(settings_.timeout);
   attributes.retry_cnt = static_cast<uint8_t>(settings_.retries);
-  attributes.rnr_retry = 7;  // without end: a receiver may be slow
+  attributes.rnr_retry = 7;  // no limit, because a receiver may be slow
   attributes.sq_psn = lane.first_packet;
   attributes.max_rd_atomic = 1;
   error = verbs().modify_qp(lane.queue.get(), &attributes,
@@ -302,7 +302,7 @@ void QueuePairs::quiesce(LaneUser& user) {
     attributes.qp_state = IBV_QPS_ERR;
     verbs().modify_qp(lane->queue.get(), &attributes, IBV_QP_STATE);
   }
-  // Everything posted comes back, as done or as dropped. Receives posted meanwhile do too.
+  // Every posted request completes, as done or as flushed. So do receives posted meanwhile.
   const auto deadline = std::chrono::steady_clock::now() + kQuiesceTime;
   const auto open = [&] {
     return std::any_of(queue_pairs_.begin(), queue_pairs_.end(), [](const auto& lane) {

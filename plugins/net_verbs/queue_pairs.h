@@ -1,6 +1,6 @@
 // The queue pairs of one epoch of a connection, with their completion queues and the memory for
-// invitations. Made anew for every epoch, so that nothing of an earlier one can turn up. One thread
-// at a time.
+// invitations. Every epoch creates new ones, so nothing from an earlier epoch can appear. One
+// thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -16,25 +16,25 @@
 
 namespace weft::net_verbs {
 
-// How queue pairs are set up; NCCL_IB_* say so.
+// Settings of queue pairs, from NCCL_IB_*.
 struct LaneSettings {
   uint32_t lanes_per_rail = 1;
   bool split = false;
   int timeout = 20, retries = 7, service_level = 0, traffic_class = 0, partition = 0;
 };
 
-// What a work request failed with, and where.
+// A failed work request: its status and its lane.
 struct Trouble {
   ibv_wc_status status = IBV_WC_SUCCESS;
   uint32_t vendor = 0;
   uint32_t lane = 0;
 };
 
-// Gets what has completed.
+// Receives completions.
 class LaneUser {
  public:
   virtual ~LaneUser() = default;
-  virtual void sent(uint32_t slot) = 0;                    // a piece of it
+  virtual void sent(uint32_t slot) = 0;                    // a piece of the message in this slot
   virtual void arrived(const Piece& piece) = 0;            // at a receiver
   virtual void invited(const Invitation& invitation) = 0;  // at a sender
 };
@@ -49,22 +49,22 @@ class QueuePairs {
   QueuePairs& operator=(const QueuePairs&) = delete;
 
   LaneAddress address(uint32_t lane) const;
-  // Makes a lane able to send and receive. Throws Error.
+  // Makes a lane ready to send and receive. Throws Error.
   void connect(uint32_t lane, std::span<const RailAddress> peer_rails, const LaneAddress& peer);
 
-  // True: the request is on its way. False: too many are.
+  // True: the request is posted. False: too many are in flight.
   bool post(uint32_t lane, const Piece& piece, uint64_t from, uint32_t from_key, uint64_t to,
             uint32_t to_key, bool may_inline);
   bool post(uint32_t lane, const Invitation& invitation);
 
-  // Hands out completions; true when there were some.
+  // Delivers completions. True if there were any.
   bool poll(LaneUser& user);
-  // The first that failed, but for those that only followed from it.
+  // The first failure, not counting failures that it caused.
   const std::optional<Trouble>& trouble() const { return trouble_; }
-  // Stops all traffic and hands out what had completed before.
+  // Stops all traffic and delivers the earlier completions.
   void quiesce(LaneUser& user);
 
-  // So that poll() of the channels' descriptors ends when something completes.
+  // After arm(), a poll() on descriptors() returns when a request completes.
   void arm();
   void disarm();
   std::vector<int> descriptors() const;

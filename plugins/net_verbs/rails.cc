@@ -8,10 +8,10 @@
 namespace weft::net_verbs {
 namespace {
 
-// How well two rails go together; negative: not at all.
+// How well two rails fit; negative: not at all.
 int fit(const RailAddress& a, const RailAddress& b, GidPair& gids) {
   if (a.ethernet != b.ethernet) return -1;
-  if (a.ethernet == 0) return 0;  // one fabric, as far as one can see
+  if (a.ethernet == 0) return 0;  // presumably one fabric
   if (!match_gids(a.gid_list(), b.gid_list(), gids)) return -1;
   return gids.one_subnet ? 1 : 0;
 }
@@ -55,7 +55,7 @@ std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
     pairs.push_back(pair);
     scores.push_back(best);
   }
-  // Where some are in one subnet, nothing says that the others lead anywhere.
+  // If some pairs are in one subnet, the other pairs may not work.
   const int needed = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
   size_t kept = 0;
   for (size_t p = 0; p < pairs.size(); p++)

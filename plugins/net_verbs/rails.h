@@ -1,6 +1,6 @@
-// A rail is a port of an RDMA device that a connection uses. Which rails of two hosts belong
-// together, and how a message is divided among the queue pairs (lanes) over them. Plain functions
-// of data: both sides of a connection come to the same result.
+// A rail is a port of an RDMA device that a connection uses. This file pairs the rails of two
+// hosts, and divides messages among the queue pairs (lanes) over them. Plain functions of data:
+// both sides of a connection get the same result.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 
 namespace weft::net_verbs {
 
-inline constexpr size_t kMaxRails = 4;         // of one side of a connection
+inline constexpr size_t kMaxRails = 4;         // per side of a connection
 inline constexpr size_t kMaxLanesPerRail = 8;  // queue pairs
 inline constexpr size_t kMaxLanes = kMaxRails * kMaxLanesPerRail;
 
-// On the wire: what a peer must know of a rail to reach it.
+// On the wire: the data that a peer needs to reach a rail.
 struct RailAddress {
   static constexpr size_t kGids = 4;
   char device[32] = {};
@@ -36,16 +36,16 @@ struct RailAddress {
 // "rxe0 port 1"
 std::string describe(const RailAddress& rail);
 
-// One way between two hosts.
+// A pair of rails that connects two hosts.
 struct RailPair {
   uint8_t first = 0, second = 0;  // rails of the connecting and of the listening side
   uint8_t first_gid = 0, second_gid = 0;
-  uint32_t speed_mbps = 0;  // of the slower one
+  uint32_t speed_mbps = 0;  // of the slower rail
   bool operator==(const RailPair&) const = default;
 };
 
-// As many ways as the side with more rails has, every rail in use; but where rails are in one
-// subnet, only those ways. Empty: no two rails can reach each other.
+// As many pairs as the side with more rails has, with every rail in use. But if some pairs are in
+// one subnet, only those. Empty: no two rails can reach each other.
 std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
                                  std::span<const RailAddress> listening);
 
@@ -58,18 +58,18 @@ struct Stripes {
   size_t count = 0;
 };
 
-// A lane as the division sees it.
+// A lane's properties that matter for the division.
 struct LaneRate {
   uint32_t lane = 0, pair = 0;
   uint32_t speed_mbps = 0;
 };
 
-// Divides messages among the lanes that work. A message goes over one queue pair of every rail,
-// in shares by the rails' rates; the next message over the next ones. `split`: over all of them.
-// Small messages go over one lane, in turn.
+// Divides messages among the working lanes. A message uses one queue pair of every rail, with
+// shares by the rails' rates. The next message uses the next ones. `split`: every message uses all
+// of them. Small messages use one lane each, round-robin.
 class Division {
  public:
-  static constexpr uint64_t kLeastShare = 64 << 10;  // bytes worth a lane more
+  static constexpr uint64_t kLeastShare = 64 << 10;  // bytes that justify one more lane
 
   Division() = default;
   Division(std::span<const LaneRate> lanes, bool split);

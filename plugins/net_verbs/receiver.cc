@@ -11,8 +11,8 @@ Receiver::Receiver(Fd control, std::string peer_address, std::vector<Port> rails
   for (Request& request : requests_) request.receiver = this;
 }
 
-// The last acknowledgement may not have left this device: the sender learns from here that its
-// messages have arrived.
+// The last acknowledgement may not have left this device. The sender learns here that its messages
+// have arrived.
 Receiver::~Receiver() {
   if (!broken()) control().say(Word::kBye, Bye{finished()});
 }
@@ -81,7 +81,7 @@ Finished Receiver::finished() const {
   for (const Request& request : requests_)
     if (request.used && !request.complete)
       finished.before = std::min(finished.before, request.invitation.message);
-  // Also those whose request is free again: they stay complete until the slot is used anew.
+  // Includes messages whose request is free again. They stay complete until the slot is reused.
   for (const Request& request : requests_)
     if (request.complete && request.invitation.message > finished.before)
       finished.also |= 1u << (request.invitation.message - finished.before);

@@ -1,4 +1,4 @@
-// The receiving end of a connection: every irecv() invites the next message, whose pieces then
+// The receiving end of a connection. Every irecv() invites the next message, whose pieces then
 // arrive in the memory it named. One thread at a time.
 #pragma once
 
@@ -15,7 +15,7 @@ class Receiver final : public Connection {
   struct Request {
     Receiver* receiver = nullptr;
     Invitation invitation;
-    uint64_t size = 0;  // so far
+    uint64_t size = 0;  // bytes so far
     uint32_t stripes_done = 0;
     bool invited = false, complete = false, used = false;
   };
@@ -26,9 +26,9 @@ class Receiver final : public Connection {
 
   // nullptr: too many in flight.
   Request* start(void* data, size_t room, const Registration* registration);
-  // True when the message is there; the request is free then, its size still readable.
+  // True if the message has arrived. The request is then free, and its size still readable.
   bool complete(Request& request);
-  // Made when the first flush is asked for. Throws Error.
+  // Created at the first flush. Throws Error.
   Flush& flush();
 
  private:
@@ -42,7 +42,7 @@ class Receiver final : public Connection {
 
   std::array<Request, kSlots> requests_;
   uint64_t started_ = 0;  // messages
-  uint64_t next_ = 0;     // the first that is not invited
+  uint64_t next_ = 0;     // the first message that is not invited
   std::unique_ptr<Flush> flush_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
-// The NIC may let writes overtake each other: a message is announced by its completion only.
+// The NIC may reorder writes, because only the completion announces a message.
 unsigned access_flags(int relaxed) {
   const bool on = relaxed == 1 || (relaxed == 2 && verbs().reg_mr_iova2 != nullptr);
   return kAccess | (on ? static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING) : 0u);

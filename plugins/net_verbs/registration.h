@@ -11,9 +11,9 @@ namespace weft::net_verbs {
 
 class Registration {
  public:
-  // Throws Error. `relaxed`: as NCCL_IB_PCI_RELAXED_ORDERING says, 0, 1 or 2.
+  // Throws Error. `relaxed`: the value of NCCL_IB_PCI_RELAXED_ORDERING, 0, 1 or 2.
   Registration(std::span<const Port> rails, void* data, size_t size, bool cuda, int relaxed);
-  // GPU memory that a dmabuf descriptor stands for.
+  // GPU memory, given by a dmabuf descriptor.
   Registration(std::span<const Port> rails, void* data, size_t size, uint64_t offset, int fd,
                int relaxed);
 

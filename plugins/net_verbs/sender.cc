@@ -66,7 +66,7 @@ void Sender::sent(uint32_t slot) {
   if (request.posted && request.unacknowledged == 0) finish(request);
 }
 
-// Messages leave in order, as far as the receiver has invited them and the lanes have room.
+// Messages leave in order, if the receiver has invited them and the lanes have room.
 void Sender::pump() {
   while (next_ < started_) {
     Request& request = requests_[next_ % kSlots];
@@ -89,7 +89,7 @@ bool Sender::post_pieces(Request& request, const Invitation& invitation) {
   request.planned = true;
   for (size_t s = 0; s < request.stripes.count; s++) {
     Stripe& stripe = request.stripes.list[s];
-    // A message of no bytes is one piece too.
+    // An empty message is one piece too.
     while (stripe.begin < stripe.end || (first && stripe.end == 0)) {
       first = false;
       const uint64_t bytes = std::min<uint64_t>(Piece::kMostBytes, stripe.end - stripe.begin);

@@ -1,5 +1,5 @@
-// The sending end of a connection: a message waits for the receiver's invitation, and is then
-// written straight into the receiver's memory, in stripes over the lanes. One thread at a time.
+// The sending end of a connection. A message waits for the receiver's invitation. Then the sender
+// writes it directly into the receiver's memory, in stripes over the lanes. One thread at a time.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class Sender final : public Connection {
     Sender* sender = nullptr;
     uint64_t message = 0, data = 0, size = 0;
     const Registration* registration = nullptr;
-    Stripes stripes;  // `begin` moves on while pieces are posted
+    Stripes stripes;  // `begin` advances while pieces are posted
     uint32_t unacknowledged = 0;
     bool planned = false, posted = false, complete = false, used = false;
   };
@@ -25,7 +25,7 @@ class Sender final : public Connection {
 
   // nullptr: too many in flight.
   Request* start(const void* data, size_t size, const Registration* registration);
-  // True when the receiver's device has all of it; the request is free then.
+  // True if the receiver's device has the whole message. The request is then free.
   bool complete(Request& request);
 
  private:
@@ -43,7 +43,7 @@ class Sender final : public Connection {
   std::array<Invitation, kSlots> invitations_;
   std::array<bool, kSlots> is_invited_{};
   uint64_t started_ = 0;  // messages
-  uint64_t next_ = 0;     // the first that is not posted whole
+  uint64_t next_ = 0;     // the first message that is not completely posted
   Division division_;
 };
 

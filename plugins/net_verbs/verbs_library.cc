@@ -61,7 +61,7 @@ Loaded open_and_look_up() {
   find(v.event_type_str, "ibv_event_type_str");
   find(v.wc_status_str, "ibv_wc_status_str");
   loaded.complete = loaded.why.empty();
-  // Memory that a child would share with us must not be copied away from under the NIC.
+  // After a fork, copy-on-write must not move registered memory away from the NIC.
   if (loaded.complete) v.fork_init();
   return loaded;
 }

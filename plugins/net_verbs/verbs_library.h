@@ -1,6 +1,6 @@
-// libibverbs, opened when the plugin starts: its headers give types and the inline functions that
-// move data, everything else is looked up by name. So the plugin loads where there is no verbs
-// library, and says so.
+// libibverbs, opened when the plugin starts. Its headers give types and the inline functions that
+// move data. All other functions are looked up by name. So the plugin loads on machines without a
+// verbs library, and reports that.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -39,10 +39,11 @@ struct VerbsLibrary {
   decltype(&::ibv_wc_status_str) wc_status_str;
 };
 
-// nullptr where the library is missing or too old; `why` says so. Loaded once, never unloaded.
+// nullptr, with the reason in `why`, if the library is missing or too old. Loaded once, never
+// unloaded.
 const VerbsLibrary* load_verbs(std::string& why);
 
-// After load_verbs() has succeeded.
+// Valid after load_verbs() has succeeded.
 const VerbsLibrary& verbs();
 
 }  // namespace weft::net_verbs

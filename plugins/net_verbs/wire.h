@@ -1,5 +1,6 @@
-// What two sides of a connection tell each other: over the control socket, which stays open as long
-// as the connection, and over the queue pairs. Plain data; hosts of one job have one byte order.
+// The messages between two sides of a connection: over the control socket, which stays open as long
+// as the connection, and over the queue pairs. Plain data. All hosts of a job have the same byte
+// order.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ inline constexpr uint32_t kSlots = net_abi::kMaxRequests;  // messages in flight
 
 enum class Word : uint32_t { kHello = 1, kMeet, kReady, kRefuse, kBye };
 
-// First: who is there.
+// The first word: identifies the speaker.
 struct Hello {
   static constexpr uint32_t kMagic = 0x57564231;
   uint32_t magic = kMagic;
@@ -25,10 +26,10 @@ struct Hello {
 };
 
 struct LaneAddress {
-  uint32_t number = 0, first_packet = 0;  // of the queue pair; number 0: there is none
+  uint32_t number = 0, first_packet = 0;  // of the queue pair; number 0: none
 };
 
-// Which messages a receiver has whole: all before `before`, and before + i for every bit i.
+// The messages that a receiver has completely: all before `before`, and before + i for every bit i.
 struct Finished {
   uint64_t before = 0;
   uint32_t also = 0, unused = 0;
@@ -37,23 +38,23 @@ struct Finished {
   }
 };
 
-// An epoch begins when both sides have said Meet with its number. Whoever says it has stopped using
-// the queue pairs of the epoch before, and nothing of it can arrive any more.
+// An epoch begins when both sides have said Meet with its number. A side that says Meet has stopped
+// using the queue pairs of the previous epoch. Nothing from that epoch can arrive any more.
 struct Meet {
   uint32_t epoch = 0;
   uint32_t rails_up = 0;        // of the speaker
-  uint32_t pairs_to_avoid = 0;  // that have failed although their ports are up
+  uint32_t pairs_to_avoid = 0;  // pairs that failed although their ports are up
   uint32_t unused = 0;
-  Finished finished;  // of a receiver
+  Finished finished;  // set by a receiver
   std::array<LaneAddress, kMaxLanes> lanes{};
 };
 
-// The queue pairs of this epoch can receive.
+// The speaker's queue pairs of this epoch can receive.
 struct Ready {
   uint32_t epoch = 0;
 };
 
-// The speaker gives up, and why.
+// The speaker gives up, with a reason.
 struct Refuse {
   char text[400] = {};
 };
@@ -70,11 +71,11 @@ struct Invitation {
   std::array<uint32_t, kMaxRails> keys{};  // by the receiver's rails
 };
 
-// What the receiver learns with every piece of data: the immediate.
+// The immediate that comes with every piece of data.
 struct Piece {
   static constexpr uint32_t kMostBytes = 1 << 20;
   uint32_t slot = 0;     // of the message
-  uint32_t stripes = 1;  // that the message consists of
+  uint32_t stripes = 1;  // in the message
   bool last = true;      // of its stripe
   uint32_t bytes = 0;
 

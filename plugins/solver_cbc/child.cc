@@ -25,7 +25,7 @@ namespace {
   } catch (...) {
     _exit(1);
   }
-  (void)alive;  // closes with the process, which tells the parent
+  (void)alive;  // closes with the process, which notifies the parent
   _exit(0);
 }
 
@@ -64,7 +64,7 @@ ChildEnd run_in_child(double seconds, const std::function<void()>& work) {
   do waited = waitpid(child, &status, 0);
   while (waited < 0 && errno == EINTR);
   if (late) return ChildEnd::kTooLate;
-  // Somebody else may have collected the child; then what it wrote must tell.
+  // Somebody else may have waited for the child. Then only the data it wrote shows how it ended.
   if (waited < 0) return ChildEnd::kDone;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? ChildEnd::kDone : ChildEnd::kCrashed;
 }

@@ -1,5 +1,5 @@
-// Runs a piece of work in a child process: it may overrun, crash or eat all memory, and the caller
-// still goes on in time.
+// Runs work in a child process. The child may overrun, crash or use all memory; the caller still
+// continues in time.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@ namespace weft {
 
 enum class ChildEnd { kDone, kTooLate, kCrashed, kCannotStart };
 
-// `work` runs in a copy of this process whose output goes nowhere; the only thing it shares with
-// the caller is `shared`, which must come from shared_memory(). Kills the child after `seconds`.
+// `work` runs in a copy of this process whose output is discarded. It shares only memory from
+// shared_memory() with the caller. Kills the child after `seconds`.
 ChildEnd run_in_child(double seconds, const std::function<void()>& work);
 
-// Zeroed memory that a child shares with its parent; null when there is none.
+// Zeroed memory that a child shares with its parent; nullptr if there is none.
 void* shared_memory(size_t bytes);
 void free_shared(void* memory, size_t bytes);
 

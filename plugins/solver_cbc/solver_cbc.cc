@@ -1,5 +1,5 @@
-// The solver plugin on COIN-OR CBC. CBC looks at the clock only now and then, and keeps state of
-// its own, so that it runs in a child process.
+// The solver plugin on COIN-OR CBC. CBC checks the clock only now and then, and keeps global state.
+// So it runs in a child process.
 #include <Cbc_C_Interface.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 struct Shared {
   int32_t finished, found, optimal;
-  double values[1];  // as many as columns
+  double values[1];  // one per column
 };
 
-// CBC wants the matrix by columns.
+// CBC takes the matrix by columns.
 struct ByColumn {
   std::vector<CoinBigIndex> begin;
   std::vector<int> row;
@@ -84,7 +84,7 @@ int32_t solve(const WeftSolverModel* model, double seconds, WeftSolverAnswer* an
     say("no memory to share with the solver");
     return 1;
   }
-  // The child stops by itself a little earlier, so that its best solution is not lost.
+  // The child stops a little earlier by itself, so that its best solution is not lost.
   const double own_limit = std::max(0.05, 0.85 * seconds);
   const weft::ChildEnd end =
       weft::run_in_child(seconds, [&] { solve_here(*model, own_limit, shared); });

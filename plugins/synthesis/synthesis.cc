@@ -1,5 +1,5 @@
-// libweft-synthesis.so: synthesizes schedules for libnccl.so.2, which loads it when it plans for a
-// machine of links (algorithms/synth/synthesis_abi.h).
+// libweft-synthesis.so synthesizes schedules for libnccl.so.2, which loads it to plan for a machine
+// with known links (algorithms/synth/synthesis_abi.h).
 #include "algorithms/synth/synthesis.h"
 
 #include <algorithm>
@@ -53,5 +53,5 @@ extern "C" [[gnu::visibility("default")]] int weft_synthesize_v2(
   }
 }
 
-// Whoever changes one side changes the other.
+// A change to one side must change the other.
 static_assert(std::is_same_v<decltype(&weft_synthesize_v2), weft::SynthesizeFunction>);

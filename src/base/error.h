@@ -1,4 +1,4 @@
-// Weft's one exception type. Thrown by slow paths; only api's guard() and thread entry points catch
+// Weft's only exception type. Slow paths throw it. Only api's guard() and thread entry points catch
 // it.
 #pragma once
 
@@ -26,7 +26,7 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// For a system call that failed: appends what errno says.
+// For a system call that failed: appends the text of errno.
 template <typename... Args>
 [[noreturn]] void fail_errno(int error, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ncclSystemError, fmt::format(format, std::forward<Args>(args)...) + ": " +

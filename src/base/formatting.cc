@@ -1,11 +1,11 @@
-// The one file that compiles {fmt}: header-only it would cost five seconds in every file that
-// formats a text.
+// The only file that compiles {fmt}. Header-only it would cost five seconds in every file that
+// formats text.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
 namespace detail {
 
-// What format.h declares but does not define, for char. (What {fmt}'s own src/format.cc does.)
+// Definitions for char that format.h only declares, as in {fmt}'s own src/format.cc.
 template FMT_API auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
 template FMT_API auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
 template FMT_API locale_ref::locale_ref(const std::locale& locale);

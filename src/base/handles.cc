@@ -1,4 +1,4 @@
-// Mappings and memfds, with errors that say how much was asked for.
+// Mappings and memfds. Errors say how much memory was requested.
 #include "src/base/handles.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Owning handles for what the kernel gives: file descriptors and mappings.
+// Owning handles for kernel objects: file descriptors and mappings.
 #pragma once
 
 #include <sys/mman.h>
@@ -63,7 +63,7 @@ class Mapping {
   size_t size_ = 0;
 };
 
-// An unnamed file in memory of this size; the name shows up only in /proc.
+// An unnamed file in memory of this size. The name shows up only in /proc.
 Fd make_memfd(const char* name, size_t size);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// NCCL's variables that do nothing here, each with the reason that the log and the documentation
-// give. A variable that Config learns to read is taken out of this list.
+// NCCL variables that do nothing in Weft. The log and the documentation print the reason of each. A
+// variable that Config reads is removed from this list.
 #include "src/base/variables.h"
 
 namespace weft {

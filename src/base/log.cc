@@ -61,7 +61,7 @@ Level parse_level(const std::string& text) {
   return Level::kNone;
 }
 
-// "INIT,NET" or "^COLL": the second form is everything but those named.
+// "INIT,NET" or "^COLL". The second form is everything except the named subsystems.
 uint32_t parse_subsystems(std::string text) {
   if (text.empty()) return kInit | kBootstrap | kEnv;
   bool invert = text[0] == '^';
@@ -79,7 +79,7 @@ uint32_t parse_subsystems(std::string text) {
   return invert ? ~mask : mask;
 }
 
-// NCCL_DEBUG_FILE with %h and %p filled in; falls back to stdout when it cannot be opened.
+// NCCL_DEBUG_FILE with %h and %p replaced. The log goes to stdout if the file cannot be opened.
 int open_file(const std::string& pattern) {
   if (pattern.empty()) return STDOUT_FILENO;
   const std::string path = expand_path(pattern);

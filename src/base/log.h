@@ -34,14 +34,14 @@ enum Subsystem : uint32_t {
 
 enum class Level { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kAbort = 4, kTrace = 5 };
 
-// True when an INFO (or TRACE) line of this subsystem would be written; ask before building an
-// expensive text.
+// True if an INFO (or TRACE) line of this subsystem would be written. Callers ask before they build
+// an expensive text.
 bool enabled(Level level, Subsystem subsystem);
 
-// "host:pid:tid [0] NCCL INFO text". For warnings, file:line stands before "NCCL WARN".
+// "host:pid:tid [0] NCCL INFO text". In warnings file:line comes before "NCCL WARN".
 void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text);
 
-// Forgets what the environment said, so that the next line reads it again (ncclResetDebugInit).
+// The next line reads the environment again (ncclResetDebugInit).
 void reset();
 
 // A file name with %h (host) and %p (pid) replaced.

@@ -1,5 +1,5 @@
-// Runs independent pieces of work on as many threads as the caller has cores. For set-up and tools,
-// never inside a call.
+// Runs independent pieces of work on as many threads as the caller may use cores. For set-up and
+// tools, never inside a call.
 #pragma once
 
 #include <sched.h>
@@ -22,9 +22,9 @@ inline int usable_cores() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Each thread calls `make_worker()` once and gets a function that does piece i. Pieces begin in
-// order. Returns when all are done. When a piece throws, no other piece begins, and the exception
-// that came first is thrown again here.
+// Each thread calls `make_worker()` once. The result does a piece, given its number. The lowest
+// numbers begin first. Returns when all pieces are done. If a piece throws, no more pieces begin,
+// and the first exception is rethrown.
 template <typename MakeWorker>
 void parallel_for(size_t pieces, const MakeWorker& make_worker) {
   std::atomic<size_t> next{0};
@@ -45,7 +45,7 @@ void parallel_for(size_t pieces, const MakeWorker& make_worker) {
     for (size_t t = 1; t < std::min<size_t>(pieces, static_cast<size_t>(usable_cores())); t++)
       others.emplace_back(work);
   } catch (const std::system_error&) {
-    // The system gives no more threads: those that run do all the work.
+    // No more threads are available. The existing ones do the work.
   }
   if (pieces > 0) work();
   for (std::thread& other : others) other.join();

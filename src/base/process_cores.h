@@ -1,4 +1,4 @@
-// Where threads of this process may run.
+// The cores that threads of this process may use.
 #pragma once
 
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// Any of them. The one that makes calls may be bound to a core, which its rank then needs for
+// The union over all threads. The calling thread may be bound to one core, which its rank needs for
 // itself.
 inline cpu_set_t cores_of_process() {
   cpu_set_t all;

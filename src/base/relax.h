@@ -1,9 +1,9 @@
-// For loops that look for something again and again.
+// For polling loops.
 #pragma once
 
 namespace weft {
 
-// Leaves more of the core to whatever shares it.
+// Leaves more of the core to the hyperthread that shares it.
 inline void relax() {
 #if defined(__aarch64__)
   asm volatile("yield");

@@ -1,5 +1,5 @@
-// SipHash-2-4, a keyed pseudo-random function: proves knowledge of a 128-bit secret without sending
-// it.
+// SipHash-2-4, a keyed pseudo-random function. It proves knowledge of a 128-bit secret without
+// sending it.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@ using Secret = std::array<uint8_t, 16>;
 
 uint64_t siphash(const Secret& key, const void* data, size_t size);
 
-// A secret derived from another one; the label says what for.
+// A secret derived from another one. The label names its purpose.
 Secret derive(const Secret& key, std::string_view label, uint64_t number = 0);
 
-// That a side knows the secret and has seen what was said so far.
+// Proves that a side knows the secret and has seen everything `said` so far.
 using Proof = std::array<uint64_t, 2>;
 Proof prove(const Secret& secret, std::string_view side, const void* said, size_t size);
-// Compares without stopping early.
+// Compares in constant time.
 inline bool same(const Proof& a, const Proof& b) { return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0; }
 
-// Fills from the kernel's random source; throws Error if it has none.
+// Fills from the kernel's random source. Throws Error if there is none.
 void fill_random(void* data, size_t size);
 Secret random_secret();
 

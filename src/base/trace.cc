@@ -22,7 +22,7 @@
 namespace weft::trace {
 namespace {
 
-constexpr size_t kMostSpans = size_t{1} << 20;  // of a process; then the rest is dropped
+constexpr size_t kMostSpans = size_t{1} << 20;  // per process; more are dropped
 constexpr int kPeerRows = 1 << 16;              // rows from here on are peers
 // Rows from here on are links: the channel, the peer and, in the last bit, the direction.
 constexpr int kNetworkRows = 1 << 30;
@@ -37,7 +37,7 @@ std::string quoted_text(const std::string& text) {
   return out + '"';
 }
 
-// Spans of one thread. Its lock is taken by others only when the file is written.
+// Spans of one thread. Other threads take its lock only to write the file.
 struct Buffer {
   std::mutex mutex;
   std::vector<Span> spans;
@@ -141,13 +141,13 @@ class Recorder {
   void complain() const {
     WEFT_WARN("WEFT_TRACE: cannot write {}: {}", path_, std::strerror(errno));
   }
-  // At the end of what processes of the same job have written, else from the start.
+  // Appends if processes of the same job wrote the file, otherwise overwrites it.
   void append(const std::string& text) {
     const std::string first = fmt::format(
         "[{{\"ph\":\"M\",\"name\":\"weft_job\",\"pid\":0,\"args\":{{\"job\":\"{:016x}\"}}}}", job_);
     const Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!file) return complain();
-    flock(file.get(), LOCK_EX);  // until it is closed
+    flock(file.get(), LOCK_EX);  // released on close
     std::string seen(first.size(), '\0');
     const ssize_t got = pread(file.get(), seen.data(), seen.size(), 0);
     const bool ours = got == static_cast<ssize_t>(first.size()) && seen == first;
@@ -167,7 +167,7 @@ class Recorder {
   uint64_t job_ = 0;
   int open_ = 0;
   std::vector<std::shared_ptr<Buffer>> buffers_;
-  std::set<std::pair<int64_t, int>> rows_;  // that have a name in the file
+  std::set<std::pair<int64_t, int>> rows_;  // rows that have a name in the file
   std::atomic<size_t> count_{0};
 };
 

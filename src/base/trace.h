@@ -1,8 +1,8 @@
-// What ran when: WEFT_TRACE=FILE writes a timeline for Perfetto (ui.perfetto.dev) or
-// chrome://tracing. Every rank is a process of it; its first row has whole operations, the others
-// its lanes, once more what was sent to each peer, and what its links to other hosts carried. All
-// processes of a job that name the same file share it: their clocks are one on a host. Off unless a
-// Track is made with a file name; then any thread may record.
+// WEFT_TRACE=FILE writes a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing. Every rank
+// is a process of the timeline. Its first row shows whole operations. The other rows show its
+// lanes, its sends per peer, and its links to other hosts. All processes of a job that name the
+// same file share it: on one host they have the same clock. Off unless a Track has a file name.
+// Then any thread may record.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace weft::trace {
 
-// One rank in the timeline, as long as it lives. When the last one of the process goes, the file is
-// written; again at exit, if more came.
+// One rank in the timeline, as long as it lives. The process writes the file when its last Track
+// ends, and again at exit if more spans came.
 class Track {
  public:
   Track() = default;
-  // `file` may contain %h (host) and %p (pid). `job` tells whether what the file holds belongs to
-  // the same run, `communicator` tells apart ranks of several communicators.
+  // `file` may contain %h (host) and %p (pid). `job` shows whether the file's contents belong to
+  // the same run. `communicator` separates ranks of several communicators.
   Track(const std::string& file, const std::string& label, uint64_t job, uint64_t communicator,
         int rank);
   ~Track();
@@ -33,7 +33,7 @@ struct Span {
   int64_t begin = 0, end = 0;  // now()
   int64_t track = -1;
   int32_t row = 0;         // 0: operations; network_row(); else lane + 1
-  const char* name = "";   // lives for ever
+  const char* name = "";   // never freed
   uint64_t operation = 0;  // its number in the communicator
   uint64_t bytes = 0;
   int32_t step = -1;

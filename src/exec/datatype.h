@@ -27,17 +27,18 @@ inline constexpr size_t element_size(ncclDataType_t type) {
   }
 }
 
-// A reduction: combine with `op` (sum, prod, max or min). Only of a sum the caller's input may be
-// multiplied by a scalar first, or the whole divided by the number of ranks last: GPU kernels of
-// the other operators cannot.
+// A reduction combines elements with `op` (sum, prod, max or min). Only a sum can pre-multiply the
+// caller's input by a scalar, or divide the result by the number of ranks. GPU kernels of the other
+// operators cannot.
 struct Reduction {
   ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
   bool premultiply = false;
-  uint32_t divide_by = 0;           // 0: not an average
-  uint64_t scalar_bits = 0;         // the pre-multiplier, an element of `type` in the low bytes
-  const void* scalar_at = nullptr;  // if set, where a GPU finds it when the call runs
-  float scale = 0;                  // if not 0, the pre-multiplier in full precision instead
+  uint32_t divide_by = 0;    // 0: not an average
+  uint64_t scalar_bits = 0;  // the pre-multiplier, an element of `type` in the low bytes
+  // If set, the GPU reads the pre-multiplier here when the call runs.
+  const void* scalar_at = nullptr;
+  float scale = 0;  // if not 0, the pre-multiplier in full precision instead
 };
 
 }  // namespace weft

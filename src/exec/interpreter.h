@@ -1,13 +1,14 @@
 // The interpreter of a Program: one step of one lane at a time. Compiled for the host, and by nvcc
 // for a thread block.
 //
-// A lane is a resumable state machine: advance() never waits. It performs the next step if its
-// dependencies are complete, its messages there and its FIFOs have room, and otherwise says so. The
-// Target supplies memory operations and data movement, for steps of at most kMostOperands sources
-// and destinations; everything else, that is the protocol, is here. What each memory operation must
-// come after is in its name: store_tail() comes after finish_writes(), which comes after the data
-// and the headers; store_head() after what the step has read; store_progress() after both, as far
-// as lanes of this rank can tell.
+// A lane is a resumable state machine: advance() never waits. It performs the next step if the
+// step's dependencies are complete, its messages have arrived and its FIFOs have room. Otherwise it
+// returns kBlocked. The Target supplies memory operations and data movement, for steps of at most
+// kMostOperands sources and destinations. The protocol is here.
+//
+// Order of memory operations: store_tail() comes after finish_writes(), which comes after the data
+// and the headers. store_head() comes after the step's reads. store_progress() comes after both, as
+// seen by lanes of this rank.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class Interpreter {
     if (lane.iteration == op_.iterations || program_lane.steps == 0) return drain(lane);
     const ProgramStep& step = op_.program.steps[program_lane.first_step + lane.step];
     if (!dependencies_complete(lane, step)) return Advance::kBlocked;
-    // Messages of empty chunks are sent too: the proof counts on the order they make.
+    // Empty chunks are sent as messages too: the proof relies on the order they create.
     if (step.sources + step.destinations > 0) {
       const Advance outcome = perform(lane, step, message_bytes(step, lane.iteration));
       if (outcome != Advance::kAgain) return outcome;
@@ -46,7 +47,7 @@ class Interpreter {
     return Advance::kAgain;
   }
 
-  // What a step moves in iteration `k`.
+  // Bytes that a step moves in iteration `k`.
   WEFT_HD uint64_t message_bytes(const ProgramStep& step, uint64_t k) const {
     uint64_t elements = 0;
     for (int32_t c = 0; c < step.count; c++) elements += slice_elements(sub_of(step, c), k);
@@ -97,8 +98,8 @@ class Interpreter {
     return true;
   }
 
-  // Looks at the message that a step reads from a port; false when it is not there (yet, or at
-  // all). `use` gets it, and the place of its data.
+  // Passes the message that a step reads from a port, and its data, to `use`. Returns false if the
+  // message has not arrived, or not completely.
   template <typename Use>
   WEFT_HD bool receive(RecvPort& port, const Use& use) {
     for (;;) {
@@ -117,8 +118,8 @@ class Interpreter {
     }
   }
 
-  // A network may deliver part of a message, even of a skipped stretch: then the head is ahead of
-  // the tail.
+  // A network may deliver part of a message, or part of a skipped stretch. The head is then ahead
+  // of the tail.
   WEFT_HD bool there(RecvPort& port, uint64_t bytes) {
     if (static_cast<int64_t>(port.tail_seen - port.head) >= static_cast<int64_t>(bytes))
       return true;
@@ -130,8 +131,8 @@ class Interpreter {
     return kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
   }
 
-  // Makes sure `bytes` (a multiple of the alignment) fit in one piece; skips the ring's end if they
-  // do not.
+  // Makes sure that `bytes` (a multiple of the alignment) fit in one piece. If the ring's end is
+  // too short, the sender skips it.
   WEFT_HD bool reserve(SendPort& port, uint64_t bytes) {
     const uint64_t left = port.size - port.at, skip = left < bytes ? left : 0;
     if (port.size - (port.tail - port.head_seen) < skip + bytes) {
@@ -148,9 +149,9 @@ class Interpreter {
     return true;
   }
 
-  // Several messages with the same data over the network: the first one's ring has it, the others
-  // say where. That one's port, or nullptr. Only where all that a call puts into these rings is of
-  // that kind: in all iterations or none.
+  // A step may send the same data in several messages over the network. The first port's ring then
+  // holds the data, and the other messages point to it. Returns the first port, or nullptr. A call
+  // shares data in all iterations or in none, and only if no other step sends through these ports.
   WEFT_HD const SendPort* shared_port(const ProgramStep& step) const {
     const uint64_t largest = largest_message(step);
     if (largest < op_.share_from || largest >= op_.share_below || !step.only_sender) return nullptr;
@@ -170,9 +171,9 @@ class Interpreter {
     return kFifoAlign + fifo_round(op_.slice * op_.element * static_cast<uint64_t>(step.count));
   }
 
-  // Makes sure that a header fits, and that the next message in the shared ring does not overwrite
-  // what a message of this port still refers to: those take a header each, and one message's room
-  // may be skipped at the ring's end.
+  // Makes sure that a header fits. Also makes sure that the next message in the shared ring does
+  // not overwrite data that a message of this port still points to. A pointing message takes one
+  // header. One more message's room may be lost when the ring's end is skipped.
   WEFT_HD bool reserve_reference(SendPort& port, const SendPort& shared, const ProgramStep& step) {
     const uint64_t largest = largest_message(step);
     const auto fits = [&] {
@@ -195,21 +196,21 @@ class Interpreter {
       if (operands[step.sources + i].buffer != ProgramBuffer::kPeer)
         lent = &operands[step.sources + i];
     if (lent == nullptr) {
-      // Only the source itself is left: not if the message must differ from it.
+      // Only the source itself is left. It cannot be lent if the message must differ from it.
       if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
       lent = &operands[0];
     }
     return contiguous(step, *lent) ? lent : nullptr;
   }
 
-  // Several chunks lie side by side only if they are whole blocks of the caller's buffer.
+  // Several chunks are contiguous only if they are whole blocks of the caller's buffer.
   WEFT_HD bool contiguous(const ProgramStep& step, const ProgramOperand& operand) const {
     return step.count == 1 || (op_.program.chunks == 1 && op_.iterations == 1 &&
                                operand.buffer != ProgramBuffer::kScratch);
   }
 
-  // The operand into which the network may put a message without the ring: the step must do nothing
-  // with the data but copy it.
+  // The operand into which the network may write a message directly, without the ring. The step
+  // must only copy the data.
   WEFT_HD const ProgramOperand* placed_operand(const ProgramStep& step) const {
     const ProgramOperand* from = op_.program.operands + step.first_operand;
     if (step.sources != 1 || from->buffer != ProgramBuffer::kPeer) return nullptr;
@@ -244,8 +245,8 @@ class Interpreter {
     const SendPort* shared = lent == nullptr ? shared_port(step) : nullptr;
 
     const std::byte* received[Target::kMostOperands];
-    received[0] = nullptr;                   // a compiler asks for that
-    const ProgramOperand* placed = nullptr;  // has its data already
+    received[0] = nullptr;                   // silences a compiler warning
+    const ProgramOperand* placed = nullptr;  // the network has written its data already
     for (uint32_t i = 0; i < step.sources; i++) {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
@@ -293,7 +294,7 @@ class Interpreter {
     return Advance::kAgain;
   }
 
-  // The data of a message, after checking that the peer means the same call.
+  // Returns the data of a message. First checks that the peer's message belongs to the same call.
   WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
                                 const std::byte* data, uint64_t bytes) {
     if (header.bytes != bytes || header.sequence != op_.sequence ||
@@ -326,8 +327,8 @@ class Interpreter {
     return base + header.address;
   }
 
-  // Reads every source, reduces, writes every destination that is not lent, shared or there
-  // already, chunk by chunk.
+  // Reads every source, reduces, and writes the destinations, chunk by chunk. Destinations that are
+  // lent, shared or already filled by the network are left out.
   WEFT_HD void move(const LaneState& lane, const ProgramStep& step, const ProgramOperand* lent,
                     const SendPort* shared, const ProgramOperand* placed,
                     const std::byte* const* received) {
@@ -371,7 +372,8 @@ class Interpreter {
     target_.ring(port.bell);
   }
 
-  // Writes the header of a message whose data is there; at `shared_data` of the stream, unless 0.
+  // Writes the header of a message whose data is in place. `shared_data`: where in the stream the
+  // data is, 0 if it is not shared.
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
                        uint64_t shared_data, uint64_t bytes) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
@@ -407,7 +409,7 @@ class Interpreter {
     target_.ring(port.bell);
   }
 
-  // A lane that lent or shared data is done when all of it has been read.
+  // A lane that lent or shared data is done when the receivers have read all of it.
   WEFT_HD Advance drain(LaneState& lane) {
     if (!lane.lent) return Advance::kDone;
     const ProgramLane& program_lane = op_.program.lanes[lane.lane];

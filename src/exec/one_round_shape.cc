@@ -62,7 +62,7 @@ class Reader {
     return add_sum(step, from, to[0].index);
   }
 
-  // Everything is sent before the first message is waited for.
+  // A rank sends all its messages before it waits for the first one.
   bool add_send(int32_t block, std::span<const ProgramOperand> to) {
     for (const ProgramOperand& operand : to) {
       if (operand.buffer == ProgramBuffer::kPeer) {

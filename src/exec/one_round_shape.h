@@ -1,5 +1,5 @@
-// Programs in which every rank sends at most one message to each other, and then receives at most
-// one from each, need no interpreter: a few numbers say all of it. Most small collectives are such.
+// In most small collectives every rank sends at most one message to each peer, and then receives at
+// most one from each. Such a program needs no interpreter: a few numbers describe it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace weft {
 
 // Blocks are numbered as in Program: block i of a buffer begins i * count elements after its start.
-// A message to rank p is input block `send_base + p * send_step`; one from rank p goes to output
-// block `receive_base + p * receive_step`, or, if the program reduces, into the sum that becomes
-// output block `receive_base`.
+// The message to rank p is input block `send_base + p * send_step`. The message from rank p goes to
+// output block `receive_base + p * receive_step`. If the program reduces, it goes into the sum,
+// which becomes output block `receive_base`.
 struct OneRoundShape {
   uint32_t send_to = 0, receive_from = 0;  // a bit per rank
   int32_t send_base = 0, send_step = 0;
@@ -23,8 +23,7 @@ struct OneRoundShape {
   int32_t own_from = 0, own_to = 0;
 };
 
-// Nothing where the program is of another shape. Sums are taken in the order of ranks: that, too,
-// is checked.
+// Returns nothing if the program has another shape. Also checks that sums are taken in rank order.
 std::optional<OneRoundShape> one_round_shape(const Program& program);
 
 }  // namespace weft

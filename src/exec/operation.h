@@ -1,5 +1,4 @@
-// What the interpreter works on: a call of a collective on one rank, and where each of its lanes
-// has got to.
+// The input of the interpreter: a call of a collective on one rank, and the state of each lane.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace weft {
 
-// `progress` has a counter per lane: steps completed, over all iterations; nullptr where no lane
-// depends on another.
+// `progress` has one counter per lane: the steps completed over all iterations. It is nullptr if no
+// lane depends on another.
 struct Operation {
   ProgramView program;
   const std::byte* input = nullptr;
@@ -25,13 +24,14 @@ struct Operation {
   uint32_t element = 1;  // bytes
   Reduction reduction;
   uint64_t lend_from = ~uint64_t{0};  // smallest message that is lent
-  // Messages that carry the same data over the network share it, where slices are of such sizes.
+  // Messages with the same data over the network share it if the slice's message size is in this
+  // range.
   uint64_t share_from = ~uint64_t{0}, share_below = ~uint64_t{0};
-  // The shared segments the buffers lie in; 0: none, only processes that share the address space
-  // can be lent to.
+  // The shared segments that hold the buffers. 0: none; then only ranks of the same process can
+  // read lent data.
   uint64_t input_segment = 0, output_segment = 0;
   uint64_t input_offset = 0, output_offset = 0;
-  // What both sides of a message compare.
+  // Both sides of a message compare these.
   uint64_t sequence = 0;
   uint8_t collective = 0;
   int32_t root = 0;
@@ -41,12 +41,12 @@ struct Operation {
   uint64_t* progress = nullptr;
 };
 
-// Messages of GPUs that share their data: shorter ones take no time to write, and of longer ones
-// the socket plugin lends pages on one machine (PageLoan::kLeastBytes), which it does not for two
-// parts.
+// GPUs share the data of messages in this size range. Writing a smaller message takes no time. The
+// socket plugin lends pages of larger messages on one machine (PageLoan::kLeastBytes), but not if a
+// message has two parts.
 inline constexpr uint64_t kShareFrom = 16u << 10, kShareBelow = 192u << 10;
 
-// What a message says of the call it belongs to.
+// The header tells the receiver which call a message belongs to.
 WEFT_HD inline MessageHeader header_for(const Operation& op, uint64_t bytes) {
   MessageHeader message;
   message.bytes = bytes;

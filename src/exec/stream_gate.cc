@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// Not a timed mutex: ThreadSanitizer of GCC 12 does not see how that is locked.
+// Not a timed mutex: GCC 12's ThreadSanitizer does not follow its locking.
 struct Gate {
   std::mutex mutex;
   std::condition_variable free;

@@ -1,7 +1,7 @@
-// CUDA gives a stream its hardware queue when the stream is first used. Threads that come at once
-// may get the same queue. A kernel can then stand behind a kernel of another rank that waits for
-// it, and both wait for ever. So ranks of a process pass a gate one by one when they launch on new
-// streams.
+// CUDA assigns a hardware queue to a stream at its first use. Threads that do this at the same time
+// may get the same queue. A kernel can then queue behind another rank's kernel that waits for it,
+// and both hang. So the ranks of a process launch on new streams one at a
+// time.
 //
 // What is known (H200, driver 580.159.04, 32 hardware queues; perf/queues/first_use.cu shows it
 // without this library):
@@ -25,27 +25,30 @@
 
 namespace weft {
 
-// Of one rank, by one thread at a time.
+// One per rank. Used by one thread at a time.
 class StreamGate {
  public:
-  static constexpr size_t kMostKnown = 64;  // one that is forgotten is new again
-  // A launch blocks where a queue is full, and what empties it may be a kernel of another rank.
+  static constexpr size_t kMostKnown = 64;  // a forgotten stream counts as new again
+  // A launch blocks while its queue is full. The queue may stay full until another rank launches a
+  // kernel, so waiting for the gate is bounded.
   static constexpr auto kLongestWait = std::chrono::milliseconds(100);
 
-  // Whether a stream has not been asked for yet. Id 0: it is not known which one it is.
+  // Whether this is the first call for the stream. Id 0: the stream is not known, and counts as
+  // new.
   bool is_new(uint64_t stream_id);
 
-  // One rank of the process has it at a time, until the launch on streams that are new is done.
+  // Only one rank of the process holds the pass. It holds it until its launch on new streams is
+  // done.
   class Pass {
    public:
-    Pass() = default;  // none
+    Pass() = default;  // holds nothing
     Pass(Pass&& other) noexcept : taken_(std::exchange(other.taken_, false)) {}
     Pass& operator=(Pass&& other) noexcept {
       std::swap(taken_, other.taken_);
       return *this;
     }
     ~Pass();
-    // False also where another one's took too long.
+    // Also false if another rank held the pass for longer than kLongestWait.
     bool taken() const { return taken_; }
     static Pass take();
 
@@ -54,7 +57,7 @@ class StreamGate {
   };
 
  private:
-  std::vector<uint64_t> known_;  // the latest last
+  std::vector<uint64_t> known_;  // most recent last
 };
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Handshake: client hello -> server challenge and proof -> client proof -> server's word.
+// Handshake: client hello -> server challenge and proof -> client proof -> server's confirmation.
 #include "src/transport/acceptor.h"
 
 #include <sys/epoll.h>
@@ -30,8 +30,8 @@ struct Challenge {
   Proof proof{};
 };
 
-// Everything both sides have said so far, hashed with the secret; the side keeps a proof from being
-// sent back.
+// Everything that both sides have said so far, hashed with the secret. `side` prevents a proof from
+// being sent back as the other side's.
 Proof prove(const Secret& secret, std::string_view side, const Hello& hello, const Nonce& server) {
   struct {
     Hello hello;
@@ -71,7 +71,7 @@ bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline
     receive_all(fd, writable_bytes_of(word), deadline);
     return word == kMagic;
   } catch (const Error&) {
-    return false;  // closed, or silent for too long: another address, or another time, may do
+    return false;  // closed or timed out: the caller may try another address, or try again
   }
 }
 
@@ -102,7 +102,7 @@ Acceptor::Acceptor(double handshake_seconds) : handshake_seconds_(handshake_seco
 }
 
 void Acceptor::listen_at(const Address& address, Deadline patience) {
-  std::lock_guard lock(listen_mutex_);  // who comes second waits until there is a listener
+  std::lock_guard lock(listen_mutex_);  // a second caller waits until the first has a listener
   if (std::find(listening_.begin(), listening_.end(), address) != listening_.end()) return;
   uint16_t port = 0;
   Fd fd = listen_tcp(&address, port, patience);
@@ -177,7 +177,7 @@ void Acceptor::progress(const std::shared_ptr<Pending>& pending) {
   accept(std::move(pending->fd), pending->hello.purpose);
 }
 
-// Reads what there is; true while more is needed. `accepted` says how it ended.
+// Reads the available bytes. True while more is needed. `accepted` holds the result.
 bool Acceptor::advance(Pending& p) {
   const std::span<std::byte> goal =
       p.challenged ? writable_bytes_of(p.proof) : writable_bytes_of(p.hello);

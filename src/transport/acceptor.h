@@ -1,8 +1,8 @@
-// Where peers reach this process: one TCP and one unix socket, every connection authenticated
-// before anybody sees it.
+// The sockets on which peers connect to this process: one TCP and one unix socket. Every connection
+// is authenticated before its user sees it.
 //
-// Both sides prove that they know the communicator's secret by answering the other's random
-// challenge with a keyed hash; the secret itself never travels.
+// Each side proves that it knows the communicator's secret. It answers the other side's random
+// challenge with a keyed hash. The secret itself is never sent.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace weft {
 
-// What a connection is for; authenticated together with the proof.
+// The purpose of a connection. The proof covers it too.
 struct Purpose {
   enum Kind : uint32_t { kRendezvous = 1, kMemory = 2, kStream = 3 };
   uint32_t kind = 0;
@@ -27,7 +27,7 @@ struct Purpose {
   uint32_t channel = 0;
 };
 
-// The public name of a secret: who looks for which communicator.
+// The public name of a secret: identifies the communicator.
 uint64_t public_key(const Secret& secret);
 
 // Thread-safe; one per process.
@@ -42,7 +42,7 @@ class Acceptor {
 
   uint16_t port() const { return port_; }
   const std::string& unix_name() const { return unix_name_; }
-  // A random number that tells this process from all others.
+  // A random number that identifies this process.
   uint64_t token() const { return token_; }
   // Also listens at this address (NCCL_COMM_ID), once; see listen_tcp() for `patience`.
   void listen_at(const Address& address, Deadline patience);
@@ -62,7 +62,7 @@ class Acceptor {
   void drop_stale();
 
   Fd tcp_, unix_;
-  std::mutex listen_mutex_;  // for these two
+  std::mutex listen_mutex_;  // protects the next two
   std::vector<Fd> extra_;
   std::vector<Address> listening_;
   uint64_t token_ = 0;
@@ -74,8 +74,8 @@ class Acceptor {
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
-// The client's half of the handshake, blocking. False when the other side does not know the secret
-// (yet), closed, or said nothing until the deadline.
+// The client's half of the handshake, blocking. False if the server does not know the secret (yet),
+// closed the connection, or did not answer before the deadline.
 bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
 
 }  // namespace weft

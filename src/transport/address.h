@@ -1,4 +1,4 @@
-// Socket addresses as plain bytes, and which of this machine's interfaces to offer to peers.
+// Socket addresses as plain bytes, and the choice of this machine's interfaces to offer to peers.
 #pragma once
 
 #include <sys/socket.h>
@@ -32,22 +32,21 @@ std::string describe(const Address& address);
 // "host:port" or "[ipv6]:port", resolved. Throws Error(ncclInvalidArgument).
 Address parse_address(const std::string& text);
 
-// Whether an interface name passes NCCL_SOCKET_IFNAME: a comma-separated list of prefixes, "^" in
-// front inverts, "=" in front (after any "^") asks for whole names. An empty list passes
+// Whether an interface name passes NCCL_SOCKET_IFNAME, a comma-separated list of prefixes. "^" in
+// front inverts the list. "=" in front (after any "^") compares whole names. An empty list passes
 // everything.
 bool interface_matches(std::string_view list, std::string_view name);
 
-// Interfaces that exist only inside this machine: containers' and VMs' bridges and pairs.
+// Interfaces that exist only inside this machine: bridges and veth pairs of containers and VMs.
 bool is_virtual_interface(std::string_view name);
 
-// The addresses peers should try, best first, all with this port. Never empty: falls back to
-// loopback.
+// The addresses that peers should try, best first, all with this port. Never empty: the last resort
+// is loopback.
 std::vector<Address> local_addresses(const Config& config, uint16_t port);
 
-// A number that is equal for processes that share this host's memory and loopback (NCCL_HOSTID
-// replaces it).
+// Equal for processes that share this host's memory and loopback. NCCL_HOSTID replaces it.
 uint64_t host_identity(const Config& config);
-// A number that is equal for processes that share this machine's cores, in whatever container.
+// Equal for processes that share this machine's cores, in any container.
 uint64_t machine_identity();
 
 }  // namespace weft

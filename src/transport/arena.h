@@ -1,5 +1,6 @@
-// A rank's arena: its doorbell and the FIFOs that the ranks of its host send to it through. In
-// plain memory when all of them live in this process, else in a memfd that the other processes map.
+// A rank's arena: its doorbell, and the FIFOs through which the ranks of its host send to it. It is
+// plain memory if all these ranks live in this process. Otherwise it is a memfd that the other
+// processes map.
 #pragma once
 
 #include <memory>
@@ -9,8 +10,8 @@
 
 namespace weft {
 
-// Channels 0 and 1 carry collectives, 2 point-to-point messages. Imported schedules may need more
-// for collectives: those follow.
+// Channels 0 and 1 carry collectives, channel 2 point-to-point messages. Imported schedules may
+// need more channels for collectives. Those follow.
 inline constexpr int kCollectiveChannels = 2;
 inline constexpr int kPointToPointChannel = 2;
 inline constexpr int kChannels = 3;
@@ -18,8 +19,8 @@ inline int collective_channel(int number) {
   return number < kCollectiveChannels ? number : number + kChannels - kCollectiveChannels;
 }
 
-// The first page holds the doorbell; then comes a board of 64 KiB for whoever has small things to
-// tell all ranks of the host, then the FIFOs. Pages that are not used cost nothing.
+// The first page holds the doorbell. Then comes a board of 64 KiB for small data that a rank shows
+// to all ranks of the host. Then come the FIFOs. Unused pages cost nothing.
 inline constexpr size_t kBoardAt = 4096, kBoardBytes = 64u << 10;
 inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;
 
@@ -34,11 +35,10 @@ struct ArenaLayout {
   }
 };
 
-// Immutable after construction; the memory is shared by design and synchronized by the FIFO
-// protocol.
+// Immutable after construction. Ranks share the memory; the FIFO protocol synchronizes it.
 class Arena {
  public:
-  // A new one, zeroed. With `shareable` it can be sent to other processes.
+  // A new arena, zeroed. With `shareable` it can be sent to other processes.
   Arena(const ArenaLayout& layout, bool shareable);
   // Another process's arena, mapped here.
   Arena(const ArenaLayout& layout, Fd fd);

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// A quarter of what the process may open.
+// A quarter of the process's limit on open files.
 size_t most() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 1 << 16;
@@ -24,7 +24,7 @@ Descriptors& Descriptors::instance() {
   return descriptors;
 }
 
-// Far from wrapping around, and never 0.
+// Never 0, and far from overflow.
 Descriptors::Descriptors() {
   fill_random(&next_id_, sizeof next_id_);
   next_id_ = next_id_ / 2 / kStep * kStep + kStep;

@@ -1,5 +1,5 @@
-// Descriptors that this process lends to others of the host by number, until it takes them back:
-// memory that is not a segment of ours.
+// Descriptors that this process lends to other processes of the host by number, until it takes them
+// back. They are for memory outside our own segments.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class Descriptors {
     Fd fd;
     uint64_t size = 0;
   };
-  // The number of the first; those of the others follow in steps of kStep. 0 when so many are lent
-  // that the program's own files could run out.
+  // Returns the number of the first descriptor. The others follow in steps of kStep. Returns 0 if
+  // the program could run out of descriptors for its own files.
   uint64_t lend(std::vector<Lent> all);
-  static constexpr uint64_t kStep = 2;  // even numbers: segments have odd ones
-  // All that were lent together with `first`.
+  static constexpr uint64_t kStep = 2;  // even numbers, because segments have odd ones
+  // Takes back all descriptors that were lent together with `first`.
   void take_back(uint64_t first);
 
-  // As Segments::share().
+  // Like Segments::share().
   template <typename Use>
   bool share(uint64_t id, Use use) {
     std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Futexes that work between processes. Sequential consistency on `sleeping` against the FIFO
-// counters is what makes a lost wake-up impossible: either the ringer sees the sleeper, or the
+// Futexes that work between processes. Accesses to `sleeping` and to the FIFO counters are
+// sequentially consistent, so no wake-up is lost. Either the ringer sees the sleeper, or the
 // sleeper's last look sees the news.
 #include "src/transport/doorbell.h"
 

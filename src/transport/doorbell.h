@@ -5,16 +5,16 @@
 
 namespace weft {
 
-// To be called after the news is visible (a sequentially consistent store). Costs a load when
-// nobody sleeps.
+// Call it after the news is visible (a sequentially consistent store). Costs one load if nobody
+// sleeps.
 void ring(const Bell& bell) noexcept;
 
-// Protocol of a sleeper: prepare_sleep(), look for work once more, then sleep(). `ticket` is what
-// prepare returned.
+// Protocol of a sleeper: prepare_sleep(), look for work once more, then sleep(). `ticket` is the
+// value that prepare_sleep() returned.
 uint32_t prepare_sleep(Doorbell& door) noexcept;
 void sleep(Doorbell& door, uint32_t ticket, uint64_t timeout_ns) noexcept;
 
-// Wakes every sleeper, whatever there is to see (abort, a peer's death).
+// Wakes every sleeper unconditionally (abort, a peer's death).
 void wake_all(Doorbell& door) noexcept;
 
 }  // namespace weft

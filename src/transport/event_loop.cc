@@ -101,7 +101,7 @@ void EventLoop::loop() {
       }
       const auto it = callbacks_.find(event.data.fd);
       if (it == callbacks_.end()) continue;
-      const std::shared_ptr<Callback> callback = it->second;  // it may unwatch itself
+      const std::shared_ptr<Callback> callback = it->second;  // the callback may unwatch itself
       (*callback)(event.events);
     }
     std::vector<std::function<void()>> tasks;

@@ -1,4 +1,4 @@
-// The process's one control thread: an epoll loop that accepts connections, serves the bootstrap
+// The process's only control thread: an epoll loop. It accepts connections, serves the bootstrap
 // and watches for peers that die. It never blocks and never moves collective data.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// Thread-safe. Callbacks run on the loop's thread; after unwatch() has returned none is running any
-// more (unless it is the caller).
+// Thread-safe. Callbacks run on the loop's thread. After unwatch() returns, no callback of that fd
+// is running, unless the callback itself called it.
 class EventLoop {
  public:
   static EventLoop& instance();

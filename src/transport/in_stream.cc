@@ -38,7 +38,7 @@ bool InStream::progress(bool eager) noexcept {
 
 bool InStream::receive_some() noexcept {
   Network& network = comm_.network();
-  // With detached data only one at a time: what comes next depends on what came.
+  // With detached data only one receive at a time: the next one depends on what this one brings.
   const uint64_t most = network.can_lend() ? 1 : kSlots;
   const uint64_t free = load(fifo().head) / slot_bytes_ + kSlots;
   while (flying_ < most && finished_ + flying_ < free) {
@@ -61,7 +61,7 @@ bool InStream::receive_some() noexcept {
   return accept_slot(size);
 }
 
-// A slot holds whole messages, of which the last may be detached.
+// A slot holds whole messages. The last one may be detached.
 bool InStream::accept_slot(uint64_t size) noexcept {
   uint64_t at = 0;
   while (at < size) {
@@ -116,14 +116,14 @@ bool InStream::receive_body(bool eager) noexcept {
     return false;
   }
   body_header_->kind = body_direct_ ? MessageHeader::kDelivered : MessageHeader::kInline;
-  body_header_->address = 0;  // means nothing here, and some compare headers as a whole
+  body_header_->address = 0;  // has no meaning here, and some code compares whole headers
   const uint64_t used = body_at_ + kFifoAlign + (body_direct_ ? 0 : fifo_round(size));
   body_header_ = nullptr;
   finish_slot(used);
   return true;
 }
 
-// What a slot does not use is skipped.
+// Marks the unused rest of a slot as skipped.
 void InStream::finish_slot(uint64_t used) noexcept {
   if (used < slot_bytes_) {
     auto& rest = *reinterpret_cast<MessageHeader*>(slot(finished_) + used);
@@ -137,7 +137,7 @@ void InStream::finish_slot(uint64_t used) noexcept {
   if (observed()) tell_received(slot(finished_ - 1), used);
 }
 
-// Lanes have made no call yet: what came before that is still in the ring.
+// Lanes have made no call yet, so all earlier messages are still in the ring.
 void InStream::observe(std::unique_ptr<StreamObserver> observer) {
   for (uint64_t number = 0; number < finished_; number++)
     observer->received(carried(slot(number), slot_bytes_));

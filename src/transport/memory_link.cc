@@ -54,7 +54,8 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   try {
     auto [fd, size] = fetch(segment, in_seconds(10));
     if (!fd) return nullptr;
-    // Most recent first. The peer does not say when it frees a segment, so the oldest go.
+    // Most recent first. The peer does not announce when it frees a segment, so the oldest mapping
+    // is dropped.
     if (mapped_.size() >= kMostMapped) mapped_.pop_back();
     mapped_.insert(mapped_.begin(), Mapped{segment, Mapping::shared(fd.get(), size)});
     return mapped_.front().memory.data();

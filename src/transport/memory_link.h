@@ -14,7 +14,7 @@
 namespace weft {
 
 // The client's side: one connection to one rank of another process, open as long as the
-// communicator. map() may be called by the lanes of this rank; calls are serialized.
+// communicator. The lanes of this rank may call map(); calls are serialized.
 class MemoryLink : public SegmentMapper {
  public:
   MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank,
@@ -22,8 +22,8 @@ class MemoryLink : public SegmentMapper {
 
   std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline);
   const std::byte* map(uint64_t segment) noexcept override;
-  // A descriptor that the peer lends (see Descriptors) and its size; an empty one when it has taken
-  // it back. Throws when the peer does not answer.
+  // Returns a descriptor that the peer lends (see Descriptors) and its size. Returns an empty one
+  // if the peer has taken it back. Throws if the peer does not answer.
   std::pair<Fd, uint64_t> borrow(uint64_t id);
 
  private:

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// The folder this library (or program) lies in, with a '/' at its end; empty: not known.
+// The folder of this library (or program), with a '/' at its end; empty: unknown.
 std::string own_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
@@ -33,7 +33,7 @@ bool same_name(const std::string& a, const std::string& b) {
 std::shared_ptr<void> open_library(const std::vector<std::string>& files, std::string& why) {
   for (const std::string& file : files) {
     void* library = dlopen(file.empty() ? nullptr : file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // Closed never: a plugin may have threads, and the next communicator wants it again.
+    // Never closed: a plugin may have threads, and the next communicator uses it again.
     if (library != nullptr) return {library, [](void*) {}};
     const char* error = dlerror();
     why += (why.empty() ? "" : "; ") + std::string(error == nullptr ? file.c_str() : error);
@@ -51,12 +51,12 @@ std::vector<std::string> split(const std::string& list) {
   return names;
 }
 
-// Goes through the candidates, and remembers why each was passed over.
+// Tries the candidates, and remembers why each was passed over.
 class Search {
  public:
   explicit Search(const NetRequest& request) : request_(request) {}
 
-  // nullptr: not this one. `alias`: another name by which users know it.
+  // nullptr: not this table. `alias`: another name that users know it by.
   std::shared_ptr<Network> try_table(const NetTable& table, const std::string& label,
                                      const char* alias) {
     const std::string& wanted = request_.net_name;
@@ -127,7 +127,7 @@ std::vector<std::string> plugin_files(const std::string& name, const std::string
 }
 
 std::shared_ptr<Network> choose_network(const NetRequest& request, const NetTable& built_in) {
-  static std::mutex mutex;  // plugins' init functions are not made for two threads
+  static std::mutex mutex;  // plugins' init functions are not thread-safe
   std::lock_guard lock(mutex);
   const std::string folder = own_folder();
   Search search(request);
@@ -137,7 +137,7 @@ std::shared_ptr<Network> choose_network(const NetRequest& request, const NetTabl
       search.pass_over(external[i], "NCCL_NET_PLUGIN takes 14 plugins");
       continue;
     }
-    // The default is looked for where the loader looks, not beside us.
+    // The default plugin is found by the loader's search path only, not beside this library.
     if (auto network = search.try_files(
             external[i], plugin_files(external[i], request.plugins_given ? folder : ""), ""))
       return network;

@@ -22,8 +22,9 @@ NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_do
 }
 
 bool NetStream::look(uint32_t round) noexcept {
-  // To ask the kernel takes longer than to look at all rings of a proxy: soon every fourth round is
-  // enough, since rounds are shorter then, and after about a millisecond every 16th.
+  // Asking the kernel takes longer than polling all rings of a proxy. After kHotLooks polls without
+  // news every fourth round is enough, since rounds are shorter then. After about a millisecond
+  // every 16th is enough.
   constexpr uint32_t kHotLooks = 20, kWarmRounds = 4, kWarmLooks = 270, kColdRounds = 16;
   const uint32_t rounds = fruitless_ > kWarmLooks ? kColdRounds : kWarmRounds;
   if (fruitless_ > kHotLooks && asks_kernel() && round % rounds != 0) return false;
@@ -76,7 +77,7 @@ std::vector<CarriedMessage> NetStream::carried(const std::byte* data, uint64_t b
   return list;
 }
 
-// What has arrived can still be read; nothing more will come.
+// Data that has arrived can still be read. No more will come.
 void NetStream::fail(ncclResult_t code) noexcept {
   if (broken_) return;
   failure_ = comm_.network().reason();

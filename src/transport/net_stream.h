@@ -1,15 +1,15 @@
 // One direction of one FIFO between ranks of different hosts, over a Network. Both sides have a
-// ring in their own memory (fifo.h); the sending side's messages go into network messages as they
-// are, the receiving side puts each network message into a slot of its ring.
+// ring in their own memory (fifo.h). The sender's messages become network messages unchanged. The
+// receiver puts each network message into a slot of its ring.
 //
-// Large messages can travel without passing through the rings: the producer lends its memory
-// (kPointer, as to a peer of the same process), so that the ring holds only the header and the data
-// is a network message of its own; a consumer that waits for it says where it should go
-// (FifoControl::wanted), and finds it there. GPUs let equal messages to several peers refer to one
-// of them in the same way (Interpreter::shared_port). This needs a plugin with our extension.
+// Large messages can bypass the rings. The producer lends its memory (kPointer, as to a peer of the
+// same process). Its ring then holds only the header, and the data is a network message of its own.
+// A waiting consumer says where the data should go (FifoControl::wanted), and finds it there. In
+// the same way GPUs let equal messages to several peers share one copy (Interpreter::shared_port).
+// This needs a plugin with our extension.
 //
-// Whoever fills or empties the ring needs nothing but the counters and the messages' format: a lane
-// of the host, or a GPU with the ring in pinned memory.
+// The user of the ring needs only the counters and the message format. It is a lane of the host, or
+// a GPU with the ring in pinned memory.
 #pragma once
 
 #include <poll.h>
@@ -30,11 +30,11 @@ namespace weft {
 
 class Proxy;
 
-// Of the receiving ring; every message fits into one.
+// Bytes per slot of the receiving ring. Every message fits into one.
 uint64_t slot_size(uint64_t ring_bytes);
 
-// All functions but the constructor's are for proxies: under the lock of its own one, alone or with
-// a claim.
+// Proxies call all functions except the constructor. They hold the lock of the stream's own proxy,
+// either exclusively or shared with a claim.
 class NetStream {
  public:
   NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_door, std::atomic<bool>* lost);
@@ -43,48 +43,47 @@ class NetStream {
   NetStream& operator=(const NetStream&) = delete;
 
   Proxy& proxy() const { return proxy_; }
-  // Keeps the ring's memory, for whoever has pinned it.
+  // Keeps the ring's memory alive for its user, who may have pinned it.
   std::shared_ptr<const void> memory() const { return memory_; }
   bool broken() const { return broken_; }
-  // What the plugin said when it broke; empty: nothing broke.
+  // The plugin's error when the connection broke; empty if it did not.
   const std::string& failure() const { return failure_; }
-  // Moves what can be moved now; true when something did. `eager`: do not wait for a consumer to
-  // say where it wants its data.
+  // Moves all data that can be moved now. True if it moved any. `eager`: does not wait for a
+  // consumer to say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
-  // The same for a proxy that asks again and again, `round` counting: a stream that has to ask the
-  // kernel and had no news for long is passed over most of the time.
+  // The same for a proxy that polls. `round` counts its polls. A stream that must ask the kernel
+  // and had no news for long is skipped in most rounds.
   bool look(uint32_t round) noexcept;
-  // One of several proxies has it until it is released; false: another one has it.
+  // Only one of several proxies holds the claim, until release(). False: another proxy holds it.
   bool claim() noexcept {
     return !claimed_.load(std::memory_order_relaxed) &&
            !claimed_.exchange(true, std::memory_order_acquire);
   }
   void release() noexcept { claimed_.store(false, std::memory_order_release); }
-  // Whether other proxies than its own may look at it: others' plugins may want one thread.
+  // Whether other proxies may poll it. Foreign plugins may require one thread.
   virtual bool takes_help() const { return takes_help_; }
-  // Whether there is something left to send.
+  // Whether there is data left to send.
   virtual bool unsent() const { return false; }
   int waits_for(pollfd* descriptors, int most) const noexcept;
-  // False: its plugin has nothing to sleep on, ask it again and again.
+  // False: the plugin has nothing to sleep on, so it must be polled.
   bool can_sleep() const { return !comm_ || comm_.network().can_sleep(); }
-  // Closes the connection: from now on nobody reads or writes the memory of lanes.
+  // Closes the connection. From now on nobody accesses the memory of lanes.
   void abandon() noexcept;
-  // Tells of messages from now on, and of what has been received already; nothing has been sent
-  // yet.
+  // Reports messages from now on, and the messages received already. Nothing has been sent yet.
   virtual void observe(std::unique_ptr<StreamObserver> observer);
 
  protected:
   virtual bool idle() const = 0;         // no request in flight
-  virtual bool asks_kernel() const = 0;  // to find that there is nothing to do
+  virtual bool asks_kernel() const = 0;  // to find out whether there is anything to do
   void fail(ncclResult_t code) noexcept;
   FifoControl& fifo() const { return *reinterpret_cast<FifoControl*>(ring_.data()); }
-  // Its counters, which lanes or GPUs change too.
+  // The ring's counters. Lanes or GPUs change them too.
   static uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
   static void store(uint64_t& at, uint64_t value) {
     __atomic_store_n(&at, value, __ATOMIC_SEQ_CST);
   }
-  // Where it is observed, see StreamObserver. The messages lie one behind the other, `bytes` of
-  // them in all; a skipped stretch ends them.
+  // Reports to the observers, see StreamObserver. The messages are contiguous, `bytes` in total. A
+  // skipped stretch ends them.
   bool observed() const { return observers_ != nullptr; }
   [[gnu::cold]] void tell_announced() noexcept;
   [[gnu::cold]] void tell_sent(const std::byte* data, uint64_t bytes) noexcept;
@@ -99,9 +98,10 @@ class NetStream {
 
  private:
   Proxy& proxy_;
-  std::atomic<bool>* const lost_;  // set when the connection ends, for whoever waits for this peer
+  // Set when the connection ends, for threads that wait for this peer.
+  std::atomic<bool>* const lost_;
   bool broken_ = false;
-  uint32_t fruitless_ = 0;  // looks since the last news
+  uint32_t fruitless_ = 0;  // polls since the last news
   const bool takes_help_;
   std::atomic<bool> claimed_{false};
   std::string failure_;
@@ -128,11 +128,11 @@ class OutStream final : public NetStream {
   static constexpr size_t kMostFlying = 8;
   struct Flight {
     void* request = nullptr;
-    uint64_t end = 0;  // the ring is free up to here when it has landed
+    uint64_t end = 0;  // the ring is free up to here when the message has landed
   };
   const uint64_t ring_bytes_;
   void* registration_ = nullptr;
-  uint64_t taken_ = 0;  // bytes of the ring that have been handed to the network
+  uint64_t taken_ = 0;  // bytes of the ring handed to the network so far
   std::array<Flight, kMostFlying> flights_;
   size_t first_ = 0, flying_ = 0;
 };
@@ -159,12 +159,12 @@ class InStream final : public NetStream {
   static constexpr uint64_t kSlots = 4;
   const uint64_t slot_bytes_;
   void* registration_ = nullptr;
-  uint64_t finished_ = 0;  // slots whose data lanes may see
+  uint64_t finished_ = 0;  // slots whose data lanes can see
   std::array<void*, kSlots> requests_{};
   uint64_t flying_ = 0;  // receives posted for the slots from finished_ on
-  // A message whose header is there and whose data comes next.
+  // A message whose header has arrived and whose data comes next.
   MessageHeader* body_header_ = nullptr;
-  uint64_t body_at_ = 0;  // of the header in its slot
+  uint64_t body_at_ = 0;  // offset of the header in its slot
   void* body_ = nullptr;  // request
   bool body_direct_ = false;
 };

@@ -1,6 +1,6 @@
-// A network between hosts, whichever plugin it comes from: one interface over all versions of
-// NCCL's plugin ABI (net_abi/common.h has its rules). Calls give back codes and never wait or
-// throw; the owners below close what they own.
+// A network between hosts, from any plugin: one interface over all versions of NCCL's plugin ABI
+// (net_abi/common.h has its rules). Calls return codes and never wait or throw. NetComm closes the
+// comm it owns.
 #pragma once
 
 #include <poll.h>
@@ -18,11 +18,11 @@
 
 namespace weft {
 
-// What a device says of itself, in the newest version's terms.
+// A device's properties, in the terms of the newest version.
 struct NetProperties {
   std::string name, pci_path;
   uint64_t guid = 0;
-  int pointers = net_abi::kHostPointer;  // set of PointerKind that it can send and receive
+  int pointers = net_abi::kHostPointer;  // PointerKinds that it can send and receive
   bool global_registration = false, force_flush = false;
   int speed_mbps = 0, port = 0;
   float latency_us = 0;
@@ -43,7 +43,7 @@ class Network {
   virtual int version() const = 0;
   virtual int devices() const = 0;
   virtual NetProperties properties(int device) = 0;  // throws Error
-  // Joins devices to one whose connections use all of them; -1: the plugin cannot.
+  // Merges devices into one whose connections use all of them; -1: the plugin cannot.
   virtual int merge(const std::vector<int>& devices) noexcept = 0;
 
   virtual ncclResult_t listen(int device, NetHandle& handle, void** comm) noexcept = 0;
@@ -63,20 +63,20 @@ class Network {
                              void** request) noexcept = 0;
   virtual ncclResult_t irecv(void* comm, void* data, size_t size, void* registration,
                              void** request) noexcept = 0;
-  // Makes what was received into GPU memory visible there. A null request: nothing to do.
+  // Makes data received into GPU memory visible there. A null request: nothing to do.
   virtual ncclResult_t flush(void* comm, void* data, int size, void* registration,
                              void** request) noexcept = 0;
   virtual ncclResult_t test(void* request, bool& done, size_t& size) noexcept = 0;
 
-  // Beyond the ABI (net_abi/extension.h); only our own plugins have it, and not all have all.
-  virtual bool can_lend() const = 0;   // isend_two, and memory that is not registered
-  virtual bool can_sleep() const = 0;  // waits_for
+  // Beyond the ABI (net_abi/extension.h). Only our own plugins have these, and not all have all.
+  virtual bool can_lend() const = 0;   // has isend_two(), and can send unregistered memory
+  virtual bool can_sleep() const = 0;  // has waits_for()
   virtual void use_secret(const Secret* secret) noexcept = 0;
   virtual ncclResult_t isend_two(void* comm, void* head, size_t head_size, void* body,
                                  size_t body_size, void** request) noexcept = 0;
   virtual int waits_for(void* comm, pollfd* descriptors, int most) noexcept = 0;
 
-  // Why the last call of this thread failed, as far as the plugin said.
+  // Why the last call of this thread failed, if the plugin said so.
   virtual std::string reason() const = 0;
 };
 

@@ -62,8 +62,8 @@ bool OutStream::complete_some() noexcept {
   return moved;
 }
 
-// Hands the next messages to the network: as many as fit into the peer's slot, up to the first
-// whose data is lent, which goes along.
+// Hands the next messages to the network: as many as fit into the peer's slot. A message with lent
+// data is the last one, and its data goes along.
 bool OutStream::send_next() noexcept {
   const uint64_t tail = load(fifo().tail), room = slot_size(ring_bytes_);
   uint64_t begin = taken_, end = taken_;
@@ -75,7 +75,7 @@ bool OutStream::send_next() noexcept {
       begin = end = end + header.bytes;
       continue;
     }
-    if (end != begin && end % ring_bytes_ == 0) break;  // not in one piece
+    if (end != begin && end % ring_bytes_ == 0) break;  // wraps around: not contiguous
     const uint64_t whole = kFifoAlign + fifo_round(header.bytes);
     if (end - begin + whole > room && end != begin) break;
     if (header.kind == MessageHeader::kInline) {

@@ -1,5 +1,5 @@
-// One adapter per version of the ABI: PluginNetwork<NetV8> to PluginNetwork<NetV12>. What a version
-// lacks is decided at compile time, in the few functions that differ.
+// One adapter per version of the ABI: PluginNetwork<NetV8> to PluginNetwork<NetV12>. The few
+// functions that differ between versions choose at compile time.
 #include "src/transport/plugin_network.h"
 
 #include <dlfcn.h>
@@ -199,7 +199,7 @@ class PluginNetwork final : public Network {
   }
 
  private:
-  // Before v11 a plugin is initialized once in a process, whatever the number of communicators.
+  // Before v11 a plugin is initialized once per process, for all communicators.
   void initialize(uint64_t comm_id) {
     last_warning().clear();
     ncclResult_t code = ncclSuccess;

@@ -25,22 +25,22 @@
 namespace weft {
 namespace {
 
-// How long the thread keeps out of the way after the last visit of a driver.
+// The thread stays out of the way this long after a driver's last visit.
 constexpr int kKeepOutMs = 5;
 constexpr int kMostDescriptors = 4;    // of one stream
-constexpr double kSpinSeconds = 1e-3;  // without news, until a thread that watches naps
+constexpr double kSpinSeconds = 1e-3;  // without news, before a polling thread sleeps
 constexpr int kMostThreads = 64, kMostChosenThreads = 4;
-// Of proxies with each other, at least: a message of 128 KiB takes thirty. An all_reduce of 1 MiB
-// between four processes on an H200 takes 640 us without help, 485 with 4 us, 476 with 12, and 563
-// with two proxies instead of three.
+// The shortest time before a proxy helps another. A message of 128 KiB takes 30 us. An all_reduce
+// of 1 MiB between four processes on an H200 takes 640 us without help, 485 with 4 us, 476 with 12,
+// and 563 with two proxies instead of three.
 constexpr auto kPatience = std::chrono::microseconds(4);
 constexpr int kPauses = 16;  // after a round without news: a microsecond or less
 
-// All of the process. Their threads never end, so neither do they.
+// All proxies of the process. Their threads never end, so they are never destroyed.
 struct Proxies {
   std::mutex mutex;
   size_t round = 0;
-  std::array<std::atomic<Proxy*>, kMostThreads> list{};  // those that there are come first
+  std::array<std::atomic<Proxy*>, kMostThreads> list{};  // existing proxies come first
 
   static Proxies& instance() {
     static Proxies& proxies = *std::make_unique<Proxies>().release();
@@ -48,7 +48,8 @@ struct Proxies {
   }
 };
 
-// "0-3,8" as a set; only cores that this process may use. Empty when there is nothing to choose.
+// "0-3,8" as a set, limited to cores that this process may use. Empty if there is nothing to
+// choose.
 cpu_set_t parse_cores(const std::string& list) {
   cpu_set_t allowed, chosen;
   CPU_ZERO(&chosen);
@@ -70,7 +71,7 @@ cpu_set_t parse_cores(const std::string& list) {
 int proxy_threads(int wanted, bool for_gpus, int cores, int ranks) {
   if (wanted > 0) return std::min(wanted, kMostThreads);
   if (!for_gpus) return 1;
-  // A core is left to the thread that launches: it spins while it waits for the GPU.
+  // One core is left to the launching thread, which spins while it waits for the GPU.
   return std::clamp(cores / std::max(1, ranks) - 1, 1, kMostChosenThreads);
 }
 
@@ -88,7 +89,8 @@ Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   std::thread thread([this] { loop(); });
   thread_ = thread.native_handle();
   pthread_setname_np(thread_, "weft-proxy");
-  // It serves all ranks of the process: not on the core of the one that made it.
+  // The thread serves all ranks of the process, so it must not inherit the affinity of the rank
+  // that created it.
   const cpu_set_t cores = cores_of_process();
   if (CPU_COUNT(&cores) > 0) pthread_setaffinity_np(thread_, sizeof cores, &cores);
   thread.detach();
@@ -212,7 +214,7 @@ void Proxy::forget(ProxyObserver& observer) noexcept {
   observed_.store(!observers_.empty());
 }
 
-// Who is asleep and looks around in vain sleeps on.
+// A thread that wakes and finds nothing counts as still asleep.
 void Proxy::become(ProxyState next) {
   const ProxyState last = state_.load(std::memory_order_relaxed);
   if (last == next || (last == ProxyState::kAsleep && next == ProxyState::kIdle)) return;
@@ -222,13 +224,14 @@ void Proxy::become(ProxyState next) {
   for (Told& told : observers_) tell(told, next);
 }
 
-// The thread may have fallen asleep just when the observer came: whoever is first tells of it.
+// The thread may have fallen asleep just when the observer came. Then the first of the two reports
+// it.
 void Proxy::tell(Told& told, ProxyState next) {
   if (told.state != next) told.observer->turned(told.state, next);
   told.state = next;
 }
 
-// True while drivers look after the streams, or did so a moment ago.
+// True while drivers move the streams, or did so a moment ago.
 bool Proxy::keep_out(uint64_t& visits_seen) {
   if (drivers_.load() > 0) return true;
   if (urgent_.exchange(false)) return false;
@@ -242,7 +245,7 @@ std::unique_lock<std::shared_mutex> Proxy::interrupt() noexcept {
   return lock;
 }
 
-// Those that are looked at seldom are looked at in different rounds.
+// Streams that are polled seldom are polled in different rounds.
 bool Proxy::look_after_streams(uint32_t round, bool own) noexcept {
   std::shared_lock lock(mutex_, std::defer_lock);
   if (own) lock.lock();
@@ -257,7 +260,7 @@ bool Proxy::look_after_streams(uint32_t round, bool own) noexcept {
   return moved;
 }
 
-// Looks after the streams of those that have been at one round for long.
+// Polls the streams of proxies that have been in one round for long.
 bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
   bool moved = false;
   for (size_t i = 0; i < watch.others.size(); i++) {
@@ -274,8 +277,7 @@ bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
   return moved;
 }
 
-// Nobody rings when a GPU has news: looks for them all the time, and less and less often while
-// there are none.
+// A GPU rings no bell, so the thread polls. It polls less and less often while there is no news.
 void Proxy::watch(Watch& watch) {
   static const uint32_t spins = std::thread::hardware_concurrency() > 4 ? 16 : 1;
   while (interrupts_.load() > 0) sched_yield();
@@ -284,7 +286,7 @@ void Proxy::watch(Watch& watch) {
   bool moved = look_after_streams(watch.round, true);
   auto now = Clock::now();
   if (!moved) {
-    // Those that are as fast as this one are not waited for in vain.
+    // Proxies as fast as this one need no help.
     watch.patience = std::max<Clock::duration>(kPatience, 2 * (now - begin));
     moved = help(watch, now);
     if (moved) now = Clock::now();
@@ -303,7 +305,7 @@ void Proxy::watch(Watch& watch) {
 }
 
 void Proxy::loop() {
-  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: sleeps are short here
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // ns, because the thread sleeps for short times
   uint64_t visits_seen = 0;
   std::vector<pollfd> descriptors;
   Watch watched;
@@ -321,8 +323,8 @@ void Proxy::loop() {
       if (poll(&p, 1, kKeepOutMs) > 0) clear_wake();
       continue;
     }
-    // Before the last look: drivers that come from here on get this thread out of poll(), and lanes
-    // that put something into a ring ring the bell.
+    // Set before the last look. Drivers that come from here on wake this thread from poll(). Lanes
+    // that put a message into a ring ring the bell.
     polling_.store(true);
     prepare_sleep(door_);
     const bool moved = drive_all();
@@ -331,7 +333,7 @@ void Proxy::loop() {
     if (!moved && drivers_.load() == 0) {
       descriptors.assign(1, {wake_.get(), POLLIN, 0});
       const bool can_sleep = waits_for(descriptors);
-      // A plugin that has nothing to sleep on is asked often at first, then less and less.
+      // A plugin with nothing to sleep on is polled often at first, then less and less.
       const double idle =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - last_move).count();
       if (!can_sleep && idle < 100e-6) {

@@ -1,17 +1,18 @@
-// The proxy: what keeps the network moving. Few threads per process, whatever the number of peers;
-// each has its share of the process's streams. Host threads move data themselves, so one is enough
-// for them; GPUs do not, so several serve them where there are cores (proxy_threads()).
+// The proxy moves data between FIFOs and the network. A process has few proxy threads, for any
+// number of peers. Each serves a share of the streams. Host threads move data themselves, so one
+// proxy thread is enough for them. GPUs do not, so several serve them if there are cores
+// (proxy_threads()).
 //
-// A host thread that waits for lanes moves its own streams meanwhile (enter, drive, leave): no
-// thread is faster than the one that needs the data. While some thread does so, the proxy's own
-// thread keeps out of the way; when none does, it takes over whatever is left, sleeps in poll() on
-// the sockets and an eventfd, and wakes lanes that sleep at their doors.
+// A host thread that waits for lanes moves its own streams meanwhile (enter, drive, leave). No
+// thread is faster than the one that needs the data. While a host thread does so, the proxy's
+// thread stays out of the way. Otherwise it takes over the remaining work, sleeps in poll() on the
+// sockets and an eventfd, and wakes lanes that sleep at their doors.
 //
-// A GPU lane uses it so: its rings lie in pinned host memory, with FifoControl and the message
-// format of fifo.h; it stores `tail` after a message and polls `tail` of the other direction, with
-// system-wide fences. It cannot ring an eventfd: its communicator keeps a stay(), which makes the
-// thread look by itself. Such threads help each other: a stream whose proxy does not come, since it
-// copies a message, naps or has lost its core, is looked after by those that have nothing to do.
+// A GPU lane's rings lie in pinned host memory, with FifoControl and the message format of fifo.h.
+// It stores `tail` after a message and polls `tail` of the other direction, with system-wide
+// fences. It cannot ring an eventfd. So its communicator calls keep_polling(), and the thread
+// polls. Polling threads help each other. A proxy may be late because it copies a message, sleeps
+// or has lost its core. Idle proxies then poll its streams.
 #pragma once
 
 #include <poll.h>
@@ -32,14 +33,14 @@ namespace weft {
 
 class NetStream;
 
-// How many threads should serve a communicator: what WEFT_PROXY_THREADS says, or what the `cores`
-// that so many `ranks` share allow.
+// The number of threads for a communicator: WEFT_PROXY_THREADS, or as many as the `cores` that
+// `ranks` ranks share allow.
 int proxy_threads(int wanted, bool for_gpus, int cores, int ranks);
 
 // Thread-safe. Proxies live as long as the process.
 class Proxy {
  public:
-  // The one for the next stream: the first `threads` of the process are dealt out in turn.
+  // The proxy for the next stream: the first `threads` proxies of the process alternate.
   static Proxy& next(int threads = 1);
 
   Proxy();
@@ -47,38 +48,42 @@ class Proxy {
   Proxy& operator=(const Proxy&) = delete;
 
   void add(const std::shared_ptr<NetStream>& stream);
-  // After this the proxy does not touch the stream. What is to be sent is sent first, for at most
+  // After this the proxy does not touch the stream. Pending data is sent first, for at most
   // `seconds`.
   void remove(const std::shared_ptr<NetStream>& stream, double seconds);
-  // Runs on the cores near this PCI device from now on, where the machine says which these are.
+  // The thread runs on the cores near this PCI device from now on, if the machine says which they
+  // are.
   void stay_near(const std::string& pci_path);
 
-  // How lanes tell of news in their rings.
+  // Lanes ring this bell after they change their rings.
   Bell bell() { return {&door_, wake_.get()}; }
   void wake() noexcept;
 
-  // For a thread that moves streams itself. leave(): true hands what is left to the proxy's thread
-  // at once, false when there is nothing urgent.
+  // For a thread that moves streams itself. leave(true) hands the remaining work to the proxy's
+  // thread at once. leave(false): nothing is urgent.
   void enter() noexcept;
   void leave(bool unfinished) noexcept;
-  // Moves one stream; see NetStream::progress(). False also when the proxy is busy with it.
+  // Moves one stream, see NetStream::progress(). Also false if the proxy is busy with it.
   bool drive(NetStream& stream, bool eager) noexcept;
-  // Moves all streams, whoever uses them: what earlier operations left behind must go on too.
+  // Moves all streams of the proxy: data of earlier operations must move too.
   bool drive_all() noexcept;
-  // Adds descriptors to sleep on, for all streams. False: some stream has none, do not sleep.
+  // Adds descriptors to sleep on, for all streams. False: some stream has none, so the caller must
+  // not sleep.
   bool waits_for(std::vector<pollfd>& descriptors);
   bool unsent(const NetStream& stream) noexcept;
   std::string failure(const NetStream& stream);  // see NetStream::failure()
-  // Ends a stream's connection, so that no memory of a failed operation is touched any more.
+  // Closes a stream's connection, so that nobody accesses the memory of a failed operation any
+  // more.
   void abandon(NetStream& stream) noexcept;
 
-  // While there is one, the thread looks after its streams by itself, more and more seldom while
-  // nothing happens: for news that ring no bell.
+  // While any caller keeps this on, the thread polls its streams, because their news ring no bell.
+  // It polls less and less often while nothing happens.
   void keep_polling(bool on) noexcept;
 
   // See NetStream::observe().
   void observe(NetStream& stream, std::unique_ptr<StreamObserver> observer);
-  // Until forget() the observer is told what the thread does; at once, if it sleeps.
+  // Until forget(), the observer hears what the thread does. If the thread sleeps, it hears so at
+  // once.
   void observe(ProxyObserver& observer);
   void forget(ProxyObserver& observer) noexcept;
 
@@ -87,19 +92,19 @@ class Proxy {
   void become(ProxyState next);
   struct Told {
     ProxyObserver* observer;
-    ProxyState state;  // the last it knows of
+    ProxyState state;  // the last state it was told
   };
   static void tell(Told& told, ProxyState next);
   using Clock = std::chrono::steady_clock;
-  // What a thread that watches remembers.
+  // The memory of a polling thread.
   struct Watch {
     struct Other {
-      uint32_t round = 0;  // when it was last seen to begin one
+      uint32_t round = 0;  // the last round it was seen to begin
       Clock::time_point since;
     };
     uint32_t round = 0;
     Clock::time_point last_move = Clock::now();
-    Clock::duration patience{};  // with others
+    Clock::duration patience{};  // time before it helps other proxies
     std::vector<Other> others;
   };
   void watch(Watch& watch);
@@ -111,18 +116,20 @@ class Proxy {
 
   Doorbell door_;
   Fd wake_;
-  // Protects streams_ and all their state; of those who share it, each what it has claimed.
+  // Protects streams_ and their state. A holder of the shared lock may use only streams it has
+  // claimed.
   std::shared_mutex mutex_;
-  std::atomic<uint32_t> interrupts_{0};  // threads that want the lock of one that hardly lets go
+  // Threads that want the lock, which a polling thread hardly releases.
+  std::atomic<uint32_t> interrupts_{0};
   std::vector<std::shared_ptr<NetStream>> streams_;
   std::atomic<uint32_t> drivers_{0}, stays_{0};
-  std::atomic<uint64_t> visits_{0};   // of drivers, ever
+  std::atomic<uint64_t> visits_{0};   // of drivers, in total
   std::atomic<bool> urgent_{false};   // a driver left work behind
-  std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must get it out
-  std::atomic<uint32_t> round_{0};    // of a thread that watches
+  std::atomic<bool> polling_{false};  // the thread sleeps on sockets: drivers must wake it
+  std::atomic<uint32_t> round_{0};    // of a polling thread
   std::mutex observers_mutex_;        // protects observers_
   std::vector<Told> observers_;
-  std::atomic<bool> observed_{false};  // there are any
+  std::atomic<bool> observed_{false};  // observers_ is not empty
   std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};
 };

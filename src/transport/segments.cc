@@ -21,7 +21,7 @@ Segments& Segments::instance() {
 
 Segments::Segments() {
   fill_random(&next_id_, sizeof next_id_);
-  next_id_ |= 1;  // odd and stepped by two: never 0, and other processes' numbers do not matter
+  next_id_ |= 1;  // odd, in steps of two: never 0; ids of other processes do not matter
 }
 
 void* Segments::allocate(size_t size) {
@@ -57,7 +57,7 @@ bool Segments::release(void* pointer) {
     const size_t size = slot.size.load(std::memory_order_relaxed);
     slot.base.store(0, std::memory_order_release);
     slot.id.store(0, std::memory_order_release);
-    // Peers may keep their mapping until their communicator goes; give the pages back now.
+    // Peers may keep their mapping as long as their communicator. This returns the pages now.
     fallocate(slot.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
               static_cast<off_t>(size));
     slot.fd.reset();
@@ -77,7 +77,7 @@ SegmentRef Segments::find(const void* pointer, size_t size) const noexcept {
     if (base == 0 || at < base) continue;
     const size_t length = slot.size.load(std::memory_order_acquire);
     if (at - base >= length || size > length - (at - base)) continue;
-    // The slot may have been given to another segment while we looked.
+    // The slot may have been reused for another segment meanwhile.
     if (slot.id.load(std::memory_order_acquire) == id &&
         slot.base.load(std::memory_order_acquire) == base)
       return {id, at - base};

@@ -1,5 +1,5 @@
 // Memory from ncclMemAlloc in host mode: memfd segments that other processes can map, so that data
-// is lent, not copied.
+// is lent and not copied.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class Segments {
   static Segments& instance();
 
   void* allocate(size_t size);
-  // False when `pointer` did not come from allocate().
+  // False if `pointer` did not come from allocate().
   bool release(void* pointer);
   // The segment that holds [pointer, pointer + size).
   SegmentRef find(const void* pointer, size_t size) const noexcept;
-  // A descriptor for another process and the segment's size; -1 when there is no such segment.
-  // Caller must not keep it.
+  // Calls `use` with the segment's descriptor, for another process, and its size. False if there is
+  // no such segment. `use` must not keep the descriptor.
   template <typename Use>
   bool share(uint64_t id, Use use) {
     std::lock_guard lock(mutex_);
@@ -43,7 +43,7 @@ class Segments {
   Segments();
 
  private:
-  // Enough for every allocator seen in practice; beyond it memory is private and simply not lent.
+  // Enough for every allocator seen in practice. Beyond that, memory is private and is not lent.
   static constexpr size_t kSlots = 4096;
   struct Slot {
     std::atomic<uint64_t> id{0};

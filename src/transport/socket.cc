@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-// Waits for events; throws when the deadline passes.
+// Waits for events. Throws when the deadline passes.
 void wait_for(int fd, short events, Deadline deadline, const char* what) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -33,7 +33,7 @@ void wait_for(int fd, short events, Deadline deadline, const char* what) {
 sockaddr_un unix_address(const std::string& name, socklen_t& size) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // A leading zero byte: the abstract namespace, nothing to clean up in the file system.
+  // A leading zero byte means the abstract namespace: nothing to clean up in the file system.
   const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
   std::memcpy(address.sun_path + 1, name.data(), length);
   size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
@@ -46,7 +46,8 @@ Fd new_socket(int family, int flags = 0) {
   return fd;
 }
 
-// A socket of the address's family and where to bind it; for no address, both families if possible.
+// A socket of the address's family, and where to bind it. Without an address: both families if
+// possible.
 Fd listening_socket(const Address* address, sockaddr_storage& storage, socklen_t& size) {
   Fd fd;
   if (address != nullptr) {
@@ -117,7 +118,7 @@ Fd connect_tcp(const Address& address, Deadline deadline) {
   if (!fd) return {};
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0) {
     if (errno != EINPROGRESS) return {};
-    // An address that does not answer at all must not use up the whole time: others may be tried.
+    // An address that does not answer must not use up the whole time. The caller may try others.
     const auto left = deadline - std::chrono::steady_clock::now();
     const int limit = static_cast<int>(std::min<int64_t>(
         3000, std::chrono::duration_cast<std::chrono::milliseconds>(left).count()));
@@ -240,7 +241,7 @@ void set_blocking(int fd, bool blocking) {
 void set_no_delay(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // A host that loses power says nothing: ask, and give up on unanswered data, within a minute.
+  // A host that loses power says nothing. Probe it, and give up on unanswered data within a minute.
   const int idle = 10, interval = 10, probes = 3, limit_ms = 60000;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);

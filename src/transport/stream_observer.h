@@ -1,5 +1,5 @@
-// Who watches streams and proxies: profilers, timelines. As a rule nobody does, which costs a
-// comparison per message of the network.
+// Observers of streams and proxies: profilers, timelines. Usually there are none, which costs a
+// comparison per network message.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,30 @@
 
 namespace weft {
 
-// One message of a FIFO as part of a message of the network.
+// One message of a FIFO as part of a network message.
 struct CarriedMessage {
-  uint64_t operation = 0;  // its number, as the header says
-  uint64_t bytes = 0;      // of data
+  uint64_t operation = 0;  // its number, from the header
+  uint64_t bytes = 0;      // of the data
 };
 
-// Of one stream, whose messages come in order. Called by whichever thread moves the stream, one at
-// a time; other streams may be moved meanwhile.
+// Observes one stream, whose messages come in order. The thread that moves the stream calls it, one
+// at a time. Other streams may move meanwhile.
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
-  // Sending: there is something to send. Receiving: the first part of a message is here. May be
-  // told several times of the same one.
+  // Sending: there is data to send. Receiving: the first part of a message has arrived. May be
+  // called several times for the same message.
   virtual void announced() noexcept = 0;
-  virtual void sent(std::span<const CarriedMessage> carried) noexcept = 0;  // the network has it
-  virtual void landed() noexcept = 0;  // the oldest one that was sent
+  // The network has accepted the message.
+  virtual void sent(std::span<const CarriedMessage> carried) noexcept = 0;
+  virtual void landed() noexcept = 0;  // the oldest sent message has arrived
   virtual void received(std::span<const CarriedMessage> carried) noexcept = 0;
 };
 
-// What the thread of a proxy does: it moves bytes, looks in vain, or waits to be woken.
+// The state of a proxy's thread: it moves bytes, polls without news, or waits to be woken.
 enum class ProxyState : uint8_t { kActive, kIdle, kAsleep };
 
-// Called by the proxy's thread or by who begins to observe it, one at a time.
+// Called by the proxy's thread or by the thread that begins to observe it, one at a time.
 class ProxyObserver {
  public:
   virtual ~ProxyObserver() = default;

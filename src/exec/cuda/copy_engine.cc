@@ -30,7 +30,7 @@ CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags) {
   return operation;
 }
 
-// Everything before it in the stream is done and visible when the value can be seen.
+// When the value is visible, all earlier work of the stream is done and visible.
 CUstreamBatchMemOpParams write(CUdeviceptr word, uint32_t value) {
   CUstreamBatchMemOpParams operation{};
   operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
@@ -40,7 +40,7 @@ CUstreamBatchMemOpParams write(CUdeviceptr word, uint32_t value) {
   return operation;
 }
 
-// Copies that leave the multiprocessors to others, if the driver can.
+// Copies that leave the SMs to others, if the driver can.
 cudaError_t copy_batch(std::span<const OwnCopy> copies, cudaStream_t stream) {
 #if CUDART_VERSION >= 12080
   std::vector<void*> to;
@@ -70,8 +70,8 @@ cudaError_t copy_batch(std::span<const OwnCopy> copies, cudaStream_t stream) {
 #endif
 }
 
-// Whether graphs can have them. Not by a capture: while one is going on, nobody may wait for the
-// device.
+// Whether graphs can contain these operations. Does not use a capture: during a capture nobody may
+// wait for the device.
 bool in_a_graph(std::vector<CUstreamBatchMemOpParams>& all) {
   static const auto current = driver<decltype(cuCtxGetCurrent)>("cuCtxGetCurrent");
   static const auto add = driver<decltype(cuGraphAddBatchMemOpNode)>("cuGraphAddBatchMemOpNode");
@@ -110,8 +110,8 @@ CopyEngine::~CopyEngine() {
   if (guard_.joinable()) guard_.join();
 }
 
-// Tries everything once: whether it works, and so that nothing has to be loaded later, while
-// something waits.
+// Tries every operation once, to see whether it works. It also makes CUDA load everything now, and
+// not later while a stream waits.
 std::string CopyEngine::find_out() {
   constexpr size_t kTried = size_t{1} << 20;
   const PooledResource host(DeviceStore::Kind::kHostMemory, kCopyBoardBytes);
@@ -177,7 +177,7 @@ void CopyEngine::connect(std::span<const Peer> peers, size_t slot_bytes, bool al
 void CopyEngine::flush(bool sends) {
   std::vector<CUstreamBatchMemOpParams>& all = operations(sends);
   if (all.empty()) return;
-  static_assert((3 * kMaxRanks + 1) + kMaxRanks < 256);  // the most that one submission may have
+  static_assert((3 * kMaxRanks + 1) + kMaxRanks < 256);  // the limit of one submission
   const CUresult result = submit_operations(sends ? sending_ : receiving_, all);
   all.clear();
   if (result != CUDA_SUCCESS)
@@ -187,7 +187,7 @@ void CopyEngine::flush(bool sends) {
 void CopyEngine::move(bool sends) {
   flush(sends);
   const cudaStream_t stream = sends ? sending_ : receiving_;
-  // The legacy stream takes no batches, and they are not captured.
+  // The legacy stream takes no batches, and batches cannot be captured.
   if (batches_ && !captured_ && stream != nullptr && stream != cudaStreamLegacy)
     return check(copy_batch(moves_, stream), "cudaMemcpyBatchAsync");
   for (const OwnCopy& copy : moves_)
@@ -221,7 +221,7 @@ void CopyEngine::give(std::span<const CopyPiece> pieces, bool sends) {
                                           static_cast<size_t>(piece.slot) * sizeof(uint32_t),
                                       1));
   }
-  // The other stream's queue may fill up before there is more for this one.
+  // The other stream's queue may fill up before this one gets more work, so submit now.
   if (receiving_ != sending_) flush(sends);
 }
 
@@ -248,7 +248,7 @@ void CopyEngine::receive(std::span<const CopyPiece> pieces) {
   give(pieces, false);
 }
 
-// A capture would keep the second stream from calls outside.
+// A captured launch uses one stream: a capture would block the second stream for calls outside it.
 void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
   captured_ = captured;
   const bool two =
@@ -256,7 +256,7 @@ void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
   sending_ = stream;
   receiving_ = two ? second_ : stream;
   if (two) follow(second_, stream, fork_);
-  for (auto& left : operations_) left.clear();  // of a call that failed
+  for (auto& left : operations_) left.clear();  // left from a call that failed
   run_copies(work, slot_bytes_, *this);
   flush(true);
   flush(false);
@@ -282,14 +282,15 @@ void CopyEngine::peer_left(int rank) noexcept {
   {
     std::lock_guard lock(mutex_);
     gone_ |= 1u << rank;
-    seen_at_ = std::chrono::steady_clock::now();  // it may have set a word just before
+    // The rank may have set a word just before it left.
+    seen_at_ = std::chrono::steady_clock::now();
   }
   changed_.notify_all();
 }
 
-// An error_word() if a stream has waited for too long, or for a rank that has left; else 0. As long
-// as anything moves, some word changes. What a rank did before it left can be seen by then; between
-// waiting and saying so a stream may be held up by other work.
+// Returns an error_word() if a stream has waited too long, or for a rank that left; otherwise 0.
+// While data moves, some word changes. A rank's writes from before it left are visible after
+// kHeldUpSeconds. Other work may delay a stream between its wait and its next write.
 uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
   constexpr double kHeldUpSeconds = 1;
   CopyBoard board;
@@ -314,8 +315,8 @@ uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
   return 0;
 }
 
-// Calls nothing of CUDA: it must work while everything waits. Released streams run on and clear
-// words again, so that they are set for as long as the engine lives.
+// Calls no CUDA function, because it must work while everything waits. Released streams run on and
+// clear words again. So the guard keeps setting them while the engine lives.
 void CopyEngine::stand_guard() {
   using std::chrono::steady_clock;
   constexpr auto kRelease = std::chrono::microseconds(200);
@@ -338,7 +339,7 @@ void CopyEngine::stand_guard() {
     changed_.wait_for(lock, watch);
     const uint32_t error = stopped_ ? 0 : waited_in_vain(steady_clock::now());
     if (error == 0) continue;
-    // A kernel may have found something first.
+    // Keeps an error that a kernel reported first.
     uint32_t none = 0;
     __atomic_compare_exchange_n(&flags_->error, &none, error, false, __ATOMIC_SEQ_CST,
                                 __ATOMIC_SEQ_CST);

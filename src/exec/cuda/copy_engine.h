@@ -1,6 +1,6 @@
-// Moves data between ranks of a host without thread blocks: copies that prefer the copy engines,
-// ordered by memory operations of the streams. Waits are for words in pinned host memory, so that
-// the CPU can end them.
+// Moves data between ranks of a host without thread blocks. Copies prefer the copy engines. Stream
+// memory operations order them. Streams wait for words in pinned host memory, so the CPU can end a
+// wait.
 #pragma once
 
 #include <cuda.h>
@@ -22,47 +22,46 @@ namespace weft::cuda {
 
 class SharedMemory;
 
-// Where the CopyBoard is on a rank's board: behind its registrations, on a page of its own.
+// Offset of the CopyBoard on a rank's board: behind the registrations, on its own page.
 inline constexpr size_t kCopyBoardAt = 32u << 10, kCopyBoardBytes = 4096;
 
-// The words a rank waits for, on its own board; peers set them. Every word is a semaphore of one:
-// set by the one side, cleared by the other when it has waited for it. So no number has to be
-// counted, and graphs can be replayed.
+// The words that a rank waits for are on its own board; peers set them. Every word is a binary
+// semaphore: one side sets it, the other waits for it and clears it. Nothing is counted, so graphs
+// can be replayed.
 struct CopyBoard {
   uint32_t full[kMaxRanks][kCopySlots];   // [sender]: its slot in my memory
   uint32_t empty[kMaxRanks][kCopySlots];  // [receiver]: my slot in its memory
-  // For the guard: the peer + 1 that the stream waits for, [0] to send to, [1] to receive from.
+  // For the guard: the peer + 1 that the stream waits for; [0] when sending, [1] when receiving.
   uint32_t waiting[2];
 };
 
-// Used like its executor: by one thread at a time, with its device current; stop() and peer_left()
-// by any thread.
+// One thread at a time uses it, with its device current. stop() and peer_left(): any thread.
 class CopyEngine : private CopyQueue {
  public:
   struct Peer {
     std::byte* stage = nullptr;  // its slots, kCopySlots for every sender
-    std::byte* board = nullptr;  // where its CopyBoard is mapped here
+    std::byte* board = nullptr;  // its CopyBoard, mapped here
     bool same_gpu = true;
   };
 
-  // Finds out whether the GPU can do this. `flags` are told of waits that were in vain.
+  // Checks whether the GPU supports copy-engine mode. Waits that time out are reported in `flags`.
   CopyEngine(int rank, int device, double timeout_s, HostFlags* flags);
   ~CopyEngine() override;
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
-  // Why it cannot; empty if it can.
+  // Why copy engines cannot be used; empty if they can.
   const std::string& missing() const { return missing_; }
   bool connected() const { return !ends_.empty(); }
   size_t slot_bytes() const { return slot_bytes_; }
-  // Before the ranks meet for the last time at init. `alone`: no other rank of this process uses
-  // the GPU, so that sending and receiving may have a stream each. Boards are pinned by `shared`,
-  // which outlives all ranks of this process.
+  // Called before the ranks meet for the last time at init. `alone`: no other rank of this process
+  // uses the GPU, so sending and receiving may have a stream each. `shared` pins the boards. It
+  // outlives all ranks of this process.
   void connect(std::span<const Peer> peers, size_t slot_bytes, bool alone, SharedMemory& shared);
 
   // Puts one operation on a stream.
   void run(const CopyWork& work, cudaStream_t stream, bool captured);
-  // Says once for every kind why it needs kernels.
+  // Logs why an operation needs kernels, once per kind.
   void tell_of_kernels(CollectiveKind kind, const char* why);
 
   // Ends every wait, now and later.
@@ -71,11 +70,12 @@ class CopyEngine : private CopyQueue {
   void peer_left(int rank) noexcept;
 
  private:
-  // For one peer, as the device sees it.
+  // One peer's words and slots, as the device sees them.
   struct Ends {
-    CUdeviceptr full = 0, empty = 0;                     // what I wait for, [slot]
-    CUdeviceptr their_full = 0, their_empty = 0;         // what I set
-    std::byte *their_slots = nullptr, *slots = nullptr;  // where I put, and where I find
+    CUdeviceptr full = 0, empty = 0;              // this rank waits for these, [slot]
+    CUdeviceptr their_full = 0, their_empty = 0;  // this rank sets these
+    // This rank writes to their_slots and reads from slots.
+    std::byte *their_slots = nullptr, *slots = nullptr;
   };
 
   void copy_own(const OwnCopy& copy) override;
@@ -83,11 +83,11 @@ class CopyEngine : private CopyQueue {
   void receive(std::span<const CopyPiece> pieces) override;
   void take(std::span<const CopyPiece> pieces, bool sends);
   void give(std::span<const CopyPiece> pieces, bool sends);
-  // What take() and give() collect goes to the stream together, before the next copies.
+  // take() and give() collect operations. They go to the stream together, before the next copies.
   std::vector<CUstreamBatchMemOpParams>& operations(bool sends) {
     return operations_[sends || receiving_ == sending_ ? 0 : 1];
   }
-  void move(bool sends);  // what is in moves_
+  void move(bool sends);  // does the copies in moves_
   void flush(bool sends);
   std::string find_out();
   void stand_guard();
@@ -97,7 +97,7 @@ class CopyEngine : private CopyQueue {
   const double timeout_s_;
   HostFlags* const flags_;
   std::string missing_;
-  bool batches_ = false;  // copies may be handed over together
+  bool batches_ = false;  // one call can submit several copies
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_EQ;
   unsigned logged_ = 0;  // a bit per kind
   size_t slot_bytes_ = 0;
@@ -105,7 +105,7 @@ class CopyEngine : private CopyQueue {
   volatile CopyBoard* board_ = nullptr;
   CUdeviceptr waiting_ = 0;  // CopyBoard::waiting on the device
 
-  // Of the operation under way.
+  // For the current operation.
   cudaStream_t sending_ = nullptr, receiving_ = nullptr;
   bool captured_ = false;
   std::vector<OwnCopy> moves_;
@@ -117,14 +117,14 @@ class CopyEngine : private CopyQueue {
   const cudaEvent_t fork_ = pooled_fork_.event(), join_ = pooled_join_.event();
   bool alone_ = false;
 
-  // The guard ends waits: when it or a kernel is told to, when a peer has left, or after the
-  // timeout.
+  // The guard ends waits in these cases: somebody calls stop(), a kernel was told to stop, a peer
+  // left, or the timeout passed.
   std::thread guard_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false, leaving_ = false;
   uint32_t gone_ = 0;  // a bit per rank that has left
-  CopyBoard seen_{};   // what the guard saw last, and since when nothing has changed
+  CopyBoard seen_{};   // the guard's last view, and the time of its last change
   std::chrono::steady_clock::time_point seen_at_;
 };
 

@@ -6,7 +6,7 @@
 namespace weft::cuda {
 namespace {
 
-// The input block of `rank` with this content, -1 if it has none.
+// The input block of `rank` with this content; -1 if there is none.
 int block_holding(const Collective& c, int rank, int id) {
   for (int block = 0; block < c.input_blocks(rank); block++)
     if (c.start(rank, block, 1).id == id) return block;
@@ -31,8 +31,8 @@ CopyWork copy_work(const Collective& c, int rank, const void* input, void* outpu
   auto* in = static_cast<std::byte*>(const_cast<void*>(input));
   auto* out = static_cast<std::byte*>(output);
   work.in_place = c.kind == CollectiveKind::kAllToAll && input == output;
-  // Who needs which block of whom follows from what the collective is. Peers are visited in another
-  // order on every rank, so that not all of them turn to the same one.
+  // The collective's definition says which rank needs which block of which peer. Every rank visits
+  // its peers in a different order, so that they do not all use the same peer at once.
   for (int k = 0; k < c.nranks; k++) {
     const int to = (rank + k) % c.nranks, from = (rank + c.nranks - k) % c.nranks;
     for (int b = 0; b < c.output_blocks(to); b++) {
@@ -54,8 +54,8 @@ CopyWork copy_work(const Collective& c, int rank, const void* input, void* outpu
 }
 
 // Time in steps: piece k is sent at 2k and received at 2k + 3. A receive waits for the send of the
-// same piece, a send for the receive of the piece that had the slot before, kCopySlots earlier:
-// both lie in the past, on every rank and whatever the messages' lengths.
+// same piece. A send waits for the receive of the slot's previous piece, kCopySlots earlier. Both
+// lie in the past, on every rank and for all message lengths.
 void run_copies(const CopyWork& work, size_t slot_bytes, CopyQueue& queue) {
   static_assert(kCopySlots >= 2);
   for (const OwnCopy& copy : work.own) queue.copy_own(copy);

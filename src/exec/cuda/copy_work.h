@@ -1,6 +1,6 @@
-// What a rank copies in an operation that only moves data, and in which order: the part of
-// copy-engine mode that needs no GPU. Data goes through slots in the receiver's memory, because
-// nobody but its owner knows where a buffer is.
+// The copies of one rank in an operation that only moves data, and their order. This part of
+// copy-engine mode needs no GPU. Data goes through slots in the receiver's memory, because only the
+// owner of a buffer knows its address.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace weft::cuda {
 
-// Slots per pair of ranks and direction: while the receiver empties one, the sender fills another.
+// Slots per pair of ranks and direction. The receiver empties one while the sender fills the other.
 inline constexpr int kCopySlots = 2;
 
 // A message of any length to or from one peer.
@@ -20,7 +20,7 @@ struct CopyMessage {
   size_t bytes = 0;
   int peer = 0;
 };
-// Within the rank's own memory.
+// A copy within the rank's own memory.
 struct OwnCopy {
   std::byte* destination = nullptr;
   const std::byte* source = nullptr;
@@ -31,8 +31,8 @@ struct OwnCopy {
 struct CopyWork {
   std::vector<CopyMessage> sends, receives;
   std::vector<OwnCopy> own;
-  // A receive may overwrite what a send reads (all-to-all in place): the two must not overlap in
-  // time.
+  // A receive may overwrite data that a send reads (all-to-all in place). Then the two must not
+  // overlap in time.
   bool in_place = false;
 };
 
@@ -44,25 +44,25 @@ struct CopyPiece {
   int slot = 0;
 };
 
-// Puts copies on a stream, or pretends to. What is handed to send() is done in order, and so is
-// what is handed to receive(); a queue may or may not keep the order between the two.
+// Puts copies on a stream, or pretends to. Calls of send() keep their order, and so do calls of
+// receive(). A queue need not keep the order between the two.
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
   virtual void copy_own(const OwnCopy& copy) = 0;
-  // Waits until the peers' slots for this rank are empty, fills them and says so.
+  // Waits until the peers' slots for this rank are empty, fills them and marks them full.
   virtual void send(std::span<const CopyPiece> pieces) = 0;
-  // Waits until this rank's slots for the peers are full, empties them and says so.
+  // Waits until this rank's slots for the peers are full, empties them and marks them empty.
   virtual void receive(std::span<const CopyPiece> pieces) = 0;
 };
 
-// What `rank` copies in a collective that does not reduce; blocks of `block` bytes.
+// The copies of `rank` in a collective that does not reduce. Blocks have `block` bytes.
 CopyWork copy_work(const Collective& collective, int rank, const void* input, void* output,
                    size_t block);
 
-// Cuts messages into pieces of at most `slot_bytes` and hands them to the queue. The order is free
-// of deadlocks even if a queue does everything in exactly this order: every wait is for something
-// that the peer does earlier in its own.
+// Splits messages into pieces of at most `slot_bytes` and hands them to the queue. This order has
+// no deadlock even if the queue follows it exactly: every wait is for a step that comes earlier in
+// the peer's order.
 void run_copies(const CopyWork& work, size_t slot_bytes, CopyQueue& queue);
 
 }  // namespace weft::cuda

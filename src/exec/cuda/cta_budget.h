@@ -1,5 +1,5 @@
-// How many thread blocks communicators have on a GPU: all that wait for each other must be resident
-// together.
+// The thread blocks that communicators may use on a GPU. All blocks that wait for each other must
+// be resident together.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 namespace weft::cuda {
 
-// Thread blocks that the communicators of this process may have resident on a device. Until the
-// ranks of one have agreed on their number, as many are counted as it may have: communicators may
-// be made side by side.
+// The thread blocks that the communicators of this process may have resident on a device.
+// Communicators may be created concurrently. So each counts with its maximum until its ranks have
+// agreed on a number.
 class CtaBudget {
  public:
   static CtaBudget& instance() {
     static CtaBudget& all = *std::make_unique<CtaBudget>().release();
     return all;
   }
-  // A rank of `group` comes, which may have `most`. Says how many other communicators had when its
-  // first rank came.
+  // Adds a rank of `group`, which may use at most `most` blocks. Returns the blocks that other
+  // communicators held when the group's first rank entered.
   int enter(int device, uint64_t group, int most) {
     std::lock_guard lock(mutex_);
     int others = 0;

@@ -1,4 +1,4 @@
-// CUDA's errors as ours, and the caller's device kept.
+// CUDA errors as exceptions, and scopes that restore the caller's device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,12 +11,12 @@ namespace weft::cuda {
 
 inline void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // do not leave it for the caller's next check
+  cudaGetLastError();  // do not leave the error for the caller's next check
   fail(ncclUnhandledCudaError, "{}: {}", what, cudaGetErrorString(error));
 }
 
-// While this lives, calls that a stream capture would forbid are allowed, to this thread and
-// because of captures in others: they do not concern it.
+// While this lives, this thread may make calls that a stream capture would forbid. A capture in
+// another thread does not forbid them either: the calls do not concern it.
 class OutsideCapture {
  public:
   OutsideCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -28,7 +28,7 @@ class OutsideCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Makes a device current and puts the caller's back.
+// Makes a device current and restores the caller's.
 class DeviceScope {
  public:
   explicit DeviceScope(int device) : DeviceScope(device, std::nothrow) {
@@ -53,7 +53,8 @@ class DeviceScope {
   bool changed_ = false;
 };
 
-// For all that is not a launch, where changing the mode seems to cost: no capture holds it up.
+// For everything except launches: stream captures do not forbid its calls. A launch avoids it,
+// because switching the capture mode seems to cost time.
 class SetupScope {
  public:
   explicit SetupScope(int device) : device_(device) {}

@@ -8,7 +8,7 @@
 namespace weft::cuda {
 namespace {
 
-// Nothing here throws: it runs in destructors.
+// Nothing here throws, because destructors call it.
 void run_on(int device, const std::function<void()>& free) {
   const SetupScope scope(device, std::nothrow);
   free();
@@ -57,7 +57,7 @@ void DeviceStore::free_when_quiet(int device, std::function<void()> free) {
   run_on(device, free);
 }
 
-// Memory of up to twice the size will do.
+// Memory of up to twice the size is accepted.
 DeviceStore::Item DeviceStore::take(Kind kind, size_t bytes) {
   Item item{kind, 0, bytes, nullptr};
   check(cudaGetDevice(&item.device), "cudaGetDevice");

@@ -1,7 +1,7 @@
-// What ranks of this process use on GPUs and CUDA frees only when kernels are done. To free it
-// while a kernel waits for a peer can be to wait for that kernel, in a lock of the driver that the
-// peer needs for its launch. So where ranks share this process, nothing is freed while any of them
-// is there: it is kept for the next communicator.
+// A pool of CUDA resources of this process: memory, streams and events. cudaFree may block until
+// running kernels finish while it holds a driver lock. If a kernel waits for a peer that needs that
+// lock to launch, both hang. So if ranks share this process, the pool frees nothing while any of
+// them exists. It keeps resources for the next communicator.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,14 +15,14 @@
 
 namespace weft::cuda {
 
-// The one of the process; any thread. A process with one rank per communicator frees at once: its
-// kernels wait for other processes only, and its memory may be wanted by others.
+// One per process; thread-safe. A process with one rank per communicator frees at once. Its kernels
+// wait only for other processes, and other users may want the memory.
 class DeviceStore {
  public:
   enum class Kind : uint8_t { kDeviceMemory, kHostMemory, kStream, kEvent };
   static DeviceStore& instance();
 
-  // For as long as a rank may have kernels. When the last one has gone, what was kept is freed.
+  // Lives as long as a rank may have kernels. The pool is freed when the last visit ends.
   class Visit {
    public:
     Visit() { instance().enter(); }
@@ -32,7 +32,7 @@ class DeviceStore {
   };
   // Some communicator has several ranks in this process.
   void expect_several();
-  // For what cannot be used again. `free` runs with that device current.
+  // For resources that cannot be reused. `free` runs with `device` current.
   void free_when_quiet(int device, std::function<void()> free);
 
  private:
@@ -56,8 +56,9 @@ class DeviceStore {
   std::vector<std::pair<int, std::function<void()>>> later_;
 };
 
-// A thing of the store, for the device that is current when it is made. Host memory is pinned,
-// mapped and portable; streams do not block, events take no time. What memory holds is not defined.
+// A resource from the store, on the device that is current at construction. Host memory is pinned,
+// mapped and portable. Streams are non-blocking, events record no timing. The contents of memory
+// are undefined.
 class PooledResource {
  public:
   PooledResource() = default;
@@ -75,7 +76,7 @@ class PooledResource {
   void* get() const { return item_.handle; }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(item_.handle); }
   cudaEvent_t event() const { return static_cast<cudaEvent_t>(item_.handle); }
-  // Other processes may still write there: to be freed, not to be used again.
+  // Other processes may still write to this memory, so it is freed and not reused.
   void forbid_reuse() { reusable_ = false; }
 
  private:

@@ -1,4 +1,4 @@
-// The driver's own functions, asked for by name: the library must load where there is no driver.
+// Driver functions, looked up by name: the library must load on machines without a driver.
 #pragma once
 
 #include <cuda.h>
@@ -6,7 +6,7 @@
 
 namespace weft::cuda {
 
-// nullptr when the driver does not have it: driver<decltype(cuMemMap)>("cuMemMap").
+// nullptr if the driver lacks the function. Example: driver<decltype(cuMemMap)>("cuMemMap").
 template <typename Function>
 Function* driver(const char* name) {
   void* function = nullptr;

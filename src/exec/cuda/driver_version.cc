@@ -1,4 +1,4 @@
-// Which driver is there, for the first line of the log.
+// The driver's version, for the first line of the log.
 #include <cuda_runtime_api.h>
 
 #include "src/exec/cuda/gpu_executor.h"

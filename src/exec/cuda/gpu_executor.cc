@@ -1,4 +1,4 @@
-// Set-up, connections and the order of launches; see launch.cc for the launches themselves.
+// Set-up, connections and the order of launches. See launch.cc for the launches themselves.
 #include "src/exec/cuda/gpu_executor.h"
 
 #include <cuda_runtime.h>
@@ -24,7 +24,7 @@ bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
 }
 
-// Lets kernels here load and store in a peer's GPU of this process.
+// Lets kernels on this device load and store in a peer's GPU, within this process.
 void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) {
   int can = 0;
   check(cudaDeviceCanAccessPeer(&can, device, peer.device), "cudaDeviceCanAccessPeer");
@@ -36,9 +36,9 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
 
-// Kept free where ranks share a GPU: for communicators that come later.
+// SMs that stay free if ranks share a GPU, for later communicators.
 constexpr int kSpareMultiprocessors = 4;
-constexpr int kOwnGpuCtas = 32;  // of a rank that has its GPU for itself
+constexpr int kOwnGpuCtas = 32;  // for a rank that has its own GPU
 
 const char* kind_of(int peer, int nranks) { return peer < nranks ? "peer" : "CPU node"; }
 
@@ -114,7 +114,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
   load_kernels(options.device, s.own_stream.stream());
-  // Both the GPU and the code that was found for it must be able to.
+  // Both the GPU and the code loaded for it must support early start.
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "cudaFuncGetAttributes");
   s.starts_early = major >= 9 && attributes.ptxVersion >= 90;
@@ -124,15 +124,15 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
   s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
   s.comm.stage = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), kUnit);
-  // Between processes of a host most collectives of private buffers go through it, and large slices
-  // pay: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and 363 us with
-  // 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of fill, work and
-  // empty, took 416 to 635 us.
+  // Between processes of a host most collectives of private buffers go through the stage. Large
+  // slices pay off: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and
+  // 363 us with 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of
+  // fill, work and empty, took 416 to 635 us.
   constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
   const bool chosen = options.scratch_bytes == 0;
   const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);
   s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
-  // Between processes there is another stage for what is sent: it holds messages, not slices.
+  // Between processes sends have a stage of their own. It holds messages, not slices.
   s.send_stage_bytes = options.one_process ? 0 : 2 * usual;
   s.copy_stage_bytes = options.copy_engines ? 2 * usual : 0;
   const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
@@ -236,8 +236,8 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   if (s.copies != nullptr) s.shared->hold(std::move(owner));
   connect_copies(peers, boards);
-  // All thread blocks of all ranks that share a GPU must be resident together, of all communicators
-  // that may be busy at once: count on one per multiprocessor.
+  // All thread blocks of all ranks that share a GPU must be resident together, for all
+  // communicators that may be busy at once. The budget is one block per SM.
   if (most_sharing == 1) {
     limit = std::min(limit, kOwnGpuCtas);
   } else {
@@ -250,7 +250,7 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
       const int free = peer.sms * together / most_sharing - peer.used_ctas;
       const int first = (peer.sms - kSpareMultiprocessors) / most_sharing;
       limit = std::min(limit, peer.used_ctas == 0 ? first : std::max(1, free / together / 2));
-      // Then two share a multiprocessor.
+      // Then two blocks share an SM.
       if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPacketThreads;
       crowded = crowded || (peer.used_ctas > 0 && 2 * free < together);
     }
@@ -291,7 +291,7 @@ int GpuExecutor::missing_probe() const {
 
 void GpuExecutor::register_memory(const void* pointer, size_t size) {
   State& s = *state_;
-  if (s.registrations == nullptr) return;  // addresses are enough
+  if (s.registrations == nullptr) return;  // peers use plain addresses
   const SetupScope scope(s.options.device);
   s.registrations->add(pointer, size);
 }

@@ -1,5 +1,5 @@
-// Runs programs on a GPU: one kernel per operation on the caller's stream. No CUDA header is needed
-// to use this.
+// Runs programs on a GPU: one kernel per operation on the caller's stream. Users of this header
+// need no CUDA header.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 
 namespace weft::cuda {
 
-// True when this process has a GPU to use (and WEFT_HOST_MODE does not forbid it).
+// True if this process has a GPU and WEFT_HOST_MODE does not forbid it.
 bool available();
 int current_device();
-// PCI bus id, dddd:bb:dd.f in lower case; empty: it is not known.
+// PCI bus id, dddd:bb:dd.f in lower case; empty: unknown.
 std::string bus_id(int device);
 // 13000 for CUDA 13.0; 0: there is no driver.
 int driver_version();
@@ -39,30 +39,30 @@ struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
   int max_ctas = 0;          // 0: as many as fit
-  uint64_t process = 0;      // tells processes apart
-  int sharing = 1;           // ranks of this process on this GPU, with this one
-  uint64_t group = 0;        // the communicator: the same on all its ranks
+  uint64_t process = 0;      // identifies the process
+  int sharing = 1;           // ranks of this process on this GPU, including this one
+  uint64_t group = 0;        // identifies the communicator, the same on all ranks
   bool one_process = true;   // all ranks share this address space
   double timeout_s = 0;      // 0: kernels wait for ever
-  size_t scratch_bytes = 0;  // scratch memory that all ranks can reach; 0: chosen
+  size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
-  size_t cta_bytes = 0;       // data per thread block before another one joins
+  size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
-  bool copy_engines = false;  // move data without thread blocks where that can be done
+  bool copy_engines = false;  // move data without thread blocks if possible
 };
 
-// What a rank tells the others at init.
+// The data that ranks exchange at init.
 struct GpuPeer {
-  uint64_t process = 0;  // who shares the address space
-  uint64_t memory = 0;   // where its block of memory is, in its own process
-  char handle[64] = {};  // the same for other processes (CUDA IPC)
-  char gpu[16] = {};     // UUID: which ranks share a GPU
+  uint64_t process = 0;  // ranks with the same value share the address space
+  uint64_t memory = 0;   // address of its memory block, in its own process
+  char handle[64] = {};  // CUDA IPC handle of the memory block, for other processes
+  char gpu[16] = {};     // UUID: shows which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
-  int32_t used_ctas = 0;  // of its GPU, by other communicators of its process
-  int32_t sms = 0;        // multiprocessors of its GPU
+  int32_t used_ctas = 0;  // thread blocks on its GPU that other communicators of its process use
+  int32_t sms = 0;        // SMs of its GPU
   bool asks_copies = false;
-  uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: they cannot be used
+  uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
 
 struct GpuCall {
@@ -79,21 +79,21 @@ struct GpuMessage {
   int peer = 0;
 };
 
-// A thread block's part of a program whose FIFOs are rings: what it does, as for the host, and its
-// ports by their numbers in connect_rings().
+// A thread block's part of a program with FIFOs in host memory. The operation is the same as on the
+// host. Ports are numbers as in connect_rings().
 struct GpuRingJob {
   Operation operation;
   uint16_t lane = 0;
   std::vector<size_t> sends, receives;
 };
-// A program whose FIFOs are rings that needs no interpreter: the ports by rank.
+// A one-round program with FIFOs in host memory, which needs no interpreter. Ports are by rank.
 struct GpuRingExchange {
   Operation operation;
   OneRoundShape shape;
   std::vector<size_t> ports;
 };
 
-// For whom something waits, "": for nobody, how long already, and what else is known, or "".
+// A long wait: the rank waited for ("" if none), the time so far, and a hint ("" if none).
 struct LongWait {
   std::string whom;
   double seconds = 0;
@@ -104,7 +104,7 @@ struct LongWait {
 class GpuPlan;
 struct StepRange;
 
-// One rank's share. Calls come from one thread at a time, stop() and error() from any.
+// One rank's part. One thread at a time calls it; stop() and error() from any thread.
 class GpuExecutor {
  public:
   explicit GpuExecutor(const GpuOptions& options);
@@ -112,70 +112,70 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Once. Counts on room for this rank's thread blocks until connect() knows how many they are.
+  // Called once. Reserves room for this rank's thread blocks until connect() knows their number.
   GpuPeer describe();
-  // Throws when a peer's device cannot be reached. `boards`: memory of kBoardBytes that each rank
-  // shares with the others of its host, for registrations and copy engines; `owner` keeps it.
-  // `borrow`: asks a peer of another process for a descriptor that it lends.
+  // Throws if a peer's device cannot be accessed. `boards`: kBoardBytes of memory per rank that the
+  // ranks of a host share, for registrations and copy engines. `owner` keeps that memory. `borrow`
+  // asks a peer in another process for a descriptor that it lends.
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                std::shared_ptr<const void> owner, Borrow borrow);
   int device() const;
-  bool one_device() const;  // all ranks share it
+  bool one_device() const;  // all ranks are on one device
   static constexpr size_t kBoardBytes = 64 << 10;
 
-  // For peers whose memory cannot be reached: FIFOs in host memory, kept by `owners`. What is at
-  // their other end needs no bell.
+  // For peers whose memory cannot be accessed: FIFOs in host memory, kept by `owners`. The other
+  // end must poll: it gets no bell.
   void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
                      std::vector<std::shared_ptr<const void>> owners);
-  // When all is done.
+  // Called when all operations are done.
   void disconnect_rings() noexcept;
 
-  // Init: every rank writes into every other's memory, all meet, and each looks at what arrived.
+  // Init: every rank writes into every peer's memory. Then all meet, and each rank checks its own.
   void write_probes();
-  // The first rank whose write did not arrive, -1 if all did.
+  // The first rank whose write did not arrive; -1 if all arrived.
   int missing_probe() const;
 
-  // For programs that reach into memory; `fallback` runs instead when some rank's buffers are
-  // private to its process. nullptr when a program does not fit into a kernel.
+  // For programs that access peers' memory. `fallback` runs instead if some rank's buffers are
+  // private to its process. Returns nullptr if a program does not fit into a kernel.
   std::shared_ptr<GpuPlan> prepare(const Program& program, const Program* fallback);
-  // For small data: the program's FIFOs use the low-latency protocol.
-  // `one_round`: the programs of all ranks have a one_round_shape(), and so they need no
-  // interpreter. (A rank that went its own way would cut data into other messages than its peers.)
+  // For small data: the program's FIFOs use the low-latency protocol. `one_round`: the programs of
+  // all ranks have a one_round_shape() and need no interpreter. All ranks must pass the same value,
+  // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
-  // A launch: begin(), any number of run()s on the first stream, end(). The other streams are
-  // joined and wait. What begin() returns is to be kept until end().
+  // A launch is begin(), any number of run()s on the first stream, and end(). The other streams are
+  // joined and wait. The caller keeps the returned pass until end().
   [[nodiscard]] StreamGate::Pass begin(std::span<const cudaStream_t> streams);
-  bool captured() const;  // the launch becomes part of a graph, and runs when that does
+  bool captured() const;  // the launch becomes part of a graph and runs when the graph does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
-  // One kernel, all jobs side by side; the operations differ only in buffers and counts.
+  // One kernel runs all jobs in parallel. The operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
-  // The same for small messages, in a smaller kernel; false: it has not been done.
+  // The same for small messages, in a smaller kernel. Returns false if it did nothing.
   bool run_ring_exchange(const GpuRingExchange& exchange);
   void end(std::span<const cudaStream_t> streams);
 
-  // Whether the copy engines move messages of this size in operations of this kind: copy() and
-  // copy_send_recvs() instead of run() and run_send_recvs(). The same on all ranks.
+  // Whether copy engines move messages of this size in operations of this kind. If so, callers use
+  // copy() and copy_send_recvs() instead of run() and run_send_recvs(). The same on all ranks.
   bool copies(CollectiveKind kind, size_t bytes);
   void copy(const Collective& collective, const GpuCall& call);
   void copy_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
 
-  // Memory that other processes may use where it is, from some later call on. Registering the same
-  // memory again counts.
+  // Memory that other processes may access in place, from some later call on. Registrations of the
+  // same memory are counted.
   void register_memory(const void* pointer, size_t size);
   void deregister_memory(const void* pointer);
 
-  // Makes every kernel that waits give up, now and later.
+  // Every waiting kernel gives up, now and later.
   void stop() noexcept;
-  // A rank will do nothing more: what still waits for it ends with an error. Any thread.
+  // A rank will send nothing more. Kernels that still wait for it end with an error. Any thread.
   void peer_left(int rank) noexcept;
-  // What a kernel or a stream has told of since the last time this was asked. Any thread.
+  // The long wait that a kernel or stream has reported since the last call. Any thread.
   LongWait long_wait();
-  // Empty, or what a kernel found wrong.
+  // The error that a kernel found; empty if none.
   std::string error() const;
-  // Waits until everything launched so far is done.
+  // Waits until all launched work is done.
   void synchronize() noexcept;
 
  private:
@@ -188,7 +188,7 @@ class GpuExecutor {
   void run_one_round(GpuPlan& plan, const GpuCall& call);
   void slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
                    uint64_t ctas) const;
-  // `place(message)`: where what is sent lies, for the peer.
+  // `place(message)`: where the data to send lies, for the peer.
   template <typename Place>
   void launch_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,
                          Place place);

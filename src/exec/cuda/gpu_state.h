@@ -1,4 +1,4 @@
-// What the executor's own files share.
+// State shared by the executor's own files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,18 +19,18 @@
 
 namespace weft::cuda {
 
-// Memory that ranks of this process reach into: a rank that has left keeps its own until the last
-// one leaves, because peers may still have something to tell it.
+// Device memory that ranks of this process access. The memory of a rank that left stays until the
+// last rank leaves, because peers may still write to it.
 class SharedMemory {
  public:
   ~SharedMemory();
-  // The one of a communicator in this process; thread-safe.
+  // One per communicator and process. Thread-safe.
   static std::shared_ptr<SharedMemory> of(uint64_t group);
-  // On the current device. `others_write`: ranks of other processes do, and may be late.
+  // On the current device. `others_write`: ranks of other processes write to it, perhaps late.
   std::byte* allocate(size_t bytes, bool others_write);
-  // Host memory that ranks have in common, for all devices. Once is enough.
+  // Pins host memory that ranks share, for all devices. One call is enough.
   void pin(std::byte* memory, size_t bytes);
-  // Keeps memory that is pinned.
+  // Keeps the owner of pinned memory.
   void hold(std::shared_ptr<const void> owner);
 
  private:
@@ -41,54 +41,53 @@ class SharedMemory {
 };
 
 struct GpuExecutor::State {
-  DeviceStore::Visit visit;  // first: it ends when all else is given back
+  DeviceStore::Visit visit;  // first: it ends after all resources are given back
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
   int sms = 0;
-  // Thread blocks of a kernel that lets the next one start at once. Both together have no more
-  // multiprocessors than any other kernel has: where ranks share a GPU, what only sends does not
-  // wait for a rank that is late, and that one needs room for what it has to do first.
+  // Thread blocks of a kernel that lets the next one start early. Two such kernels overlap, and
+  // together they must fit in a rank's share of SMs. Where ranks share a GPU, a kernel that only
+  // sends does not wait for a late rank. The late rank needs room for its earlier kernels.
   int early_ctas = 0;
-  bool starts_early = false;  // the GPU can start a kernel before the one ahead has ended
+  bool starts_early = false;  // the GPU can start a kernel before its predecessor ends
   int max_ctas = 1;
-  uint32_t threads = kThreads;  // of a thread block of large operations; fewer for small ones
-  bool counted = false;         // among those of this process
+  uint32_t threads = kThreads;  // per thread block, for large operations; small ones use fewer
+  bool counted = false;         // counted in this process's CtaBudget
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
   size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
-  PooledResource
-      own_stream;  // for what the communicator does by itself, besides the caller's streams
+  PooledResource own_stream;  // for the communicator's own work, besides the caller's streams
   PooledResource kept_flags;
   HostFlags* flags = nullptr;
   std::unique_ptr<LaunchOrder> order;
-  std::unique_ptr<Registrations> registrations;  // between processes
-  std::unique_ptr<CopyEngine> copies;            // where they are asked for
+  std::unique_ptr<Registrations> registrations;  // only between processes
+  std::unique_ptr<CopyEngine> copies;            // only if requested
   bool crowded = false;                          // some process has several ranks
-  std::unique_ptr<Rings> rings;                  // where memory cannot be reached
+  std::unique_ptr<Rings> rings;                  // only if peers' memory cannot be accessed
   RingArguments ring_arguments;
 };
 
-// A OneMovement before the call: its step, and which chunks of whose buffers.
+// A OneMovement before the call: its step, the ranks and the chunk of their buffers.
 struct OneMovementPlan {
   ProgramStep step;
   uint32_t sources = 0, destinations = 0;  // a bit per rank
   int32_t source_index = 0, destination_index = 0;
 };
 
-// The kernel's parameters with all that does not change from call to call filled in.
+// Kernel parameters. All fields that do not change between calls are filled in.
 class GpuPlan {
  public:
   enum class Kind : uint8_t { kProgram, kPackets, kOneRound };
   Kind kind = Kind::kProgram;
   Collective collective;
-  // A program that reaches into memory, and perhaps another one in case it cannot.
+  // A program that accesses peers' memory, and perhaps a fallback program.
   KernelArguments arguments;
   bool program_is_uniform = false, fallback_is_uniform = false;  // see Program::uniform_only
-  std::optional<OneMovementPlan> one_movement;                   // the program, if it is so simple
-  // A program with FIFOs; what its operands and steps stand for, to be filled in at a call.
+  std::optional<OneMovementPlan> one_movement;  // the program, if it is one movement
+  // A program with FIFOs. A call fills in its operands and steps from `source`.
   PacketArguments packet_arguments;
   Program source;
   // A program that needs no interpreter.

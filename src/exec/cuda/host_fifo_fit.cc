@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kMost = static_cast<size_t>(cuda::kMaxRanks);
 
-// Of an array in the kernel's parameters, as launch_ring.cc puts them there.
+// Bytes of an array in kernel parameters, aligned as in launch_ring.cc.
 size_t room(size_t count, size_t size) {
   constexpr size_t kUnit = alignof(std::max_align_t);
   return (count * size + kUnit - 1) / kUnit * kUnit;

@@ -1,5 +1,5 @@
-// Which schedules kernels can run whose FIFOs are rings in host memory (cuda/ring_kernel.cuh).
-// Known without a GPU, so that planning can ask before anything runs.
+// Which schedules can run in kernels with FIFOs in host memory (cuda/kernels/ring_kernel.cuh). The
+// check needs no GPU, so planning can ask before anything runs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Why no kernel can run it, for arrays of any size; empty: one can.
+// Why no kernel can run the schedule, for arrays of any size; empty if one can.
 std::string unfit_for_host_fifos(const Schedule& schedule);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// How kernels are launched, and launches of programs that reach into memory.
+// Kernel launches in general, and launches of programs that access peers' memory.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kFewThreads = 128;
 
-// Ports become ranks again: tokens go to mailboxes. What were `joined` chunks is one.
+// Turns ports back into ranks, because tokens go to mailboxes. Merges `joined` chunks into one.
 void translate(const Program& program, int joined, std::vector<ProgramStep>& steps,
                std::vector<ProgramOperand>& operands) {
   for (ProgramStep step : program.steps) {
@@ -43,8 +43,8 @@ bool fits(const Program& program, size_t steps, size_t operands) {
          });
 }
 
-// Steps that start with all ranks meeting: the announcement does that. (Where data goes through
-// scratch memory, some ranks may have steps before they meet.)
+// The number of first steps in which all ranks only meet. The announcement does that instead.
+// (Through scratch memory, some ranks may have steps before they meet.)
 uint32_t opening_meeting(const Program& program) {
   const auto& steps = program.steps;
   return program.scratch_chunks == 0 && steps.size() > 1 && steps[0].count == 0 &&
@@ -53,8 +53,8 @@ uint32_t opening_meeting(const Program& program) {
              : 0;
 }
 
-// Whether it is one movement between two meetings, of the same places everywhere. What the call
-// decides is not filled in.
+// Returns a plan if the program is one movement between two meetings, at the same places on all
+// ranks. Fields that depend on the call are not filled in.
 std::optional<OneMovementPlan> one_movement_plan(std::span<const ProgramStep> steps,
                                                  std::span<const ProgramOperand> operands, int rank,
                                                  int n) {
@@ -70,7 +70,7 @@ std::optional<OneMovementPlan> one_movement_plan(std::span<const ProgramStep> st
     index = operands[first].index;
     for (const ProgramOperand& operand : operands.subspan(first, count)) {
       const uint32_t bit = uint32_t{1} << (operand.owner >= 0 ? operand.owner : rank);
-      // In the order of ranks, as the kernel does it.
+      // In rank order, like the kernel.
       if (operand.buffer != buffer || operand.index != index || bit <= ranks) return false;
       ranks |= bit;
     }
@@ -103,7 +103,7 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
   range.first = first + skipped;
   range.count = static_cast<uint32_t>(program.steps.size()) - skipped;
   range.chunks = program.chunks;
-  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kLoadStore;
+  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kPeerMemory;
   range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
   return range;
 }
@@ -141,11 +141,12 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   a.mine = s.mailbox;
   a.comm = s.comm;
   a.program = range_of(program, 0, opening_meeting(program));
-  // Ranks in step that share a GPU do all of their chunks together. (Sums of two are faster apart,
-  // and so are processes: an all_reduce of 64 MiB between four takes 161 us, together 308.) A bare
-  // kernel moves 3,655 GB/s with fixed shares, 3,817 to 3,865 where all blocks draw tiles from one
-  // counter, 2,601 where they draw within their rank: blocks must stay close together in memory.
-  // Stores that are evicted first or streamed make no difference.
+  // Ranks in step that share a GPU work on all chunks together. (Sums of two ranks are faster
+  // apart, and so are processes: an all_reduce of 64 MiB between four processes takes 161 us apart
+  // and 308 us together.) A bare kernel moves 3,655 GB/s with fixed
+  // shares, 3,817 to 3,865 where all blocks draw tiles from one counter, and 2,601 where they draw
+  // within their rank: blocks must stay close together in memory. Stores that are evicted first or
+  // streamed make no difference.
   a.program.together = program.in_step && s.comm.one_device && s.comm.one_process &&
                        (s.options.nranks > 2 || !program.collective.reduces());
   const int joined = a.program.together ? s.options.nranks : 1;
@@ -159,7 +160,7 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
     a.fallback = range_of(*fallback, static_cast<uint32_t>(steps.size()), 0);
     translate(*fallback, 1, steps, operands);
   }
-  if (a.program.protocol == Protocol::kLoadStore)
+  if (a.program.protocol == Protocol::kPeerMemory)
     plan->one_movement =
         one_movement_plan(std::span(steps).subspan(a.program.first, a.program.count), operands,
                           s.options.rank, s.options.nranks);
@@ -173,8 +174,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   return plan;
 }
 
-// Cuts the call's blocks into chunks, those into a share per thread block, and those into slices of
-// which one of all thread blocks fits the stage.
+// Splits the call's blocks into chunks, a chunk into a share per thread block, and a share into
+// slices. The stage holds one slice of every thread block.
 void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,
                               uint64_t ctas) const {
   const uint64_t unit = uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
@@ -182,7 +183,7 @@ void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t coun
   range.share = 0;
   range.part = 0;
   range.slices = 1;
-  if (range.protocol == Protocol::kLoadStore) return;
+  if (range.protocol == Protocol::kPeerMemory) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
   const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
   range.share = round_up(ceil_div(range.chunk, ctas), grain);
@@ -208,7 +209,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const size_t block = call.count * a.element;
   const bool overwritten = c.kind == CollectiveKind::kAllToAll && call.input == call.output;
   if (overwritten) {
-    a.input_place = a.output_place = kPrivate;  // while others still read it
+    a.input_place = a.output_place = kPrivate;  // peers still read the buffer while results arrive
   } else if (s.registrations != nullptr) {
     s.registrations->catch_up();
     const auto place = [&](const void* pointer, int blocks) {
@@ -220,7 +221,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
     a.input_place = reinterpret_cast<uint64_t>(call.input);
     a.output_place = reinterpret_cast<uint64_t>(call.output);
   }
-  // The same on all ranks: blocks talk to the same block of their peers.
+  // The same on all ranks, because a block communicates with the same block of its peers.
   const uint64_t chunk_bytes = ceil_div(block, static_cast<uint64_t>(a.program.chunks));
   const uint64_t all_bytes =
       chunk_bytes * (a.program.together ? 1 : static_cast<uint64_t>(c.nranks));
@@ -232,16 +233,17 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
     slice_range(a.fallback, plan.fallback_is_uniform, call.count, a.element, ctas);
   const Kernels kernels =
       c.reduces() ? reduction_kernels(call.reduction.type, call.reduction.op) : move_kernels();
-  // No more threads than there are vectors to move: what all warps do first takes them longer the
-  // more there are. (A fallback has more to do.)
+  // No more threads than vectors to move: the set-up of all warps takes longer with more warps. (A
+  // fallback has more to do.)
   uint64_t threads = s.threads;
   if (plan.one_movement && a.input_place != kPrivate && a.output_place != kPrivate) {
     const uint64_t blocks = ctas * (a.program.together ? static_cast<uint64_t>(c.nranks) : 1);
     const uint64_t vectors = ceil_div(a.program.chunk * a.element, blocks * 16);
     threads = std::clamp<uint64_t>(std::bit_ceil(vectors), kFewThreads, s.threads);
   }
-  // Behind another one of its kind, which lets it start when all ranks are done. Behind a kernel
-  // that lets it start at once it would take the room of peers that are not there yet.
+  // May start early behind another program kernel, which lets it start when all ranks are done.
+  // Behind a kernel that lets it start at once, it would take SMs from peers that have not launched
+  // yet.
   launch(kernels.program.of(a.bytes), ctas, threads, &a, s.order->follows_program());
   s.order->launched(true);
 }

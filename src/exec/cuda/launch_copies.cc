@@ -1,4 +1,4 @@
-// Launches that leave the data to the copy engines.
+// Launches that use the copy engines.
 #include <algorithm>
 #include <cstdlib>
 
@@ -27,7 +27,7 @@ void warn_about_copy_queues(int sharing, int device) {
 
 }  // namespace
 
-// All ranks come to the same answer: it depends on what all of them said.
+// All ranks get the same answer, because it depends only on what all ranks exchanged.
 void GpuExecutor::connect_copies(std::span<const GpuPeer> peers,
                                  std::span<std::byte* const> boards) {
   State& s = *state_;
@@ -57,8 +57,8 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers,
     for (size_t q = 0; q < p; q++) s.crowded |= peers[p].process == peers[q].process;
   const size_t slot = bytes / peers.size() / kCopySlots / 256 * 256;
   // A second stream may share a hardware queue with any other stream of the process. Behind this
-  // rank's own work that does no harm, because the order of run_copies() is free of deadlocks;
-  // behind another rank's it could.
+  // rank's own work that is harmless, because the order of run_copies() has no deadlock. Behind
+  // another rank's work it could deadlock.
   s.copies->connect(ends, slot, s.options.sharing == 1, *s.shared);
   if (s.options.rank == 0) warn_about_copy_queues(s.options.sharing, s.options.device);
   WEFT_INFO(kInit, "rank {}: copy engines move data, in pieces of up to {} KiB", s.options.rank,
@@ -72,8 +72,8 @@ bool GpuExecutor::copies(CollectiveKind kind, size_t bytes) {
     s.copies->tell_of_kernels(kind, "copy engines cannot reduce");
     return false;
   }
-  // One thread may launch for several ranks. Queues have an end: if one rank's copies filled its
-  // own, the others' would never be launched.
+  // One thread may launch for several ranks. Queues are finite. If one rank's copies filled its
+  // queue, the thread would never launch the others.
   if (s.crowded && bytes > kMostCrowdedPieces * s.copies->slot_bytes()) {
     s.copies->tell_of_kernels(kind, "copies of such sizes would fill the queues");
     return false;

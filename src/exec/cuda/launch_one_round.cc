@@ -1,4 +1,4 @@
-// Launches of programs in the form of an OneRoundShape.
+// Launches of programs with an OneRoundShape.
 #include <algorithm>
 #include <bit>
 
@@ -9,10 +9,10 @@
 namespace weft::cuda {
 namespace {
 
-// Data per thread block before another one joins, and threads that share a word's peers.
+// Data per thread block before another block joins, and threads that share a word's peers.
 constexpr uint64_t kWordsPerCta = 128, kMostRows = 2;
-// Of what may start early, the most per thread block: a word per thread. (Two took 2 us more for an
-// all_reduce of 64 KiB between four ranks.)
+// The most words per thread block in a kernel that may start early: one per thread. (Two took 2 us
+// more for an all_reduce of 64 KiB between four ranks.)
 constexpr uint64_t kEarlyWords = kThreads;
 
 }  // namespace
@@ -67,7 +67,7 @@ void GpuExecutor::run_one_round(GpuPlan& plan, const GpuCall& call) {
       static_cast<uint32_t>(std::min<uint64_t>(round_up(ceil_div(a.bytes, ctas), 16), kSlotBytes));
   a.slice_bytes = a.part_bytes * ctas;
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
-  // Own choice of every rank: how its threads share the work.
+  // Every rank chooses for itself how its threads share the work.
   const bool wide = a.part_bytes / 8 > kPacketThreads && s.threads == kThreads;
   const uint64_t threads = wide ? kThreads : kPacketThreads;
   const uint64_t columns =

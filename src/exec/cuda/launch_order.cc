@@ -6,8 +6,8 @@
 namespace weft::cuda {
 namespace {
 
-// Handles do not tell streams apart: that of a destroyed one comes back, and cudaStreamPerThread is
-// another stream in every thread. Ids are never used twice. 0: not known.
+// Handles do not identify streams: CUDA reuses the handle of a destroyed stream, and
+// cudaStreamPerThread is a different stream in every thread. Ids are unique. 0: unknown.
 uint64_t stream_id(cudaStream_t stream) {
   unsigned long long id = 0;
   if (cudaStreamGetId(stream, &id) == cudaSuccess) return id + 1;
@@ -22,14 +22,15 @@ bool LaunchOrder::capturing(cudaStream_t stream, Capture& seen) const {
   const cudaGraphNode_t* nodes = nullptr;
   size_t count = 0;
 #if CUDART_VERSION >= 13000
-  const cudaGraphEdgeData* edges = nullptr;  // not needed, but refused to those who do not ask
+  const cudaGraphEdgeData* edges = nullptr;  // unused, but the call fails without it
   const cudaError_t error =
       cudaStreamGetCaptureInfo(stream, &status, &seen.id, &seen.graph, &nodes, &edges, &count);
 #else
   const cudaError_t error =
       cudaStreamGetCaptureInfo_v2(stream, &status, &seen.id, &seen.graph, &nodes, &count);
 #endif
-  // The legacy stream cannot be asked while another one is captured; it is not captured itself.
+  // The legacy stream cannot be queried while another stream is captured. It is not captured
+  // itself.
   if (error != cudaSuccess) {
     cudaGetLastError();
     return false;
@@ -49,7 +50,7 @@ StreamGate::Pass LaunchOrder::begin(std::span<const cudaStream_t> streams) {
     begin_captured(stream, now);
   } else {
     const uint64_t id = stream_id(stream);
-    // The others are only joined: events are no use that gives a stream its queue.
+    // The other streams are only joined. Events do not make CUDA assign a queue.
     if (gate_.is_new(id)) pass = StreamGate::Pass::take();
     if (has_graphs_ || (called_ && (id == 0 || called_on_ != id)))
       check(cudaStreamWaitEvent(stream, order_, 0), "cudaStreamWaitEvent");
@@ -57,7 +58,8 @@ StreamGate::Pass LaunchOrder::begin(std::span<const cudaStream_t> streams) {
     called_on_ = id;
   }
   stream_ = stream;
-  // In a graph only what follows a kernel, and nothing else, can; on the legacy stream nothing.
+  // In a graph a kernel may start early only directly behind one other kernel; on the legacy stream
+  // never.
   may_start_early_ = streams.size() == 1 && stream != nullptr && stream != cudaStreamLegacy &&
                      (!is_captured_ || follows_kernel(stream));
   for (const cudaStream_t other : streams.subspan(1)) follow(stream, other, join_);
@@ -97,7 +99,8 @@ void LaunchOrder::end(std::span<const cudaStream_t> streams) {
   if (is_captured_) {
     end_captured();
   } else {
-    // At once, and not when the next call needs it: the caller may destroy the stream meanwhile.
+    // Recorded now and not when the next call needs it: the caller may destroy the stream in
+    // between.
     check(cudaEventRecord(order_, stream_), "cudaEventRecord");
   }
   if (streams.size() < 2) return;
@@ -106,7 +109,7 @@ void LaunchOrder::end(std::span<const cudaStream_t> streams) {
     check(cudaStreamWaitEvent(other, join_, 0), "cudaStreamWaitEvent");
 }
 
-// One node of a graph records the event, behind the last operation: it moves along with every call.
+// One node of a graph records the event behind the last operation. Every call moves it.
 void LaunchOrder::end_captured() {
   Capture now;
   if (!capturing(stream_, now)) return;

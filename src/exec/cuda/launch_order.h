@@ -1,6 +1,6 @@
-// Operations of one communicator follow each other in the order of the calls, whatever streams they
-// are on, whether they run at once or are captured, and whichever graph is replayed when: their
-// kernels share counters, and every rank must see the same order.
+// Operations of one communicator run in the order of the calls: on any streams, direct or captured,
+// whichever graph is replayed. Their kernels share counters, and every rank must see the same
+// order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,44 +13,45 @@
 
 namespace weft::cuda {
 
-// Used like its executor: by one thread at a time, with the executor's device current.
+// One thread at a time uses it, like its executor, with the executor's device current.
 class LaunchOrder {
  public:
-  // `mixing`: graphs are also ordered with calls and other graphs on other streams, by an event
+  // `mixing`: an event also orders graphs with calls and with graphs on other streams
   // (NCCL_GRAPH_MIXING_SUPPORT).
   explicit LaunchOrder(bool mixing) : mixing_(mixing) {}
   LaunchOrder(const LaunchOrder&) = delete;
   LaunchOrder& operator=(const LaunchOrder&) = delete;
 
-  // What is launched between begin() and end() goes to the first stream; the others are joined and
-  // wait for it. The turn is to be kept until end().
+  // Work between begin() and end() goes to the first stream. The other streams are joined and wait
+  // for it. The caller keeps the pass until end().
   [[nodiscard]] StreamGate::Pass begin(std::span<const cudaStream_t> streams);
   void end(std::span<const cudaStream_t> streams);
 
-  // Of the launch under way.
+  // These describe the current launch.
   cudaStream_t stream() const { return stream_; }
   bool is_captured() const { return is_captured_; }
-  // Whether a kernel launched now may start early, waiting by itself for what is before it.
+  // Whether a kernel launched now may start early and wait for its predecessor itself.
   bool may_start_early() const { return may_start_early_; }
-  // Whether what is before it in a capture is this communicator's last operation, and that one was
-  // a kernel that reaches into memory.
+  // Whether the predecessor in a capture is this communicator's last operation, and that was a
+  // kernel that accesses peers' memory.
   bool follows_program() const { return follows_own_ && capture_.program_last; }
-  // Said after every kernel.
+  // Called after every kernel. `program`: the kernel accesses peers' memory.
   void launched(bool program) {
     if (is_captured_) capture_.program_last = program;
   }
-  // Something else than a kernel is before it now.
+  // The predecessor is now something other than a kernel.
   void forbid_early_start() { may_start_early_ = false; }
-  // Waits for everything launched so far.
+  // Waits until all launched work is done.
   void synchronize() noexcept;
 
  private:
   struct Capture {
     unsigned long long id = 0;
     cudaGraph_t graph = nullptr;
-    std::vector<cudaGraphNode_t> last;  // what the next operation of this capture follows
-    cudaGraphNode_t record = nullptr;   // tells those outside that the graph's last one is done
-    std::vector<cudaGraphNode_t> record_by;  // what that node follows
+    std::vector<cudaGraphNode_t> last;  // the next operation of this capture follows these
+    // Its event tells work outside that the graph's last operation is done.
+    cudaGraphNode_t record = nullptr;
+    std::vector<cudaGraphNode_t> record_by;  // the record node follows these
     bool program_last = false;               // see launched()
   };
   bool capturing(cudaStream_t stream, Capture& seen) const;
@@ -61,15 +62,16 @@ class LaunchOrder {
   const bool mixing_;
   const PooledResource kept_join_{DeviceStore::Kind::kEvent},
       kept_order_{DeviceStore::Kind::kEvent};
-  const cudaEvent_t join_ = kept_join_.event();    // brings the streams of one launch together
-  const cudaEvent_t order_ = kept_order_.event();  // behind the last operation, wherever it was
+  const cudaEvent_t join_ = kept_join_.event();  // joins the streams of one launch
+  // Recorded after the last operation, on whatever stream.
+  const cudaEvent_t order_ = kept_order_.event();
   cudaStream_t stream_ = nullptr;
   StreamGate gate_;
   bool called_ = false;       // outside captures
-  uint64_t called_on_ = 0;    // id of the stream of the last call; 0: not known
-  bool has_graphs_ = false;   // there has been a capture: replays come without a call
-  bool unseen_ = false;       // the same without mixing: nothing tells of replays
-  bool is_captured_ = false;  // the launch under way
+  uint64_t called_on_ = 0;    // id of the stream of the last call; 0: unknown
+  bool has_graphs_ = false;   // there has been a capture; replays come without a call
+  bool unseen_ = false;       // the same without mixing: nothing announces replays
+  bool is_captured_ = false;  // of the current launch
   bool may_start_early_ = false, follows_own_ = false;
   Capture capture_;
 };

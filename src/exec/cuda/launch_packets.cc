@@ -10,9 +10,9 @@
 namespace weft::cuda {
 namespace {
 
-// Data per thread block before another one joins.
+// Data per thread block before another block joins.
 constexpr uint64_t kPacketWordsPerCta = 128;
-constexpr uint64_t kSendRecvCtaBytes = 256;  // there may be many messages
+constexpr uint64_t kSendRecvCtaBytes = 256;  // small, because there may be many messages
 constexpr size_t kPacketSendRecv = 32 << 10;
 
 bool uses_packets(size_t message_bytes) { return message_bytes <= kPacketSendRecv; }
@@ -106,7 +106,7 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   const auto chunks = static_cast<uint64_t>(program.chunks);
   const uint64_t element = element_size(call.reduction.type), all = call.count * element;
   const uint64_t chunk = round_up(ceil_div(all, chunks), 16);
-  // The same on all ranks: how many words they send or receive side by side.
+  // The same on all ranks: how many words they send or receive in parallel.
   const bool whole = c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce ||
                      (c.kind == CollectiveKind::kAllReduce && chunks == 1);
   const uint64_t words = ceil_div(chunk, 8) * (whole ? 1 : static_cast<uint64_t>(c.nranks) - 1);
@@ -142,7 +142,7 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
       case ProgramBuffer::kScratch:
         operands[o].base = s.memory + s.comm.stage + index * a.slice_bytes;
         break;
-      default:  // a message: known since the plan was made
+      default:  // a message: set when the plan was made
         break;
     }
   }
@@ -151,8 +151,8 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   launch(kernels.packets, ctas, threads, &a, false);
 }
 
-// Between processes what is sent and not registered goes through a stage, a slot per peer, piece by
-// piece; what is received is taken from the sender's memory. Both sides cut alike.
+// Between processes an unregistered send goes through a stage with a slot per peer, piece by piece.
+// The receiver reads it from the sender's memory. Both sides split messages the same way.
 void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
                                  std::span<const GpuMessage> receives) {
   State& s = *state_;
@@ -208,7 +208,7 @@ void GpuExecutor::launch_send_recvs(std::span<const GpuMessage> sends,
     message.slots = sent
                         ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kSendRecvChannel))
                         : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kSendRecvChannel));
-    // The number of blocks depends on the size alone, so that both sides come to the same one.
+    // The number of blocks depends only on the size, so both sides choose the same.
     const auto most = static_cast<uint64_t>(
         message.packets ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packet_ctas))
                         : s.max_ctas);

@@ -1,4 +1,4 @@
-// Launches of programs whose FIFOs are rings in host memory.
+// Launches of programs with FIFOs in host memory.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace weft::cuda {
 namespace {
 
-// Puts arrays into the kernel's parameters, one behind the other.
+// Puts arrays into kernel parameters, one after the other.
 class ProgramWriter {
  public:
   explicit ProgramWriter(RingArguments& a) : a_(a) {}
@@ -126,7 +126,7 @@ bool GpuExecutor::run_ring_exchange(const GpuRingExchange& exchange) {
   if (!fits_ring_exchange(op) || s.options.nranks > kMaxRanks) return false;
   const DeviceScope scope(s.options.device);
   RingExchangeArguments a = ring_exchange_arguments(op, shape);
-  a.header.sequence = 0;  // kernels do not count calls: graphs are replayed
+  a.header.sequence = 0;  // kernels do not count calls, because graphs are replayed
   a.comm = s.comm;
   for (uint32_t rank = 0; rank < static_cast<uint32_t>(s.options.nranks); rank++) {
     if ((shape.send_to >> rank & 1) != 0) a.ports[rank].send = s.rings->send(exchange.ports[rank]);

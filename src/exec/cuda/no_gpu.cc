@@ -1,4 +1,4 @@
-// Stands in for the GPU executor in builds without CUDA: there is never a GPU.
+// Replaces the GPU executor in builds without CUDA: there is never a GPU.
 #include "src/base/error.h"
 #include "src/exec/cuda/gpu_executor.h"
 

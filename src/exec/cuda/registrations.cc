@@ -23,7 +23,8 @@ Registrations::Registrations(int rank, int device, std::span<std::byte* const> b
   mapped_.resize(boards.size() * kMaxRegistrations);
   std::fill_n(mirror_, mapped_.size(), 0);
   own_.resize(kMaxRegistrations);
-  copy_table();  // also the first use of the stream, while no kernel of this communicator waits
+  copy_table();  // also uses the stream for the first time, while no kernel of this communicator
+                 // waits
 }
 
 Registrations::~Registrations() {
@@ -69,13 +70,13 @@ Registrations::Entry Registrations::read(const BoardEntry& entry) {
   seen.first_descriptor = entry.first_descriptor;
   std::memcpy(seen.handle, entry.handle, sizeof seen.handle);
   std::atomic_thread_fence(std::memory_order_acquire);
-  // If it has changed meanwhile, it is seen again later.
+  // If the entry has changed meanwhile, a later read sees it.
   return entry.version.load(std::memory_order_relaxed) == seen.version ? seen : Entry{};
 }
 
-// What cudaMalloc made has a CUDA IPC handle, what cuMemCreate made has descriptors.
+// Memory from cudaMalloc has a CUDA IPC handle. Memory from cuMemCreate has descriptors.
 bool Registrations::share(Own& own, const MemoryRange& range, Entry& entry) {
-  const OutsideCapture outside;  // launches come here, too
+  const OutsideCapture outside;  // launches call this, too
   cudaIpcMemHandle_t handle;
   static_assert(sizeof handle == sizeof entry.handle);
   if (range.pieces.size() == 1 &&
@@ -143,8 +144,8 @@ void Registrations::close(Mapped& mapped) {
   mapped = {};
 }
 
-// True also when the peer has withdrawn it meanwhile: then nothing is mapped, and its board has
-// changed.
+// Also true if the peer has withdrawn the entry meanwhile. Then nothing is mapped, and its board
+// has changed.
 bool Registrations::open(int peer, const BoardEntry& board, const Entry& entry, Mapped& mapped) {
   std::string why;
   if (entry.pieces == 0) {
@@ -203,7 +204,7 @@ bool Registrations::import(int peer, size_t slot) {
   return true;
 }
 
-// What was freed is taken back, so that peers let go of it too.
+// Withdraws freed memory, so that peers unmap it too.
 void Registrations::withdraw_freed() {
   const uint64_t now = releases();
   if (now == releases_seen_) return;
@@ -261,7 +262,7 @@ uint64_t Registrations::place(const void* pointer, size_t size) {
       Own& own = own_[slot];
       if (own.count == 0 || at < own.base || at + size > own.base + own.size) continue;
       if (own.allocation != allocation && own.allocation != 0) {
-        // Freed meanwhile, and this is other memory at the same address.
+        // The old memory was freed, and this is new memory at the same address.
         own.count = 0;
         withdraw(slot);
         continue;

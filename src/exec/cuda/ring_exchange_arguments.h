@@ -1,4 +1,5 @@
-// What a kernel is told of an exchange through rings, but for the ranks and their rings.
+// The arguments of a one-round kernel through FIFOs in host memory, except the ranks and their
+// FIFOs.
 #pragma once
 
 #include "src/exec/cuda/device_comm.h"
@@ -7,8 +8,8 @@
 
 namespace weft::cuda {
 
-// Whether ring_exchange_kernel.cuh does it. One thread block does it all: with more data the
-// interpreter has more loads under way.
+// Whether ring_exchange_kernel.cuh can run it. It uses one thread block. With more data the
+// interpreter is better: it has more loads in flight.
 inline bool fits_ring_exchange(const Operation& op) {
   return op.iterations == 1 && op.count * op.element <= kMostOneRoundBytes &&
          !op.reduction.premultiply;

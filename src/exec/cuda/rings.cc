@@ -13,7 +13,7 @@
 namespace weft::cuda {
 namespace {
 
-// Ranks of one process share rings: each is pinned once, until the last one is done with it.
+// Ranks of one process share FIFOs. Each is pinned once, until the last rank is done with it.
 class PinnedMemory {
  public:
   static PinnedMemory& instance() {
@@ -54,7 +54,7 @@ T* on_device(T* host) {
 Rings::Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
              std::vector<std::shared_ptr<const void>> owners, cudaStream_t stream)
     : owners_(std::move(owners)) {
-  // Control and data lie side by side.
+  // Control and data are contiguous.
   const auto translated = [&](auto port) {
     if (port.control == nullptr) return port;
     auto* begin = reinterpret_cast<std::byte*>(port.control);

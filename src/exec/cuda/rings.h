@@ -1,5 +1,5 @@
-// The FIFO rings of a rank as its GPU sees them: pinned, with addresses for kernels, and the state
-// of its ends in device memory.
+// A rank's FIFOs in host memory as its GPU sees them: pinned, with device addresses. The port state
+// is in device memory.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace weft::cuda {
 
-// Used like its executor.
+// One thread at a time uses it, like its executor.
 class Rings {
  public:
-  // Ports without a ring (of a rank to itself, say) are left out. `owners` keep the rings' memory:
-  // it may stay pinned for longer than this lives.
+  // Ports without a FIFO (of a rank to itself, for example) are left out. `owners` keep the FIFOs'
+  // memory, which may stay pinned after this object is gone.
   Rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,
         std::vector<std::shared_ptr<const void>> owners, cudaStream_t stream);
   ~Rings();
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
 
-  // In device memory, by the positions in what the constructor was given.
+  // In device memory. `number`: the index in the constructor's spans.
   SendPort* send(size_t number) const { return sends_ + number; }
   RecvPort* receive(size_t number) const { return receives_ + number; }
   uint64_t* progress() const { return progress_; }

@@ -8,9 +8,9 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostPieces = 1024;  // 20 GiB as PyTorch makes them
+constexpr size_t kMostPieces = 1024;  // 20 GiB in PyTorch's segments
 
-// What this needs of the driver.
+// The driver functions used here.
 struct Functions {
   decltype(cuMemGetAddressRange)* find =
       driver<decltype(cuMemGetAddressRange)>("cuMemGetAddressRange");
@@ -102,7 +102,7 @@ std::string ImportedRange::add(const Descriptors::Lent& piece) {
   uint64_t at = base_;
   for (const uint64_t before : mapped_) at += before;
   result = f.map(at, piece.size, 0, handle, 0);
-  f.release(handle);  // the mapping keeps it
+  f.release(handle);  // the mapping keeps the memory
   if (result != CUDA_SUCCESS) return failed("cuMemMap", result);
   mapped_.push_back(piece.size);
   return {};

@@ -1,5 +1,5 @@
-// Memory made by cuMemCreate and cuMemMap (PyTorch's expandable segments): other processes reach it
-// through a descriptor per allocation. An address range may be backed by many allocations.
+// Memory from cuMemCreate and cuMemMap (PyTorch's expandable segments). Other processes access it
+// through one descriptor per allocation. Many allocations may back an address range.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,28 @@
 
 namespace weft::cuda {
 
-// Whole allocations, one behind the other.
+// Whole allocations, contiguous in the address space.
 struct MemoryRange {
   uint64_t base = 0, size = 0;
   std::vector<uint64_t> pieces;  // sizes
 };
 
-// The allocations that hold [pointer, pointer + size); false when some of it is none.
+// Finds the allocations that hold [pointer, pointer + size). False if a part of it is not
+// allocated.
 bool find_range(const void* pointer, size_t size, MemoryRange& range);
 
-// A descriptor for every allocation of the range; empty and `why` when there are none.
+// A descriptor for every allocation of the range. Empty, with the reason in `why`, if there are
+// none.
 std::vector<Descriptors::Lent> export_range(const MemoryRange& range, std::string& why);
 
-// Another process's range, mapped here in one piece.
+// Another process's range, mapped contiguously.
 class ImportedRange {
   struct Private {};
 
  public:
   explicit ImportedRange(Private) {}
-  // nullptr and `why` when that is not possible. The device that will use it must be current.
+  // nullptr, with the reason in `why`, if mapping fails. The device that will use the range must be
+  // current.
   static std::unique_ptr<ImportedRange> map(const std::vector<Descriptors::Lent>& pieces,
                                             int device, std::string& why);
   ~ImportedRange();

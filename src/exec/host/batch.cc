@@ -1,5 +1,4 @@
-// Drives lanes round-robin, backs off politely when nothing moves, and turns every way a wait can
-// end into words.
+// Drives lanes round-robin, backs off when nothing moves, and reports every way a wait can end.
 #include "src/exec/host/batch.h"
 
 #include <sched.h>
@@ -19,18 +18,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Steps a lane may take before the next lane gets its turn.
+// Steps a lane may take before the next lane runs.
 constexpr int kAttempts = 4;
-// Idle passes until data from the network goes into the ring although its lane has not asked yet.
+// After this many idle passes, data from the network goes into the FIFO even if its lane has not
+// asked yet.
 constexpr uint32_t kPatientPasses = 4;
-// A rank that sleeps on sockets looks this often whether it must stop.
+// A rank that sleeps on sockets checks this often whether it must stop.
 constexpr int kNetworkSleepMs = 5;
-// A CPU node knows for whom it waits: whoever waits for one lets it speak first, ranks even more so
-// than other CPU nodes.
+// A CPU node knows which peer it waits for, so it should report a failure first. A CPU node that
+// waits for another one reports this much later. A rank that waits for a CPU node reports twice as
+// much later.
 constexpr double kNodeSpeaksFirstS = 0.25;
 
-// A waiting thread looks around every 50 ms at least. Where it did not for longer than this, its
-// process was stopped, or its machine: that time is not held against peers, whose data may be here
+// A waiting thread runs at least every 50 ms. If it did not run for longer than this, its process
+// or machine was stopped. That time does not count against peers, whose data may have arrived
 // meanwhile.
 constexpr auto kStopped = std::chrono::milliseconds(500);
 
@@ -65,7 +66,7 @@ Outcome Batch::run(size_t helpers) {
       state.iteration = 0;
       state.lent = false;
       state.failure = LaneState::Failure::kNone;
-      state.waits_for = -1;  // of another communicator, perhaps
+      state.waits_for = -1;  // the old value may be from another communicator
       task.lanes_[l].done = false;
       task.lanes_[l].blocked_since = 0;
     }
@@ -77,7 +78,8 @@ Outcome Batch::run(size_t helpers) {
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
   most_helpers_ = helpers;
-  helped_ = helpers > 0 && WorkerPool::instance().any();  // before the offer: workers read it
+  // Set before the offer, because workers read it.
+  helped_ = helpers > 0 && WorkerPool::instance().any();
   if (helped_) WorkerPool::instance().offer(*this);
   network_.enter();
 
@@ -119,14 +121,15 @@ Batch::Pass Batch::pass(size_t start) {
   return progress ? Pass::kProgress : Pass::kIdle;
 }
 
-// Gives a lane its turn; true when it moved.
+// Advances a lane. True if it moved.
 bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   HostTarget target;
   Interpreter<HostTarget> interpreter(task.operation, target);
   const bool traced = task.context->track.id() >= 0;
   bool progress = false;
   for (int attempt = 0; attempt < kAttempts; attempt++) {
-    // Also while there is work: a peer that failed may be about to take back what it lent.
+    // Checked even while there is work: a peer that failed may be about to take back memory it
+    // lent.
     if (task.context->stop.load(std::memory_order_acquire) != 0) {
       report_failure({ncclInternalError, "", &task});
       return true;
@@ -197,8 +200,8 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   return progress;
 }
 
-// After a failure the caller may free its buffers: no peer may still read what was lent. Those that
-// are reading finish their slice; the rest find the FIFO closed.
+// After a failure the caller may free its buffers, so no peer may read lent memory any more. Peers
+// that are reading finish their slice. Later reads find the FIFO closed.
 void Batch::take_back() {
   const auto deadline = Clock::now() + std::chrono::milliseconds(200);
   for (size_t t = 0; t < used_; t++) {
@@ -230,8 +233,8 @@ void Batch::check_stop() {
   }
 }
 
-// A waiting lane, preferably one that waits for data: a lane that waits to send may do so only
-// because its peer waits for a third one.
+// A waiting lane, preferably one that waits for data. A lane that waits to send may only do so
+// because its peer waits for a third rank.
 const Task* Batch::first_unfinished(LaneState& lane) {
   const Task* found = nullptr;
   for (size_t t = 0; t < used_; t++) {
@@ -239,7 +242,7 @@ const Task* Batch::first_unfinished(LaneState& lane) {
     if (task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
     for (size_t l = 0; l < task.lane_count_; l++) {
       Task::LaneSlot& slot = task.lanes_[l];
-      // A lane that a helper has in hand is not waiting.
+      // A lane that a helper is driving is not waiting.
       if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
       const bool waits = !slot.done && slot.state.waits_for >= 0;
       const bool for_data = waits && !slot.state.waits_to_send;
@@ -264,7 +267,7 @@ std::string Batch::describe_wait(const Task& task, const LaneState& lane) const 
       task.operation.iterations);
 }
 
-// Spin while an answer within microseconds is likely, then yield, then sleep at the door.
+// Spins while an answer within microseconds is likely, then yields, then sleeps at the door.
 void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
@@ -318,8 +321,8 @@ void Batch::wait(Idle& idle) {
   network_.leave(true);
   const uint32_t ticket = prepare_sleep(*context.door);
   check_stop();
-  // The door is that of the first rank. A batch of several ranks, or with helpers, looks again by
-  // itself.
+  // The door belongs to the first rank. A batch of several ranks, or with helpers, polls at least
+  // every 100 us.
   if (!failed_ && pass(0) == Pass::kIdle)
     sleep(*context.door, ticket,
           std::min<uint64_t>(context.longest_sleep_ns,

@@ -1,5 +1,5 @@
-// A batch: the operations that one call (or one group) launches together, driven to completion by
-// the calling thread, with helpers from the worker pool when there is enough to do.
+// A batch: the operations that one call (or one group) launches together. The calling thread drives
+// them to completion. Worker threads help if there is enough to do.
 #pragma once
 
 #include <atomic>
@@ -21,29 +21,29 @@ namespace weft::host {
 // One rank of a communicator as the executor sees it. Outlives every batch that uses it.
 struct RankContext {
   int rank = 0;
-  std::string label;              // how messages name it: "rank 3 of 8"
-  Doorbell* door = nullptr;       // where this rank sleeps
+  std::string label;              // its name in messages: "rank 3 of 8"
+  Doorbell* door = nullptr;       // the rank sleeps here
   std::atomic<uint32_t> stop{0};  // nonzero: every wait ends (abort, or a fault found elsewhere)
-  std::atomic<bool>* gone = nullptr;       // per peer: has left the communicator
+  std::atomic<bool>* gone = nullptr;       // per peer: it has left the communicator
   double timeout_s = 0;                    // 0: none
   double stall_warning_s = 30;             // 0: none
-  trace::Track track;                      // of WEFT_TRACE
+  trace::Track track;                      // for WEFT_TRACE
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
-  uint64_t longest_sleep_ns = 50'000'000;  // less where peers ring no bell
+  uint64_t longest_sleep_ns = 50'000'000;  // less if peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
-  OperationObserver* observer = nullptr;                 // nullptr: nobody wants to know
+  OperationObserver* observer = nullptr;                 // nullptr: none
 };
 
-// An operation with its running state. Obtained from a Batch; its vectors keep their memory from
-// call to call.
+// An operation with its running state. A Batch creates it. Its vectors keep their memory between
+// calls.
 class Task {
  public:
   Operation operation;
   RankContext* context = nullptr;
-  const Task* after = nullptr;  // runs when that one is complete
+  const Task* after = nullptr;  // if set, this task starts when that one is complete
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
-  const void* call = nullptr;  // what an observer knows it by
+  const void* call = nullptr;  // the observer's name for it
 
  private:
   friend class Batch;
@@ -51,7 +51,7 @@ class Task {
     LaneState state;
     std::atomic<bool> taken{false};
     bool done = false;
-    int64_t blocked_since = 0;  // for traces; 0: is not
+    int64_t blocked_since = 0;  // for traces; 0: not blocked
   };
   std::deque<LaneSlot> lanes_;
   size_t lane_count_ = 0;
@@ -66,7 +66,7 @@ struct Outcome {
   const Task* culprit = nullptr;
 };
 
-// Not thread-safe: one thread fills and runs a batch. Workers join inside run() only.
+// Not thread-safe: one thread fills and runs a batch. Workers join only inside run().
 class Batch {
  public:
   Task& add();
@@ -82,7 +82,7 @@ class Batch {
   enum class Pass { kProgress, kIdle };
   Pass pass(size_t start);
   bool drive(Task& task, Task::LaneSlot& slot);
-  // The same as the interpreter's advance(), written into the timeline.
+  // The interpreter's advance(), recorded in the timeline.
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
   [[gnu::cold]] static void tell_observer(const Task& task);

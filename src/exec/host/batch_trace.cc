@@ -1,5 +1,5 @@
-// What a batch tells those who watch: an observer, and the timeline of WEFT_TRACE (operations,
-// steps of lanes, and waits).
+// The reports of a batch: to an observer, and to the timeline of WEFT_TRACE (operations, steps of
+// lanes, and waits).
 #include "src/exec/host/batch.h"
 #include "src/exec/host/stream_traffic.h"
 #include "src/exec/host/target.h"

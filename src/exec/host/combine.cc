@@ -1,5 +1,5 @@
-// Block-wise kernels: a block of every source stays in the first-level cache while it is combined
-// and written out.
+// Block-wise kernels: a block of every source stays in the L1 cache while it is combined and
+// written.
 #include "src/exec/host/combine.h"
 
 #include <algorithm>
@@ -92,8 +92,8 @@ typename Type::Accumulator scalar_of(const Reduction& reduction) {
   return Type::load(element);
 }
 
-// Sources from `first` on, on top of what `sum` holds (Begun), into `sum` or the destination
-// (Ends).
+// Adds the sources from `first` on. Begun: `sum` holds the earlier ones. Ends: the result goes to
+// destination 0, otherwise to `sum`.
 template <typename Type, typename Op, uint32_t Count, bool Begun, bool Ends>
 void add_up(const Job& job, uint32_t first, uint64_t at, uint64_t n,
             typename Type::Accumulator* sum) {
@@ -115,7 +115,7 @@ void add_up(const Job& job, uint32_t first, uint64_t at, uint64_t n,
   }
 }
 
-// The last one to four sources; two at least where there are none before.
+// The last one to four sources; at least two if there are none before.
 template <typename Type, typename Op, bool Begun>
 void add_up_rest(const Job& job, uint32_t first, uint64_t at, uint64_t n,
                  typename Type::Accumulator* sum) {
@@ -132,8 +132,8 @@ void add_up_rest(const Job& job, uint32_t first, uint64_t at, uint64_t n,
   }
 }
 
-// Plain sources, four at a time: buffers of ranks often lie alike, so that lines of all of them
-// belong into the same few places of a cache, which has room for about four.
+// Plain sources, four at a time. Buffers of ranks often have the same alignment, so their lines
+// compete for the same cache set. A set has room for about four.
 template <typename Type, typename Op>
 void reduce_plain(const Job& job, uint64_t at, uint64_t n) {
   if (job.source_count <= 4) return add_up_rest<Type, Op, false>(job, 0, at, n, nullptr);
@@ -144,7 +144,7 @@ void reduce_plain(const Job& job, uint64_t at, uint64_t n) {
   add_up_rest<Type, Op, true>(job, s, at, n, sum);
 }
 
-// Sources that are scaled, or whose sum is.
+// Reductions with scaled sources or a divided result.
 template <typename Type, typename Op>
 void reduce_scaled(const Job& job, uint64_t at, uint64_t n) {
   using Element = typename Type::Element;
@@ -156,8 +156,8 @@ void reduce_scaled(const Job& job, uint64_t at, uint64_t n) {
     if (scaled) {
       const Accumulator scalar = scalar_of<Type>(job.reduction);
       for (uint64_t i = 0; i < n; i++) {
-        // Rounded to the type at once: other ranks get it as a message of that type, and all must
-        // agree.
+        // Rounded to the type at once: other ranks get the value as a message of that type, and all
+        // must agree.
         const Accumulator value =
             Type::load(Type::store(Prod::apply(Type::load(source[i]), scalar)));
         sum[i] = s == 0 ? value : Op::apply(sum[i], value);

@@ -9,8 +9,8 @@
 namespace weft::host {
 namespace {
 
-constexpr uint32_t kIdleDrives = 32;  // until all streams get their turn
-constexpr long kNapNs = 50'000;       // where there is nothing to sleep on
+constexpr uint32_t kIdleDrives = 32;  // after so many idle calls all other streams are driven too
+constexpr long kNapNs = 50'000;       // if there is nothing to sleep on
 
 template <typename T>
 void add_once(std::vector<T*>& list, T* item) {

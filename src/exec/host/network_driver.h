@@ -1,5 +1,5 @@
-// What a thread that drives lanes does for the network meanwhile: it moves the streams of its own
-// operations itself, sleeps on their sockets, and leaves what remains to the proxy.
+// The network part of a thread that drives lanes. The thread moves the streams of its own
+// operations, sleeps on their sockets, and leaves the remaining work to the proxy.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ struct RecvPort;
 
 namespace weft::host {
 
-// One thread; part of a Batch.
+// One thread at a time; part of a Batch.
 class NetworkDriver {
  public:
   void clear();
   void add(const std::vector<SendPort*>& sends, const std::vector<RecvPort*>& receives);
 
   bool any() const { return !streams_.empty(); }
-  // Everything the operations wait for comes through the network.
+  // True if all data that the operations wait for comes through the network.
   bool all() const { return any() && !memory_; }
 
   void enter();
-  // waiting: the proxy must go on at once, this thread only sleeps.
+  // waiting: this thread only sleeps, and the proxy must continue at once.
   void leave(bool waiting);
-  // Moves the operations' streams; from time to time, when nothing moves, all others too.
+  // Moves the operations' streams. When nothing moves, it moves all other streams from time to
+  // time.
   bool drive(bool eager);
-  // Until something can be moved, or the time is over; works where all() does.
+  // Sleeps until something can be moved, or the time is over. Requires all().
   void sleep(int milliseconds);
-  // ": why" of the first connection that broke; empty: none did, or nobody knows why.
+  // ": why" of the first connection that broke; empty if none did, or if the reason is unknown.
   std::string failure() const;
-  // After a failure: nobody may touch the operations' memory any more.
+  // After a failure: nobody may access the operations' memory any more.
   void abandon();
 
  private:
@@ -42,7 +43,7 @@ class NetworkDriver {
   std::vector<Proxy*> proxies_;
   std::vector<pollfd> descriptors_;
   uint32_t idle_ = 0;
-  bool memory_ = false;  // some port is not the network's
+  bool memory_ = false;  // some port does not use the network
 };
 
 }  // namespace weft::host

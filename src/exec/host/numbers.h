@@ -22,7 +22,7 @@ struct Native {
 inline float float_from_bits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t bits_from_float(float value) { return std::bit_cast<uint32_t>(value); }
 
-// IEEE half precision without help from the processor.
+// IEEE half precision in software.
 struct PortableHalf {
   using Element = uint16_t;
   using Accumulator = float;

@@ -31,7 +31,7 @@ std::vector<StreamTraffic> stream_traffic(const Operation& operation) {
     for (uint32_t s = 0; s < lane.steps; s++) {
       const ProgramStep& step = program.steps[lane.first_step + s];
       const uint64_t bytes = interpreter.message_bytes(step, 0);  // no slice is larger
-      // Empty messages are sent too, so every iteration makes one for each peer that is named.
+      // Empty messages are sent too, so every iteration sends one message per peer operand.
       for (uint32_t i = 0; i < static_cast<uint32_t>(step.sources + step.destinations); i++) {
         const ProgramOperand& operand = program.operands[step.first_operand + i];
         if (operand.buffer != ProgramBuffer::kPeer) continue;

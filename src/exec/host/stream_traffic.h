@@ -1,5 +1,4 @@
-// How much an operation will move through each stream to another host: both sides know that
-// beforehand.
+// The traffic of an operation on each stream to another host. Both sides know it in advance.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace weft::host {
 
-// The operation must have its ports. Streams that it does not use are left out.
+// The operation must have its ports. Unused streams are left out.
 std::vector<StreamTraffic> stream_traffic(const Operation& operation);
 
 }  // namespace weft::host

@@ -21,7 +21,7 @@ struct HostTarget {
   static void store_progress(uint64_t* at, uint64_t value) noexcept { store(at, value); }
   static void store_head(uint64_t* at, uint64_t value) noexcept { store(at, value); }
   static void store_tail(uint64_t* at, uint64_t value) noexcept { store(at, value); }
-  static void finish_writes() noexcept {}  // every store does that
+  static void finish_writes() noexcept {}  // every store is ordered already
   static const MessageHeader& header(const MessageHeader* at) noexcept { return *at; }
   static void ring(const Bell& bell) noexcept { weft::ring(bell); }
   static const std::byte* map(const RecvPort& port, uint64_t segment) noexcept {

@@ -54,8 +54,7 @@ void WorkerPool::work(size_t index) {
     });
     batch->helpers_.fetch_add(1, std::memory_order_relaxed);
     lock.unlock();
-    // Start elsewhere than the caller does, and leave when there has been nothing to do for a
-    // while.
+    // A worker starts at a different task than the caller. It leaves after 200 idle passes.
     for (int idle = 0;
          idle < 200 && !batch->finished() && !batch->failed_.load(std::memory_order_acquire);) {
       if (batch->pass(index + 1) == Batch::Pass::kProgress) {
@@ -68,7 +67,8 @@ void WorkerPool::work(size_t index) {
     lock.lock();
     batch->helpers_.fetch_sub(1, std::memory_order_release);
     left_.notify_all();
-    // Let the caller take the lock to withdraw, and do not spin on a batch that waits for others.
+    // Lets the caller take the lock to withdraw. Also avoids spinning on a batch that waits for
+    // peers.
     if (!batches_.empty()) offered_.wait_for(lock, std::chrono::microseconds(200));
   }
 }

@@ -1,5 +1,5 @@
 // A few threads per process that help to drive large batches of several lanes. They never own an
-// operation: the caller always drives it too, so nothing depends on a worker being free.
+// operation: the caller drives it too, so nothing depends on a free worker.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@ namespace weft::host {
 
 class Batch;
 
-// Thread-safe. One per process, made at first use, never destroyed (threads of a library must
-// survive exit handlers).
+// Thread-safe. One per process, created at first use and never destroyed: threads of a library must
+// survive exit handlers.
 class WorkerPool {
  public:
   static WorkerPool& instance();
 
   bool any() const { return !threads_.empty(); }
-  // withdraw() must follow before the batch goes away.
+  // withdraw() must follow before the batch is destroyed.
   void offer(Batch& batch);
   void withdraw(Batch& batch);
 

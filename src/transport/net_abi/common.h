@@ -1,12 +1,13 @@
-// NCCL's network plugin ABI: what all versions share. Declared here from the published layouts,
-// because a plugin is found by symbol and called through a table of function pointers; nothing of
-// it needs NCCL's headers. Tables are the data symbols ncclNetPlugin_v8 .. ncclNetPlugin_v12.
+// NCCL's network plugin ABI: the parts that all versions share. The declarations follow the
+// published layouts. A plugin is found by symbol and called through a table of function pointers,
+// so NCCL's headers are not needed. Tables are the data symbols ncclNetPlugin_v8 ..
+// ncclNetPlugin_v12.
 //
 // Rules of the interface. One thread at a time calls for one comm. connect() and accept() never
-// wait: they succeed with a null comm until the connection is there, and are called again with the
-// same handle memory, in which connect() may keep its state. isend() and irecv() may give a null
-// request: try again later. A comm has at most kMaxRequests requests in flight; they complete in
-// any order, but what is sent first is received first.
+// wait: they succeed with a null comm until the connection exists. The caller repeats the call with
+// the same handle memory, in which connect() may keep its state. isend() and irecv() may return a
+// null request: try again later. A comm has at most kMaxRequests requests in flight. They complete
+// in any order, but messages are received in the order they were sent.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace weft::net_abi {
 
-inline constexpr size_t kHandleBytes = 128;  // what listen() may fill
+inline constexpr size_t kHandleBytes = 128;  // the size of a listen() handle
 inline constexpr int kMaxRequests = 32;      // in flight per comm
 inline constexpr int kMaxPlugins = 16;       // in a process
 inline constexpr int kUndefined = -1;        // traffic class, attributes, rail, plane
@@ -27,13 +28,14 @@ inline constexpr size_t kLargestSize = size_t{1} << 40;     // for max_p2p_bytes
 enum PointerKind : int { kHostPointer = 1, kCudaPointer = 2, kDmaBuf = 4 };
 
 enum DeviceType : int {
-  kDeviceHost = 0,  // no offload: the only one that Weft uses
+  kDeviceHost = 0,  // no offload: the only type that Weft uses
   kDeviceUnpack = 1,
   kDeviceGinProxy = 2,
   kDeviceGinGdaki = 3,
 };
 
-// In: *request of irecv() may be this: the caller does not need to know when it completes.
+// In: *request of irecv() may be this. Then the caller does not need to know when the receive
+// completes.
 inline constexpr uintptr_t kOptionalReceiveCompletion = 1;
 
 // Numbers as in NCCL_DEBUG; flags as in NCCL_DEBUG_SUBSYS (src/base/log.h has both).

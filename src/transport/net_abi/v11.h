@@ -1,5 +1,5 @@
-// NCCL's network plugin ABI, version 11 (NCCL 2.28 and later): every communicator has a context of
-// its own, from init() to finalize().
+// NCCL's network plugin ABI, version 11 (NCCL 2.28 and later): every communicator has its own
+// context, from init() to finalize().
 #pragma once
 
 #include "src/transport/net_abi/v9.h"

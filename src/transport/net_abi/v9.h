@@ -1,5 +1,5 @@
 // NCCL's network plugin ABI, version 9 (NCCL 2.24 and later): sizes are size_t, several NICs can be
-// joined into a virtual one, devices say how much one message may carry.
+// merged into a virtual one, and devices say how much one message may carry.
 #pragma once
 
 #include "src/transport/net_abi/common.h"
@@ -14,7 +14,7 @@ struct PropertiesV9 {
   uint64_t guid;
   int pointer_support;
   int registration_is_global;
-  int force_flush;  // flush receives even where the GPU would not need it
+  int force_flush;  // flush receives even if the GPU does not need it
   int speed;
   int port;
   float latency;

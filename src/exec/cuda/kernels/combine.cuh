@@ -7,7 +7,7 @@
 
 namespace weft::cuda {
 
-// One step's worth of addresses, in shared memory.
+// The addresses of one step, in shared memory.
 struct Movement {
   const std::byte* sources[kMaxRanks];
   uint64_t scalars[kMaxRanks];  // pre-multipliers of the sources that have one
@@ -16,33 +16,32 @@ struct Movement {
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division
   bool aligned;        // all addresses are multiples of 16; false: not known
-  ncclRedOp_t op;      // where the kernel is told, see kToldLater
+  ncclRedOp_t op;      // for kernels that get the operator at run time, see kToldLater
   uint64_t elements;
 };
 
-// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks take turns, a
-// tile each, so that all of them together sweep through memory: that is kind to DRAM pages. Ranks
-// that share the DRAM begin at different places, `turn` of `turns`.
+// The threads that share a piece of work: `threads` of each of `ctas` blocks. Blocks alternate, a
+// tile each, so together they sweep through memory. That suits DRAM pages. Ranks that share the
+// DRAM begin at different places, `turn` of `turns`.
 struct Team {
   uint32_t thread, threads, cta, ctas;
   uint32_t turn = 0, turns = 1;
-  // Set: blocks draw tiles instead, so that none falls behind: then all of them are always close
+  // If set, blocks draw tiles from this counter instead. No block falls behind, and all stay close
   // together in memory. Zero at first; all threads of a block belong to the team.
   uint32_t* drawn = nullptr;
 };
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
 
-// Every warp's share of `tiles`. (Numbers of tiles are small enough for 32 bits, which take half
-// the instructions: what all warps of a block do before they move data adds to the time of every
-// call.)
+// Every warp's share of `tiles`. (Tile numbers fit in 32 bits, which take half the instructions.
+// Work that all warps do before they move data adds to the time of every call.)
 template <typename Use>
 __device__ __forceinline__ void share_out(uint32_t tiles, const Team& team, const Use& use) {
   __shared__ uint32_t next[2];
   const uint32_t warps = team.threads / 32, warp = team.thread / 32;
   const bool draws = team.drawn != nullptr && tiles >= 2 * team.ctas * warps;
   for (uint32_t k = 0;; k++) {
-    // As many tiles as the block has warps. Everyone's first is given.
+    // A block takes one tile per warp. Its first tiles are fixed.
     uint32_t turn = k * team.ctas + team.cta;
     if (draws) {
       if (k > 0) {
@@ -65,7 +64,7 @@ template <typename Type>
 __device__ typename Type::Element scale(typename Type::Element e, uint64_t scalar_bits) {
   if constexpr (sizeof(typename Type::Element) <= 2 &&
                 std::is_same_v<typename Type::Accumulator, float>) {
-    // A factor in full precision lies above, see GpuExecutor::run_rings().
+    // A factor in full precision is in the upper half, see GpuExecutor::run_rings().
     const auto high = static_cast<uint32_t>(scalar_bits >> 32);
     if (high != 0) return Type::store(Prod::apply(Type::load(e), __uint_as_float(high)));
   }
@@ -104,7 +103,7 @@ __device__ __forceinline__ void store_pack(std::byte* at, const P& pack) {
   }
 }
 
-// Reduces what was read of source s into the sums. `scales` is m.scaled.
+// Reduces the values read from source s into the sums. `scales` is m.scaled.
 template <typename Type, typename Op, int Count>
 __device__ __forceinline__ void accumulate(const Movement& m, uint64_t scales, uint32_t s,
                                            const Pack<Type, Count>& read,
@@ -130,9 +129,9 @@ __device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
   return result;
 }
 
-// Bulk: a warp moves tiles of `Unroll` times 32 vectors, so that all addresses of a tile are one
-// address and constants. `Group` sources are asked for before the first is needed. (Eight instead
-// of four took registers: 1 us more with two ranks, and a fifth of the bandwidth at 64 MiB.)
+// Bulk data: a warp moves tiles of `Unroll` times 32 vectors, so all addresses of a tile are one
+// address plus constants. `Group` sources are loaded before the first is needed. (Eight instead of
+// four took registers: 1 us more with two ranks, and a fifth of the bandwidth at 64 MiB.)
 template <typename Type, typename Op, int Unroll, int Group>
 __device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles, uint64_t offset,
                                               const Team& team) {
@@ -170,9 +169,10 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles,
   });
 }
 
-// What follows runs once or twice per thread: loops that are not unrolled are less code to fetch.
+// The following runs once or twice per thread. Loops that are not unrolled need less instruction
+// fetch.
 
-// The rest, pack by pack: `Group` sources are asked for before the first is needed.
+// The rest, pack by pack. `Group` sources are loaded before the first is needed.
 template <typename Type, typename Op, int Count, int Group, bool Aligned>
 __device__ __forceinline__ void combine_singles(const Movement& m, uint64_t packs, uint64_t offset,
                                                 const Team& team) {
@@ -200,11 +200,11 @@ __device__ __forceinline__ void combine_singles(const Movement& m, uint64_t pack
   }
 }
 
-// How `bytes` at these addresses are cut: a head until the destinations are aligned, vectors, and a
-// tail. Destinations that are not aligned alike leave everything to the head.
+// How `bytes` at these addresses are split: a head until the destinations are aligned, then
+// vectors, then a tail. If destinations are aligned differently, all bytes belong to the head.
 struct Cut {
   uint64_t head, vectors;
-  bool aligned;  // the sources too, once the head is done
+  bool aligned;  // the sources are aligned too, after the head
 };
 __device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count,
                           std::byte* const* destinations, uint32_t destination_count,
@@ -219,11 +219,11 @@ __device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count
     shifted |= (reinterpret_cast<uintptr_t>(sources[s]) ^ to) & 15;
   const uint64_t head = (16 - (to & 15)) & 15;
   if (differ != 0 || head % element != 0 || bytes < head + 32) return {bytes, 0, true};
-  // An unaligned load reads up to the next vector's end: the last one is left to the tail.
+  // An unaligned load reads to the end of the next vector. So the last vector is left to the tail.
   return {head, (bytes - head) / 16 - (shifted != 0 ? 1 : 0), shifted == 0};
 }
 
-// The same where all addresses are multiples of 16.
+// The same if all addresses are multiples of 16.
 __device__ inline Cut whole_vectors(uint64_t bytes) { return {0, bytes / 16, true}; }
 
 // Plain bytes: one source, any number of destinations. Tiles as above.
@@ -284,14 +284,14 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
       reinterpret_cast<volatile uint8_t*>(destinations[d])[b] = v;
   }
 }
-// Not inlined: the registers are its own. `aligned` as in Movement.
+// Not inlined, so that it has its own register allocation. `aligned` as in Movement.
 template <int Large>
 __device__ __noinline__ void copy(const std::byte* source, std::byte* const* destinations,
                                   uint32_t count, uint64_t bytes, bool aligned, Team team) {
   const Cut c = aligned ? whole_vectors(bytes) : cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
-    // Larger tiles as long as there is one for every warp. Those that are drawn are small: the last
-    // ones end at about the same time.
+    // Larger tiles are used while there is one for every warp. Drawn tiles are small, so that the
+    // last ones end at about the same time.
     const uint64_t threads = uint64_t{team.threads} * team.ctas;
     uint64_t done = 0;
     const auto tiles_of = [&](uint64_t unroll) {
@@ -315,21 +315,21 @@ __device__ __noinline__ void copy(const std::byte* source, std::byte* const* des
 
 // The type of collectives that only move data.
 struct Bytes : Native<uint8_t> {};
-// Vectors that a thread has under way when it copies, as far as the kernels have registers.
+// Vectors that a copying thread has in flight, as far as the kernels have registers.
 template <typename Type>
 inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 
 // A block's part of the movement is complete in its view after the next __syncthreads(). `Far`:
-// sources are in host memory, where a look takes a microsecond, so several are asked for at once as
-// far as there are registers.
+// sources are in host memory, where a load takes a microsecond. So several loads are in flight at
+// once, as far as registers allow.
 template <typename Type, typename Op, bool Far = false>
 __device__ __noinline__ void combine(const Movement& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,
                                m.elements * kSize, m.aligned, team);
-  if constexpr (std::is_same_v<Type, Bytes>) return;  // nothing else is asked of it
-  // As many loads in flight as the registers hold sums for.
+  if constexpr (std::is_same_v<Type, Bytes>) return;  // Bytes are only copied
+  // As many loads in flight as there are registers for sums.
   constexpr bool kGroups = Far && (kSize == 2 || kSize == 4);
   constexpr int kGroup = kGroups ? 4 : 1;
   constexpr int kUnroll = (kSize >= 4 ? 4 : kSize == 2 ? 2 : 1) / (kGroups ? 2 : 1);
@@ -344,7 +344,7 @@ __device__ __noinline__ void combine(const Movement& m, Team team) {
       combine_tiles<Type, Op, kUnroll, kGroup>(m, tiles, c.head, team);
       done = uint64_t{tiles} * (32 * kUnroll);
     }
-    // (Eight at once cost registers, and so 1 us where there are few ranks.)
+    // (Eight at once need more registers, which costs 1 us with few ranks.)
     combine_singles<Type, Op, kCount, 4, true>(m, c.vectors - done, c.head + done * 16, team);
   } else {
     combine_singles<Type, Op, kCount, 2, false>(m, c.vectors, c.head, team);

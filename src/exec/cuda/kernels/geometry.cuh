@@ -1,23 +1,24 @@
-// Which elements of a chunk a thread block has, and where they are.
+// Which elements of a chunk a thread block moves, and their addresses.
 #pragma once
 
 #include "src/exec/cuda/device_comm.h"
 
 namespace weft::cuda {
 
-// Where a slice begins in the block's share of a chunk. Where there are several, blocks begin with
-// one of another length, so that they do not all fill, meet and empty the stage at the same times.
+// Where a slice begins in the block's share of a chunk. If there are more than two slices, some
+// blocks begin with a shorter one. So blocks do not all fill, meet and empty the stage at the same
+// time.
 __device__ inline uint64_t slice_begin(const StepRange& range, uint64_t slice) {
   if (slice == 0 || !range.staggered) return slice * range.part;
   return slice * range.part - blockIdx.x % 3 * range.part / 3;
 }
 
-// Elements of chunk c of a step that this block moves in a slice (all of the chunk's where blocks
-// share them out otherwise).
+// Elements of chunk c of a step that this block moves in a slice. With kPeerMemory: the whole
+// chunk, because the blocks divide it otherwise.
 __device__ inline uint64_t length(const KernelArguments& a, const StepRange& range,
                                   const ProgramStep& step, int32_t c, uint64_t slice) {
   const uint64_t all = chunk_length(range, a.count, step.sub + c);
-  if (range.protocol == Protocol::kLoadStore) return all;
+  if (range.protocol == Protocol::kPeerMemory) return all;
   const uint64_t share = blockIdx.x * range.share;
   const uint64_t begin = share + slice_begin(range, slice);
   uint64_t end = share + slice_begin(range, slice + 1);
@@ -26,7 +27,7 @@ __device__ inline uint64_t length(const KernelArguments& a, const StepRange& ran
   return end > begin ? end - begin : 0;
 }
 
-// Where they begin: `input` and `output` are the buffers of the operand's owner.
+// The address of their first element. `input` and `output` are the buffers of the operand's owner.
 __device__ inline std::byte* address(const KernelArguments& a, const StepRange& range,
                                      const ProgramOperand& operand, int32_t c, uint64_t slice,
                                      const std::byte* input, std::byte* output) {
@@ -37,7 +38,7 @@ __device__ inline std::byte* address(const KernelArguments& a, const StepRange& 
            (static_cast<uint64_t>(index) * gridDim.x + blockIdx.x) * range.part * a.element;
   }
   const uint64_t at = chunk_begin(range, a.count, index) +
-                      (range.protocol == Protocol::kLoadStore
+                      (range.protocol == Protocol::kPeerMemory
                            ? 0
                            : blockIdx.x * range.share + slice_begin(range, slice));
   std::byte* base =

@@ -1,6 +1,6 @@
-// The kernels of a type, by operator. Where data is bulk, every operator has a kernel of its own.
-// Small data is either summed, as in nearly all calls, or reduced by a kernel for all the other
-// operators. What goes through host memory has the time for any operator in one kernel.
+// The kernels of a type, by operator. For bulk data every operator has its own kernel. For small
+// data there is one kernel for sums, which are nearly all calls, and one for all other operators.
+// Data through host memory is slow enough for one kernel with any operator.
 #pragma once
 
 #include "src/exec/cuda/kernels/kernels.h"
@@ -12,7 +12,7 @@
 
 namespace weft::cuda {
 
-// Sums and moves, which are nearly all calls, have a kernel for few parameters; more of them would
+// Sums and moves are nearly all calls. Only they have a kernel for few parameters; the others would
 // make the library a third larger.
 template <typename Type, typename Op>
 Kernels::BySize programs() {
@@ -25,8 +25,8 @@ Kernels::BySize programs() {
   }
 }
 
-// Products of signed and unsigned integers are the same bits (sums too, but not averages): `Bulk`
-// may be the other one and saves a kernel.
+// Products of signed and unsigned integers have the same bits. (So have sums, but not averages.)
+// `Bulk` may be the other type, which saves a kernel.
 template <typename Type, typename Op, typename Bulk = Type>
 Kernels function_of() {
   using Small = std::conditional_t<std::is_same_v<Op, Sum>, Sum, AllButSum>;
@@ -42,7 +42,7 @@ Kernels function_of() {
 
 template <typename Type, typename Same = Type>
 Kernels by_operator(ncclRedOp_t op) {
-#ifdef WEFT_ONE_OPERATOR  // to see that kernels compile, not to run them
+#ifdef WEFT_ONE_OPERATOR  // to check that kernels compile, not to run them
   return op == ncclSum ? function_of<Type, Sum>() : Kernels{};
 #else
   switch (op) {

@@ -1,4 +1,4 @@
-// The kernels as the launcher sees them: addresses of functions, by type and operator.
+// The kernels as the launcher sees them: function addresses by type and operator.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,8 +8,7 @@
 namespace weft::cuda {
 
 struct Kernels {
-  // For arguments that end in a program: one kernel for few bytes of them (or none), and one for
-  // all.
+  // For arguments that end in a program: one kernel for few bytes of them, and one for all.
   struct BySize {
     const void *few, *all;
     size_t few_bytes;
@@ -22,7 +21,7 @@ struct Kernels {
   const void* ring_exchange;  // RingExchangeArguments
 };
 
-// For reductions; sum, prod, max or min.
+// For reductions: sum, prod, max or min.
 Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
@@ -30,9 +29,9 @@ const void* send_recv_kernel_function(
     bool packets);                    // SendRecvArguments; packets: all messages are in packets
 const void* probe_kernel_function();  // DeviceComm
 
-// Once per device. A kernel that is loaded lazily while another rank's kernel already spins would
-// deadlock, and so would one that needs more local memory than any before it: all are loaded at
-// init, and the one with the largest stack runs once, with nothing to do.
+// Once per device. Two kinds of kernel would deadlock while another rank's kernel spins: one that
+// CUDA loads lazily, and one that needs more local memory than any before. So init loads all
+// kernels, and runs the kernel with the largest stack once, with nothing to do.
 void load_kernels(int device, cudaStream_t stream);
 
 // Parts of the table above, one per source file.

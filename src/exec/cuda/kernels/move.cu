@@ -4,8 +4,8 @@
 namespace weft::cuda {
 namespace {
 
-// A write from every rank to every other at init: memory that can be mapped but does not arrive
-// where it should is found out before data is lost.
+// Every rank writes to every peer at init. This detects memory that can be mapped but does not
+// receive writes, before data is lost.
 __global__ void probe_kernel(const __grid_constant__ DeviceComm comm) {
   const int peer = static_cast<int>(threadIdx.x);
   if (peer >= comm.nranks) return;

@@ -1,4 +1,4 @@
-// Arithmetic on the GPU: the types that C++ has, and the operators. See small_floats.cuh for the
+// Arithmetic on the GPU: the operators, and the types that C++ has. small_floats.cuh has the
 // others.
 #pragma once
 
@@ -41,17 +41,17 @@ struct Min {
   }
 };
 
-// Operators that a kernel is told when it runs: one kernel instead of several.
+// Operators that a kernel learns at run time: one kernel instead of several.
 struct AllButSum {};
 struct AnyOperator {};
 template <typename Op>
 inline constexpr bool kToldLater = std::is_same_v<Op, AllButSum> || std::is_same_v<Op, AnyOperator>;
-// Averages and sums with a pre-multiplier are sums, see Reduction: without sums there is no code
-// for scaling and dividing.
+// Averages and pre-multiplied sums are sums, see Reduction. The other operators have no code for
+// scaling and dividing.
 template <typename Op>
 inline constexpr bool kSums = std::is_same_v<Op, Sum> || std::is_same_v<Op, AnyOperator>;
 
-// Calls `work` with the operator itself; `told` matters only where Op leaves it open.
+// Calls `work` with the operator itself. `told` matters only if Op leaves the operator open.
 template <typename Op, typename Work>
 __device__ __forceinline__ void with_operator([[maybe_unused]] ncclRedOp_t told, Work work) {
   if constexpr (!kToldLater<Op>) {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void with_operator([[maybe_unused]] ncclRedOp_t told,
   }
 }
 
-// The same for a pair of elements.
+// Applies the operator to two elements.
 template <typename Op, typename T>
 __device__ __forceinline__ T apply(T a, T b, ncclRedOp_t told) {
   with_operator<Op>(told, [&](auto op) { a = op.apply(a, b); });

@@ -1,6 +1,6 @@
-// One round of messages between all ranks with the low-latency protocol, see OneRoundShape. What
-// counts here is the number of instructions between the launch and the first packet, and from the
-// last packet to the end.
+// One round of messages between all ranks with the low-latency protocol, see OneRoundShape. Two
+// instruction counts matter: from the launch to the first packet, and from the last packet to the
+// end.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -11,7 +11,7 @@ namespace weft::cuda {
 template <typename Type, typename Op>
 class OneRound {
  public:
-  // `before`: the block's counters when the kernel began, in shared memory.
+  // `before`: the block's counters at the start of the kernel, in shared memory.
   __device__ OneRound(const OneRoundArguments& a, const uint4* before)
       : a_(a),
         before_(before),
@@ -23,7 +23,7 @@ class OneRound {
 
   __device__ void scale_by(uint64_t bits) { scalar_bits_ = bits; }
 
-  // The part of this block in a slice.
+  // Moves to this block's part of a slice.
   __device__ void go_to(uint32_t slice) {
     slice_ = slice;
     begin_ = slice * a_.slice_bytes + uint64_t{blockIdx.x} * a_.part_bytes;
@@ -31,11 +31,11 @@ class OneRound {
     const uint64_t stop = end < a_.bytes ? end : a_.bytes;
     const uint64_t left = stop > begin_ ? stop - begin_ : 0;
     length_ = left < a_.part_bytes ? static_cast<uint32_t>(left) : a_.part_bytes;
-    // An empty message is a packet without data: it is counted all the same.
+    // An empty message is a packet without data. It is counted too.
     words_ = length_ == 0 ? 1 : (length_ + 7) / 8;
   }
 
-  // What this thread sends first, on its way while the counters are.
+  // Loads this thread's first words while the counters are still in flight.
   __device__ void fetch() {
     if (column_ < words_) load_row(column_, 1 + row_, fetched_);
     if (a_.sums_own && threadIdx.x < words_) own_ = load(a_.own_from, threadIdx.x);
@@ -71,7 +71,7 @@ class OneRound {
     return true;
   }
 
-  // After all threads have received: the room is the peers' again. A thread per rank.
+  // Called after all threads have received, by one thread per rank. Returns the room to the peers.
   __device__ void give_back(uint32_t rank) const {
     PacketPorts::give_back(a_.comm, rank, before_[rank].y + slice_ + 1);
   }
@@ -79,7 +79,7 @@ class OneRound {
  private:
   using Element = typename Type::Element;
   static constexpr int kCount = 8 / sizeof(Element);
-  static constexpr int kRow = 4;  // peers that a thread sees to side by side
+  static constexpr int kRow = 4;  // peers that a thread handles at once
 
   __device__ uint32_t peer(uint32_t k) const { return me_ + k < n_ ? me_ + k : me_ + k - n_; }
   __device__ uint64_t scaled(uint64_t word) const {
@@ -97,7 +97,7 @@ class OneRound {
     return at < length_ ? load_word(block + begin_ + at, length_ - at) : 0;
   }
 
-  // Words for up to kRow peers, all loads before their first use.
+  // Words for up to kRow peers. All loads come before their first use.
   __device__ __forceinline__ void load_row(uint32_t w, uint32_t first, uint64_t (&words)[kRow]) {
     if (a_.send_stride == 0) {
       words[0] = load(a_.input, w);
@@ -134,7 +134,7 @@ class OneRound {
                       [&] { return flag - load_volatile(consumed) <= kPacketSlots; });
   }
 
-  // In `owner`'s memory, for messages from `sender`.
+  // The slot in `owner`'s memory for messages from `sender`.
   __device__ Packet* slot(Mailbox* owner, uint32_t sender, uint32_t flag) const {
     const uint32_t number = (blockIdx.x * a_.ports + sender) * kPacketSlots + flag % kPacketSlots;
     return reinterpret_cast<Packet*>(reinterpret_cast<std::byte*>(owner) + a_.slots_at) +
@@ -176,7 +176,7 @@ class OneRound {
     return true;
   }
 
-  // In the order of ranks, so that all of them get the same bits; `Batch` sources side by side.
+  // Sums in rank order, so that all ranks get the same bits. Loads `Batch` sources at once.
   template <uint32_t Batch>
   __device__ __forceinline__ bool sum_word(uint32_t w) {
     typename Type::Accumulator sum[kCount];
@@ -194,7 +194,7 @@ class OneRound {
       for (uint32_t b = 0; b < Batch; b++)
         flags[b] = comes(b) ? before_[first + b].y + slice_ + 1 : 0;
       const auto source = [&](int b) {
-        // There are not the registers to keep the addresses of many.
+        // There are too few registers to keep the addresses of many sources.
         const uint32_t p = first + static_cast<uint32_t>(b),
                        flag = Batch > 2 ? worked_out_here(flags[b]) : flags[b];
         return PacketEnd{reinterpret_cast<std::byte*>(slot(a_.mine, p, flag) + w), flag,
@@ -235,15 +235,16 @@ class OneRound {
   uint64_t fetched_[kRow], own_;
 };
 
-// With kThreads a block has the multiprocessor for itself: as many registers per thread leave room
-// for two of kPacketThreads, which communicators count on that came when few were left.
+// A block of kThreads has an SM to itself. With the same registers per thread, two blocks of
+// kPacketThreads fit on an SM. A communicator that was created when few SMs were left relies on
+// that.
 static_assert(kThreads >= 2 * kPacketThreads);
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     one_round_kernel(const __grid_constant__ OneRoundArguments a) {
   __shared__ uint4 before[kMaxRanks];
   __shared__ uint64_t scalar_bits;
-  if (a.mine == nullptr) return;  // only to be loaded
+  if (a.mine == nullptr) return;  // only launched to be loaded
   if (a.early) {
     wait_for_predecessor();
     let_successor_start();
@@ -272,10 +273,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (uint32_t slice = 0; slice < a.slices; slice++) {
     if (slice > 0) round.go_to(slice);
     there = round.send();
-    // For the next kernel; here, because what was sent is still under way.
+    // Stored for the next kernel now, while the sent packets are in flight.
     if (slice == 0 && sends) counters[rank].sent = seen.x + a.slices;
     if (slice == 0 && receives) counters[rank].received = seen.y + a.slices;
-    // In place, the result overwrites what is sent.
+    // In place, the result overwrites the data to send.
     if (__syncthreads_or(!there)) return;
     there = round.receive();
     if (__syncthreads_or(!there)) return;

@@ -1,6 +1,6 @@
-// The interpreter of programs with FIFOs, with the low-latency protocol: every thread block runs
-// all steps on its own part of every chunk, and talks only to the same block of its peers. A thread
-// moves eight bytes at a time from all sources of a step to all its destinations.
+// The interpreter of programs with FIFOs, with the low-latency protocol. Every thread block runs
+// all steps on its own part of every chunk, and communicates only with the same block of its peers.
+// A thread moves eight bytes at a time from all sources of a step to all its destinations.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -29,7 +29,7 @@ class PacketRunner {
         move(n, moves, slice);
         __syncthreads();
         if (shared_.stopped) return;
-        // Here, not at the end: usually what was sent is still under way.
+        // Here and not at the end, because the sent packets are usually still in flight.
         if (n == 0 && slice == 0) keep_counters();
         if (takes) give_back(n, moves, slice);
         n += moves;
@@ -41,14 +41,14 @@ class PacketRunner {
   using Element = typename Type::Element;
   static constexpr int kCount = 8 / sizeof(Element);
 
-  // Where a thread is: word p of this block's part of a slice.
+  // A thread's position: word p of this block's part of a slice.
   struct Position {
     uint32_t slice, p;
     uint32_t left;    // bytes from here on
     uint64_t memory;  // bytes from the start of the chunk
   };
 
-  // Words of several steps side by side.
+  // Moves the words of several steps in parallel.
   __device__ __forceinline__ void move(uint32_t n, uint32_t moves, uint32_t slice) {
     const uint32_t part = a_.part_bytes, stride = (part + 7) / 8, begin = blockIdx.x * part;
     const uint64_t sliced = slice * a_.slice_bytes;
@@ -62,7 +62,7 @@ class PacketRunner {
       const uint32_t here = begin + at.p * 8;
       at.left = end > here ? end - here : 0;
       at.memory = sliced + here;
-      // An empty message is a packet without data: others count on the order it makes.
+      // An empty message is a packet without data: peers rely on the order it creates.
       if (at.left == 0 && at.p > 0) continue;
       uint64_t word = 0;
       if (!take(step, at, word) || !give(step, at, word)) {
@@ -99,9 +99,9 @@ class PacketRunner {
       return true;
     }
     if constexpr (std::is_same_v<Type, Bytes>) {
-      return true;  // nothing else is asked of it
+      return true;  // Bytes are only copied
     } else {
-      // Time is instructions here: no more of them than there are sources.
+      // Instructions determine the time here. So there are versions for two and four sources.
       typename Type::Accumulator sum[kCount];
       bool there = true;
       if (step.sources <= 2) {
@@ -190,7 +190,8 @@ class PacketRunner {
     return true;
   }
 
-  // All threads have what came in: the room is the peers' again. A thread per operand of the run.
+  // Called when all threads have read their messages. Returns the room to the peers, one thread per
+  // operand of the run.
   __device__ void give_back(uint32_t n, uint32_t moves, uint32_t slice) {
     const uint32_t first = a_.step(n).first_operand;
     const PacketStep& last = a_.step(n + moves - 1);
@@ -203,7 +204,7 @@ class PacketRunner {
     }
   }
 
-  // The last message of each port says how far it has come.
+  // The last message of each port in a slice gives the port's count.
   __device__ void keep_counters() {
     for (uint32_t o = threadIdx.x; o < a_.operand_count; o += blockDim.x) {
       const PacketOperand& operand = a_.operand(o);
@@ -231,7 +232,7 @@ __global__ void __launch_bounds__(kPacketThreads, 1)
   __shared__ PacketState shared;
   alignas(16) __shared__ std::byte copy[sizeof(PacketArguments)];
   auto& a = *reinterpret_cast<PacketArguments*>(copy);
-  if (arguments.mine == nullptr) return;  // only to be loaded
+  if (arguments.mine == nullptr) return;  // only launched to be loaded
   const uint32_t ports = arguments.ports;
   const uint4 counters = PacketPorts::ask(arguments.mine, ports);
   Parameters parameters;

@@ -1,6 +1,6 @@
-// The low-latency protocol: FIFOs of packets, 8 bytes of data with flags beside them in one 16-byte
-// store, so that data needs no fence and a reader no second look. A thread that waits for a packet
-// waits for nothing else.
+// The low-latency protocol: FIFOs of packets. A packet has 8 bytes of data and its flags in one
+// 16-byte store. So the data needs no fence, and a reader needs no second load. A thread that waits
+// for a packet waits for nothing else.
 #pragma once
 
 #include "src/exec/cuda/kernels/memory.cuh"
@@ -8,7 +8,7 @@
 
 namespace weft::cuda {
 
-// One end of a movement, as a thread sees it: eight bytes of memory, or a packet.
+// One operand of a movement, as a thread sees it: eight bytes of memory, or a packet.
 struct PacketEnd {
   std::byte* at;
   uint32_t flag;  // the message's number on its port
@@ -20,12 +20,12 @@ __device__ inline int peer_of(const DeviceComm& comm, uint32_t port) {
   return static_cast<int>(port % static_cast<uint32_t>(comm.nranks));
 }
 
-// A thread block's ports, in shared memory: how many messages had gone through each when the kernel
+// A thread block's ports, in shared memory: the messages that each had carried when the kernel
 // began.
 class PacketPorts {
  public:
-  // The counters, in two halves so that this trip to memory goes side by side with fetching the
-  // kernel's other parameters. Needs a __syncthreads() afterwards.
+  // Loads the counters. In two halves, so that this load overlaps with loading the other
+  // parameters. Needs a __syncthreads() afterwards.
   static __device__ uint4 ask(Mailbox* mine, uint32_t ports) {
     return threadIdx.x < ports ? load_counters(own(mine, ports) + threadIdx.x) : uint4{};
   }
@@ -37,7 +37,7 @@ class PacketPorts {
   __device__ uint32_t sent(uint32_t port, uint32_t n) const { return before_[port].x + n; }
   __device__ uint32_t received(uint32_t port, uint32_t n) const { return before_[port].y + n; }
 
-  // Waits until the peer has room for message `flag`. False: everyone must stop.
+  // Waits until the peer has room for message `flag`. False: all threads must stop.
   __device__ bool wait_for_room(const DeviceComm& comm, uint32_t port, uint32_t flag) const {
     if (flag - before_[port].z <= kPacketSlots) return true;
     const uint32_t* consumed = &own(comm.mailboxes[comm.rank], comm.ports)[port].consumed;
@@ -45,7 +45,7 @@ class PacketPorts {
     return wait_until(comm, peer, [&] { return flag - load_volatile(consumed) <= kPacketSlots; });
   }
 
-  // After all threads have read message `flag`: its room is the peer's again.
+  // Called after all threads have read message `flag`. Returns its room to the peer.
   static __device__ void give_back(const DeviceComm& comm, uint32_t port, uint32_t flag) {
     const int peer = peer_of(comm, port);
     const int channel = static_cast<int>(port / static_cast<uint32_t>(comm.nranks));
@@ -53,7 +53,7 @@ class PacketPorts {
     *static_cast<volatile uint32_t*>(to) = flag;
   }
 
-  // Keeps a counter for the next kernel.
+  // Stores a counter for the next kernel.
   static __device__ void keep_sent(Mailbox* mine, uint32_t ports, uint32_t port, uint32_t flag) {
     own(mine, ports)[port].sent = flag;
   }
@@ -62,7 +62,7 @@ class PacketPorts {
     own(mine, ports)[port].received = flag;
   }
 
-  // From a port's first slot of block 0 to the slot of a message of this block.
+  // Bytes from a port's first slot of block 0 to the slot of a message of this block.
   static __device__ uint32_t slot_offset(uint32_t ports, uint32_t flag) {
     return (blockIdx.x * ports * kPacketSlots + flag % kPacketSlots) *
            static_cast<uint32_t>(kSlotPackets * sizeof(Packet));
@@ -76,8 +76,8 @@ class PacketPorts {
   uint4 before_[kMaxPorts];  // as PortCounters
 };
 
-// Eight bytes of memory as a thread sees them; what lies behind `bytes` reads as zero and is not
-// written. Wide where the address allows.
+// Eight bytes of memory. Bytes beyond `left` read as zero and are not written. Uses wide accesses
+// if the address allows.
 __device__ inline uint64_t load_word(const std::byte* at, uint64_t left) {
   if ((reinterpret_cast<uintptr_t>(at) & 7) == 0 && left >= 8)
     return *reinterpret_cast<const volatile uint64_t*>(at);
@@ -103,15 +103,15 @@ __device__ inline void store_word(std::byte* at, uint64_t left, uint64_t v) {
   }
 }
 
-// Waits until all of up to `Batch` words are there; those of plain memory are already.
-// `source(b)` is a PacketEnd. `signature` is what a packet's second flag is mixed with: a peer that
-// means another call is found out (a packet may arrive in two halves, so only when it stays that
-// way). False: everyone must stop.
+// Waits until all of up to `Batch` words have arrived; words in plain memory count as arrived.
+// `source(b)` is a PacketEnd. A packet's second flag is mixed with `signature`, so a peer that runs
+// another call is detected. A packet may arrive in two halves, so a mismatch counts only if it
+// persists. False: all threads must stop.
 template <int Batch, typename Source>
 __device__ __forceinline__ bool wait_for_words(const DeviceComm& comm, Source source,
                                                uint32_t signature, uint64_t (&words)[Batch]) {
-  int peer = -1;         // who is waited for
-  uint32_t foreign = 0;  // looks in a row that saw the right number but another call
+  int peer = -1;         // the peer waited for
+  uint32_t foreign = 0;  // polls in a row that saw the right number but another call
   return wait_until(comm, peer, [&] {
     Packet packets[Batch];
 #pragma unroll

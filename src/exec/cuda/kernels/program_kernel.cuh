@@ -1,6 +1,6 @@
-// The interpreter of programs that read and write peers' memory: every thread block runs all steps
-// on its own part of every chunk (or what it draws, see all_blocks()) and meets only the same block
-// of its peers. What is one movement is not interpreted, see OneMovement.
+// The interpreter of programs that read and write peers' memory. Every thread block runs all steps
+// on its own part of every chunk, or on tiles that it draws, see all_blocks(). It meets only the
+// same block of its peers. A program that is a OneMovement is not interpreted.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -49,7 +49,7 @@ class ProgramRunner {
                    shared_.outputs[operand.owner]);
   }
 
-  // All ranks meet at the start: thread i tells rank i where this rank's buffers are.
+  // All ranks meet at the start. Thread i tells rank i where this rank's buffers are.
   __device__ void announce() {
     const int peer = static_cast<int>(threadIdx.x);
     if (peer >= comm_.nranks || peer == comm_.rank) return;
@@ -65,7 +65,7 @@ class ProgramRunner {
     return reinterpret_cast<uintptr_t>(at) % 16 == 0;
   }
 
-  // What a rank's buffers are to the program. Thread i has rank i.
+  // Records a rank's buffers for the program. Thread i has rank i.
   __device__ void note(int rank, const std::byte* input, std::byte* output, uint64_t scalar) {
     shared_.inputs[rank] = input;
     shared_.outputs[rank] = output;
@@ -88,7 +88,7 @@ class ProgramRunner {
 
   __device__ void hear() {
     const int peer = static_cast<int>(threadIdx.x);
-    if (peer == comm_.nranks) {  // a thread that has nobody to wait for
+    if (peer == comm_.nranks) {  // this thread waits for no peer
       Movement& m = shared_.movement;
       m.source_count = __popc(a_.one_movement.sources);
       m.destination_count = __popc(a_.one_movement.destinations);
@@ -111,8 +111,8 @@ class ProgramRunner {
       output = load_packet(&from.output);
       scalar = load_packet(&from.scalar);
       signature = load_packet(&from.signature);
-      // What the block reads of the peer's buffers comes after: a copy that the multiprocessor kept
-      // for another rank's kernel may be old. Asked for with the others, in one trip.
+      // The block's reads of the peer's buffers come after this load. Otherwise the SM's L1 cache
+      // may hold old data from another rank's kernel. It is loaded with the others, in one trip.
       const uint32_t last = load_acquire(&from.signature.flag1, comm_.one_device);
       return fresh(input) && fresh(output) && fresh(scalar) && fresh(signature) && last == flag;
     });
@@ -146,8 +146,8 @@ class ProgramRunner {
       for (uint32_t n = range.first; n < range.first + range.count;) {
         const ProgramStep& step = a_.step(n);
         if (step.count == 0) {
-          // A thread sends to a peer and waits for it without minding the others; all meet before
-          // data is touched.
+          // A thread sends to one peer and waits for it, independently of the other threads. All
+          // threads meet before they touch data.
           if (step.destinations > 0) leave(step);
           if (moved_ > 0) finish_drawing();
           if (step.sources > 0) {
@@ -165,11 +165,11 @@ class ProgramRunner {
     }
   }
 
-  // Moves of one step, or of several that are independent; says of how many.
+  // Performs one step, or several that are independent. Returns their number.
   __device__ uint32_t run_step(const StepRange& range, uint32_t n, uint64_t slice) {
     const ProgramStep& step = a_.step(n);
     if (step.run > 1 && simple(n, step.run)) {
-      if (range.protocol == Protocol::kLoadStore) {
+      if (range.protocol == Protocol::kPeerMemory) {
         move_side_by_side(range, n, step.run, slice);
       } else {
         move_tiles(range, n, step.run, slice);
@@ -180,7 +180,7 @@ class ProgramRunner {
     return 1;
   }
 
-  // Everyone with everyone else.
+  // Every rank meets every other.
   __device__ void meet() {
     const int peer = static_cast<int>(threadIdx.x);
     const bool is_peer = peer < comm_.nranks && peer != comm_.rank;
@@ -191,7 +191,7 @@ class ProgramRunner {
     __syncthreads();
   }
 
-  // Everything this block wrote is visible to whoever sees the token.
+  // A peer that sees the token also sees everything this block wrote.
   __device__ void leave(int peer) {
     store_release(&comm_.mailboxes[peer]->tokens[blockIdx.x][comm_.rank], met_ + 1,
                   comm_.one_device);
@@ -212,7 +212,7 @@ class ProgramRunner {
       shared_.stopped = true;
   }
 
-  // Whether steps just copy one chunk to one place each.
+  // Whether each step copies one chunk to one place.
   __device__ bool simple(uint32_t n, uint32_t steps) const {
     if (a_.reduction.premultiply) return false;
     for (uint32_t i = n; i < n + steps; i++)
@@ -221,7 +221,7 @@ class ProgramRunner {
     return true;
   }
 
-  // Copies that lower() found independent: the threads share them out.
+  // Copies that lower() found independent. The threads divide them among themselves.
   __device__ void move_side_by_side(const StepRange& range, uint32_t n, uint32_t moves,
                                     uint64_t slice) {
     uint32_t groups = 1;
@@ -232,7 +232,7 @@ class ProgramRunner {
       copy_piece(range, n + i, slice, 0, ~uint64_t{0}, {t, threads, blockIdx.x, gridDim.x});
   }
 
-  // The same with a block's part of each: its warps take turns.
+  // The same for a block's part of each copy. Its warps alternate.
   __device__ void move_tiles(const StepRange& range, uint32_t n, uint32_t moves, uint64_t slice) {
     constexpr uint64_t kTile = 16 * 512;
     const uint64_t bytes = range.part * a_.element;
@@ -242,7 +242,7 @@ class ProgramRunner {
                  {threadIdx.x % 32, 32, 0, 1});
   }
 
-  // `bytes` of a step that copies, from `at` on, as far as there are any.
+  // Up to `bytes` of a copying step, from `at` on.
   __device__ void copy_piece(const StepRange& range, uint32_t n, uint64_t slice, uint64_t at,
                              uint64_t bytes, const Team& team) {
     const ProgramStep& step = a_.step(n);
@@ -256,8 +256,8 @@ class ProgramRunner {
                           team);
   }
 
-  // The last block of all ranks to draw no more makes the chunks whole again, for the next kernel.
-  // That one moves nothing on any rank before this one has ended on all.
+  // The last block of all ranks that stops drawing resets the counters for the next kernel. The
+  // next kernel moves nothing on any rank before this one has ended on all.
   __device__ void finish_drawing() {
     const uint32_t last = gridDim.x * static_cast<uint32_t>(comm_.nranks) - 1;
     Mailbox& common = *comm_.mailboxes[0];
@@ -297,7 +297,7 @@ class ProgramRunner {
     for (uint32_t i = threadIdx.x; i < step.destinations; i += blockDim.x)
       m.destinations[i] = find(range, from[step.sources + i], c, slice);
     if (threadIdx.x == 0) {
-      m.aligned = false;  // not known to be
+      m.aligned = false;  // not known
       m.source_count = step.sources;
       m.destination_count = step.destinations;
       m.scaled = a_.reduction.premultiply ? step.raw_sources : 0;
@@ -307,8 +307,8 @@ class ProgramRunner {
     __syncthreads();
     if (moves(m))
       combine<Type, Op>(
-          m, range.protocol == Protocol::kLoadStore ? all_blocks(range) : whole_block());
-    if (step.count > 1) __syncthreads();  // the movement is filled in anew
+          m, range.protocol == Protocol::kPeerMemory ? all_blocks(range) : whole_block());
+    if (step.count > 1) __syncthreads();  // the next chunk overwrites the movement
   }
 
   const KernelArguments& a_;
@@ -317,10 +317,10 @@ class ProgramRunner {
   BlockState& shared_;
   const uint32_t announced_;
   uint32_t met_;
-  uint32_t moved_ = 0;  // chunks that the blocks have drawn from
+  uint32_t moved_ = 0;  // chunks that the blocks have drawn tiles of
 };
 
-// With the arguments in shared memory. Both kernels below call it.
+// The arguments are in shared memory. Both sizes of the kernel below call it.
 template <typename Type, typename Op>
 __device__ __noinline__ void run_program(KernelArguments& a, uint32_t announced, uint32_t met) {
   __shared__ BlockState shared;
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     program_kernel(const __grid_constant__ ParameterBytes<kBytes> bytes) {
   __shared__ ParameterBytes<kBytes> copy;
   const auto& arguments = reinterpret_cast<const KernelArguments&>(bytes);
-  if (arguments.mine == nullptr) return;  // only to be loaded
+  if (arguments.mine == nullptr) return;  // only launched to be loaded
   Parameters parameters;
   parameters.load(&arguments, arguments.bytes);
   const Mailbox* mine = arguments.mine;
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                  met = load_volatile(&mine->met[blockIdx.x]);
   parameters.store(&copy);
   run_program<Type, Op>(reinterpret_cast<KernelArguments&>(copy), announced, met);
-  // Not before all peers are past their work: the next kernel needs the room of this one.
+  // Only after all peers have done their work: the next kernel needs the SMs of this one.
   let_successor_start();
 }
 

@@ -1,5 +1,5 @@
-// PTX in one place: vector accesses that bypass what they should, loads and stores with ordering.
-// (tests/exec/cuda/emulation has a file of this name of its own, for the host.)
+// All PTX: vector accesses with cache hints, and loads and stores with ordering.
+// (tests/exec/cuda/emulation has its own file of this name, for the host.)
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace weft::cuda {
 
-// Data that is read or written once: no need to keep it in the first-level cache.
+// For data that is read or written once: it bypasses the L1 cache.
 __device__ inline uint4 load_vector(const void* at) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -17,8 +17,8 @@ __device__ inline uint4 load_vector(const void* at) {
                : "memory");
   return v;
 }
-// Any address: two aligned loads, of which the caller must be allowed to make both. Neighbours read
-// the same vectors, so these stay in the first-level cache.
+// Any address. Makes two aligned loads; both must be in readable memory. Neighbouring threads read
+// the same vectors, so they stay in the L1 cache.
 __device__ inline uint4 load_unaligned_vector(const void* at) {
   const auto address = reinterpret_cast<uintptr_t>(at);
   const auto* base = reinterpret_cast<const uint4*>(address & ~uintptr_t{15});
@@ -51,14 +51,14 @@ __device__ inline void store_vector(void* at, uint4 v) {
                : "memory");
 }
 
-// Packets: one 16-byte access each, always to and from memory.
+// Packets: one 16-byte access each, always to memory.
 __device__ inline void store_packet(Packet* at, uint32_t data0, uint32_t data1, uint32_t flag0,
                                     uint32_t flag1) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(data0), "r"(flag0),
                "r"(data1), "r"(flag1)
                : "memory");
 }
-// Eight bytes in a packet of their own.
+// A packet with 8 bytes of data.
 __device__ inline void store_packet(Packet* at, uint64_t data, uint32_t flag) {
   store_packet(at, static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32), flag, flag);
 }
@@ -107,7 +107,7 @@ __device__ inline uint64_t load_acquire_gpu(const uint64_t* at) {
 __device__ inline void store_release_gpu(uint64_t* at, uint64_t v) {
   asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
-// All threads of a block, from different places in the code.
+// A barrier for all threads of a block, which may arrive from different places in the code.
 __device__ inline void meet_block() { asm volatile("barrier.sync 1;" ::: "memory"); }
 __device__ inline uint4 load_counters(const PortCounters* at) {
   uint4 v;
@@ -121,7 +121,7 @@ __device__ inline uint32_t load_volatile(const uint32_t* at) {
   return *static_cast<const volatile uint32_t*>(at);
 }
 
-// From the kernel's parameters, through the generic address space.
+// Reads kernel parameters through the generic address space.
 __device__ inline uint4 load_parameter(const void* at) {
   uint4 v;
   asm volatile("ld.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -130,21 +130,21 @@ __device__ inline uint4 load_parameter(const void* at) {
   return v;
 }
 
-// Where the launch allows it, a kernel starts before the one ahead of it in its stream has ended:
-// it waits here, and everything before is done and visible then.
+// If the launch allows it, a kernel starts before its predecessor in the stream ends. It waits here
+// until all earlier work is done and visible.
 __device__ inline void wait_for_predecessor() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// From here on the next kernel of the stream may start, as far as its own wait.
+// From here on the next kernel of the stream may start and run up to its own wait.
 __device__ inline void let_successor_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// The same value; what depends on it is not computed ahead of this place.
+// Returns the same value. The compiler does not compute values that depend on it before this place.
 __device__ inline uint32_t worked_out_here(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
@@ -156,7 +156,7 @@ __device__ inline uint64_t now_ns() {
   return t;
 }
 
-// Between two looks at something that is not there yet.
+// Called between two polls.
 __device__ inline void between_looks() {}
 
 }  // namespace weft::cuda

@@ -1,6 +1,6 @@
-// One exchange of small messages through rings in host memory, see OneRoundShape: what the
-// interpreter of ring_kernel.cuh would do in such a program, message for message, without its many
-// instructions. The other side may use either. One thread block; thread i sees to rank i's rings.
+// One round of small messages through FIFOs in host memory, see OneRoundShape. It sends the same
+// messages as the interpreter of ring_kernel.cuh, with fewer instructions. The peer may use either.
+// One thread block; thread i handles rank i's FIFOs.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -12,7 +12,7 @@ template <typename Type, typename Op>
 class RingExchange {
  public:
   struct Shared {
-    std::byte* to[kMaxRanks];  // where the data of messages goes, and comes from
+    std::byte* to[kMaxRanks];  // destinations and sources of the messages' data
     const std::byte* from[kMaxRanks];
   };
 
@@ -21,15 +21,15 @@ class RingExchange {
     const uint32_t i = threadIdx.x;
     sends_ = i < kMaxRanks && (a.send_to >> i & 1) != 0;
     receives_ = i < kMaxRanks && (a.receive_from >> i & 1) != 0;
-    // Both on their way before either is needed.
+    // Both loads are in flight before either result is needed.
     if (sends_) out_ = *a.ports[i].send;
     if (receives_) in_ = *a.ports[i].receive;
-    // Who sends nothing may have no input.
+    // A rank that sends nothing may have no input.
     if (a.send_to != 0 && a.send_stride == 0 && vectors() > i)
       first_ = load_vector(a.input + i * 16);
   }
 
-  // Finds the place of this thread's message; false: everyone must stop.
+  // Finds the place of this thread's message. False: all threads must stop.
   __device__ bool place() {
     if (!sends_) return true;
     const uint64_t left = out_.size - out_.at, skip = left < footprint() ? left : 0;
@@ -70,12 +70,12 @@ class RingExchange {
         element(shared_.to[p], e) = element(a_.input + p * a_.send_stride, e);
       }
   }
-  // After all threads have sent.
+  // Called after all threads have sent.
   __device__ void post() {
     if (!sends_) return;
     fence_system();
     store_relaxed_system(&out_.control->tail, out_.tail);
-    // For the next kernel, while the messages are on their way.
+    // Stores the port state for the next kernel while the messages are in flight.
     SendPort& port = *a_.ports[threadIdx.x].send;
     port.tail = out_.tail;
     port.at = out_.at;
@@ -89,7 +89,7 @@ class RingExchange {
       element(a_.own_to, e) = element(a_.own_from, e);
   }
 
-  // Waits for this thread's message; false: everyone must stop.
+  // Waits for this thread's message. False: all threads must stop.
   __device__ bool take() {
     if (!receives_) return true;
     MessageHeader header;
@@ -118,7 +118,7 @@ class RingExchange {
     for (uint64_t e = rest(); e < elements(); e += blockDim.x)
       take_pack<Pack<Type, 1>, 1>(e * sizeof(Element));
   }
-  // After all threads have received: the room is the peers' again.
+  // Called after all threads have received. Returns the room to the peers.
   __device__ void give_back() {
     if (!receives_) return;
     in_.head += footprint();
@@ -132,12 +132,12 @@ class RingExchange {
  private:
   using Element = typename Type::Element;
   static constexpr int kVectors = sizeof(MessageHeader) / sizeof(uint4);
-  static constexpr uint32_t kBatch = 4;  // sources that are asked for before the first is needed
+  static constexpr uint32_t kBatch = 4;  // sources loaded before the first is needed
 
   __device__ uint64_t footprint() const { return kFifoAlign + fifo_round(a_.header.bytes); }
   __device__ uint64_t elements() const { return a_.header.bytes / sizeof(Element); }
   __device__ uint64_t vectors() const { return a_.aligned ? a_.header.bytes / 16 : 0; }
-  // This thread's first element behind the vectors.
+  // This thread's first element after the vectors.
   __device__ uint64_t rest() const { return vectors() * (16 / sizeof(Element)) + threadIdx.x; }
   __device__ static volatile Element& element(std::byte* block, uint64_t e) {
     return reinterpret_cast<volatile Element*>(block)[e];
@@ -150,7 +150,7 @@ class RingExchange {
     memcpy(words, &header, sizeof header);
     for (int i = 0; i < kVectors; i++) store_vector(at + i * 16, words[i]);
   }
-  // The peer says of its message what this rank says of its own.
+  // The peer's header equals this rank's own.
   __device__ bool means_this_call(const MessageHeader& header) const {
     uint4 words[2][kVectors];
     memcpy(words[0], &header, sizeof header);
@@ -161,7 +161,7 @@ class RingExchange {
               words[0][i].z == words[1][i].z && words[0][i].w == words[1][i].w;
     return same;
   }
-  // Until so much of what is next in the ring is there.
+  // Waits until the next `bytes` of the ring have arrived.
   __device__ bool wait_for(uint64_t bytes) {
     const auto there = [&] {
       return static_cast<int64_t>(in_.tail_seen - in_.head) >= static_cast<int64_t>(bytes);
@@ -179,7 +179,7 @@ class RingExchange {
     return true;
   }
 
-  // Messages go to their places, or into a sum in the order of ranks, so that all get the same
+  // Stores messages at their places, or sums them in rank order so that all ranks get the same
   // bits.
   template <typename P, int kCount>
   __device__ __forceinline__ void take_pack(uint64_t at) {
@@ -232,7 +232,7 @@ class RingExchange {
   uint4 first_;  // the first vector that this thread sends
 };
 
-// All threads of the block.
+// Called by all threads of the block.
 template <typename Type, typename Op>
 __device__ __forceinline__ void exchange_through_rings(
     const RingExchangeArguments& a, typename RingExchange<Type, Op>::Shared& shared) {
@@ -252,7 +252,7 @@ template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     ring_exchange_kernel(const __grid_constant__ RingExchangeArguments a) {
   __shared__ typename RingExchange<Type, Op>::Shared shared;
-  if (a.header.kind == 0) return;  // only to be loaded
+  if (a.header.kind == 0) return;  // only launched to be loaded
   wait_for_predecessor();
   exchange_through_rings<Type, Op>(a, shared);
   let_successor_start();

@@ -1,7 +1,7 @@
-// The interpreter of interpreter.h on a GPU: programs whose FIFOs are byte rings in pinned host
-// memory, for peers whose memory cannot be reached. A thread block is a lane. Its first thread runs
-// the protocol; the others wait until there is data to move, and help with that. The other end of a
-// ring is a GPU or a CPU node of the same host, or a proxy that takes it to the network.
+// The interpreter of interpreter.h on a GPU, with FIFOs in pinned host memory, for peers whose
+// memory cannot be accessed. A thread block runs one lane. Its first thread runs the protocol. The
+// other threads wait for data to move, and help to move it. The peer at the other end is a GPU or a
+// CPU node of the same host, or a proxy that forwards to the network.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -10,10 +10,10 @@
 
 namespace weft::cuda {
 
-// The ends of the rings, while a kernel runs: a look at them in device memory takes half a
-// microsecond. Every block has all ports of its job, and writes back those that its lane has moved:
-// no other lane does. Thread i sees to port i; where there are too many, all are used where they
-// are.
+// Copies of the port state in shared memory while a kernel runs: a read from device memory takes
+// half a microsecond. Every block loads all ports of its job. It writes back the ports that its
+// lane moved; no other lane moves them. Thread i handles port i. With more than kRoom ports, all
+// are used in device memory.
 template <typename Port, uint64_t Port::*kMoves>
 struct PortCopies {
   static constexpr uint32_t kRoom = 48;
@@ -21,7 +21,7 @@ struct PortCopies {
   Port ports[kRoom];
   uint64_t before[kRoom];
 
-  // Where the job finds its ports.
+  // Returns the ports for the job to use.
   __device__ Port* const* load(Port* const* in_memory, uint32_t count) {
     if (count > kRoom) return in_memory;
     if (threadIdx.x < count) {
@@ -47,7 +47,7 @@ struct RingState {
   bool finished;
 };
 
-// What the interpreter asks of a GPU. Used by the block's first thread.
+// The interpreter's Target on a GPU. The block's first thread uses it.
 template <typename Type, typename Op>
 struct RingTarget {
   static constexpr int kMostOperands = kMaxRanks;
@@ -57,13 +57,13 @@ struct RingTarget {
   __device__ static void store(uint64_t* at, uint64_t value) { store_release_system(at, value); }
   __device__ static uint64_t load_progress(const uint64_t* at) { return load_acquire_gpu(at); }
   __device__ static void store_progress(uint64_t* at, uint64_t v) { store_release_gpu(at, v); }
-  // All threads have met since they used what they read, and so has the header been used: the reads
-  // are over. A fence would only wait for what was written meanwhile.
+  // All threads have met since they used their data, and the header has been used too. So the reads
+  // are complete. A fence would only wait for earlier writes.
   __device__ static void store_head(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
   __device__ static void store_tail(uint64_t* at, uint64_t v) { store_relaxed_system(at, v); }
-  // One for all messages of a step: it takes as long as a write to host memory and back.
+  // One fence for all messages of a step: it takes a round trip to host memory.
   __device__ static void finish_writes() { fence_system(); }
-  // All of it at once: every look at host memory takes a microsecond.
+  // Loads the whole header at once: every read from host memory takes a microsecond.
   __device__ static MessageHeader header(const MessageHeader* at) {
     MessageHeader header;
     constexpr size_t kVectors = sizeof header / sizeof(uint4);
@@ -73,7 +73,7 @@ struct RingTarget {
     memcpy(&header, words, sizeof header);
     return header;
   }
-  // The other end looks by itself.
+  // The other end polls.
   __device__ static void ring(const Bell&) {}
   __device__ static const std::byte* map(const RecvPort&, uint64_t) { return nullptr; }
 
@@ -87,7 +87,7 @@ struct RingTarget {
       m.scalars[i] = reduction.scalar_bits;
     }
     for (uint32_t i = 0; i < destination_count; i++) m.destinations[i] = destinations[i];
-    m.aligned = false;  // not known to be
+    m.aligned = false;  // not known
     m.source_count = source_count;
     m.destination_count = destination_count;
     m.scaled = reduction.premultiply ? raw_sources : 0;
@@ -113,7 +113,7 @@ __device__ void follow(RingState& shared) {
   }
 }
 
-// False: everyone must stop.
+// False: all threads must stop.
 template <typename Type, typename Op>
 __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number) {
   RingTarget<Type, Op> target{shared};
@@ -136,7 +136,7 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
   }
 }
 
-// A block's job, with the arguments in shared memory.
+// Runs a block's job. The arguments are in shared memory.
 template <typename Type, typename Op>
 __device__ __noinline__ void run_ring_job(RingArguments& a) {
   __shared__ RingState shared;
@@ -178,7 +178,7 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
     lead<Type, Op>(a, shared, job.lane);
     shared.finished = true;
     meet_block();
-    // Lanes count from nothing in every kernel: the last one to leave sees to that.
+    // Lanes count from zero in every kernel. The last block to finish resets the counters.
     if (a.progress != nullptr) {
       __threadfence();
       if (atomicInc(a.leaving, gridDim.x - 1) == gridDim.x - 1) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ring_kernel(const __grid_constant__ ParameterBytes<kBytes> arguments) {
   __shared__ ParameterBytes<kBytes> copy;
   const uint32_t bytes = reinterpret_cast<const RingArguments&>(arguments).bytes;
-  if (bytes == 0) return;  // only to be loaded
+  if (bytes == 0) return;  // only launched to be loaded
   Parameters parameters;
   parameters.load(&arguments, bytes);
   parameters.store(&copy);

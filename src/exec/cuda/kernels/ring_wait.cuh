@@ -1,19 +1,18 @@
-// How long kernels wait for rings in host memory.
+// How long kernels wait for FIFOs in host memory.
 #pragma once
 
 #include "src/exec/cuda/kernels/memory.cuh"
 
 namespace weft::cuda {
 
-// What a rank sent before it left may still be on its way through the network; as in host mode.
+// Data that a rank sent before it left may still be in the network. The same limit as in host mode.
 inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
 
-// Of one thread, while it waits for one thing. The host's flags are far away: looked at now and
-// then.
+// One thread's wait for one thing. The host's flags are far away, so every 256th poll reads them.
 class Patience {
  public:
-  // After a look that found nothing; false, and told to the host, when there is nothing to wait for
-  // any more. `peer`: whom it waits for, -1: nobody.
+  // Called after a poll that found nothing. False if the wait is over without success; the host is
+  // told, unless it asked to stop. `peer`: the rank waited for, -1 if none.
   __device__ bool lasts(const DeviceComm& comm, int peer) {
     if ((++looks_ & 0xff) != 0) return true;
     const HostWord said = load_flags(comm);
@@ -30,12 +29,12 @@ class Patience {
     report(comm, late ? KernelError::kTimeout : KernelError::kLeft, peer);
     return false;
   }
-  // It came.
+  // Called when the awaited thing came.
   __device__ void start_again() { begun_ = left_ = 0; }
 
  private:
   uint32_t looks_ = 0;
-  uint64_t begun_ = 0, left_ = 0;  // since when it waits, and for a rank that is gone
+  uint64_t begun_ = 0, left_ = 0;  // when the wait began, and when the peer was first seen gone
 };
 
 }  // namespace weft::cuda

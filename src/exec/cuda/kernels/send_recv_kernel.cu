@@ -1,6 +1,6 @@
-// Send and receive: all of a rank's messages of a group in one kernel. Small ones travel as
-// packets; of large ones the receivers take the data out of the senders' memory. A file of its own:
-// where copy() has no other callers it is compiled for what is asked of it here.
+// Send and receive: all of a rank's messages of a group in one kernel. Small messages travel as
+// packets. Receivers read large messages from the senders' memory. This has its own file so that
+// the compiler specializes copy() for its only caller.
 #include "src/exec/cuda/kernels/combine.cuh"
 #include "src/exec/cuda/kernels/kernels.h"
 #include "src/exec/cuda/kernels/packets.cuh"
@@ -14,7 +14,7 @@ struct SendRecvState {
   PacketPorts ports;
 };
 
-// `Packets`: all messages are; such a kernel needs few registers, and can start early.
+// `Packets`: all messages go in packets. Such a kernel needs few registers and can start early.
 template <bool Packets>
 class SendRecvRunner {
  public:
@@ -36,7 +36,7 @@ class SendRecvRunner {
  private:
   using Message = SendRecvArguments::Message;
 
-  // Thread t deals with the t-th message of each direction.
+  // Thread t handles the t-th message of each direction.
   __device__ static bool takes_part(const Message* messages, uint32_t count, bool packets) {
     return threadIdx.x < count && messages[threadIdx.x].packets == packets &&
            blockIdx.x < messages[threadIdx.x].ctas;
@@ -68,7 +68,8 @@ class SendRecvRunner {
       shared_.stopped = true;
       return;
     }
-    load_acquire(&from.output.flag1, comm_.one_device);  // what the peer's buffer holds comes after
+    // Reads of the peer's buffer come after this.
+    load_acquire(&from.output.flag1, comm_.one_device);
     const auto join = [](const Packet& p) {
       return static_cast<uint64_t>(p.data1) << 32 | p.data0;
     };
@@ -80,7 +81,7 @@ class SendRecvRunner {
     shared_.sources[threadIdx.x] = locate(m.peer, join(place));
   }
 
-  // Between processes a message lies in a registration, or (number 0) in the sender's stage.
+  // Between processes a message lies in a registration or, with number 0, in the sender's stage.
   __device__ const std::byte* locate(int peer, uint64_t place) const {
     if (comm_.one_process) return reinterpret_cast<const std::byte*>(place);
     const uint64_t offset = place & ((uint64_t{1} << kOffsetBits) - 1),
@@ -91,7 +92,7 @@ class SendRecvRunner {
                                               offset);
   }
 
-  // The threads share the messages out.
+  // The threads divide the messages among themselves.
   __device__ void take() {
     uint32_t groups = 1;
     while (groups < a_.receive_count && groups < blockDim.x / 32) groups *= 2;
@@ -123,7 +124,7 @@ class SendRecvRunner {
     });
   }
 
-  // Bytes of a message in packets from word p of a slice on that are this block's.
+  // Bytes of this block from word p of a slice on, for a message in packets.
   __device__ static uint64_t left(const Message& m, uint32_t slice, uint32_t p) {
     if (!m.packets || blockIdx.x >= m.ctas) return 0;
     const uint64_t within = slice * kSlotBytes + p * 8;
@@ -139,15 +140,15 @@ class SendRecvRunner {
     return reinterpret_cast<Packet*>(m.slots + PacketPorts::slot_offset(a_.ports, flag)) + p;
   }
   __device__ uint32_t port(const Message& m) const { return comm_.port(m.peer, kSendRecvChannel); }
-  // Both sides know how long a message should be. The bits are mixed, so that no half of an older
-  // packet, or of one never written, looks like this message's: flags differ in few bits.
+  // Both sides know the length of a message. The multiplication mixes the bits, because flags
+  // differ in few bits. No half of an older or never written packet then looks like this message.
   __device__ static uint32_t signature(const Message& m) {
     return (static_cast<uint32_t>(m.bytes) + 1) * 0x9e3779b1u ^ 0x57454654u;
   }
 
   __device__ void run_packets() {
     for (uint32_t slice = 0; slice < a_.packet_slices; slice++) {
-      // Everything is sent before anything is awaited.
+      // All sends come before the first wait.
       for_words(a_.sends, a_.send_count, slice, [&](const Message& m, uint32_t p, uint64_t rest) {
         const uint64_t word = load_word(at(m, slice, p), rest);
         const uint32_t flag = shared_.ports.sent(port(m), slice + 1);
@@ -183,7 +184,7 @@ class SendRecvRunner {
     }
   }
 
-  // Words of all messages in packets side by side.
+  // Handles the words of all messages in packets in parallel.
   template <typename Each>
   __device__ __forceinline__ void for_words(const Message* messages, uint32_t count, uint32_t slice,
                                             Each each) {
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, Packets ? kEarlyKernels : 1)
   alignas(16) __shared__ std::byte parameters[sizeof(SendRecvArguments)];
   __shared__ SendRecvState shared;
   auto& a = *reinterpret_cast<SendRecvArguments*>(parameters);
-  if (arguments.mine == nullptr) return;  // only to be loaded
+  if (arguments.mine == nullptr) return;  // only launched to be loaded
   const uint32_t ports = arguments.ports;
   Parameters fetched;
   fetched.load(&arguments, sizeof a);

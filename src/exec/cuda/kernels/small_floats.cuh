@@ -1,4 +1,4 @@
-// 16- and 8-bit floats on the GPU: they accumulate in float and are rounded once, as on the host.
+// 16- and 8-bit floats on the GPU. They accumulate in float and are rounded once, as on the host.
 #pragma once
 
 #include <cuda_bf16.h>
