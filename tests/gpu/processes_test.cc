@@ -30,8 +30,7 @@ Origin origin_named(const std::string& name) {
   throw std::invalid_argument("no origin " + name);
 }
 
-// The argument: an origin, "all" for every origin in turn, or "mixed" for a different one on every
-// rank.
+// The argument: an origin, "all" for each in turn, or "mixed" for a different one on every rank.
 WEFT_SCENARIO(device_conformance) {
   ProcessRank me(context);
   const auto run = [&](Origin origin, int samples) {
@@ -285,8 +284,7 @@ TEST_F(GpuProcesses, LetCpuNodesReduce) {
   play("graphs_between_processes", 2, "cudaMalloc", {{"WEFT_PLAN", "all_reduce=cpu_reduce"}});
 }
 
-// Thousands of small messages, so that FIFOs wrap often. Ranks pass only the buffers that they
-// must.
+// Thousands of small messages, so that FIFOs wrap often. Ranks pass only the buffers they must.
 WEFT_SCENARIO(small_broadcasts) {
   constexpr size_t kMost = 24000;
   ProcessRank me(context);

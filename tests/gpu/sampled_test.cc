@@ -1,5 +1,5 @@
-// A small sample of everything, for compute-sanitizer (sanitizer.sh). Kernels run a hundred times
-// slower there.
+// A small sample of everything for compute-sanitizer (sanitizer.sh), where kernels run 100 times
+// slower.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -9,8 +9,7 @@ namespace weft::test {
 // outside /proc/sys/net/ipv4/ip_local_port_range.
 uint16_t free_port();
 
-// A port of 127.0.0.1 where nobody listens. No other process can listen there while this object
-// lives.
+// A port of 127.0.0.1 where nobody listens. Nobody else can listen there while this object lives.
 class DeafPort {
  public:
   DeafPort();

@@ -36,8 +36,7 @@ struct RegisterScenario {
 
 struct ProcessOptions {
   std::chrono::milliseconds limit = std::chrono::seconds(60);
-  // After one process fails, the others may wait for it. They go on for this long, or until the
-  // limit.
+  // How long the others go on after a process failed; without it, until the limit.
   std::optional<std::chrono::milliseconds> grace;
   std::string argument;
   int ids = 1;

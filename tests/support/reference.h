@@ -1,5 +1,4 @@
-// The plain reference: inputs whose partial results are all exact, and the expected result of their
-// reduction.
+// The plain reference: inputs whose partial results are all exact, and their expected reduction.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Tests the reference and the harness: known encodings, exact generated inputs, guards that detect
-// writes.
+// Tests the reference and the harness: known encodings, exact inputs, guards that detect writes.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -29,8 +29,7 @@ class DeviceCase {
   // Restores inputs and poison to their state before the call, in stream order.
   void refill(cudaStream_t stream);
   ncclResult_t launch(cudaStream_t stream);
-  // Waits for the stream. "" or the error: a wrong result, a changed input, a write outside the
-  // buffers.
+  // Waits for the stream. "" or the error: a wrong result, a changed input, a write elsewhere.
   std::string check(cudaStream_t stream) const;
 
   const Case& what() const { return case_; }

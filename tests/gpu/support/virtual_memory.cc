@@ -1,5 +1,4 @@
-// See virtual_memory.h. The driver's functions are looked up at run time, so nothing links to
-// libcuda.
+// See virtual_memory.h. Looks the driver's functions up at run time, so nothing links to libcuda.
 #include "tests/gpu/support/virtual_memory.h"
 
 #include <algorithm>
