@@ -166,7 +166,7 @@ TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsRings) {
   expect_end_by_departure({{"NCCL_P2P_DISABLE", "1"}});
 }
 TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsCopyEngines) {
-  // The scratch memory is too small for the data that is sent.
+  // Small scratch memory: what is sent does not fit into it.
   expect_end_by_departure({{"WEFT_COPY_ENGINES", "1"}, {"WEFT_STAGE_BYTES", "1M"}});
 }
 
