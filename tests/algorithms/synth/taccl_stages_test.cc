@@ -98,7 +98,7 @@ TEST(GreedyRoutes, AreTreesThatKeepToTheSketchAndItsSymmetry) {
 }
 
 TEST(GreedyRoutes, SpreadTheLoadOfASwitch) {
-  // Whatever is wanted comes in once: 31 blocks to odd GPUs. Nobody needs to send more.
+  // Each wanted block arrives once: 31 blocks at odd GPUs. No GPU needs to send more.
   const TacclProblem p = problem("dgx2-tecclx2", kDgx2Sketch, CollectiveKind::kAllGather, 1 << 24);
   std::vector<double> load(p.topology.resources.size(), 0.0);
   const TacclRoutes routes = greedy_routes(p, 0.125);
