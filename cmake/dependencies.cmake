@@ -1,11 +1,11 @@
-# Finds what Weft builds with and says in one line what was found and what is off (WEFT_SUMMARY).
+# Finds the dependencies of Weft. WEFT_SUMMARY says in one line what was found and what is off.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(pugixml REQUIRED)
 
-# The archive, where there is one, so that what we build loads where pugixml is not installed.
+# Uses the static library if there is one, so that our programs load where pugixml is not installed.
 add_library(weft_pugixml INTERFACE)
 target_link_libraries(weft_pugixml INTERFACE
   $<IF:$<TARGET_EXISTS:pugixml::static>,pugixml::static,pugixml::pugixml>)
@@ -28,7 +28,7 @@ if(WEFT_CUDA)
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-      # CMake 3.25 does not know yet that this nvcc can.
+      # This nvcc supports C++20, but CMake 3.25 does not know that yet.
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()

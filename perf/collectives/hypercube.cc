@@ -6,7 +6,7 @@
 namespace weft::perf {
 namespace {
 
-// The phase's dimension; what a rank holds before it is the aligned run of `bit` blocks around it.
+// Before the phase of dimension `bit`, a rank holds the aligned run of `bit` blocks around it.
 std::byte* held_by(const Call& c, int rank, int bit) {
   return element(c.recv, static_cast<size_t>(rank & ~(bit - 1)) * c.count, c.type_size);
 }

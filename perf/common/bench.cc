@@ -1,4 +1,4 @@
-// The timing loop, and the check of what the calls left behind.
+// The timing loop, and the check of the results.
 #include "perf/common/bench.h"
 
 #include <time.h>
@@ -141,7 +141,7 @@ double Bench::now() const {
   return static_cast<double>(at.tv_sec) + static_cast<double>(at.tv_nsec) * 1e-9;
 }
 
-// Small rows walk through the whole allocation, so that they do not measure one cached spot.
+// Small rows move through the whole allocation, so that they do not measure one cached spot.
 Bench::Buffers Bench::buffers(size_t local, bool in_place, size_t iteration) const {
   const LocalRank& rank = ranks_[local];
   const Shape& shape = shapes_[local];

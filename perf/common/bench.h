@@ -14,11 +14,11 @@
 
 namespace weft::perf {
 
-// What the rows of one (type, op) share.
+// Shared by the rows of one (type, op).
 struct Workload {
   ncclDataType_t type;
   Op op;
-  std::map<int, Patterns> patterns;  // by number of ranks of a group
+  std::map<int, Patterns> patterns;  // by number of ranks in a group
 };
 
 // One per thread. All threads of all processes call it with the same arguments in step.
@@ -27,7 +27,7 @@ class Bench {
   Bench(const Options& options, Team& team, int thread, std::span<LocalRank> ranks,
         size_t max_bytes);
 
-  // Between these two, rows of one workload. prepare makes the operators of mulsum.
+  // Rows of one workload come between these two calls. prepare() makes the operators of mulsum.
   void prepare(const Workload& workload);
   void finish();
 
@@ -55,7 +55,7 @@ class Bench {
   const size_t max_bytes_;
   const Workload* workload_ = nullptr;
   std::vector<ncclRedOp_t> ops_;  // per local rank
-  std::vector<Shape> shapes_;     // per local rank, of the row under way
+  std::vector<Shape> shapes_;     // per local rank, of the current row
   size_t type_size_ = 0;
   int root_ = 0;
   int phases_ = 1;

@@ -1,4 +1,4 @@
-// Writes the pattern into device buffers and counts what came out wrong.
+// Writes the pattern into device buffers and counts wrong elements.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace weft::perf {
 
-// Bytes behind every buffer that no call may touch.
+// Bytes after every buffer that no call may touch.
 inline constexpr size_t kGuardBytes = 256;
 
 // Elements first, first + 1, ... of a repeating tile.
@@ -22,7 +22,7 @@ size_t count_wrong(const std::byte* device, const Slice& slice, ncclDataType_t t
                    double tolerance);
 
 void poison(std::byte* device, size_t bytes);
-// Bytes that are no longer what poison() wrote.
+// The number of bytes that differ from what poison() wrote.
 size_t count_touched(const std::byte* device, size_t bytes);
 
 }  // namespace weft::perf

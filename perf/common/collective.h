@@ -1,4 +1,4 @@
-// What one collective is to the perf programs: its shape, its call and the output it owes.
+// A collective as the perf programs see it: its shape, its call and its expected output.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace weft::perf {
 
-// Elements, for one rank of a communicator.
+// Numbers of elements for one rank of a communicator.
 struct Shape {
   size_t param = 0;          // the count argument of the call
   size_t send = 0;           // elements read from the send buffer
@@ -45,7 +45,7 @@ struct Segment {
   size_t from;
 };
 
-// Who is asking for segments.
+// The rank whose segments are asked for.
 struct Place {
   int rank;
   int nranks;
@@ -57,17 +57,17 @@ struct Collective {
   const char* program;
   bool reduces = false;
   bool rooted = false;
-  // False: the in-place columns are timed, but source and destination overlap, so #wrong is N/A.
+  // False if source and destination overlap in place: the columns are timed, #wrong is N/A.
   bool in_place_checked = true;
   Shape (*shape)(size_t count, int nranks);
   ncclResult_t (*run)(const Call& call);
   std::vector<Segment> (*expected)(const Shape& shape, const Place& place);
   double (*bus_factor)(int nranks);
-  // Elements that count as "the size" for algbw; null means Shape::extent().
+  // Elements that count as "the size" for algbw. Null means Shape::extent().
   size_t (*algorithm_elements)(const Shape& shape, int nranks) = nullptr;
-  // Calls that must follow each other (each sees the data of the one before); null means one.
+  // Number of calls in a row, each using the data of the call before. Null means one.
   int (*phases)(int nranks) = nullptr;
-  // Null or a function that says why it cannot run on this many ranks (null: it can).
+  // Returns why it cannot run on this many ranks, or null if it can. May itself be null.
   const char* (*refuses)(int nranks) = nullptr;
 };
 
@@ -80,7 +80,7 @@ inline const std::byte* element(const std::byte* base, size_t index, size_t type
   return base + index * type_size;
 }
 
-// Everything posted between construction and finish() is one NCCL group; keeps the first error.
+// All calls posted between construction and finish() are one NCCL group. Keeps the first error.
 class Group {
  public:
   Group() : result_(ncclGroupStart()) {}

@@ -48,7 +48,7 @@ SmallFloat small_float(ncclDataType_t type) {
   }
 }
 
-// Finite values in range only: what the perf programs put in never overflows.
+// Only for finite values in range: the inputs of the perf programs never overflow.
 uint32_t encode_small(SmallFloat f, double value) {
   const uint32_t sign = (std::signbit(value) ? 1u : 0u) << (f.exponent_bits + f.mantissa_bits);
   const double magnitude = std::fabs(value);
@@ -56,7 +56,7 @@ uint32_t encode_small(SmallFloat f, double value) {
   const int exponent = std::max(std::ilogb(magnitude), 1 - f.bias());
   const auto significand =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - exponent)));
-  // Normal numbers carry their leading one into the exponent field; so does a rounding overflow.
+  // The leading one of a normal number carries into the exponent field, as rounding up can.
   const auto below = static_cast<uint32_t>(exponent + f.bias() - 1);
   return sign | ((below << f.mantissa_bits) + significand);
 }

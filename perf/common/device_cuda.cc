@@ -1,4 +1,4 @@
-// The device seam in builds with CUDA: GPUs where the library uses them, host memory in host mode.
+// The device interface in builds with CUDA: GPUs if the library uses them, else host memory.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -28,9 +28,9 @@ void check_cuda(cudaError_t error, const char* what) {
 }  // namespace
 
 const char* unavailable() {
-  // Every rank has a stream, and copies use one more: with fewer hardware queues than streams a
-  // waiting kernel can stand in front of the one it waits for. Read when the context is made, so it
-  // must be set before the first CUDA call.
+  // Every rank has a stream, and copies use one more. With fewer hardware queues than streams, a
+  // waiting kernel can block the kernel that it waits for. CUDA reads the variable when it makes
+  // the context, so it must be set before the first CUDA call.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return nullptr;
 }
@@ -88,7 +88,7 @@ void fill(void* device, unsigned char value, size_t bytes) {
     std::memset(device, value, bytes);
   } else {
     check_cuda(cudaMemset(device, value, bytes), "cudaMemset");
-    // Not the whole device: another rank's kernel may be waiting for this thread.
+    // Does not wait for the whole device: another rank's kernel may wait for this thread.
     check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   }
 }

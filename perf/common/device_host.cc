@@ -1,5 +1,5 @@
-// The device seam in builds without CUDA: memory of ncclMemAlloc is host memory and calls complete
-// on return.
+// The device interface in builds without CUDA. ncclMemAlloc gives host memory, and calls are
+// complete when they return.
 #include <unistd.h>
 
 #include <cstddef>

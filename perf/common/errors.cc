@@ -1,4 +1,4 @@
-// Turns a failed library call into an exception with the library's own words.
+// Turns a failed library call into an exception with the library's error text.
 #include "perf/common/errors.h"
 
 namespace weft::perf {

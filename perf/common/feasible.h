@@ -1,4 +1,4 @@
-// Refuses what the number of ranks, the collective or the file system does not allow.
+// Refuses flags that the number of ranks, the collective or the file system does not allow.
 #pragma once
 
 #include "perf/common/options.h"
@@ -6,7 +6,7 @@
 
 namespace weft::perf {
 
-// Throws UsageError, before anything is printed or allocated.
+// Throws UsageError before anything is printed or allocated.
 void check_feasible(const Process& process, const Options& options);
 
 }  // namespace weft::perf

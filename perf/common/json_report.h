@@ -1,4 +1,4 @@
-// The file of -J: the same results for programs, in the layout of nccl-tests' JSON version 3.
+// The file of -J: the same results for other programs, in the layout of nccl-tests' JSON version 3.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class JsonReport {
              const std::vector<DeviceLine>& devices);
 
   void add(const Row& row);
-  // Ends the document and writes it; returns the path.
+  // Ends the document and writes it. Returns the path.
   std::string write(const Totals& totals);
 
  private:

@@ -1,4 +1,4 @@
-// Writes JSON text: objects and arrays nested by calls, commas and escapes taken care of.
+// Writes JSON text. Calls nest objects and arrays; commas and escapes are automatic.
 #pragma once
 
 #include <concepts>
@@ -38,8 +38,8 @@ class JsonWriter {
   std::vector<Level> levels_;
 };
 
-// Writes the text to path, or to path.1, path.2, ... where that exists; returns the path used.
-// Throws std::runtime_error when it cannot.
+// Writes the text to path, or to path.1, path.2, ... if path exists. Returns the path used. Throws
+// std::runtime_error if it cannot write.
 std::string write_new_file(const std::string& path, const std::string& text);
 
 }  // namespace weft::perf

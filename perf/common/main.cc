@@ -1,4 +1,4 @@
-// main() of every perf program; which collective it measures is decided by the file linked in.
+// main() of every perf program. The file linked in decides which collective it measures.
 #include <cstdio>
 
 #include "perf/common/device.h"
@@ -20,7 +20,7 @@ int run(Process& process, int argc, char** argv) {
     check_feasible(process, options);
     return Session(process, options, argc, argv).run();
   } catch (const UsageError& error) {
-    // Every process finds the same fault; one complaint is enough.
+    // Every process finds the same fault, so one process reports it.
     if (process.prints()) std::fprintf(stderr, "%s: %s\n", kCollective.program, error.what());
     return kExitUsage;
   } catch (const std::exception& error) {

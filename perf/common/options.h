@@ -1,4 +1,4 @@
-// The flags of nccl-tests, as far as they mean something in host mode.
+// The flags of nccl-tests that mean something in host mode.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Options {
   int average = 1;
   int local_register = 0;
   int cta_policy = -1;  // -1: the library's default
-  int unalign = 0;      // elements that buffers start after their allocation
+  int unalign = 0;      // elements between the allocation and the start of a buffer
   int per_iteration = 0;
   int per_iteration_skip = 0;
   bool help = false;
@@ -44,7 +44,7 @@ struct Options {
 Options parse_options(int argc, char** argv);
 std::string help_text(const std::string& program);
 
-// Sizes of the rows, in order.
+// The sizes of the rows, in order.
 std::vector<size_t> row_sizes(const Options& options);
 
 }  // namespace weft::perf

@@ -1,4 +1,4 @@
-// Draws inputs whose partial results, in any order and grouping, stay exact in the element type.
+// Draws inputs whose partial results are exact in the element type, in any order and grouping.
 #include "perf/common/patterns.h"
 
 #include <algorithm>
@@ -22,13 +22,13 @@ using Values = std::vector<double>;  // one element of every rank
 
 bool coin(uint64_t element, uint64_t rank) { return mix(element, rank, 77) & 1; }
 
-// Hands out `units` ones to ranks at random, so that the values add up to exactly `units`.
+// Gives `units` ones to ranks at random, so that the values add up to exactly `units`.
 void deal(uint64_t element, uint64_t units, Values& values) {
   std::fill(values.begin(), values.end(), 0.0);
   for (uint64_t u = 0; u < units; ++u) values[mix(element, u) % values.size()] += 1;
 }
 
-// Magnitudes whose sum stays within `limit`.
+// Draws magnitudes whose sum stays within `limit`.
 void draw_sum(uint64_t element, uint64_t limit, Values& values) {
   const uint64_t share = limit / values.size();
   if (share < 8) return deal(element, 1 + mix(element, 5) % limit, values);
@@ -43,11 +43,11 @@ void draw_average(const DataType& type, uint64_t element, Values& values) {
   if (type.is_float) {
     draw_sum(element, limit, values);
   } else {
-    // Integer means must come out whole, or truncation and rounding would disagree.
+    // Integer means must be whole numbers. Otherwise truncation and rounding would differ.
     const uint64_t largest = std::min<uint64_t>(limit / values.size(), 16);
     deal(element, largest == 0 ? 0 : values.size() * (1 + mix(element, 5) % largest), values);
   }
-  // One sign for all: a mean of mixed signs could cancel and lose its relative precision.
+  // All values have one sign: a mean of mixed signs could cancel and lose relative precision.
   if (negative) {
     for (double& v : values) v = v == 0 ? 0 : -v;
   }
@@ -120,7 +120,7 @@ Patterns::Patterns(ncclDataType_t type, Op op, int nranks) : inputs_(static_cast
     for (size_t r = 0; r < inputs_.size(); ++r) encode(type, values[r], &inputs_[r][i * info.size]);
     encode(type, reduce(op, values), &reduced_[i * info.size]);
   }
-  // Dividing by a power of two is exact; otherwise 1/n may be applied in several right ways.
+  // Dividing by a power of two is exact. Otherwise there are several right ways to apply 1/n.
   const bool exact_mean = std::has_single_bit(static_cast<unsigned>(nranks));
   if (op == Op::kAvg && info.is_float && !exact_mean) tolerance_ = info.epsilon;
 }

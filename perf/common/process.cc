@@ -1,4 +1,4 @@
-// MPI behind a handful of calls, all of them no-ops for a process that runs alone.
+// Wraps a few MPI calls. All are no-ops for a process that runs alone.
 #include "perf/common/process.h"
 
 #include <unistd.h>
@@ -98,7 +98,7 @@ std::vector<std::string> Process::gather(const std::string& line) { return {line
 #endif
 
 void Process::fail(int exit_code, const std::string& text, std::function<void()> last_act) {
-  failing_.lock();  // never released: whoever fails second waits here for the end
+  failing_.lock();  // never released: a second thread that fails waits here for the end
   std::fflush(stdout);
   std::fprintf(stderr, "\n%s: process %d (pid %d): %s\n", host_name().c_str(), rank_,
                static_cast<int>(getpid()), text.c_str());

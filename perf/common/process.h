@@ -1,4 +1,4 @@
-// This process among the processes of the job: MPI when started by mpirun, otherwise alone.
+// This process among the processes of the job. It uses MPI if mpirun started it, else it is alone.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace weft::perf {
 
-// How values of all ranks become one.
+// How the values of all ranks are combined.
 enum class Combine { kRank0, kMean, kMin, kMax, kSum };
 
-// Only the thread that made it may call anything but fail().
+// Only the thread that made it may call its methods, except fail().
 class Process {
  public:
   // Starts MPI if the environment says that mpirun started us.
@@ -28,10 +28,10 @@ class Process {
   void barrier();
   void broadcast(void* data, size_t bytes);
   double combine(double value, Combine how);
-  // One line of at most 127 characters from every process, in process order, on every process.
+  // Every process gives one line of at most 127 characters and gets all lines, in process order.
   std::vector<std::string> gather(const std::string& line);
 
-  // Any thread: prints the text, runs last_act for at most a few seconds, ends the whole job.
+  // Any thread may call it. Prints the text, runs last_act for a few seconds at most, ends the job.
   [[noreturn]] void fail(int exit_code, const std::string& text,
                          std::function<void()> last_act = nullptr);
 

@@ -1,4 +1,4 @@
-// Makes communicators the way nccl-tests does: one group call for all ranks of a thread.
+// Makes communicators as nccl-tests does: one group call for all ranks of a thread.
 #include "perf/common/ranks.h"
 
 #include "perf/common/check.h"
@@ -9,7 +9,7 @@
 namespace weft::perf {
 namespace {
 
-// call(rank) for every rank inside one group.
+// Calls call(rank) for every rank inside one group.
 template <typename Function>
 void grouped(std::span<LocalRank> ranks, const char* what, Function call) {
   Group group;
@@ -38,7 +38,7 @@ Ranks::Ranks(Process& process, Team& team, const Options& options, size_t max_by
     rank.stream = device::stream(static_cast<int>(i), options.stream_null != 0);
     for (Buffer* buffer : {&rank.send, &rank.recv}) {
       buffer->memory = static_cast<std::byte*>(device::allocate(buffer_bytes_));
-      poison(buffer->memory, buffer_bytes_);  // also makes every page present
+      poison(buffer->memory, buffer_bytes_);  // also touches every page
     }
   }
   ncclUniqueId id{};

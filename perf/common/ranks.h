@@ -27,16 +27,16 @@ struct LocalRank {
   int rank = 0;    // in its group's communicator
   int nranks = 0;
   ncclComm_t world = nullptr;
-  ncclComm_t comm = nullptr;  // the same as world without a split
+  ncclComm_t comm = nullptr;  // same as world without a split
   cudaStream_t stream = nullptr;
   Buffer send;
   Buffer recv;
 };
 
-// Main thread makes and closes it; each worker thread uses its own ranks.
+// The main thread makes and closes it. Each worker thread uses its own ranks.
 class Ranks {
  public:
-  // Room for rows of max_bytes in both buffers of every local rank.
+  // Makes room for rows of max_bytes in both buffers of every local rank.
   Ranks(Process& process, Team& team, const Options& options, size_t max_bytes);
 
   std::span<LocalRank> of_thread(int thread);
@@ -44,9 +44,9 @@ class Ranks {
   int smallest_group() const { return split_.smallest_group(job_size_); }
   const Split& split() const { return split_; }
 
-  // Frees everything. Not done by the destructor: after an error communicators may be stuck.
+  // Frees everything. The destructor does not: after an error communicators may be stuck.
   void close();
-  // Any thread: ncclCommAbort on all communicators, if they exist yet.
+  // Any thread may call it. Calls ncclCommAbort on all communicators that exist.
   void abort();
 
  private:

@@ -1,4 +1,4 @@
-// Prints rows whose fields scripts written for nccl-tests find where they expect them.
+// Prints rows with the fields where scripts written for nccl-tests expect them.
 #include "perf/common/report.h"
 
 #include <cstdio>

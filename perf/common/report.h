@@ -26,7 +26,7 @@ struct Totals {
   double average_bus_gbps() const { return columns == 0 ? 0 : bus_gbps_sum / columns; }
 };
 
-// Average bus bandwidth that NCCL_TESTS_MIN_BW asks for (0: none); nine tenths of it will do.
+// The average bus bandwidth that NCCL_TESTS_MIN_BW asks for (0: none). Nine tenths of it pass.
 struct Verdict {
   bool data_ok;
   bool bandwidth_asked;

@@ -17,7 +17,7 @@ struct Measurement {
   std::optional<long long> wrong;  // empty: not checked
 };
 
-// Of single iterations on rank 0, in us; cv is the standard deviation in percent of the mean.
+// Of single iterations on rank 0, in us. cv is the standard deviation in percent of the mean.
 struct IterationStatistics {
   double min = 0;
   double max = 0;

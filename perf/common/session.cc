@@ -1,4 +1,4 @@
-// Walks over types, operators, roots and sizes with all threads in step.
+// Goes through types, operators, roots and sizes with all threads in step.
 #include "perf/common/session.h"
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace weft::perf {
 namespace {
 
-// What fits into memory, where all processes may share this host.
+// The bytes that fit into memory. All processes may share this host.
 size_t affordable_bytes(Process& process, const Options& options) {
   const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   const int neighbours = local == nullptr ? process.size() : std::max(std::atoi(local), 1);
@@ -105,7 +105,7 @@ void Session::work(int thread) {
 }
 
 void Session::run_workload(Bench& bench, int thread, ncclDataType_t type, Op op) {
-  team_.barrier(thread);  // nobody reads the old workload any more
+  team_.barrier(thread);  // no thread reads the old workload any more
   if (thread == 0) {
     workload_ = {type, op, {}};
     for (int t = 0; t < options_.threads; ++t) {

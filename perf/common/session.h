@@ -13,11 +13,10 @@ namespace weft::perf {
 
 class Session {
  public:
-  // Throws UsageError when the flags ask for what this machine or collective cannot do; it is the
-  // same on all processes.
+  // Throws UsageError, on all processes, if this machine or collective cannot do what is asked.
   Session(Process& process, const Options& options, int argc, char** argv);
 
-  // All rows; returns the exit code.
+  // Measures all rows. Returns the exit code.
   int run();
 
  private:

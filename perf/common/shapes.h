@@ -11,19 +11,19 @@ inline double factor_all_but_one(int nranks) { return (nranks - 1.0) / nranks; }
 // Every rank sends and receives the whole array.
 inline Shape shape_whole(size_t count, int) { return {count, count, count}; }
 
-// A block in, the whole array out.
+// Sends a block and receives the whole array.
 inline Shape shape_gathering(size_t count, int nranks) {
   const size_t block = count / static_cast<size_t>(nranks);
   return {block, block, block * static_cast<size_t>(nranks), block, 0};
 }
 
-// The whole array in, a block out.
+// Sends the whole array and receives a block.
 inline Shape shape_scattering(size_t count, int nranks) {
   const size_t block = count / static_cast<size_t>(nranks);
   return {block, block * static_cast<size_t>(nranks), block, 0, block};
 }
 
-// A block for every rank in, a block of every rank out.
+// Sends a block to every rank and receives a block from every rank.
 inline Shape shape_one_round(size_t count, int nranks) {
   const size_t block = count / static_cast<size_t>(nranks);
   const size_t whole = block * static_cast<size_t>(nranks);
@@ -34,7 +34,7 @@ inline size_t block_start(const Shape& shape, int rank) {
   return static_cast<size_t>(rank) * shape.param;
 }
 
-// The inputs of all ranks in rank order, each one block.
+// The inputs of all ranks in rank order, one block each.
 inline std::vector<Segment> expect_gathered(const Shape& shape, const Place& place) {
   std::vector<Segment> segments;
   for (int s = 0; s < place.nranks; ++s) {

@@ -8,7 +8,7 @@
 namespace weft::perf {
 
 std::optional<size_t> parse_size(const std::string& text);
-// "64 KiB"; exact multiples only, otherwise plain bytes.
+// "64 KiB" for exact multiples, otherwise plain bytes.
 std::string describe_size(size_t bytes);
 
 }  // namespace weft::perf

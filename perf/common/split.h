@@ -1,11 +1,11 @@
-// NCCL_TESTS_SPLIT and NCCL_TESTS_SPLIT_MASK: which ranks test together.
+// NCCL_TESTS_SPLIT and NCCL_TESTS_SPLIT_MASK decide which ranks test together.
 #pragma once
 
 #include <cstdint>
 
 namespace weft::perf {
 
-// Splits the job into groups by a rule on the rank; without a rule there is one group.
+// Splits the job into groups by a rule on the rank. Without a rule there is one group.
 class Split {
  public:
   // Throws UsageError when a variable cannot be read.
@@ -13,10 +13,10 @@ class Split {
 
   bool active() const { return kind_ != Kind::kNone; }
   int colour(int rank) const;
-  // Ranks below `rank` with its colour, and all ranks with its colour.
+  // The number of ranks below `rank` with its colour, and of all ranks with its colour.
   int rank_in_group(int rank) const;
   int group_size(int rank, int nranks) const;
-  // The smallest group of a job.
+  // The size of the smallest group of a job.
   int smallest_group(int nranks) const;
 
  private:

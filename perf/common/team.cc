@@ -1,4 +1,4 @@
-// Barriers and reductions over threads first, then over processes by thread 0.
+// Barriers and reductions combine threads first. Then thread 0 combines processes.
 #include "perf/common/team.h"
 
 #include <algorithm>

@@ -14,10 +14,10 @@ class Team {
   Team(Process& process, int threads);
 
   int threads() const { return static_cast<int>(values_.size()); }
-  // Runs work(thread) in every thread, thread 0 being the caller. An exception ends the job.
+  // Runs work(thread) in every thread. Thread 0 is the caller. An exception ends the job.
   void run(const std::function<void(int)>& work);
 
-  // All threads of all processes must call these, in the same order.
+  // All threads of all processes must call these in the same order.
   void barrier(int thread);
   double combine(int thread, double value, Combine how);
 

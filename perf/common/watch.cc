@@ -1,4 +1,4 @@
-// The watching thread: wakes once a second while something is under way.
+// The watching thread wakes once a second while a row runs.
 #include "perf/common/watch.h"
 
 #include <cstdio>

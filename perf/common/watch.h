@@ -1,4 +1,4 @@
-// Watches over a row: tells a person at a terminal that it is slow, and ends it at the timeout.
+// Watches a row. Tells a person at a terminal that it is slow, and ends it at the timeout.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace weft::perf {
 
-// begin() and end() come from one thread; on_timeout runs in the watching thread.
+// One thread calls begin() and end(). on_timeout runs in the watching thread.
 class Watch {
  public:
-  // No thread is started when there is neither a terminal to talk to nor a timeout (0).
+  // Starts no thread if there is neither a terminal nor a timeout (0).
   Watch(bool show_progress, int timeout_s, std::function<void(const std::string&)> on_timeout);
   ~Watch();
 
@@ -30,7 +30,7 @@ class Watch {
   const std::function<void(const std::string&)> on_timeout_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::string what_;  // empty: nothing under way
+  std::string what_;  // empty: no row runs
   Clock::time_point began_;
   bool line_shown_ = false;
   std::jthread thread_;

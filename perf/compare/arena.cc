@@ -1,4 +1,4 @@
-// Alternates the contenders, so that the noise of the machine hits all of them alike.
+// Alternates the contenders, so that the machine's noise affects all of them alike.
 #include "perf/compare/arena.h"
 
 #include <mpi.h>
@@ -14,7 +14,7 @@
 namespace weft::perf {
 namespace {
 
-constexpr double kTargetSeconds = 2e-3;  // of one timed burst
+constexpr double kTargetSeconds = 2e-3;  // length of one timed burst
 constexpr int kMostIterations = 2000;
 
 using Action = std::function<void()>;
@@ -94,7 +94,7 @@ Outcome compete(const Contest& contest, const Job& job, const Arena& malloced, c
   std::array<std::vector<double>, kContenders> times;
   for (int r = 0; r < repetitions; ++r) {
     for (int turn = 0; turn < kContenders; ++turn) {
-      const auto c = static_cast<size_t>((r + turn) % kContenders);  // nobody is always first
+      const auto c = static_cast<size_t>((r + turn) % kContenders);  // each is first in turn
       times[c].push_back(time_burst(actions[c], iterations[c]));
     }
   }

@@ -1,4 +1,4 @@
-// Buffers of one kind of memory, and the contest fought on them: timing and verification.
+// Buffers of one kind of memory, and a contest on them: timing and verification.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class Arena {
 
   float* send() const { return static_cast<float*>(send_.get()); }
   float* recv() const { return static_cast<float*>(recv_.get()); }
-  // Input into send, poison into recv (but on rank 0 what a broadcast sends, as it is in place).
+  // Input into send, poison into recv. On rank 0 recv gets the input of an in-place broadcast.
   void write_input(const Job& job, const Extent& extent) const;
 
  private:
@@ -29,12 +29,12 @@ class Arena {
 enum Contender { kMpi, kWeftMalloc, kWeftMemAlloc, kContenders };
 
 struct Outcome {
-  size_t bytes = 0;                      // of the larger buffer
+  size_t bytes = 0;                      // size of the larger buffer
   std::array<double, kContenders> us{};  // medians
   long long wrong = 0;                   // over all ranks and contenders
 };
 
-// All ranks call it together. repetitions: how often the contenders alternate.
+// All ranks call it together. The contenders alternate `repetitions` times.
 Outcome compete(const Contest& contest, const Job& job, const Arena& malloced, const Arena& nccl,
                 size_t bytes, int repetitions);
 

@@ -1,4 +1,4 @@
-// The five collectives, each as MPI spells it and as NCCL spells it.
+// The five collectives, each as an MPI call and as an NCCL call.
 #include "perf/compare/contests.h"
 
 #include <mpi.h>
@@ -68,7 +68,7 @@ constexpr Contest kContests[] = {
      [](const Job& job, const Extent& e, size_t i) {
        return sum_over_ranks(job.nranks, static_cast<size_t>(job.rank) * e.count + i);
      }},
-    // MPI broadcasts in place; so does the library here, and both leave `recv` as the buffer.
+    // MPI broadcasts in place. So does the library here: both use `recv` as the buffer.
     {"broadcast", whole,
      [](const float*, float* recv, size_t count) {
        MPI_Bcast(recv, as_int(count), MPI_FLOAT, 0, MPI_COMM_WORLD);

@@ -33,7 +33,7 @@ struct Contest {
 
 std::span<const Contest> contests();
 
-// Element i of the input of a rank: small integers, whose sums are exact.
+// Element i of the input of a rank. They are small integers, so sums are exact.
 inline float input_value(int rank, size_t i) {
   return static_cast<float>((static_cast<size_t>(rank) * 31 + i * 7) % 101);
 }

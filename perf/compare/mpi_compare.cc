@@ -1,4 +1,4 @@
-// mpi_compare: the library against MPI's own collectives, in one program and one run.
+// mpi_compare compares the library with MPI's own collectives, in one program and one run.
 #include <getopt.h>
 #include <mpi.h>
 
@@ -23,8 +23,8 @@ struct CompareOptions {
   int factor = 0;  // 0: the built-in list of sizes
   int repetitions = 15;
   std::string json_file;
-  std::string only;        // collectives, ',' between them; empty: all
-  bool own_hosts = false;  // every rank its own host: over the network
+  std::string only;        // collectives, separated by ','; empty: all
+  bool own_hosts = false;  // every rank is its own host and uses the network
   bool help = false;
 };
 
@@ -123,7 +123,7 @@ int compare(const CompareOptions& options, int rank, int nranks) {
     throw UsageError("MPI and the library share host buffers: host mode only");
   if (options.own_hosts) setenv("NCCL_HOSTID", std::to_string(rank).c_str(), 1);
   const Job job{connect(rank, nranks), rank, nranks};
-  // A block of at least one element per rank may need more than the array asked for.
+  // A block has at least one element per rank, so it may need more than the requested array.
   const size_t room = options.max_bytes + static_cast<size_t>(nranks) * sizeof(float);
   std::vector<Entry> entries;
   {

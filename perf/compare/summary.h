@@ -1,4 +1,4 @@
-// The table of mpi_compare and the four numbers it boils down to.
+// The table of mpi_compare and its four summary numbers.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ inline constexpr size_t kSmallBytes = 4 << 10;   // latency counts up to here
 
 struct Extreme {
   double value = 0;
-  std::string row;  // "all_reduce 64 KiB malloc"; empty: there was no such row
+  std::string row;  // "all_reduce 64 KiB malloc"; empty: no such row
 };
 
 struct Summary {

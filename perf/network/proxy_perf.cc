@@ -1,10 +1,10 @@
-// proxy_perf: what the host does in an all_reduce between GPUs of different hosts, without the
-// GPUs. Ranks are processes; a thread in each plays the GPU: it runs the same verified program
-// through the same rings, but moves no data, as if copies took no time. What is left are proxies,
-// sockets and the network: no all_reduce between GPUs can take less time than this. For choosing
-// the number of proxies, rings and slices on a machine, with or without a GPU. Where cores are few,
-// what counts is the proxies' CPU time per byte that a rank sends and receives: proxies that have
-// nothing to do look around in user mode, what they do is done by the kernel.
+// proxy_perf measures the host's part of an all_reduce between GPUs of different hosts, without the
+// GPUs. Ranks are processes. A thread in each plays the GPU: it runs the same verified program
+// through the same FIFOs, but moves no data, as if copies took no time. Only proxies, sockets and
+// the network remain, so no all_reduce between GPUs can take less time. It helps to choose the
+// number of proxies and the sizes of FIFOs and slices on a machine, with or without a GPU. If there
+// are few cores, look at the proxies' CPU time per byte that a rank sends and receives. Idle
+// polling is user time; real work is kernel time.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -46,11 +46,11 @@ constexpr size_t kSizes[] = {8u << 10, 64u << 10, 1u << 20, 16u << 20, 128u << 2
 
 struct Settings {
   int ranks = 2, proxies = 0, reps = 9;
-  size_t ring = 1u << 20, slice = 4 * 65408;  // as the library has them
-  std::string plan;                           // empty: what the library takes between GPUs
+  size_t ring = 1u << 20, slice = 4 * 65408;  // the library's defaults
+  std::string plan;                           // empty: the library's plan between GPUs
 };
 
-// In memory that all ranks share.
+// Lies in memory that all ranks share.
 struct Board {
   NetHandle handles[kMostRanks][kMostRanks][kMostChannels];
   std::atomic<int> arrived{0};
@@ -61,7 +61,7 @@ struct Board {
   }
 };
 
-// Of a process's proxies: of all threads but the calling one, which plays the GPU.
+// CPU time of a process's proxies: of all threads but the calling one, which plays the GPU.
 struct CpuTime {
   double user = 0, system = 0;
 
@@ -78,11 +78,11 @@ struct CpuTime {
 };
 
 struct Result {
-  double us = 0;  // of a call, the median
+  double us = 0;  // median time of a call
   CpuTime spent;  // seconds per GB
 };
 
-// The memory operations of a GPU, as far as the host sees them.
+// The memory operations of a GPU that the host sees.
 struct IdleTarget : host::HostTarget {
   static void ring(const Bell&) {}
   template <typename... Args>
@@ -128,7 +128,7 @@ class Rank {
                  rank_);
   }
 
-  // As the communicator cuts it.
+  // Slices as the communicator does.
   void run(const Program& program, size_t bytes) {
     Operation op;
     op.program = program.view();
@@ -166,7 +166,7 @@ class Rank {
         done[l] = true;
         left--;
       }
-      // The launching thread of a real rank waits, too: it gives way only where cores are few.
+      // The launching thread of a real rank waits too. It yields only if there are few cores.
       if (crowded_) sched_yield();
     }
   }
@@ -237,7 +237,7 @@ class Rank {
 };
 
 int play(const Settings& settings, int rank, Board& board) {
-  alarm(120);  // where a rank fails, the others wait for it
+  alarm(120);  // if a rank fails, the others wait for it
   try {
     Rank me(settings, rank, board);
     for (const size_t bytes : kSizes) {

@@ -1,5 +1,4 @@
-// What the processes of one measurement share: a piece of memory that the parent makes and its
-// children inherit.
+// Memory that the processes of one measurement share. Children inherit it from the parent.
 #pragma once
 
 #include <atomic>
@@ -12,7 +11,7 @@ namespace weft::perf {
 inline constexpr int kMostRanks = 64;
 inline constexpr int kMostRows = 512;
 
-// Plain memory, zero at first. Only atomics of address-free kinds, so processes may share it.
+// Plain memory, zero at first. All atomics are address-free, so processes may share it.
 struct Board {
   struct Row {
     double us;
@@ -29,9 +28,9 @@ struct Board {
 };
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// The parent's: a file descriptor that children inherit. Throws std::system_error.
+// Called by the parent. Returns a file descriptor that children inherit. Throws std::system_error.
 int make_board();
-// Maps it.
+// Maps the board.
 Board& map_board(int descriptor);
 
 }  // namespace weft::perf

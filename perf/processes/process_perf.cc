@@ -1,5 +1,5 @@
-// process_perf: collectives between processes on one GPU, beside the same between threads. The
-// parent never touches CUDA; it starts itself again for every part.
+// process_perf measures collectives between processes on one GPU, and between threads for
+// comparison. The parent never uses CUDA. It starts itself again for every part.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,8 +24,8 @@ namespace {
 
 constexpr const char* kPart = "WEFT_PROCESS_PERF";  // "mode first-rank ranks-here descriptor"
 
-// In a child: its ranks, as threads. _Exit, as the other ranks' kernels may wait for one that
-// failed.
+// Runs in a child: its ranks, as threads. Ends with _Exit, because other ranks' kernels may wait
+// for a rank that failed.
 int play(const Settings& settings, const char* part) {
   int mode = 0, first = 0, count = 0, descriptor = 0;
   if (std::sscanf(part, "%d %d %d %d", &mode, &first, &count, &descriptor) != 4) return 2;
@@ -52,7 +52,7 @@ pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
   const std::string part = std::string(kPart) + "=" + std::to_string(static_cast<int>(mode)) + " " +
                            std::to_string(first) + " " + std::to_string(count) + " " +
                            std::to_string(descriptor);
-  // A hardware queue per rank of a process; processes share those that MPS has.
+  // One hardware queue per rank of a process. Processes share the queues that MPS has.
   std::string queues =
       std::string("CUDA_DEVICE_MAX_CONNECTIONS=") + (mode == Mode::kThreads ? "32" : "4");
   std::string text = part;
@@ -67,7 +67,7 @@ pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
   return pid;
 }
 
-// Runs one part and leaves its rows in `rows`. False: it failed, or took too long.
+// Runs one part and leaves its rows in `rows`. Returns false if it failed or took too long.
 bool run_part(const Settings& settings, Mode mode, char** argv, std::vector<Board::Row>& rows) {
   const int descriptor = make_board();
   const int each = mode == Mode::kThreads ? settings.ranks : 1;

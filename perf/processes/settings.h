@@ -1,4 +1,4 @@
-// What process_perf measures, the same in the parent and in its children.
+// The settings of process_perf, the same in the parent and in its children.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace weft::perf {
 
-// One collective of the table. `array` is what nccl-tests calls the size: all blocks of all ranks.
+// One collective of the table. `array` is the size of nccl-tests: all blocks of all ranks.
 struct Contest {
   const char* name;
-  // Element i of the result of `rank`, for inputs value(r, i) on rank r; `array` elements.
+  // Element i of the result of `rank`, for inputs value(r, i) on rank r and `array` elements.
   float (*expected)(size_t i, size_t array, int rank, int ranks);
   size_t (*outputs)(size_t array, int ranks);
   ncclResult_t (*call)(const float* in, float* out, size_t array, int ranks, ncclComm_t comm,
@@ -20,7 +20,7 @@ struct Contest {
 };
 const std::vector<Contest>& contests();
 
-// What rank r puts in. Sums of it are exact.
+// The input of a rank. Sums of inputs are exact.
 inline float value(int rank, size_t i) {
   return static_cast<float>(i % 97) + static_cast<float>(rank) + 1;
 }
@@ -35,7 +35,7 @@ struct Settings {
   int graph_calls = 0;   // above 0: this many calls in a CUDA graph
   int registration = 1;  // 1: cudaMalloc and ncclCommRegister; 2: ncclMemAlloc and a window
   int timeout_s = 120;   // for each of the three parts
-  std::string only;      // a collective
+  std::string only;      // the one collective to run
   bool help = false;
 };
 // Throws std::invalid_argument with one line.

@@ -102,7 +102,7 @@ class Worker {
   void synchronize() { ok(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
   void capture(const Row& row) {
-    board_.meet(settings_.ranks);  // nobody waits for anyone while graphs are made
+    board_.meet(settings_.ranks);  // no kernel may wait while graphs are made
     cudaGraph_t graph = nullptr;
     ok(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
     for (int i = 0; i < settings_.graph_calls; ++i) call(row);
@@ -133,7 +133,7 @@ class Worker {
            calls;
   }
 
-  // Wrong values at both ends of the result of one more call.
+  // Runs one more call. Returns the number of wrong values at both ends of its result.
   long count_wrong(const Row& row) {
     ok(cudaMemsetAsync(out_, 0xee, bytes_, stream_), "cudaMemset");
     synchronize();
@@ -154,7 +154,7 @@ class Worker {
     return wrong;
   }
 
-  // The slowest rank's time, and everyone's errors.
+  // The slowest rank's time, and the errors of all ranks.
   Board::Row combine(double us, long wrong) {
     board_.us[rank_] = us;
     board_.wrong[rank_] = wrong;

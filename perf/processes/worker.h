@@ -6,8 +6,8 @@
 
 namespace weft::perf {
 
-// Measures all rows together with the other ranks; rank 0 writes the results onto the board.
-// Throws std::runtime_error.
+// Measures all rows together with the other ranks. Rank 0 writes the results to the board. Throws
+// std::runtime_error.
 void measure(const Settings& settings, Mode mode, int rank, Board& board);
 
 }  // namespace weft::perf

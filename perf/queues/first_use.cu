@@ -1,11 +1,11 @@
-// first_use: a hang of bare CUDA. Threads that share a GPU, each with streams of its own, launch
-// kernels that wait for those of the other threads. Every thread's kernels are in one order, there
-// is room for all, and there are more hardware queues than streams; still some processes hang when
-// streams are first used at once: two of them are given the same queue. Not so where first uses
-// take turns, or where every stream has been used before. Nothing of Weft is in it but the command
-// line. On an H200 `first_use -n 12` saw 2, 0 and 0 of 12 processes hang (at once, in turns, used
-// before). They hang at operation 0 to 17, or at the first copies to the host. Neither graphs nor
-// copies are needed for it.
+// first_use reproduces a hang of plain CUDA. Threads share a GPU, and each has its own streams.
+// They launch kernels that wait for the kernels of the other threads. Every thread launches in the
+// same order, all kernels fit on the GPU, and there are more hardware queues than streams. Still
+// some processes hang when threads use streams for the first time at once: two streams get the same
+// queue. There is no hang if first uses take turns, or if every stream has been used before. Weft's
+// only part in it is the command line. On an H200 `first_use -n 12` saw 2, 0 and 0 of
+// 12 processes hang (at once, in turns, used before). They hang at operation 0 to 17, or at the
+// first copies to the host. Neither graphs nor copies are needed for it.
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,14 +37,14 @@ void check(cudaError_t error, const char* what) {
 }
 #define CHECK(call) check((call), #call)
 
-// On the GPU. Kernel k of every thread meets the kernels k of the others, block by block.
+// In device memory. Kernel k of every thread meets the kernels k of the others, block by block.
 struct Meetings {
   unsigned met[8 * kSteps][kMostBlocks];
   unsigned next[kThreads], blocks_done[kThreads];
   unsigned hung;
 };
 
-// Launching larger kernels takes longer, as it does with real ones.
+// Kernels with more parameters take longer to launch, as real ones do.
 struct Arguments {
   Meetings* meetings;
   int thread;
@@ -75,7 +75,7 @@ struct Case {
   size_t bytes;
 };
 
-// What a thread does is drawn from a seed that all share; when, from one of its own.
+// All threads share a seed that decides what they do. Each has its own seed that decides when.
 class Thread {
  public:
   Thread(int number, unsigned seed, Meetings* meetings, char* memory, std::mutex* turns)
@@ -120,14 +120,14 @@ class Thread {
  private:
   unsigned below(unsigned limit) { return static_cast<unsigned>(common_() % limit); }
 
-  // Streams that are only joined are not used: events give them no queue.
+  // A stream that is only joined is not used: events give it no queue.
   std::unique_lock<std::mutex> turn_with(int stream) {
     const bool is_new = !std::exchange(used_[stream], true);
     if (turns_ == nullptr || !is_new) return {};
     return std::unique_lock(*turns_);
   }
 
-  // Kernels go to the first stream, behind the ones before; other streams are joined and wait.
+  // Kernels go to the first stream, after earlier kernels. Other streams are joined and wait.
   void launch(const std::vector<Case>& some) {
     std::vector<cudaStream_t> streams;
     for (const Case& c : some)
@@ -164,7 +164,7 @@ constexpr const char* kAtOnce = "at-once";
 constexpr const char* kInTurns = "in-turns";
 constexpr const char* kUsedBefore = "used-before";
 
-// One process; the exit code.
+// Runs one process. Returns the exit code.
 int child(const std::string& way, int seed) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   Meetings* meetings = nullptr;
@@ -175,7 +175,7 @@ int child(const std::string& way, int seed) {
   for (const void* kernel :
        {reinterpret_cast<const void*>(meet), reinterpret_cast<const void*>(nothing)}) {
     cudaFuncAttributes attributes;
-    CHECK(cudaFuncGetAttributes(&attributes, kernel));  // loads it
+    CHECK(cudaFuncGetAttributes(&attributes, kernel));  // loads the kernel
   }
   int per_multiprocessor = 0, multiprocessors = 0;
   CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, meet, 512, 0));
@@ -199,7 +199,7 @@ int child(const std::string& way, int seed) {
   return hung != 0 ? kHung : 0;
 }
 
-// A process of its own: this program again.
+// Starts this program again as another process.
 int run_child(const std::string& way, int seed) {
   const std::string number = std::to_string(seed);
   const pid_t pid = fork();
@@ -219,7 +219,7 @@ int run_child(const std::string& way, int seed) {
 int compare(int processes, int seed, const std::string& only) {
   constexpr std::array kWays{kAtOnce, kInTurns, kUsedBefore};
   std::array<int, kWays.size()> hung{};
-  // In turn, so that what changes on the machine meanwhile does not hit one way alone.
+  // The ways take turns, so that a disturbance of the machine does not affect one way alone.
   for (int i = 0; i < processes; i++)
     for (size_t w = 0; w < kWays.size(); w++)
       if (only.empty() || only == kWays[w]) hung[w] += run_child(kWays[w], seed + i);

@@ -23,7 +23,7 @@ void check(ncclResult_t result, const char* what) {
         fmt::format("{}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(nullptr)));
 }
 
-// The call of one rank; `size` is the whole array.
+// The call of one rank. `size` is that of the whole array.
 ncclResult_t call(CollectiveKind kind, size_t size, int ranks, const void* in, void* out, int root,
                   ncclComm_t comm, cudaStream_t stream) {
   const size_t all = size / sizeof(float), part = all / static_cast<size_t>(ranks);
@@ -83,9 +83,9 @@ int Contest::run() {
     const CollectiveKind kind = parse_collective(name).value();
     Cell cell{name, kind, entrants_for(kind, options_.ranks), {}, {}};
     if (cell.entrants.size() > kMostEntrants) throw std::runtime_error("there are too many plans");
-    // A communicator serves all: with one each, messages would lie in colder memory than they do in
-    // a job. On GPUs a plan that is refused must not harm others; there plans take turns, so that
-    // what disturbs the machine for a while does not hit one of them alone.
+    // In host mode one communicator serves all plans: with one each, messages would lie in colder
+    // memory than in a job. On GPUs a refused plan must not harm others, so each has its own. There
+    // plans take turns, so that a disturbance of the machine does not affect one plan alone.
     const size_t together = weftHostMode() == 1 ? cell.entrants.size() : 1;
     for (repetition_ = 0; repetition_ < repetitions(); repetition_++) {
       cell.out.assign(cell.entrants.size(), false);
@@ -107,8 +107,8 @@ std::vector<uint64_t> Contest::sizes() const {
   return list;
 }
 
-// How often a communicator is made for every plan, and in each of these turns: fewer repetitions
-// of what takes long, whose times vary less.
+// The number of communicators made for every plan, and of rounds in each of them. Slow calls need
+// fewer repetitions, because their times vary less.
 int Contest::repetitions() const {
   return weftHostMode() == 1 ? 1 : std::min(options_.repetitions, 5);
 }
@@ -171,7 +171,7 @@ void Contest::ask(Cell& cell, uint64_t size) {
   cell.entrants[0].chosen[size] = plan;
 }
 
-// Once from every root, which also warms it up; what rank 0 finds decides.
+// Calls once from every root, which also warms the plan up. Rank 0's result decides.
 void Contest::try_out(Cell& cell, size_t entrant, uint64_t size) {
   board_.meet();
   bool refused = cell.out[entrant] || !force(cell, entrant);
@@ -188,7 +188,7 @@ void Contest::measure(Cell& cell, size_t first, size_t count, uint64_t size) {
   for (size_t e = first; e < first + count; e++) try_out(cell, e, size);
   const int calls = calls_at(size), rounds = repetitions_of(size);
   RotatingRoots roots(options_.ranks, repetition_);
-  std::vector<size_t> order;  // of laps
+  std::vector<size_t> order;  // order of laps
   for (int round = 0; round < rounds; round++)
     for (const size_t e : order_of_round(count, round)) {
       if (cell.out[first + e]) continue;
@@ -207,7 +207,7 @@ void Contest::measure(Cell& cell, size_t first, size_t count, uint64_t size) {
       cell.entrants[order[lap]].times[size].push_back(pace(ranks, calls));
     }
   }
-  board_.meet();  // laps are used again
+  board_.meet();  // laps are reused
 }
 
 }  // namespace weft::perf

@@ -1,5 +1,5 @@
-// One rank's part of plan_regret: all ranks, threads or processes, do the same in the same order;
-// what rank 0 decides and all measured lies on a board that they share.
+// One rank's part of plan_regret. All ranks, threads or processes, do the same in the same order. A
+// shared board holds rank 0's decisions and all measurements.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ namespace weft::perf {
 struct RegretOptions {
   int ranks = 4, repetitions = 15;
   bool processes = false;  // threads otherwise
-  bool own_hosts = false;  // processes that talk over the network, as if each had a host
+  bool own_hosts = false;  // processes that use the network, as if each had a host
   uint64_t least = 1 << 10, most = 256 << 20;
   int factor = 4;
   bool unbound = false;
@@ -33,22 +33,22 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Throws where not all come.
+  // Throws if a rank does not come.
   void meet();
   void give_up() { shared_->meeting.give_up(); }
   ncclUniqueId& id() { return shared_->id; }
-  // The plan at hand cannot do this size.
+  // The current plan cannot do this size.
   bool& refused() { return shared_->refused; }
   Lap& lap(int rank, size_t number) { return laps_[static_cast<size_t>(rank) * each_ + number]; }
 
  private:
-  struct alignas(Lap) Shared {  // laps follow it
+  struct alignas(Lap) Shared {  // laps follow it in memory
     Meeting meeting;
     ncclUniqueId id{};
     bool refused = false;
   };
   const int ranks_;
-  const size_t each_, bytes_;  // laps of a rank; of all of this
+  const size_t each_, bytes_;  // laps of a rank; bytes of the whole board
   Shared* shared_ = nullptr;
   Lap* laps_ = nullptr;
 };
@@ -56,16 +56,16 @@ class Board {
 class Contest {
  public:
   Contest(const RegretOptions& options, Board& board, int rank);
-  // The exit code, on rank 0.
+  // Returns the exit code, on rank 0.
   int run();
 
  private:
-  // Of the collective at hand.
+  // The state of the current collective.
   struct Cell {
     std::string name;
     CollectiveKind kind;
     std::vector<Entrant> entrants;
-    std::vector<bool> out;  // it cannot do some size, nor larger ones
+    std::vector<bool> out;  // the plan cannot do some size, nor larger ones
     std::map<uint64_t, double> predicted_us;
   };
 

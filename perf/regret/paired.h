@@ -1,4 +1,4 @@
-// Times of two contenders that took turns, compared pair by pair. Pure functions.
+// Compares the times of two contenders that took turns, pair by pair. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// The median of a/b over all pairs, and between which values it lies with 95% confidence, whatever
-// the distribution: so many of the pairs may by chance lie on one side of the true median.
+// The median of a/b over all pairs, and its 95% confidence interval. The interval holds for any
+// distribution: it counts how many pairs may by chance lie on one side of the true median.
 struct Comparison {
   double ratio = 1, low = 1, high = 1;
 };
@@ -29,9 +29,9 @@ inline Comparison compare(std::span<const double> a, std::span<const double> b) 
   if (ratios.empty()) return {};
   std::sort(ratios.begin(), ratios.end());
   const auto n = static_cast<double>(ratios.size());
-  // Pairs on either side that the limits leave out.
+  // The number of pairs on either side that the limits leave out.
   size_t outside = 0;
-  double chance = std::pow(0.5, n), term = chance;  // that no pair lies below
+  double chance = std::pow(0.5, n), term = chance;  // the chance that no pair lies below
   while (outside + 1 < (ratios.size() + 1) / 2) {
     term *= (n - static_cast<double>(outside)) / (static_cast<double>(outside) + 1);
     if (chance + term > 0.025) break;

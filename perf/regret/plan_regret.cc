@@ -1,7 +1,7 @@
-// plan_regret: the plan that the library chooses against every plan forced by hand, and what it
-// predicted against what was measured, for every collective and size. Ranks are threads or
-// processes, and are timed as `weft calibrate` does it (interleaved_timing.h). The chosen plan is
-// measured twice, by choice and by force: what these two differ by is noise.
+// plan_regret compares the plan that the library chooses with every forced plan, and the predicted
+// time with the measured time, for every collective and size. Ranks are threads or processes, and
+// are timed as `weft calibrate` does (interleaved_timing.h). The chosen plan is measured twice, by
+// choice and by force. The difference between the two is noise.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kFailed = 3;  // exit code
 
-// One rank's exit code.
+// Runs one rank. Returns its exit code.
 int play(const RegretOptions& options, Board& board, int rank) {
   try {
     return Contest(options, board, rank).run();
@@ -37,7 +37,7 @@ int hold_threads(const RegretOptions& options, Board& board) {
   for (int r = 0; r < options.ranks; r++)
     threads.emplace_back([&, r] {
       const int mine = play(options, board, r);
-      if (mine == kFailed) std::_Exit(kFailed);  // others may wait for this one in a call
+      if (mine == kFailed) std::_Exit(kFailed);  // others may wait for this rank in a call
       if (r == 0) code = mine;
     });
   for (std::thread& thread : threads) thread.join();
@@ -70,9 +70,9 @@ int hold_processes(const RegretOptions& options, Board& board) {
   return code;
 }
 
-// The exit code.
+// Runs the contest. Returns the exit code.
 int hold(const RegretOptions& options) {
-  // Processes that share a GPU share its hardware queues, too.
+  // Processes that share a GPU also share its hardware queues.
   if (options.processes) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 0);
   if (const char* why = device::unavailable()) {
     fmt::print(stderr, "plan_regret: {}\n", why);
@@ -86,7 +86,7 @@ int hold(const RegretOptions& options) {
 }  // namespace weft::perf
 
 int main(int argc, char** argv) {
-  // A plan that hangs must not look like one that takes long.
+  // A plan that hangs must not look like a slow plan.
   setenv("WEFT_TIMEOUT", "20", 0);
   weft::perf::RegretOptions options;
   weft::CommandLine program(

@@ -36,7 +36,7 @@ void Verdict::add_row(const std::string& collective, uint64_t size,
   const auto is_chosen = [&](const Entrant& e) {
     return (e.twins + " ").find(" " + plan + " ") != std::string::npos;
   };
-  // The chosen plan ran twice in every repetition: the mean counts.
+  // The chosen plan ran twice in every repetition, so the mean counts.
   std::vector<double> chosen = times_of(entrants[0], size);
   Comparison regret, twice;
   for (const Entrant& entrant : entrants)

@@ -1,4 +1,4 @@
-// The table of plan_regret: a row for every collective and size, and what all of them say.
+// The table of plan_regret: a row for every collective and size, and a summary.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace weft::perf {
 class Verdict {
  public:
   static void print_head(int ranks, bool processes);
-  // `predicted_us`: by the library's model; 0: it says nothing.
+  // `predicted_us` comes from the library's model. 0 means that it predicts nothing.
   void add_row(const std::string& collective, uint64_t size, const std::vector<Entrant>& entrants,
                double predicted_us);
-  // Exit code: 1 where some choice was beyond doubt more than `limit` slower than the best.
+  // Returns exit code 1 if some choice was significantly more than `limit` slower than the best.
   int finish(double limit) const;
 
  private:

@@ -41,8 +41,8 @@ Machine without_node(Machine machine, int node) {
   return machine;
 }
 
-// Whether the GPUs of a host reach each other without the network: one that does not is no part of
-// that host any more.
+// Whether the GPUs of a host reach each other without the network. A GPU that does not is no longer
+// part of that host.
 bool connected_inside(Machine machine, int host) {
   const auto elsewhere = [&](int node) {
     const Node& n = machine.nodes[static_cast<size_t>(node)];
@@ -65,7 +65,7 @@ std::vector<BrokenMachine> broken_machines(const Machine& machine) {
   });
   if (joined != machine.links.end())
     broken.push_back({"-link", without_link(machine, joined->from, joined->to)});
-  // A NIC that GPUs of other hosts are reached through.
+  // A NIC through which GPUs reach other hosts.
   const auto host = [&](int node) { return machine.nodes[static_cast<size_t>(node)].host; };
   if (host(ranks.front()) != host(ranks.back()))
     for (size_t v = 0; v < machine.nodes.size(); v++)

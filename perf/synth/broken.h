@@ -1,4 +1,4 @@
-// Machines that are not as they were built, for synth_perf --broken.
+// Machines with a fault, for synth_perf --broken.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 namespace weft {
 
 struct BrokenMachine {
-  std::string name;  // what is broken
+  std::string name;  // the broken part
   Machine machine;
 };
 
-// As far as the machine has such parts, each once: a link between two GPUs gone; a NIC at half its
-// rate; a GPU whose NVLinks are all gone but which can still be reached; a GPU gone, so that hosts
-// differ where there are several.
+// Breaks each part that the machine has, one at a time. A link between two GPUs is gone. A NIC has
+// half its rate. A GPU has lost all its NVLinks but can still be reached. A GPU is gone, so that
+// hosts differ if there are several.
 std::vector<BrokenMachine> broken_machines(const Machine& machine);
 
 }  // namespace weft

@@ -1,9 +1,8 @@
-// The table of synthesis: how near the schedules come to the bound, and how long it takes to make
-// them: all of synthesize(), in seconds on the clock and of the processor. Then every slice of the
-// result is simulated, at 1 GiB unless told otherwise; `off` is what synthesize() had estimated
-// against that. --published compares with the schedules that TACCL's authors have published, in the
-// same simulator, at sizes from 1 KiB to 1 GiB. --broken breaks a part of every machine, one after
-// the other.
+// The table of synthesis: how near the schedules come to the bound, and the time of synthesize(),
+// in wall-clock and CPU seconds. Then every slice of the result is simulated, at 1 GiB by default.
+// `off` compares the estimate of synthesize() with that simulation. --published compares with the
+// schedules that TACCL's authors have published, in the same simulator, at sizes from 1 KiB to 1
+// GiB. --broken breaks one part of every machine at a time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ struct Settings {
   SynthesisOptions options;
 };
 
-// What is asked of each collective.
+// The required share of the bound for each collective.
 double wanted(CollectiveKind kind) {
   return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ? 0.99 : 0.98;
 }
@@ -53,12 +52,12 @@ double wanted_seconds(int ranks) {
 }
 
 struct Published {
-  const char *machine, *files;  // machine: with the costs that they were made for
+  const char *machine, *files;  // machine: with the costs that the files were made for
 };
 constexpr Published kPublished[] = {{"ndv2x2", "allgather-ndv2x2-"},
                                     {"dgx2-tecclx2", "allgather-dgx2x2-"}};
 
-// The best of theirs.
+// The time of the best published schedule.
 double published_us(const Machine& machine, const std::vector<Schedule>& theirs, double bytes) {
   double best = std::numeric_limits<double>::infinity();
   for (const Schedule& schedule : theirs)
@@ -98,7 +97,7 @@ void compare(const Settings& settings) {
   fmt::print("{} of the rows are slower than TACCL's\n", missed);
 }
 
-// Prints the rows of a machine; returns how many miss what is asked.
+// Prints the rows of a machine. Returns how many rows miss the required share.
 int run_machine(const Settings& settings, const std::string& topo, const Machine& machine) {
   int missed = 0;
   const auto ranks = static_cast<int>(gpus(machine).size());

@@ -1,5 +1,5 @@
 #!/bin/bash
-# nccl.h compiles without warnings as C99, C11 and C++17, without CUDA's headers and, where there are any, with them.
+# nccl.h compiles without warnings as C99, C11 and C++17, without CUDA's headers, and with them if they are installed.
 # usage: header_test.sh INCLUDE_DIR CC CXX [CUDA_INCLUDE_DIR]
 set -u
 here=$(dirname "$0")
@@ -20,7 +20,7 @@ if [ -z "$cuda" ]; then
   [ -e "$include/weft.h" ] && try "$cc" -std=c99 -DWEFT_NO_CUDA_HEADERS -include "$include/weft.h" -x c "$here/header_use.c"
 else
   [ -e "$cuda/cuda_runtime.h" ] || skip cuda-toolkit "no CUDA headers"
-  # -isystem: the toolkit's own warnings are not ours.
+  # -isystem hides the toolkit's own warnings.
   try "$cc" -std=gnu99 -isystem "$cuda" -x c "$here/header_use.c"
   try "$cc" -std=gnu11 -isystem "$cuda" -x c "$here/header_use.c"
   try "$cxx" -std=c++17 -isystem "$cuda" -x c++ "$here/header_use.c"

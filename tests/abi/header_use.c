@@ -1,5 +1,4 @@
-/* nccl.h alone, in whatever language and standard it is compiled with: no other include comes
- * before it. */
+/* Uses nccl.h in any language and standard. It is the first include. */
 #include "nccl.h"
 
 ncclResult_t use(ncclComm_t comm, cudaStream_t stream, float* data);

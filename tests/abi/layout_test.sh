@@ -1,6 +1,6 @@
 #!/bin/bash
-# Our nccl.h and the CUDA toolkit's must print the same values, sizes, offsets and function types, and nothing that the
-# toolkit's header defines may be missing from the comparison.
+# Our nccl.h and the CUDA toolkit's must print the same values, sizes, offsets and function types. The comparison must
+# include everything that the toolkit's header defines.
 # usage: layout_test.sh PRINT_LAYOUT_SOURCE OUR_PROGRAM [TOOLKIT_PROGRAM TOOLKIT_NCCL_H]
 set -u
 . "$(dirname "$0")/../support/skip.sh"
@@ -15,7 +15,7 @@ if ! diff <("$ours") <("$toolkit"); then
   failed=1
 fi
 
-# Every macro, enumerator and function of the toolkit's header occurs in the program that prints.
+# The printing program must name every macro, enumerator and function of the toolkit's header.
 names=$({
   grep -oE '^ *# *define +NCCL_[A-Za-z0-9_]+' "$header" | awk '{ print $NF }'
   grep -oE '\bp?nccl[A-Z][A-Za-z0-9_]*( *=|\()' "$header" | grep -oE 'p?nccl[A-Za-z0-9_]+'

@@ -1,6 +1,6 @@
-// Prints every value, size, offset and function type of nccl.h as "name value" lines: compiled once
-// with our header and once with the CUDA toolkit's, the two outputs must be equal.
-// Rows of macros have no layout that clang-format would keep.
+// Prints every value, size, offset and function type of nccl.h as "name value" lines. It is
+// compiled once with our header and once with the CUDA toolkit's. The two outputs must be equal.
+// clang-format would break up the rows of macros.
 // clang-format off
 #include <nccl.h>
 

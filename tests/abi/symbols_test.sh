@@ -1,6 +1,6 @@
 #!/bin/bash
-# The library exports exactly NCCL 2.28.9's symbols plus weft*, nccl* weak and pnccl* strong, has the right SONAME, and
-# needs nothing but the C and C++ runtime.
+# The library exports exactly NCCL 2.28.9's symbols and weft*. nccl* are weak, pnccl* are strong. It has the right SONAME
+# and needs only the C and C++ runtime.
 # usage: symbols_test.sh LIBRARY SYMBOL_LIST SANITIZER
 set -u
 . "$(dirname "$0")/../support/skip.sh"

@@ -1,4 +1,4 @@
-// The bounds against published and hand-computed figures, and against brute force.
+// Compares the bounds with published and hand-computed figures, and with brute force.
 #include "algorithms/bounds/bounds.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ double bound(const Machine& machine, CollectiveKind kind, int root = 0) {
   return result.algbw_gbps;
 }
 
-// The published table: all_gather and reduce_scatter to four digits, all_reduce half of it.
+// The published table: all_gather and reduce_scatter to four digits, all_reduce half of that.
 void expect_gathers(const Machine& machine, double gbps) {
   const double tolerance = gbps * 5e-5;
   EXPECT_NEAR(bound(machine, CollectiveKind::kAllGather), gbps, tolerance) << machine.name;
@@ -78,18 +78,18 @@ TEST(Bounds, EqualThePublishedOnesOfAllToAll) {
 }
 
 TEST(Bounds, OfAllToAllOn128GpusAreSolvedExactly) {
-  // Half of the 16 hosts' data: each host's NICs carry 8 * 15/16 of an array out.
+  // Half of the 16 hosts' data: each host's NICs send 8 * 15/16 of an array.
   EXPECT_NEAR(bound(load_machine("dgx-h100x16"), CollectiveKind::kAllToAll),
               8 * 50 / (8 * 15.0 / 16), 1e-4);
 }
 
 TEST(Bounds, OfAllToAllAreSetByHopsWhereNoCutIsNarrow) {
-  // In a circle of 5 every rank's data crosses 1+1+2+2 links and there are 2 links a rank.
+  // In a circle of 5, every rank's data crosses 1+1+2+2 links, and there are 2 links per rank.
   EXPECT_NEAR(bound(circle(5, 30, 0), CollectiveKind::kAllToAll), 5 * 2 * 30 / 6.0, 1e-6);
   EXPECT_NEAR(bound(mesh(6, 10, 0), CollectiveKind::kAllToAll), 60, 1e-6);
 }
 
-// Too irregular to solve, but 15.5 NICs of 16 GB/s are all that leads from one host to the other.
+// Too irregular to solve. The hosts are connected by no more than 15.5 NICs of 16 GB/s.
 TEST(Bounds, OfAllToAllFindTheCutOfAMachineWithASlowNic) {
   const Machine m = with_half_nic(load_machine("mi250x2"), "h0.nic0");
   const Bound result = throughput_bound(m, {CollectiveKind::kAllToAll, 32, 0});
@@ -142,7 +142,7 @@ TEST(Bounds, OfOneRankAreInfiniteAndOfTooManyRefused) {
   EXPECT_THROW(throughput_bound(m, {CollectiveKind::kBroadcast, 2, 2}), Error);
 }
 
-// All node sets, one by one: what the flows must find.
+// Tries all sets of nodes. The flows must find the same cut.
 double least_ratio(const Machine& m) {
   const size_t n = m.nodes.size();
   double least = std::numeric_limits<double>::infinity();
@@ -162,8 +162,8 @@ double least_ratio(const Machine& m) {
   return least;
 }
 
-// The same for what a GPU can be sent: only GPUs copy, so into a set of nodes comes no more than
-// what its links from outside and from its own GPUs carry.
+// The same for the data that can be delivered to a GPU. Only GPUs copy. So a set of nodes receives
+// at most what its links from outside and from its own GPUs carry.
 double least_delivery(const Machine& m) {
   const size_t n = m.nodes.size();
   const auto gpu = [&](int v) { return m.nodes[static_cast<size_t>(v)].type == NodeType::kGpu; };
@@ -185,7 +185,7 @@ TEST(Bounds, OfAllGatherAreTheLeastRatioOfAllCutsAndDeliveriesOfRandomMachines) 
   const uint64_t seed = test_seed();
   for (uint64_t i = 0; i < 90; i++) {
     const int n = 2 + static_cast<int>(i % 6);
-    const bool hub = i >= 60;  // others are seldom limited by what can be delivered
+    const bool hub = i >= 60;  // delivery seldom limits other machines
     const Machine m = hub ? random_hub(n, mix(seed, i)) : random_machine(n, mix(seed, i));
     const double cut = n * least_ratio(m), delivery = n * least_delivery(m) / (n - 1);
     const Bound found = throughput_bound(m, {CollectiveKind::kAllGather, n, 0});
@@ -197,9 +197,9 @@ TEST(Bounds, OfAllGatherAreTheLeastRatioOfAllCutsAndDeliveriesOfRandomMachines) 
   }
 }
 
-// A switch of four GPUs without peer-to-peer access: 24 GB/s up to the CPU, and down again. Each
-// GPU gets 7 of 8 blocks, all of them through the switch's one link; a root sends all to the four
-// of the other switch.
+// A switch with four GPUs without peer-to-peer access: 24 GB/s up to the CPU, and down again. Each
+// GPU gets 7 of 8 blocks, all through the switch's one link. A root sends everything to the four
+// GPUs of the other switch.
 TEST(Bounds, DoNotLetSwitchesCopy) {
   const Machine m = load_machine("rtx4090-8x");
   const auto limit = [&](CollectiveKind kind) {
@@ -214,8 +214,8 @@ TEST(Bounds, DoNotLetSwitchesCopy) {
   EXPECT_NEAR(limit(CollectiveKind::kReduce), 24.0 / 4, 1e-9);
 }
 
-// What the literature's dgx2x2 needs for its bound: without NICs that pass data on between the two
-// GPUs beside them, two GPUs together get what two of NVSwitch's links and one NIC bring.
+// The literature's bound for dgx2x2 needs NICs that pass data on between their two GPUs. Without
+// that, two GPUs together receive from two links of the NVSwitch and one NIC.
 TEST(Bounds, OfDgx2NeedNicsThatPassDataOn) {
   for (const auto& [name, with, switch_gbps] :
        {std::tuple{"dgx2x2", 167.7419, 150.0}, std::tuple{"dgx2-tecclx2", 141.9355, 125.0}}) {
@@ -227,7 +227,7 @@ TEST(Bounds, OfDgx2NeedNicsThatPassDataOn) {
   }
 }
 
-// Every cut bounds the exchange too; the flow bound is never above.
+// Every cut bounds the all-to-all too. The flow bound is never above it.
 TEST(Bounds, OfAllToAllAreNeverAboveACutOfRandomMachines) {
   const uint64_t seed = test_seed();
   for (uint64_t i = 0; i < 40; i++) {
@@ -247,7 +247,7 @@ TEST(Bounds, OfAllToAllAreNeverAboveACutOfRandomMachines) {
   }
 }
 
-// Adds up, per link, a shortest way from the source to every other rank.
+// Adds the shortest path from the source to every other rank to the load of the links.
 void route(const Machine& m, int n, int source, const std::vector<double>& lengths,
            std::vector<double>& load) {
   std::vector<double> distance(m.nodes.size(), std::numeric_limits<double>::infinity());
@@ -275,8 +275,8 @@ double worst(const Machine& m, const std::vector<double>& load) {
   return most;
 }
 
-// Routes all pairs again and again over links that get longer the more they carry; returns what the
-// average of the later rounds achieves: a flow that exists.
+// Routes all pairs again and again over links that get longer the more they carry. Returns the
+// throughput of the average of the later rounds, which is a flow that exists.
 double routed(const Machine& m, int n, int rounds) {
   std::vector<double> load(m.links.size(), 0.0), settled, lengths;
   for (const Link& link : m.links) lengths.push_back(1 / link.gbps);
@@ -288,7 +288,7 @@ double routed(const Machine& m, int n, int rounds) {
       lengths[l] = std::exp(80 * (load[l] / m.links[l].gbps / most - 1)) / m.links[l].gbps;
   }
   for (size_t l = 0; l < load.size(); l++) load[l] -= settled[l];
-  const int later = rounds - rounds / 2;  // rounds that `settled` does not hold
+  const int later = rounds - rounds / 2;  // rounds that are not in `settled`
   return n * later / worst(m, load);
 }
 

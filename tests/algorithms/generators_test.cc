@@ -1,5 +1,5 @@
-// Every generator, for every collective it claims, gives schedules that verify() accepts and that
-// do the right thing.
+// Every generator gives schedules that verify() accepts and that compute the right result, for
+// every collective it supports.
 #include "algorithms/generators/generators.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST(Collectives, HaveAGeneratorForEveryKindAndManyNumbersOfRanks) {
 
 TEST(Programs, SayWhereABroadcastIsPassedOn) {
   const auto senders = [](const Generator& generator, CollectiveKind kind) {
-    std::string all;  // a letter per rank
+    std::string all;  // one letter per rank
     const VerifiedSchedule verified = verify(generator.make({kind, 4, 1}, false), false);
     for (int r = 0; r < 4; r++) all += lower(verified, r).is_passed_on() ? 'p' : '-';
     return all;

@@ -118,7 +118,7 @@ TEST_F(Arguments, CountsWhoseBytesOverflowAreRefused) {
   EXPECT_BAD_ARGUMENT("count", ncclAllReduce(a_, b_, kHuge, ncclFloat64, ncclSum, comm_, nullptr));
   EXPECT_BAD_ARGUMENT("count", ncclReduce(a_, b_, half, ncclFloat32, ncclSum, 0, comm_, nullptr));
   EXPECT_BAD_ARGUMENT("count", ncclBroadcast(a_, b_, half, ncclFloat32, 0, comm_, nullptr));
-  // One rank's share fits, the whole buffer does not.
+  // One rank's part fits in memory, the whole buffer does not.
   EXPECT_BAD_ARGUMENT("count", ncclAllGather(a_, b_, kHuge / 8 + 1, ncclFloat32, comm_, nullptr));
   EXPECT_BAD_ARGUMENT(
       "count", ncclReduceScatter(a_, b_, kHuge / 8 + 1, ncclFloat32, ncclSum, comm_, nullptr));

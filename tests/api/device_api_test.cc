@@ -1,11 +1,11 @@
-// The device API, which Weft does not serve: an error that says what to use instead, never a crash.
+// Weft has no device API. Its calls return an error that names an alternative, and never crash.
 #include <gtest/gtest.h>
 
 #include "tests/comm/checks.h"
 #include "tests/support/threads.h"
 
 namespace {
-// As NCCL's nccl_device headers lay it out.
+// The layout is that of NCCL's nccl_device headers.
 struct Team {
   int nranks;
   int rank;

@@ -1,4 +1,4 @@
-// Handles used after their end, and reduction operators used where they do not belong.
+// Handles used after they are destroyed, and reduction operators used on the wrong communicator.
 #include <gtest/gtest.h>
 
 #include "tests/api/rejected.h"
@@ -79,7 +79,7 @@ class PreMulSum : public testing::Test {
 
 TEST_F(PreMulSum, MultipliesOnOneRank) {
   EXPECT_GE(static_cast<int>(op_), static_cast<int>(ncclNumOps));
-  scalar_ = 100.0f;  // was read when the operator was made
+  scalar_ = 100.0f;  // the operator read it when it was made
   WEFT_OK(ncclAllReduce(&x_, &x_, 1, ncclFloat32, op_, set_[0], nullptr));
   EXPECT_EQ(x_, 6.0f);
   WEFT_OK(ncclRedOpDestroy(op_, set_[0]));

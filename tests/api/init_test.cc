@@ -96,7 +96,7 @@ TEST_F(Queries, NullPointersAreRefused) {
   EXPECT_BAD_ARGUMENT("comm", ncclCommRevoke(nullptr, 0));
 }
 
-// NCCL lets these two pass.
+// NCCL accepts these two calls.
 TEST_F(Queries, DestroyAndAbortOfNullAreNothing) {
   WEFT_OK(ncclCommDestroy(nullptr));
   WEFT_OK(ncclCommAbort(nullptr));

@@ -1,4 +1,4 @@
-// What a refused call must look like: NCCL's code, and a text that names the argument.
+// Checks of a refused call: NCCL's code, and a text that names the argument.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ inline void expect_rejected(ncclResult_t got, ncclResult_t expected, const std::
       << call << ": the text should name '" << named << "', but says: " << text;
 }
 
-// The call is refused as an invalid argument (or usage), naming the argument.
+// The call is refused with invalid argument (or invalid usage), and the text names the argument.
 #define EXPECT_BAD_ARGUMENT(named, call) \
   ::weft::test::expect_rejected((call), ncclInvalidArgument, (named), #call)
 #define EXPECT_BAD_USAGE(named, call) \
   ::weft::test::expect_rejected((call), ncclInvalidUsage, (named), #call)
 
-// A handle that was valid once: either code is fine, a crash or success is not.
+// The handle was valid once. Either code is fine; a crash or success is not.
 #define EXPECT_STALE(call)                                                 \
   do {                                                                     \
     const ncclResult_t stale = (call);                                     \

@@ -135,7 +135,7 @@ TEST(EnvironmentNotes, SayWhatBecameOfEachVariable) {
     EXPECT_NE(all.find(part), std::string::npos) << part << " is not in\n" << all;
 }
 
-// Tiers 1 and 2 of what public recipes set, and what recipes set for others.
+// Tiers 1 and 2 of the variables in public recipes, and variables that are for other software.
 TEST(EnvironmentNotes, KnowWhatPeopleSet) {
   for (const char* name : {"DEBUG",
                            "SOCKET_IFNAME",

@@ -1,4 +1,4 @@
-// Log lines: NCCL's shape, its levels and subsystems, and where they go.
+// Log lines: NCCL's format, its levels and subsystems, and the file they go to.
 #include "src/base/log.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::string who(const char* device) {
   return out.str();
 }
 
-// What log() writes with this environment.
+// Reads the lines that log() writes with this environment.
 class Log : public testing::Test {
  protected:
   std::string lines(const char* level, const char* subsystems, void (*log)()) {
@@ -96,7 +96,7 @@ TEST_F(Log, SubsystemsAreChosenByNameOrByExclusion) {
     for (std::string line; std::getline(text, line);) letters += line.back();
     return letters;
   };
-  EXPECT_EQ(seen(nullptr), "a");  // INIT, BOOTSTRAP and ENV, as NCCL has it
+  EXPECT_EQ(seen(nullptr), "a");  // INIT, BOOTSTRAP and ENV, as in NCCL
   EXPECT_EQ(seen("NET"), "b");
   EXPECT_EQ(seen("net,COLL"), "bc");
   EXPECT_EQ(seen("^COLL"), "ab");

@@ -1,4 +1,4 @@
-// SipHash-2-4 against its authors' vectors, and secrets derived with it.
+// Checks SipHash-2-4 with its authors' vectors, and the secrets derived with it.
 #include "src/base/siphash.h"
 
 #include <gtest/gtest.h>

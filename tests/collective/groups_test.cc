@@ -1,4 +1,4 @@
-// Conformance with one thread driving all ranks inside groups, as single-process multi-GPU programs
+// Conformance where one thread drives all ranks inside groups, as single-process multi-GPU programs
 // do.
 #include <gtest/gtest.h>
 

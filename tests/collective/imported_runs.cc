@@ -1,4 +1,4 @@
-// See runs.h.
+// See imported_runs.h.
 #include "tests/collective/imported_runs.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace weft::test {
 
 int32_t ApiBuffers::input(int rank, size_t index) const {
-  // Small, so that averages are exact and products do not overflow.
+  // Values are small, so that averages are exact and products do not overflow.
   if (call_.op == ncclProd) return (static_cast<int>(index) + rank) % 2 + 1;
   return call_.collective.nranks * (static_cast<int>(index % 1009) * 3 + rank * 5 - 7);
 }

@@ -1,5 +1,5 @@
-// Collectives through the library's API, with schedules from files: what the tests of imported
-// schedules share.
+// Calls collectives through the library's API with schedules from files. The tests of imported
+// schedules share it.
 #pragma once
 
 #include <filesystem>
@@ -18,12 +18,12 @@ struct ApiCall {
   ncclRedOp_t op = ncclSum;
 };
 
-// One rank's buffers for a call: filled, used, checked.
+// One rank's buffers for a call. They are filled, used and checked.
 class ApiBuffers {
  public:
   ApiBuffers(const ApiCall& call, int rank);
   ncclResult_t run(ncclComm_t comm);
-  // Elements of the output that are not what the collective asks.
+  // The number of output elements that are wrong.
   size_t wrong() const;
 
  private:
@@ -36,10 +36,11 @@ class ApiBuffers {
   int32_t *input_ = nullptr, *output_ = nullptr;
 };
 
-// Makes the calls one after the other with a thread per rank. Wrong elements over all ranks.
+// Makes the calls one after the other, with a thread per rank. Returns the number of wrong elements
+// over all ranks.
 size_t run_calls(int nranks, const std::vector<ApiCall>& calls);
 
-// A folder that is gone at the end, and what the library logs meanwhile.
+// A folder that is removed at the end, and the library's log meanwhile.
 class ScheduleFolder {
  public:
   ScheduleFolder();
@@ -48,7 +49,7 @@ class ScheduleFolder {
   ScheduleFolder& operator=(const ScheduleFolder&) = delete;
 
   std::string path() const { return folder_.string(); }
-  // Writes a file there and gives its path.
+  // Writes a file there and returns its path.
   std::string add(const std::string& name, const std::string& text) const;
   // Lines of the log that contain `part`.
   std::vector<std::string> log_lines(const std::string& part) const;

@@ -1,5 +1,5 @@
-// WEFT_SCHEDULES, MSCCL_XML_FILES and MSCCL_ALGO_DIR: files are used for the calls they are for,
-// and for every other call the log says why not.
+// WEFT_SCHEDULES, MSCCL_XML_FILES and MSCCL_ALGO_DIR: a file is used for the calls that it fits.
+// For every other call the log says why it is not used.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/building.h"
@@ -14,7 +14,7 @@
 namespace weft::test {
 namespace {
 
-// A ring of ours as a file that says for which calls it is.
+// A ring schedule of ours as a file that says for which calls it is.
 ScheduleFile ring(CollectiveKind kind, int n, bool in_place = true, bool out_of_place = true) {
   ScheduleFile file;
   file.schedule = kRing.make({kind, n, 0}, true);
@@ -32,8 +32,8 @@ ApiCall call(CollectiveKind kind, int n, size_t count, bool in_place = false,
 
 class Imports : public testing::Test {
  protected:
-  // The line that says why a file does not serve a call, "" if there is none, "several" if there
-  // are many.
+  // The log line that says why a file does not serve a call. "" if there is none, "several" if
+  // there are many.
   std::string reason(const std::string& path) const {
     const auto lines = folder.log_lines("schedule " + path + " is not used");
     if (lines.empty()) return "";
@@ -54,7 +54,7 @@ TEST_F(Imports, RunForTheCallsTheyAreFor) {
     for (const size_t count : {1, 2, 3, 7, 1000, 100003})
       for (const ncclRedOp_t op : {ncclSum, ncclMax, ncclAvg, ncclProd})
         calls.push_back(call(CollectiveKind::kAllReduce, 3, count, in_place, op));
-  calls.push_back(call(CollectiveKind::kAllGather, 3, 10));  // another collective: a built-in plan
+  calls.push_back(call(CollectiveKind::kAllGather, 3, 10));  // it uses a built-in plan
   EXPECT_EQ(run_calls(3, calls), 0u);
   EXPECT_EQ(uses(xml), 6u) << "three ranks, in place and out of place";
   EXPECT_EQ(folder.log_lines("is for all_reduce of 3 ranks, in place and out of place").size(), 1u);
@@ -95,7 +95,7 @@ TEST_F(Imports, SayWhyTheyAreNotUsed) {
   const std::string wrong = folder.add("wrong.json", write_schedule_json(file));
   const ScopedEnvironment environment{
       {"WEFT_SCHEDULES", picky + ":" + other + ":" + broken + ":" + missing + ":" + wrong}};
-  for (int i = 0; i < 2; i++)  // once is enough for the log
+  for (int i = 0; i < 2; i++)  // the log says it only once
     EXPECT_EQ(run_calls(2, {call(CollectiveKind::kAllReduce, 2, 100, true)}), 0u);
   EXPECT_EQ(uses(picky), 4u);
   EXPECT_EQ(reason(other), " in communicators of 2 ranks: it is for 5 ranks");
@@ -144,7 +144,7 @@ TEST_F(Imports, ThatAnEarlierOneHidesAreTold) {
 }
 
 TEST_F(Imports, TakeOnlyCountsThatTheirChunksDivideWherePiecesMoveAround) {
-  // Chunk 0 goes through the place of chunk 1, so both must be of one length.
+  // Chunk 0 goes through the place of chunk 1, so both must have the same length.
   ScheduleFile file;
   file.schedule = blank("moving", {CollectiveKind::kBroadcast, 2, 0}, 2, 1);
   add(file.schedule.ranks[0].lanes[0], {Operand::input(0)}, {Operand::output(1)});
@@ -255,7 +255,7 @@ WEFT_SCENARIO(different_schedules) {
 }
 
 TEST_F(Imports, RunBetweenProcessesToo) {
-  // Four rings side by side on channels of their own.
+  // Four rings in parallel, each on its own channels.
   ScheduleFile file = ring(CollectiveKind::kAllReduce, 3);
   const Schedule one = file.schedule;
   const int rings = 4;

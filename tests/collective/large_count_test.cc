@@ -1,4 +1,4 @@
-// Counts above 2^31 elements; needs about 13 GB of memory, so only with WEFT_TEST_LARGE=1.
+// Counts above 2^31 elements. Needs about 13 GB of memory, so it runs only with WEFT_TEST_LARGE=1.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ class MoreThanTwoToThe31 : public testing::Test {
   }
 };
 
-// Cheap, and different at places 2^32, 2^31 and 2^16 apart.
+// Cheap to compute, and different at indices that are 2^32, 2^31 or 2^16 apart.
 signed char value(size_t i) {
   return static_cast<signed char>((i + (i >> 16) * 3 + (i >> 31) * 7) % 31);
 }

@@ -1,5 +1,5 @@
-// The suite as an MPI job: unique id by MPI_Bcast, the brief core on the world and on the halves of
-// a split.
+// The suite as an MPI job. MPI_Bcast distributes the unique id. The brief core runs on the world
+// and on the halves of a split.
 #define OMPI_SKIP_MPICXX 1
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -1,4 +1,4 @@
-// Buffers that an operation does not use on a rank may be null, and a count of 0 needs none at all.
+// A buffer that an operation does not use on a rank may be null. A count of 0 needs no buffer.
 #include <gtest/gtest.h>
 
 #include <numeric>

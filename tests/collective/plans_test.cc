@@ -1,5 +1,5 @@
-// Conformance of every generator, forced by WEFT_PLAN, with messages cut small and with data lent
-// or copied.
+// Conformance of every generator, forced by WEFT_PLAN. Messages are split into small pieces, and
+// data is lent or copied.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/generators.h"
@@ -48,7 +48,7 @@ constexpr Cutting kCuttings[] = {
     {"SlicesOf256BytesMixed", "256", "2K", "200", 2000},
 };
 
-// Numbers of the generators that the host can run; reach needs GPUs that see each other's memory.
+// Generators that the host can run. peer_memory needs GPUs that reach each other's memory.
 std::vector<size_t> host_generators() {
   std::vector<size_t> numbers;
   for (size_t i = 0; i < generators().size(); i++)

@@ -1,4 +1,4 @@
-// Conformance with ranks as processes: over shared memory, and over TCP where each counts as its
+// Conformance with ranks as processes: over shared memory, and over TCP, where each process is its
 // own host.
 #include "tests/support/processes.h"
 

@@ -1,5 +1,5 @@
-// The schedules that TACCL's and MSCCL's authors published: each is proved, comes back from being
-// written, and runs with the right result; two are refused for the right reason.
+// The schedules that TACCL's and MSCCL's authors published. Each is proved, survives writing and
+// reading, and gives the right result. Two are refused for the right reason.
 #include <gtest/gtest.h>
 
 #include "src/base/error.h"
@@ -41,7 +41,7 @@ TEST_P(Published, RunsWithTheRightResult) {
   REQUIRE_PUBLISHED();
   const ScheduleFile file = load_schedule(path());
   const Collective c = file.schedule.collective;
-  // Sizes inside the file's range: its smallest, an odd one and a larger one.
+  // Sizes inside the file's range: its smallest, an odd size and a larger one.
   const auto blocks =
       static_cast<size_t>(std::max(c.input_blocks(0), c.output_blocks(0))) * sizeof(int32_t);
   const size_t least = (file.min_bytes + blocks - 1) / blocks;

@@ -1,5 +1,5 @@
-// Arbitrary floats: near the exact result, bitwise the same on all ranks, and the same again on a
-// second run.
+// Results with arbitrary floats are near the exact result, bitwise the same on all ranks, and the
+// same in a second run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ struct Setting {
 
 class Rounding : public testing::TestWithParam<Setting> {};
 
-// Between -1 and 1, with every mantissa bit in use.
+// Values between -1 and 1 that use every mantissa bit.
 uint64_t random_float(const NumberType& type, uint64_t seed, int rank, size_t i) {
   const double unit =
       std::ldexp(static_cast<double>(mix(seed, static_cast<uint64_t>(rank), i) >> 11), -52);

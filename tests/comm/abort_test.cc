@@ -1,4 +1,4 @@
-// Ends of a communicator: finalize, destroy, abort, revoke, also while a collective waits.
+// Ways to end a communicator: finalize, destroy, abort, revoke. Also while a collective waits.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// An all_reduce that waits for peers; its buffers live as long as the call.
+// An all_reduce that waits for peers. The call owns its buffers.
 PendingCall pending_all_reduce(ncclComm_t comm, size_t count = 1000) {
   return PendingCall([comm, count] {
     std::vector<float> data(count, 1.0f);

@@ -1,4 +1,4 @@
-// How ranks come to one plan: contradictions, ranks that die meanwhile, and very many ranks.
+// How ranks agree on one plan: contradictions, ranks that die meanwhile, and very many ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@
 namespace weft::test {
 namespace {
 
-// Prints what init says and expects it to fail with the text the test passes on.
+// Prints the error text of init. Init must fail with the text in the argument.
 WEFT_SCENARIO(fails_with) {
   ncclComm_t comm = nullptr;
   const ncclResult_t result = ncclCommInitRank(&comm, context.nranks, context.ids[0], context.rank);
@@ -60,7 +60,7 @@ TEST(Agreement, FailsOnAllRanksWithOneTextWhereRankZeroCannotPlan) {
   }
 }
 
-// Rank 1 does what init does until rank 0 has all it needs to make plans, and is gone.
+// Rank 1 takes part in init until rank 0 has everything it needs for planning. Then it exits.
 WEFT_SCENARIO(dies_while_planning) {
   if (context.rank == 1) {
     UniqueId id;
@@ -79,7 +79,7 @@ WEFT_SCENARIO(dies_while_planning) {
       << ncclGetLastError(nullptr);
 }
 
-// Planning for this machine takes a while where nothing is cached and there is time.
+// Planning for this machine takes long, because nothing is cached and the time limit is long.
 TEST(Agreement, EndsOnAllRanksWhenOneDiesWhilePlansAreMade) {
   ProcessOptions options;
   options.environment = [](int) {
@@ -89,7 +89,7 @@ TEST(Agreement, EndsOnAllRanksWhenOneDiesWhilePlansAreMade) {
   run_ranks_as_processes("dies_while_planning", 8, options);
 }
 
-// Everything of init but the connections between ranks, which would need a million FIFOs.
+// Runs all of init except the connections between ranks, which would need a million FIFOs.
 double seconds_of_agreement_of_a_thousand() {
   constexpr int kRanks = 1024;
   const Config config = Config::from_environment();
@@ -135,7 +135,7 @@ TEST(Agreement, OfAThousandRanksOn128HostsTakesSeconds) {
   if (kSanitized) GTEST_SKIP() << "too many threads for a sanitizer";
   const ScopedEnvironment environment{{"WEFT_TOPO", "dgx-h100x128"}, {"WEFT_CACHE", "none"}};
   double least = 1e9;
-  for (int i = 0; i < 3 && least >= 10; i++)  // others may use the machine
+  for (int i = 0; i < 3 && least >= 10; i++)  // others may load the machine
     least = std::min(least, seconds_of_agreement_of_a_thousand());
   EXPECT_TRUE(in_time(least, 10));
 }

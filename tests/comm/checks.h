@@ -1,4 +1,4 @@
-// Short checks the communicator tests share: does this communicator work, and who am I in it.
+// Short checks that the communicator tests share: a communicator works, and a rank's number in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,9 +32,8 @@ inline void expect_all_reduce_works(ncclComm_t comm, size_t count = 100) {
   EXPECT_EQ(data, std::vector<int>(count, n * (n + 1) / 2));
 }
 
-// Returns on one rank once every other rank has come to this line: what that rank then breaks
-// does not meet those that still wait for their part of what came before. Whether the others
-// hear that their word has arrived does not matter.
+// Returns on rank `waiting` once every other rank has reached this line. What `waiting` then breaks
+// cannot affect ranks that are still in an earlier call. The sends of the other ranks may fail.
 inline void wait_until_all_are_here(ncclComm_t comm, int waiting) {
   const int n = size_of(comm);
   std::vector<int> words(static_cast<size_t>(n), 0);
@@ -50,7 +49,7 @@ inline void wait_until_all_are_here(ncclComm_t comm, int waiting) {
   WEFT_OK(ncclGroupEnd());
 }
 
-// Kills the victim's process without a word, when the others wait for it.
+// Kills the victim's process without warning, while the others wait for it.
 inline void die_when_all_are_here(ncclComm_t comm, int victim) {
   wait_until_all_are_here(comm, victim);
   if (rank_of(comm) != victim) return;

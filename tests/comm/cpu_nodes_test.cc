@@ -1,4 +1,4 @@
-// Plans with CPU nodes, run by ranks in host mode: right results, and ends of every kind.
+// Plans with CPU nodes, run by ranks in host mode: results are right, and every way to end works.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ TEST(CpuNodes, OfProcessesGiveTheReferenceResults) {
   }
 }
 
-// Which cores the threads of that name may use, of this process.
+// The cores that this process's threads with that name may use.
 std::vector<int> cores_of_threads(const std::string& name) {
   std::vector<int> cores;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -90,7 +90,7 @@ TEST(CpuNodes, AreNotBoundToTheCoreOfTheRankThatHasThem) {
   });
 }
 
-// Fewer ranks than the machine has GPUs, so that nothing is synthesized.
+// There are fewer ranks than the machine has GPUs, so that nothing is synthesized.
 TEST(CpuNodes, AreChosenForAnEmulatedBoxAndGiveTheReferenceResults) {
   constexpr int kRanks = 5;
   const ScopedEnvironment environment{{"WEFT_TOPO", "rtx4090-8x"}};
@@ -108,7 +108,7 @@ TEST(CpuNodes, AreChosenForAnEmulatedBoxAndGiveTheReferenceResults) {
   });
 }
 
-// All collectives of a group are handed over before any of them runs.
+// CPU nodes get all collectives of a group before any of them runs.
 TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
   for (const char* plan : kPlans) {
     const ScopedEnvironment environment{{"WEFT_PLAN", forcing(plan)}};
@@ -131,7 +131,7 @@ TEST(CpuNodes, TakeGroupsOfManyCallsAndMixThemWithOthers) {
   }
 }
 
-// Two ranks, and a second node that has nothing to do.
+// Two ranks, and a second node without work.
 constexpr const char* kIdleNode =
     R"({"weft_schedule": 1, "name": "idle", "collective": "all_reduce",
  "ranks": 2, "chunks": 1, "cpu_nodes": 2, "parts": [
@@ -261,7 +261,7 @@ TEST(CpuNodes, NameTheRankThatDoesNotCome) {
     EXPECT_EQ(call.wait_for(std::chrono::seconds(10)), ncclRemoteError);
   const std::string texts =
       std::string(ncclGetLastError(set[0])) + std::string(ncclGetLastError(set[1]));
-  // Rank 2 has the CPU node 4, which cannot know of the call.
+  // Rank 2 owns CPU node 4, so this node never learns about the call.
   EXPECT_NE(texts.find("CPU node 4"), std::string::npos) << texts;
   EXPECT_NE(texts.find("WEFT_TIMEOUT"), std::string::npos) << texts;
   for (int r = 0; r < 3; r++) WEFT_OK(ncclCommAbort(set.take(r)));

@@ -23,8 +23,7 @@ TEST(Group, LaunchesAtTheOutermostEnd) {
   for (int r = 0; r < 2; ++r) {
     WEFT_OK(ncclGroupStart());
     WEFT_OK(ncclAllReduce(&data[r], &data[r], 1, ncclInt32, ncclSum, set[r], nullptr));
-    WEFT_OK(
-        ncclGroupEnd());  // would wait for ever if it launched here: the peer has not called yet
+    WEFT_OK(ncclGroupEnd());  // launching here would wait for ever: the peer has not called yet
     EXPECT_EQ(data[0], 1);
   }
   WEFT_OK(ncclGroupEnd());
@@ -32,7 +31,7 @@ TEST(Group, LaunchesAtTheOutermostEnd) {
   EXPECT_EQ(data[1], 3);
 }
 
-// Operations of one group may run at the same time: they share no buffers here.
+// Operations of one group may run at the same time, so they share no buffers here.
 TEST(Group, OfSeveralCollectivesOnOneCommunicatorRunsThemAll) {
   run_ranks_as_threads(3, [](int rank, ncclComm_t comm) {
     std::vector<int> sum(500, rank);
@@ -80,7 +79,7 @@ TEST(Group, OverSeveralCommunicatorsFromOneThread) {
   for (size_t r = 0; r < 3; ++r) {
     WEFT_OK(
         ncclAllReduce(&a[r], &a[r], 1, ncclInt32, ncclSum, first[static_cast<int>(r)], nullptr));
-    // The other communicator's ranks in the opposite order.
+    // The ranks of the other communicator are in the opposite order.
     const size_t q = 2 - r;
     WEFT_OK(
         ncclAllReduce(&b[q], &b[q], 1, ncclInt32, ncclMax, second[static_cast<int>(q)], nullptr));

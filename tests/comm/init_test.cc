@@ -1,4 +1,4 @@
-// Ways to make a communicator, and what it says about itself.
+// Ways to make a communicator, and its properties.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -101,7 +101,7 @@ TEST(CommInitRankConfig, AcceptsAnOlderShorterConfig) {
     int blocking;
   };
   OldConfig old;
-  std::memset(&old, 0xff, sizeof old);  // the padding must not be taken for a newer field
+  std::memset(&old, 0xff, sizeof old);  // the padding must not be read as a newer field
   old.size = sizeof old;
   old.magic = 0xcafebeef;
   old.version = NCCL_VERSION(2, 14, 0);

@@ -1,4 +1,4 @@
-// Ranks that disagree about a collective get an error, not a hang and not wrong data.
+// Ranks that disagree about a collective get an error. They do not hang and do not get wrong data.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-// Runs call(rank, comm, buffer) on two ranks; at least one must fail within 20 s. Aborts both at
+// Runs call(rank, comm, buffer) on two ranks. At least one must fail within 20 s. Aborts both at
 // the end.
 void expect_detected(const std::function<ncclResult_t(int, ncclComm_t, char*)>& call) {
   CommSet set(2);
@@ -86,7 +86,7 @@ TEST(Mismatch, OfOperationsIsDetected) {
 }
 
 TEST(Mismatch, OfRootsIsDetected) {
-  // Two roots both just send: the next operation finds their messages.
+  // Two roots both just send. The next operation finds their messages.
   expect_detected([](int rank, ncclComm_t comm, char* buffer) {
     const ncclResult_t first = ncclBroadcast(buffer, buffer, 1000, ncclInt32, rank, comm, nullptr);
     return first != ncclSuccess

@@ -1,4 +1,4 @@
-// Communicators with blocking=0: calls may answer ncclInProgress, the state says when they are
+// Communicators with blocking=0. Calls may return ncclInProgress; the state says when they are
 // done.
 #include <gtest/gtest.h>
 

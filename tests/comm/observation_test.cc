@@ -1,4 +1,4 @@
-// Who watches a communicator: profiler plugins of every version, and the timeline of WEFT_TRACE.
+// Observers of a communicator: profiler plugins of every version, and the timeline of WEFT_TRACE.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -27,11 +27,11 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// An all_reduce, then a broadcast and an exchange in one group.
+// An all_reduce, then a broadcast and a send/recv in one group.
 WEFT_SCENARIO(some_calls) {
   with_communicator(context, [&](ncclComm_t comm) {
     std::vector<float> data(40000, 1.0f), other(40000);
-    // So that rank 0 has to wait for data.
+    // Rank 0 has to wait for data.
     if (context.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     WEFT_OK(ncclAllReduce(data.data(), other.data(), 40000, ncclFloat, ncclSum, comm, nullptr));
     WEFT_OK(ncclGroupStart());
@@ -69,12 +69,12 @@ TEST_P(ProfilerOf, SeesGroupsAndCallsBeginAndEnd) {
     EXPECT_EQ(count(seen, "p2p " + call("7", "Recv") + peer), 1u);
     EXPECT_EQ(count(seen, "start "), count(seen, "stop "));
     EXPECT_EQ(count(seen, "kind 1 "), 2u);                        // groups
-    EXPECT_EQ(count(seen, "kind 256 "), version == 5 ? 2u : 0u);  // ncclGroupEnd and its like
+    EXPECT_EQ(count(seen, "kind 256 "), version == 5 ? 2u : 0u);  // ncclGroupEnd and similar calls
     EXPECT_EQ(count(seen, "kind 512 "), version == 5 ? 2u : 0u);  // calls
     EXPECT_EQ(count(seen, "kind 1024 "), version == 5 ? 2u : 0u);
     EXPECT_EQ(count(seen, "finalize"), 1u);
     EXPECT_EQ(count(seen, std::to_string(rank) + " of 2"), version >= 4 ? 1u : 0u);
-    // The group is above its calls, or in version 5 the call of the API.
+    // The parent of a call is its group, or in version 5 the API call.
     EXPECT_NE(seen.find(version == 5 ? "start 4 kind 2 parent 3" : "start 2 kind 2 parent 1"),
               std::string::npos);
   }
@@ -91,7 +91,7 @@ TEST(Profiler, ThatCannotBeLoadedLeavesTheJobAlone) {
 
 TEST(Timeline, HasOperationsLanesAndPeersOfAllProcesses) {
   const std::string path = "/tmp/weft-trace." + std::to_string(getpid()) + ".json";
-  std::ofstream(path) << "[old]\n";  // of another job: it is written over
+  std::ofstream(path) << "[old]\n";  // a file of another job is overwritten
   ProcessOptions options;
   options.environment = [&](int) -> std::map<std::string, std::string> {
     return {{"WEFT_TRACE", path}};
@@ -108,7 +108,7 @@ TEST(Timeline, HasOperationsLanesAndPeersOfAllProcesses) {
   EXPECT_EQ(count(seen, R"("args":{"name":"to rank 0"})"), 1u);
   EXPECT_EQ(count(seen, R"("args":{"name":"to rank 1"})"), 1u);
   EXPECT_GE(count(seen, R"("name":"wait for data")"), 1u);
-  // As JSON wants it: an object in every line, a comma after all but the last.
+  // Valid JSON has an object in every line, and a comma after all but the last.
   std::istringstream lines(seen);
   size_t objects = 0, commas = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -130,7 +130,7 @@ TEST(Timeline, HasWhatLinksToOtherHostsCarry) {
   run_ranks_as_processes("some_calls", 2, options);
   const std::string seen = contents(path);
   std::map<std::string, uint64_t> bytes;
-  std::map<std::pair<double, double>, double> ends;  // of the last span of each row
+  std::map<std::pair<double, double>, double> ends;  // the end of the last span of each row
   std::istringstream lines(seen);
   for (std::string line; std::getline(lines, line);) {
     const auto number = [&](const std::string& name) {
@@ -145,7 +145,7 @@ TEST(Timeline, HasWhatLinksToOtherHostsCarry) {
       end = number("ts") + number("dur");
     }
   }
-  // Of both ranks: the all_reduce, the broadcast of one of them, the exchange.
+  // Both ranks' all_reduce, one rank's broadcast, both ranks' send/recv.
   EXPECT_EQ(bytes["network send"], 2 * 160000u + 28u + 2 * 36u);
   EXPECT_EQ(bytes["network receive"], bytes["network send"]);
   for (const char* row : {"network to rank 1, channel 0", "network from rank 1, channel 0",

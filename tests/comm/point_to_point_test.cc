@@ -75,7 +75,7 @@ TEST(SendRecv, SeveralToOnePeerMatchInOrder) {
   });
 }
 
-// How much rank `from` sends to rank `to`; some send nothing.
+// The number of elements that rank `from` sends to rank `to`. Some send nothing.
 size_t share(int from, int to, uint64_t salt) {
   const uint64_t h = mix(salt, static_cast<uint64_t>(from), static_cast<uint64_t>(to));
   return h % 4 == 0 ? 0 : h % 3000;
@@ -115,7 +115,7 @@ TEST(SendRecv, ManyToOneAndOneToManyInOneGroup) {
     int back = -1;
     std::vector<int> replies = {100, 101, 102, 103, 104, 105};
     WEFT_OK(ncclGroupStart());
-    // Rank 0's messages to itself match in order: its own number first, then its reply.
+    // Rank 0's messages to itself match in order: its number first, then its reply.
     WEFT_OK(ncclSend(&mine, 1, ncclInt32, 0, comm, nullptr));
     if (rank != 0) {
       WEFT_OK(ncclRecv(&back, 1, ncclInt32, 0, comm, nullptr));

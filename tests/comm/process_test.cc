@@ -1,4 +1,4 @@
-// Communicators of processes: scale, split, several ids, and what happens when one of them dies.
+// Communicators of processes: scale, split, several ids, and the death of a process.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -75,7 +75,7 @@ TEST(Processes, SeeReplacedMemAllocBuffersOfTheirPeers) {
   run_ranks_as_processes("freed_memory", 3);
 }
 
-// NCCL_COMM_ID: ranks meet at an address from the environment instead of a passed-on id.
+// NCCL_COMM_ID: ranks meet at an address from the environment instead of a shared id.
 WEFT_SCENARIO(id_from_environment) {
   with_communicator_by_address(context, [](ncclComm_t comm) { expect_all_reduce_works(comm); });
 }
@@ -89,8 +89,8 @@ TEST(Processes, MeetAtTheAddressInNcclCommId) {
   run_ranks_as_processes("id_from_environment", 3, options);
 }
 
-// The rendezvous lives in rank 0's process and ends with it. That is no death, if rank 0 has said
-// goodbye.
+// The rendezvous lives in rank 0's process and ends with it. Ranks do not report a death if rank 0
+// has left properly.
 WEFT_SCENARIO(rank_zero_ends_first) {
   with_communicator_by_address(context, [&](ncclComm_t comm) {
     expect_all_reduce_works(comm);
@@ -121,8 +121,8 @@ TEST(Processes, GoOnWhenTheOneWithTheRendezvousLeavesAndEnds) {
 
 constexpr int kVictim = 1;
 
-// Rank 1 dies without a word; the others must learn it within 10 s, and by name. The argument
-// "shrink" makes them go on without it.
+// Rank 1 dies without warning. The others must learn it within 10 s, and the text must name rank 1.
+// The argument "shrink" makes them go on without it.
 WEFT_SCENARIO(one_dies) {
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank));
@@ -191,7 +191,7 @@ WEFT_SCENARIO(different_counts) {
   const ncclResult_t result =
       ncclAllReduce(data.data(), data.data(), count, ncclInt32, ncclSum, comm, nullptr);
   std::printf("result=%d %s\n", result, ncclGetLastError(comm));
-  WEFT_OK(ncclCommAbort(comm));  // frees the other, if it still waits
+  WEFT_OK(ncclCommAbort(comm));  // ends the other rank's wait, if it still waits
 }
 
 TEST(Processes, WithDifferentCountsGetAnErrorSomewhereAndNobodyHangs) {
@@ -210,7 +210,7 @@ TEST(Processes, WithDifferentCountsGetAnErrorSomewhereAndNobodyHangs) {
 }
 
 WEFT_SCENARIO(wrong_secret) {
-  // Rank 1 knows the address, not the secret.
+  // Rank 1 knows the address but not the secret.
   ncclUniqueId id = context.ids.at(0);
   if (context.rank == 1) id.internal[offsetof(UniqueId, secret)] ^= 0x55;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -1,4 +1,4 @@
-// What profiler plugins are told of messages between hosts, and of the threads that move them.
+// The events that profiler plugins get about messages between hosts, and about the proxy threads.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32;
 
-// Where the library reaches them.
+// Floats in memory that the library reaches.
 using Floats = std::unique_ptr<float[], void (*)(void*)>;
 Floats ones(size_t count) {
   Floats made(static_cast<float*>(shared_memory(count * sizeof(float))), free_shared_memory);
@@ -25,8 +25,8 @@ Floats ones(size_t count) {
   return made;
 }
 
-// Several slices, small messages in a row that may share a network message, and both directions of
-// a pair. Rank 1 also sends before rank 0 has made its call.
+// Several slices, small messages in a row that may share a network message, and both directions
+// between two ranks. Rank 1 also sends before rank 0 has made its call.
 WEFT_SCENARIO(calls_between_hosts) {
   const Floats input = ones(400000), output = ones(400000);
   float *data = input.get(), *other = output.get();
@@ -44,7 +44,7 @@ WEFT_SCENARIO(calls_between_hosts) {
   });
 }
 
-// Of more than two hosts: GPUs write once what several peers get.
+// With more than two hosts, GPUs write data for several peers once.
 WEFT_SCENARIO(sums_between_hosts) {
   const Floats input = ones(1 << 18), output = ones(1 << 18);
   with_communicator(context, [&](ncclComm_t comm) {
@@ -59,14 +59,14 @@ WEFT_SCENARIO(sums_between_hosts) {
 struct Event {
   int kind = 0;
   size_t parent = 0;
-  std::string text;  // what else it says of itself
+  std::string text;  // the rest of its line
   bool open = true;
   std::vector<int> states;
-  uint64_t bytes = 0;  // of the last state
+  uint64_t bytes = 0;  // of its last state
   std::vector<size_t> steps;
 };
 
-// The events of a rank by their numbers. What must always hold is checked.
+// The events of a rank by number. Also checks the invariants of events.
 std::map<size_t, Event> events_of(const std::string& path) {
   std::map<size_t, Event> events;
   std::ifstream file(path);
@@ -110,7 +110,7 @@ size_t count_of(const std::map<size_t, Event>& events, int kind) {
   return count;
 }
 
-// The bytes that the calls whose text contains `call` sent or received, and how many did.
+// The bytes that calls with `call` in their text sent or received, and the number of such calls.
 std::pair<uint64_t, size_t> traffic_of(const std::map<size_t, Event>& events,
                                        const std::string& call, const std::string& direction,
                                        bool by_steps) {
@@ -143,7 +143,7 @@ ProcessOptions profiled(int version, const std::string& path, const std::vector<
 class ProxyEventsOf : public testing::TestWithParam<int> {};
 
 TEST_P(ProxyEventsOf, TellOfAllMessagesOfTheirCalls) {
-  const bool old = GetParam() < 4;  // operations have the sums there, steps their bytes later
+  const bool old = GetParam() < 4;  // operations have sums, steps get bytes later
   const std::string path = "/tmp/weft-proxy-events." + std::to_string(getpid()) + ".";
   run_ranks_as_processes("calls_between_hosts", 2, profiled(GetParam(), path, {0xfff, 0xfff}));
   for (int rank = 0; rank < 2; rank++) {

@@ -34,7 +34,7 @@ TEST(MemAlloc, CanBeRepeatedWithoutEnd) {
 
 TEST(MemFree, OfNullIsNothing) { WEFT_OK(ncclMemFree(nullptr)); }
 
-// Peers may have mapped the memory; freed and allocated again it must be the new one they see.
+// Peers may have mapped the memory. After it is freed and replaced they must see the new memory.
 TEST(MemAlloc, BuffersCanBeFreedAndReplacedBetweenCalls) {
   run_ranks_as_threads(3, [](int rank, ncclComm_t comm) {
     for (int round = 0; round < 20; ++round) {
@@ -82,7 +82,7 @@ TEST(Window, RegistersMemAllocMemoryForCollectives) {
     WEFT_OK(ncclAllReduce(data, data, count, ncclInt32, ncclSum, comm, nullptr));
     EXPECT_EQ(data[0], 6);
     EXPECT_EQ(data[count - 1], 6);
-    if (window != nullptr) {  // null means: not supported here, use the buffer as it is
+    if (window != nullptr) {  // null means not supported: use the buffer as it is
       WEFT_OK(ncclCommWindowDeregister(comm, window));
     }
     WEFT_OK(ncclMemFree(memory));
@@ -98,7 +98,7 @@ TEST(Window, IsNoneWhereTheUserTurnedThemOff) {
   WEFT_OK(ncclCommWindowRegister(set[0], memory, 4096, &window, NCCL_WIN_DEFAULT));
   EXPECT_EQ(window, nullptr);
   WEFT_OK(ncclCommWindowDeregister(set[0], window));
-  void* handle = nullptr;  // a registration can be given back, although it did nothing
+  void* handle = nullptr;  // a registration that did nothing can still be given back
   WEFT_OK(ncclCommRegister(set[0], memory, 4096, &handle));
   EXPECT_NE(handle, nullptr);
   WEFT_OK(ncclCommDeregister(set[0], handle));

@@ -97,7 +97,7 @@ TEST(CommSplit, InsideAGroupLetsOneThreadSplitAllRanks) {
 TEST(CommShrink, LeavesOutTheExcludedAndClosesTheGaps) {
   run_ranks_as_threads(5, [](int rank, ncclComm_t comm) {
     int excluded[] = {1, 3};
-    if (rank == 1 || rank == 3) return;  // they do not call
+    if (rank == 1 || rank == 3) return;  // these ranks do not call
     ncclComm_t rest = nullptr;
     WEFT_OK(ncclCommShrink(comm, excluded, 2, &rest, nullptr, NCCL_SHRINK_DEFAULT));
     ASSERT_NE(rest, nullptr);

@@ -1,4 +1,4 @@
-// A wait that goes on is warned about once; another one, again; many short ones never.
+// The watch warns once per long wait, and never about many short waits.
 #include "src/comm/stall_watch.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class StallWatchTest : public testing::Test {
     return static_cast<size_t>(
         std::distance(std::sregex_iterator(text.begin(), text.end(), warning), {}));
   }
-  // Until the watch has looked this many times more.
+  // Waits until the watch has looked this many more times.
   void let_it_look(int times) {
     const int goal = looks_ + times;
     const auto end = std::chrono::steady_clock::now() + patience(milliseconds(10000));
@@ -35,7 +35,7 @@ class StallWatchTest : public testing::Test {
       std::this_thread::sleep_for(milliseconds(5));
     ASSERT_GE(looks_, goal);
   }
-  // What is told at every look: a wait of so many seconds, or none.
+  // The wait that the watch sees when it looks: `seconds_` long, or none.
   cuda::LongWait told() {
     const double seconds = seconds_;
     looks_++;

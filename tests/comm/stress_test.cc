@@ -25,7 +25,7 @@ TEST(Stress, AThousandSmallOperationsOfMixedKindsBackToBack) {
 
 TEST(Stress, BroadcastFromARootThatRunsAhead) {
   run_ranks_as_threads(3, [](int rank, ncclComm_t comm) {
-    // Each has its own buffer, so that the root may return and go on while the others still sleep.
+    // Each round has its own buffer, so that the root may go on while the others still sleep.
     constexpr int kRounds = 100;
     std::vector<std::vector<int>> data;
     for (int i = 0; i < kRounds; ++i) data.emplace_back(700, rank == 0 ? i : -1);
@@ -35,7 +35,7 @@ TEST(Stress, BroadcastFromARootThatRunsAhead) {
       auto& d = data[static_cast<size_t>(i)];
       WEFT_OK(ncclBroadcast(d.data(), d.data(), d.size(), ncclInt32, 0, comm, nullptr));
       EXPECT_EQ(d, std::vector<int>(700, i));
-      if (rank == 0) std::fill(d.begin(), d.end(), -2);  // what was sent is ours again
+      if (rank == 0) std::fill(d.begin(), d.end(), -2);  // the send buffer is free to use again
     }
   });
 }

@@ -1,4 +1,4 @@
-// What is in a unique id, and in which order its addresses are tried.
+// The contents of a unique id, and the order in which its addresses are tried.
 #include "src/comm/unique_id.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(UniqueId, SendsRanksOfItsHostToLoopbackFirst) {
   EXPECT_EQ(id.candidates(6), (std::vector<Address>{id.addresses[0], id.addresses[1]}));
   EXPECT_EQ(id.candidates(5),
             (std::vector<Address>{Address::loopback(777), id.addresses[0], id.addresses[1]}));
-  id.fixed = 1;  // the address is the user's word
+  id.fixed = 1;  // the user chose the address
   EXPECT_EQ(id.candidates(5), (std::vector<Address>{id.addresses[0], id.addresses[1]}));
 }
 

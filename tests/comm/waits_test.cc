@@ -1,5 +1,4 @@
-// Waiting always has a way to end, and says for whom it waited: time-outs, peers that left,
-// warnings.
+// Every wait can end, and its message names the peer: time-outs, peers that left, warnings.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -17,8 +16,8 @@ namespace {
 
 std::string last_error(ncclComm_t comm) { return ncclGetLastError(comm); }
 
-// On a busy machine the others may come too late as well; then they are named, and more time shows
-// who really stays away.
+// On a busy machine other ranks may be late as well, and the message names them. A longer time-out
+// then shows which rank never calls.
 const char* const kTimeouts[] = {"0.3", "3", "20"};
 
 TEST(Timeout, EndsAWaitForAPeerThatDoesNotComeAndNamesIt) {
@@ -28,14 +27,14 @@ TEST(Timeout, EndsAWaitForAPeerThatDoesNotComeAndNamesIt) {
     for (const char* timeout : kTimeouts) {
       const ScopedEnvironment environment{{"WEFT_TIMEOUT", timeout}};
       const CommSet set(3);
-      run_threads(2, [&](int rank) {  // rank 2 stays away
+      run_threads(2, [&](int rank) {  // rank 2 never calls
         std::vector<float> data(count, 1.0f);
         EXPECT_EQ(ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, set[rank],
                                 nullptr),
                   ncclRemoteError);
         texts[rank] = last_error(set[rank]);
       });
-      // Who gives up first tells the other.
+      // The rank that gives up first informs the other.
       named = says(texts[0] + texts[1],
                    "for data of peer 2 .*all_reduce.*lane [0-9]+, step [0-9]+.*WEFT_TIMEOUT");
       if (named) break;
@@ -90,8 +89,7 @@ TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
   EXPECT_TRUE(warned());
 }
 
-// Processes of separate hosts have cores to spare, so that helper threads drive their large
-// operations too.
+// Processes of separate hosts have spare cores: helper threads drive their large operations too.
 WEFT_SCENARIO(alone_with_helpers) {
   ncclComm_t comm = nullptr;
   WEFT_OK(ncclCommInitRank(&comm, 2, context.ids.at(0), context.rank));
@@ -107,7 +105,7 @@ WEFT_SCENARIO(alone_with_helpers) {
     WEFT_OK(ncclCommAbort(comm));
     return;
   }
-  // Stays until the other has given up, which it is told.
+  // Waits until it learns that the other rank has given up.
   ncclResult_t state = ncclSuccess;
   while (context.argument != "leave" && state == ncclSuccess) {
     WEFT_OK(ncclCommGetAsyncError(comm, &state));
@@ -133,7 +131,7 @@ TEST(HelperThreads, DoNotKeepAWaitForAPeerThatLeftFromEnding) {
 }
 
 TEST(HelperThreads, DoNotKeepAWaitForAPeerThatStaysAwayFromEnding) {
-  // A short time may already be too short for the all_reduce that must work.
+  // A short time-out may be too short even for the all_reduce that must work.
   ProcessOptions options = with_helpers("stay", "0.5");
   options.limit = std::chrono::seconds(20);
   const auto results = run_processes("alone_with_helpers", 2, options);

@@ -1,4 +1,4 @@
-# Item of scripts/dropin: the library by ctypes, with the calls that inference servers make.
+# Item of scripts/dropin: the library through ctypes, with the calls that inference servers make.
 import ctypes
 
 import torch
@@ -13,7 +13,7 @@ class UniqueId(ctypes.Structure):
 
 
 class Client:
-    """Every call checked, by its result code and the library's own text."""
+    """Checks every call by its result code, and shows the library's own text."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libnccl.so.2")

@@ -1,4 +1,4 @@
-# One rank of scripts/dropin with CuPy: cupy.cuda.nccl. Same protocol as ranks.py; exits with a line in its file.
+# One rank of scripts/dropin with CuPy: cupy.cuda.nccl. Same protocol as ranks.py. Writes a line into its file and exits.
 import argparse
 import json
 import os
@@ -18,7 +18,7 @@ def work(rank, n, stem):
     path = stem + ".id"
     if rank == 0:
         with open(path + ".new", "wb") as file:
-            pickle.dump(nccl.get_unique_id(), file)  # a tuple or bytes, as the version has it
+            pickle.dump(nccl.get_unique_id(), file)  # a tuple or bytes, depending on the version
         os.rename(path + ".new", path)
     while not os.path.exists(path):
         time.sleep(0.01)
@@ -42,7 +42,7 @@ def main():
     options = parser.parse_args()
     with open(options.out + ".ready", "w", encoding="utf-8"):
         pass
-    port = sys.stdin.readline()  # until it is our turn
+    port = sys.stdin.readline()  # waits for its turn
     if not port:
         return
     os.environ["MASTER_PORT"] = port.strip()

@@ -43,7 +43,7 @@ def main():
     options = parser.parse_args()
     with open(options.out + ".ready", "w", encoding="utf-8"):
         pass
-    port = sys.stdin.readline()  # until it is our turn
+    port = sys.stdin.readline()  # waits for its turn
     if not port:
         return
     os.environ["MASTER_PORT"] = port.strip()

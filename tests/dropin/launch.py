@@ -1,4 +1,4 @@
-# Starts the ranks of a launch, follows their items, and ends those that hang.
+# Starts the ranks of a launch, follows their items, and ends ranks that hang.
 import json
 import os
 import signal
@@ -17,16 +17,16 @@ def free_port():
 
 
 class Launch:
-    """Ranks as processes that run a list of items in order, each item on all ranks, and say how it went in a file per
-    rank. An item that fails or hangs ends the processes; the items behind it run in new ones."""
+    """Ranks as processes. They run a list of items in order, each item on all ranks, and write results to a file per
+    rank. An item that fails or hangs ends the processes. The items after it run in new processes."""
 
     def __init__(self, name, items, ranks=4, environment=None, per_rank=None, library=None, init="lazy", limits=None, died=None,
                  script="ranks.py", limit=45, together=False):
-        self.together = together  # with other launches: nothing is measured, and nobody is meant to die
+        self.together = together  # runs beside other launches: measures nothing, and no rank dies on purpose
         self.name, self.items, self.ranks, self.script = name, items, ranks, script
         self.environment, self.per_rank = environment or {}, per_rank or (lambda rank: {})
         self.library, self.init, self.limits, self.limit = library, init, limits or {}, limit
-        self.died = died  # called with (processes, log) when the item is meant to end a rank; returns None or (state, text)
+        self.died = died  # called with (processes, log) if the item should end a rank; returns None or (state, text)
 
     def label(self, item):
         return f"{self.name}: {item}"
@@ -36,20 +36,20 @@ class Launch:
         return [self.label(item) for item in [*begin, *self.items, *end]]
 
     def bookends(self):
-        """What PyTorch's ranks do before and after the items is worth a line, too."""
+        """Init and destruction of PyTorch's ranks get a line each, too."""
         if self.script != "ranks.py":
             return [], []
         return [INIT], [] if self.died else [DESTROY]
 
 
 def share_of_cores(rank, ranks):
-    """As launchers that bind deal them out."""
+    """The cores of a rank, distributed as by launchers that bind ranks."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks] or [cores[rank % len(cores)]]
 
 
 class Run:
-    """One start of a launch's processes. They import what they need, which takes longest, and wait for go()."""
+    """One start of a launch's processes. They import their modules, which takes longest, and wait for go()."""
 
     def __init__(self, launch, items, options, mps, attempt=0):
         self.launch, self.items = launch, items
@@ -88,7 +88,7 @@ class Run:
                 process.stdin.write(f"{port}\n".encode())
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # it has ended; its log says why
+                pass  # the process has ended; its log says why
 
     def log(self, rank):
         return f"{self.stem}.rank{rank}.log"
@@ -104,14 +104,14 @@ class Run:
                         self.seen[rank][said["item"]] = said
 
     def last_words(self, rank):
-        """The last line of a rank's log that says something."""
+        """The last telling line of a rank's log."""
         with open(self.log(rank), encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file if line.strip()]
         telling = [line for line in lines if "Error" in line or "WARN" in line or "terminate" in line]
         return (telling or lines or ["its log is empty"])[-1][:250]
 
     def verdict(self, item, deadline):
-        """None while the item runs; else state, text and values."""
+        """None while the item runs, then its state, text and values."""
         self.read()
         said = [seen.get(item) for seen in self.seen]
         for rank, one in enumerate(said):
@@ -139,7 +139,7 @@ class Run:
         return None
 
     def ask_where(self, late):
-        """The stacks of ranks that hang go to their logs; the innermost call of the first rank's main thread comes back."""
+        """Ranks that hang write their stacks to their logs. Returns the innermost call of the first rank's main thread."""
         if self.launch.script != "ranks.py":
             return self.last_words(late[0])
         for rank in late:
@@ -147,12 +147,12 @@ class Run:
                 self.processes[rank].send_signal(signal.SIGUSR1)
         time.sleep(0.5)
         with open(self.log(late[0]), encoding="utf-8", errors="replace") as file:
-            main = file.read().rpartition("Current thread")[2]  # the signal is the main thread's
+            main = file.read().rpartition("Current thread")[2]  # the main thread handles the signal
         calls = [line.strip() for line in main.splitlines() if line.startswith('  File "')]
         return calls[0] if calls else self.last_words(late[0])
 
     def end(self, grace):
-        """Waits a while, then kills. True if all ended by themselves."""
+        """Waits for `grace` seconds, then kills. True if all ranks ended by themselves."""
         until = time.monotonic() + grace
         while time.monotonic() < until and any(process.poll() is None for process in self.processes):
             time.sleep(0.05)
@@ -165,7 +165,7 @@ class Run:
 
 
 def wanted_items(launch, results):
-    """The items that are asked for, and which of the lines around them are not."""
+    """The requested items, and the lines around them that are not requested."""
     begins, ends = launch.bookends()
     items = [item for item in launch.items if results.wanted(launch.label(item))]
     silent = {item for item in (*begins, *ends) if not results.wanted(launch.label(item))}
@@ -173,7 +173,7 @@ def wanted_items(launch, results):
 
 
 def follow(launch, options, results, mps, run):
-    """Runs the items of a launch that are asked for, with a line each. `run` has been started and waits."""
+    """Runs the requested items of a launch and prints a line for each. `run` has been started and waits."""
     begins, ends = launch.bookends()
     left, reported, _ = wanted_items(launch, results)
     attempt = 0

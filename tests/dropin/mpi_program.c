@@ -1,5 +1,5 @@
-/* A plain MPI and NCCL program, one process per rank: what a user's looks like. Prints one line;
- * exit 0 when all is right. */
+/* A plain MPI and NCCL program as users write it, one process per rank. Prints one line. Exits with
+ * 0 if all results are right. */
 #include <cuda_runtime.h>
 #include <mpi.h>
 #include <nccl.h>

@@ -1,4 +1,4 @@
-# An MPS daemon of our own, so that the processes of a run share the GPU.
+# A private MPS daemon, so that the processes of a run share the GPU.
 import os
 import shutil
 import subprocess
@@ -6,10 +6,10 @@ import tempfile
 
 
 class Mps:
-    """Started for a run; restarted after ranks had to be killed, because what they left may disturb others."""
+    """Started for a run. Restarted after ranks were killed, because their leftovers may disturb others."""
 
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="weft-mps-")  # the same after a restart: processes wait that know it
+        self.folder = tempfile.mkdtemp(prefix="weft-mps-")  # kept after a restart, because waiting processes use it
         self.held = False  # several launches run: a restart would end the others
         self.wanted = False
 
@@ -28,7 +28,7 @@ class Mps:
             subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, timeout=20, check=False,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **self.environment()})
         except subprocess.TimeoutExpired:
-            # A client that never ends keeps the daemon from ending; this one is ours.
+            # A client that never ends keeps the daemon from ending. This daemon is ours, so it may be killed.
             with open(os.path.join(self.folder, "pipe", "nvidia-cuda-mps-control.pid"), encoding="utf-8") as file:
                 os.kill(int(file.read()), 9)
         shutil.rmtree(self.folder, ignore_errors=True)

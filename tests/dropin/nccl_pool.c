@@ -1,5 +1,5 @@
-/* ncclMemAlloc as PyTorch's pluggable allocators want it. Linked to nothing: the process has a
- * libnccl. */
+/* ncclMemAlloc with the interface of PyTorch's pluggable allocators. It links no library: the
+ * process has a libnccl. */
 #include <stddef.h>
 #include <sys/types.h>
 

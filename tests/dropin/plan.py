@@ -1,4 +1,4 @@
-# What scripts/dropin runs, in which order, and how runs with different libraries are compared.
+# The items of scripts/dropin, their order, and the comparison of runs with different libraries.
 import concurrent.futures
 import glob
 import itertools
@@ -24,7 +24,7 @@ SPEED = "all_reduce times"
 SWEEP = "all_reduce sweep"
 GRAPHED = "all_reduce in graphs"
 WAITED = "all_reduce, waited for"
-# The last one has no network in it: what PyTorch itself takes for small messages.
+# The last one uses no network. It shows PyTorch's own time for small messages.
 WAYS = STOCK, WEFT, PLUGIN, ONE_HOST = "stock NCCL", "Weft, own hosts", "stock NCCL, our plugin", "Weft, one host"
 
 
@@ -33,7 +33,7 @@ def own_host(rank):
 
 
 def watchdog_ended(processes, run):
-    """Rank 0 must be ended by PyTorch's watchdog, with a dump of the flight recorder."""
+    """PyTorch's watchdog must end rank 0, with a dump of the flight recorder."""
     if processes[0].poll() is None:
         return None
     with open(run.log(0), encoding="utf-8", errors="replace") as file:
@@ -51,14 +51,14 @@ def launches(options):
     recorder = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
     log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "{stem}.nccl.%p"}
     plugin = {"NCCL_NET_PLUGIN": os.path.join(os.path.dirname(ours), "libnccl-net-weft-socket.so")}
-    first = {"init": 120}  # what PyTorch is on may have to be read first
+    first = {"init": 120}  # PyTorch's files may have to be read first
     watchdog = {"WEFT_DROPIN_TIMEOUT": "6", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_FR_DUMP_TEMP_FILE": "{stem}.trace",
                 "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "{stem}.trace", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "2000", **recorder}
     unblocked = {"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}
     expandable = {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
     def together(name, items, environment=None, **more):
-        """Jobs beside each other on one GPU: their thread blocks must all fit."""
+        """Jobs that share one GPU. All their thread blocks must fit."""
         return ranks.Launch(name, items, ranks=2, library=ours, together=True, environment={"NCCL_MAX_CTAS": "8", **(environment or {})},
                             **more)
 
@@ -67,7 +67,7 @@ def launches(options):
             ranks.Launch(f"stock NCCL, {n}", [SPEED], ranks=n, per_rank=own_host, limits=first),
             ranks.Launch(f"sweep, {n}", [SWEEP], ranks=n, library=ours, per_rank=own_host, limit=90, limits=first))]
     if options.own_hosts:
-        # In turn, so that what disturbs the machine for a while does not hit one library alone.
+        # Libraries take turns, so that a disturbance of the machine does not affect one of them alone.
         apart = {"per_rank": own_host}
         return [ranks.Launch(f"{who}, {n}, {turn}", [SPEED, WAITED, GRAPHED], ranks=n, limits=first, **how)
                 for turn in range(options.own_hosts) for n in (2, 4)
@@ -96,7 +96,7 @@ def launches(options):
 
 
 def compare_times(results, name, slow, fast, least, each):
-    """How many times as fast `fast` is, at every size; each: all sizes must reach `least`, else their geometric mean."""
+    """The speed-up of `fast` over `slow` at every size. With `each`, all sizes must reach `least`, else their geometric mean."""
     if not results.wanted(name):
         return
     if slow not in results.values or fast not in results.values:
@@ -166,7 +166,7 @@ def timeline_written(options, results):
 
 
 def print_sweep(results):
-    """Microseconds, and how many times as fast as stock NCCL."""
+    """Prints microseconds, and the speed-up over stock NCCL."""
     for n in (2, 4):
         stock = results.values.get(f"stock NCCL, {n}: {SPEED}", {})
         print(f"{n} processes: stock NCCL " + ", ".join(f"{size} {time:.0f}" for size, time in stock.items()))
@@ -175,7 +175,7 @@ def print_sweep(results):
 
 
 def print_own_hosts(options, results):
-    """Medians over the turns, us; in brackets how many times as fast as stock NCCL, and that of every turn."""
+    """Prints medians over the rounds, in us. In brackets: the speed-up over stock NCCL, and that of every round."""
     for n in (2, 4):
         times = {who: [{size: time for item in (GRAPHED, WAITED, SPEED)
                         for size, time in results.values.get(f"{who}, {n}, {turn}: {item}", {}).items()}
@@ -203,7 +203,7 @@ def names(options):
 
 
 def follow_all(group, together, options, results, mps, runs):
-    """One after the other, or all at once."""
+    """Follows launches one after the other, or all at once."""
     if not together:
         for launch in group:
             ranks.follow(launch, options, results, mps, runs[launch])
@@ -223,11 +223,11 @@ def run(options, results):
         runs = {launch: ranks.Run(launch, ranks.wanted_items(launch, results)[0], options, mps) for launch in wanted}
         deadline = time.monotonic() + 90
         for run in runs.values():
-            run.wait_until_ready(deadline)  # imports would disturb what is measured
+            run.wait_until_ready(deadline)  # imports would disturb the measurement
         for together, group in itertools.groupby(wanted, key=lambda launch: launch.together):
             follow_all(list(group), together, options, results, mps, runs)
         for run in runs.values():
-            run.end(0)  # those that were out of time still wait
+            run.end(0)  # ranks without time left still wait
         if options.sweep:
             print_sweep(results)
             return

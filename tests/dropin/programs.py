@@ -27,7 +27,7 @@ def names(options):
 
 
 def attempt(name, command, options, results, mps, good, limit=40, extra=None):
-    """One program under mpirun; `good` finds in its output what the line says, or None."""
+    """Runs one program under mpirun. `good` finds the text of its line in its output, or returns None."""
     log = os.path.join(options.logs, "".join(c if c.isalnum() else "_" for c in name) + ".log")
     environment = {**os.environ, **mps.environment(), "NCCL_SOCKET_IFNAME": "lo", **(extra or {})}
     begin = time.monotonic()
@@ -111,11 +111,11 @@ def nccl_tests(options, results, mps):
         if results.out_of_time():
             results.add(name, "fail", f"not run: {options.budget:.0f} s were over (--budget)")
             return
-        # Thread blocks of all jobs on the GPU must fit.
+        # The thread blocks of all jobs on the GPU must fit.
         extra = {"NCCL_TESTS_DEVICE": "0", **({"NCCL_MAX_CTAS": "10"} if beside else {})}
         attempt(name, command, options, results, mps, no_wrong_values, extra=extra)
 
-    for job in jobs[:1]:  # one as users run it, the others three at a time
+    for job in jobs[:1]:  # one job as users run it, the others three at a time
         one(*job, beside=False)
     mps.hold()
     with concurrent.futures.ThreadPoolExecutor(3) as pool:

@@ -1,4 +1,4 @@
-# One rank of a launch of scripts/dropin: joins the process group, runs items in order, says how each went in a file.
+# One rank of a launch of scripts/dropin. Joins the process group, runs items in order, writes each result to a file.
 import argparse
 import faulthandler
 import importlib
@@ -23,7 +23,7 @@ HEAVY = ("DDP", "FSDP", "DTensor", "pipeline schedules")
 
 
 class Context:
-    """What an item may use. `values` are measured ones, for comparisons between launches."""
+    """The context of an item. `values` are measurements, for comparisons between launches."""
 
     def __init__(self, device):
         self.rank, self.n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -39,7 +39,7 @@ class Context:
         return dist.group.WORLD._get_backend(self.device)
 
     def share(self, name, value=None):
-        """Bytes from the rank that has them to all, by the store."""
+        """Sends bytes through the store, from the rank that has them to all ranks."""
         store = dist.distributed_c10d._get_default_store()
         if value is not None:
             store.set(name, value)
@@ -60,21 +60,21 @@ def main():
     parser.add_argument("--backend", default=os.environ.get("WEFT_DROPIN_BACKEND", "nccl"))
     parser.add_argument("items", nargs="*")
     options = parser.parse_args()
-    faulthandler.register(signal.SIGUSR1)  # where is it? See Run.ask_where()
+    faulthandler.register(signal.SIGUSR1)  # prints the stacks of a hung rank; see Run.ask_where()
     device = torch.device("cuda:0" if options.backend == "nccl" else "cpu")
     items = {}
     if device.type == "cuda" and any(word in item for item in options.items for word in HEAVY):
         for name in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
                      "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook"):
             try:
-                importlib.import_module(name)  # else the first item that needs it seems to be slow
+                importlib.import_module(name)  # otherwise the first item that needs it seems slow
             except ImportError:
                 pass
     for name in MODULES:
         items.update(importlib.import_module(f"dropin.{name}").ITEMS)
     with open(options.out + ".ready", "w", encoding="utf-8"):
         pass
-    port = sys.stdin.readline()  # until it is our turn
+    port = sys.stdin.readline()  # waits for its turn
     if not port:
         return
     os.environ["MASTER_PORT"] = port.strip()
@@ -95,7 +95,7 @@ def main():
                 say(item, "pass", text)
             except Skip as reason:
                 say(item, "skip", str(reason))
-            except BaseException as error:  # whatever it is, it must be told
+            except BaseException as error:  # every error must be reported
                 traceback.print_exc()
                 say(item, "fail", f"{type(error).__name__}: {error}")
                 raise

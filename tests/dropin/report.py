@@ -1,4 +1,4 @@
-# The lines that scripts/dropin prints, and the files it leaves.
+# The lines that scripts/dropin prints, and the files it writes.
 import ctypes
 import json
 import os

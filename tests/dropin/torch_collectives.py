@@ -1,4 +1,4 @@
-# Items of scripts/dropin: torch.distributed's collectives and messages, results checked.
+# Items of scripts/dropin: torch.distributed's collectives and messages, with checked results.
 import ctypes
 import glob
 
@@ -90,7 +90,7 @@ def average_and_premul_sum(ctx):
         dist.all_reduce(x, op=dist.ReduceOp.AVG)
         expect("AVG", x, torch.full((1000,), (n - 1) / 2))
         factors = [torch.full((1,), 0.25, device=ctx.device, dtype=dtype)]
-        if dtype != torch.bfloat16:  # PyTorch hands such a number over as if it were a float: wrong with every library
+        if dtype != torch.bfloat16:  # PyTorch passes a bfloat16 factor as if it were a float: wrong with every library
             factors.append(0.5)
         for factor in factors:
             x = torch.full((1000,), float(ctx.rank), device=ctx.device, dtype=dtype)
@@ -98,7 +98,7 @@ def average_and_premul_sum(ctx):
                 dist.all_reduce(x, op=dist._make_nccl_premul_sum(factor))
             except RuntimeError as error:
                 if dtype == torch.bfloat16 and "scalar type" in str(error):
-                    continue  # nor does it take a tensor there
+                    continue  # it does not take a tensor there either
                 raise
             expect(f"PREMUL_SUM of {dtype} by {factor}", x, torch.full((1000,), float(factor) * n * (n - 1) / 2))
         part = torch.empty(10, device=ctx.device, dtype=dtype)

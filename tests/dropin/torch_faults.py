@@ -1,4 +1,4 @@
-# Items of scripts/dropin: a collective that a rank never joins, ended by abort, by a timeout, by the watchdog.
+# Items of scripts/dropin: a collective that a rank never joins. Abort, a timeout or the watchdog ends it.
 import time
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ SIZE = 1 << 20
 
 
 def abort(ctx):
-    """All but the last rank wait for it in a collective, and abort."""
+    """All ranks but the last wait for it in a collective, and abort."""
     x = torch.ones(SIZE, device=ctx.device)
     dist.all_reduce(x)
     torch.cuda.synchronize()
@@ -28,7 +28,7 @@ def abort(ctx):
 
 
 def blocking_wait(ctx):
-    """With TORCH_NCCL_BLOCKING_WAIT=1 a wait that takes too long raises."""
+    """With TORCH_NCCL_BLOCKING_WAIT=1 a wait longer than the timeout raises."""
     group = dist.new_group(timeout=timedelta(seconds=4))
     x = torch.ones(SIZE, device=ctx.device)
     dist.all_reduce(x, group=group)
@@ -44,7 +44,7 @@ def blocking_wait(ctx):
             said = str(error)[:120]
         else:
             raise AssertionError("the wait ended without an error")
-    # The group has lost a rank: nobody can end it in good order.
+    # The group has lost a rank, so it cannot be destroyed properly.
     dist.distributed_c10d._abort_process_group(group)
     return said
 

@@ -89,7 +89,7 @@ def graphs(ctx):
         torch.cuda.synchronize()
         expect("replay", result, torch.full(x.shape, 2.0 * (turn * ctx.n + ctx.n * (ctx.n - 1) / 2) + 1))
         expect("gathered in the graph", gathered.view(ctx.n, -1).mean(1), torch.arange(ctx.n) + float(turn))
-        sum_in(ctx, None, range(ctx.n), "between replays")  # calls outside mix with the graph
+        sum_in(ctx, None, range(ctx.n), "between replays")  # ordinary calls mix with the graph
     graph.reset()
 
 

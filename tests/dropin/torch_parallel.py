@@ -1,4 +1,4 @@
-# Items of scripts/dropin: tensor parallel layers and pipelines against the same model in one process.
+# Items of scripts/dropin: tensor parallel layers and pipelines, compared with the same model in one process.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -1,4 +1,4 @@
-# Items of scripts/dropin that measure: all_reduce times and training steps, the same with every library.
+# Items of scripts/dropin that measure all_reduce and training steps, alike for every library.
 import os
 import statistics
 import time
@@ -9,11 +9,11 @@ from torch.nn.functional import mse_loss
 
 from dropin.expectation import Skip, expect
 
-# And how many calls are timed together: threads that have just begun to spin need a while until each has a core.
+# Size and number of calls timed together. Threads that have just begun to spin need a while until each has a core.
 SIZES = {"8 KiB": (8 << 10, 500), "1 MiB": (1 << 20, 120), "16 MiB": (16 << 20, 10), "128 MiB": (128 << 20, 2)}
 
 
-# What may change the speed between hosts; read anew by every communicator.
+# Settings that may change the speed between hosts. Every communicator reads them again.
 SETTINGS = ("WEFT_PROXY_THREADS=1", "WEFT_PROXY_THREADS=2", "WEFT_PROXY_THREADS=3", "WEFT_PROXY_THREADS=6",
             "WEFT_PROXY_THREADS=8", "WEFT_SLICE_BYTES=64K WEFT_RING_BYTES=512K", "WEFT_SLICE_BYTES=128K WEFT_RING_BYTES=512K",
             "WEFT_SLICE_BYTES=256K WEFT_RING_BYTES=2M", "WEFT_SLICE_BYTES=512K WEFT_RING_BYTES=2M",

@@ -1,4 +1,4 @@
-# Items of scripts/dropin: DDP and FSDP2 train as one process does.
+# Items of scripts/dropin: DDP and FSDP2 give the same training as one process.
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss

@@ -57,7 +57,7 @@ TEST(Combine, GivesTheReferenceForEveryTypeOperatorAndNumberOfSources) {
          {Reduction::kSum, Reduction::kProd, Reduction::kMax, Reduction::kMin}) {
       for (const size_t count : {2, 3, 4, 5, 6, 7, 8, 13, 64}) {
         if (!reduction_is_exact(type, reduction, static_cast<int>(count))) continue;
-        // Over a block's end, and less than one.
+        // One count crosses a block's end, the other is less than a block.
         const size_t elements = count == 3 || count == 6 ? 2500 : 33;
         Inputs in = inputs(type, reduction, count, elements);
         Bytes out(in.expected.size());
@@ -97,7 +97,7 @@ TEST(Combine, CopiesASingleSourceBitByBit) {
       const Bytes original = source;
       std::vector<Bytes> outputs(destinations, Bytes(bytes));
       std::vector<std::byte*> to = pointers(outputs);
-      to.push_back(source.data());  // itself
+      to.push_back(source.data());  // the source itself
       run(plain(ncclUint8, Reduction::kSum), {source.data()}, to, bytes);
       for (const Bytes& output : outputs) EXPECT_EQ(output, original);
       EXPECT_EQ(source, original);
@@ -144,7 +144,7 @@ TEST(Combine, DividesCompletedAveragesTowardsZeroForIntegers) {
 }
 
 TEST(Combine, RoundsManySmallFloatsOnce) {
-  // 2048 + 1 + 1: in half precision each addition alone would be lost.
+  // 2048 + 1 + 1: half precision would lose each addition alone.
   const uint16_t big = 0x6800, one = 0x3c00, expected = 0x6801;
   const std::byte* sources[] = {reinterpret_cast<const std::byte*>(&big),
                                 reinterpret_cast<const std::byte*>(&one),

@@ -1,5 +1,4 @@
-// The interpreter on tiny rings: wrap-around, lending, any order of lanes, and what it does when
-// peers disagree.
+// The interpreter on tiny FIFOs: wrap-around, lending, any order of lanes, and peers that disagree.
 #include "src/exec/interpreter.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +10,7 @@
 namespace weft::test {
 namespace {
 
-// Calls visit(call) for everything a generator supports with n ranks and the host can run.
+// Calls visit(call) for every call that the generator supports with n ranks and the host can run.
 template <typename Visit>
 void for_calls(const Generator& generator, int n, Visit visit) {
   for (int kind = 0; kind < kCollectiveKinds; kind++) {
@@ -28,7 +27,7 @@ void for_calls(const Generator& generator, int n, Visit visit) {
   }
 }
 
-// Rings that hold four of the largest messages, as the communicator makes them.
+// The size of a FIFO that holds four of the largest messages, as the communicator makes them.
 uint64_t ring_bytes(int n, uint64_t slice_bytes) {
   return 4 * (64 + static_cast<uint64_t>(std::max(1, n / 2)) * slice_bytes);
 }
@@ -215,7 +214,7 @@ TEST_F(Pair, IsDoneOnlyWhenWhatItLentHasBeenRead) {
   EXPECT_EQ(advance(send_), Advance::kAgain);
   EXPECT_EQ(advance(send_), Advance::kBlocked);
   EXPECT_EQ(send_.lane.waits_for, 1);
-  send_.data[3] = 77;  // not a copy: the receiver sees what is there when it reads
+  send_.data[3] = 77;  // not a copy: the receiver reads the sender's memory when it reads
   EXPECT_EQ(advance(receive_), Advance::kAgain);
   EXPECT_EQ(receive_.data[3], 77);
   EXPECT_EQ(advance(send_), Advance::kDone);

@@ -1,5 +1,5 @@
-// Conversions of 16- and 8-bit floats: every pattern, every tie, the ends of the range; against the
-// tests' own encoder.
+// Conversions of 16- and 8-bit floats, compared with the tests' own encoder: every pattern, every
+// tie, the ends of the range.
 #include "src/exec/host/numbers.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which programs need no interpreter, and what is left of them; which ones ranks do together.
+// The shape of programs that need no interpreter, and the programs that ranks run in step.
 #include "src/exec/one_round_shape.h"
 
 #include <gtest/gtest.h>
@@ -85,18 +85,18 @@ TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {
       EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kAllReduce));
       EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kBroadcast));
       EXPECT_TRUE(in_step(kPeerMemory, CollectiveKind::kReduce));
-      // Everyone has a part of its own, not one of every n.
+      // Every rank has its own part, not one chunk in every n.
       EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kAllGather));
       EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kReduceScatter));
       EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kAllToAll));
-      // What goes through scratch memory, or through FIFOs, is not the others' to do.
+      // Other ranks cannot do work that goes through scratch memory or FIFOs.
       EXPECT_FALSE(in_step(kStage, CollectiveKind::kAllReduce));
       EXPECT_FALSE(in_step(kOneShot, CollectiveKind::kAllReduce));
       EXPECT_FALSE(in_step(kRing, CollectiveKind::kAllReduce));
     }
 }
 
-// Ranks that do each other's part, meet in between, or not all at the end, are out of step.
+// Ranks are out of step if they swap parts, meet in between, or do not all meet at the end.
 TEST(RanksInStep, AllOfThem) {
   const Collective c{CollectiveKind::kAllReduce, 3, 0};
   const auto in_step = [](const Schedule& schedule) {
@@ -119,7 +119,7 @@ TEST(RanksInStep, AllOfThem) {
     std::vector<Step>& steps = rank.lanes[0].steps;
     ASSERT_EQ(steps[1].count, 0);
     const Step leave = steps[0], wait = steps[1];
-    steps.insert(steps.begin() + 3, {leave, wait});  // behind the first round
+    steps.insert(steps.begin() + 3, {leave, wait});  // after the first round
   }
   EXPECT_FALSE(in_step(meeting));
 }

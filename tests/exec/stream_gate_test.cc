@@ -1,4 +1,4 @@
-// Ranks know which streams they have used, and take gate with new ones.
+// Ranks know which streams they have used, and take turns at the gate with new streams.
 #include "src/exec/stream_gate.h"
 
 #include <gtest/gtest.h>

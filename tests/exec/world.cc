@@ -1,4 +1,4 @@
-// Wiring, data and driving.
+// Connects the ranks, fills their buffers and drives their lanes.
 #include "tests/exec/world.h"
 
 #include <fmt/format.h>
@@ -132,7 +132,7 @@ void World::set_up(const WorldCall& call) {
   fill(call);
 }
 
-// The buffers of all ranks, in place or one after the other, and what the outputs must hold.
+// Fills the buffers of all ranks, in place or one after the other, and the expected outputs.
 void World::fill(const WorldCall& call) {
   const Collective& c = call.collective;
   std::vector<std::vector<int32_t>> inputs;
@@ -180,7 +180,7 @@ std::string World::check() const {
   return {};
 }
 
-// True when the lane moved.
+// Returns true when the lane moved.
 bool World::advance(Rank& rank, size_t lane, std::string& wrong) {
   host::HostTarget target;
   Interpreter<host::HostTarget> interpreter(rank.operation, target);
@@ -206,7 +206,7 @@ std::string World::run_in_random_order(const WorldCall& call, Random& random) {
     for (size_t l = 0; l < rank.lanes.size(); l++) running.emplace_back(&rank, l);
   std::string wrong;
   for (size_t idle = 0; !running.empty() && wrong.empty();) {
-    // Some lanes get long turns, so that they run as far ahead as FIFOs let them.
+    // Some lanes run for long, so that they get as far ahead as FIFOs let them.
     const size_t chosen = random.below(running.size());
     const auto [rank, lane] = running[chosen];
     bool moved = false;

@@ -1,5 +1,5 @@
-// A few ranks wired by hand: verified programs, FIFOs of any size, and the interpreter driven lane
-// by lane.
+// A few ranks connected by hand: verified programs, FIFOs of any size. The test drives the
+// interpreter lane by lane.
 #pragma once
 
 #include <deque>
@@ -25,31 +25,31 @@ struct WorldCall {
   bool in_place = false;
   uint64_t count = 1;  // elements per block
   uint64_t slice_bytes = 64;
-  bool lend = false;                   // hand over addresses instead of data
+  bool lend = false;                   // send addresses instead of data
   uint64_t share_from = ~uint64_t{0};  // as in Operation; kWatched only
 };
 
 class World {
  public:
-  // kNetwork: through the socket plugin and the proxy. kWatched: as GPUs use that, which ring no
-  // bell and lend nothing, with several proxies.
+  // kNetwork goes through the socket plugin and the proxy. kWatched does so as GPUs do: they ring
+  // no bell and lend nothing, and there are several proxies.
   enum class Wire { kMemory, kNetwork, kWatched };
   World(int nranks, uint64_t ring_bytes, Wire wire = Wire::kMemory);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Both say "" or what went wrong. All ranks on this thread, their lanes in random order:
+  // All three return "" or the error. All ranks run on this thread, their lanes in random order.
   std::string run_in_random_order(const WorldCall& call, Random& random);
-  // A thread per rank, which sleeps at its door when nothing moves:
+  // Each rank has a thread, which sleeps at its doorbell when nothing moves.
   std::string run_in_threads(const WorldCall& call);
-  // The same where something else may run ranks, which rings no bells: then nobody sleeps. False:
-  // it does not run this one.
+  // The same, but `other` may run ranks. It rings no bells, so no thread sleeps. It returns false
+  // for a rank that it does not run.
   using Other =
       std::function<bool(const Program& program, const Operation& operation, std::string& wrong)>;
   std::string run_in_threads(const WorldCall& call, const Other& other);
 
-  // How often the busiest FIFO has gone round its ring.
+  // How often the busiest FIFO has wrapped.
   uint64_t most_rounds() const;
 
  private:
@@ -83,9 +83,9 @@ class World {
   static bool advance(Rank& rank, size_t lane, std::string& wrong);
 
   static constexpr int kChannels = 4, kCpuNodes = 2;
-  const int peers_;  // ranks, and CPU nodes where there is memory to reach them
+  const int peers_;  // ranks, and CPU nodes if memory connects them
   const uint64_t ring_bytes_;
-  std::vector<Proxy*> watching_;  // a stay() for each
+  std::vector<Proxy*> watching_;  // each has a keep_polling() to end
   std::vector<Doorbell> doors_;
   std::deque<Fifo> fifos_;
   std::vector<Rank> ranks_;

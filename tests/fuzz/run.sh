@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a libFuzzer program for a fixed time, starting from a corpus, which stays as it is.
-# usage: run.sh PROGRAM CORPUS SECONDS; what made it fail is left beside the program, in PROGRAM.found/
+# Runs a libFuzzer program for a fixed time. Starts from a corpus and does not change it.
+# usage: run.sh PROGRAM CORPUS SECONDS. Inputs that make it fail are left beside the program, in PROGRAM.found/
 set -u
 program=$1 corpus=$2 seconds=$3
 found=$program.found
@@ -8,10 +8,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$found" "$work/new"
 
-# On aarch64 the check for leaks takes longer than the test.
+# On aarch64 the leak check takes longer than the test.
 [ "$(uname -m)" != aarch64 ] || export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}"
-# One input may take 5 s and 1 GiB at most: what a file costs is bounded.
-# Seed 0 is another one each time.
+# One input may take at most 5 s and 1 GiB: the cost of a file is bounded.
+# Seed 0 means a different seed each time.
 "$program" -seed="${WEFT_TEST_SEED:-0}" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=1024 -max_len=16384 -artifact_prefix="$found/" \
   -print_final_stats=1 -verbosity=0 "$work/new" "$corpus" >"$work/log" 2>&1
 status=$?

@@ -17,7 +17,7 @@ void require(bool right, const char* what) {
   std::abort();
 }
 
-// Proving costs time in proportion to chunks, which a few bytes of a file can make many.
+// The time of a proof grows with the number of chunks, and a few bytes of a file can ask for many.
 bool cheap(const Schedule& s) {
   const auto ranks = static_cast<int64_t>(s.ranks.size());
   int64_t scratch = 0;
@@ -28,7 +28,7 @@ bool cheap(const Schedule& s) {
 }  // namespace
 
 void check(const ScheduleFile& file) {
-  // The name of an XML file may have characters that JSON's reader refuses.
+  // The name in an XML file may have characters that JSON's reader refuses.
   try {
     require(read_schedule_json(write_schedule_json(file), "again") == file,
             "JSON comes back as it was written");
@@ -43,7 +43,7 @@ void check(const ScheduleFile& file) {
     try {
       text = write_msccl_xml(file, dialect);
     } catch (const Error&) {
-      continue;  // not everything can be said in XML
+      continue;  // XML cannot express every schedule
     }
     const ScheduleFile once = read_msccl_xml(text, "once");
     require(read_msccl_xml(write_msccl_xml(once, dialect), "twice") == once,

@@ -1,12 +1,12 @@
-// What both fuzz targets do with a schedule file that a reader has accepted.
+// The checks that both fuzz targets make on a schedule file that a reader has accepted.
 #pragma once
 
 #include "src/schedule/schedule_file.h"
 
 namespace weft::fuzz {
 
-// Writes the file in both forms, reads it back and proves it. Ends the process where a file does
-// not come back as it went out; refusals (weft::Error) are as good an answer as any.
+// Writes the file in both formats, reads it back and proves it. Ends the process if the file
+// changes on the way. A refusal (weft::Error) is fine.
 void check(const ScheduleFile& file);
 
 }  // namespace weft::fuzz

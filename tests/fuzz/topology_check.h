@@ -1,5 +1,5 @@
-// What every reader of machines must keep to, whatever it is fed: it gives a graph that can be
-// written and asked, or an Error of one line.
+// The rule for every reader of machines, with any input: it gives a graph that can be written and
+// queried, or an Error of one line.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +29,12 @@ inline void check_machine(const Machine& machine) {
   require(flow_graph(machine).machine.links.size() == machine.links.size());
   fingerprint(machine);
   if (count_hosts(machine) <= 1) machine_to_nccl_xml(machine);
-  // Ids that are not UTF-8 change on the way; their number does not.
+  // Ids that are not UTF-8 change when written. Their number does not.
   try {
     require(machine_from_json(machine_to_json(machine), "again").nodes.size() ==
             machine.nodes.size());
   } catch (const Error&) {
-    // Two such ids may have become one.
+    // Two such ids may have become equal.
   }
 }
 

@@ -1,5 +1,5 @@
-// Which calls of CUDA wait for streams that wait, and hold up other threads meanwhile. Prints a
-// table: what DeviceStore is for stands or falls with it.
+// Measures which CUDA calls wait for streams that wait, and block other threads meanwhile. Prints a
+// table. DeviceStore exists because of these results.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ double ms_of(const std::function<void()>& call) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
 }
 
-// Something that is freed, made anew for every measurement while nothing waits.
+// Objects to free. They are made anew for every measurement while no stream waits.
 struct Doomed {
   void *host = nullptr, *device = nullptr;
   std::vector<char> pageable = std::vector<char>(kBytes);
@@ -48,7 +48,7 @@ struct Doomed {
     WEFT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     WEFT_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
-  // What `calls()` has freed is nullptr.
+  // `calls()` sets a pointer to nullptr when it frees the object.
   ~Doomed() {
     cudaFreeHost(host);
     cudaFree(device);
@@ -86,7 +86,7 @@ class BlockingCalls : public GpuTest {
     WEFT_CUDA(cudaHostAlloc(&pinned_, kBytes, cudaHostAllocMapped));
     stream_number(0);
     alone_ = std::make_unique<CommSet>(1);
-    for (const TimedCall& call : disturbed()) call.call();  // loads what they need
+    for (const TimedCall& call : disturbed()) call.call();  // loads the code that they need
     WEFT_CUDA(cudaDeviceSynchronize());
   }
   void TearDown() override {
@@ -98,7 +98,7 @@ class BlockingCalls : public GpuTest {
     GpuTest::TearDown();
   }
 
-  // What another rank does meanwhile.
+  // The calls of another rank at the same time.
   std::vector<TimedCall> disturbed() {
     const cudaStream_t stream = stream_number(1);
     char *data = arena_->data(), *other = data + kBytes;
@@ -134,7 +134,7 @@ class BlockingCalls : public GpuTest {
 #endif
   }
 
-  // While something waits between begin() and end(), one thread frees and another works.
+  // A stream waits between begin() and end(). Meanwhile one thread frees and another works.
   void measure(const char* title, const std::function<void()>& begin,
                const std::function<void()>& end) {
     std::printf("%s waits for %lld ms; ms that the call itself, and other threads' calls took:\n",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The conformance suite on a GPU, ranks as threads: collectives.sh TEST_COLLECTIVE. Exit 77: there is no GPU here.
+# The conformance suite on a GPU, with ranks as threads: collectives.sh TEST_COLLECTIVE. Exit 77: no GPU.
 set -euo pipefail
 if ! nvidia-smi -L >/dev/null 2>&1; then
   echo "skipped: no GPU here"

@@ -1,4 +1,4 @@
-// Communicators of every birth on the GPU: split, shrunk, non-blocking, many at once.
+// Communicators on the GPU: split, shrunk, non-blocking, many at once.
 #include <gtest/gtest.h>
 
 #include "tests/comm/checks.h"
@@ -10,7 +10,7 @@ namespace {
 
 class GpuCommunicators : public GpuTest {};
 
-// Two sizes of the main operations with another communicator than the team's.
+// Runs the main operations at two sizes with a communicator other than the team's.
 void run_on(const Rank& me, ncclComm_t comm) {
   for (const Operation operation : {Operation::kAllReduce, Operation::kAllGather,
                                     Operation::kReduceScatter, Operation::kSendRecv}) {
@@ -91,7 +91,7 @@ TEST_F(GpuCommunicators, InNumbersWorkInTurn) {
   run_team(3,
            [](Rank& me) {
              for (const ncclComm_t comm : me.comms) run_on(me, comm);
-             // And together in one group, on one stream.
+             // Then all together in one group, on one stream.
              me.arena->reset();
              std::vector<std::unique_ptr<DeviceCase>> runs;
              for (const ncclComm_t comm : me.comms)

@@ -1,4 +1,4 @@
-// What a communicator's configuration and the environment ask for changes no result.
+// Neither a communicator's configuration nor the environment changes a result.
 #include <gtest/gtest.h>
 
 #include "tests/gpu/support/gpu.h"
@@ -19,7 +19,7 @@ ncclConfig_t with(const std::function<void(ncclConfig_t&)>& change) {
   return config;
 }
 
-// Small, medium and large, all operations, in and out of place.
+// Small, medium and large counts of all operations, in and out of place.
 void run_everything(Rank& me) {
   for (const Operation operation : all_operations())
     for (const size_t count : {size_t{1}, size_t{999}, size_t{120000}})
@@ -68,8 +68,8 @@ TEST_F(GpuConfig, LimitsThatDifferBetweenRanksGiveRightResults) {
       std::chrono::seconds(20));
 }
 
-// Ranks at the end of a chain or of a tree have less to do than those in between, and for some the
-// order of a sum is that of ranks: all must still cut data into the same messages.
+// Ranks at the end of a chain or a tree have less work than the ranks in between. Some plans sum in
+// the order of ranks. All ranks must still split data into the same messages.
 TEST_F(GpuConfig, PlansByHandGiveRightResults) {
   const auto run = [](Rank& me) {
     for (const Operation operation :
@@ -125,7 +125,7 @@ TEST_F(GpuConfig, AGroupMayMixCommunicatorsOfDifferentLimits) {
       std::chrono::seconds(20));
 }
 
-// No thread blocks for moving data: copies by the copy engines.
+// No thread blocks move data; the copy engines copy it.
 class CopyEngines : public GpuTest {
  protected:
   static TeamOptions options() {
@@ -198,7 +198,7 @@ TEST_F(CopyEngines, StopWaitingWhenTheyAreAborted) {
   if (!HasFailure()) expect_new_communicators_work();
 }
 
-// Small scratch memory, so that messages need many pieces.
+// The scratch memory is small, so that messages need many pieces.
 TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
   const ScopedEnvironment environment{{"WEFT_SCRATCH_BYTES", "1M"}};
   for (const int n : {2, 4}) {
@@ -220,7 +220,7 @@ TEST_F(CopyEngines, MoveLargeMessagesPieceByPiece) {
   }
 }
 
-// What a scenario logs about who moves data, in a process of its own.
+// Plays a scenario in its own process. Returns its log about what moves data.
 std::string log_of(const char* scenario) {
   ProcessOptions process;
   process.limit = std::chrono::seconds(40);
@@ -233,7 +233,7 @@ std::string log_of(const char* scenario) {
   return results[0].output;
 }
 
-// More pieces than a queue should hold while one thread may launch for several ranks.
+// More pieces than a queue should hold, because one thread may launch for several ranks.
 WEFT_SCENARIO(copies_of_large_messages) {
   TeamOptions options;
   options.config = with([](ncclConfig_t& config) { config.CTAPolicy = NCCL_CTA_POLICY_ZERO; });

@@ -1,4 +1,4 @@
-// Awkward data: pointers without alignment, nothing at all, more than 4 GiB.
+// Difficult data: unaligned pointers, zero elements, more than 4 GiB.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ TEST_P(Unaligned, PointersGiveRightResults) {
     for (const ncclDataType_t type : {ncclInt8, ncclFloat16, ncclFloat32, ncclFloat64}) {
       const size_t size = type_of(type).bytes;
       for (size_t offset = size; offset < 16; offset += size) {
-        // Source and destination are off by different amounts, and not the same on all ranks.
+        // The offsets of source and destination differ, and ranks differ too.
         const size_t other = (offset * 7 + static_cast<size_t>(me.rank) * size) % 16 / size * size;
         for (const size_t count : {size_t{1}, size_t{33}, size_t{5000}, size_t{70001}}) {
           Case c = make_case(GetParam(), count, type);
@@ -41,10 +41,10 @@ TEST_F(Nothing, IsMovedByACountOfZero) {
   run_team(3, [](Rank& me) {
     for (const Operation operation : all_operations()) {
       me.run(make_case(operation, 0));
-      // Without buffers at all.
+      // All buffers are null.
       WEFT_OK(issue(make_case(operation, 0),
                     {me.rank, me.nranks, me.comm(), nullptr, nullptr, ncclSum, me.stream()}));
-      me.run(make_case(operation, 10));  // what follows still works
+      me.run(make_case(operation, 10));  // the next call still works
     }
   });
 }
@@ -64,7 +64,7 @@ TEST_F(Nothing, CanBeCapturedAndReplayed) {
   });
 }
 
-// Bytes beyond 2^32 per buffer; WEFT_TEST_LARGE_BYTES makes it less on a small GPU.
+// More than 2^32 bytes per buffer. WEFT_TEST_LARGE_BYTES sets a smaller size for a small GPU.
 class MoreThan4GiB : public GpuTest {
  protected:
   MoreThan4GiB() : GpuTest(std::chrono::seconds(60)) {}
@@ -72,7 +72,7 @@ class MoreThan4GiB : public GpuTest {
     const char* given = std::getenv("WEFT_TEST_LARGE_BYTES");
     return given != nullptr ? std::strtoull(given, nullptr, 0) : (size_t{1} << 32) + 4 * 1021 + 8;
   }
-  // False: not enough memory, and the test is skipped.
+  // "" or why the test is skipped: there is not enough GPU memory.
   static std::string short_of(size_t needed) {
     size_t free = 0, total = 0;
     WEFT_CUDA(cudaMemGetInfo(&free, &total));
@@ -81,7 +81,7 @@ class MoreThan4GiB : public GpuTest {
   }
 };
 
-// The data repeat with a prime period, so a place 2^31 or 2^32 bytes off holds something else.
+// The data repeat with a prime period, so an offset wrong by 2^31 or 2^32 bytes reads other data.
 constexpr size_t kPeriodBytes = 8 * 131071;
 
 std::vector<uint32_t> period(int rank, uint32_t factor = 1) {
@@ -101,7 +101,7 @@ void fill_with(char* memory, size_t bytes, const std::vector<uint32_t>& data, cu
   WEFT_CUDA(cudaStreamSynchronize(stream));
 }
 
-// Compares everything, a few periods at a time. "" or where it is wrong.
+// Compares everything, a few periods at a time. "" or the place of the first error.
 std::string compare_with(const char* memory, size_t bytes, const std::vector<uint32_t>& data,
                          char* pinned, cudaStream_t stream) {
   constexpr size_t kStep = 32 * kPeriodBytes;

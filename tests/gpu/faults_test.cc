@@ -1,4 +1,4 @@
-// A kernel that waits always has a way to end, and the GPU is usable afterwards.
+// A kernel that waits can always be ended, and the GPU is usable afterwards.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What a rank calls while the other stays away: one name per way of waiting.
+// The call that one rank makes while the other never calls. There is one name per way of waiting.
 struct Lonely {
   const char* name;
   ncclResult_t (*call)(ncclComm_t comm, char* in, char* out, cudaStream_t stream);
@@ -47,14 +47,14 @@ const Lonely kLonely[] = {
      }},
 };
 
-// Two ranks by one thread; rank 0 is the one that calls.
+// One thread has both ranks. Only rank 0 calls.
 class Faults : public GpuTest {
  protected:
   void SetUp() override {
     arena_ = std::make_unique<Arena>(size_t{64} << 20, Origin::kCudaMalloc);
     in_ = arena_->take(size_t{16} << 20);
     out_ = arena_->take(size_t{16} << 20);
-    // The first use of memset loads code: not while a kernel waits.
+    // The first memset loads code, which must not happen while a kernel waits.
     WEFT_CUDA(cudaMemset(in_, 0, size_t{16} << 20));
     WEFT_CUDA(cudaDeviceSynchronize());
   }
@@ -70,7 +70,7 @@ class Faults : public GpuTest {
     EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady) << "should be waiting for rank 1";
     cudaGetLastError();
   }
-  // Aborts both and tries the device again.
+  // Aborts both ranks and checks that the device still works.
   void expect_recovery() {
     for (int r = 0; r < 2; ++r)
       if (ncclComm_t comm = set_->take(r); comm != nullptr) expect_abort_succeeds(comm);
@@ -95,7 +95,7 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
     PendingCall destroy([leaving] { return ncclCommDestroy(leaving); });
     EXPECT_NE(async_error_within((*set_)[0], seconds(5)), ncclSuccess);
     const std::string text = ncclGetLastError((*set_)[0]);
-    // A CPU node that finds out says it in its own words.
+    // A CPU node that detects it uses a text of its own.
     EXPECT_TRUE(says(text, "rank 1 has left|peer 1 .*has left")) << text;
     EXPECT_EQ(finish_within(stream_, seconds(5)), "");
     EXPECT_NE(destroy.wait_for(seconds(5)), ncclNumResults) << "the destroy still blocks";
@@ -109,7 +109,7 @@ class WaitOf : public Faults, public testing::WithParamInterface<Lonely> {
       make_communicators();
     }
     call_alone(GetParam());
-    // Where CPUs help, the GPU waits for a CPU, and that one for the peer.
+    // If CPUs reduce, the GPU waits for a CPU node, and the CPU node waits for the peer.
     const auto warned = [&] {
       return says(file.text(),
                   "NCCL WARN rank 0 .*waits on its GPU for (peer 1: .*share the GPU|CPU node)");
@@ -160,7 +160,7 @@ TEST_P(WaitOf, EndsAtTheTimeoutAndNamesThePeer) {
   expect_recovery();
 }
 
-// As in host mode: it has left, so it will never come.
+// As in host mode: the rank has left, so it will never call.
 TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeft) { expect_end_by_departure({}); }
 TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsRings) {
   expect_end_by_departure({{"NCCL_P2P_DISABLE", "1"}});
@@ -214,7 +214,7 @@ TEST_F(Faults, ARankThatIsLateIsNotATimeout) {
   });
 }
 
-// What the two ranks call that does not fit together.
+// Two calls that do not match, one per rank.
 struct Mismatch {
   const char* name;
   ncclResult_t (*call)(int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream);
@@ -240,7 +240,7 @@ const Mismatch kMismatches[] = {
      }},
     {"Roots",
      [](int rank, ncclComm_t comm, char* in, char* out, cudaStream_t stream) {
-       // Two roots may both just send: then the next call finds it.
+       // Two roots may both just send. Then the next call detects the mismatch.
        const ncclResult_t first = ncclBroadcast(in, out, 100000, ncclInt32, rank, comm, stream);
        return first != ncclSuccess
                   ? first
@@ -258,7 +258,7 @@ class MismatchOf : public Faults, public testing::WithParamInterface<Mismatch> {
 TEST_P(MismatchOf, IsAnErrorThatNamesThePeer) {
   make_communicators();
   const size_t half = size_t{8} << 20;
-  for (int r = 0; r < 2; ++r)  // a rank may already find it when it calls
+  for (int r = 0; r < 2; ++r)  // a rank may detect it already when it calls
     GetParam().call(r, (*set_)[r], in_ + static_cast<size_t>(r) * half,
                     out_ + static_cast<size_t>(r) * half, stream_number(static_cast<size_t>(r)));
   std::string texts;

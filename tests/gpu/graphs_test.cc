@@ -1,4 +1,4 @@
-// CUDA graphs: capture and replay of everything, alone, together and between ordinary calls.
+// CUDA graphs: capture and replay of all operations, alone, together and between ordinary calls.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -19,7 +19,7 @@ void launch(DeviceCase& run, cudaStream_t stream) { WEFT_OK(run.launch(stream));
 class Graphs : public GpuTest {};
 class GraphOf : public GpuTest, public testing::WithParamInterface<Operation> {};
 
-// Replays in bursts without a wait between them; every replay starts from fresh buffers.
+// Replays in bursts without waiting in between. Every replay starts from fresh buffers.
 void replay_many(Rank& me, const Case& c) {
   me.arena->reset();
   const auto run = me.make(c);
@@ -33,7 +33,7 @@ void replay_many(Rank& me, const Case& c) {
       graph.replay(me.stream());
     }
     const std::string bad = run->check(me.stream());
-    // Goes on after a failure: the others wait for this rank.
+    // Goes on after a failure, because the others wait for this rank.
     if (!bad.empty() && ++failures == 1)
       ADD_FAILURE() << "rank " << me.rank << ", replays " << burst * kBurst << " to "
                     << (burst + 1) * kBurst << " of " << to_string(c, me.nranks) << ": " << bad;
@@ -88,7 +88,7 @@ TEST_F(Graphs, OfOneCommunicatorCanBeReplayedAlternately) {
       for (DeviceCase* run : {a.get(), b.get(), c.get(), d.get()}) run->refill(me.stream());
       first.replay(me.stream());
       second.replay(me.stream());
-      if (turn % 3 == 0) first.replay(me.stream());  // not strictly in turns either
+      if (turn % 3 == 0) first.replay(me.stream());  // not strictly alternating either
       if (turn % 20 == 19)
         for (DeviceCase* run : {a.get(), b.get(), c.get(), d.get()})
           expect_right(run->check(me.stream()));
@@ -114,7 +114,7 @@ TEST_F(Graphs, MixWithOrdinaryCalls) {
                graph.replay(me.stream());
                captured->refill(me.stream());
                graph.replay(me.stream());
-               // On another stream, after the graph; the next turn comes after it.
+               // Runs on another stream after the graph. The next round comes after it.
                WEFT_CUDA(cudaEventRecord(event, me.stream()));
                WEFT_CUDA(cudaStreamWaitEvent(me.streams[1], event, 0));
                large->refill(me.streams[1]);
@@ -132,7 +132,7 @@ TEST_F(Graphs, MixWithOrdinaryCalls) {
 
 TEST_F(Graphs, WithSeveralCollectivesEachReadingTheLastOnesResult) {
   run_team(4, [](Rank& me) {
-    // all_reduce in place n times over: every pass multiplies by the number of ranks.
+    // Runs all_reduce in place n times. Every pass multiplies by the number of ranks.
     const size_t count = 50000;
     auto* data = reinterpret_cast<uint64_t*>(me.arena->take(count * 8));
     std::vector<uint64_t> host(count);
@@ -179,7 +179,7 @@ TEST_F(Graphs, UpdatedToOtherBuffersUseThose) {
   });
 }
 
-// Fork: `other` joins the capture of `main`, and comes back at the end.
+// Fork: `other` joins the capture of `main`, and joins back at the end.
 Graph forked(const Rank& me, cudaEvent_t event, const std::function<void()>& on_main,
              const std::function<void()>& on_other) {
   return Graph(me.streams[0], [&, event] {
@@ -218,8 +218,8 @@ TEST_F(Graphs, ForkedOverTwoStreamsWithACommunicatorEach) {
   run_team(4, [](Rank& me) { replay_forked(me, 1); }, {.comms = 2, .streams = 2});
 }
 
-// NCCL orders the operations of one communicator, captured or not: a suite of its own, as a
-// library that does not would hang here.
+// NCCL orders the operations of one communicator, captured or not. This is a separate suite,
+// because a library that does not order them would hang here.
 class GraphMixing : public GpuTest {};
 
 TEST_F(GraphMixing, ForkedCaptureMayUseOneCommunicatorOnBothStreams) {
@@ -246,8 +246,8 @@ TEST_F(GraphMixing, AReplayAndACallOnAnotherStreamNeedNoEventBetweenThem) {
            {.streams = 2});
 }
 
-// Nothing tells the communicator of replays then: a rank that leaves must still wait for them, or
-// the others take it for one that does not come.
+// Then the communicator does not learn about replays. A rank that leaves must still wait for its
+// replays. Otherwise the others treat it as a rank that never calls.
 TEST_F(GraphMixing, SwitchedOffARankThatLeavesWaitsForItsReplays) {
   const ScopedEnvironment environment{{"NCCL_GRAPH_MIXING_SUPPORT", "0"}};
   run_team(2, [](Rank& me) {
@@ -274,8 +274,8 @@ TEST_F(Graphs, CanBeCapturedInEveryMode) {
     run_team(2, [mode](Rank& me) {
       const auto run = me.make(make_case(Operation::kReduceScatter, 4000));
       me.meet();
-      // One after the other: a global capture forbids other threads to allocate, as making the
-      // graph of the other rank does.
+      // Ranks capture one after the other. A global capture forbids other threads to allocate, and
+      // making a graph allocates.
       std::unique_ptr<Graph> graph;
       for (int turn = 0; turn < me.nranks; ++turn) {
         if (turn == me.rank)
@@ -293,8 +293,8 @@ TEST_F(Graphs, CanBeCapturedInEveryMode) {
   }
 }
 
-// Captures forbid much to all threads of a process; communicators made and used elsewhere are not
-// their business.
+// A capture forbids many CUDA calls to all threads of a process. It must not affect communicators
+// that other threads make and use.
 TEST_F(Graphs, DoNotKeepOtherThreadsFromMakingCommunicators) {
   constexpr int kRanks = 2;
   constexpr size_t kCount = 100000;

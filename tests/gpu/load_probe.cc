@@ -1,5 +1,5 @@
-// gpu_load_probe LIBRARY: how long the library takes to load, to make a communicator and to run
-// its first call, in a fresh process. Exit 1: slower than a generous limit; 77: no GPU.
+// gpu_load_probe LIBRARY measures a fresh process: the time to load the library, to make a
+// communicator and to run the first call. Exit 1: slower than a generous limit. Exit 77: no GPU.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
-// main() of the GPU tests: plays a scenario if it was started for one; ends with 77 (skipped) where
-// there is no GPU.
+// main() of the GPU tests. It plays a scenario if the process was started for one. It exits with 77
+// (skipped) if there is no GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,8 +10,8 @@
 #include "tests/support/require.h"
 
 int main(int argc, char** argv) {
-  // A hardware queue per stream, for kernels and for copies; CUDA reads it at its first call.
-  // Processes under MPS share those that there are.
+  // One hardware queue per stream, for kernels and for copies. CUDA reads it at its first call.
+  // Processes under MPS share the hardware queues.
   const char* queues = std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4";
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 0);
   setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", queues, 0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command under an MPS daemon of its own, so that processes share the GPU: mps.sh COMMAND...
-# Exit 77: no GPU, or no MPS here.
+# Runs a command under its own MPS daemon, so that processes share the GPU: mps.sh COMMAND...
+# Exit 77: no GPU, or no MPS.
 set -uo pipefail
 # shellcheck source=tests/support/skip.sh
 source "$(dirname "$0")/../support/skip.sh"

@@ -1,4 +1,4 @@
-// Results are the same bits on all ranks, from run to run, and in host mode.
+// Results have the same bits on all ranks, from run to run, and in host mode.
 #include <gtest/gtest.h>
 
 #include <cinttypes>
@@ -19,8 +19,8 @@
 namespace weft::test {
 namespace {
 
-// Values whose sums round differently in every order; never zero, whose sign would be open. They
-// repeat with a prime period.
+// Values whose sums round differently in every order. No value is zero: the sign of a zero result
+// would be undetermined. The values repeat with a prime period.
 std::vector<char> random_floats(const NumberType& type, size_t count, uint64_t seed) {
   constexpr size_t kValues = 2039;
   std::vector<char> bytes(count * type.bytes);
@@ -45,7 +45,7 @@ uint64_t hash_of(const std::vector<char>& bytes) {
   return hash;
 }
 
-// Buffers of one rank, on the device or, in host mode, on the host.
+// Buffers of one rank: in device memory, or in host memory in host mode.
 class RankMemory {
  public:
   static constexpr size_t kBytes = size_t{16} << 20;
@@ -83,7 +83,8 @@ class RankMemory {
   cudaStream_t stream_ = nullptr;
 };
 
-// Prints "result NAME RANK HASH" for every reduction of every float type. The argument: ranks.
+// Prints "result NAME RANK HASH" for every reduction of every float type. The argument is the
+// number of ranks.
 WEFT_SCENARIO(print_results) {
   const int n = std::stoi(context.argument);
   std::vector<RankMemory> places(static_cast<size_t>(n));

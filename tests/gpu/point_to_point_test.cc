@@ -12,7 +12,7 @@ namespace {
 
 class Messages : public GpuTest {};
 
-// `count` numbers that name their message.
+// `count` numbers that identify their message.
 int* put(const Rank& me, size_t count, uint64_t name) {
   std::vector<int> host(count);
   for (size_t i = 0; i < count; ++i) host[i] = static_cast<int>(mix(name, i % 1021) >> 40);
@@ -120,7 +120,7 @@ TEST_F(Messages, OfTwoRanksDoNotConcernTheOthers) {
   });
 }
 
-// A scalar in device memory is read when the call runs, not when it is made.
+// The library reads a scalar in device memory when the call runs, not when it is made.
 WEFT_SCENARIO(scalar_on_the_device) {
   run_team(2, [](Rank& me) {
     const size_t count = 1000;
@@ -152,7 +152,7 @@ WEFT_SCENARIO(scalar_on_the_device) {
   });
 }
 
-// In a process of its own: reading device memory from the host would end this one.
+// This runs in its own process: reading device memory from the host would end the process.
 TEST(DeviceScalar, IsReadWhenTheCallRuns) {
   ProcessOptions options;
   options.limit = std::chrono::seconds(25);

@@ -1,4 +1,4 @@
-// Processes that share memory made by cuMemCreate, and processes whose data the copy engines move.
+// Processes that share memory from cuMemCreate, and processes whose data the copy engines move.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace weft::test {
 namespace {
 
-// What this process has logged; NCCL_DEBUG_FILE ends in %p.
+// The log of this process; NCCL_DEBUG_FILE ends in %p.
 std::string own_log() {
   std::string path = std::getenv("NCCL_DEBUG_FILE");
   path.replace(path.rfind("%p"), 2, std::to_string(getpid()));
@@ -24,7 +24,7 @@ std::string own_log() {
   return text;
 }
 
-// Memory made by cuMemCreate, in several pieces.
+// Memory from cuMemCreate, in several pieces.
 WEFT_SCENARIO(virtual_memory_registered) {
   ProcessRank me(context);
   {
@@ -70,7 +70,7 @@ TEST_F(VirtualMemoryOf, BuffersWithoutHandlesStaysPrivate) {
   play("virtual_memory_private", 2, "", logged());
 }
 
-// Data moved by the copy engines between processes.
+// The copy engines move data between processes.
 class CopyProcesses : public GpuProcesses {
  protected:
   static void play_copies(const char* scenario, int n, const std::string& argument = "",

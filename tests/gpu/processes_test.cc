@@ -1,4 +1,4 @@
-// Ranks as processes that share the GPU by MPS, with memory from everywhere.
+// Ranks as processes that share the GPU through MPS, with memory of every origin.
 #include "tests/support/processes.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Origin origin_named(const std::string& name) {
   throw std::invalid_argument("no origin " + name);
 }
 
-// The argument: an origin, "all" in turn, or "mixed", another one on every rank.
+// The argument: an origin, "all" for each in turn, or "mixed" for a different one on every rank.
 WEFT_SCENARIO(device_conformance) {
   ProcessRank me(context);
   const auto run = [&](Origin origin, int samples) {
@@ -41,7 +41,7 @@ WEFT_SCENARIO(device_conformance) {
   if (context.argument == "all") {
     for (const Origin origin : all_origins()) run(origin, 10);
   } else if (context.argument == "mixed") {
-    // All but windows, which are registered by all ranks together.
+    // All origins but windows, because all ranks register a window together.
     const Origin each[] = {Origin::kRegistered, Origin::kCudaMalloc, Origin::kVirtualRegistered,
                            Origin::kNcclMemAlloc, Origin::kVirtualPrivate};
     run(each[me.rank() % 5], 30);
@@ -78,7 +78,7 @@ TEST_F(GpuProcesses, WithOneHardwareQueueGiveRightResults) {
   play("device_conformance", 2, "cudaMalloc", {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}});
 }
 
-// So that every large call is cut into pieces.
+// A small scratch buffer splits every large call into pieces.
 TEST_F(GpuProcesses, WithASmallStageGiveRightResults) {
   play("device_conformance", 3, "cudaMalloc", {{"WEFT_SCRATCH_BYTES", "1M"}});
 }
@@ -137,7 +137,7 @@ TEST_F(GpuProcesses, ReplayGraphsThatAreTheFirstToUseTheirMemory) {
   play("graphs_between_processes", 3, "ncclMemAlloc");
 }
 
-// Memory that comes and goes: the same address often means other memory the next time.
+// Memory is freed and allocated again. The same address often means other memory the next time.
 WEFT_SCENARIO(memory_that_changes) {
   ProcessRank me(context);
   Arena still(size_t{1} << 20, Origin::kCudaMalloc);
@@ -154,7 +154,7 @@ WEFT_SCENARIO(memory_that_changes) {
               plain(Operation::kAllGather, 10 + random.below(60000)),
               plain(Operation::kSendRecv, 10 + random.below(300000))},
              arena);
-      me.meet(still);  // nobody reads it any more when it goes
+      me.meet(still);  // no rank reads it any more when it is freed
     }
     me.meet(still);
     if (turn == kTurns / 4) WEFT_CUDA(cudaMemGetInfo(&free_early, &total));
@@ -162,7 +162,7 @@ WEFT_SCENARIO(memory_that_changes) {
   }
   WEFT_CUDA(cudaMemGetInfo(&free_late, &total));
   me.meet(still);
-  // 30 turns of 24 MiB on average: a leak would be 720 MiB for every rank.
+  // 30 rounds of 24 MiB on average: a leak would be 720 MiB for every rank.
   EXPECT_LT(free_early > free_late ? free_early - free_late : 0, size_t{128} << 20)
       << "device memory that is gone";
 }
@@ -176,7 +176,7 @@ TEST_P(ChangingMemory, GivesRightResultsBetweenProcesses) {
 INSTANTIATE_TEST_SUITE_P(Of, ChangingMemory, testing::ValuesIn(all_origins()),
                          [](const auto& tested) { return name_of(tested.param); });
 
-// A part in the middle of an allocation, many times over, while other parts stay registered.
+// Registers a part in the middle of an allocation many times, while other parts stay registered.
 WEFT_SCENARIO(registrations) {
   ProcessRank me(context);
   Arena arena(kArena, Origin::kCudaMalloc);
@@ -246,7 +246,7 @@ TEST_F(KilledRank, IsNoticedInASmallCall) { expect_noticed("100"); }
 TEST_F(KilledRank, IsNoticedInALargeCall) { expect_noticed("4000000"); }
 TEST_F(KilledRank, IsNoticedByOtherHosts) { expect_noticed("100000", separate_hosts); }
 
-// Rank 1 lives but does not call. The argument is the count.
+// Rank 1 is alive but does not call. The argument is the count.
 WEFT_SCENARIO(one_stays_away) {
   ProcessRank me(context);
   Arena arena(kArena, Origin::kCudaMalloc);
@@ -275,7 +275,7 @@ TEST_F(GpuProcesses, WithoutPeerAccessGoThroughHostMemory) {
   play("graphs_between_processes", 2, "cudaMalloc", {{"NCCL_P2P_DISABLE", "1"}});
 }
 
-// For GPUs that reach each other's memory and for others.
+// With GPUs that reach each other's memory, and with GPUs that do not.
 TEST_F(GpuProcesses, LetCpuNodesReduce) {
   for (const char* disabled : {"0", "1"})
     play("device_conformance", 3, "cudaMalloc",
@@ -284,8 +284,7 @@ TEST_F(GpuProcesses, LetCpuNodesReduce) {
   play("graphs_between_processes", 2, "cudaMalloc", {{"WEFT_PLAN", "all_reduce=cpu_reduce"}});
 }
 
-// Thousands of small messages, so that rings come round often; ranks give only the buffers that
-// they must.
+// Thousands of small messages, so that FIFOs wrap often. Ranks pass only the buffers they must.
 WEFT_SCENARIO(small_broadcasts) {
   constexpr size_t kMost = 24000;
   ProcessRank me(context);
@@ -317,7 +316,7 @@ TEST_F(GpuProcesses, ExchangeSmallMessagesThroughSmallRings) {
          {{"NCCL_P2P_DISABLE", "1"}, {"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
 }
 
-// Every process its own host, so that nothing is reached by load and store.
+// Every process is its own host, so that no memory is reached by load and store.
 class TwoFakeHosts : public GpuProcesses {
  protected:
   static void play_on(int hosts, const char* scenario, int n, const std::string& argument,
@@ -363,7 +362,7 @@ TEST_F(TwoFakeHosts, EndAWaitAtTheTimeout) {
   play_on(2, "one_stays_away", 2, "100000", {{"WEFT_TIMEOUT", "1"}});
 }
 
-// Every process drives two ranks by threads.
+// Every process drives two ranks, each with a thread.
 WEFT_SCENARIO(two_ranks_each) {
   const int n = 2 * context.nranks;
   WEFT_CUDA(cudaSetDevice(0));

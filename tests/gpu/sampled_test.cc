@@ -1,5 +1,5 @@
-// A little of everything, for compute-sanitizer (sanitizer.sh): kernels run a hundred times slower
-// there.
+// A small sample of everything for compute-sanitizer (sanitizer.sh), where kernels run 100 times
+// slower.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,8 +13,8 @@ namespace {
 class Sampled : public GpuTest {};
 
 // A few sizes with odd ends, one of them large enough for several thread blocks. Ranks meet before
-// they launch and after they have checked: the tools seem to wait for all kernels when a rank
-// copies or waits, also for those that wait for that rank's next call.
+// they launch and after they have checked. The tools seem to wait for all kernels when a rank
+// copies or waits, even for kernels that wait for that rank's next call.
 void sample(Rank& me) {
   int turn = 0;
   for (const Operation operation : all_operations())

@@ -7,8 +7,8 @@ source "$(dirname "$0")/../support/skip.sh"
 nvidia-smi -L >/dev/null 2>&1 || skip gpu "no GPU here"
 tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
   skip compute-sanitizer "compute-sanitizer is not installed"
-# Calls whose error the library expects and handles (a peer that is already enabled) are no findings. Every test has a
-# process of its own: under the tool, kernels of two ranks have been seen to hang in a process that had run another test.
+# Errors that the library expects and handles (a peer that is already enabled) are not findings. Every test has its own
+# process: under the tool, kernels of two ranks once hung in a process that had run another test.
 read -ra tests <<<"${WEFT_TEST_SANITIZED:-Sampled.OneRank Sampled.TwoRanks Sampled.TwoRanksInAGraph}"
 for test in "${tests[@]}"; do
   WEFT_TEST_PATIENCE=${WEFT_TEST_PATIENCE:-4} timeout 60 "$tool" --tool "$1" --error-exitcode 99 --report-api-errors no \

@@ -1,4 +1,4 @@
-// Many mixed operations on several streams and in graphs: no error, no leak.
+// Many mixed operations on several streams and in graphs, without errors or leaks.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ struct Usage {
   size_t host = resident_bytes(), device = device_bytes();
 };
 
-// What is free in the allocator is no leak.
+// Memory that the allocator holds free is not a leak.
 Usage usage() {
   malloc_trim(0);
   return {};
@@ -54,7 +54,7 @@ void expect_flat(const Usage& early, const Usage& late) {
 constexpr int kSoakRanks = 4;
 constexpr size_t kStreamsEach = 3, kSoakBytes = size_t{256} << 20;
 
-// A rank, be it a thread or a process.
+// A rank, either a thread or a process.
 struct Member {
   int rank;
   ncclComm_t comm;
@@ -63,7 +63,7 @@ struct Member {
   std::function<void()> meet;
 };
 
-// What one rank does; decisions come from a seed that all ranks share.
+// The work of one rank. Decisions come from a seed that all ranks share.
 class Soak {
  public:
   Soak(const Member& me, uint64_t seed) : me_(me), random_(seed) {
@@ -85,11 +85,11 @@ class Soak {
   Soak(const Soak&) = delete;
   Soak& operator=(const Soak&) = delete;
 
-  // A case stays on one stream: its buffers are then used by one call at a time.
+  // A case stays on one stream, so that one call at a time uses its buffers.
   cudaStream_t stream_of(size_t run) const { return me_.streams[run % me_.streams.size()]; }
 
   void capture() {
-    me_.meet();  // nobody waits for anyone while graphs are made
+    me_.meet();  // no kernel may wait while graphs are made
     graphs_.clear();
     for (size_t g = 0; g < 4; ++g) {
       std::vector<size_t> members;
@@ -101,10 +101,10 @@ class Soak {
     me_.meet();
   }
 
-  // One to four operations; returns how many.
+  // Runs one to four operations. Returns the number.
   int step() {
     if (random_.below(8) == 0) {
-      // A replay is nothing the communicator sees: events order it with the calls.
+      // The communicator does not see a replay. Events order it with the calls.
       for (size_t s = 1; s < me_.streams.size(); ++s) hand_over(me_.streams[s], me_.streams[0]);
       graphs_[random_.below(graphs_.size())]->replay(me_.streams[0]);
       for (size_t s = 1; s < me_.streams.size(); ++s) hand_over(me_.streams[0], me_.streams[s]);
@@ -125,7 +125,7 @@ class Soak {
     return static_cast<int>(calls);
   }
 
-  // Everything once more from fresh data, and checked.
+  // Runs everything once more from fresh data, and checks it.
   void check() {
     for (size_t run = 0; run < runs_.size(); ++run) {
       launch(run);
@@ -149,7 +149,7 @@ class Soak {
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
 
-// Early and late in the run, while nobody does anything.
+// Memory use early and late in the run, measured while all ranks are idle.
 struct Measured {
   Usage early, late;
 };
@@ -219,7 +219,7 @@ TEST_F(LongRun, OfMixedOperationsHasNoErrorAndNoLeak) {
 // The argument is the seed.
 WEFT_SCENARIO(start_of_soak) { run_soak_of_threads(std::stoull(context.argument), 300); }
 
-// What can go wrong when things happen for the first time does so in few of many processes.
+// First-time effects fail in few of many processes, so this starts several.
 TEST(StartOfALongRun, OfMixedOperationsDoesNotHang) {
   ProcessOptions options;
   options.limit = std::chrono::seconds(20);
@@ -230,7 +230,7 @@ TEST(StartOfALongRun, OfMixedOperationsDoesNotHang) {
   }
 }
 
-// The argument: where memory comes from, and the seed.
+// The argument: the origin of memory, and the seed.
 WEFT_SCENARIO(soak) {
   ProcessRank me(context);
   const size_t comma = context.argument.find(',');
@@ -245,7 +245,7 @@ WEFT_SCENARIO(soak) {
   };
   const Measured measured =
       run_soak(member, std::stoull(context.argument.substr(comma + 1)), operations());
-  // The GPU's memory is that of all processes: one looks.
+  // All processes share the GPU's memory, so one of them checks it.
   if (me.rank() == 0) expect_flat(measured.early, measured.late);
   member.meet();
 }

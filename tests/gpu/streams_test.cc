@@ -1,5 +1,5 @@
-// Streams of every kind, several communicators at once, and groups that one thread makes for all
-// ranks.
+// Streams of every kind, several communicators at once, and groups in which one thread calls for
+// all ranks.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -14,7 +14,7 @@ namespace {
 
 class Streams : public GpuTest {};
 
-// Keeps a stream busy for a while: whoever does not wait for it reads old data.
+// Keeps a stream busy for a while. A call that does not wait for the stream reads old data.
 void delay(cudaStream_t stream) {
   WEFT_CUDA(cudaLaunchHostFunc(
       stream, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }, nullptr));
@@ -116,11 +116,11 @@ TEST_F(Streams, OfOneGroupMayDiffer) {
            {.streams = 2});
 }
 
-// Each thread has its own default stream under this name.
+// The name cudaStreamPerThread means another stream in each thread.
 TEST_F(Streams, PerThreadDefaultServesRanksAsThreads) {
   run_team(4, [](Rank& me) {
     me.streams = {cudaStreamPerThread};
-    // Made at its first use, which must not be while a kernel waits.
+    // The first use creates the stream. It must not happen while a kernel waits.
     WEFT_CUDA(cudaMemsetAsync(me.arena->take(1), 0, 1, cudaStreamPerThread));
     WEFT_CUDA(cudaStreamSynchronize(cudaStreamPerThread));
     me.meet();
@@ -131,13 +131,13 @@ TEST_F(Streams, PerThreadDefaultServesRanksAsThreads) {
   });
 }
 
-// A rank is called by two threads in turn: one name, two streams. Whoever takes them for one lets
-// rank 0's second call overtake its first, and rank 1 hears of it.
+// Two threads call for a rank in turn, with one stream name that means two streams. A library that
+// treats them as one stream lets rank 0's second call overtake its first. Rank 1 detects that.
 TEST_F(Streams, PerThreadDefaultOfTwoThreadsKeepTheOrderOfTheCalls) {
   run_team(2, [](Rank& me) {
     const auto first = me.make(make_case(Operation::kAllReduce, 2000));
     const auto second = me.make(make_case(Operation::kAllReduce, 3000));
-    WEFT_CUDA(cudaStreamSynchronize(cudaStreamPerThread));  // made at its first use
+    WEFT_CUDA(cudaStreamSynchronize(cudaStreamPerThread));  // its first use creates it
     me.meet();
     if (me.rank == 0) delay(cudaStreamPerThread);
     WEFT_OK(first->launch(cudaStreamPerThread));
@@ -150,7 +150,7 @@ TEST_F(Streams, PerThreadDefaultOfTwoThreadsKeepTheOrderOfTheCalls) {
   });
 }
 
-// CUDA gives the handle of a destroyed stream out again, while what was on it may still wait.
+// CUDA reuses the handle of a destroyed stream, while work of the old stream may still wait.
 TEST_F(Streams, MadeAnewUnderAnOldHandleKeepTheOrderOfTheCalls) {
   constexpr int kRanks = 2, kTries = 20;
   run_team(kRanks, [](Rank& me) {
@@ -190,7 +190,7 @@ TEST_F(Streams, LegacyDefaultServesARankAlone) {
   }
 }
 
-// What synchronizes with the legacy default stream.
+// Blocking streams synchronize with the legacy default stream.
 TEST_F(Streams, MadeBlockingServeToo) {
   std::vector<cudaStream_t> blocking(3);
   for (cudaStream_t& stream : blocking) WEFT_CUDA(cudaStreamCreate(&stream));
@@ -249,14 +249,14 @@ TEST_F(Streams, CallsLeaveTheDeviceAndTheLastErrorOfTheCallerAlone) {
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
     WEFT_CUDA(cudaSetDevice(0));
     expect_right(run->check(me.stream()));
-    // A thread that never chose a device.
+    // This thread never chose a device.
     run->refill(me.stream());
     std::thread([&] { WEFT_OK(run->launch(me.stream())); }).join();
     expect_right(run->check(me.stream()));
   });
 }
 
-// All ranks of one thread, as ncclCommInitAll gives them.
+// One thread has all ranks, as ncclCommInitAll makes them.
 class OneThread : public GpuTest, public testing::WithParamInterface<int> {
  protected:
   void SetUp() override {
@@ -275,7 +275,7 @@ class OneThread : public GpuTest, public testing::WithParamInterface<int> {
     for (int r = 0; r < n(); ++r)
       runs_.push_back(std::make_unique<DeviceCase>(c, r, n(), (*comms_)[r], *arena_, stream(r)));
   }
-  // One group: everything that was added, for all ranks.
+  // Launches all added cases of all ranks in one group.
   void launch_all() {
     WEFT_OK(ncclGroupStart());
     for (size_t i = 0; i < runs_.size(); ++i)

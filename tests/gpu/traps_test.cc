@@ -1,6 +1,6 @@
-// What deadlocks when kernels wait for each other: code loaded late, allocations, hardware queues,
-// thread blocks that do not fit. Each in a process of its own, where everything happens for the
-// first time.
+// Situations that deadlock when kernels wait for each other: code loaded late, allocations,
+// hardware queues, thread blocks that do not fit. Each runs in its own process, where everything
+// happens for the first time.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A scenario in one process with this environment; its output if all went well.
+// Plays a scenario in one process with this environment. Returns its output if it succeeded.
 std::string play(const char* scenario, const std::string& argument,
                  const std::map<std::string, std::string>& environment = {}) {
   ProcessOptions options;
@@ -32,8 +32,8 @@ std::string play(const char* scenario, const std::string& argument,
   return results[0].output;
 }
 
-// While rank 0's kernel waits on one communicator, everything else is used for the first time on
-// another.
+// Rank 0's kernel waits on one communicator. Meanwhile everything else is used for the first time
+// on another communicator.
 WEFT_SCENARIO(first_use_while_a_kernel_waits) {
   run_team(2,
            [](Rank& me) {
@@ -79,14 +79,14 @@ TEST(Trap, OfEagerLoadingDoesNotDeadlockEither) {
   play("first_use_while_a_kernel_waits", "", {{"CUDA_MODULE_LOADING", "EAGER"}});
 }
 
-// Rank 0 calls, and then rank 1 calls for the first time at all. The argument is what the
-// application of rank 1 does meanwhile.
+// Rank 0 calls, and then rank 1 makes its very first call. The argument says what the application
+// of rank 1 does meanwhile.
 WEFT_SCENARIO(first_call_while_a_kernel_waits) {
   run_team(2,
            [&](Rank& me) {
              for (const Operation operation : all_operations()) {
                Case c = make_case(operation, 500000);
-               c.in_place = can_be_in_place(operation);  // an all-to-all in place needs a copy
+               c.in_place = can_be_in_place(operation);  // an in-place all-to-all needs a copy
                me.arena->reset();
                const auto run = me.make(c);
                me.meet();
@@ -103,7 +103,7 @@ WEFT_SCENARIO(first_call_while_a_kernel_waits) {
                }
                WEFT_OK(run->launch(me.stream()));
                expect_right(run->check(me.stream()));
-               me.meet();  // freeing waits for kernels by its nature
+               me.meet();  // freeing always waits for kernels
                if (memory != nullptr) {
                  WEFT_CUDA(cudaFree(memory));
                  WEFT_CUDA(cudaFree(large));
@@ -124,9 +124,9 @@ TEST(Trap, OfCudaMallocAsyncInTheApplicationDoesNotDeadlock) {
   play("first_call_while_a_kernel_waits", "cudaMallocAsync");
 }
 
-// All ranks but the last make many calls and are done with the first of them, which only send to
-// the last or pass something on. The last one comes late, to a GPU full of thread blocks that wait
-// for it. The argument is the number of ranks.
+// All ranks but the last make many calls. They finish the first call without the last rank: in it
+// they only send to the last rank or pass data on. The last rank comes late, to a GPU full of
+// thread blocks that wait for it. The argument is the number of ranks.
 WEFT_SCENARIO(late_rank) {
   run_team(std::stoi(context.argument), [](Rank& me) {
     for (const Operation operation :
@@ -194,8 +194,8 @@ WEFT_SCENARIO(crowded) {
 TEST(Trap, OfSixteenRanksOnOneGpuDoesNotDeadlock) { play("crowded", "16"); }
 TEST(Trap, OfThirtyTwoRanksOnOneGpuDoesNotDeadlock) { play("crowded", "32"); }
 
-// Streams are first used by several threads at once, while kernels of some wait for those of
-// others. The argument is the seed.
+// Several threads use streams for the first time at once, while their kernels wait for each other.
+// The argument is the seed.
 WEFT_SCENARIO(first_uses_at_once) {
   const uint64_t seed = std::stoull(context.argument);
   run_team(4,
@@ -228,7 +228,7 @@ TEST(Trap, OfStreamsThatAreFirstUsedAtOnceDoesNotDeadlock) {
     play("first_uses_at_once", std::to_string(mix(test_seed(), i)));
 }
 
-// Every communicator thinks it has the GPU to itself; the argument says how they are made.
+// Every communicator acts as if it had the GPU to itself. The argument says how they are made.
 WEFT_SCENARIO(two_communicators) {
   const bool together = context.argument == "together";
   const ncclUniqueId ids[2] = {new_unique_id(), new_unique_id()};
@@ -264,8 +264,8 @@ TEST(Trap, OfTwoCommunicatorsOfEightRanksAtOnceDoesNotDeadlock) {
 }
 TEST(Trap, OfTwoCommunicatorsMadeTogetherDoesNotDeadlock) { play("two_communicators", "together"); }
 
-// Rank 1 has what it needs and leaves, while rank 0 waits for rank 2, which has not launched yet.
-// The argument: what moves the data.
+// Rank 1 has its data and leaves. Rank 0 still waits for rank 2, which has not launched yet. The
+// argument says what moves the data.
 WEFT_SCENARIO(one_leaves_while_another_waits) {
   TeamOptions options;
   options.config = ncclConfig_t NCCL_CONFIG_INITIALIZER;
@@ -295,8 +295,8 @@ TEST(Trap, OfARankThatLeavesWhileACopyWaitsDoesNotDeadlock) {
   play("one_leaves_while_another_waits", "copy engines");
 }
 
-// A communicator comes and goes beside another one: its memory is not freed meanwhile, so the next
-// one must use it again.
+// A communicator comes and goes while another one exists. Its memory is not freed meanwhile, so the
+// next communicator must reuse it.
 WEFT_SCENARIO(communicators_beside_another) {
   run_team(2, [](Rank& me) {
     const auto run = me.make(make_case(Operation::kAllReduce, 100));

@@ -1,5 +1,5 @@
-// The conformance suite over external plugins, and over the socket plugin's settings, between
-// processes that are each their own host.
+// The conformance suite over external plugins, and over the socket plugin's settings. Each process
+// is its own host.
 #include "tests/support/conformance.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-// The argument is "samples seed network": which network the communicator must have chosen.
+// The argument is "samples seed network". The communicator must have chosen this network.
 WEFT_SCENARIO(network_conformance) {
   std::istringstream words(context.argument);
   int samples = 0;
@@ -39,7 +39,7 @@ void run_over(int ranks, const Environment& settings) {
 }
 
 Environment only(const std::string& plugin, const std::string& net) {
-  // NCCL_NET makes sure that nothing else takes its place.
+  // NCCL_NET ensures that no other network is chosen.
   return {{"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-" + plugin + ".so"},
           {"NCCL_NET", net}};
 }
@@ -71,7 +71,7 @@ TEST(SocketPlugin, OverIpv6GivesTheReferenceResults) {
   run_over(3, {{"NCCL_SOCKET_FAMILY", "AF_INET6"}});
 }
 
-// As between GPUs, where cores allow it.
+// GPUs use this where there are enough cores.
 TEST(SocketPlugin, WithSeveralConnectionsAndProxiesGivesTheReferenceResults) {
   std::string plan;
   for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",

@@ -43,7 +43,7 @@ struct Packet {
   std::vector<char> bytes;
 };
 
-// The host a packet is for, by the last byte of its address on the hub's networks; -1: none.
+// The host that a packet is for, by the last byte of its address on the hub's networks. -1 if none.
 int destination(const char* packet, size_t size) {
   const auto* p = reinterpret_cast<const unsigned char*>(packet);
   if (size >= 20 && p[0] >> 4 == 4 && p[16] == 10 && p[17] == 77) return p[19] - 1;
@@ -92,7 +92,7 @@ void Hosts::set_up(int host, bool silent) {
   up = up && shell("ip addr add " + address_of(host, false) + "/24 dev eth0") &&
        shell("ip -6 addr add " + address_of(host, true) + "/64 dev eth0 nodad") &&
        shell("ip link set eth0 up");
-  // What is sent to a silent address goes to the hub, which knows nobody there.
+  // Packets to a silent address go to the hub, which drops them.
   if (silent) up = up && shell("ip route add 10.78.0.0/16 dev eth0");
   if (!up) obstacle_ = "the 'ip' command is missing, or may not set up interfaces";
 }

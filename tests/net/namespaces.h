@@ -1,6 +1,6 @@
-// Hosts of our own on one machine: network namespaces, and a hub between them that delays and loses
-// packets. The hub is a thread that forwards what the namespaces' TUN devices give it, so that no
-// traffic control of the kernel is needed. Everything goes away with the objects.
+// Several hosts on one machine: network namespaces, and a hub between them that delays and loses
+// packets. The hub is a thread that forwards the packets of the namespaces' TUN devices, so that
+// the kernel needs no traffic control. The destructor removes everything.
 #pragma once
 
 #include <atomic>
@@ -21,16 +21,16 @@ struct WireQuality {
 
 class Hosts {
  public:
-  // `silent`: every host gets another interface first, whose address leads nowhere.
+  // With `silent`, every host's first interface has an address that leads nowhere.
   Hosts(int count, const WireQuality& quality, bool silent);
   ~Hosts();
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  // Why this machine does not let us make namespaces; empty: it does, and the hosts are up.
+  // Why this machine does not allow namespaces. Empty if it does and the hosts are up.
   const std::string& obstacle() const { return obstacle_; }
-  // Runs fn in a thread of that host; processes it starts are of that host. The thread stays as
-  // long as the hosts do: processes may want to die with the thread that started them.
+  // Runs fn in a thread of that host. Processes that it starts are on that host. The thread lives
+  // as long as the hosts: processes may ask to die with the thread that started them.
   void run_on(int host, const std::function<void()>& fn);
   // Packets that the hub has dropped on purpose.
   long lost() const { return lost_.load(); }
@@ -49,7 +49,7 @@ class Hosts {
   std::vector<std::thread> residents_;
 };
 
-// Addresses of a host, as everybody on the hub knows it.
+// The address of a host that all hosts on the hub know.
 std::string address_of(int host, bool ipv6);
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// Ranks on hosts of their own: other network namespaces, with slow and lossy wires between them.
+// Ranks on separate hosts: network namespaces, with slow and lossy links between them.
 #include "tests/net/namespaces.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 WEFT_SCENARIO(hosts_conformance) {
   std::vector<Case> cases =
       random_cases(context.nranks, test_samples(20), std::stoull(context.argument));
-  // Transfers of megabytes teach nothing more on a slow wire.
+  // Transfers of megabytes show nothing new on a slow link.
   std::erase_if(cases, [](const Case& c) { return c.count > 50000; });
   with_communicator_by_address(context, [&](ncclComm_t comm) {
     Watchdog watchdog(context.rank + 1);
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Conformance, HostsOfTheirOwn,
                                          Setting{"silentFirstAddress", 2, {}, true}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// The victim dies in the middle; nothing but its connections tells the others.
+// The victim dies in the middle. The others learn it from its connections alone.
 WEFT_SCENARIO(host_dies) {
   ncclUniqueId id{};
   WEFT_OK(ncclGetUniqueId(&id));

@@ -1,4 +1,4 @@
-// Finding and choosing network plugins: NCCL's rules.
+// Network plugins are found and chosen by NCCL's rules.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(ChosenNetwork, ComesFromTheEnvironment) {
   EXPECT_EQ(net_request(config, "fromconfig").net_name, "fromenv");
 }
 
-// Our own plugin as others load it: every version of its tables moves data.
+// Loads our plugin as others would. Every version of its tables moves data.
 class SharedObject : public testing::TestWithParam<int> {};
 
 TEST_P(SharedObject, OfTheSocketPluginWorksInEveryVersion) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What we install works from any folder, with nothing there but the C library: package_test.sh BUILD_FOLDER|TARBALL DLOPEN_SMOKE
+# The installed files work from any folder on a system with only the C library: package_test.sh BUILD_FOLDER|TARBALL DLOPEN_SMOKE
 set -euo pipefail
 # shellcheck source=tests/support/skip.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/skip.sh"
@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 
-# An empty system with our files in a folder that nobody chose.
+# An empty system with our files in an arbitrary folder.
 here=some/where/else
 mkdir -p "$work/root/$here" "$work/root/tmp" "$work/root/dev" "$work/root/proc"
 if [[ -d $from ]]; then
@@ -31,7 +31,7 @@ done
 for needed in $(needs "$root/bin/weft"); do
   [[ $needed =~ $system || -e $root/lib/weft/$needed ]] || fail "weft needs $needed, which is not in the package"
 done
-# A path of the machine that built it would be found there and nowhere else.
+# No file may name a path of the build machine: it exists nowhere else.
 for file in "$root"/lib/*.so* "$root"/lib/plugins/*.so "$root"/bin/*; do
   path=$(readelf -d "$file" | sed -n 's/.*\(RPATH\|RUNPATH\).*\[\(.*\)\]/\2/p' | tr : '\n' | grep -v '^\$ORIGIN' || true)
   [[ -z $path ]] || fail "${file##*/} looks for libraries in" $path
@@ -44,7 +44,7 @@ for file in "$root"/lib/plugins/libnccl-net-*.so; do
   [[ -z $foreign ]] || fail "${file##*/} exports" $foreign
 done
 
-# Only the C library is there, so that anything else that is needed shows.
+# Only the C library is there, so that any other need shows.
 loader=$(readelf -l "$smoke" | sed -n 's/.*interpreter: \(.*\)\]/\1/p')
 mkdir -p "$work/root${loader%/*}" "$work/root/bin" "$work/root/lib/plain"
 cp -L "$loader" "$work/root$loader"
@@ -60,7 +60,7 @@ elif unshare -r true 2>/dev/null; then
 else
   skip chroot "neither root nor user namespaces: what the files need was read, they were not run"
 fi
-# There is no /proc, which tells the loader where a program lies.
+# There is no /proc, from which the loader learns a program's folder.
 inside() { env -i LD_ORIGIN_PATH="/$here/bin" LD_LIBRARY_PATH=/lib/plain HOME=/tmp WEFT_HOST_MODE=1 "${enter[@]}" "$@"; }
 for file in libnccl.so.2 plugins/libnccl-net-weft-socket.so plugins/libweft-synthesis.so; do
   inside "$loader" --list "/$here/lib/$file" >/dev/null || fail "the loader cannot load $file"

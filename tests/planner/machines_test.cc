@@ -1,4 +1,4 @@
-// Communicators that plan for a machine of the catalogue (WEFT_TOPO): their plans are those of that
+// Communicators that plan for a machine of the catalogue (WEFT_TOPO). They get the plans of that
 // machine, and their results are right.
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ void run_on(int n, const std::vector<Case>& cases) {
 }
 
 // Every machine of the catalogue with up to 32 GPUs, and pairs of small ones. A run takes a few of
-// them, others each day; WEFT_TEST_MACHINES=all takes them all.
+// them, different ones each day. WEFT_TEST_MACHINES=all takes all.
 std::vector<std::string> machines() {
   std::vector<std::string> all;
   for (const std::string& name : catalogue_names()) {
@@ -83,7 +83,7 @@ TEST(EmulatedMachines, GiveTheReferenceResults) {
   }
 }
 
-// What rank 0 says at init.
+// Rank 0's log of init.
 std::string log_of_init(int n, std::initializer_list<ScopedEnvironment::Setting> settings) {
   const Folder folder;
   const ScopedEnvironment log{{"NCCL_DEBUG", "INFO"},
@@ -106,7 +106,7 @@ TEST(EmulatedMachines, ArePlannedForWithSchedulesMadeForThemWhichTheCacheKeeps) 
   ASSERT_GE(folder.files().size(), 5u);
   const std::string second = log_of_init(8, {{"WEFT_TOPO", "ndv2"}, {"WEFT_CACHE", cache}});
   EXPECT_NE(second.find("from the cache, 0 synthesized"), std::string::npos) << second;
-  // Damaged files are told of and made anew.
+  // The library reports damaged files and makes them again.
   for (const fs::path& path : folder.files())
     std::ofstream(path, std::ios::trunc) << "{\"weft_sche";
   const std::string third = log_of_init(
@@ -121,7 +121,7 @@ TEST(Cache, ThatCannotBeWrittenIsALineAndNoFailure) {
   const std::string log =
       log_of_init(8, {{"WEFT_TOPO", "ndv2"},
                       {"WEFT_CACHE", (folder.path / "file" / "cache").string()},
-                      {"WEFT_SYNTHESIS_SECONDS", "60"}});  // time enough on any machine
+                      {"WEFT_SYNTHESIS_SECONDS", "60"}});  // enough time on any machine
   EXPECT_NE(log.find("plans are not kept"), std::string::npos) << log;
   EXPECT_NE(log.find("synth-all_reduce-large"), std::string::npos) << log;
 }
@@ -153,7 +153,7 @@ TEST(TunerPlugins, OfEveryVersionDecide) {
         4,
         {{"NCCL_TUNER_PLUGIN", std::string(WEFT_TEST_TUNERS) + "/libtuner_v" + version + ".so"}});
     EXPECT_NE(log.find("tuner plugin test tuner changes"), std::string::npos) << version << log;
-    // It wants rings for all_reduce, whatever the size.
+    // The tuner asks for ring for all_reduce at any size.
     EXPECT_NE(log.find("all_reduce            0 to any      ring"), std::string::npos)
         << version << log;
   }

@@ -1,4 +1,4 @@
-// The cost model and the selection table, from inside.
+// Unit tests of the cost model and the selection table.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -85,8 +85,8 @@ TEST(CostModel, LetsRanksOfPretendedHostsShareCoresWhole) {
     setting.cores = cores;
     return predict(ring, {CollectiveKind::kAllReduce, 3, 0}, 64, setting, rates);
   };
-  // Of three ranks on two cores, two share one: every message waits for two, and the work of two
-  // is done by one.
+  // Three ranks on two cores: two ranks share a core. Every message waits for both, and one core
+  // does the work of both.
   const double alone = us(3);
   EXPECT_DOUBLE_EQ(us(2), 2 * ring.net_hops + 2 * alone);
   EXPECT_DOUBLE_EQ(us(1), 3 * ring.net_hops + 3 * alone);
@@ -186,7 +186,7 @@ TEST(SelectionTable, ChoosesTheCheapestAtEverySizeOfItsOwn) {
         if (kind == CollectiveKind::kAllReduce) {
           ASSERT_NE(chosen, nullptr);
         }
-        if (chosen == nullptr) continue;  // no generator keeps to NDv2's links
+        if (chosen == nullptr) continue;  // no generator fits NDv2's links
         for (const PlanOption& option : table.options)
           if (option.kind == kind && option.barred.empty()) {
             EXPECT_LE(SelectionTable::estimate(*chosen, bytes),
@@ -209,17 +209,17 @@ TEST(CpuNodes, AreChosenOnBoxesWithoutNvlinkWhereTheyAreFastest) {
   EXPECT_EQ(option(table_for(8, "ndv2"), "cpu_reduce"), nullptr);
   EXPECT_EQ(option(table_for(8), "cpu_reduce"), nullptr);
   EXPECT_EQ(option(table_for(4, "pcie-4x"), "cpu_pair"), nullptr) << "it has one CPU";
-  // GPUs below one switch need no CPU.
+  // GPUs under one switch need no CPU.
   const SelectionTable pcie = table_for(8, "pcie-8x");
   EXPECT_GT(cost(pcie, "cpu_reduce"), cost(pcie, "ring"));
   EXPECT_EQ(pcie.choose(kAllReduce, 64 << 20, false)->name, "ring");
-  // Without peer-to-peer access a ring crosses host memory at every step, CPUs need it twice. Those
-  // of two sockets share the work.
+  // Without peer-to-peer access a ring crosses host memory at every step; CPU nodes cross it twice.
+  // The CPUs of both sockets share the work.
   const SelectionTable cards = table_for(8, "rtx4090-8x");
   EXPECT_LT(cost(cards, "cpu_pair"), cost(cards, "ring"));
   EXPECT_LT(cost(cards, "cpu_pair"), cost(cards, "cpu_reduce"));
   EXPECT_EQ(cards.choose(kAllReduce, 64 << 20, false)->name, "cpu_pair");
-  // Of fewer ranks than there are GPUs.
+  // With fewer ranks than GPUs.
   EXPECT_GT(cost(table_for(5, "rtx4090-8x"), "cpu_pair"), 0);
   const SelectionTable barred = table_for(8, "rtx4090-8x", "for this test");
   EXPECT_EQ(option(barred, "cpu_pair")->barred, "for this test");
@@ -316,7 +316,7 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
 TEST(Turns, CountFromWhenTheLastRankWasThroughUntilTheLastIsThroughAgain) {
   const Lap ranks[] = {{10, 50}, {14, 44}, {12, 54}};
   EXPECT_DOUBLE_EQ(pace(ranks, 4), 10);
-  EXPECT_DOUBLE_EQ(pace(ranks, 1), 44);  // from the first that left the meeting
+  EXPECT_DOUBLE_EQ(pace(ranks, 1), 44);  // from the first rank that left the barrier
 }
 
 TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
@@ -324,7 +324,7 @@ TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
   for (int round = 0; round < 9; round++) {
     const std::vector<size_t> order = order_of_round(5, round);
     EXPECT_EQ(std::set<size_t>(order.begin(), order.end()).size(), 5u);
-    EXPECT_EQ(order, order_of_round(5, round));  // ranks ask separately
+    EXPECT_EQ(order, order_of_round(5, round));  // each rank computes it separately
     for (size_t i = 1; i < order.size(); i++) pairs.emplace(order[i - 1], order[i]);
   }
   EXPECT_GT(pairs.size(), 14u);  // of 20
@@ -380,7 +380,7 @@ TEST(Placement, PutsPipelinesHostByHostAndRingsWhereTheyClose) {
   EXPECT_EQ(std::unique(used.begin(), used.end()), used.end());
   EXPECT_EQ(crossings, 1);
   EXPECT_EQ(pipeline.back().way, PathClass::kNone);
-  // Of NDv2's NVLink mesh a ring of all eight exists.
+  // NDv2's NVLink mesh has a ring of all eight GPUs.
   for (const PlacedRank& rank : place_ranks(load_machine("ndv2"), 8, WorkPattern::kCycle))
     EXPECT_EQ(rank.way, PathClass::kNvlink);
   EXPECT_EQ(place_ranks(machine, 3, WorkPattern::kCycle).size(), 3u);

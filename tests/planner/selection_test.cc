@@ -1,4 +1,4 @@
-// Which generator is chosen, what WEFT_PLAN may say, and that plans are made once.
+// The choice of generators, the values of WEFT_PLAN, and that each plan is made once.
 #include "src/planner/selection.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How long planning takes, each time in a process that has planned nothing before.
+// The time that planning takes, each time in a process that has not planned before.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,7 +27,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Says what planning took.
+// Prints the time that planning took.
 void plan_once(const InitPlansRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const double worked_before = processor_seconds();
@@ -40,14 +40,14 @@ void plan_once(const InitPlansRequest& request) {
 
 bool any(const ImportedSchedule&) { return true; }
 
-// For WEFT_TOPO.
+// Plans for WEFT_TOPO.
 WEFT_SCENARIO(plans_once) {
   const Config config = Config::from_environment();
   const Machine unseen;
   plan_once({config, std::stoi(context.argument), false, {}, unseen, 1, any});
 }
 
-// For ranks that are dealt out to a machine's GPUs, whose data goes through host memory.
+// Plans for ranks that are distributed over a machine's GPUs. Their data goes through host memory.
 WEFT_SCENARIO(plans_via_host_once) {
   const size_t blank = context.argument.find(' ');
   const Config config = Config::from_environment();
@@ -67,11 +67,11 @@ WEFT_SCENARIO(plans_via_host_once) {
              unfit_for_host_fifos});
 }
 
-constexpr const char* kDefault = "-1";  // of WEFT_SYNTHESIS_SECONDS
+constexpr const char* kDefault = "-1";  // the default of WEFT_SYNTHESIS_SECONDS
 
-// The least of several tries, until one is below `limit`: what else runs on the machine only adds
-// to it. Where others leave us no second core, half of the time of the processor counts: two cores
-// share the work nearly evenly.
+// The least time of several tries, until one is below `limit`: other load on the machine only adds
+// time. Half of the CPU time counts too, in case other load leaves no second core: two cores share
+// the work nearly evenly.
 double least_seconds(const std::string& scenario, const ProcessOptions& options, int tries,
                      double limit, const std::string& must_say, const std::string& must_not_say) {
   double least = 1e9, clock = 1e9;
@@ -126,7 +126,7 @@ TEST(Planning, OfOneHostTakesFiftyMillisecondsWithSynthesis) {
                         0.05));
 }
 
-// At 30 every plan fits; with two more, kernels know of no CPU nodes.
+// With 30 ranks every plan fits. With 32, kernels cannot use CPU nodes.
 TEST(Planning, OfManyRanksThroughHostMemoryTakesFiftyMilliseconds) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
   for (const char* host : {"pcie-8x 16", "pcie-8x 30", "pcie-8x 32", "rtx4090-8x 32"}) {
@@ -154,7 +154,7 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
       if (entry.path().filename() == name) return true;
     return false;
   };
-  // No search is as short as that, so what is kept is the first there was.
+  // No search is that short, so the cache holds the first schedule found.
   planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache",
                    " 0 synthesized");
   EXPECT_TRUE(kept("synth-all_reduce-large-quick.json"));
@@ -170,7 +170,7 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
 TEST(Init, OfSixtyFourRanksAsThreadsTakesLessThanASecond) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
   double least = 1e9;
-  for (int i = 0; i < 10 && least >= 1; i++) {  // others may use the machine
+  for (int i = 0; i < 10 && least >= 1; i++) {  // others may load the machine
     const auto begin = std::chrono::steady_clock::now();
     run_ranks_as_threads(64, [](int, ncclComm_t) {});
     least = std::min(least, seconds_since(begin));

@@ -1,4 +1,4 @@
-// A tuner plugin of one version of NCCL's ABI (TUNER_VERSION) that wants rings for all_reduce.
+// A tuner plugin of one version of NCCL's ABI (TUNER_VERSION). It asks for ring for all_reduce.
 #include "src/planner/tuner_abi.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// Communicators of GPUs whose data goes through host memory, planned for machines of the catalogue:
-// where CPUs that reduce win, and where they do not.
+// Communicators of GPUs whose data goes through host memory, planned for machines of the catalogue.
+// CPUs that reduce win on some machines and lose on others.
 #include "src/planner/via_host.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr auto kSum = CollectiveKind::kAllReduce;
 constexpr uint64_t kMuch = 64 << 20;
 constexpr const char* kDisabled = "NCCL_P2P_DISABLE is set";
 
-// As rank 0 plans it for a GPU a rank; `ids` are bus ids of their GPUs.
+// Plans as rank 0 does for one GPU per rank. `ids` are bus ids of the GPUs.
 SelectionTable plan_for(const Machine& machine, int ranks, const char* via_host = "",
                         int cores = 64, std::vector<std::string> ids = {},
                         const std::string& cache = "") {
@@ -51,7 +51,7 @@ std::string chosen_at(const SelectionTable& table, uint64_t bytes = kMuch) {
 }
 
 TEST(ViaHost, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
-  // Four GPUs behind one link into each socket. GPUs that reach each other do not go there.
+  // Each socket has four GPUs behind one link. GPUs that reach each other do not use it.
   for (const SelectionTable& table : {plan_for("rtx4090-8x"), plan_for("pcie-8x", kDisabled)}) {
     EXPECT_FALSE(table.advisory);
     EXPECT_FALSE(table.via_host.empty());
@@ -68,7 +68,7 @@ TEST(ViaHost, LetsCpusReduceWhereGpusShareTheirWayToTheHostBridge) {
   }
 }
 
-// A kernel does that without the interpreter's many instructions.
+// A kernel does that without the many instructions of the interpreter.
 TEST(ViaHost, PrefersASingleExchangeOfSmallMessages) {
   const SelectionTable table = plan_for("pcie-4x", kDisabled);
   EXPECT_EQ(chosen_at(table, 8192), "one_shot");
@@ -90,7 +90,7 @@ TEST(ViaHost, LeavesItToGpusWhereEachHasALinkOfItsOwn) {
   EXPECT_NE(describe_options(table, kSum, kMuch, nullptr).find("cpu_reduce"), std::string::npos);
 }
 
-// Eight GPUs in slots of two sockets, which reach each other over the bridges.
+// Eight GPUs in PCIe slots of two sockets. They reach each other over the host bridges.
 Machine slots(double between_sockets) {
   Machine machine = load_machine("l20-8x");
   for (Node& node : machine.nodes) node.facts.erase("p2p");
@@ -114,7 +114,7 @@ TEST(ViaHost, IsPreferredToAccessOverTheHostBridgeWhereThatIsSlowerByFar) {
   EXPECT_LT(SelectionTable::estimate(*option_of(narrow, "cpu_pair"), kMuch),
             0.8 * SelectionTable::estimate(*option_of(narrow, "peer_memory"), kMuch));
   EXPECT_EQ(chosen_at(wide), "peer_memory");
-  // What links take is known, too: 112 MiB in and out of each GPU at 24 GB/s.
+  // The plan also knows the time of the links: 112 MiB in and out of each GPU at 24 GB/s.
   EXPECT_GT(SelectionTable::estimate(*option_of(wide, "peer_memory"), kMuch), 4800);
 }
 
@@ -156,12 +156,12 @@ TEST(ViaHost, KnowsWhichRanksShareAGpu) {
                                     kMuch);
   };
   EXPECT_NEAR(us({ids[3], ids[1], ids[0], ids[2]}) / us(ids), 1, 0.01);
-  // All that four ranks send goes over one link.
+  // The data of all four ranks goes over one link.
   EXPECT_GT(us({ids[2], ids[2], ids[2], ids[2]}), 2 * us(ids));
-  // Without peer-to-peer access, but none needed.
+  // There is no peer-to-peer access, but none is needed.
   EXPECT_EQ(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[2]}).via_host, "");
   EXPECT_NE(plan_for(machine, 4, "", 64, {ids[2], ids[2], ids[2], ids[1]}).via_host, "");
-  // A GPU that rank 0 does not see: nothing can be said.
+  // Rank 0 does not see this GPU, so it cannot predict.
   EXPECT_TRUE(
       plan_for(machine, 4, kDisabled, 64, {ids[0], ids[1], ids[2], "0000:77:00.0"}).advisory);
 }
@@ -169,7 +169,7 @@ TEST(ViaHost, KnowsWhichRanksShareAGpu) {
 TEST(ViaHost, GoesThroughHostMemoryBesideNvlinkToo) {
   const SelectionTable table = plan_for("hgx-h200", kDisabled);
   ASSERT_NE(option_of(table, "ring"), nullptr);
-  // 64 MiB over PCIe, not over NVLink.
+  // 64 MiB go over PCIe, not over NVLink.
   EXPECT_GT(SelectionTable::estimate(*option_of(table, "direct"), kMuch), 1000);
 }
 

@@ -1,4 +1,4 @@
-// The socket plugin alone: who is let in, which address is taken, what breaks and how it says so.
+// The socket plugin alone: which peers it accepts, which address it takes, how it reports failures.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -99,7 +99,7 @@ TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
   Listener listener(loopback(), 0, std::nullopt);
   Handle handle = listener.handle();
   handle.addresses[2] = handle.addresses[0];
-  // One that nobody listens at, and one where somebody else answers.
+  // Nobody listens at one port. Somebody else answers at the other.
   const DeafPort nobody;
   handle.addresses[0] = Address::loopback(nobody.number());
   uint16_t port = 0;
@@ -112,7 +112,7 @@ TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
   EXPECT_NE(pair.sender, nullptr) << pair.failure;
 }
 
-// All sizes around the edges of frames, the stash and stripes, several in flight.
+// All sizes around the limits of frames, the stash and stripes, several in flight.
 void expect_messages_arrive(Pair& pair) {
   const std::vector<size_t> sizes = {0,      1,      64,      4079,   4080,   4096,
                                      4097,   65536,  70001,   131071, 131072, 196607,
@@ -161,7 +161,8 @@ TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
   }
 }
 
-// Sleeps until `complete()`. When it was and nobody said so, a wake-up is lost; no more sleep then.
+// Sleeps until `complete()`. If it is complete and nothing woke the sleeper, a wake-up is lost.
+// Then it no longer sleeps.
 template <typename Side, typename Complete>
 void sleep_until(const Side& side, Complete complete, bool& lost) {
   while (!complete()) {
@@ -206,7 +207,7 @@ TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
 }
 TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheyAreLent) { expect_to_be_woken({}); }
 
-// A message that is long enough to be lent, to a peer on this machine.
+// A message to a peer on this machine, long enough to be lent.
 class Loans : public testing::Test {
  protected:
   static constexpr size_t kBytes = 200'000;  // fits into a socket whose reader sleeps
@@ -217,7 +218,7 @@ class Loans : public testing::Test {
     ASSERT_NE(pair_.receiver, nullptr);
   }
 
-  // Puts all of it into the socket.
+  // Puts the whole message into the socket.
   Sender::Request* send_all() {
     Sender::Request* request = pair_.sender->start(nullptr, 0, from_.data(), kBytes);
     for (int i = 0; i < 100; i++) {
@@ -231,7 +232,7 @@ class Loans : public testing::Test {
     Receiver::Request* request = pair_.receiver->start(to_.data(), kBytes);
     while (!pair_.receiver->complete(*request)) ASSERT_FALSE(pair_.receiver->broken());
   }
-  // Whether the sender hears of it.
+  // Whether the sender learns that the message was read.
   bool comes_back(Sender::Request& request) {
     for (int i = 0; i < 20000 && !pair_.sender->broken(); i++) {
       if (pair_.sender->complete(request)) return true;
@@ -248,7 +249,7 @@ class Loans : public testing::Test {
 
 TEST_F(Loans, EndWhenThePeerHasReadTheMessage) {
   Sender::Request* request = send_all();
-  from_[kBytes / 2] = 9;  // there is no other copy
+  from_[kBytes / 2] = 9;  // there is no other copy of the data
   receive_all();
   EXPECT_EQ(to_[0], 7);
   EXPECT_EQ(to_[kBytes / 2], 9);

@@ -1,4 +1,4 @@
-// The parts of the verbs plugin that need no device: addresses, rails, stripes, names, words.
+// The parts of the verbs plugin that need no device: addresses, rails, stripes, names, error texts.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ Gid gid(const std::string& text, uint16_t index, uint8_t version, uint8_t prefix
   return made;
 }
 
-// What a dual-stack RoCE port shows: every address twice, as v1 and as v2.
+// The table of a dual-stack RoCE port: every address twice, as v1 and as v2.
 std::vector<Gid> usual_table() {
   return {gid("fe80::1", 0, 1), gid("fe80::1", 1, 2), gid("::ffff:10.1.2.3", 2, 1),
           gid("::ffff:10.1.2.3", 3, 2), gid("fd00:7::3", 5, 2)};
@@ -154,7 +154,7 @@ TEST(Rails, OfDifferentKindsDoNotGoTogether) {
   EXPECT_TRUE(pairs_of({infiniband}, {rail("::ffff:10.1.0.2")}).empty());
 }
 
-// All stripes cover the message once.
+// Together all stripes cover the message once.
 void expect_covered(const Stripes& stripes, uint64_t size) {
   uint64_t at = 0;
   for (size_t s = 0; s < stripes.count; s++) {

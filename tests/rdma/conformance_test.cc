@@ -1,4 +1,4 @@
-// The conformance suite over verbs, between processes that are each their own host.
+// The conformance suite over verbs. Each process is its own host.
 #include "tests/support/conformance.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ WEFT_SCENARIO(verbs_conformance) {
   words >> samples >> seed;
   std::vector<Case> cases = brief_cases(context.nranks);
   for (const Case& c : random_cases(context.nranks, samples, seed)) cases.push_back(c);
-  // Megabytes teach nothing more on an emulated machine, but for the one below.
+  // Megabytes show nothing new on an emulated machine, except for the case below.
   std::erase_if(cases, [](const Case& c) { return c.count > 20000; });
   with_communicator(context, [&](ncclComm_t comm) {
     Watchdog watchdog(context.rank + 1);

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Two hosts in one guest: soft-RoCE devices weft_a0 and weft_a1 on one side, weft_b0 and weft_b1 on the other, joined by
-# two wires. Packets really cross them, so that they can be lossy or down. Then runs the command.
+# two links. Packets really cross the links, so that links can be lossy or down. Then runs the command.
 set -eu
 
 for wire in 0 1; do
   a=a$wire b=b$wire at=10.8$wire.0.1 bt=10.8$wire.0.2
-  # Local addresses are reached over the wire, not past it.
+  # Local addresses are reached over the link, not around it.
   cat <<END
 link add $a type veth peer name $b
 addr add $at/24 dev $a

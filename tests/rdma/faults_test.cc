@@ -1,5 +1,5 @@
-// What goes wrong between hosts, over verbs: lost packets, wires that go down and come back, hosts
-// that die, machines that are not set up for it.
+// Faults between hosts over verbs: lost packets, links that go down and come back, hosts that die,
+// machines without the right set-up.
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ ProcessOptions hosts(const std::string& wires, const Environment& settings = {})
   return options;
 }
 
-// All ranks together, for as long as rank 0 wants: every result is checked. The code that ended it.
+// All ranks reduce until rank 0's `go_on` returns false, and check results. Returns the last code.
 ncclResult_t reduce_while(ncclComm_t comm, const std::function<bool()>& go_on, int* rounds) {
   const int me = rank_of(comm);
   constexpr size_t kCount = 80000;  // large enough for stripes
@@ -74,7 +74,7 @@ TEST(LossyWire, GivesTheRightData) {
   shell("tc qdisc del dev a0 root; tc qdisc del dev b0 root");
 }
 
-// Rank 0 runs `disturb` while reductions go on; they end when it returns.
+// Rank 0 runs `disturb` while reductions go on. They end when it returns.
 void reduce_meanwhile(const ProcessContext& context, const std::function<void(Wires&)>& disturb) {
   std::optional<Wires> wires;
   if (context.rank == 0) wires.emplace();
@@ -94,7 +94,7 @@ void reduce_meanwhile(const ProcessContext& context, const std::function<void(Wi
   });
 }
 
-// Until this much more has gone over the interface; false: it does not within 20 s.
+// Waits until this many more bytes have gone over the interface. False if they do not within 20 s.
 bool wait_for_traffic(const std::string& interface, uint64_t more = 300000) {
   const uint64_t before = bytes_over(interface);
   const auto deadline = Clock::now() + patience(std::chrono::seconds(20));
@@ -138,7 +138,7 @@ TEST(TwoWires, GoOnWithOneWhileTheOtherIsDown) {
   Wires().up(0);
 }
 
-// The end that a communicator must come to, and in what time; the text names rank 1.
+// The communicator must fail within a time limit, and the text must name the other rank.
 void expect_end(const ProcessContext& context, const std::function<void(ncclComm_t)>& blow,
                 std::chrono::seconds normal, const char* words) {
   const double limit = std::chrono::duration<double>(patience(normal)).count();
@@ -189,7 +189,7 @@ TEST(Host, ThatIsKilledIsAnErrorThatNamesIt) {
   EXPECT_EQ(results[1].signal, SIGKILL) << results[1].output;
 }
 
-// No communicator comes up; the argument is what must be said.
+// No communicator comes up. The argument is the expected error text.
 WEFT_SCENARIO(cannot_start) {
   ncclComm_t comm = nullptr;
   EXPECT_NE(ncclCommInitRank(&comm, context.nranks, context.ids.at(0), context.rank), ncclSuccess);

@@ -46,7 +46,7 @@ void Wires::down(int wire) {
 }
 
 void Wires::up(int wire) {
-  // The kernel has forgotten the routes over the wire.
+  // The kernel has removed the routes over the link.
   std::fprintf(commands_,
                "link set a%d up\n"
                "route replace 10.8%d.0.2/32 dev a%d src 10.8%d.0.1 table 10%d\n"

@@ -1,4 +1,4 @@
-// What the tests in the guest share: its two hosts, and how a rank becomes one of them.
+// Shared by the tests in the guest: its two hosts, and the environment of a rank on either host.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace weft::test {
 
 using Environment = std::map<std::string, std::string>;
 
-// Why the soft-RoCE devices of devices.sh are not here; empty: they are.
+// Why the soft-RoCE devices of devices.sh are missing. Empty if they are there.
 std::string guest_obstacle();
 
-// A rank on the guest's host a (even ranks) or b, over the verbs plugin and nothing else, with
-// these wires ("0", "1" or "01").
+// The environment of a rank on the guest's host a (even ranks) or b. It uses only the verbs plugin,
+// over these links ("0", "1" or "01").
 Environment verbs_host(int rank, const std::string& wires, const Environment& settings = {});
 
-// Runs a command in the guest; true when it succeeds.
+// Runs a command in the guest. Returns true if it succeeds.
 bool shell(const std::string& command);
 
-// What an interface of the guest has sent so far.
+// The bytes that an interface of the guest has sent so far.
 uint64_t bytes_over(const std::string& interface);
 
-// Takes wires down and up. Made before there is load: starting a program takes seconds then.
+// Takes links down and up. Make it before there is load: starting a program then takes seconds.
 class Wires {
  public:
   Wires();

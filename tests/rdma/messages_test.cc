@@ -1,4 +1,4 @@
-// The verbs plugin alone, as NCCL would call it: both ends in one process.
+// The verbs plugin alone, called as NCCL calls it. Both ends are in one process.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::shared_ptr<Network> open_plugin(int version) {
   return find_table(library, version).open(7, net_abi::kUndefined);
 }
 
-// From the devices of host a to those of host b, all of them joined.
+// Connects all devices of host a to all devices of host b, joined.
 Ends connect_hosts(int version) {
   Ends ends;
   ends.network = open_plugin(version);
@@ -68,7 +68,7 @@ void expect_flush_works(Ends& ends, void* data, void* registration) {
   EXPECT_TRUE(done);
 }
 
-// A message longer than the memory that waits for it ends the connection, in words.
+// A message longer than its receive buffer ends the connection with an error text.
 void expect_too_long_is_an_error(Ends& ends, std::vector<uint8_t>& from, std::vector<uint8_t>& to) {
   Network& network = *ends.network;
   void *sending = nullptr, *receiving = nullptr;
@@ -92,7 +92,7 @@ void expect_too_long_is_an_error(Ends& ends, std::vector<uint8_t>& from, std::ve
   EXPECT_NE(network.reason().find("does not fit into 10"), std::string::npos) << network.reason();
 }
 
-// Sizes around the edges of inline data, stripes and pieces, all in flight at once.
+// Sizes around the limits of inline data, stripes and pieces, all in flight at once.
 WEFT_SCENARIO(messages_arrive) {
   const std::vector<size_t> sizes = {
       0, 1, 63, 64, 65, 4095, 4097, 131071, 131072, (1 << 20) + 1, 5, 200000, 1 << 20};
@@ -107,14 +107,14 @@ WEFT_SCENARIO(messages_arrive) {
       std::memcpy(&sent[m][i], &word, std::min<size_t>(8, sizes[m] - i));
     }
     received.emplace_back(sizes[m] + 100, 0xee);
-    // What is registered as a GPU's is not sent inline, and flushed; here it is host memory too.
+    // Memory registered as GPU memory is flushed and not sent inline. Here it is host memory too.
     const auto kind = m % 3 == 1 ? net_abi::kCudaPointer : net_abi::kHostPointer;
     void* from = ends.sender.reg(sent[m].data(), sent[m].size(), kind);
     void* to = ends.receiver.reg(received[m].data(), received[m].size(), kind);
     if (kind == net_abi::kCudaPointer) expect_flush_works(ends, received[m].data(), to);
     sends.push_back(nullptr);
     receives.push_back(nullptr);
-    // Some wait for their receive, others find it there.
+    // Some messages wait for their receive; for others the receive is already posted.
     const auto receive = [&] {
       ASSERT_EQ(
           network.irecv(ends.receiver.get(), received[m].data(), sizes[m] + 100, to, &receives[m]),

@@ -1,4 +1,4 @@
-// Hostile files: whatever they hold, reading ends soon, with one line and without much memory.
+// Hostile files. Reading them ends soon, with an error of one line, and without much memory.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace weft::test {
 namespace {
 
-// What becomes of a text, within two seconds: "" when it is read and proved.
+// The error for a text, within two seconds. "" if it is read and proved.
 std::string fate(const std::string& text) {
   const double start = cpu_seconds();
   std::string result;
@@ -104,7 +104,7 @@ TEST(BadScheduleFiles, WithStepsThatWaitInACircleAreRefused) {
 }
 
 TEST(BadScheduleFiles, OfManyLanesOnOneChunkAreRefusedInTime) {
-  // Every lane copies the same chunk: all pairs race.
+  // Every lane copies the same chunk, so all pairs of lanes race.
   std::string text =
       "<algo coll=\"broadcast\" ngpus=\"1\" nchunksperloop=\"1\" inplace=\"0\"><gpu id=\"0\">";
   for (int l = 0; l < 3000; l++)
@@ -138,7 +138,7 @@ TEST(BadScheduleFiles, ThatCannotBeReadAreTold) {
   EXPECT_EQ(error_of("/nonexistent/a.xml"), "/nonexistent/a.xml: there is no such file");
   EXPECT_EQ(error_of("/tmp"), "/tmp: not a file");
   EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: not a file");
-  // A file of holes: larger than what is read, though it takes no room.
+  // A sparse file: larger than the reader accepts, though it takes no disk space.
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("weft-large-{}.xml", static_cast<const void*>(&error_of));
   std::ofstream(path).close();

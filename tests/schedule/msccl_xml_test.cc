@@ -1,4 +1,4 @@
-// MSCCL XML: every step type and both dialects come in right, and go out as the runtimes want them.
+// MSCCL XML: every step type and both dialects are read right, and written as the runtimes want.
 #include "src/schedule/msccl_xml.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kAzureTail =
     " coll=\"allreduce\" inplace=\"1\" outofplace=\"0\" minBytes=\"16\" maxBytes=\"4096\"";
 
-// A file of two ranks: the thread blocks of rank 0 as given, rank 1 has one empty block.
+// A file of two ranks. Rank 0 has the given thread blocks, rank 1 has one empty block.
 std::string two_ranks(const std::string& blocks, const std::string& tail = kAzureTail) {
   return "<algo name=\"test\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"4\" ngpus=\"2\"" +
          tail + ">\n<gpu id=\"0\" i_chunks=\"4\" o_chunks=\"4\" s_chunks=\"3\">\n" + blocks +
@@ -36,7 +36,7 @@ std::string block(int id, const std::string& steps, int send = 1, int recv = 1, 
 
 ScheduleFile read(const std::string& text) { return read_msccl_xml(text, "file"); }
 
-// What reading says, "" when it accepts.
+// The reader's error, or "" if it accepts the text.
 std::string xml_refusal(const std::string& text,
                         std::optional<CollectiveKind> collective = std::nullopt) {
   try {
@@ -288,7 +288,7 @@ TEST(MscclXml, PutsAllButTheLastDependencyIntoNopsAndMarksWhatIsAwaited) {
 }
 
 TEST(MscclXml, WritesStepsThatMscclLacksAsSeveral) {
-  // A copy that is also sent, and a sum of two places in a third.
+  // A copy that is also sent, and a sum of two places into a third.
   Schedule s = blank("several", {CollectiveKind::kAllReduce, 2, 0}, 1, 1);
   for (int r = 0; r < 2; r++) {
     auto& mine = s.ranks[static_cast<size_t>(r)];

@@ -1,5 +1,5 @@
-// Broken schedules: what verify() accepts must do the right thing, and no step of a generated
-// schedule can be missing.
+// Broken schedules. A schedule that verify() accepts must compute the right result. A generated
+// schedule needs every one of its steps.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/generators.h"
@@ -54,7 +54,7 @@ void alter(Operand& operand, const Schedule& s, Random& random) {
   }
 }
 
-// One random change; says which.
+// Makes one random change and returns its description.
 std::string mutate(Schedule& s, Random& random) {
   Lane& lane = random_lane(s, random);
   if (lane.steps.empty()) return "nothing";

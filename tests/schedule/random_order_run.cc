@@ -1,6 +1,6 @@
-// A step is two events, so that steps of different lanes overlap: it begins (dependencies, messages
-// and room are there) and it ends (results are written). Sources are read at one or the other, by
-// chance.
+// A step is two events, so that steps of different lanes overlap. It begins when dependencies,
+// messages and room are there, and it ends when results are written. Sources are read at one of the
+// two, chosen at random.
 #include "tests/schedule/random_order_run.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace weft::test {
 namespace {
 
-// The content of a chunk: of which piece, and for every rank how often it is in there and how often
-// it was multiplied.
+// The content of a chunk: its piece. For every rank, how often its contribution is included and how
+// often it was multiplied.
 struct Value {
   int32_t piece = -1;
   std::vector<int> contributions, multiplied;
@@ -32,7 +32,7 @@ struct Place {
 
 struct Message {
   std::vector<Value> values;
-  std::optional<Place> lent;  // where to read them instead
+  std::optional<Place> lent;  // where to read the data instead
 };
 
 struct Held {  // a step that has begun
@@ -75,7 +75,7 @@ class Simulation {
   }
 
  private:
-  // Addresses in chunks: in place, the buffers lie in each other as the collective says.
+  // Addresses in chunks. In place, the buffers overlap as the collective says.
   void lay_out(int rank) {
     const Collective& c = s_.collective;
     const int inputs = c.input_blocks(rank) * s_.chunks,
@@ -115,7 +115,7 @@ class Simulation {
     return fifo(rank, o.index, o.channel);
   }
 
-  // Lets one lane begin or end a step; false when none can.
+  // Lets one lane begin or end a step. Returns false if no lane can.
   bool event() {
     std::vector<Runner*> able;
     Runner* first = nullptr;
@@ -128,7 +128,7 @@ class Simulation {
         first = &runner;
     }
     if (able.empty()) return false;
-    // Half of the runs let some lanes race ahead as far as they can.
+    // In half of the runs some lanes run ahead as far as they can.
     Runner& chosen = favours_ && random_.below(8) != 0 ? *first : *random_.pick(able);
     if (chosen.held.active) {
       end(chosen);
@@ -169,7 +169,7 @@ class Simulation {
         runner.held.sources[i].push_back(read(runner, step.from[i], c));
   }
 
-  // Chunk after chunk, as executors do.
+  // Goes chunk by chunk, as executors do.
   void end(Runner& runner) {
     const Step& step = lane(runner).steps[runner.position];
     const StepFacts& facts =
@@ -214,13 +214,13 @@ class Simulation {
   std::optional<Place> lent(const Runner& runner, const Step& step, const StepFacts& facts) const {
     if (!options_.lend) return std::nullopt;
     const auto rank = static_cast<size_t>(runner.rank);
-    size_t number = runner.position;  // among the steps of the rank
+    size_t number = runner.position;  // its number among the steps of the rank
     for (int l = 0; l < runner.lane; l++)
       number += s_.ranks[rank].lanes[static_cast<size_t>(l)].steps.size();
     if (!lendable_[rank][number]) return std::nullopt;
     for (const Operand& to : step.to)
       if (to.kind == Operand::Kind::kLocal) return place(runner.rank, to, 0);
-    // The source itself lacks the multiplication that the step does.
+    // The source does not include the multiplication that the step does.
     if (s_.collective.reduces() && facts.raw_sources != 0) return std::nullopt;
     return place(runner.rank, step.from[0], 0);
   }
@@ -233,7 +233,7 @@ class Simulation {
     return message.values[static_cast<size_t>(c)];
   }
 
-  // A rank's memory may be touched by others only while it is in the call.
+  // Other ranks may touch a rank's memory only while that rank is in the call.
   void check_present(const Operand& operand) {
     if (operand.kind != Operand::Kind::kRemote || !wrong_.empty()) return;
     bool entered = false, all_done = true;

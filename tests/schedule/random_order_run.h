@@ -1,5 +1,5 @@
-// A second opinion on schedules, written without a look at verify(): runs them in random orders
-// with all the freedom an executor has.
+// A second check of schedules, written independently of verify(). It runs them in random orders
+// with all the freedom of an executor.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,12 @@ namespace weft::test {
 
 struct SimulationOptions {
   int fifo_depth = 2;
-  bool lend = false;  // messages of lendable steps are read in the sender's memory, as late as it
-                      // may happen
-  uint64_t seed = 1;  // of the order in which lanes run
+  bool lend = false;  // read messages of lendable steps in the sender's memory, as late as allowed
+  uint64_t seed = 1;  // for the order in which lanes run
 };
 
-// "" when every output ends as the collective asks (each contribution once, pre-multiplied once,
-// averaged once), else the first thing that went wrong.
+// "" when every output is right (each contribution once, pre-multiplied once, averaged once), else
+// the first error.
 std::string simulate(const VerifiedSchedule& verified, const SimulationOptions& options);
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// What verify() refuses, and that it says where and why.
+// Schedules that verify() refuses. Its text says where and why.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/building.h"
@@ -16,7 +16,7 @@ Lane& lane(Schedule& s, int rank, int number = 0) {
   return s.ranks[static_cast<size_t>(rank)].lanes[static_cast<size_t>(number)];
 }
 
-// What verify() says, without the part that names the schedule; "" when it accepts.
+// The text of verify() without the schedule's name. "" when it accepts.
 std::string refusal(const Schedule& schedule, bool in_place = false, int depth = 2) {
   try {
     verify(schedule, in_place, depth);
@@ -29,7 +29,7 @@ std::string refusal(const Schedule& schedule, bool in_place = false, int depth =
   return {};
 }
 
-// Rank 0 gives its input to rank 1, and both keep it: right.
+// A correct schedule: rank 0 sends its input to rank 1, and both keep it.
 Schedule broadcast(int lanes = 1) {
   Schedule s = blank("test", kBroadcast, 1, lanes);
   add(lane(s, 0), {Operand::input(0)}, {Operand::output(0), Operand::peer(1)});
@@ -37,7 +37,7 @@ Schedule broadcast(int lanes = 1) {
   return s;
 }
 
-// Both ranks exchange their inputs and add them up: right.
+// A correct schedule: both ranks exchange their inputs and add them up.
 Schedule all_reduce() {
   Schedule s = blank("test", kAllReduce, 1, 1);
   for (int r = 0; r < 2; r++) {
@@ -124,7 +124,7 @@ TEST(Verify, LetsAMessageThereAndBackOrderTwoLanes) {
 }
 
 TEST(Verify, SeesThatBuffersOverlapInPlace) {
-  // Out of place rank 0 may still send its input after writing its output; in place that is gone.
+  // Out of place, rank 0 may send its input after it wrote its output. In place, the input is gone.
   Schedule s = blank("test", kAllReduce, 1, 1);
   add(lane(s, 0), {Operand::input(0), Operand::peer(1)}, {Operand::output(0)});
   add(lane(s, 0), {Operand::input(0)}, {Operand::peer(1)});
@@ -231,7 +231,7 @@ TEST(Verify, RefusesAFifoTwiceInOneStep) {
 }
 
 TEST(Verify, RefusesChunksThatOverlapShifted) {
-  // Executors go chunk by chunk: the first chunk's result would overwrite the second one's source.
+  // Executors go chunk by chunk. The first chunk's result would overwrite the second's source.
   Schedule s = blank("test", {CollectiveKind::kBroadcast, 1, 0}, 3, 1);
   s.ranks[0].scratch_chunks = 3;
   add(lane(s, 0), {Operand::input(0)}, {Operand::scratch(0)}, 3);
@@ -276,7 +276,7 @@ TEST(Verify, RefusesMessagesOfWhichOnlyAPartIsRawOrComplete) {
 }
 
 TEST(Verify, NamesTheStepThatHoldsUpTheOthersNotTheFirstThatWaits) {
-  // Rank 2 never sends, so rank 1 cannot, so rank 0 waits.
+  // Rank 2 never sends. So rank 1 cannot send, and rank 0 waits.
   Schedule s = blank("test", {CollectiveKind::kBroadcast, 3, 2}, 1, 1);
   add(lane(s, 0), {Operand::peer(1)}, {Operand::output(0)});
   add(lane(s, 1), {Operand::peer(2)}, {Operand::output(0), Operand::peer(0)});
@@ -286,7 +286,7 @@ TEST(Verify, NamesTheStepThatHoldsUpTheOthersNotTheFirstThatWaits) {
             "(at any FIFO depth)");
 }
 
-// Both ranks send all their chunks before they receive any: FIFOs must hold them all.
+// Both ranks send all their chunks before they receive any, so FIFOs must hold all chunks.
 Schedule eager(int chunks) {
   Schedule s = blank("test", kAllGather, chunks, 1);
   for (int r = 0; r < 2; r++) {
@@ -317,11 +317,11 @@ TEST(Verify, RefusesToWriteTheCallersInput) {
   EXPECT_EQ(refusal(s),
             "rank 0 lane 0 step 2: writes input chunk 0, but an input that is no output belongs to "
             "the caller");
-  EXPECT_EQ(refusal(s, true), "");  // there the input is the output
+  EXPECT_EQ(refusal(s, true), "");  // in place the input is the output
 }
 
 TEST(Verify, TakesACopyOfAChunkOntoItselfForNoWrite) {
-  // In place both ranks' inputs lie in their outputs already.
+  // In place, both ranks' inputs are already in their outputs.
   Schedule s = blank("test", kAllGather, 1, 2);
   for (int r = 0; r < 2; r++) {
     add(lane(s, r), {Operand::output(r)}, {Operand::peer(1 - r)});
@@ -392,7 +392,7 @@ TEST(Verify, RefusesPartsForAnotherNumberOfRanks) {
   EXPECT_EQ(refusal(s), "schedule test: 0 chunks per block");
 }
 
-// A CPU node adds both inputs up and gives the sum to both ranks: right.
+// A correct schedule: a CPU node adds both inputs and sends the sum to both ranks.
 Schedule reduced_by_cpu() {
   Schedule s = blank("test", kAllReduce, 1, 2);
   s.cpu_nodes = 1;

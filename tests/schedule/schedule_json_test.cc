@@ -1,4 +1,4 @@
-// Schedules as JSON: everything a Schedule can say survives, and nothing else is accepted.
+// Schedules as JSON: everything in a Schedule survives, and nothing else is accepted.
 #include "src/schedule/schedule_json.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Proving is fast enough to be done whenever a communicator starts.
+// A proof is fast enough for every start of a communicator.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/building.h"
@@ -21,7 +21,7 @@ double seconds(Schedule schedule, bool in_place) {
   return cpu_seconds() - start;
 }
 
-// Rings side by side, one after the other in every lane.
+// Every lane runs `rounds` rings one after the other. Lanes run in parallel.
 Schedule long_rings(int n, int lanes, int rounds) {
   Schedule s = blank("long", {CollectiveKind::kAllReduce, n, 0}, n * lanes * rounds, lanes);
   for (int r = 0; r < n; r++)

@@ -1,5 +1,5 @@
-// Schedules other people synthesized, on the machines they made them for. The files are not part of
-// this repository; WEFT_SHARED_SCHEDULES names the folder.
+// Schedules that other people synthesized, on the machines they were made for. The files are not
+// part of this repository; WEFT_SHARED_SCHEDULES names their folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(PublishedSchedules, AllSimulateWithinTheBound) {
   EXPECT_GE(files, 15);
 }
 
-// What an independent simulation of the same files gave, within 2%.
+// Predictions agree within 2% with an independent simulation of the same files.
 TEST(PublishedSchedules, TakeAsLongAsAnIndependentSimulationFound) {
   if (!std::filesystem::exists(kFolder)) WEFT_SKIP("shared", "no folder " + kFolder.string());
   constexpr double kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;

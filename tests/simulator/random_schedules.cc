@@ -39,7 +39,7 @@ Schedule random_forest(const Collective& c, int chunks, uint64_t seed) {
       Operands down;
       for (int q = 0; q < n; q++)
         if (q != root && parent[static_cast<size_t>(q)] == r) down.push_back(Operand::peer(q, t));
-      // Chunk t of what is gathered or scattered, chunk t % chunks of one rank's part of it.
+      // Chunk t of the gathered or scattered array is chunk t % chunks of one rank's part.
       if (c.reduces()) {
         down.push_back(Operand::input(t));
         add(lane, down, {r == root ? Operand::output(t % chunks) : up});

@@ -1,4 +1,4 @@
-// No simulation is faster than the bound allows, whatever the machine and the schedule.
+// No simulation beats the bound, for any machine and schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,9 @@
 namespace weft::test {
 namespace {
 
-// What holds for every algorithm. The bound that all_reduce is compared with, a reduce_scatter and
-// then an all_gather, can be beaten where links differ: there, everything has to reach everyone.
+// A bound for every algorithm. The usual all_reduce bound is for a reduce_scatter and then an
+// all_gather, and can be beaten if links differ. Here all_reduce uses the broadcast bound:
+// everything has to reach everyone.
 double hard_bound(const Machine& m, const Collective& c) {
   if (c.kind != CollectiveKind::kAllReduce) return throughput_bound(m, c).algbw_gbps;
   double least = std::numeric_limits<double>::infinity();
@@ -39,11 +40,11 @@ SimulationOptions random_options(uint64_t seed) {
 }
 
 struct Estimated {
-  int simulated = 0;  // slices
+  int simulated = 0;  // number of slices
   bool exact = false;
 };
 
-// Compares the estimate of a schedule with what all its slices take.
+// Compares the estimate of a schedule with the simulated time of all its slices.
 Estimated estimate_of(const Machine& m, const Schedule& schedule, double bytes,
                       SimulationOptions options) {
   const Simulation whole = simulate(m, schedule, bytes, options);
@@ -57,7 +58,7 @@ Estimated estimate_of(const Machine& m, const Schedule& schedule, double bytes,
   return {estimate.simulated, std::abs(estimate.time_us / whole.time_us - 1) < 0.001};
 }
 
-// A pace can be even for a while and change after all, but seldom is.
+// A pace can be even for a while and still change later, but that is rare.
 TEST(Estimates, AreMostlyWhatAllSlicesTakeOnRandomMachines) {
   const uint64_t seed = test_seed();
   int wrong = 0;
@@ -103,7 +104,7 @@ TEST(SimulatedTime, IsNeverBelowTheBoundForGeneratorsOnRandomMachines) {
       c.root = c.rooted() ? static_cast<int>(mix(seed, i + 1) % static_cast<uint64_t>(n)) : 0;
       const double bound = hard_bound(m, c);
       for (const Generator& generator : generators()) {
-        // The bounds are for machines in which only GPUs reduce.
+        // The bounds are for machines where only GPUs reduce.
         if (!generator.supports(c) || generator.cpu_nodes > 0) continue;
         const uint64_t draw = mix(mix(seed, i), static_cast<uint64_t>(simulated++));
         const double bytes = static_cast<double>(mix(draw) % 10'000'000);
@@ -148,7 +149,7 @@ TEST(SimulatedTime, IsFoundAtMillionsOfEventsASecond) {
   std::printf("[   rate   ] %.2f million events a second (%.2f million)\n", rate / 1e6,
               static_cast<double>(s.events) / 1e6);
   EXPECT_GT(s.events, 500'000u);
-  // Far below what it does, so that a busy machine passes and a quadratic algorithm does not.
+  // Far below the real rate: a busy machine passes, a quadratic algorithm does not.
   EXPECT_GT(rate, kSanitized ? 2'000 : 200'000);
 }
 

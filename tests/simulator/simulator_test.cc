@@ -1,4 +1,4 @@
-// The simulator against closed forms, and what must hold for whatever it simulates.
+// Compares the simulator with closed forms, and checks invariants of every simulation.
 #include "src/simulator/simulator.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace weft::test {
 namespace {
 
-constexpr double kWhole = 1e18;  // as slice: nothing is sliced
+constexpr double kWhole = 1e18;  // as slice size: nothing is sliced
 
 SimulationOptions sliced(double bytes, int fifo_depth = 8) {
   SimulationOptions options;
@@ -43,7 +43,7 @@ TEST(EventQueue, GivesEventsByTimeAndThoseOfOneTimeInTheOrderTheyCame) {
   std::vector<Pushed> waiting;
   double now = 0;
   for (uint32_t n = 0; n < 3000 || !queue.empty(); n++) {
-    // Few different times, as regular machines have them, and many.
+    // Few different times, as on regular machines, and many.
     if (n < 3000) {
       const auto steps = static_cast<double>(random.next() % 8);
       const double at = now + (random.next() % 2 == 0 ? steps : steps * 0.37 + 1e-3 / (n + 1));
@@ -93,7 +93,7 @@ TEST(Simulator, TakesLatencyAndBytesOverBandwidthForOneMessage) {
 }
 
 TEST(Simulator, CutsThroughSwitchesAtTheSpeedOfTheSlowestLink) {
-  // Slow to fast, fast to slow, and both ways round: always all latencies and the slowest link.
+  // Slow to fast, fast to slow, and both. The time is always all latencies plus the slowest link.
   for (const double first : {5.0, 20.0, 80.0})
     for (const double second : {5.0, 20.0, 80.0})
       for (const double third : {5.0, 20.0, 80.0}) {
@@ -138,12 +138,12 @@ TEST(Simulator, EqualsTheClosedFormOfAPipelinedChainBroadcast) {
 TEST(Simulator, EqualsTheClosedFormOfADirectExchange) {
   const int n = 8;
   const double bytes = 8e6, part = bytes / n;
-  // Own cable to everyone: all at once.
+  // Each pair has its own cable, so all messages go at once.
   EXPECT_NEAR(simulate(mesh(n, 20, 1), generated(kDirect, CollectiveKind::kAllGather, n), bytes,
                        sliced(kWhole))
                   .time_us,
               1 + part / 20e3, 1e-6);
-  // One port to the switch: one after the other.
+  // There is one port to the switch, so messages go one after the other.
   const Machine one_switch = switched({.gpus = n, .switch_gbps = 100, .switch_us = 0.35});
   for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kAllToAll})
     EXPECT_NEAR(simulate(one_switch, generated(kDirect, kind, n), bytes, sliced(kWhole)).time_us,
@@ -151,7 +151,7 @@ TEST(Simulator, EqualsTheClosedFormOfADirectExchange) {
         << name(kind);
 }
 
-// A tree of cables, and the binomial broadcast along it: the more slices, the nearer the bound.
+// A tree of cables, and the binomial broadcast along it. More slices come nearer to the bound.
 TEST(Simulator, ConvergesToTheBoundForAPipelinedTree) {
   const int n = 16;
   Machine m;
@@ -172,7 +172,7 @@ TEST(Simulator, ConvergesToTheBoundForAPipelinedTree) {
 }
 
 TEST(Simulator, LetsMessagesThatShareALinkWaitForEachOther) {
-  // Two senders to one receiver: its port takes one after the other.
+  // Two senders and one receiver. Its port takes one message after the other.
   const Machine m = switched({.gpus = 3, .switch_gbps = 10});
   const Schedule s = generated(kDirect, CollectiveKind::kGather, 3);
   EXPECT_NEAR(simulate(m, s, 3e6, sliced(kWhole)).time_us, 2 * 1e6 / 10e3, 1e-6);
@@ -182,7 +182,7 @@ TEST(Simulator, LetsASenderWaitForRoomInTheFifo) {
   const double bytes = 1e6, slice = bytes / 100, us = 5, per_slice = slice / 100e3;
   const Machine m = line(2, 100, us);
   const Schedule s = generated(kSendRecv, CollectiveKind::kSendRecv, 2);
-  // One message under way at a time: each pays the latency.
+  // One message is in flight at a time, so each pays the latency.
   EXPECT_NEAR(simulate(m, s, bytes, sliced(slice, 1)).time_us, 100 * (us + per_slice), 1e-6);
   EXPECT_NEAR(simulate(m, s, bytes, sliced(slice, 100)).time_us, us + 100 * per_slice, 1e-6);
 }
@@ -193,7 +193,7 @@ TEST(Simulator, ChargesTheOverheadOfEveryStep) {
   SimulationOptions options = sliced(kWhole);
   const double without = simulate(circle(n, 10, 1), s, 1e5, options).time_us;
   options.step_us = 0.25;
-  // The first send, every receive, and the copy of this rank's own block.
+  // The first send, every receive, and the copy of this rank's own block cost a step each.
   EXPECT_NEAR(simulate(circle(n, 10, 1), s, 1e5, options).time_us, without + (n + 1) * 0.25, 1e-9);
 }
 
@@ -201,17 +201,17 @@ TEST(Simulator, OrdersTokensAndOverlapsReadingAndWritingOfPeersMemory) {
   const int n = 4;
   const double bytes = 64e6, us = 0.5;
   const Machine m = switched({.gpus = n, .switch_gbps = 100, .switch_us = us});
-  // Tokens there, the data once over every port, tokens again.
+  // Tokens go out, then the data once over every port, then tokens again.
   const Schedule gather = generated(kPeerMemory, CollectiveKind::kAllGather, n);
   EXPECT_NEAR(simulate(m, gather, bytes, sliced(1e5)).time_us,
               3 * 2 * us + (n - 1) * bytes / n / 100e3, 25);
-  // Every port carries everyone's input and everyone's result.
+  // Every port carries all inputs and all results.
   const Schedule reduce = generated(kPeerMemory, CollectiveKind::kAllReduce, n);
   const Simulation s = simulate(m, reduce, bytes, sliced(1e5));
   const double bound = throughput_bound(m, reduce.collective).algbw_gbps;
   EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9));
   EXPECT_GT(s.algbw_gbps, 0.95 * bound);
-  // A token crosses the latency and nothing else.
+  // A token costs the latency and nothing else.
   EXPECT_NEAR(simulate(m, reduce, 0, sliced(1e5)).time_us, 4 * 2 * us, 1e-9);
 }
 
@@ -244,7 +244,7 @@ TEST(Simulator, GivesACriticalPathWithoutGapsInItsCauses) {
   for (size_t i = 1; i < s.critical.size(); i++) {
     const StepSpan& span = s.steps[static_cast<size_t>(s.critical[i])];
     EXPECT_EQ(span.cause, s.critical[i - 1]);
-    // It began when its cause was complete, or when that one's data had come through the switch.
+    // The step began when its cause was complete, or when the cause's data had passed the switch.
     const double waited = span.begin_us - s.steps[static_cast<size_t>(span.cause)].end_us;
     EXPECT_GE(waited, -1e-9);
     EXPECT_LE(waited, 2 * 0.3 + 2 * 1e5 / 100e3 + 1e-9);
@@ -279,14 +279,14 @@ TEST(Simulator, RefusesWhatCannotRun) {
     }
     return "";
   };
-  // No way but over another GPU.
+  // The only path goes over another GPU.
   EXPECT_NE(why(line(3, 10, 0), generated(kDirect, CollectiveKind::kAllGather, 3), 8)
                 .find("no way from g0 to g2"),
             std::string::npos);
   EXPECT_NE(why(line(3, 10, 0), generated(kRing, CollectiveKind::kAllGather, 4), 8)
                 .find("for 4 ranks, but line has 3 GPUs"),
             std::string::npos);
-  // Both ranks send two messages before they receive any: stuck unless a FIFO holds both.
+  // Both ranks send two messages before they receive any. They are stuck unless a FIFO holds both.
   Schedule s = blank("two by two", {CollectiveKind::kAllToAll, 2, 0}, 2, 1);
   for (int r = 0; r < 2; r++) {
     Lane& lane = s.ranks[static_cast<size_t>(r)].lanes[0];

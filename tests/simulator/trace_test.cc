@@ -36,7 +36,7 @@ TEST(Trace, IsJsonWithANamedRowForEveryLaneAndEveryUsedLink) {
     }
     ASSERT_EQ(event.at("ph"), "X");
     ASSERT_TRUE(rows.count({process, row})) << "a span in a row without a name";
-    // Spans of a row follow each other: nothing hides anything.
+    // Spans of a row do not overlap, so that none hides another.
     const double begin = event.at("ts"), duration = event.at("dur");
     EXPECT_GE(duration, 0);
     EXPECT_LE(begin + duration, simulation.time_us + 1e-5);

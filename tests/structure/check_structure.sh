@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks the laws of the tree: which folder may include which, where CUDA headers and extern "C" may occur, class names.
+# Checks the laws of the tree: the includes that a folder may have, the places of CUDA headers and extern "C", class names.
 # usage: check_structure.sh REPOSITORY_ROOT; prints one line per violation, exits 1 if there are any.
 set -u
 root=$1
@@ -12,7 +12,7 @@ files=$(find src algorithms include plugins perf tests \
 # shellcheck disable=SC2016
 awk_program='
 BEGIN {
-  # The arrows of DESIGN.md; what is reachable along them is allowed.
+  # The arrows of docs/architecture.md. A folder may include all folders that it reaches along them.
   arrows = "api>comm comm>planner comm>exec planner>algorithms algorithms>simulator simulator>topology " \
            "simulator>schedule exec>schedule exec>transport topology>base schedule>base transport>base"
   n = split(arrows, list, " ")
@@ -20,7 +20,7 @@ BEGIN {
   for (k in known) for (i in known) for (j in known) if (((i, k) in may) && ((k, j) in may)) may[i, j] = 1
   for (k in known) if (k != "api") may["tools", k] = 1
   known["tools"] = 1
-  # Plugins are apart from the library: what each may see of it, and of other plugins.
+  # Plugins are apart from the library. This lists the parts of it, and the other plugins, that each may include.
   split("plugins/common>transport plugins/net_socket>transport plugins/net_verbs>transport " \
         "plugins/solver_cbc>algorithms plugins/synthesis>algorithms", list, " ")
   for (i in list) {
@@ -29,7 +29,7 @@ BEGIN {
     for (k in known) if ((ends[2], k) in may) may[ends[1], k] = 1
   }
   may["plugins/net_socket", "plugins/common"] = may["plugins/net_verbs", "plugins/common"] = 1
-  # The network that is built in.
+  # The built-in network.
   built_in = "plugins/net_socket/plugin.h"
 }
 
@@ -40,7 +40,7 @@ function module(path,   parts) {
   return parts[1]
 }
 
-# Code without comments; strings stay (extern "C" is looked for in them).
+# Removes comments and keeps strings: extern "C" has one.
 function strip(line,   at) {
   out = ""
   while (line != "") {

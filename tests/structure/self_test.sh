@@ -1,5 +1,5 @@
 #!/bin/bash
-# Shows that check_structure.sh can fail: a small tree that passes, then one planted violation after another.
+# Shows that check_structure.sh can fail: a small tree passes, then one planted violation after another fails.
 set -u
 check=$(dirname "$0")/check_structure.sh
 tree=$(mktemp -d)

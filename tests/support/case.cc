@@ -46,7 +46,7 @@ bool has_root(Operation operation) {
          operation == Operation::kScatter;
 }
 
-// NCCL leaves AlltoAll in place undefined; here it works.
+// NCCL leaves AlltoAll in place undefined; Weft supports it.
 bool can_be_in_place(Operation operation) { return operation != Operation::kSendRecv; }
 
 std::string to_string(const Case& c, int nranks) {
@@ -74,7 +74,7 @@ InPlace in_place_of(const Case& c, int rank) {
 
 CaseRun::CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm)
     : case_(c), type_(type_of(c.type)), rank_(rank), nranks_(nranks), comm_(comm) {
-  // Bcast has one buffer by nature; so has every in-place case.
+  // Bcast has one buffer by definition, as every in-place case has.
   if (case_.operation == Operation::kBcast) case_.in_place = true;
   send_count_ = input_count(case_, rank, nranks);
   receive_count_ = result_count(case_, rank, nranks);
@@ -87,7 +87,7 @@ CaseRun::CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm)
     send_buffer_ =
         std::make_unique<GuardedBuffer>(elements * type_.bytes, memory_for(c, rank), offset);
   } else {
-    // A rank without an input or a result still gets a buffer, which must stay as it is.
+    // A rank without an input or a result still gets a buffer. The buffer must not change.
     const size_t in = std::max(send_count_, case_.count);
     const size_t out = std::max(receive_count_, case_.count);
     send_buffer_ = std::make_unique<GuardedBuffer>(in * type_.bytes, memory_for(c, rank), offset);
@@ -193,7 +193,7 @@ std::string CaseRun::check() const {
     bad += receive_buffer_->check_poison(receive_count_ * type_.bytes, receive_buffer_->size());
     bad += send_buffer_->check_poison(send_count_ * type_.bytes, send_buffer_->size());
   }
-  // The part of the input that no result overwrites must be what it was.
+  // No result overwrites this part of the input, so it must not change.
   const size_t size = type_.bytes;
   const size_t result_begin = receive_buffer_ ? 0 : receive_at_ * size;
   const size_t result_end = receive_buffer_ ? 0 : (receive_at_ + receive_count_) * size;

@@ -1,4 +1,4 @@
-// One conformance case (operation, type, operator, root, count, placement) and its life on one
+// One conformance case (operation, type, operator, root, count, placement), and its run on one
 // rank.
 #pragma once
 
@@ -21,7 +21,7 @@ enum class Operation {
   kAlltoAll,
   kGather,
   kScatter,
-  kSendRecv,  // a ring: to the next rank, from the previous one
+  kSendRecv,  // to the next rank, from the previous rank
 };
 
 const std::vector<Operation>& all_operations();
@@ -30,25 +30,25 @@ bool reduces(Operation operation);
 bool has_root(Operation operation);
 bool can_be_in_place(Operation operation);
 
-// Which allocator: the same on all ranks, or ncclMemAlloc on odd ranks only.
+// The allocator of the buffers. It is the same on all ranks, or ncclMemAlloc on odd ranks only.
 enum class Placement { kMalloc, kNcclMemAlloc, kMixed };
 
-// The same on all ranks; the data follow from it and the rank.
+// All ranks have the same Case. The case and the rank determine the data.
 struct Case {
   Operation operation = Operation::kAllReduce;
   ncclDataType_t type = ncclFloat32;
-  Reduction reduction = Reduction::kSum;  // of operations that reduce
-  int root = 0;                           // of operations that have one
+  Reduction reduction = Reduction::kSum;  // for operations that reduce
+  int root = 0;                           // for operations that have a root
   size_t count = 1;
   bool in_place = false;
   Placement placement = Placement::kMalloc;
   bool shifted = false;  // buffers start one element off their alignment
-  uint64_t salt = 1;     // makes this case's data its own
+  uint64_t salt = 1;     // gives this case its own data
 };
 
 std::string to_string(const Case& c, int nranks);
 
-// Where input and result start in the one buffer of an in-place case, in elements.
+// Offsets of input and result in the shared buffer of an in-place case, in elements.
 struct InPlace {
   size_t send_at = 0, receive_at = 0;
 };
@@ -66,10 +66,10 @@ struct CaseCall {
 };
 ncclResult_t issue(const Case& c, const CaseCall& call);
 
-// "" or what is wrong with the result that `rank` has got.
+// "" or the error in the result of `rank`.
 std::string wrong_elements(const Case& c, int rank, int nranks, const char* got);
 
-// A case on one rank: buffers filled on construction, then launch() once, then check().
+// A case on one rank. The constructor fills the buffers; then call launch() once, then check().
 class CaseRun {
  public:
   CaseRun(const Case& c, int rank, int nranks, ncclComm_t comm);
@@ -78,7 +78,7 @@ class CaseRun {
   CaseRun& operator=(const CaseRun&) = delete;
 
   ncclResult_t launch();
-  // "" or what is wrong: a result, an input that changed, memory written outside.
+  // "" or the error: a wrong result, a changed input, a write outside the buffers.
   std::string check() const;
 
  private:
@@ -93,16 +93,16 @@ class CaseRun {
   ncclRedOp_t op_ = ncclSum;
   bool owns_op_ = false;
   uint64_t scalar_ = 0;
-  size_t send_count_ = 0;     // elements of this rank's input; 0 where it has none
-  size_t receive_count_ = 0;  // elements of this rank's result; 0 where it has none
-  size_t send_at_ = 0;        // in place: where the input starts in the one buffer, in elements
+  size_t send_count_ = 0;     // elements of this rank's input; 0 if it has none
+  size_t receive_count_ = 0;  // elements of this rank's result; 0 if it has none
+  size_t send_at_ = 0;        // in place: offset of the input in the shared buffer, in elements
   size_t receive_at_ = 0;
-  std::vector<char> input_;  // what the input held
+  std::vector<char> input_;  // the input before the call
   std::unique_ptr<GuardedBuffer> send_buffer_;
   std::unique_ptr<GuardedBuffer> receive_buffer_;  // null when in place
 };
 
-// Construct, launch, check. "" or what is wrong, with the case's description.
+// Constructs, launches and checks. "" or the error with the case's description.
 std::string run_case(const Case& c, int rank, int nranks, ncclComm_t comm);
 
 }  // namespace weft::test

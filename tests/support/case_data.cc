@@ -17,7 +17,7 @@ void tile(const NumberType& type, size_t first, size_t count,
   const size_t made = std::min(count, kPeriod);
   for (size_t i = 0; i < made; ++i)
     store(type, element((first + i) % kPeriod), out + i * type.bytes);
-  // Doubling copies; every copy starts a whole number of periods after its source.
+  // Copies double in size. Every copy starts a whole number of periods after its source.
   for (size_t done = made; done < count;) {
     const size_t n = std::min(done, count - done);
     std::memcpy(out + done * type.bytes, out, n * type.bytes);

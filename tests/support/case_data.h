@@ -1,4 +1,4 @@
-// What every rank of a case puts in and must get out.
+// The input and the expected result of every rank of a case.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace weft::test {
 
-// Elements of `rank`'s input and result; 0 where it has none (a non-root of Scatter, say).
+// Elements of `rank`'s input and result. 0 if the rank has none, such as a non-root of Scatter.
 size_t input_count(const Case& c, int rank, int nranks);
 size_t result_count(const Case& c, int rank, int nranks);
 
@@ -16,7 +16,7 @@ std::vector<char> input_bytes(const Case& c, int rank, int nranks);
 // The bytes of `rank`'s result.
 std::vector<char> result_bytes(const Case& c, int rank, int nranks);
 
-// Data repeat with this period (a prime, in elements), so that large cases cost little to make.
+// Data repeat with this period (a prime number of elements), so that large cases are cheap to make.
 inline constexpr size_t kPeriod = 1021;
 
 // All ranks' inputs to element `index` of a reduction of this case.

@@ -15,7 +15,7 @@ std::vector<bool> placements_of(Operation operation) {
   return {false, true};
 }
 
-// Adds cases with ever new salts and moving roots.
+// Adds cases. Each has a new salt and the next root.
 class CaseList {
  public:
   explicit CaseList(int nranks) : nranks_(nranks) {}
@@ -86,7 +86,7 @@ std::vector<Case> core_cases(int nranks) {
         c.in_place = in_place;
       }
     }
-    // Other memory, other alignment: small and large enough to be cut into pieces.
+    // Other memory, other alignment. One count is small, one is large enough to be split.
     for (Placement placement : {Placement::kMalloc, Placement::kNcclMemAlloc, Placement::kMixed}) {
       for (bool shifted : {false, true}) {
         for (size_t count : {9, 20011}) {

@@ -1,4 +1,4 @@
-// Which cases a conformance run goes through: a fixed core, and random samples beyond it.
+// The cases of a conformance run: a fixed core, and random samples beyond it.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace weft::test {
 
-// Numbers of ranks the suite covers.
+// The numbers of ranks that the suite covers.
 const std::vector<int>& rank_counts();
 
 // Every operation x type x operator once; every operation x awkward count x placement; every root.

@@ -1,4 +1,4 @@
-// Runs lists of cases over one communicator and reports the ones that fail.
+// Runs lists of cases over one communicator and reports the cases that fail.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace weft::test {
 
-// All cases in order, as `rank`. The first few failures are reported; the rest is counted. Every
+// Runs all cases in order, as `rank`. Reports the first few failures and counts the rest. Every
 // rank of the communicator must call it with the same list. `watchdog` may be null.
 void run_cases(const std::vector<Case>& cases, int rank, int nranks, ncclComm_t comm,
                Watchdog* watchdog);
 
-// The same with all ranks driven by the calling thread, each case as one group.
+// The same, but the calling thread drives all ranks. Each case is one group.
 void run_cases_in_groups(const std::vector<Case>& cases, const std::vector<ncclComm_t>& comms);
 
 }  // namespace weft::test

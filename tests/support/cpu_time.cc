@@ -12,7 +12,7 @@
 namespace weft::test {
 namespace {
 
-// Small pieces of memory and jumps between them, as in what is measured.
+// Allocates small nodes and jumps between them, as the measured code does.
 uint64_t fixed_work() {
   std::map<uint64_t, uint64_t> numbers;
   for (uint64_t i = 0; i < 30000; i++) numbers[mix(i) % 20000] += i;

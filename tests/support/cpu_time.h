@@ -1,5 +1,5 @@
-// How long this thread has computed, and how slow the machine is just now: what a test may bound on
-// a machine that is not ours, or that others use too.
+// The CPU time of this thread, and how slow the machine is at the moment. Tests bound these on
+// machines that are foreign or shared with others.
 #pragma once
 
 #include <ctime>
@@ -12,9 +12,8 @@ inline double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Whether `seconds` are below the limit. Where they are not, the limit is that of a slower machine:
-// longer by as much as a fixed piece of work takes longer, here and now, than where limits were
-// set.
+// Whether `seconds` are below the limit. If not, measures a fixed piece of work here and now. The
+// limit grows by the factor that this work is slower than where limits were set.
 bool in_time(double seconds, double limit);
 
 }  // namespace weft::test

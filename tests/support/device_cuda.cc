@@ -1,4 +1,4 @@
-// Builds with CUDA: host mode or GPUs, as the library finds them.
+// Builds with CUDA use host mode or GPUs, as the library does.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ void check(cudaError_t error, const char* what) {
   std::abort();
 }
 
-// Pinned memory in power-of-two pieces, and streams, all made before the first kernel runs.
+// Pinned memory in power-of-two pieces, and streams. All are made before the first kernel runs.
 class Pool {
  public:
   static Pool& instance() {
@@ -81,10 +81,9 @@ class Pool {
   std::map<ncclComm_t, cudaStream_t> by_comm_;
 };
 
-// Enough hardware queues for a stream per rank, for kernels and for copies. Must be asked for
-// before the first CUDA call, and before main(): later, other threads may be reading the
-// environment.
-// Processes under MPS share those that there are.
+// Asks for enough hardware queues for a stream per rank, for kernels and for copies. CUDA reads the
+// variable at its first call. It is set before main(), because other threads may read the
+// environment later. Processes under MPS share the hardware queues.
 const char* const kQueues = std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4";
 const bool kQueuesAsked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", kQueues, 0) == 0 &&
                           setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", kQueues, 0) == 0;

@@ -1,4 +1,4 @@
-// Builds without CUDA: there is only host mode.
+// Builds without CUDA have host mode only.
 #include <cstdlib>
 
 #include "tests/support/device.h"

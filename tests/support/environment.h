@@ -1,4 +1,4 @@
-// Environment variables for the length of a scope.
+// Sets environment variables for the length of a scope.
 #pragma once
 
 #include <cstdlib>
@@ -10,8 +10,8 @@
 
 namespace weft::test {
 
-// Sets variables (nullopt: unsets) and puts back what was there. Only while no other thread reads
-// the environment.
+// Sets variables (nullopt unsets one) and restores the old values at the end. No other thread may
+// read the environment while this object is made or destroyed.
 class ScopedEnvironment {
  public:
   using Setting = std::pair<std::string, std::optional<std::string>>;

@@ -25,9 +25,9 @@ class GuardedBuffer {
   char* bytes() const { return static_cast<char*>(static_cast<void*>(data_)); }
   size_t size() const { return size_; }
 
-  // "" or which guard byte changed.
+  // "" or the guard byte that changed.
   std::string check_guards() const;
-  // "" or which byte in [begin, end) no longer holds the poison.
+  // "" or the byte in [begin, end) that no longer holds the poison.
   std::string check_poison(size_t begin, size_t end) const;
 
  private:

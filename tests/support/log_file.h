@@ -1,4 +1,4 @@
-// Warnings of the library, in a file for as long as this is there.
+// Writes the library's warnings to a file while this object lives.
 #pragma once
 
 #include <unistd.h>
@@ -15,7 +15,7 @@ namespace weft::test {
 
 class LogFile {
  public:
-  // `reset` makes the library look at its environment again.
+  // `reset` makes the library read its environment again.
   LogFile(const std::string& name, std::function<void()> reset)
       : path_("/tmp/weft-" + name + "." + std::to_string(getpid()) + ".txt"),
         reset_(std::move(reset)) {

@@ -1,4 +1,5 @@
-// main() of every test program: plays a scenario if it was started for one, else runs the tests.
+// main() of every test program. It plays a scenario if the process was started for one, and else
+// runs the tests.
 #include <gtest/gtest.h>
 
 #include "tests/support/processes.h"

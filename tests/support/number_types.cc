@@ -60,8 +60,9 @@ uint64_t encode(const NumberType& type, double value) {
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return sign | overflow;
   if (magnitude == 0) return sign;
-  // In units of the last place of its binade (never below the subnormals'), the value is a small
-  // integer after rounding; adding it to the exponent field lets a carry move up by itself.
+  // `units` counts units of the last place of the value's binade (at least the subnormals' binade).
+  // After rounding it is a small integer. Adding it to the exponent field lets a carry move up by
+  // itself.
   const int exponent = std::max(std::ilogb(magnitude), 1 - type.bias());
   const double units = std::nearbyint(std::ldexp(magnitude, m - exponent));  // ties to even
   const uint64_t biased = static_cast<uint64_t>(exponent + type.bias() - 1);

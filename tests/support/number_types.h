@@ -10,7 +10,7 @@
 
 namespace weft::test {
 
-// What the tests know about one element type. For integers only name, bytes and is_signed matter.
+// The properties of one element type. For integers only name, bytes and is_signed matter.
 struct NumberType {
   ncclDataType_t id;
   const char* name;
@@ -26,7 +26,7 @@ struct NumberType {
   double exact_integer_limit() const {
     return static_cast<double>(uint64_t{1} << (mantissa_bits + 1));
   }
-  // Half a unit in the last place, relative: the error of rounding once.
+  // Half a unit in the last place, relative. Rounding once has at most this error.
   double unit_roundoff() const { return 1.0 / exact_integer_limit(); }
   uint64_t mask() const { return bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * bytes)) - 1; }
 };
@@ -36,8 +36,8 @@ const NumberType& type_of(ncclDataType_t id);
 
 // The value of a floating-point bit pattern. Exact for every type.
 double decode(const NumberType& type, uint64_t bits);
-// The nearest bit pattern, ties to even; overflow gives infinity, or NaN's neighbour 448 where
-// there is none.
+// The nearest bit pattern, ties to even. Overflow gives infinity, or 448 (the neighbour of NaN) if
+// the type has no infinity.
 uint64_t encode(const NumberType& type, double value);
 
 bool is_finite(const NumberType& type, uint64_t bits);

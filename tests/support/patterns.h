@@ -1,4 +1,4 @@
-// Regular expressions for messages: POSIX's, as std::regex takes ten seconds to compile.
+// Regular expressions for messages. They are POSIX's: std::regex takes ten seconds to compile.
 #pragma once
 
 #include <regex.h>
@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// Whether an extended regular expression matches somewhere in the text.
+// Whether an extended regular expression matches a part of the text.
 inline bool says(const std::string& text, const char* pattern) {
   regex_t compiled;
   if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0)

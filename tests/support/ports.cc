@@ -11,7 +11,7 @@
 namespace weft::test {
 namespace {
 
-// Strictly: without SO_REUSEADDR the remains of old connections count too.
+// Without SO_REUSEADDR, ports of old connections that linger count as used too.
 bool nobody_uses(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in any{};
@@ -28,9 +28,9 @@ uint16_t free_port() {
   constexpr int kFirst = 10000, kPorts = 50000;
   int low = 32768, high = 60999;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low >> high;
-  // Where the kernel keeps all of them for itself, any must do.
+  // If the kernel's range covers all our ports, any free port must do.
   const bool none_else = low <= kFirst && high >= kFirst + kPorts - 1;
-  // Programs that run at once start at different places; one that asks again gets another.
+  // Programs that run at the same time start at different ports. Each call returns another port.
   static int next = static_cast<int>(getpid() * 37L % kPorts);
   for (int tries = 0; tries < kPorts; tries++) {
     const int port = kFirst + next++ % kPorts;
@@ -40,7 +40,7 @@ uint16_t free_port() {
   throw std::runtime_error("no free TCP port");
 }
 
-// Bound, but it does not listen.
+// The socket is bound but does not listen.
 DeafPort::DeafPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -1,15 +1,15 @@
-// Ports for tests that must name one.
+// Ports for tests that must name a port.
 #pragma once
 
 #include <cstdint>
 
 namespace weft::test {
 
-// A TCP port that nobody uses now, and that the kernel will not hand to somebody's outgoing
-// connection in between (/proc/sys/net/ipv4/ip_local_port_range).
+// A TCP port that is not in use. The kernel does not give it to an outgoing connection: it lies
+// outside /proc/sys/net/ipv4/ip_local_port_range.
 uint16_t free_port();
 
-// A port of 127.0.0.1 where nobody listens, and nobody else can while this lives.
+// A port of 127.0.0.1 where nobody listens. Nobody else can listen there while this object lives.
 class DeafPort {
  public:
   DeafPort();

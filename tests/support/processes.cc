@@ -92,7 +92,8 @@ void reap(Child& child) {
 
 bool failed(const Child& child) { return !child.running && child.result.exit_code != 0; }
 
-// Reads output until all have ended, the deadline has passed, or a grace after one has failed.
+// Reads output until all processes have ended, the deadline has passed, or the grace after a
+// failure has passed.
 void collect(std::vector<Child>& children, Clock::time_point deadline,
              const std::optional<std::chrono::milliseconds>& grace = {}) {
   for (bool any_failed = false;;) {

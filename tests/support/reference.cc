@@ -12,8 +12,8 @@ namespace {
 
 bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
-// Small integers whose absolute values add up to no more than the type can hold exactly, so that
-// the sum of any subset is exact. Which ranks get a share moves with the index.
+// Small integers. The type holds the sum of their absolute values exactly, so the sum of any subset
+// is exact. The index decides which ranks get a share.
 std::vector<double> summands(const NumberType& type, int nranks, uint64_t hash) {
   std::vector<double> values(static_cast<size_t>(nranks), 0.0);
   double budget = std::min(type.exact_integer_limit(), 4096.0);
@@ -30,7 +30,7 @@ std::vector<double> summands(const NumberType& type, int nranks, uint64_t hash) 
   return values;
 }
 
-// Powers of two with a bounded total exponent, one of them times 1.5: every partial product is
+// Powers of two with a bounded total exponent, one of them times 1.5. Every partial product is
 // exact.
 std::vector<double> factors(int nranks, uint64_t hash) {
   std::vector<double> values(static_cast<size_t>(nranks), 1.0);
@@ -62,13 +62,12 @@ std::vector<uint64_t> integer_column(const NumberType& type, Reduction reduction
   for (int r = 0; r < nranks; ++r) {
     uint64_t bits = mix(hash, static_cast<uint64_t>(r));
     if (reduction == Reduction::kAvg) {
-      // The sum must not overflow: NCCL divides the wrapped sum, and nobody wants that.
+      // The sum must not overflow: NCCL divides the wrapped sum, and no caller wants that result.
       const int64_t bound = 100 / nranks;
       bits = bits % static_cast<uint64_t>(bound + 1);
       if (type.is_signed && (mix(hash, 7) & 1) != 0) bits = ~bits + 1;
     }
-    if (reduction == Reduction::kProd)
-      bits |= 1;  // even factors would soon leave nothing but zeros
+    if (reduction == Reduction::kProd) bits |= 1;  // even factors would soon leave only zeros
     column.push_back(bits & type.mask());
   }
   return column;
@@ -196,7 +195,7 @@ bool close_enough(const NumberType& type, Reduction reduction, const std::vector
   const double expected = reduce_floats(type, reduction, column);
   const double value = decode(type, got);
   const auto n = static_cast<double>(column.size());
-  // A scale: no partial result is larger than this.
+  // No partial result is larger than this scale.
   double scale = 0;
   if (reduction == Reduction::kProd) {
     scale = std::fabs(expected);

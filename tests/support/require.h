@@ -1,5 +1,5 @@
-// Skips that say why, and WEFT_REQUIRE=gpu,rdma,mpi,cuda-toolkit,shared,large,browser, which turns
-// them into failures.
+// A skipped test prints why. WEFT_REQUIRE=gpu,rdma,mpi,cuda-toolkit,shared,large,browser turns such
+// skips into failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ bool is_required(const std::string& feature);
 
 }  // namespace weft::test
 
-// Ends the test: a skip that prints `reason`, or a failure where WEFT_REQUIRE names `feature`.
+// Ends the test. It is a skip that prints `reason`, or a failure if WEFT_REQUIRE names `feature`.
 #define WEFT_SKIP(feature, reason)                                                   \
   do {                                                                               \
     if (::weft::test::is_required(feature)) {                                        \

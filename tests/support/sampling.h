@@ -1,5 +1,5 @@
-// How many random samples a suite takes, from which seed, and how patient it is; all repeatable by
-// environment.
+// The number of random samples, the seed and the time limits of a suite. The environment sets all
+// of them, so a run can be repeated.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// WEFT_TEST_SEED, or a fresh one; printed once per process so that any failure can be repeated.
+// WEFT_TEST_SEED, or a fresh seed. Printed once per process so that any failure can be repeated.
 uint64_t test_seed();
 
 // WEFT_TEST_SAMPLES, or `normal`, or a fifth of it under a sanitizer.
 int test_samples(int normal);
 
-// A time limit: times WEFT_TEST_PATIENCE, or longer under sanitizers.
+// A time limit: `normal` times WEFT_TEST_PATIENCE. The default factor is 1, or 4 under sanitizers.
 std::chrono::milliseconds patience(std::chrono::milliseconds normal);
 
 // The bit mixer behind all generated data (splitmix64).

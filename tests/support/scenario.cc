@@ -64,7 +64,7 @@ std::map<std::string, std::string> scenario_environment(const std::string& scena
 bool play_scenario(int* exit_code) {
   const std::string name = environment("WEFT_TEST_SCENARIO");
   if (name.empty()) return false;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would collect us
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // this process must not outlive its parent
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   *exit_code = 1;
   const auto found = registry().find(name);

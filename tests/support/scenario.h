@@ -1,4 +1,4 @@
-// How a scenario's context travels to a started process: in its environment.
+// A scenario's context travels to a started process in its environment.
 #pragma once
 
 #include <map>

@@ -1,5 +1,4 @@
-// The reference and the harness themselves: known encodings, exactness of generated inputs, guards
-// that bite.
+// Tests the reference and the harness: known encodings, exact inputs, guards that detect writes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +59,7 @@ TEST(NumberTypes, AgreeWithTheCompilerOnFloat) {
   }
 }
 
-// Rounds after every step, in an order of its own.
+// Rounds after every step, and reduces in an order of its own.
 uint64_t reduce_stepwise(const NumberType& type, Reduction reduction,
                          const std::vector<uint64_t>& column, bool backwards) {
   const int n = static_cast<int>(column.size());
@@ -154,7 +153,7 @@ TEST(Processes, ReportFailuresAndOutputOfEachRank) {
 
 TEST(Processes, KillAndNameTheRankThatHangs) {
   std::vector<ProcessResult> results;
-  for (int seconds : {1, 30}) {  // a machine that is busy may not even start the others within one
+  for (int seconds : {1, 30}) {  // on a busy machine the others may not even start within 1 s
     ProcessOptions options;
     options.limit = std::chrono::seconds(seconds);
     results = run_processes("never_ends", 3, options);

@@ -60,7 +60,7 @@ void run_ranks_as_threads(int n, const std::function<void(int, ncclComm_t)>& fn,
 }
 
 CommSet::CommSet(int n) : comms_(static_cast<size_t>(n), nullptr) {
-  // All ranks on GPU 0, if there is one.
+  // All ranks use GPU 0, if there is one.
   const std::vector<int> devices(static_cast<size_t>(n), 0);
   if (!succeeded(ncclCommInitAll(comms_.data(), n, devices.data()), "ncclCommInitAll")) {
     throw std::runtime_error("ncclCommInitAll failed");
@@ -79,7 +79,7 @@ ncclComm_t CommSet::take(int rank) {
 
 PendingCall::PendingCall(std::function<ncclResult_t()> call)
     : promise_(std::make_shared<std::promise<ncclResult_t>>()), result_(promise_->get_future()) {
-  // Detached on purpose: a call that never returns must not keep the test from reporting it.
+  // The thread is detached: a call that never returns must not keep the test from reporting it.
   std::thread([promise = promise_, call = std::move(call)] {
     promise->set_value(call());
   }).detach();

@@ -23,12 +23,12 @@ ncclUniqueId new_unique_id();
 void run_threads(int n, const std::function<void(int rank)>& fn,
                  std::chrono::milliseconds limit = std::chrono::seconds(60));
 
-// The same with one communicator of n ranks, made by ncclCommInitRank and destroyed afterwards.
+// The same with one communicator of n ranks. ncclCommInitRank makes it; it is destroyed afterwards.
 void run_ranks_as_threads(int n, const std::function<void(int rank, ncclComm_t comm)>& fn,
                           std::chrono::milliseconds limit = std::chrono::seconds(60));
 
-// The communicators of n ranks, to be driven from the calling thread (ncclCommInitAll). Aborts on
-// destruction whatever take() or destroy() has not removed.
+// The communicators of n ranks, driven from the calling thread (ncclCommInitAll). The destructor
+// aborts every communicator that take() or destroy() has not removed.
 class CommSet {
  public:
   explicit CommSet(int n);
@@ -37,15 +37,15 @@ class CommSet {
   CommSet& operator=(const CommSet&) = delete;
   ncclComm_t operator[](int rank) const { return comms_[static_cast<size_t>(rank)]; }
   int size() const { return static_cast<int>(comms_.size()); }
-  // Gives up ownership of one.
+  // The caller owns this communicator from now on.
   ncclComm_t take(int rank);
 
  private:
   std::vector<ncclComm_t> comms_;
 };
 
-// A call that may block, in its own thread. Its result within `limit`, or ncclNumResults for "still
-// blocked".
+// A call that may block, in its own thread. Gives its result within `limit`, or ncclNumResults if
+// the call is still blocked.
 class PendingCall {
  public:
   explicit PendingCall(std::function<ncclResult_t()> call);
@@ -56,8 +56,8 @@ class PendingCall {
   std::shared_future<ncclResult_t> result_;
 };
 
-// Waits until a non-blocking communicator's state is no longer ncclInProgress; ncclNumResults after
-// `limit`.
+// Waits until a non-blocking communicator's state is no longer ncclInProgress. Returns
+// ncclNumResults after `limit`.
 ncclResult_t settle(ncclComm_t comm, std::chrono::milliseconds limit = std::chrono::seconds(20));
 
 }  // namespace weft::test

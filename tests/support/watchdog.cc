@@ -11,7 +11,7 @@ namespace weft::test {
 
 Watchdog::Watchdog(int nranks, std::chrono::milliseconds limit)
     : last_(std::chrono::steady_clock::now()), doing_(static_cast<size_t>(nranks), "start") {
-  // Asked here: the thread must not read the environment, which a test may be changing.
+  // patience() reads the environment. The thread must not read it, because a test may change it.
   thread_ = std::thread([this, limit = patience(limit)] { watch(limit); });
 }
 

@@ -1,5 +1,5 @@
-// Ends a test program that hangs, and says what each rank was doing: a thread that waits cannot be
-// stopped otherwise.
+// Ends a test program that hangs, and prints what each rank was doing. A thread that waits cannot
+// be stopped in any other way.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace weft::test {
 
-// While it lives, no `limit` may pass without a note from some rank. All methods are thread-safe.
+// Ends the program if no rank calls note() for `limit`. All methods are thread-safe.
 class Watchdog {
  public:
   explicit Watchdog(int nranks, std::chrono::milliseconds limit = std::chrono::seconds(60));
@@ -19,7 +19,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // What `rank` does from now on.
+  // Records what `rank` does from now on.
   void note(int rank, std::string what);
 
  private:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `weft calibrate` measures is kept and used, and plan_regret judges by it: calibrate_test.sh WEFT PLAN_REGRET
+# `weft calibrate` keeps its measurements, the planner uses them, and plan_regret judges by them: calibrate_test.sh WEFT PLAN_REGRET
 set -euo pipefail
 weft=$1 plan_regret=$2
 work=$(mktemp -d)
@@ -10,7 +10,7 @@ for section in threads processes network; do
   grep -qF "[$section]" "$work"/rates-* || { echo "FAILED: no rates of $section"; exit 1; }
 done
 grep -qE '^factor all_reduce direct 2 1024 ' "$work"/rates-* || { echo "FAILED: no time of a plan"; exit 1; }
-# A second is too short to measure everything again.
+# One second is too short to measure everything again.
 grep -q 'small measurements were made more than once.*measure again' "$work/warned" || { echo "FAILED: no warning"; cat "$work/warned"; exit 1; }
 for ranks in "" "--processes" "--processes --plain" "--own-hosts"; do
   read -ra flags <<<"$ranks"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs/environment.md is what `weft env --markdown` prints, and set variables show: env_test.sh WEFT ROOT
+# docs/environment.md equals the output of `weft env --markdown`, and set variables show: env_test.sh WEFT ROOT
 set -euo pipefail
 weft=$1 root=$2
 if ! diff -u "$root/docs/environment.md" <(env -i "$weft" env --markdown); then

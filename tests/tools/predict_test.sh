@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `weft bound` and `weft simulate` as people and scripts use them: predict_test.sh WEFT
+# `weft bound` and `weft simulate`, called as people and scripts call them: predict_test.sh WEFT
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 weft=$1

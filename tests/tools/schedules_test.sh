@@ -1,5 +1,5 @@
 #!/bin/bash
-# weft verify and weft run: exit codes, one line of error, one JSON object.
+# weft verify and weft run: exit codes, errors of one line, results as one JSON object.
 # usage: schedules_test.sh WEFT CORPUS
 set -u
 weft=$1 corpus=$2
@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# expect CODE PATTERN ARGUMENT...: runs weft; its output (both kinds) must match, an error must be one line on stderr.
+# expect CODE PATTERN ARGUMENT...: runs weft. Its output (stdout and stderr) must match; an error must be one line on stderr.
 expect() {
   local code=$1 pattern=$2 status=0
   shift 2
@@ -42,7 +42,7 @@ expect 0 'on rtx4090-8x with CPU nodes: 1$' simulate rtx4090-8x "$cpu" --size 1M
 expect 2 'reaches no CPU' simulate ndv2 "$cpu" --size 1M
 "$weft" show "$cpu" rtx4090-8x --output "$work/cpu.html" && [ -s "$work/cpu.html" ] || { echo "FAILED: no drawing of $cpu"; failed=1; }
 
-# Rank 0 waits for a message that nobody sends.
+# Rank 0 waits for a message that no rank sends.
 sed '/"from": \[{"input": 0}\], "to": \[{"peer": 0}\]/d' "$pair" >"$work/waits.json"
 expect 1 "^weft: .*waits.json: .* refused: rank 0 lane 0 step 1 \(output chunk 0\) never runs: it waits for a message from rank 1" \
   verify "$work/waits.json"
@@ -69,7 +69,7 @@ for ranks in thread process; do
     run "$good" --size 64K --ranks-as $ranks --json
   expect 0 'out_of_place .* 0 elements wrong' run "$pair" --size 1000 --ranks-as $ranks
 done
-# A size is rounded down to whole elements, one at least.
+# A size is rounded down to whole elements, at least one.
 expect 0 '"bytes":4,' run "$pair" --size 0 --json
 [ $failed = 0 ] && echo OK
 exit $failed

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page of `weft show` in a real browser: show_test.sh WEFT. Exit 77: there is no browser here.
+# The page of `weft show` in a real browser: show_test.sh WEFT. Exit 77: no browser.
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/support/skip.sh
@@ -19,7 +19,7 @@ cat >"$work/box.json" <<'JSON'
 JSON
 "$weft" show "$work/ring.xml" "$work/box.json" --size 240000 -o "$work/page.html"
 
-# Self-contained: nothing is fetched from anywhere.
+# The page is self-contained and fetches nothing.
 ! grep -nE 'https?://|src=|@import|url\(' "$work/page.html" || fail "the page refers to something outside"
 [[ $(grep -c '</script>' "$work/page.html") == 2 ]] || fail "the schedule's name ends a script"
 
@@ -29,8 +29,8 @@ for candidate in "${WEFT_BROWSER:-}" chromium chromium-browser google-chrome; do
 done
 [[ -n $browser ]] || skip browser "no chromium here (scripts/install-deps browser)"
 
-# The page as the browser has it after its scripts ran, of an address like page.html#t=2.
-# A browser may fail to come up on a busy machine; what it shows is the test, not that.
+# The page after its scripts ran in the browser, for an address like page.html#t=2.
+# A browser may fail to start on a busy machine. That is not a failure of the page, so it is tried again.
 seen() {
   local try
   for try in 1 2 3; do

@@ -1,4 +1,4 @@
-// The catalogue: names, the bounds its machines must reproduce, what we see in them.
+// The catalogue: its names, the bounds that its machines must reproduce, and their expected texts.
 #include "algorithms/catalogue/catalogue.h"
 
 #include <gtest/gtest.h>

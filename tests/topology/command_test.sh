@@ -1,5 +1,5 @@
 #!/bin/bash
-# weft topo and weft doctor from outside: formats convert into each other, errors are one line and exit status 2.
+# weft topo and weft doctor as commands: formats convert into each other, errors are one line with exit status 2.
 # usage: command_test.sh WEFT
 set -u
 weft=$1

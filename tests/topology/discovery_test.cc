@@ -1,4 +1,4 @@
-// Discovery on machines made of files, and on the one at hand.
+// Discovery on fake machines made of files, and on this machine.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@
 namespace weft::test {
 namespace {
 
-// Two sockets; on each a PCIe switch with two GPUs and a NIC. Bus numbers grow with `shift`.
+// Each of two sockets has a PCIe switch with two GPUs and a NIC. `shift` is added to bus numbers.
 class TwoSockets : public FakeSysfs {
  public:
   explicit TwoSockets(int shift = 0) {
@@ -83,7 +83,7 @@ TEST(Discovery, SeesSwitchesGpusNicsAndSockets) {
     for (const char* fact : {"arch", "vendor"})
       if (node.type == NodeType::kCpu) node.facts.erase(fact);
   for (auto& link : machine.links)
-    if (link.type == LinkType::kSocket) link.gbps = 10;  // the processor we run on decides
+    if (link.type == LinkType::kSocket) link.gbps = 10;  // depends on this machine's processor
   expect_text("discovered-two-sockets", machine_text(machine));
 }
 
@@ -103,7 +103,7 @@ TEST(Discovery, GivesTheSameFingerprintWhateverTheBusNumbers) {
 
 TEST(Discovery, FillsASkeletonFileIn) {
   const TwoSockets box;
-  // The file moves everything below one CPU and one switch, as clouds do, and knows no GPU or NIC.
+  // As in clouds, the file moves everything below one CPU and one switch, and names no GPU or NIC.
   const std::string path = box.root() + "/skeleton.xml";
   std::ofstream(path) << R"(<system version="1"><cpu numaid="0" affinity="ffff" arch="x86_64"
     vendor="AuthenticAMD" familyid="23" modelid="49">
@@ -117,7 +117,7 @@ TEST(Discovery, FillsASkeletonFileIn) {
   EXPECT_EQ(gpus(machine).size(), 4u);
   EXPECT_EQ(nodes_of(machine, NodeType::kNic).size(), 2u);
   EXPECT_TRUE(has_note(machine.notes, "the file's GPU 0000:77:00.0 is not here"));
-  // GPU 0 and mlx5_0 sit under the file's switch; their NVLinks come from the driver.
+  // GPU 0 and mlx5_0 are under the file's switch. Their NVLinks come from the driver.
   const auto choices = nic_affinity(machine);
   EXPECT_EQ(machine.nodes[choices[0].nic].id, "mlx5_0");
   EXPECT_EQ(choices[0].direct.path_class, PathClass::kPcieSwitch);
@@ -176,7 +176,7 @@ TEST(Discovery, OfThisHostTakesLessThan50Milliseconds) {
   how.nvml = "libno-such-nvml.so";
   how.hwloc = hwloc_view;
   double best = 1e9;
-  for (int i = 0; i < 25 && (i < 2 || best >= 0.05); i++) {  // others may use the machine
+  for (int i = 0; i < 25 && (i < 2 || best >= 0.05); i++) {  // others may load the machine
     const auto start = std::chrono::steady_clock::now();
     const Machine machine = this_machine(how);
     best = std::min(

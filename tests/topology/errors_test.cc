@@ -1,4 +1,4 @@
-// Bad files: one line that says what and where. And the formats' odd corners.
+// Bad files give an error of one line that says what and where. Also unusual but valid files.
 #include <gtest/gtest.h>
 
 #include "src/topology/formats/read_machine.h"

@@ -1,10 +1,12 @@
-// A libnvidia-ml.so.1 that serves the machine described in WEFT_FAKE_NVML, one line a thing:
-//   init CODE                     nvmlInit fails with CODE
-//   count CODE                    nvmlDeviceGetCount fails
-//   gpu BUS SM [mig] [lost] [fabric]  a GPU; lost: its handle cannot be had; fabric: of several
-//   hosts link BUS[*N] [switch|hidden|down|broken]   N links of the GPU above nop2p no GPU reaches
-//   another
-// Built twice: as a driver of today, and with WEFT_OLD_DRIVER as one that lacks newer functions.
+// A libnvidia-ml.so.1 that serves the machine described in WEFT_FAKE_NVML. Each line is one of:
+//   init CODE     nvmlInit fails with CODE
+//   count CODE    nvmlDeviceGetCount fails
+//   gpu BUS SM [mig] [lost] [fabric]
+//                 a GPU; lost: it has no handle; fabric: its NVLinks span several hosts
+//   link BUS[*N] [switch|hidden|down|broken]
+//                 N links of the GPU above
+//   nop2p         no GPU reaches another
+// It is built twice: as a current driver, and with WEFT_OLD_DRIVER without the newer functions.
 #include <array>
 #include <cstdio>
 #include <cstdlib>

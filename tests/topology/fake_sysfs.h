@@ -1,5 +1,5 @@
-// A machine made of files, for tests of discovery: PCI devices, NUMA nodes, NICs under a temporary
-// folder that stands in for the root of the file system.
+// A fake machine for tests of discovery. PCI devices, NUMA nodes and NICs are files in a temporary
+// folder that replaces the root of the file system.
 #pragma once
 
 #include <filesystem>
@@ -33,7 +33,7 @@ class FakeSysfs {
       write("sys/devices/system/node/node" + std::to_string(i) + "/cpumap", "ff");
   }
 
-  // `chain` are the bus ids from the root port down to the device itself.
+  // `chain` has the bus ids from the root port down to the device itself.
   struct Pci {
     std::vector<std::string> chain;
     std::string device_class, vendor, device;

@@ -1,5 +1,5 @@
-// Files of real machines: what we see in each is written down in expected/. They stay where they
-// are, beside the repository; without them these tests are skipped.
+// Files of real machines. expected/ holds the text for each machine. The files are outside the
+// repository; without them these tests are skipped.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,8 +16,8 @@
 namespace weft::test {
 namespace {
 
-// NCCL's own reader knows no declaration, at most 16 attributes of 255 characters, and these
-// speeds; it needs the attributes listed.
+// NCCL's own reader accepts no XML declaration, at most 16 attributes of 255 characters, and only
+// these speeds. It needs the attributes listed.
 void expect_valid_for_nccl(const std::string& xml) {
   EXPECT_EQ(xml.compare(0, 20, "<system version=\"1\">"), 0);
   static const std::map<std::string, std::vector<std::string>> needed = {

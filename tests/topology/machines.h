@@ -1,4 +1,4 @@
-// What tests of the topology share: files of real machines, expected texts, small graphs.
+// Shared by the topology tests: files of real machines, expected texts, small graphs.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace weft::test {
 
-// A file below ../shared/machines, or "" where there is none.
+// A file below ../shared/machines, or "" if there is none.
 std::string shared_machine(const std::string& name);
 
 // Compares with tests/topology/expected/NAME.txt; WEFT_UPDATE_EXPECTED=1 writes it anew.
 void expect_text(const std::string& name, const std::string& text);
 
-// What all-gather can reach at best, GB/s of the whole array: the cut bound, by max-flow.
+// The highest all-gather throughput, in GB/s of the whole array: the cut bound, by max-flow.
 double gather_bound(const Machine& machine);
 
 // The text of the Error that a call throws, or "" if it throws none.

@@ -1,4 +1,4 @@
-// NVLink discovery without a GPU: a fake driver library serves machines, old ones and broken ones.
+// NVLink discovery without a GPU. A fake driver library serves machines, old and broken ones too.
 #include "src/topology/sources/nvml.h"
 
 #include <fmt/format.h>
@@ -121,7 +121,8 @@ TEST(Nvml, WorksWithOldDriversThatLackFunctions) {
       "gpu 0000:07:00.0 70\nlink 0000:06:00.0*2\nlink 0000:c0:00.0*4 switch\n",
       WEFT_FAKE_NVML_OLD);
   EXPECT_EQ(link_between(machine, "g0", "g1")->count, 2);
-  // Without the function that tells, what is no GPU of ours is a switch, and that is said.
+  // This driver cannot tell the kind of a remote device. Weft takes any device that is not our GPU
+  // for a switch, and notes that.
   EXPECT_EQ(link_between(machine, "g0", "nvs")->count, 4);
   EXPECT_TRUE(has_note(machine, "of an unknown kind, taken as NVSwitch"));
   EXPECT_TRUE(has_note(machine, "taken as 8 GT/s x16 (what such GPUs have)"));
@@ -163,7 +164,7 @@ TEST(Nvml, LeavesOutWhatVisibleDevicesHides) {
   };
   EXPECT_EQ(visible("2,0"), "0a 06 ");
   EXPECT_EQ(visible("GPU-0003,1"), "0b 07 ");
-  EXPECT_EQ(visible("1,9,2"), "07 ");  // CUDA stops at what it does not know
+  EXPECT_EQ(visible("1,9,2"), "07 ");  // CUDA stops at an index that it does not know
   EXPECT_EQ(visible(""), "");
   EXPECT_EQ(visible("1,1"), "07 ");
   EXPECT_EQ(visible("-1"), "");

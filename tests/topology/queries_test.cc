@@ -1,4 +1,4 @@
-// Questions about graphs: paths, affinity, hierarchy, pipelines; networks between hosts.
+// Queries on graphs: paths, affinity, hierarchy, pipelines. Also networks between hosts.
 #include <gtest/gtest.h>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -31,7 +31,7 @@ TEST(Paths, HaveTheirClasses) {
   EXPECT_EQ(class_between(pair, "h0.g0", "h1.g0"), PathClass::kNetwork);
   EXPECT_EQ(class_between(load_machine("hgx-h200"), "g0", "g5"), PathClass::kNvlink);
   EXPECT_EQ(class_between(load_machine("gb200-nvl72"), "g0", "g71"), PathClass::kNvlink);
-  // Below one switch, but without peer-to-peer access: up to the CPU and down again.
+  // Under one switch without peer-to-peer access, data goes up to the CPU and down again.
   const Machine blind = load_machine("rtx4090-8x");
   EXPECT_EQ(class_between(blind, "g0", "g1"), PathClass::kHostBridge);
   EXPECT_EQ(best_path(blind, 0, 1).links.size(), 4u);
@@ -53,7 +53,7 @@ TEST(Affinity, PrefersTheNicUnderTheSameSwitchAndKnowsRelays) {
   EXPECT_EQ(box.nodes[choices[1].nic].id, "nic0");
   EXPECT_EQ(box.nodes[choices[6].nic].id, "nic1");
   EXPECT_EQ(choices[1].relay, -1);
-  // NVLink bridges pairs across the sockets of a box with one NIC: g0 reaches it through g4.
+  // A box with one NIC and NVLink bridges across its sockets. g0 reaches the NIC through g4.
   Machine bridged = load_machine("pcie-8x-1nic");
   for (int i = 0; i < 4; i++) connect(bridged, i, i + 4, LinkType::kNvlink, 48, 0.7, 4);
   const auto relayed = nic_affinity(bridged);
@@ -137,12 +137,12 @@ TEST(Network, HasRailsRacksAndOversubscription) {
         R"({"hosts": [{"machine": "dgx-a100", "count": 4}], "network": )" + network + "}", "test",
         [](const std::string& name) { return load_machine(name); });
   };
-  // One network, eight rails with a spine, eight rails alone: rails cost nothing here.
+  // One network, eight rails with a spine, eight rails alone. Rails cost nothing here.
   EXPECT_NEAR(gather_bound(cluster("{}")), 266.67, 0.01);
   EXPECT_NEAR(gather_bound(cluster(R"({"rails": true})")), 266.67, 0.01);
   EXPECT_NEAR(gather_bound(cluster(R"({"rails": true, "spine": false})")), 266.67, 0.01);
   const Machine racks = cluster(R"({"racks": [[0, 1], [2, 3]], "oversubscription": 4})");
-  // Half of the array comes into a rack through 400 / 4 GB/s.
+  // Half of the array enters a rack through 400 / 4 GB/s.
   EXPECT_NEAR(gather_bound(racks), 200, 0.01);
   const Subsystem all = hierarchy(racks);
   ASSERT_EQ(all.children.size(), 2u);
@@ -176,7 +176,7 @@ TEST(Fingerprint, DependsOnNeitherNamesNorOrder) {
   for (auto& node : other.nodes) node.id += "'";
   EXPECT_EQ(fingerprint(machine), fingerprint(other));
   EXPECT_NE(fingerprint(machine), fingerprint(load_machine("ndv2")));
-  // The same number of links everywhere, but two exchanged.
+  // Every node has the same number of links, but two links are exchanged.
   std::swap(other.links[0].to, other.links[4].to);
   EXPECT_NE(fingerprint(machine), fingerprint(other));
 }

@@ -1,4 +1,4 @@
-// Addresses and the choice of interfaces.
+// Addresses, and the choice of interfaces.
 #include "src/transport/address.h"
 
 #include <gtest/gtest.h>

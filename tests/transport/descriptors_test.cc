@@ -1,4 +1,4 @@
-// Descriptors that are lent to another process, over the socket they go through.
+// Lends file descriptors to another process through a unix socket.
 #include "src/transport/descriptors.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// No wake-up is ever lost: every sleep is either not begun or ended by the bell, long before its
-// time-out.
+// No wake-up is ever lost. The bell prevents or ends every sleep, long before its time-out.
 #include "src/transport/doorbell.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ constexpr uint64_t kForever = 20'000'000'000;  // ns
 uint64_t load(const uint64_t& at) { return __atomic_load_n(&at, __ATOMIC_SEQ_CST); }
 void store(uint64_t& at, uint64_t value) { __atomic_store_n(&at, value, __ATOMIC_SEQ_CST); }
 
-// Waits as the executor does, but without spinning first: every round tries to fall asleep.
+// Waits as the executor does, but without spinning first, so that every round tries to sleep.
 void wait_until(Doorbell& door, const uint64_t& counter, uint64_t goal) {
   while (load(counter) < goal) {
     const uint32_t ticket = prepare_sleep(door);
@@ -76,7 +75,7 @@ TEST(Doorbell, OpensForEveryoneOnWakeAll) {
   const uint32_t ticket = prepare_sleep(door);
   std::thread waker([&] { wake_all(door); });
   const auto before = Clock::now();
-  sleep(door, ticket, kForever);  // begun before or after: the ticket has changed
+  sleep(door, ticket, kForever);  // the ticket has changed, whether or not the sleep began first
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(15));
   waker.join();
 }

@@ -1,5 +1,5 @@
-// The handshake of connections: who knows the secret comes in, nobody else does, and nobody holds
-// up the others.
+// The handshake of connections. Only peers with the secret are accepted, and none blocks the
+// others.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,8 +18,7 @@ namespace {
 
 constexpr int kRank = 3;
 
-// What goes over the wire, written down here a second time: a client of another build must be
-// understood.
+// A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
   uint32_t magic = 0x57454654, protocol = 1;
   uint64_t key = 0;
@@ -39,7 +38,7 @@ std::span<std::byte> bytes(T& value) {
 
 class Handshake : public testing::Test {
  protected:
-  // Its own, with little patience; never destroyed, as the control thread watches it.
+  // An acceptor with short time limits. Never destroyed, because the control thread watches it.
   static Acceptor& acceptor() {
     static Acceptor& mine = *std::make_unique<Acceptor>(0.3).release();
     return mine;
@@ -68,7 +67,7 @@ class Handshake : public testing::Test {
     std::lock_guard lock(mutex_);
     return accepted_.size();
   }
-  // True when the acceptor closes the connection without another word.
+  // True when the acceptor closes the connection without sending anything more.
   static bool is_closed(int fd) {
     pollfd p{fd, POLLIN, 0};
     char byte = 0;
@@ -168,7 +167,7 @@ TEST_F(Handshake, IsNotHeldUpByWhoSaysNothingAndDropsThemInTheEnd) {
   send_all(slow.get(), bytes(h).first(10), in_seconds(60));
   EXPECT_TRUE(authenticate(connection().get(), secret_, purpose_, in_seconds(60)));
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  connection();  // the acceptor tidies up when somebody comes
+  connection();  // the acceptor tidies up when a client connects
   EXPECT_TRUE(is_closed(silent.get()));
   EXPECT_TRUE(is_closed(slow.get()));
 }
@@ -178,7 +177,7 @@ TEST_F(Handshake, WorksByteByByte) {
   Hello h = hello();
   for (size_t i = 0; i < sizeof h; i++) send_all(fd.get(), bytes(h).subspan(i, 1), in_seconds(60));
   Challenge challenge;
-  receive_all(fd.get(), bytes(challenge), in_seconds(60));  // it was understood
+  receive_all(fd.get(), bytes(challenge), in_seconds(60));  // the acceptor understood the request
 }
 
 TEST_F(Handshake, OfAStoppedServiceFails) {

@@ -10,10 +10,10 @@ namespace weft::test {
 
 std::shared_ptr<Network> loopback_network();
 
-// A sending and a receiving comm of one connection; throws when they do not come together.
+// The sending and the receiving comm of one connection. Throws if they do not connect.
 std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network);
 
-// One message over them; the size that the receiver was told. Throws when it does not arrive.
+// Sends one message over them. Returns the size that the receiver got. Throws if it is lost.
 size_t transfer(const NetComm& sender, const NetComm& receiver, void* from, size_t size, void* to,
                 size_t room);
 

@@ -1,5 +1,5 @@
-// Who watches streams and proxies, where no communicator between hosts makes it happen for certain:
-// operations that share network messages, graphs, launches that fail, threads that fall asleep.
+// Observers of streams and proxies, in situations that no communicator between hosts causes
+// reliably: operations that share network messages, graphs, failed launches, sleeping threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,13 +15,13 @@
 namespace weft {
 namespace {
 
-// Writes down what it is told: "+n" starts event n (its parent in brackets), "-n" stops it.
+// Writes down the calls it gets: "+n" starts event n (its parent in brackets), "-n" stops it.
 class Notebook final : public ProfilerPlugin {
  public:
   explicit Notebook(int kinds) : kinds_(kinds) {}
   int version() const override { return 5; }
   const char* name() const override { return "notebook"; }
-  // As some plugins do it, only for the first communicator.
+  // Like some plugins, it asks for events only for the first communicator.
   ncclResult_t open(void**, int* mask, const ProfiledComm&) const override {
     if (!std::exchange(opened_, true)) *mask = kinds_;
     return ncclSuccess;
@@ -42,7 +42,7 @@ class Notebook final : public ProfilerPlugin {
                std::to_string(progress.bytes);
   }
   void close(void*) const override {}
-  // Since the last time.
+  // The text since the last read().
   std::string read() const { return std::exchange(text_, ""); }
 
  private:
@@ -93,12 +93,12 @@ TEST(StreamEvents, KeepWhatComesBeforeItsCall) {
   in.events->received(std::vector<CarriedMessage>{{0, 5}, {0, 6}, {1, 7}});
   EXPECT_EQ(in.notebook.read(), "");
   in.events->expect(event(1), 2, 6);
-  EXPECT_EQ(in.notebook.read(), " op+101(1) step+102(101)");  // others may have to begin, too
+  EXPECT_EQ(in.notebook.read(), " op+101(1) step+102(101)");  // others may begin too
   in.events->take_early();
   EXPECT_EQ(in.notebook.read(), " 102:11 -102 -101");
   in.events->expect(event(2), 3, 8);
   EXPECT_EQ(in.notebook.read(), " op+103(2) step+104(103)");
-  in.events->received(std::vector<CarriedMessage>{{1, 8}});  // behind the one that is there
+  in.events->received(std::vector<CarriedMessage>{{1, 8}});  // after the one that has arrived
   in.events->take_early();
   EXPECT_EQ(in.notebook.read(), " 104:15 -104 step+105(103)");
   in.events->received(std::vector<CarriedMessage>{{1, 8}});
@@ -111,7 +111,7 @@ TEST(StreamEvents, HaveNoParentsOnceGraphsMayRun) {
     StreamEvents& events = *watched.events;
     events.expect(event(1), 1, 4);
     events.expect_no_more();
-    events.expect(event(2), 1, 4);  // a call beside the graph: nobody knows which comes first
+    events.expect(event(2), 1, 4);  // a call beside the graph: their order is unknown
     watched.notebook.read();
     const std::vector<CarriedMessage> one{{0, 4}};
     const auto passes = [&] {
@@ -119,7 +119,7 @@ TEST(StreamEvents, HaveNoParentsOnceGraphsMayRun) {
       if (sends) events.landed();
       return watched.notebook.read();
     };
-    EXPECT_EQ(passes(), " 102:4 -102 -101");  // was launched before
+    EXPECT_EQ(passes(), " 102:4 -102 -101");  // this one was launched before
     EXPECT_EQ(passes(), " op+103(0) step+104(103) 104:4 -104 -103");
     EXPECT_EQ(passes(), " op+105(0) step+106(105) 106:4 -106 -105");
   }
@@ -147,7 +147,7 @@ TEST(StreamEvents, CountWhatNobodyAsksFor) {
   EXPECT_EQ(out.notebook.read(), "");
 }
 
-// Has something to do whenever it is told so.
+// Has work whenever the test sets it.
 class Stream final : public NetStream {
  public:
   explicit Stream(Proxy& proxy, Doorbell& door)
@@ -184,7 +184,7 @@ class States final : public ProxyObserver {
 
 TEST(ProxyObserver, SeesTheThreadSleepAndWork) {
   using enum ProxyState;
-  for (const bool stays : {false, true}) {                // that is what GPUs ask for
+  for (const bool stays : {false, true}) {                // GPUs ask for polling
     Proxy& proxy = *std::make_unique<Proxy>().release();  // its thread never ends
     Doorbell door;
     const auto stream = std::make_shared<Stream>(proxy, door);

@@ -1,4 +1,4 @@
-// Proxies of GPUs look after each other's streams.
+// Proxies of GPUs serve each other's streams.
 #include "src/transport/proxy.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ bool comes_true(const std::function<bool()>& condition) {
   return false;
 }
 
-// Has something to do whenever it is told so, and takes as long for it as it is told.
+// Has work whenever the test sets it, and takes as long as the test says.
 class WatchedStream final : public NetStream {
  public:
   WatchedStream(Proxy& proxy, Doorbell& door, bool takes_help)
@@ -57,14 +57,14 @@ class WatchedStream final : public NetStream {
   const bool takes_help_;
 };
 
-// Two proxies that watch, the first of which has the streams and is busy with one of them.
+// Two proxies that poll. The first has the streams and is busy with one of them.
 class BusyProxy : public testing::Test {
  protected:
   BusyProxy() {
     for (Proxy* proxy : {&busy_, &other_}) proxy->keep_polling(true);
     slow_->slow = true;
     for (const auto& stream : streams_) busy_.add(stream);
-    // The first of two may still be moved by a thread that has not begun to watch.
+    // A thread that has not begun to poll may still move the first of two messages.
     for (int message = 0; message < 2; message++) {
       alone_->done = false;
       alone_->work = true;
@@ -110,7 +110,7 @@ TEST_F(BusyProxy, IsHelpedWhereThePluginAllowsIt) {
 TEST_F(BusyProxy, LooksAfterItsStreamsItselfWhenItComesBack) {
   slow_->slow = false;
   ASSERT_TRUE(comes_true([&] { return slow_->done.load(); }));
-  // Whoever comes first has it; sooner or later that is its own thread.
+  // Either thread may move the stream. Its own thread does so sooner or later.
   EXPECT_TRUE(comes_true([&] {
     helped_->done = false;
     helped_->work = true;
@@ -119,7 +119,7 @@ TEST_F(BusyProxy, LooksAfterItsStreamsItselfWhenItComesBack) {
   }));
 }
 
-// What a stream refers to may be gone afterwards.
+// After remove() the objects that a stream refers to may be gone.
 TEST_F(BusyProxy, IsNotDoneWithAStreamThatAHelperHas) {
   helped_->slow = true;
   helped_->work = true;
@@ -132,7 +132,7 @@ TEST_F(BusyProxy, IsNotDoneWithAStreamThatAHelperHas) {
   EXPECT_TRUE(helped_->done);
 }
 
-// Without a GPU a proxy's streams are moved by its thread, or by who drives them.
+// Without a GPU, a proxy's thread moves its streams, or the thread that drives them does.
 TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   Proxy &asleep = Proxy::next(2), &watching = Proxy::next(2);
   Doorbell door;
@@ -142,7 +142,7 @@ TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   watching.add(mark);
   mark->work = true;
   EXPECT_TRUE(comes_true([&] { return mark->done.load(); }));
-  asleep.enter();  // keeps its thread out, after what it is at
+  asleep.enter();  // keeps its thread out, once its current round is over
   asleep.add(stream);
   stream->work = true;
   std::this_thread::sleep_for(20ms);

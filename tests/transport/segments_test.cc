@@ -46,7 +46,7 @@ TEST(Segments, AreGoneAfterReleaseAndTheirPlaceIsReusedUnderANewNumber) {
   EXPECT_EQ(segments.find(memory, 1).id, 0u);
   EXPECT_FALSE(segments.release(memory));
   EXPECT_FALSE(segments.share(id, [](int, size_t) {}));
-  for (int i = 0; i < 10000; i++) {  // more than the table has places
+  for (int i = 0; i < 10000; i++) {  // more than the table holds
     void* again = segments.allocate(1);
     EXPECT_NE(segments.find(again, 1).id, id);
     ASSERT_TRUE(segments.release(again));

@@ -1,4 +1,4 @@
-// Ports that somebody else holds, and sockets that meet themselves.
+// Ports that another process holds, and sockets that connect to themselves.
 #include "src/transport/socket.h"
 
 #include <gtest/gtest.h>
@@ -66,8 +66,8 @@ TEST(SocketThatMeetsItself, IsKnownAndLetsThePortGoAtOnce) {
   EXPECT_FALSE(is_connected_to_itself(other.get()));
 }
 
-// Nobody listens at a port of the kernel's own range: sooner or later it gives that very port to
-// the one who knocks.
+// Nobody listens at this port of the kernel's own range. Sooner or later the kernel gives that very
+// port to the connecting socket.
 TEST(SocketThatMeetsItself, IsNoConnection) {
   Address address = Address::loopback(0);
   {

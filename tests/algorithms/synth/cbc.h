@@ -1,4 +1,4 @@
-// The solver of the CBC plugin, for tests that need one which is as good as its word.
+// The solver of the CBC plugin, for tests that need a correct solver.
 #pragma once
 
 #include <memory>

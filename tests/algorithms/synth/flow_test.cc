@@ -33,7 +33,7 @@ Schedule woven(const Machine& machine, const Routing& routing) {
   return weave(routing, options);
 }
 
-// How much of the bound the links allow.
+// The share of the bound that the busiest link allows.
 double ratio(const Machine& machine, const Collective& collective) {
   const Routing routing = route_flow(machine, collective);
   EXPECT_EQ(transfer_error(machine, routing), "") << machine.name;
@@ -50,7 +50,7 @@ TEST(FlowEngine, ReachesTheBoundOfAllToAllOnTheMachinesOfTheCatalogue) {
   }
 }
 
-// 1 GiB, latency included.
+// With 1 GiB, latency included.
 TEST(FlowEngine, KeepsLinksBusyInTheSimulator) {
   constexpr double kBytes = 1 << 30;
   for (const char* name : {"dgx1v", "ndv2x2", "dgx2", "dgx-h100x2", "mi250", "pcie-8x"}) {
@@ -110,8 +110,8 @@ TEST(FlowEngine, ComesNearTheBoundOfRandomMachines) {
   }
 }
 
-// An NVLink box whose GPUs also hang on a slow PCIe switch: whoever has no NVLink to another goes
-// over a neighbour, because that is wider.
+// An NVLink box whose GPUs are also on a slow PCIe switch. GPUs without a common NVLink send
+// through a neighbour, because that path is wider.
 TEST(FlowEngine, PrefersTwoNvlinkHopsToOneOverPcie) {
   Machine m = load_machine("dgx1v");
   const int sw = add_node(m, "pcie", NodeType::kSwitch);
@@ -123,10 +123,10 @@ TEST(FlowEngine, PrefersTwoNvlinkHopsToOneOverPcie) {
     pcie += m.links[t.links[0]].type == LinkType::kPcie;
   }
   EXPECT_LT(pcie, all * 0.05);
-  EXPECT_GE(load_algbw(m, routing), 75);  // what NVLink alone allows
+  EXPECT_GE(load_algbw(m, routing), 75);  // as NVLink alone allows
 }
 
-// The same box with NVLinks no wider than PCIe: relays would only add load.
+// The same box with NVLinks no wider than PCIe. Relays would only add load.
 TEST(FlowEngine, UsesPcieWhereRelaysAreNotBetter) {
   Machine m = load_machine("dgx1v");
   for (Link& link : m.links)
@@ -140,7 +140,7 @@ TEST(FlowEngine, UsesPcieWhereRelaysAreNotBetter) {
   EXPECT_GE(ratio(m, {CollectiveKind::kAllToAll, 8}), 0.95);
 }
 
-// The one GPU of a pair that has lost its neighbour also relays for others, over a NIC of its own.
+// One GPU of a pair has lost its neighbour. It also relays for others, over its own NIC.
 TEST(FlowEngine, SpreadsRelaysOverRanksWithoutChangingAnyLoad) {
   const auto loads = [](const Routing& routing) {
     std::map<int32_t, int> load;

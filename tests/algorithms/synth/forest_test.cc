@@ -24,7 +24,7 @@
 namespace weft::test {
 namespace {
 
-// Hops of the longest way from a root.
+// Hops of the longest path from a root.
 int deepest(const Forest& forest) {
   int most = 0;
   for (const RoutedTree& tree : forest.routed) {
@@ -38,7 +38,7 @@ int deepest(const Forest& forest) {
   return most;
 }
 
-// What the busiest link allows.
+// The throughput that the busiest link allows.
 double load_gbps(const Machine& machine, const Forest& forest) {
   std::vector<double> busy(machine.links.size(), 0);
   double most = 0;
@@ -127,10 +127,10 @@ TEST(Forest, OfABroadcastInARackIsShallow) {
   Machine machine = load_machine("gb200-nvl72");
   for (const CollectiveKind kind : {CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
     const Forest forest = grow_forest(machine, of(machine, kind, 5));
-    EXPECT_LE(deepest(forest), 5) << name(kind);  // where ranks pass on in all trees: 58
+    EXPECT_LE(deepest(forest), 5) << name(kind);  // 58 if ranks pass on in all trees
     EXPECT_GE(load_gbps(machine, forest), 0.995 * 1125) << name(kind);
   }
-  // A rank that can send only half as much passes on less.
+  // A rank that can send only half as much passes on less data.
   const int gpu = gpus(machine)[40];
   for (Link& link : machine.links)
     if (link.from == gpu && link.type == LinkType::kNvlink) link.gbps /= 2;
@@ -143,7 +143,7 @@ TEST(Forest, OfABroadcastOverManyHostsIsShallowAndUsesAllNics) {
   for (const int hosts : {5, 12, 16}) {
     const Machine machine = load_machine("dgx-h100x" + std::to_string(hosts));
     const Forest forest = grow_forest(machine, of(machine, CollectiveKind::kBroadcast, 3));
-    EXPECT_LE(deepest(forest), 7) << hosts;  // 7 inside the root's host; a chain of hosts: 17
+    EXPECT_LE(deepest(forest), 7) << hosts;  // 7 inside the root's host; 17 for a chain of hosts
     EXPECT_NEAR(load_gbps(machine, forest), 400, 1e-6) << hosts;
   }
 }
@@ -154,11 +154,11 @@ TEST(Forest, BroadcastsInAClusterWithASlowNicByShortWays) {
   ForestOptions options;
   options.most_trees = 64;
   const Forest forest = grow_forest(machine, collective, options);
-  EXPECT_LE(deepest(forest), 12);  // as they are packed: 15
+  EXPECT_LE(deepest(forest), 12);  // 15 as first packed
   EXPECT_GE(load_gbps(machine, forest), 0.995 * throughput_bound(machine, collective).algbw_gbps);
 }
 
-// Trees of one link per edge: how often each is used, and when data arrives, squared and summed up.
+// Trees with one link per edge: the uses of each link, and the sum of squared arrival times.
 struct Shape {
   std::map<int32_t, int> uses;
   double squares = 0;
@@ -187,7 +187,7 @@ TEST(Forest, IsFlattenedWithoutChangingWhatLinksCarry) {
   Machine machine = load_machine("mi250");
   std::erase_if(machine.nodes, [](const Node& n) { return n.type != NodeType::kGpu; });
   std::erase_if(machine.links, [](const Link& l) { return l.type != LinkType::kXgmi; });
-  // Every root's trees are chains of what the search from it finds, depth first.
+  // Every root's tree is a depth-first search from that root.
   std::vector<RoutedTree> trees;
   for (int32_t root = 0; root < 16; root++) {
     RoutedTree tree{root, {}};

@@ -39,7 +39,7 @@ Schedule woven(const Machine& machine, const Routing& routing) {
   return weave(routing, options);
 }
 
-// Simulated time of the plan that the engine thinks best, after its proof.
+// Proves the plan that the engine prefers, and returns its simulated time.
 double simulated_us(const Machine& machine, const Collective& collective, double bytes) {
   const LatencyPlan plan = latency_plans(machine, collective, bytes).front();
   EXPECT_EQ(transfer_error(machine, plan.routing), "");
@@ -70,13 +70,13 @@ TEST(LatencyEngine, MakesCorrectSchedulesForRandomMachines) {
       const Collective c{kind, n, static_cast<int>(mix(seed, i + 2000) % static_cast<uint64_t>(n))};
       const double bytes = static_cast<double>(1 + mix(seed, i + 3000) % 4'000'000);
       const double us = simulated_us(m, c, bytes);
-      if (kind == CollectiveKind::kAllReduce) continue;  // its bound is one that can be beaten
+      if (kind == CollectiveKind::kAllReduce) continue;  // all_reduce can beat its bound
       EXPECT_GE(us, bytes * 1e-3 / throughput_bound(m, c).algbw_gbps * (1 - 1e-9));
     }
   }
 }
 
-// A GPU that only the network reaches gets everything too, though its host has it already.
+// Only the network reaches one GPU. It gets everything too, though its host already has the data.
 TEST(LatencyEngine, ServesGpusThatTheirHostDoesNotReach) {
   Machine m = load_machine("dgx-h100x2");
   const int lonely = gpus(m)[3];
@@ -88,7 +88,7 @@ TEST(LatencyEngine, ServesGpusThatTheirHostDoesNotReach) {
       EXPECT_GT(simulated_us(m, {kind, 16, 3}, bytes), 0) << name(kind);
 }
 
-// Where FIFOs never fill up in the wrong place the prediction is the simulation.
+// The prediction equals the simulation if FIFOs do not fill up in the wrong place.
 TEST(LatencyEngine, PredictsWhatTheSimulatorSays) {
   for (const char* topo : {"ndv2x2", "dgx2-tecclx2", "dgx-h100x2", "dgx1v"})
     for (double bytes = kKilo; bytes <= 16 * kMega; bytes *= 16) {
@@ -100,7 +100,7 @@ TEST(LatencyEngine, PredictsWhatTheSimulatorSays) {
     }
 }
 
-// Sizes of the whole gathered array.
+// Sizes are those of the whole gathered array.
 TEST(LatencyEngine, ReachesTheFiguresOfPublishedSynthesizers) {
   EXPECT_LE(gather_us("dgx2-tecclx2", kKilo), 4.5);                      // TE-CCL: 4.0
   EXPECT_LE(gather_us("dgx2-tecclx2", kMega), 10.75);                    // TE-CCL: 10.75
@@ -129,12 +129,12 @@ TEST(LatencyEngine, IsAtLeastAsFastAsTacclsOwnFilesAtEverySize) {
   }
 }
 
-// The smallest sizes go straight to everybody, also where that means many messages through one NIC.
+// The smallest sizes take one hop to every rank, even if that sends many messages through one NIC.
 TEST(LatencyEngine, TakesOneHopPerRankWhereNothingElseCounts) {
   const Machine m = load_machine("dgx2-tecclx2");
   const LatencyPlan plan = latency_plans(m, {CollectiveKind::kAllGather, 32}, kKilo).front();
   for (const Transfer& t : plan.routing.transfers) EXPECT_EQ(t.from, t.piece);
-  // From host to host 2.6 us, and 32 messages of 32 bytes through each NIC.
+  // 2.6 us from host to host, and 32 messages of 32 bytes through each NIC.
   EXPECT_NEAR(plan.predicted_us, 2.6 + 32 * 32 / 12.5e3, 0.01);
 }
 
@@ -155,7 +155,7 @@ TEST(LatencyEngine, IsFastEnoughToRunAtInit) {
     const Machine m = load_machine(topo);
     const double begin = cpu_seconds();
     latency_plans(m, {CollectiveKind::kAllGather, count(m)}, kMega);
-    // Twice the limit: test machines are shared.
+    // The limit is doubled because test machines are shared.
     EXPECT_TRUE(in_time(cpu_seconds() - begin, 2e-3 * ms)) << topo;
   }
 }

@@ -1,4 +1,4 @@
-// The logical topology: what a sketch leaves of a machine.
+// The logical topology: the part of a machine that a sketch keeps.
 #include "algorithms/synth/taccl/logical_topology.h"
 
 #include <gtest/gtest.h>
@@ -74,8 +74,8 @@ TEST(LogicalTopology, OfTacclHasPortsAtSwitchesAndNicsBetweenMoreThanTwoHosts) {
   std::string three = replaced(kNdv2Sketch, "\"nnodes\": 2", "\"nnodes\": 3");
   three = replaced(three, "[8, 16]", "[8, 24]");
   const LogicalTopology n = logical_topology(ndv2(), read_sketch(three, "s"));
-  EXPECT_EQ(link(n, 0, 9).resources[0], link(n, 0, 17).resources[0]);   // leaves by one NIC
-  EXPECT_EQ(link(n, 0, 17).resources[1], link(n, 8, 17).resources[1]);  // arrives by one NIC
+  EXPECT_EQ(link(n, 0, 9).resources[0], link(n, 0, 17).resources[0]);   // both leave by one NIC
+  EXPECT_EQ(link(n, 0, 17).resources[1], link(n, 8, 17).resources[1]);  // both arrive by one NIC
 }
 
 TEST(LogicalTopology, TakesTheSameSwitchTwiceAsTwoPlanes) {
@@ -99,11 +99,11 @@ TEST(LogicalTopology, OfAMachineSharesWhatTheMachineShares) {
   std::set<int32_t> shared(link(f, 0, 9).resources.begin(), link(f, 0, 9).resources.end());
   int both = 0;
   for (const int32_t r : link(f, 5, 12).resources) both += static_cast<int>(shared.count(r));
-  EXPECT_EQ(both, 2);  // the NIC's way out, and the other's way in
+  EXPECT_EQ(both, 2);  // out of one NIC and into the other
 }
 
 TEST(LogicalTopology, LeavesOutLinksThatARelayBeats) {
-  // GPUs without an NVLink between them could use PCIe; over a neighbour it is faster.
+  // GPUs without a common NVLink could use PCIe. The path through a neighbour is faster.
   Machine machine;
   for (int i = 0; i < 3; i++) machine.nodes.push_back({"g" + std::to_string(i), NodeType::kGpu});
   machine.nodes.push_back({"pcie", NodeType::kSwitch});

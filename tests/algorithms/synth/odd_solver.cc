@@ -1,4 +1,4 @@
-// Solver plugins that do not do what they should; one kind each, chosen at compile time.
+// Faulty solver plugins. The build chooses the fault.
 #include <algorithm>
 #include <cstdio>
 
@@ -12,11 +12,11 @@ int32_t solve(const WeftSolverModel* model, double, WeftSolverAnswer* answer) {
   (void)model;
   return 7;
 #elif defined(WEFT_SOLVER_IS_lying)
-  std::fill_n(answer->values, model->columns, 0.0);  // breaks what must be received
+  std::fill_n(answer->values, model->columns, 0.0);  // violates the rows that demand receiving
   answer->found = answer->optimal = 1;
   return 0;
 #elif defined(WEFT_SOLVER_IS_worse)
-  // Keeps to all rows that only ask for more of the first column.
+  // Satisfies all rows that only ask for more of the first column.
   std::copy_n(model->start, model->columns, answer->values);
   answer->values[0] += 1;
   answer->found = 1;
@@ -36,7 +36,7 @@ constexpr uint32_t kVersion = kWeftSolverVersion;
 
 }  // namespace
 
-#ifdef WEFT_SOLVER_IS_missing  // a library, but no plugin
+#ifdef WEFT_SOLVER_IS_missing  // a shared library that is not a plugin
 extern "C" __attribute__((visibility("default"))) const int weft_no_solver = 1;
 const auto unused = &solve;
 #else

@@ -1,4 +1,4 @@
-// Steps, rounds and chunks: the trade between latency and bandwidth.
+// Steps, rounds and chunks: the trade-off between latency and bandwidth.
 #include "algorithms/synth/latency/points.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 namespace weft::test {
 namespace {
 
-// What k-synchronous means: nothing is passed on in the step that brought it, and some division of
-// the rounds among the steps has room for what every link carries.
+// The definition of k-synchronous. No rank passes a piece on in the step that brought it. The
+// rounds can be divided among the steps so that every link has room for its load.
 void expect_synchronous(const Machine& machine, const ParetoPoint& point, double unit_gbps) {
   EXPECT_EQ(transfer_error(machine, point.routing), "");
   std::map<std::pair<int, int>, double> brought;  // piece, rank: step
@@ -60,7 +60,7 @@ TEST(ParetoPoints, BecomeSchedules) {
 }
 
 TEST(ParetoPoints, OfACircleAreItsDiameterAndItsBandwidth) {
-  // Two ways round: 2 steps at least, and 4 blocks over two links take 2 rounds each.
+  // Data goes both ways round: at least 2 steps. 4 blocks over two links take 2 rounds each.
   const auto points = latency_points(circle(5, 10, 1), {CollectiveKind::kAllGather, 5});
   ASSERT_EQ(points.size(), 1u);
   EXPECT_EQ(points[0].steps, 2);
@@ -74,7 +74,7 @@ TEST(ParetoPoints, AreNotFoundWhereThereAreNone) {
   for (const Hop& hop : graph.hops) width.push_back(hop.gbps > 30 ? 2 : 1);
   std::vector<int32_t> origin;
   for (int p = 0; p < 24; p++) origin.push_back(p / 3);
-  // Unsatisfiable, as a solver has shown.
+  // A solver has shown that this is unsatisfiable.
   EXPECT_FALSE(find_steps({graph, width, origin}, 2, 4));
 }
 

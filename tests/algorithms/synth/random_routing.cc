@@ -36,7 +36,7 @@ int32_t blocks_of(const Collective& c) {
   return c.kind == CollectiveKind::kAllToAll ? c.nranks * c.nranks : c.nranks;
 }
 
-// Grows a tree until all goals have the piece; ranks that turn out to be of no use are left out.
+// Grows a tree until all goals have the piece. Then drops the ranks that lead to no goal.
 std::vector<Transfer> random_tree(int32_t piece, const Ends& ends, int n, Random& random) {
   std::vector<int32_t> parent(static_cast<size_t>(n), -1);
   std::vector<double> at(static_cast<size_t>(n), 0);

@@ -1,4 +1,4 @@
-// Random transfers that some engine could have chosen.
+// Random transfers, as an engine could have chosen them.
 #pragma once
 
 #include "algorithms/synth/routing/transfers.h"
@@ -6,8 +6,8 @@
 
 namespace weft::test {
 
-// Every piece takes a random tree, with relays that do not need it; with `together` neighbouring
-// pieces sometimes take the same one at the same time.
+// Every piece takes a random tree, with relays that do not need the piece. With `together`,
+// neighbouring pieces sometimes take the same tree at the same time.
 Routing random_routing(const Collective& collective, int chunks, bool together, Random& random);
 
 }  // namespace weft::test

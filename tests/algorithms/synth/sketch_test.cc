@@ -1,4 +1,4 @@
-// Sketches: TACCL's files are understood, everything else is refused with a reason.
+// Sketches: TACCL's files are read. Everything else is refused with a reason.
 #include <gtest/gtest.h>
 
 #include "algorithms/synth/taccl/taccl_topology.h"

@@ -1,4 +1,4 @@
-// Sketches and what tests ask of them.
+// Sketches, and functions that tests use with them.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@
 
 namespace weft::test {
 
-// Two hosts of eight GPUs, GPU 0 sends to GPU 1.
+// Two hosts of eight GPUs. GPU 0 sends to GPU 1 of the other host.
 inline constexpr const char* kNdv2Sketch =
     R"({"nnodes": 2, "intranode_sketch": {"strategy": "none"},
   "internode_sketch": {"strategy": "relay", "internode_conn": {"0": [1]}},
   "symmetry_offsets": [[8, 16]], "hyperparameters": {"input_chunkup": 1}})";
 
-// Two hosts of sixteen GPUs at a switch, odd GPUs send to even ones.
+// Two hosts of sixteen GPUs on a switch. Odd GPUs send to even ones.
 inline constexpr const char* kDgx2Sketch = R"({"nnodes": 2,
   "intranode_sketch": {"strategy": "switch", "switches": [[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]],
     "switch_hyperedge_strategy": ["uc-min"]},
@@ -30,7 +30,7 @@ inline constexpr const char* kDgx2Sketch = R"({"nnodes": 2,
     "enforce_ordering": true},
   "symmetry_offsets": [[2, 16], [16, 32]], "hyperparameters": {"input_chunkup": 2}})";
 
-// One host without any wish.
+// One host without any restriction.
 inline constexpr const char* kOneHostSketch = R"({"nnodes": 1,
   "intranode_sketch": {"strategy": "none"}, "symmetry_offsets": [],
   "hyperparameters": {"input_chunkup": 1}})";

@@ -1,4 +1,4 @@
-// Solver plugins: found, refused and never trusted.
+// Solver plugins: the library finds them, refuses bad ones and checks every answer.
 #include "algorithms/synth/taccl/solver.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST(Cbc, IsFoundBesideTheProgramWithoutBeingNamed) {
 }
 
 TEST(Cbc, StopsInTimeHoweverHardTheProblem) {
-  // Split 60 numbers into two halves of nearly equal sum: branching has no end here.
+  // Splits 60 numbers into two halves of nearly equal sum. Branching does not end within the limit.
   LinearModel model;
   const int32_t excess = model.add_column(1, 0, LinearModel::kInfinity);
   std::vector<LinearModel::Term> sum{{excess, 1}}, other{{excess, 1}};
@@ -117,7 +117,7 @@ TEST(Cbc, StopsInTimeHoweverHardTheProblem) {
   model.at_least(other, -total);
   start[0] = std::abs(half - total);
   double least = 1e9;
-  for (int i = 0; i < 5 && least >= 1.5; i++) {  // others may use the machine
+  for (int i = 0; i < 5 && least >= 1.5; i++) {  // others may load the machine
     const auto began = std::chrono::steady_clock::now();
     const auto solution = cbc()->improve(model, start, 1);
     least = std::min(

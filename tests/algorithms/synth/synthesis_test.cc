@@ -1,4 +1,4 @@
-// synthesize(): as good as the bound allows, on whole and on broken machines.
+// synthesize() comes close to the bound, on intact and on broken machines.
 #include "algorithms/synth/synthesis.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace weft::test {
 namespace {
 
-// With every slice simulated: what synthesize() says of the time may be an estimate.
+// Simulates every slice, because the time that synthesize() returns may be an estimate.
 Synthesized made(const Machine& machine, CollectiveKind kind, double bytes = kGiB) {
   Synthesized result = synthesize(machine, of(machine, kind), bytes);
   const weft::Simulation all = simulate(machine, result.schedule, bytes);
@@ -114,7 +114,7 @@ TEST(Synthesis, CopesWithHostsOfDifferentSizes) {
   remove_node(machine, gpus(machine)[15]);
   remove_node(machine, gpus(machine)[14]);
   EXPECT_GE(made(machine, CollectiveKind::kAllGather).ratio, 0.98);
-  // Here all NICs are busy only if the GPU that has one for itself relays for the others.
+  // All NICs are busy only if the GPU with a NIC of its own relays for the others.
   machine = load_machine("dgx2x2");
   remove_node(machine, gpus(machine)[30]);
   EXPECT_GE(made(machine, CollectiveKind::kAllToAll).ratio, 0.98);
@@ -129,7 +129,7 @@ TEST(Synthesis, CopesWithAGpuThatHasNoNvlink) {
   EXPECT_GE(made(machine, CollectiveKind::kAllGather).ratio, 0.98);
 }
 
-// Which types of links the transfers of a routing cross.
+// The share of transfers that cross a link of this type.
 double share_over(const Machine& machine, const Forest& forest, LinkType type) {
   double crossed = 0, all = 0;
   for (const RoutedTree& tree : forest.routed)
@@ -144,8 +144,8 @@ double share_over(const Machine& machine, const Forest& forest, LinkType type) {
   return crossed / all;
 }
 
-// A DGX-1 with the PCIe tree that the catalogue's leaves out: a switch for two GPUs, two of them
-// and so four GPUs under each CPU.
+// A DGX-1 with the PCIe tree that the catalogue's machine lacks. A switch has two GPUs, and each
+// CPU has two switches, so four GPUs.
 Machine dgx1_with_pcie(double pcie_gbps) {
   Machine machine = load_machine("dgx1v");
   const std::vector<int> ranks = gpus(machine);
@@ -169,7 +169,7 @@ TEST(Synthesis, RelaysOverNvlinkRatherThanCrossPcie) {
 }
 
 TEST(Synthesis, UsesPcieWhereItIsTheWiderWay) {
-  // Two pairs of GPUs, each with a thin NVLink, on one wide PCIe switch.
+  // Two pairs of GPUs, each with a slow NVLink, on one fast PCIe switch.
   Machine machine;
   for (int g = 0; g < 4; g++) add_node(machine, "g" + std::to_string(g), NodeType::kGpu);
   const int plx = add_node(machine, "plx", NodeType::kSwitch);
@@ -182,7 +182,7 @@ TEST(Synthesis, UsesPcieWhereItIsTheWiderWay) {
 }
 
 TEST(Synthesis, RelaysRemoteTrafficOverNvlinkToTheGpuBesideTheNic) {
-  // Two hosts of four GPUs on NVLink; only the first GPU of each has a NIC.
+  // Two hosts of four GPUs on NVLink. Only the first GPU of each host has a NIC.
   Machine machine;
   int nics[2];
   for (int h = 0; h < 2; h++) {
@@ -198,7 +198,7 @@ TEST(Synthesis, RelaysRemoteTrafficOverNvlinkToTheGpuBesideTheNic) {
   const int network = add_node(machine, "net", NodeType::kSwitch, -1);
   for (const int nic : nics) connect(machine, nic, network, LinkType::kNetwork, 12, 1.3);
   const Synthesized result = made(machine, CollectiveKind::kAllGather);
-  EXPECT_NEAR(result.bound_gbps, 24, 0.01);  // half of the data crosses each way
+  EXPECT_NEAR(result.bound_gbps, 24, 0.01);  // half of the data crosses in each direction
   EXPECT_GE(result.ratio, 0.99);
 }
 

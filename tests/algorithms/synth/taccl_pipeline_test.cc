@@ -1,5 +1,5 @@
-// TACCL's pipeline as a whole: schedules verify, with and without a solver, in time and always the
-// same.
+// TACCL's whole pipeline: schedules verify, with and without a solver, within the time limit, and
+// are always the same.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -100,7 +100,7 @@ TEST(TacclPlans, AreTheSameForTheSameInput) {
 #endif
 }
 
-// FIFOs that are full make other steps run first, which send through the same FIFOs.
+// Full FIFOs make other steps run first, and these steps send through the same FIFOs.
 TEST(TacclPlans, CanBePassedOnInTheStepThatReceives) {
   const Machine machine = load_machine("dgx2-tecclx2");
   TacclOptions options;
@@ -139,7 +139,7 @@ TEST(TacclPlans, WithASolverAreNeverWorseAndKeepTheTimeLimit) {
     options.solver = cbc();
     options.most_parts = 2;
     double least = 1e9;
-    for (int i = 0; i < 5 && least >= limit + 0.5; i++) {  // others may use the machine
+    for (int i = 0; i < 5 && least >= limit + 0.5; i++) {  // others may load the machine
       const auto began = std::chrono::steady_clock::now();
       const TacclResult result = taccl_plans(machine, whole(CollectiveKind::kAllGather, machine),
                                              sketch(kDgx2Sketch), options);

@@ -24,7 +24,7 @@ TacclProblem problem(const char* topo, const char* json, CollectiveKind kind, do
                        logical_topology(machine, s, chunk, message_us));
 }
 
-// Every piece reaches all who want it, over links that it may use, each rank once.
+// Every piece reaches every rank that wants it, once per rank, over links that it may use.
 void expect_trees(const TacclProblem& p, const TacclRoutes& routes) {
   ASSERT_EQ(routes.size(), p.pieces.size());
   for (size_t i = 0; i < routes.size(); i++) {
@@ -53,10 +53,10 @@ void expect_alike(const TacclProblem& p, const TacclRoutes& routes) {
 TEST(TacclProblems, HaveOneLeaderForAllPiecesThatAreAlike) {
   const TacclProblem p = problem("dgx2-tecclx2", kDgx2Sketch, CollectiveKind::kAllGather);
   EXPECT_EQ(p.pieces.size(), 64u);
-  EXPECT_EQ(p.symmetries.size(), 16u);  // eight turns of the switch, two hosts
+  EXPECT_EQ(p.symmetries.size(), 16u);  // eight rotations of the switch, two hosts
   EXPECT_EQ(p.leaders.size(), 4u);
   EXPECT_EQ(problem("ndv2x2", kNdv2Sketch, CollectiveKind::kAllToAll).leaders.size(), 120u);
-  // The root is unlike everybody else.
+  // The root differs from all other ranks.
   EXPECT_EQ(problem("ndv2x2", kNdv2Sketch, CollectiveKind::kBroadcast).symmetries.size(), 1u);
 }
 
@@ -98,7 +98,7 @@ TEST(GreedyRoutes, AreTreesThatKeepToTheSketchAndItsSymmetry) {
 }
 
 TEST(GreedyRoutes, SpreadTheLoadOfASwitch) {
-  // Whatever is wanted comes in once: 31 blocks to odd GPUs. Nobody needs to send more.
+  // Each wanted block arrives once: 31 blocks at odd GPUs. No GPU needs to send more.
   const TacclProblem p = problem("dgx2-tecclx2", kDgx2Sketch, CollectiveKind::kAllGather, 1 << 24);
   std::vector<double> load(p.topology.resources.size(), 0.0);
   const TacclRoutes routes = greedy_routes(p, 0.125);
@@ -188,7 +188,7 @@ TEST_P(Orders, KeepPiecesAndSharedThingsOneAfterTheOther) {
       free[static_cast<size_t>(r)] =
           order.begin_us[s] + p.topology.resources[static_cast<size_t>(r)].beta_us / 3;
     }
-    // enforce_ordering: what a sender has itself goes out first.
+    // enforce_ordering: a sender sends its own pieces first.
     if (link.remote) {
       EXPECT_FALSE(send.parent < 0 && relays[send.link]);
       relays[send.link] = relays[send.link] || send.parent >= 0;
@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Rule, Orders,
                                          OrderRule::kShortestPathUntilNow, OrderRule::kEarliest));
 
 TEST(Ordering, PutsWhatHasFarthestToGoFirst) {
-  // Host 0's GPU 3 must give its piece to the sender before it gives it to others.
+  // Host 0's GPU 3 must send its piece to the sending GPU before it sends it to others.
   const TacclProblem p = problem("ndv2x2", kNdv2Sketch, CollectiveKind::kAllGather);
   const TacclOrder order = order_sends(p, greedy_routes(p), 1, OrderRule::kLongestPathFromNow);
   for (const TacclSend& send : order.sends) {
@@ -215,7 +215,7 @@ TEST(Ordering, PutsWhatHasFarthestToGoFirst) {
   }
 }
 
-// Chunks that cross together save a message; here one costs as much as 4 chunks.
+// Chunks that cross together save a message. Here a message costs as much as 4 chunks.
 TacclProblem costly() {
   return problem("ndv2x2", kNdv2Sketch, CollectiveKind::kAllGather, 4096, 4096 * 4e-3 / 12.5);
 }
@@ -242,7 +242,7 @@ TEST(Contiguity, JoinsWhereThatIsFasterAndNeverTooMany) {
 }
 
 TEST(Contiguity, KnowsWhatWouldWaitForItself) {
-  // A chunk cannot leave together with one that comes back because of it.
+  // A chunk cannot leave together with another chunk that comes back because of the first.
   TacclProblem p;
   p.topology = logical_topology(load_machine("ndv2x2"), sketch(kNdv2Sketch), 4096, 1);
   TacclOrder order;
@@ -250,7 +250,7 @@ TEST(Contiguity, KnowsWhatWouldWaitForItself) {
     order.sends.push_back({0, 0, p.topology.link(from, to), parent});
   };
   send(0, 9, -1);  // crosses
-  send(8, 1, 0);   // as if it came back because of that
+  send(8, 1, 0);   // as if the first send had caused it
   send(1, 0, 1);
   send(0, 9, 2);
   EXPECT_TRUE(exact_times(p, order, {0, 0, 0, 0}).possible);
@@ -276,11 +276,11 @@ TEST(ContiguityModels, TakeTheHeuristicAsASolutionWithItsTime) {
 
 #if WEFT_HAVE_CBC
 TEST(RoutingModels, AreSolvedToKnownOptima) {
-  // One chunk a GPU on a DGX-1: six arrive in the time of two on a double link; the seventh needs
-  // half as long again.
+  // One chunk per GPU on a DGX-1. Six chunks arrive in the time of two on a double link. The
+  // seventh takes half of that time more.
   const TacclProblem p = problem("dgx1v", kOneHostSketch, CollectiveKind::kAllGather, 1e6);
   TacclRoutes bad(p.pieces.size());
-  // A bad start: everything along one breadth-first tree by rank.
+  // A bad start: everything goes along one breadth-first tree by rank.
   for (size_t i = 0; i < bad.size(); i++) {
     std::vector<int> reached{p.pieces[i].source};
     for (size_t k = 0; k < reached.size(); k++)
@@ -294,7 +294,7 @@ TEST(RoutingModels, AreSolvedToKnownOptima) {
   const RoutingModel model = routing_model(p, bad, 0.01);
   const auto solution = cbc()->improve(model.linear, model.start, 60);
   EXPECT_TRUE(solution.improved) << solution.note;
-  EXPECT_NEAR(solution.values[static_cast<size_t>(model.time_us)], 60, 0.1);  // 3 at 50 GB/s
+  EXPECT_NEAR(solution.values[static_cast<size_t>(model.time_us)], 60, 0.1);  // 3 chunks at 50 GB/s
   EXPECT_GT(model.start[static_cast<size_t>(model.time_us)], 79);
   expect_trees(p, routes_of(p, model, solution.values));
 }
@@ -309,7 +309,7 @@ TEST(ContiguityModels, AreNeverWorseThanTheHeuristic) {
   EXPECT_TRUE(times.possible);
   EXPECT_LE(times.time_us, exact_times(p, order, greedy).time_us + 1e-6);
   EXPECT_NEAR(times.time_us, solution.objective, 1e-4 * times.time_us);
-  // From the worst start it must find at least what the heuristic found.
+  // From the worst start the solver must do at least as well as the heuristic.
   const ContiguityModel apart = contiguity_model(p, order, Together(order.sends.size(), 0));
   EXPECT_LE(cbc()->improve(apart.linear, apart.start, 10).objective,
             exact_times(p, order, greedy).time_us * 1.001);

@@ -45,7 +45,7 @@ bool needed(const Collective& c, int block, int rank) {
   }
 }
 
-// Links of mirrored transfers are crossed from their end to their beginning.
+// Mirrored transfers cross their links from end to beginning.
 std::string path_error(const Machine& machine, const Transfer& t, bool mirrored) {
   const std::vector<int> nodes = gpus(machine);
   int at = nodes[t.from];

@@ -1,4 +1,4 @@
-// What holds for the transfers of every routing engine, whatever they are meant to be good at.
+// Properties that the transfers of every routing engine have.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace weft::test {
 
-// Empty, or what is wrong: a link that does not lead on, a piece that is sent before it has come or
-// that comes twice, a rank that misses one.
+// Empty, or the error: a path with a gap, a piece that is sent before it has arrived or that
+// arrives twice, a rank that misses a piece.
 std::string transfer_error(const Machine& machine, const Routing& routing);
 
-// size / time of the busiest link: what no schedule of these transfers can exceed, in GB/s.
+// Size / time of the busiest link, in GB/s. No schedule of these transfers exceeds it.
 double load_algbw(const Machine& machine, const Routing& routing);
 
 }  // namespace weft::test

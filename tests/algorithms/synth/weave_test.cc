@@ -1,4 +1,4 @@
-// weave(): whatever transfers an engine chooses, the schedule does what the collective asks.
+// weave() makes correct schedules from any transfers that an engine may choose.
 #include "algorithms/synth/weave/weave.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST_P(Weaving, GivesSchedulesThatVerifyAndDoTheRightThingInAnyOrder) {
     options.instances = i % 7 == 2 ? 3 : 1;
     const Schedule schedule = weave(routing, options);
     for (const bool in_place : {false, true}) {
-      // What is sent would be overwritten before it has left.
+      // In place, data would be overwritten before it is sent.
       if (in_place && c.kind == CollectiveKind::kAllToAll) continue;
       SCOPED_TRACE(fmt::format("seed {} case {} ranks {} root {} chunks {}{}", seed, i, c.nranks,
                                c.root, chunks, in_place ? " in place" : ""));

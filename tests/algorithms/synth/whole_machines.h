@@ -1,4 +1,4 @@
-// Short names the tests of synthesis share.
+// Short names that the tests of synthesis share.
 #pragma once
 
 #include "src/schedule/schedule.h"

@@ -1,5 +1,5 @@
-// A profiler plugin of version WEFT_PROFILER_VERSION, as an outsider would build it: writes a line
-// per event into the file that WEFT_TEST_PROFILE names, of the kinds in WEFT_TEST_PROFILE_MASK.
+// A profiler plugin of version WEFT_PROFILER_VERSION, built like an external plugin. It writes a
+// line per event to the file WEFT_TEST_PROFILE. WEFT_TEST_PROFILE_MASK selects the kinds.
 #include <unistd.h>
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace weft::profiler_abi;  // NOLINT
 
-// The layouts, from NCCL's headers of each version.
+// The layouts of NCCL's headers of each version.
 static_assert(offsetof(DescriptorV1, coll) == 24 && offsetof(DescriptorV1::Coll, op) == 64);
 static_assert(offsetof(DescriptorV1::Coll, channels) == 80 &&
               offsetof(DescriptorV1::P2p, peer) == 48);
@@ -29,7 +29,7 @@ static_assert(offsetof(DescriptorV5::P2p, group) == 40 &&
               offsetof(DescriptorV5::CollApi, captured) == 40);
 static_assert(offsetof(ProxyOp, peer) == 8 && offsetof(ProxyOp, is_send) == 20);
 
-std::mutex mutex;  // proxies tell of their events by threads of their own
+std::mutex mutex;  // proxy threads report events too
 std::FILE* file = nullptr;
 size_t events = 0;
 

@@ -1,4 +1,4 @@
-// The order of copies in copy-engine mode, on pretended streams: data arrives, and nothing waits
+// The order of copies in copy-engine mode, on simulated streams: data arrives, and no stream waits
 // for ever.
 #include "src/exec/cuda/copy_work.h"
 
@@ -20,7 +20,7 @@ using cuda::OwnCopy;
 
 constexpr size_t kSlot = 16;
 
-// What ranks share: slots, and a word per slot and side.
+// Memory that ranks share: slots, and a word per slot and side.
 struct Shared {
   explicit Shared(int n) : ranks(n), pairs(static_cast<size_t>(n * n * kCopySlots)) {}
   struct Pair {
@@ -34,7 +34,7 @@ struct Shared {
   std::vector<Pair> pairs;
 };
 
-// One operation of one rank: a list of steps per stream. A step that has to wait says so.
+// One operation of one rank: a list of steps per stream. A step returns false if it has to wait.
 using StreamStep = std::function<bool()>;
 using Streams = std::vector<std::vector<StreamStep>>;
 
@@ -75,7 +75,7 @@ class Recorder : public cuda::CopyQueue {
       return word = true;
     });
   }
-  // So that something can come in between.
+  // Copies in two steps, so that another step can run in between.
   static void copy_in_halves(std::vector<StreamStep>& stream, std::byte* to, const std::byte* from,
                              size_t bytes) {
     EXPECT_GT(bytes, 0u);
@@ -87,8 +87,8 @@ class Recorder : public cuda::CopyQueue {
   int rank_;
 };
 
-// Runs every rank's operations, one after the other on each, in a random order between ranks and
-// streams. False: all of them wait.
+// Runs every rank's operations in order, with a random order between ranks and streams. Returns
+// false if all of them wait.
 bool run(const std::vector<std::vector<Streams>>& ranks, Random& random) {
   struct Place {
     size_t operation = 0;
@@ -137,7 +137,7 @@ std::byte content(int id, int owner, size_t at) {
       mix(static_cast<uint64_t>(id), static_cast<uint64_t>(owner), uint64_t{at}));
 }
 
-// A collective on buffers of its own.
+// A collective on its own buffers.
 class Played {
  public:
   Played(Shared& shared, const Collective& c, size_t block, int streams, bool in_place)

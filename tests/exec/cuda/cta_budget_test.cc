@@ -1,4 +1,4 @@
-// Room for thread blocks is reserved before ranks have agreed on how much they need.
+// Room for thread blocks is reserved before ranks have agreed on how many they need.
 #include "src/exec/cuda/cta_budget.h"
 
 #include <gtest/gtest.h>

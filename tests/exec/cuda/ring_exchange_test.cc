@@ -1,5 +1,5 @@
-// The kernel for small exchanges through rings, run on the host beside the interpreter, whose
-// messages it must make and understand.
+// The kernel for small exchanges through host FIFOs, run on the host beside the interpreter. Each
+// must understand the other's messages.
 #include <gtest/gtest.h>
 
 #include "algorithms/generators/building.h"
@@ -10,7 +10,7 @@
 namespace weft::test {
 namespace {
 
-constexpr uint32_t kThreads = 8;  // at least one a rank; a GPU would have 32
+constexpr uint32_t kThreads = 8;  // at least one per rank; a GPU would have 32
 
 template <typename Type, typename Op>
 void run_block(const cuda::RingExchangeArguments& arguments) {
@@ -25,13 +25,13 @@ void run_block(const cuda::RingExchangeArguments& arguments) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Runs the ranks whose programs are exchanges, and counts them.
+// Runs the ranks whose programs are one-round exchanges, and counts them.
 class Kernel {
  public:
   bool run(const Program& program, Operation op, std::string& wrong) {
     const std::optional<OneRoundShape> shape = one_round_shape(program);
     if (!shape || !cuda::fits_ring_exchange(op)) return false;
-    // Callers give only the buffers that they must.
+    // Callers pass only the buffers that they must.
     if (shape->send_to == 0 && !shape->sums_own && !shape->copies_own) op.input = nullptr;
     if (shape->receive_from == 0 && !shape->copies_own) op.output = nullptr;
     cuda::RingExchangeArguments a = cuda::ring_exchange_arguments(op, *shape);
@@ -63,7 +63,7 @@ constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,     CollectiveK
                                      CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                      CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 
-// Calls of several sizes, one after the other over the same rings, which are small.
+// Makes calls of several sizes, one after the other over the same small FIFOs.
 void run_calls(World::Wire wire, std::initializer_list<const Generator*> generators, int n) {
   World world(n, 16384, wire);
   Kernel kernel;
@@ -74,7 +74,7 @@ void run_calls(World::Wire wire, std::initializer_list<const Generator*> generat
         for (const bool in_place : {false, true}) {
           const WorldCall call{generator, {kind, n, n - 1}, in_place, count, 4096};
           if (!generator->supports(call.collective)) continue;
-          // An all-to-all in place takes another schedule.
+          // An in-place all-to-all takes another schedule.
           if (in_place && kind == CollectiveKind::kAllToAll) continue;
           ranks += n;
           const std::string wrong = world.run_in_threads(
@@ -99,8 +99,8 @@ TEST(RingExchangeKernel, WorksOverTheNetwork) {
   run_calls(World::Wire::kWatched, {&kRecursive, &kOneShot, &kOneRound}, 3);
 }
 
-// Rank 1 passes on what it gets, to several at once, which only interpreters do; the others are
-// exchanges.
+// Rank 1 passes its data on to several peers at once. Only interpreters do that. The other ranks
+// are one-round exchanges.
 Schedule make_fork(const Collective& c, bool) {
   Schedule s = blank("fork", c, 1, 1);
   add(s.ranks[0].lanes[0], {Operand::input(0)}, {Operand::output(0), Operand::peer(1)});

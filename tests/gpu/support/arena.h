@@ -1,5 +1,5 @@
-// Device memory of one rank, made before any kernel runs and handed out piece by piece: tests
-// never allocate while a kernel may wait for them.
+// Device memory of one rank, allocated before any kernel runs and handed out in pieces. Tests never
+// allocate while a kernel may wait for them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace weft::test {
 
-// Where the memory comes from, and what the communicator is told about it.
+// The allocator of the memory, and how the communicator learns about it.
 enum class Origin {
   kCudaMalloc,
   kNcclMemAlloc,
@@ -26,13 +26,13 @@ const char* name_of(Origin origin);
 
 class Arena {
  public:
-  // `comm` is needed for those origins that register; windows are registered by all ranks together.
+  // Origins that register need `comm`. All ranks register windows together.
   Arena(size_t bytes, Origin origin, ncclComm_t comm = nullptr);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // 256-byte aligned. Throws when the arena is used up.
+  // Returns memory aligned to 256 bytes. Throws when the arena is used up.
   char* take(size_t bytes);
   // Everything is free again.
   void reset() { used_ = 0; }

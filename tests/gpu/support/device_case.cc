@@ -34,7 +34,7 @@ DeviceCase::DeviceCase(const Case& c, int rank, int nranks, ncclComm_t comm, Are
     send_at_ += at.send_at * size;
     bytes_ = end + kGuard;
   } else {
-    // A rank without an input or a result still gets a buffer, which must stay as it is.
+    // A rank without an input or a result still gets a buffer. The buffer must not change.
     receive_at_ =
         aligned(send_at_ + std::max(in, c.count) * size + kGuard) + kGuard + offsets.receive;
     bytes_ = receive_at_ + std::max(out, c.count) * size + kGuard;

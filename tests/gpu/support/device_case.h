@@ -1,4 +1,4 @@
-// A conformance case in device memory: on any stream, any number of times, in graphs too.
+// A conformance case in device memory. It runs on any stream, any number of times, and in graphs.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace weft::test {
 
-// How far data starts behind an aligned address, in bytes.
+// Offset of the data from an aligned address, in bytes.
 struct Offsets {
   size_t send = 0, receive = 0;
 };
 
-// One rank's share. Its memory has guard bytes around the buffers, and a second copy of everything
-// as it was before the call. All methods belong to the rank's thread.
+// One rank's part. Its memory has guard bytes around the buffers, and a second copy of everything
+// as it was before the call. Only the rank's thread calls its methods.
 class DeviceCase {
  public:
   DeviceCase(const Case& c, int rank, int nranks, ncclComm_t comm, Arena& arena,
@@ -24,12 +24,12 @@ class DeviceCase {
   DeviceCase(const DeviceCase&) = delete;
   DeviceCase& operator=(const DeviceCase&) = delete;
 
-  // New data; what used the old must be done.
+  // Makes new data. All work that used the old data must be done.
   void fill(uint64_t salt, cudaStream_t stream);
-  // Puts inputs and poison back as they were before the call, in stream order.
+  // Restores inputs and poison to their state before the call, in stream order.
   void refill(cudaStream_t stream);
   ncclResult_t launch(cudaStream_t stream);
-  // Waits for the stream. "" or what is wrong: a result, an input that changed, memory outside.
+  // Waits for the stream. "" or the error: a wrong result, a changed input, a write elsewhere.
   std::string check(cudaStream_t stream) const;
 
   const Case& what() const { return case_; }
@@ -43,14 +43,14 @@ class DeviceCase {
   ncclRedOp_t op_ = ncclSum;
   bool owns_op_ = false;
   uint64_t scalar_ = 0;
-  size_t bytes_ = 0;  // of all: guards, send buffer, receive buffer
+  size_t bytes_ = 0;  // guards, send buffer and receive buffer together
   size_t send_at_ = 0, receive_at_ = 0, receive_bytes_ = 0;
   char* memory_ = nullptr;
   char* before_ = nullptr;
-  std::vector<char> image_;  // what memory holds before the call
+  std::vector<char> image_;  // the memory before the call
 };
 
-// Fill, launch on `stream`, check. "" or what is wrong, with the case's description.
+// Fills, launches on `stream` and checks. "" or the error with the case's description.
 std::string run_device_case(const Case& c, int rank, int nranks, ncclComm_t comm, Arena& arena,
                             cudaStream_t stream, Offsets offsets = {});
 

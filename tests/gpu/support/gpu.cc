@@ -40,10 +40,10 @@ std::string mps_missing() {
 
 namespace {
 
-// Made at the first call and kept: CUDA may wait for kernels when it makes or frees something.
+// Made at the first call and kept: CUDA may wait for kernels when it allocates or frees.
 struct TestStreams {
   static constexpr size_t kBytes = 256 << 10;  // smaller copies do not use the copy engines
-  Pinned host{kBytes};                         // makes the pinned memory, too
+  Pinned host{kBytes};                         // also makes the pool of pinned memory
   char* device = nullptr;
   std::vector<cudaStream_t> all = std::vector<cudaStream_t>(kStreams);
   std::set<cudaStream_t> used;

@@ -23,7 +23,7 @@ inline Case plain(Operation operation, size_t count) {
   return c;
 }
 
-// Processes only make sense where they can share the GPU.
+// Skips the test if processes cannot share the GPU.
 class GpuProcesses : public testing::Test {
  protected:
   void SetUp() override {

@@ -10,8 +10,8 @@ namespace weft::test {
 // Owned and used by one thread.
 class Graph {
  public:
-  // Captures what `fn` puts on `stream`. The instance is uploaded at once, so that the first
-  // replay allocates nothing; no kernel of the ranks may be waiting meanwhile.
+  // Captures the work that `fn` puts on `stream`. The instance is uploaded at once, so that the
+  // first replay allocates nothing. No kernel of the ranks may wait meanwhile.
   Graph(cudaStream_t stream, const std::function<void()>& fn,
         cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal);
   ~Graph();
@@ -19,7 +19,7 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   void replay(cudaStream_t stream) const;
-  // Takes over the nodes of another capture with the same shape. False: CUDA refused.
+  // Takes over the nodes of another capture with the same shape. Returns false if CUDA refuses.
   bool update(const Graph& other);
 
  private:

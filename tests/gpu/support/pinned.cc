@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kBlock = size_t{256} << 20, kPiece = size_t{4} << 20;
 
-// Powers of two; what is given back is kept for the next of its size.
+// Sizes are powers of two. A piece that is given back is kept for the next request of its size.
 class Pool {
  public:
   static Pool& instance() {

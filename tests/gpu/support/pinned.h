@@ -1,6 +1,6 @@
-// Host memory that copies can use without the driver's help. A copy to or from ordinary memory goes
-// through buffers of the driver that all threads of a process share: one that waits behind a kernel
-// keeps them, and ranks as threads deadlock.
+// Pinned host memory for copies. A copy to or from pageable memory goes through driver buffers that
+// all threads of a process share. A copy that waits behind a kernel holds these buffers, and ranks
+// as threads deadlock.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace weft::test {
 
-// Taken from one block that is made at the first call (by stream_number() at the latest). May be
+// Comes from one block that the first call makes (stream_number() at the latest). A Pinned may be
 // made and destroyed while kernels wait. Thread-safe.
 class Pinned {
  public:
@@ -27,7 +27,7 @@ class Pinned {
   int size_class_;
 };
 
-// Copies in stream order, and waits for it.
+// Copies in stream order, and waits for the copy.
 void upload(void* device, const void* host, size_t bytes, cudaStream_t stream);
 void download(void* host, const void* device, size_t bytes, cudaStream_t stream);
 

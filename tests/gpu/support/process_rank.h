@@ -1,4 +1,4 @@
-// One rank per process: what its scenario needs, made in the right order.
+// One rank per process: the objects that its scenario needs, made in the right order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@
 
 namespace weft::test {
 
-// A rank, its communicator and a stream. Ends the process when nothing happens for 20 s.
+// A rank, its communicator and a stream. Ends the process after 20 s without a note.
 class ProcessRank {
  public:
   explicit ProcessRank(const ProcessContext& context);
@@ -26,14 +26,14 @@ class ProcessRank {
   ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_; }
   void use_stream(cudaStream_t stream) { stream_ = stream; }
-  // What the watchdog says from now on.
+  // The watchdog prints this if the process hangs.
   void note(const std::string& what) { watchdog_.note(0, what); }
 
-  // Runs cases in an arena; the first failures are reported, the rest counted.
+  // Runs cases in an arena. Reports the first failures and counts the rest.
   void run(const std::vector<Case>& cases, Arena& arena);
   // Waits for all other ranks (by an all_reduce in `arena`).
   void meet(Arena& arena);
-  // For ranks that end by an abort: the destructor leaves the communicator alone.
+  // For ranks that abort their communicator: the destructor then leaves it alone.
   ncclComm_t take() { return std::exchange(comm_, nullptr); }
 
  private:

@@ -1,5 +1,5 @@
-// Ranks as threads that share device 0, with their memory, streams and communicators made before
-// the first of them launches anything.
+// Ranks as threads that share device 0. Their memory, streams and communicators are made before any
+// rank launches a kernel.
 #pragma once
 
 #include <barrier>
@@ -15,7 +15,7 @@
 
 namespace weft::test {
 
-// What one thread of a team has.
+// The state of one thread of a team.
 struct Rank {
   int rank, nranks;
   std::vector<ncclComm_t> comms;
@@ -25,9 +25,9 @@ struct Rank {
 
   ncclComm_t comm() const { return comms.front(); }
   cudaStream_t stream() const { return streams.front(); }
-  // Waits for all ranks: before a part that allocates (graphs, communicators), and after it.
+  // Waits for all ranks. Call it before and after code that allocates (graphs, communicators).
   void meet() const { everyone->arrive_and_wait(); }
-  // A case of this rank, filled.
+  // This rank's part of a case, with its buffers filled.
   std::unique_ptr<DeviceCase> make(const Case& c, Offsets offsets = {}) const;
   // Runs one case; a failure becomes a test failure.
   void run(const Case& c, Offsets offsets = {}) const;
@@ -36,7 +36,7 @@ struct Rank {
 struct TeamOptions {
   int comms = 1;
   int streams = 1;            // per rank; ranks times streams must not exceed kStreams
-  bool used_streams = false;  // by use_at_once()
+  bool used_streams = false;  // whether use_at_once() was called on them
   size_t arena_bytes = size_t{48} << 20;
   std::optional<ncclConfig_t> config;
   std::chrono::milliseconds limit = std::chrono::seconds(20);
@@ -47,7 +47,7 @@ void run_team(int n, const std::function<void(Rank&)>& fn, const TeamOptions& op
 // A case with the defaults of Case.
 Case make_case(Operation operation, size_t count, ncclDataType_t type = ncclFloat32);
 
-// Reports what check() or run_device_case() found.
+// Reports an error from check() or run_device_case().
 void expect_right(const std::string& bad);
 
 }  // namespace weft::test

@@ -1,4 +1,4 @@
-// See virtual_memory.h. The driver's functions are looked up, so that nothing links to libcuda.
+// See virtual_memory.h. Looks the driver's functions up at run time, so nothing links to libcuda.
 #include "tests/gpu/support/virtual_memory.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ VirtualMemory::VirtualMemory(size_t bytes, bool shareable) {
   driver_ok(
       driver<decltype(cuMemAddressReserve)>("cuMemAddressReserve")(&base_, reserved_, unit, 0, 0),
       "cuMemAddressReserve");
-  // Pieces of ever larger size, so that buffers lie across their borders.
+  // Each allocation is larger than the one before, so that buffers cross their borders.
   size_t piece = unit;
   for (size_t at = 0; at < reserved_; at += pieces_.back().bytes, piece += 2 * unit) {
     const size_t size = std::min(piece, reserved_ - at);

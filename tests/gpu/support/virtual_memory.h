@@ -1,5 +1,5 @@
 // Device memory as PyTorch's expandable segments make it: one reserved address range, backed by
-// several physical pieces.
+// several physical allocations.
 #pragma once
 
 #include <cuda.h>
@@ -11,7 +11,7 @@ namespace weft::test {
 
 class VirtualMemory {
  public:
-  // `shareable`: the pieces can be exported as file descriptors.
+  // `shareable` means that the allocations can be exported as file descriptors.
   VirtualMemory(size_t bytes, bool shareable);
   ~VirtualMemory();
   VirtualMemory(const VirtualMemory&) = delete;

@@ -1,4 +1,4 @@
-// Helpers of tests in which a kernel waits for a rank that does not come.
+// Checks for tests in which a kernel waits for a rank that never calls.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,14 @@
 
 namespace weft::test {
 
-// What ncclCommGetAsyncError says once it is neither success nor in progress; ncclSuccess if that
-// does not happen within `limit`.
+// The error that ncclCommGetAsyncError returns once it is neither success nor in progress.
+// ncclSuccess if there is none within `limit`.
 ncclResult_t async_error_within(ncclComm_t comm, std::chrono::milliseconds limit);
 
-// ncclCommAbort, in its own thread: it must succeed within a few seconds.
+// Calls ncclCommAbort in its own thread. It must succeed within a few seconds.
 void expect_abort_succeeds(ncclComm_t comm);
 
-// The stream must finish within a few seconds, and do its work afterwards.
+// The stream must finish within a few seconds, and must work afterwards.
 void expect_usable(cudaStream_t stream, char* memory);
 
 // New communicators on the device must work.

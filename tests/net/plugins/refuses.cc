@@ -1,4 +1,4 @@
-// An external plugin whose init() says why it cannot work here.
+// An external plugin whose init() fails and says why.
 #include "src/transport/net_abi/v10.h"
 
 namespace {

@@ -30,8 +30,8 @@ struct Request {
   Comm* comm = nullptr;
   bool sends = false, done = false;
   char* data = nullptr;
-  uint64_t size = 0, room = 0;  // size of a receive: known when its length has arrived
-  size_t moved = 0;             // with the 8 bytes of length
+  uint64_t size = 0, room = 0;  // a receive knows its size when the length has arrived
+  size_t moved = 0;             // includes the 8 bytes of length
 };
 
 struct Comm {
@@ -105,7 +105,7 @@ ncclResult_t listen(void* handle, void** listener) {
   length = sizeof h.address;
   getsockname(comm->fd, reinterpret_cast<sockaddr*>(&h.address), &length);
   h.length = length;
-  // A chosen name is short: the handle has room for what matters of the address.
+  // A name that the kernel chooses is short, so the used part of the address fits into the handle.
   std::memcpy(handle, &h, net_abi::kHandleBytes < sizeof h ? net_abi::kHandleBytes : sizeof h);
   *listener = comm.release();
   return ncclSuccess;

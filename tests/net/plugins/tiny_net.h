@@ -1,6 +1,6 @@
-// The smallest network that obeys NCCL's plugin ABI, for the plugins of the tests: messages with a
-// length in front, over unix sockets of this machine. It uses the freedoms of the ABI: connections
-// take several calls, every third request is refused at first, few fit in flight.
+// The smallest network that obeys NCCL's plugin ABI, for the plugins of the tests. Messages have a
+// length in front and go over unix sockets of this machine. It uses the freedoms of the ABI:
+// connecting takes several calls, every third request is refused at first, few fit in flight.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ ncclResult_t close_comm(void* comm);
 ncclResult_t close_listener(void* listener);
 ncclResult_t reg(void* comm, void* data, size_t size, int type, void** registration);
 ncclResult_t dereg(void* comm, void* registration);
-// Both check that the memory lies in the registration.
+// isend and irecv check that the memory lies in the registration.
 ncclResult_t isend(void* comm, void* data, size_t size, void* registration, void** request);
 ncclResult_t irecv(void* comm, void* data, size_t size, void* registration, void** request);
 ncclResult_t test(void* request, int* done, int* size);

@@ -1,5 +1,5 @@
-// An external plugin of ABI version 11: the tiny network under the name "tiny11". Every
-// communicator must come with the context that its init() gave.
+// An external plugin of ABI version 11: the tiny network under the name "tiny11". It checks that
+// every communicator passes the context that its init() gave.
 #include <memory>
 
 #include "src/transport/net_abi/v11.h"
@@ -32,7 +32,7 @@ ncclResult_t finalize(void* context) {
   return ncclSuccess;
 }
 ncclResult_t devices(int* ndev) {
-  *ndev = 2;  // unequal: only the fast one should be used
+  *ndev = 2;  // unequal: the library should use only the fast one
   return ncclSuccess;
 }
 ncclResult_t properties(int dev, net_abi::PropertiesV11* p) {

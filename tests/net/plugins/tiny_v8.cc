@@ -9,7 +9,7 @@ net_abi::Logger logger = nullptr;
 char name[] = "tiny8dev";
 
 ncclResult_t init(net_abi::Logger log) {
-  if (logger != nullptr) return ncclInternalError;  // only once in a process before v11
+  if (logger != nullptr) return ncclInternalError;  // before v11, init() is called once per process
   logger = log;
   log(net_abi::kLogInfo, 0x10, __FILE__, __LINE__, "tiny8 is here, %d device", 1);
   return ncclSuccess;

@@ -1,6 +1,6 @@
-// Stands in for src/exec/cuda/kernels/ptx.cuh where a kernel's code runs on the host, a thread for
-// each of the kernel's, one block at a time per thread: what the language, the GPU and its memory
-// give.
+// Replaces src/exec/cuda/kernels/ptx.cuh to run a kernel's code on the host. It emulates the parts
+// of the language, the GPU and its memory that kernels use. A host thread stands for each GPU
+// thread. A host thread is in one block at a time.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct uint4 {
 };
 #endif
 
-// CUDA's headers, where they are, have them for its own compiler.
+// CUDA's headers, if they are installed, define these for nvcc.
 #undef __device__
 #undef __global__
 #undef __shared__
@@ -38,12 +38,12 @@ struct uint4 {
 
 namespace weft::cuda {
 
-// A thread block under way; its threads know it and their number.
+// A running thread block. Each thread knows its block and its number.
 struct EmulatedBlock {
   explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads) {}
   const uint32_t size;
   std::barrier<> meeting;
-  std::atomic<bool> any[2] = {};  // of two meetings in turn
+  std::atomic<bool> any[2] = {};  // for two barriers in turn
 };
 struct EmulatedThread {
   EmulatedBlock* block = nullptr;
@@ -98,7 +98,7 @@ inline uint64_t load_acquire_system(const uint64_t* at) {
   std::this_thread::yield();  // there are more threads than cores, and they do not sleep
   return value;
 }
-// What fences order is ordered here, where tools that look for races see it.
+// Kernels order these stores with fences. Here the store itself orders, for race detectors.
 inline void store_relaxed_system(uint64_t* at, uint64_t value) {
   __atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
