@@ -21,8 +21,7 @@ inline constexpr const char* kThreadRates = "threads";       // ranks are thread
 inline constexpr const char* kProcessRates = "processes";    // ranks are processes of one host
 inline constexpr const char* kNetworkRates = "network";      // ranks are on several hosts
 inline constexpr const char* kGpuRates = "gpu";              // GPUs drive ranks
-inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs drive ranks, through FIFOs in
-                                                             // pinned host memory
+inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs, through pinned host memory
 
 struct Calibration {
   std::string measured;  // where and when, one line

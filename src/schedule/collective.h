@@ -13,7 +13,7 @@ namespace weft {
 std::string_view name(CollectiveKind kind);
 std::optional<CollectiveKind> parse_collective(std::string_view text);
 
-// What a chunk must hold: piece `id` of the whole data, with the contributions of these ranks.
+// The content of a chunk: piece `id` of the whole data, and the rank whose contribution it holds.
 struct ChunkGoal {
   int32_t id = 0;
   int32_t contributor = 0;  // kEveryone: the reduction over all ranks

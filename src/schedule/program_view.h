@@ -21,8 +21,8 @@ struct ProgramStep {
   uint64_t raw_sources = 0;  // see StepFacts
   uint32_t first_operand = 0, first_dependency = 0;
   uint16_t sources = 0, destinations = 0, dependencies = 0;
-  // This many steps from here on may run in parallel. They touch different memory and different
-  // ports, and no step that waits for a message delays a send.
+  // This many steps from here on may run in parallel. None writes memory that another touches, no
+  // port is used twice, and no step that waits for a message delays a send.
   uint16_t run = 1;
   bool completes = false, lendable = false;
   bool only_sender = false;  // no other step of this rank uses the FIFOs that this one sends to
