@@ -12,10 +12,10 @@ namespace weft {
 namespace {
 
 constexpr double kFar = std::numeric_limits<double>::infinity();
-constexpr int64_t kMostCells = 1'500'000;  // a second or two
+constexpr int64_t kMostCells = 1'500'000;  // takes a second or two
 constexpr int kMostPivots = 20'000;
-constexpr double kMostSearched = 5e7;  // links, in all rounds of improving lengths
-constexpr int kRoundsPerCut = 20;      // cuts are looked for once in so many of them
+constexpr double kMostSearched = 5e7;  // links visited, in all rounds of improving lengths
+constexpr int kRoundsPerCut = 20;      // cuts are tried once in this many rounds
 
 class ConcurrentFlow {
  public:
@@ -35,7 +35,7 @@ class ConcurrentFlow {
     return total_distance(ones, nullptr) < kFar;
   }
 
-  // algbw that lengths prove to be out of reach: N * machine's capacity / demands' need.
+  // The algbw that these lengths prove unreachable: N * machine's capacity / demands' need.
   double bound(const std::vector<double>& lengths, std::vector<double>* load = nullptr) {
     double carried = 0;
     for (size_t l = 0; l < lengths.size(); l++) carried += machine_.links[l].gbps * lengths[l];
@@ -43,7 +43,7 @@ class ConcurrentFlow {
     return need > 0 ? static_cast<double>(ranks_.size()) * carried / need : kFar;
   }
 
-  // Variables: the length of every link, then the distance of every node from every rank.
+  // Variables: the length of every link, and the distance of every node from every rank.
   SparseProgram program() const {
     const size_t links = machine_.links.size(), nodes = machine_.nodes.size();
     SparseProgram p;
@@ -56,7 +56,7 @@ class ConcurrentFlow {
       capacity += machine_.links[l].gbps;
     }
     p.rows.push_back(std::move(total));
-    p.b.push_back(capacity);  // so that lengths are near 1
+    p.b.push_back(capacity);  // keeps lengths near 1
     for (size_t s = 0; s < ranks_.size(); s++) {
       const auto distance = [&](int node) {
         return static_cast<int32_t>(links + s * nodes + static_cast<size_t>(node));
@@ -76,7 +76,7 @@ class ConcurrentFlow {
     return p;
   }
 
-  // The dual optimum, or nothing where the program stays too large.
+  // The dual optimum, or nothing if the program stays too large.
   std::optional<std::vector<double>> optimal_lengths() const {
     const SparseProgram large = program();
     const Quotient quotient = refine(large);
@@ -89,9 +89,9 @@ class ConcurrentFlow {
     return lengths;
   }
 
-  // A cut is a choice of lengths too: 1 for the links across it. Tries, both ways, all sets of the
-  // nodes that are nearest to some rank: rounded like this, lengths that are on their way to those
-  // of a cut give its bound long before they have come there.
+  // A cut is a choice of lengths too: 1 for the links across it. For every rank, tries the sets of
+  // its nearest nodes, in both directions. While lengths still converge to those of a cut, this
+  // already gives the cut's bound.
   double cut_bound(const std::vector<double>& lengths) {
     const auto n = static_cast<double>(ranks_.size());
     double best = kFar;
@@ -117,7 +117,7 @@ class ConcurrentFlow {
     return n * best;
   }
 
-  // Links that shortest paths would overload become longer, round by round.
+  // Lengthens the links that shortest paths would overload, round by round.
   double improved_bound() {
     std::vector<double> lengths, load;
     for (const Link& link : machine_.links) lengths.push_back(link.gbps > 0 ? 1 / link.gbps : 0);
@@ -138,7 +138,7 @@ class ConcurrentFlow {
   }
 
  private:
-  // Sum over all pairs of ranks; adds up in `load` how many pairs cross each link.
+  // Sum over all pairs of ranks. Counts in `load` how many pairs cross each link.
   double total_distance(const std::vector<double>& lengths, std::vector<double>* load) {
     double total = 0;
     if (load != nullptr) load->assign(lengths.size(), 0.0);
@@ -187,7 +187,7 @@ class ConcurrentFlow {
 
   const Machine& machine_;
   std::vector<int> ranks_;
-  std::vector<std::vector<int>> leaving_, arriving_;  // per node, links
+  std::vector<std::vector<int>> leaving_, arriving_;  // links per node
   std::vector<double> distance_;
   std::vector<int> arrived_by_, settled_;
 };

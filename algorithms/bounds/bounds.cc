@@ -1,6 +1,6 @@
-// Ratios of cuts are improved Dinkelbach's way: guess the least ratio, look for a cut below it with
-// a maximum flow, take that cut's ratio as the next guess. Each guess is the ratio of a real cut,
-// so the last one is exact, and there are few.
+// Finds the least cut ratio by Dinkelbach's method: guess a ratio, find a cut below it with a
+// maximum flow, and take that cut's ratio as the next guess. Every guess is the ratio of a real
+// cut, so the last one is exact. Few guesses are needed.
 #include "algorithms/bounds/bounds.h"
 
 #include <limits>
@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// capacity / ranks, of a cut
+// capacity / ranks of a cut
 struct Ratio {
   int64_t capacity = 0, ranks = 1;
   double value() const { return static_cast<double>(capacity) / static_cast<double>(ranks); }
@@ -42,7 +42,7 @@ class Cuts {
       flow_.add_edge(machine.links[l].from, machine.links[l].to, 0);
   }
 
-  // Every GPU must receive what all others have.
+  // Every GPU must receive the data of all others.
   Bound all_gather() {
     const auto n = static_cast<int64_t>(gpus_.size());
     const int first = static_cast<int>(machine_.links.size());
@@ -53,7 +53,7 @@ class Cuts {
       others[static_cast<size_t>(gpu)] = false;
       improve(best, others, n - 1);
     }
-    // Round and round the GPUs until all of them have accepted the same guess.
+    // Visit the GPUs in turn until all of them accept the same guess.
     int64_t accepted = 0;
     for (size_t i = 0; accepted < n; i = (i + 1) % gpus_.size(), accepted++) {
       set_links(best.ranks);
@@ -68,7 +68,7 @@ class Cuts {
     return least(gathered, deliveries(-1));
   }
 
-  // The root must reach every GPU with its own part of the data.
+  // The root must send every GPU its own part of the data.
   Bound scatter(int root) {
     const auto n = static_cast<int64_t>(gpus_.size());
     const int source = gpus_[static_cast<size_t>(root)];
@@ -89,7 +89,7 @@ class Cuts {
     return bound(best.value() * static_cast<double>(n));
   }
 
-  // The root must reach every GPU with all of the data.
+  // The root must send every GPU all of the data.
   Bound broadcast(int root) {
     set_links(1);
     Ratio best{std::numeric_limits<int64_t>::max(), 1};
@@ -102,9 +102,9 @@ class Cuts {
   }
 
  private:
-  // Only GPUs copy. So all that comes to a rank has left some GPU for this rank alone: to any set
-  // of ranks, no more than a maximum flow comes from all GPUs. Each of them gets what it does not
-  // have: of an array of N blocks all but its own, or all of it except at a root.
+  // Only GPUs copy. So all data for a rank has left some GPU for this rank alone. Any set of ranks
+  // receives at most a maximum flow from all GPUs. Each rank receives what it lacks: all of N
+  // blocks but its own, or with a root the whole array.
   Ratio deliveries(int root) {
     const int source = extra_, sink = extra_ + 1;
     MaxFlow flow(extra_ + 2);
@@ -141,7 +141,7 @@ class Cuts {
     return {best.capacity * count, best.ranks * (count - 1)};
   }
 
-  // Whether the second one can be reached has no proof, only schedules that do.
+  // No proof says that the second ratio can be reached, but some schedules reach it.
   Bound least(const Ratio& cut, const Ratio& delivered) const {
     if (!(delivered < cut)) return bound(cut.value());
     return {delivered.value() * capacities_.unit_gbps, false, delivery_links_};
@@ -177,13 +177,13 @@ class Cuts {
   const Machine& machine_;
   Capacities capacities_;
   std::vector<int> gpus_;
-  int extra_;  // the source or sink of all ranks
+  int extra_;  // the source or sink for all ranks
   MaxFlow flow_;
   std::vector<bool> side_;           // of the best cut so far
-  std::vector<int> delivery_links_;  // that limit deliveries()
+  std::vector<int> delivery_links_;  // the links that limit deliveries()
 };
 
-// On a machine in which every walk is allowed.
+// For a machine in which every walk is allowed.
 Bound bound_of(const Machine& machine, const Collective& c) {
   const auto on_reverse = [&](auto query) {
     const Machine reverse = reversed(machine);

@@ -1,4 +1,4 @@
-// The machine as a flow problem in whole numbers.
+// The machine as a flow problem in integers.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// Bandwidths are taken as whole bytes per second, which every figure of up to nine decimals of a
-// GB/s is; all that is computed from them is exact. `unit` is their greatest common divisor, so the
-// capacities are small for machines of round figures.
+// Bandwidths are whole bytes per second. Every figure in GB/s with up to nine decimals is one, so
+// all results are exact. `unit` is their greatest common divisor, so machines of round figures have
+// small capacities.
 struct Capacities {
   std::vector<int64_t> units;  // per link of the machine
   double unit_gbps = 1e-9;
@@ -20,7 +20,7 @@ struct Capacities {
 // GB/s.
 Capacities capacities(const Machine& machine);
 
-// Every link turned round: what reduces on a machine is what gathers on its reverse.
+// The machine with every link reversed. A reduction on a machine is a gather on its reverse.
 Machine reversed(Machine machine);
 
 }  // namespace weft

@@ -17,7 +17,7 @@ int MaxFlow::add_edge(int from, int to, int64_t capacity) {
   return edge;
 }
 
-// Distances to the sink: what leads nowhere has none, so push() never goes there.
+// Distances to the sink. Dead ends have none, so push() never goes there.
 bool MaxFlow::find_levels(int source, int sink) {
   level_.assign(leaving_.size(), -1);
   level_[static_cast<size_t>(sink)] = 0;
@@ -29,7 +29,7 @@ bool MaxFlow::find_levels(int source, int sink) {
       int32_t& level = level_[static_cast<size_t>(from)];
       if (level >= 0 || arcs_[static_cast<size_t>(number ^ 1)].residual == 0) continue;
       level = level_[node] + 1;
-      if (from == source) return true;  // what is as far or farther is of no use
+      if (from == source) return true;  // nodes as far or farther do not help
       queue_.push_back(from);
     }
   }

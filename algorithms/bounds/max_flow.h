@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Edges are added once; capacities can be set again between runs. Not thread-safe.
+// Edges are added once; capacities can change between runs. Not thread-safe.
 class MaxFlow {
  public:
   explicit MaxFlow(int nodes);
@@ -17,10 +17,10 @@ class MaxFlow {
   int add_edge(int from, int to, int64_t capacity);
   void set_capacity(int edge, int64_t capacity) { capacity_[static_cast<size_t>(edge)] = capacity; }
 
-  // Begins anew with so many nodes and no edges, in the memory that is there.
+  // Starts again with this many nodes and no edges; keeps its memory.
   void clear(int nodes);
 
-  // From nothing, whatever ran before. Stops at `limit`: then there is no cut to ask for.
+  // Computes the flow from zero. Stops at `limit`; then there is no minimum cut.
   int64_t run(int source, int sink, int64_t limit = std::numeric_limits<int64_t>::max());
 
   // After run(): per node, whether it is on the source's side of the minimum cut nearest the
@@ -36,7 +36,7 @@ class MaxFlow {
   int64_t push(int node, int sink, int64_t limit);
 
   std::vector<int64_t> capacity_;              // per edge
-  std::vector<Arc> arcs_;                      // arc 2e is edge e, arc 2e+1 its way back
+  std::vector<Arc> arcs_;                      // arc 2e is edge e, arc 2e+1 its reverse
   std::vector<std::vector<int32_t>> leaving_;  // per node, numbers of arcs
   std::vector<int32_t> level_, queue_;
   std::vector<size_t> next_;

@@ -18,8 +18,8 @@ uint64_t seen(double value, int32_t other) {
   return mix(std::bit_cast<uint64_t>(value) ^ mix(static_cast<uint64_t>(other) + 1));
 }
 
-// Splits classes by what their members see; returns how many there are now. Numbers are given in
-// order of appearance, so they do not depend on the hash.
+// Splits classes by what their members see; returns the new number of classes. Classes are numbered
+// in order of appearance, so the numbers do not depend on the hash.
 int split(std::vector<int32_t>& classes, const std::vector<uint64_t>& signatures) {
   std::unordered_map<uint64_t, int32_t> numbers;
   for (size_t i = 0; i < classes.size(); i++) {
@@ -48,7 +48,7 @@ Quotient refine(const SparseProgram& program) {
     for (size_t r = 0; r < program.rows.size(); r++)
       for (const SparseProgram::Entry& entry : program.rows[r]) {
         const auto c = static_cast<size_t>(entry.column);
-        // Sums, so that the order of entries does not matter.
+        // Sums do not depend on the order of entries.
         row_seen[r] += seen(entry.value, q.column_class[c]);
         column_seen[c] += seen(entry.value, q.row_class[r]);
       }

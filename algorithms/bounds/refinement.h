@@ -1,7 +1,7 @@
-// Makes a large symmetric linear program small. Rows that look alike, and columns that look alike,
-// are merged as far as colour refinement cannot tell them apart: the quotient has the same optimum,
-// because the average of a solution over each class of columns is a solution too. No symmetry has
-// to be known or searched for; a machine of 128 equal GPUs becomes a few dozen rows.
+// Shrinks a large symmetric linear program. Merges rows, and columns, that colour refinement cannot
+// tell apart. The quotient has the same optimum, because the average of a solution over each class
+// of columns is a solution too. Symmetry need not be known or searched for. A machine of 128 equal
+// GPUs becomes a few dozen rows.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Quotient {
 
 Quotient refine(const SparseProgram& program);
 
-// One row and one column per class; a column stands for the common value of its class.
+// One row and one column per class. A column stands for the common value of its class.
 LinearProgram merged(const SparseProgram& program, const Quotient& quotient);
 
 }  // namespace weft

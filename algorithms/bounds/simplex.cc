@@ -1,6 +1,6 @@
-// The simplex method on a dictionary. Programs that come from graphs are degenerate (nearly all of
-// b is 0), so pivots are chosen with a perturbed b that rules out ties and cycles; the true b is
-// carried along and gives the solution.
+// The simplex method on a dictionary. Programs from graphs are degenerate (nearly all of b is 0).
+// So a perturbed b, without ties or cycles, chooses the pivots. The true b is updated along with it
+// and gives the solution.
 #include "algorithms/bounds/simplex.h"
 
 #include <cmath>
@@ -85,7 +85,7 @@ class Dictionary {
     std::swap(basic_[row], free_[column]);
   }
 
-  size_t rows_, columns_, width_;  // a row ends with the true b and the perturbed one
+  size_t rows_, columns_, width_;  // a row ends with the true b and the perturbed b
   std::vector<double> cells_;      // the last row is the objective
   std::vector<size_t> basic_, free_;
 };

@@ -1,6 +1,5 @@
-// Small dense linear programs: maximise c x subject to A x <= b, x >= 0, where b >= 0, so that
-// x = 0 is a start. For programs of at most some thousand rows; see refinement.h for how large ones
-// become small.
+// Small dense linear programs: maximise c x subject to A x <= b, x >= 0, with b >= 0, so that x = 0
+// is a start. For at most some thousand rows. refinement.h shrinks larger programs.
 #pragma once
 
 #include <cstddef>

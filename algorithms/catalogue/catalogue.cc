@@ -21,7 +21,7 @@ namespace weft {
 namespace {
 
 constexpr int kMostHosts = 4096;
-constexpr int kDeepest = 8;  // cluster descriptions that name cluster descriptions
+constexpr int kDeepest = 8;  // levels of cluster descriptions inside cluster descriptions
 
 Machine load(const std::string& topo, int depth);
 
@@ -30,7 +30,7 @@ bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 Machine read_any(const std::string& path, int depth) {
   const std::string text = read_text_file(path);
   if (!is_cluster_json(text)) return read_machine_file(path);
-  // Files are looked for beside the description first.
+  // Look for files beside the description first.
   const std::string folder = path.substr(0, path.find_last_of('/') + 1);
   return cluster_from_json(text, path, [&](const std::string& name) {
     return load(exists(folder + name) ? folder + name : name, depth + 1);

@@ -1,6 +1,6 @@
-// The catalogue: machines people have, by name, compiled in as data (machines/*.json). The folder
-// in WEFT_CATALOGUE adds machines and replaces those of the same name. All functions may be called
-// from any thread.
+// The catalogue: common machines by name, compiled in as data (machines/*.json). The folder in
+// WEFT_CATALOGUE adds machines and replaces those of the same name. Any thread may call all
+// functions.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ const std::vector<CatalogueText>& catalogue_texts();
 // Sorted.
 std::vector<std::string> catalogue_names();
 
-// TOPO as every command takes it: a file (told apart by content; cluster descriptions too), or a
-// name of the catalogue, with xN behind it for N hosts joined through their NICs by a network that
-// never blocks ("ndv2x2"). Throws Error with one line that says what would have been understood.
+// Loads TOPO, as every command accepts it. TOPO is a file of any format, also a cluster
+// description, or a name of the catalogue. NAMExN is N hosts, joined through their NICs by a
+// non-blocking network ("ndv2x2"). Throws Error with one line that says which forms are accepted.
 Machine load_machine(const std::string& topo);
 
 }  // namespace weft

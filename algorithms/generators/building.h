@@ -1,4 +1,4 @@
-// Small vocabulary that the generators share.
+// Building blocks that the generators share.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace weft {
 
 using Operands = std::vector<Operand>;
 
-// A step takes at most so many sources.
+// Most sources of a step.
 inline constexpr int kMostReducedRanks = 64;
 
 inline int wrap(int rank, int nranks) { return ((rank % nranks) + nranks) % nranks; }
@@ -40,26 +40,27 @@ inline Operands everyone_else(int rank, int nranks, int channel = 0) {
   return peers;
 }
 
-// One source per rank in rank order, this rank's being `mine`: every rank that reduces so gets the
-// same bits.
+// One source per rank, in rank order; this rank's is `mine`. All ranks that reduce in this order
+// get the same bits.
 inline Operands in_rank_order(int rank, int nranks, Operand mine, int channel = 0) {
   Operands sources;
   for (int q = 0; q < nranks; q++) sources.push_back(q == rank ? mine : Operand::peer(q, channel));
   return sources;
 }
 
-// Tokens to and from everyone: what came before on any rank is visible after it on all.
+// A barrier: tokens to and from all other ranks. Earlier writes of any rank are visible after it on
+// all ranks.
 inline void meet(Lane& lane, int r, int n) {
   add(lane, {}, everyone_else(r, n), 0);
   add(lane, everyone_else(r, n), {}, 0);
 }
 
-// A chunk of some rank's buffer, as `rank` sees it.
+// A chunk of the owner's buffer, as `rank` addresses it.
 inline Operand memory(int rank, int owner, Buffer buffer, int index) {
   return owner == rank ? Operand::local(buffer, index) : Operand::remote(owner, buffer, index);
 }
 
-// The schedule of a single rank: its input is its output.
+// The schedule of a single rank: copies input to output.
 inline Schedule single_rank(const char* name, const Collective& collective) {
   Schedule schedule = blank(name, collective, 1, 1);
   add(schedule.ranks[0].lanes[0], {Operand::input(0)}, {Operand::output(0)});

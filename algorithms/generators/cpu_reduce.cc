@@ -1,22 +1,22 @@
-// CPU nodes reduce for the ranks beside them: every rank sends its data into host memory once and
-// gets the result back once, where a ring would pass partial sums through the host bridge. Nothing
-// but FIFOs holds data on the way, so slices of any array stream through.
+// CPU nodes reduce for the ranks beside them. Every rank sends its data into host memory once and
+// gets the result back once. A ring would pass partial sums through the host bridge. Only FIFOs
+// hold data on the way, so slices of any array stream through.
 //
-// Every chunk has a channel and lanes of its own, and one CPU node that completes it: the others
-// send it what their ranks sum up to, and hand on what it answers. Who completes a sum is the same
-// for all ranks, and so are its bits.
+// Every chunk has its own channel, its own lanes, and one CPU node that completes it. The other
+// nodes send that node the sums of their ranks, and forward its result. The same node completes a
+// sum for all ranks, so all ranks get the same bits.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
 namespace weft {
 namespace {
 
-// Lanes are what cores of a CPU share: so many reduce about as fast as memory gives.
+// The cores of a CPU share lanes. This many lanes reduce about as fast as memory allows.
 constexpr int kCpuChannels = 4;
 
-// Ranks are dealt out to the nodes in their order, as sockets have them. Of the two lanes that a
-// chunk has everywhere, a rank sends from the first and receives on the second; a node that
-// completes the sum needs only the first, the others one for either way.
+// Ranks are assigned to nodes in order, as on sockets. Every chunk has two lanes everywhere. A rank
+// sends on the first and receives on the second. The node that completes the sum uses only the
+// first. The other nodes use one lane per direction.
 class Builder {
  public:
   Builder(const char* name, const Collective& c, int nodes)
@@ -47,7 +47,7 @@ class Builder {
 
   void move(int block, int chunk) {
     const int n = c_.nranks, last = chunk % nodes_;
-    Operands all, answers;  // of the node that completes the sum
+    Operands all, answers;  // for the node that completes the sum
     for (int node = 0; node < nodes_; node++) {
       Operands from, to;
       for (int r = 0; r < n; r++) {

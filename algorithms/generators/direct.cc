@@ -1,12 +1,12 @@
-// Everyone talks to everyone: two phases at most, every rank reduces one part from all others at
-// once.
+// Every rank talks to every other rank. At most two phases; each rank reduces one part from all
+// others at once.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
 namespace weft {
 namespace {
 
-// Pure moves have no limit.
+// Collectives without a reduction have no limit.
 bool supports_direct(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && (!c.reduces() || c.nranks <= kMostReducedRanks);
 }
@@ -131,9 +131,8 @@ Schedule make_direct(const Collective& c, bool in_place) {
   }
 }
 
-// The same on a single lane: everything is sent before anything is awaited, so that data small
-// enough for the FIFOs takes one trip (or two, for an all_reduce) and a thread block per part is
-// enough.
+// `direct` on a single lane. It sends everything before it waits. So data that fits into the FIFOs
+// takes one trip (two for an all_reduce), and one thread block per part is enough.
 Schedule make_one_round(const Collective& c, bool in_place) {
   Schedule s = make_direct(c, in_place);
   s.name = "one_round";
@@ -141,7 +140,7 @@ Schedule make_one_round(const Collective& c, bool in_place) {
     Lane all;
     for (Lane& lane : rank.lanes)
       for (Step& step : lane.steps) {
-        step.after.clear();  // lanes are in the order their steps depend on each other
+        step.after.clear();  // lanes are already in the order of their dependencies
         all.steps.push_back(std::move(step));
       }
     rank.lanes = {std::move(all)};
@@ -153,8 +152,8 @@ bool supports_one_shot(const Collective& c) {
   return c.kind == CollectiveKind::kAllReduce && c.nranks <= kMostReducedRanks;
 }
 
-// Every rank gives its whole input to everyone and reduces all of them itself: one phase, for small
-// sizes.
+// Every rank sends its whole input to all others and reduces all inputs itself: one phase, for
+// small sizes.
 Schedule make_one_shot(const Collective& c, bool) {
   const int n = c.nranks;
   if (n == 1) return single_rank("one_shot", c);
@@ -167,7 +166,7 @@ Schedule make_one_shot(const Collective& c, bool) {
   return s;
 }
 
-// Point to point: rank 0 sends, rank 1 receives; the communicator puts the real peers in.
+// Point to point: rank 0 sends, rank 1 receives. The communicator inserts the real peers.
 Schedule make_send_recv(const Collective& c, bool) {
   Schedule s = blank("sendrecv", c, 1, 1);
   add(s.ranks[0].lanes[0], {Operand::input(0)}, {Operand::peer(1)});

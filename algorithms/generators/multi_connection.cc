@@ -1,7 +1,7 @@
 // For few ranks on different hosts whose lanes are thread blocks: the shortest schedules, in
 // several instances. Each instance has its own part of the data, its own lanes and its own
-// channels, and so its own connections: several threads serve them. Lanes that send do not wait for
-// data, so that slices follow each other closely.
+// channels. So it has its own connections, and several threads serve them. Lanes that send do not
+// wait for data, so slices follow each other closely.
 #include <algorithm>
 
 #include "algorithms/generators/building.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// More ranks have lanes enough, and all of them must fit on a GPU that ranks share.
+// With more ranks there are enough lanes, and all of them must fit on a GPU that ranks share.
 constexpr int kMostMultiConnectionRanks = 4, kMostChannels = 4;
 
 bool supports_multi_connection(const Collective& c) {
@@ -18,7 +18,7 @@ bool supports_multi_connection(const Collective& c) {
          c.nranks <= kMostMultiConnectionRanks;
 }
 
-// Two ranks: as many bytes as with two phases, half the way.
+// Two ranks: as many bytes as with two phases, in half the hops.
 Schedule swap_and_reduce(const Collective& c, bool in_place) {
   Schedule s = blank("multi_connection", c, 1, 2);
   for (int r = 0; r < 2; r++) {
@@ -32,8 +32,8 @@ Schedule swap_and_reduce(const Collective& c, bool in_place) {
   return s;
 }
 
-// A lane for each of the sums that `direct` receives in a lane of its own, the last: none waits for
-// one that comes later.
+// `direct` receives all sums in its last lane. Gives each sum its own lane, so that none waits for
+// a later one.
 void receive_in_parallel(Schedule& s) {
   for (RankSchedule& rank : s.ranks) {
     const std::vector<Step> steps = std::move(rank.lanes.back().steps);
@@ -61,8 +61,8 @@ int channels_of(const Schedule& s) {
   return most + 1;
 }
 
-// Instance k of n of a step of one chunk and no scratch memory: part k of every block, as if it
-// were the block.
+// Instance k of n of a step with one chunk and no scratch: part k of every block, as if it were the
+// block.
 Step part_of(Step step, int k, int n, int chunks, int channels, int lanes) {
   for (auto* operands : {&step.from, &step.to})
     for (Operand& operand : *operands) {

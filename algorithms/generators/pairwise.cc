@@ -1,5 +1,4 @@
-// Pairwise exchange for all-to-all: in every round each rank has one partner, so links are used
-// evenly.
+// Pairwise exchange for all-to-all: each rank has one partner per round, so links are used evenly.
 #include <bit>
 
 #include "algorithms/generators/building.h"
@@ -17,14 +16,13 @@ Schedule make_pairwise(const Collective& c, bool) {
     Lane& lane = s.ranks[static_cast<size_t>(r)].lanes[0];
     add(lane, {Operand::input(r)}, {Operand::output(r)});
     for (int k = 1; k < n; k++) {
-      // Without a power of two, i + j = k (mod n) pairs ranks up as well; a rank may be its own
-      // partner.
+      // If n is no power of two, i + j = k (mod n) pairs ranks too; a rank may be its own partner.
       const int partner = xor_partners ? (r ^ k) : wrap(k - r, n);
       if (partner == r) continue;
       add(lane, {Operand::input(partner)}, {Operand::peer(partner)});
       add(lane, {Operand::peer(partner)}, {Operand::output(partner)});
     }
-    // With i + j = k over k = 1..n-1, the pairs with i + j = 0 are still to come.
+    // Rounds k = 1..n-1 leave out the pairs with i + j = 0.
     const int partner = wrap(-r, n);
     if (!xor_partners && partner != r) {
       add(lane, {Operand::input(partner)}, {Operand::peer(partner)});

@@ -1,6 +1,6 @@
-// Load/store schedules: after all ranks have met, each reads its share from every rank's memory and
-// writes it into every rank's memory; then they meet again. Every input is read once and every
-// output written once.
+// Load/store schedules. After a barrier each rank reads its share from every rank's memory and
+// writes it into every rank's memory; a second barrier ends the call. Every input is read once and
+// every output written once.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -11,7 +11,7 @@ bool supports_peer_memory(const Collective& c) {
   return c.kind == CollectiveKind::kSendRecv ? c.nranks == 2 : c.nranks <= kMostReducedRanks;
 }
 
-// The receiver takes the data out of the sender's memory, and says when it has it.
+// The receiver reads the data from the sender's memory, then tells the sender.
 Schedule send_recv(const Collective& c) {
   Schedule s = blank("peer_memory", c, 1, 1);
   Lane &sender = s.ranks[0].lanes[0], &receiver = s.ranks[1].lanes[0];
@@ -65,7 +65,7 @@ void work(Lane& lane, const Collective& c, int r) {
 Schedule make_peer_memory(const Collective& c, bool in_place) {
   const int n = c.nranks;
   if (n == 1) return single_rank("peer_memory", c);
-  // An all-to-all in place would overwrite what others still read.
+  // An in-place all-to-all would overwrite data that other ranks still read.
   if (in_place && c.kind == CollectiveKind::kAllToAll) {
     Schedule s = kViaScratch.make(c, in_place);
     s.name = "peer_memory";

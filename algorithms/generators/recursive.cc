@@ -1,5 +1,4 @@
-// Recursive doubling and halving: log2(ranks) exchanges with ever more distant (or nearer)
-// partners.
+// Recursive doubling and halving: log2(ranks) exchanges with ever farther (or nearer) partners.
 #include <bit>
 
 #include "algorithms/generators/building.h"
@@ -22,7 +21,7 @@ Operands ordered(int rank, int partner, Operand mine) {
   return partner < rank ? Operands{theirs, mine} : Operands{mine, theirs};
 }
 
-// Exchange whole vectors. Ranks beyond the largest power of two hand their input to a partner and
+// Exchanges whole vectors. Ranks beyond the largest power of two send their input to a partner and
 // get the result back.
 Schedule all_reduce(const Collective& c) {
   const int n = c.nranks, core = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));

@@ -1,5 +1,5 @@
-// Rings and chains: every rank talks to two neighbours; the least traffic per link, latency grows
-// with the ranks.
+// Rings and chains: every rank talks to two neighbours. Traffic per link is least; latency grows
+// with the number of ranks.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -19,7 +19,7 @@ bool supports_ring(const Collective& c) {
   }
 }
 
-// n-1 steps that hand partial sums round; the last one completes this rank's own chunk into `to`.
+// n-1 steps that pass partial sums on. The last one completes this rank's own chunk into `to`.
 void reduce_phase(Lane& lane, int r, int n, Operands to) {
   const Operand previous = Operand::peer(wrap(r - 1, n)), next = Operand::peer(wrap(r + 1, n));
   add(lane, {Operand::input(wrap(r - 1, n))}, {next});
@@ -27,7 +27,7 @@ void reduce_phase(Lane& lane, int r, int n, Operands to) {
   add(lane, {previous, Operand::input(r)}, std::move(to));
 }
 
-// n-1 steps that pass finished chunks on; what this rank owns has been sent before.
+// n-1 steps that pass finished chunks on. This rank's own chunk has been sent before.
 void gather_phase(Lane& lane, int r, int n) {
   const Operand previous = Operand::peer(wrap(r - 1, n)), next = Operand::peer(wrap(r + 1, n));
   for (int k = 1; k < n; k++) {
@@ -54,7 +54,7 @@ Schedule make_ring(const Collective& c, bool) {
         reduce_phase(lane, r, n, {Operand::output(0)});
         break;
       case CollectiveKind::kAllGather:
-        // What others wait for goes first, this rank's own copy comes last.
+        // First send what others wait for; this rank's own copy comes last.
         add(lane, {Operand::input(0)}, {next});
         gather_phase(lane, r, n);
         add(lane, {Operand::input(0)}, {Operand::output(r)});
@@ -66,7 +66,7 @@ Schedule make_ring(const Collective& c, bool) {
             std::move(to));
         break;
       }
-      default: {  // reduce: towards the root, against the direction of the broadcast
+      default: {  // reduce: towards the root, opposite to broadcast
         Operands from;
         if (distance < n - 1) from.push_back(next);
         from.push_back(Operand::input(0));

@@ -1,5 +1,5 @@
-// Load/store schedules for ranks that share a memory: all of them work on the same block at the
-// same time, each on a part of it, and so go through memory together.
+// Load/store schedules for ranks that share one memory. All ranks work on the same block at the
+// same time, each on its part, so they go through memory together.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 

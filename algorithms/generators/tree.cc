@@ -12,7 +12,7 @@ bool supports_tree(const Collective& c) {
 
 struct Family {
   int parent = -1;
-  std::vector<int> children;  // nearest subtree last: the largest subtree is served first
+  std::vector<int> children;  // nearest subtree last: the largest subtree comes first
 };
 
 // The place of position `v` (0 is the root) in a binomial tree over n positions.
@@ -49,7 +49,7 @@ Schedule make_tree(const Collective& c, bool) {
       Lane& lane = lanes[up ? 1 : 0];
       std::vector<Dependency> after;
       if (up)
-        after.push_back({0, 0});  // the way up reads the input that an in-place result overwrites
+        after.push_back({0, 0});  // the reduce reads the input that an in-place result overwrites
       Operands to;
       if (!(up && is_root)) to.push_back(Operand::output(0));
       for (int child : f.children) to.push_back(Operand::peer(rank_of(child), 1));

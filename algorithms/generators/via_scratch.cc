@@ -1,6 +1,6 @@
-// The caller's buffers stay private: what others need is copied to scratch memory that all ranks
-// can reach, and taken from there after everyone has met. The executor cuts large data into pieces,
-// so that the scratch memory stays small.
+// The caller's buffers stay private. Ranks copy shared data to scratch memory that all ranks can
+// access; after a barrier other ranks read it there. The executor divides large data into pieces,
+// so scratch stays small.
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
 
@@ -13,7 +13,7 @@ bool supports_via_scratch(const Collective& c) {
   return c.kind != CollectiveKind::kSendRecv && c.nranks <= kMostRanksViaHost;
 }
 
-// Chunk `r` of everyone's contribution, in rank order; this rank's own from its input.
+// Chunk `r` of every rank's contribution, in rank order; this rank's own comes from its input.
 Operands contributions(int r, int n) {
   Operands sources;
   for (int q = 0; q < n; q++)
@@ -21,7 +21,7 @@ Operands contributions(int r, int n) {
   return sources;
 }
 
-// Everything in `lane` before the first meeting, before the second, and before the third.
+// The steps of `lane` before the first, the second and the third barrier.
 class ScratchProgram {
  public:
   ScratchProgram(RankSchedule& rank, const Collective& c, int r)
@@ -83,7 +83,7 @@ class ScratchProgram {
     }
   }
 
-  // Sums lie with the ranks that made them.
+  // A sum is in the scratch of the rank that made it.
   void empty() {
     const bool takes = c_.kind == CollectiveKind::kAllReduce || r_ == c_.root;
     for (int k = 1; takes && k < n_; k++) take(wrap(r_ + k, n_), n_, wrap(r_ + k, n_));
@@ -100,7 +100,7 @@ class ScratchProgram {
     for (int k = 1; k < n_; k++)
       step(Operand::input(wrap(r_ + k, n_)), Operand::scratch(wrap(r_ + k, n_)));
   }
-  // One chunk for everyone, this rank's own output included.
+  // Copies one chunk for all ranks, and to this rank's own output.
   void publish(int chunk, int output) {
     add(lane(), {Operand::input(chunk)}, {Operand::scratch(chunk), Operand::output(output)});
   }

@@ -20,32 +20,32 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 const std::string kSketchEngine = "taccl", kLatencyEngine = "latency";
-// For few ranks another trial costs next to nothing, so what is good enough gets a second chance
-// as long as all of them together have not taken more events to simulate than this.
+// For few ranks another trial is cheap. So a good enough schedule gets more trials, until they have
+// taken this many events together.
 constexpr int kSmall = 16;
 constexpr int kTrialsWhenSmall = 3;
 constexpr uint64_t kCheapEvents = 200000;
 constexpr double kVeryGood = 0.9996;
-// When trials have taken so many events for every rank, a little less is good enough.
+// After this many events per rank, slightly less is good enough.
 constexpr uint64_t kManyEventsPerRank = 15000;
 constexpr double kLittleLess = 0.01;
-// What an estimate of slices that do not come evenly is off at times.
+// Possible error of an estimate from slices at an uneven pace.
 constexpr double kRough = 0.002;
-// Schedules of more steps are proved while they are simulated.
+// Schedules with more steps are proved in parallel with their simulation.
 constexpr size_t kLongToProve = 10000;
-// What an estimate may be off.
+// Possible error of an estimate.
 constexpr double kDoubt = 0.001;
-// So little below what is good enough other engines are not asked.
+// If the best is this close below good enough, no other engine runs.
 constexpr double kHardToBeat = 0.02;
-// With less time than this only one engine may get its turn. For small arrays that is the one that
-// plans for them, not the one that fills links.
+// With less time than this perhaps only one engine runs. For small arrays that is the latency
+// engine, not the one that fills links.
 constexpr double kHurried = 1, kSmallArray = 256 << 10;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Hints that say what happens anyway need not be kept.
+// Drops hints that name the default route.
 void drop_usual_routes(const Machine& machine, Schedule& schedule) {
   const FlowGraph ways = flow_graph(machine);
   Routes routes(ways.machine);
@@ -91,7 +91,7 @@ Proof prove(const std::shared_ptr<const Schedule>& schedule, int fifo_depth) {
     verify(*schedule, true, fifo_depth);
     proof.in_place = true;
   } catch (const Error&) {
-    proof.in_place = false;  // an exchange overwrites what it has not sent yet
+    proof.in_place = false;  // an in-place exchange overwrites data before it is sent
   }
   return proof;
 }
@@ -105,7 +105,7 @@ class Search {
   Synthesized run() {
     if (!options_.first) find_bound();
     bool known = false;
-    // Only one engine keeps to sketches.
+    // Only one engine accepts sketches.
     const std::string& wanted =
         options_.engine.empty() && !options_.sketch.empty() ? kSketchEngine : options_.engine;
     if (!options_.sketch.empty() && wanted != kSketchEngine)
@@ -115,7 +115,7 @@ class Search {
     for (const SynthesisEngine* engine : engines()) {
       if (!wanted.empty() && engine->name != wanted) continue;
       known = true;
-      if (options_.first && asked_) break;  // others would take longer
+      if (options_.first && asked_) break;  // other engines would take longer
       if (!finished() && !(best_ && best_->ratio >= options_.good_enough - kHardToBeat))
         ask(*engine);
     }
@@ -135,7 +135,7 @@ class Search {
     return text;
   }
 
-  // In the order in which they are asked.
+  // In the order in which they run.
   std::vector<const SynthesisEngine*> engines() const {
     std::vector<const SynthesisEngine*> list;
     for (const SynthesisEngine& engine : synthesis_engines()) list.push_back(&engine);
@@ -250,7 +250,7 @@ class Search {
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
   double bound_gbps_ = 0;
-  bool asked_ = false;  // some engine that does such things
+  bool asked_ = false;  // an engine that supports the task has run
   int trials_ = 0;
   uint64_t events_ = 0;
   std::optional<Synthesized> best_;  // without its schedule

@@ -1,10 +1,10 @@
 // Synthesis: the best schedule for a machine, a collective and a size. Runs the engines that apply,
-// simulates what they make, proves the best and reports it against the bound. Slow; for set-up and
-// tools. Pure functions.
+// simulates their schedules, proves the best one and compares it with the bound. Slow; for set-up
+// and tools. Pure functions.
 //
-// An engine is a row of a table: what it can do, and a list of candidates, the most promising
-// first. Candidates are made one after the other until one is good enough, so that the others cost
-// nothing. Engines live in algorithms/synth and know nothing of each other.
+// An engine is a row of a table: which tasks it supports, and a list of candidates, the most
+// promising first. Candidates are made one after the other until one is good enough, so the rest
+// cost nothing. Engines live in algorithms/synth and know nothing of each other.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,13 @@
 namespace weft {
 
 struct SynthesisOptions {
-  std::string engine;         // by name; empty: whichever is best
-  std::string sketch;         // a file, for engines that take one
-  double time_limit_s = 60;   // no new candidate is begun after this; solvers get what is left
-  double good_enough = 0.99;  // of the bound: nothing else is tried then; few ranks get closer
-  // Take the first candidate of the first engine for such things that can be made quickly, as it
-  // is: not simulated, not compared with the bound, not proved. The work is bounded, so that it is
-  // the same every time. For callers in a hurry, who prove what they use anyway.
+  std::string engine;         // by name; empty: the best of all
+  std::string sketch;         // a file, for engines that accept one
+  double time_limit_s = 60;   // no candidate begins after this; solvers get the rest
+  double good_enough = 0.99;  // part of the bound at which the search stops; few ranks get closer
+  // Return the first candidate that the first supporting engine can make quickly. It is not
+  // simulated, not compared with the bound, not proved. The work is bounded, so the result is
+  // always the same. For callers that have little time and prove the schedule anyway.
   bool first = false;
   std::function<void(const std::string&)> progress;  // one line at a time, may be empty
   SimulationOptions simulation;
@@ -37,18 +37,17 @@ struct SynthesisTask {
   double bytes = 0;  // of the whole array
   const SynthesisOptions& options;
   double seconds_left = 0;
-  double reached = 0;  // of the bound by the best candidate so far
+  double reached = 0;  // part of the bound that the best candidate reaches so far
 };
 
 struct SynthesisEngine {
   std::string_view name, summary;
   bool (*supports)(const SynthesisTask& task);
-  // Each makes one schedule, or throws an Error that says why not. The schedule's name is set by
-  // synthesize().
+  // Each makes one schedule, or throws an Error that says why not. synthesize() sets its name.
   std::vector<std::function<Schedule()>> (*candidates)(const SynthesisTask& task);
 };
 
-// In the order in which they are asked.
+// In the order in which they run.
 const std::vector<SynthesisEngine>& synthesis_engines();
 
 struct Synthesized {
@@ -56,17 +55,18 @@ struct Synthesized {
   std::string engine;
   double seconds = 0;  // to make candidates, to choose and to prove
   double time_us = 0, algbw_gbps = 0;
-  bool estimated = false;            // by a percent where it is near the bound, by more elsewhere
-  double bound_gbps = 0, ratio = 0;  // of the bound; 0 where there is none
-  int channels = 0;                  // FIFOs between two ranks at most
-  int lanes = 0;                     // of a rank at most
+  bool estimated = false;            // off by a percent near the bound, by more elsewhere
+  double bound_gbps = 0, ratio = 0;  // ratio: part of the bound; 0 without a bound
+  int channels = 0;                  // most FIFOs between two ranks
+  int lanes = 0;                     // most of a rank
   int64_t steps = 0;
-  bool verified = false, in_place = false;  // out of place always; in_place: for such calls too
+  bool verified = false, in_place = false;  // verified: out of place; in_place: for in-place calls
+                                            // too
   bool cut_short = false;                   // with more time there might be a better one
 };
 
-// The same for the same input, to the last byte, as long as the time limit is not reached. Throws
-// Error in one line where no engine can do it, and says what each of them said.
+// Deterministic to the last byte, unless the time limit is reached. If no engine can do it, throws
+// Error with one line that has every engine's reason.
 Synthesized synthesize(const Machine& machine, const Collective& collective, double bytes,
                        const SynthesisOptions& options = {});
 

@@ -1,5 +1,5 @@
-// What libweft-synthesis.so exports: the synthesizer as a library of its own, loaded when a machine
-// is planned for. C, so that both sides may be built apart. Texts end with a zero.
+// The interface of libweft-synthesis.so: the synthesizer as a separate library, loaded to plan for
+// a machine. Plain C, so that both sides can be built separately. Texts end with a zero.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ inline constexpr const char* kSynthesisSymbol = "weft_synthesize_v2";
 // Called once with the schedule as Weft JSON.
 using ScheduleSink = void (*)(void* context, const char* text, size_t size);
 
-// What it returns: a schedule, and that is the best it knows; one, with more time there might be a
-// better one; or why there is none.
+// The return value: the best schedule; no schedule, `why` says why; or a schedule that more time
+// might improve.
 enum SynthesisAnswer : int { kSynthesized = 0, kNotSynthesized = 1, kSynthesisCutShort = 2 };
 
 // The best schedule of `collective` ("all_reduce") for all GPUs of a machine (Weft JSON), an array
-// of `bytes` and root 0, looked for for `seconds` at most; 0: the first that can be made, which
-// nobody has proved.
+// of `bytes` and root 0. Searches for at most `seconds`. 0: the first schedule possible, not
+// proved.
 using SynthesizeFunction = int (*)(const char* machine, const char* collective, double bytes,
                                    double seconds, ScheduleSink sink, void* context, char* why,
                                    size_t why_size);

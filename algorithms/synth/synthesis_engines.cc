@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// A generator's schedule has about as many steps as pairs of ranks: beyond this it helps nobody.
+// A generator's schedule has about one step per pair of ranks. With more ranks it is no use.
 constexpr int kMostGeneratorRanks = 128;
 
 bool generators_apply(const SynthesisTask& task) {

@@ -19,7 +19,7 @@ double footprint(const Collective& c, double block) {
   return blocks * block;
 }
 
-// Between the sizes for which Rates has one, along the logarithm.
+// The rate for a footprint of `bytes`, interpolated on the logarithm between the three sizes.
 double rate_at(double bytes, double near, double middle, double far) {
   constexpr double kNear = 256 << 10, kMiddle = 8 << 20, kFar = 256 << 20;
   const auto share = [&](double low, double high) {
@@ -30,7 +30,7 @@ double rate_at(double bytes, double near, double middle, double far) {
   return middle + (far - middle) * share(kMiddle, kFar);
 }
 
-// The value at x on the line through the points; the nearest point's beyond them.
+// Linear interpolation between the points; beyond them, the nearest point's value.
 double between(std::vector<std::pair<double, double>> points, double x) {
   std::sort(points.begin(), points.end());
   if (points.empty()) return 0;
@@ -43,7 +43,7 @@ double between(std::vector<std::pair<double, double>> points, double x) {
   return points.back().second;
 }
 
-// Ranks on GPUs. Those of one GPU go through its memory together.
+// Ranks on GPUs. The ranks of one GPU share its memory bandwidth.
 double predict_on_gpus(const ScheduleShape& shape, double chunk, const HostSetting& setting,
                        const Rates& rates) {
   double touched = 0, passed = 0;
@@ -116,7 +116,7 @@ double predict(const ScheduleShape& shape, const Collective& collective, double 
   double most = busiest, together = 0;
   double crowd = 1;
   for (const auto& [host, share] : work) {
-    // Ranks do not divide: of three on two cores, two share one.
+    // Ranks are indivisible: of three on two cores, two share a core.
     const double on_a_core =
         std::ceil(static_cast<double>(share.ranks) / std::max(1, setting.cores));
     most = std::max(most, share.us / share.ranks * on_a_core);

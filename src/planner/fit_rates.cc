@@ -1,7 +1,6 @@
-// See fit_rates.h. Every rate in turn is made larger or smaller while that helps, by ever smaller
-// factors. What counts is the logarithm of predicted over measured, so that small sizes weigh as
-// much as large ones; outliers (another process had the core) count by their amount, not its
-// square.
+// See fit_rates.h. Changes one rate after the other while that helps, by ever smaller factors. The
+// error is the logarithm of predicted over measured, so small sizes weigh as much as large ones.
+// Outliers (another process had the core) count by their amount, not its square.
 #include "src/planner/fit_rates.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Finds the rates that explain measured times best. Pure functions; for `weft calibrate`.
+// Finds the rates that best explain measured times. Pure functions; for `weft calibrate`.
 #pragma once
 
 #include <span>
@@ -19,11 +19,11 @@ struct TimedPlan {
 
 struct Fit {
   Rates rates;
-  PlanFactors factors;      // what is left to explain, per plan
-  double median_error = 0;  // of the rates without the factors, relative to what was measured
+  PlanFactors factors;      // what the rates do not explain, per plan
+  double median_error = 0;  // of the rates without the factors, relative to the measurement
 };
 
-// From `start` on; rates that no sample depends on stay as they are.
+// Starts from `start`. Rates that no sample depends on keep their value.
 Fit fit_rates(std::span<const TimedPlan> samples, const Rates& start);
 
 }  // namespace weft

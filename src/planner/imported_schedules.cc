@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMostFifoDepth = 64;
 
-// Numbers the channels between two ranks from 0 on: MSCCL's are numbered over all ranks, and every
-// number in use costs FIFOs between every two ranks.
+// Renumbers the channels between two ranks from 0 on. MSCCL numbers channels over all ranks, and
+// every number in use costs FIFOs between every two ranks.
 std::map<std::pair<int, int>, int> number_channels(Schedule& schedule) {
   const auto for_peers = [&](auto visit) {
     for (size_t r = 0; r < schedule.ranks.size(); r++)
@@ -33,7 +33,7 @@ std::map<std::pair<int, int>, int> number_channels(Schedule& schedule) {
                 visit((sends ? here << 24 | there : there << 24 | here) << 16, o);
               }
   };
-  std::vector<uint64_t> used;  // source, destination, channel; in order
+  std::vector<uint64_t> used;  // source, destination, channel; sorted
   for_peers([&](uint64_t ends, const Operand& o) {
     const uint64_t fifo = ends | static_cast<uint16_t>(o.channel);
     if (used.empty() || used.back() != fifo) used.push_back(fifo);
@@ -70,7 +70,7 @@ bool reaches_memory(const Schedule& schedule) {
   return false;
 }
 
-// `text`: the file, where it is one of ours already, so that it need not be written again.
+// `text`: the file if it is Weft JSON already, so that it need not be written again.
 std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::string& path,
                                                const std::string* text = nullptr) {
   auto imported = std::make_shared<ImportedSchedule>();
@@ -122,8 +122,7 @@ std::string describe_sizes(const ImportedSchedule& s) {
   return fmt::format("{} to {} bytes", s.min_bytes, s.max_bytes);
 }
 
-// Reads a file for communicators of so many ranks and says in the log what became of it. nullptr:
-// not usable.
+// Reads a file for communicators of `nranks` ranks and logs the outcome. nullptr: not usable.
 std::shared_ptr<const ImportedSchedule> import_and_tell(const std::string& path, int nranks) {
   try {
     ScheduleFile file = load_schedule(path);
@@ -143,7 +142,7 @@ std::shared_ptr<const ImportedSchedule> import_and_tell(const std::string& path,
   }
 }
 
-// What this process has read, for its other ranks and communicators. Thread-safe.
+// The schedules that this process has read, for its other ranks and communicators. Thread-safe.
 class ImportedScheduleCache {
  public:
   static ImportedScheduleCache& instance() {
@@ -156,7 +155,7 @@ class ImportedScheduleCache {
     return get(Key{file.path, file.changed, file.size, nranks},
                [&] { return import_and_tell(file.path, nranks); });
   }
-  // One that came from rank 0. Throws where it cannot be used.
+  // A schedule from rank 0. Throws if it cannot be used.
   std::shared_ptr<const ImportedSchedule> get(const std::string& name, const std::string& text) {
     const uint64_t hash = siphash(Secret{}, text.data(), text.size());
     return get(Key{name, static_cast<int64_t>(hash), text.size(), 0},
@@ -193,7 +192,7 @@ class ImportedScheduleCache {
   std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> entries_;
 };
 
-// Whether every call that `later` serves goes to `earlier`.
+// Whether every call that `later` could serve goes to `earlier`.
 bool hides(const ImportedSchedule& earlier, const ImportedSchedule& later) {
   return earlier.collective == later.collective && !earlier.uniform_only &&
          earlier.min_bytes <= later.min_bytes && earlier.max_bytes >= later.max_bytes &&

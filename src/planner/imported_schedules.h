@@ -1,4 +1,4 @@
-// Schedules that the user hands in: WEFT_SCHEDULES, and MSCCL's MSCCL_XML_FILES and MSCCL_ALGO_DIR.
+// Schedules from the user: WEFT_SCHEDULES, and MSCCL's MSCCL_XML_FILES and MSCCL_ALGO_DIR.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ struct ImportedSchedule {
   int chunks = 1;
   uint64_t min_bytes = 0, max_bytes = 0;
   // nullptr: not for such calls. In rooted collectives only some ranks have both buffers and could
-  // know, so there both are set.
+  // tell. So there both are set.
   std::shared_ptr<const VerifiedSchedule> in_place, out_of_place;
-  bool uniform_only = false;                    // right only when the count divides by `chunks`
-  int fifo_depth = 1;                           // messages that FIFOs must hold
+  bool uniform_only = false;                    // correct only if `chunks` divides the count
+  int fifo_depth = 1;                           // messages that a FIFO must hold
   int most_step_chunks = 1;                     // chunks in one message
   std::string text;                             // as JSON, for other ranks
   uint64_t hash = 0;                            // of everything that decides when and how it runs
-  std::map<std::pair<int, int>, int> channels;  // between two ranks, where it uses more than one
+  std::map<std::pair<int, int>, int> channels;  // between two ranks that use more than one
 
   int cpu_nodes() const;  // that it needs
 };
 
-// A call as far as the choice depends on it. All but `in_place` is equal on all ranks; where that
-// is not, messages show that ranks chose differently (see MessageHeader::plan).
+// The parts of a call that the choice depends on. All but `in_place` are equal on all ranks. If
+// ranks differ in it, message headers show that they chose differently (see MessageHeader::plan).
 struct PlanCall {
   Collective collective;
   size_t bytes = 0;    // of the whole array, as in nccl-tests
@@ -47,38 +47,39 @@ struct PlanCall {
   static PlanCall of_size(const Collective& collective, size_t bytes);
 };
 
-// Why a schedule for the right collective does not serve a call.
+// Why a schedule for the right collective cannot serve a call.
 enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount };
 Unfit unfit(const ImportedSchedule& schedule, const PlanCall& call);
 // "it is for 1024 to 4096 bytes"
 std::string describe(Unfit why, const ImportedSchedule& schedule);
 
-// What one communicator may use, first match first. Immutable, so any thread may ask.
+// The schedules that one communicator may use; the first match wins. Immutable, so any thread may
+// call.
 class ImportedSchedules {
  public:
-  // Reads and proves what the configuration names, for communicators of `nranks` ranks. Files are
-  // read and proved once per process and number of ranks; a line of log then says what each is for,
-  // or which rule excludes it. `tell`: also say which are hidden by others; one rank does.
+  // Reads and proves the configured schedules, for communicators of `nranks` ranks. Each file is
+  // read and proved once per process and number of ranks. A log line then says what it is for, or
+  // which rule excludes it. `tell`: also log which schedules others hide; one rank does.
   static std::shared_ptr<const ImportedSchedules> load(const Config& config, int nranks, bool tell);
-  // A single one, whatever the environment says. Throws if it cannot be used.
+  // A single schedule, whatever the environment says. Throws if it cannot be used.
   static std::shared_ptr<const ImportedSchedules> only(const ScheduleFile& file,
                                                        const std::string& path);
 
-  // Those that rank 0 has made for this machine, by name: read and proved once per process. Throws
-  // if one cannot be used.
+  // The schedules that rank 0 made for this machine, by name. Each is read and proved once per
+  // process. Throws if one cannot be used.
   static std::shared_ptr<const ImportedSchedules> from_texts(
       const std::vector<std::pair<std::string, std::string>>& files);
-  // Those that are known already.
+  // Schedules that are imported already.
   static std::shared_ptr<const ImportedSchedules> of(
       const std::vector<std::shared_ptr<const ImportedSchedule>>& list);
-  // First those, then these: what connections must be able to carry.
+  // `first`, then `second`. Connections must be able to carry all of them.
   static std::shared_ptr<const ImportedSchedules> both(const ImportedSchedules& first,
                                                        const ImportedSchedules& second);
 
   const std::vector<std::shared_ptr<const ImportedSchedule>>& all() const { return all_; }
   // Equal on ranks that have the same schedules in the same order.
   uint64_t fingerprint() const { return fingerprint_; }
-  // Channels that messages from one rank to another need, at least.
+  // The least number of channels from one rank to another.
   int channels(int source, int destination) const;
   int most_channels() const { return most_channels_; }
 

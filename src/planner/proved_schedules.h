@@ -1,4 +1,4 @@
-// Proved schedules of this process, shared by its ranks: each is generated and verified once.
+// The proved schedules of this process. Its ranks share them: each is generated and verified once.
 #pragma once
 
 #include <future>
@@ -13,8 +13,7 @@
 
 namespace weft {
 
-// Thread-safe; one per process. Ranks that ask for a schedule while another makes it wait for that
-// one.
+// Thread-safe; one per process. If another rank is already making the schedule, get() waits for it.
 class ProvedSchedules {
  public:
   static ProvedSchedules& instance();
@@ -26,7 +25,7 @@ class ProvedSchedules {
   using Key = std::tuple<std::string_view, CollectiveKind, int, int, bool>;
   using Entry = std::shared_future<std::shared_ptr<const VerifiedSchedule>>;
   static constexpr size_t kMost =
-      512;  // then all are forgotten; plans in use stay alive in their communicators
+      512;  // beyond this all are dropped; communicators keep the plans they use
 
   std::mutex mutex_;
   std::map<Key, Entry> entries_;

@@ -11,8 +11,8 @@ namespace {
 
 double time_of(const Path& path) { return path.gbps > 0 ? 1e3 / path.gbps + path.us : 1e9; }
 
-// The GPUs to use, in the order of a pipeline. Of a host that is filled in part the two ends stay,
-// since they are nearest to the NIC.
+// The GPUs to use, in pipeline order. A partly filled host keeps both ends, because they are
+// nearest to the NIC.
 std::vector<int> choose_gpus(const Machine& machine, int nranks) {
   std::vector<int> order = pipeline_order(machine);
   auto surplus = static_cast<int>(order.size()) - nranks;
@@ -36,7 +36,7 @@ std::vector<int> choose_gpus(const Machine& machine, int nranks) {
   return order;
 }
 
-// A ring within one host must close as well as it runs.
+// A ring within one host also needs a good path from its last rank to its first.
 void close_ring(std::vector<int>& order, const PathFinder& finder) {
   const size_t n = order.size();
   const auto total = [&](const std::vector<int>& ring) {
@@ -46,7 +46,7 @@ void close_ring(std::vector<int>& order, const PathFinder& finder) {
       sum += step;
       worst = std::max(worst, step);
     }
-    return worst * static_cast<double>(n) + sum;  // the slowest step sets a ring's pace
+    return worst * static_cast<double>(n) + sum;  // the slowest step limits a ring
   };
   double best = total(order);
   for (bool better = n > 3; better;) {

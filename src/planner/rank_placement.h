@@ -1,5 +1,5 @@
-// Advice where ranks should sit: a pipeline or a ring of work laid over a machine, neighbours near
-// each other, and the ranks that talk to another host beside that host's NIC. Pure functions.
+// Advises which rank to put on which GPU, for a pipeline or a ring of work. Neighbours are near
+// each other. Ranks that talk to another host are near their host's NIC. Pure functions.
 #pragma once
 
 #include <vector>
@@ -13,13 +13,13 @@ enum class WorkPattern { kPipeline, kCycle };
 
 struct PlacedRank {
   int gpu = -1;  // node of the machine
-  // How it reaches the next rank (of a ring's last rank: the first). kNone at a pipeline's end.
+  // The path to the next rank; a ring's last rank goes to the first. kNone at a pipeline's end.
   PathClass way = PathClass::kNone;
   double gbps = 0, us = 0;
 };
 
-// Rank r's place is entry r. Hosts are filled one after the other. Throws Error(ncclInvalidUsage)
-// where there are fewer GPUs than ranks.
+// Entry r is rank r's place. Fills one host after the other. Throws Error(ncclInvalidUsage) if
+// there are fewer GPUs than ranks.
 std::vector<PlacedRank> place_ranks(const Machine& machine, int nranks, WorkPattern pattern);
 
 }  // namespace weft

@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-// The number is the format's: of other versions nothing is taken, since rates mean something else
-// there.
+// The version of the format. Files of other versions are not used, because their rates mean
+// something else.
 constexpr std::string_view kTitle = "weft rates ", kVersion = "2";
 
 void read_rate(const std::string& line, Rates& rates, const std::string& where, int number) {
@@ -38,7 +38,7 @@ void read_rate(const std::string& line, Rates& rates, const std::string& where, 
 
 constexpr std::string_view kFactor = "factor ";
 
-// "factor all_reduce ring 4 16384 1.2": of 4 ranks and 16384 bytes.
+// "factor all_reduce ring 4 16384 1.2": at 4 ranks and 16384 bytes.
 void read_factor(const std::string& line, PlanFactors& factors, const std::string& where,
                  int number) {
   std::istringstream fields(line.substr(kFactor.size()));
@@ -139,15 +139,16 @@ Rates default_rates(const std::string& section) {
     rates.copy_mid_us_mb = 0.57;
     rates.copy_far_us_mb = 0.27;
     rates.packet_us_mb = 0.33;
-    // GPUs that do not reach each other.
+    // GPUs without peer access.
     rates.step_us = rates.message_us = 0.1;
     rates.reduce_us_mb = rates.reduce_mid_us_mb = rates.reduce_far_us_mb = 0.6;
   } else if (section == kHostFifoRates) {
-    // An H200 takes 22 us for an all_reduce of 8 KiB between two ranks: a launch, a step that
-    // sends and one that receives. Looks at host memory, and fences behind writes to it, take 2 us.
+    // An H200 takes 22 us for an all_reduce of 8 KiB between two ranks: a launch, a step that sends
+    // and a step that receives. A poll of host memory takes 2 us, and so does a fence after a write
+    // to it.
     rates.call_us = 10;
     rates.step_us = rates.message_us = 2.5;
-    // A thread block reads host memory no faster than this.
+    // A thread block reads host memory no faster.
     rates.copy_us_mb = rates.copy_mid_us_mb = rates.copy_far_us_mb = 60;
   }
   return rates;

@@ -16,12 +16,12 @@
 
 namespace weft {
 
-// What drives ranks: the name of a section.
-inline constexpr const char* kThreadRates = "threads";       // ranks are threads of a process
-inline constexpr const char* kProcessRates = "processes";    // of several processes of a host
-inline constexpr const char* kNetworkRates = "network";      // of several hosts
-inline constexpr const char* kGpuRates = "gpu";              // ranks are driven by GPUs
-inline constexpr const char* kHostFifoRates = "host_fifos";  // which go through pinned host memory
+// The names of sections, by what drives the ranks.
+inline constexpr const char* kThreadRates = "threads";       // ranks are threads of one process
+inline constexpr const char* kProcessRates = "processes";    // ranks are processes of one host
+inline constexpr const char* kNetworkRates = "network";      // ranks are on several hosts
+inline constexpr const char* kGpuRates = "gpu";              // GPUs drive ranks
+inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs, through pinned host memory
 
 struct Calibration {
   std::string measured;  // where and when, one line
@@ -29,19 +29,19 @@ struct Calibration {
   std::map<std::string, PlanFactors> factors;  // lines "factor all_reduce ring 4 16384 1.2"
 };
 
-// Where this host's rates are kept; empty: nowhere.
+// The file with this host's rates; empty: none.
 std::string rates_path(const Config& config);
 
-// Throws Error in one line with file and line.
+// Throws Error, one line with file and line number.
 Calibration parse_rates(const std::string& text, const std::string& where);
 std::string write_rates(const Calibration& calibration);
 
-// nullopt: there is no such file, or it cannot be used, which is a line in the log.
+// nullopt: there is no such file, or it cannot be used; then a log line says why.
 std::optional<Calibration> load_rates(const Config& config);
-// Whoever reads meanwhile sees the old file or the new one. Throws Error.
+// Concurrent readers see the old file or the new one. Throws Error.
 void save_rates(const Config& config, const Calibration& calibration);
 
-// Without measurements.
+// The rates without measurements.
 Rates default_rates(const std::string& section);
 
 }  // namespace weft

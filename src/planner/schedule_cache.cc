@@ -38,15 +38,15 @@ constexpr Wanted kWanted[] = {
     {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
     {CollectiveKind::kReduce, kSmallArray}};
 
-// A search for more ranks takes seconds: nobody waits for it at init who has not asked to.
+// A search for more ranks takes seconds, too long for init unless the user asks for it.
 constexpr size_t kMostSearchedRanks = 32;
-constexpr size_t kWantedOfMany = 5;  // of kWanted, the first
+constexpr size_t kWantedOfMany = 5;  // the first of kWanted
 
-// What is left of 50 ms for one host and of half a second for 128 GPUs when the schedules are read
-// and proved and the table is built.
+// Init may take 50 ms for one host and half a second for 128 GPUs. These times remain after reading
+// and proving schedules and building the table.
 constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.2;
 
-// One is for several sizes, so its name says which it was made for.
+// A schedule serves several sizes. Its name says which size it was made for.
 std::string title_of(const Wanted& wanted) {
   return fmt::format("synth-{}-{}", name(wanted.kind),
                      wanted.bytes == kLargeArray ? "large" : "small");
@@ -93,7 +93,7 @@ class Maker {
       return outcome;
     }
     const double left = seconds_ - seconds_since(begin_);
-    // Plans for small arrays take longest to begin with.
+    // Plans for small arrays take longest to start.
     const bool long_work = wanted.bytes == kSmallArray && seconds_ < kPatientSeconds;
     if (left <= (long_work ? seconds_ / 2 : 0)) {
       outcome.left = can_synthesize(config_);
@@ -111,14 +111,14 @@ class Maker {
   }
 
  private:
-  // Those that a search of more time may replace.
+  // Schedules that a longer search may replace.
   static constexpr const char* kQuick = "-quick";
 
   std::string path_of(const std::string& name, const char* kind) const {
     return fmt::format("{}/{}{}.json", folder_, name, kind);
   }
 
-  // nullptr: not there, or not to be used.
+  // nullptr: missing or unusable.
   std::shared_ptr<const ImportedSchedule> fetch(const Wanted& wanted, const std::string& name,
                                                 const char* kind) const {
     if (folder_.empty()) return nullptr;
@@ -158,7 +158,7 @@ class Maker {
 }  // namespace
 
 std::string plan_key(const Machine& machine) {
-  // Schedules number ranks and links: machines that differ in their order alone differ here.
+  // Schedules refer to ranks and links by number. So the key depends on their order too.
   std::string order;
   for (const Node& node : machine.nodes)
     order += fmt::format("{} {};", static_cast<int>(node.type), node.host);

@@ -1,6 +1,6 @@
-// Schedules made for machines of links: fetched from the cache folder where they were made before,
-// otherwise synthesized and put there. Keyed by the machine's fingerprint, the order of its GPUs
-// and links, and our version. For rank 0 at init; thread-safe, and safe beside other processes.
+// Schedules made for a machine. Fetches them from the cache folder, or synthesizes and stores them.
+// The key is the machine's fingerprint, the order of its GPUs and links, and Weft's version. For
+// rank 0 at init. Thread-safe, and safe beside other processes.
 #pragma once
 
 #include <functional>
@@ -14,31 +14,32 @@
 
 namespace weft {
 
-// Names the machine's folder in the cache.
+// The name of the machine's folder in the cache.
 std::string plan_key(const Machine& machine);
 
-// Whether executors can run it: FIFOs may be too small.
+// Whether executors can run it: its messages must fit into the FIFOs.
 using ScheduleTest = std::function<bool(const ImportedSchedule&)>;
 
 struct MadeSchedules {
   std::shared_ptr<const ImportedSchedules> schedules;
-  int fetched = 0, made = 0;  // how many came from the cache, and from the synthesizer
+  int fetched = 0, made = 0;  // from the cache, and from the synthesizer
   int left = 0;               // not made for lack of time
-  int cut_short = 0;          // of those there are; with more time there might be better ones
+  int cut_short = 0;          // of these, with more time there might be better ones
   double seconds = 0;
 };
 
-// Less than zero for WEFT_SYNTHESIS_SECONDS: as long as init may take.
+// The time that synthesis may take at init: WEFT_SYNTHESIS_SECONDS, or a default if it is below
+// zero.
 double synthesis_seconds(const Config& config, const Machine& machine);
-// With so much time searches are whole.
+// From this much time on, searches run to their end.
 inline constexpr double kPatientSeconds = 1;
 
-// For all GPUs of the machine; those for large arrays first, side by side on the cores there are,
-// each with its share of `seconds`, those that are not begun by then not at all. For more than 32
-// GPUs, unless there is more than a second, the first that can be made for large arrays: no
-// search, so the same every time. Only schedules that serve calls in place and out of place, and
-// that `fits` accepts. A file of the cache that cannot be used is a line in the log and made anew;
-// a folder that cannot be written is one line.
+// Schedules for all GPUs of the machine, made in parallel on all cores. Schedules for large arrays
+// come first. Each gets its share of `seconds`; after that none is begun. With more than 32 GPUs
+// and less than kPatientSeconds, there is no search: only the first possible schedules for large
+// arrays, the same every time. All serve in-place and out-of-place calls, and `fits` accepts them.
+// An unusable cache file is logged and made again. A folder that cannot be written gives one log
+// line.
 MadeSchedules schedules_for(const Config& config, const Machine& machine, double seconds,
                             const ScheduleTest& fits);
 

@@ -1,4 +1,4 @@
-// Which schedule files the environment names.
+// The schedule files that the environment names.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@ namespace weft {
 
 struct SchedulePath {
   std::string path;
-  int64_t changed = 0;  // with the size: tells whether it is still the same file
+  int64_t changed = 0;  // with the size: tells whether the file has changed
   uint64_t size = 0;
 };
 
-// Files in the order in which they are named, those of a folder (*.xml and *.json) by name; each
-// once. A name that leads nowhere is in the list too, so that reading it says so.
+// Files in the order of their names in the environment, each once. The files of a folder (*.xml and
+// *.json) are sorted by name. A missing file is in the list too, so that reading it gives the
+// error.
 std::vector<SchedulePath> schedule_paths(const Config& config);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Walks through all steps in an order in which they can run and finds the longest chains.
+// Runs all steps in a possible order and finds the longest chains of messages.
 class ChainSearch {
  public:
   ChainSearch(const ScheduleGraph& graph, std::span<const int> hosts)
@@ -42,7 +42,7 @@ class ChainSearch {
   }
 
  private:
-  // Does the lane's next step if everything it waits for has been done.
+  // Runs the lane's next step if all its waits are over.
   bool advance(size_t l) {
     const ScheduleGraph::LaneRef& lane = graph_.lanes[l];
     const auto n = static_cast<size_t>(lane.first_step + next_[l]);
@@ -105,7 +105,7 @@ void count_step(const Step& step, int rank, std::span<const int> hosts, RankShap
         net_sends += sends ? 1 : 0;
       }
     }
-  // Memory that holds the result can be lent; a sum that only passes through has none.
+  // A result in memory can be lent. A sum that only passes through is in no memory.
   const bool lends = locals > 0 || (step.from.size() == 1 && !is_peer(step.from[0]));
   const double writes = locals + peers + (lends ? 0 : net_sends);
   const double lending = lends ? locals : writes;

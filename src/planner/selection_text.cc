@@ -1,4 +1,4 @@
-// Selection tables for people.
+// Selection tables as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::string time_text(double us) {
   return us < 1e6 ? fmt::format("{:.3g} ms", us * 1e-3) : fmt::format("{:.3g} s", us * 1e-6);
 }
 
-// All options of a collective at a size, cheapest first, those that are not chosen at the end.
+// All options of a collective at a size, cheapest first. Options that are not chosen come last.
 std::vector<const PlanOption*> by_cost(const SelectionTable& table, CollectiveKind kind,
                                        double bytes) {
   std::vector<const PlanOption*> sorted;
@@ -28,7 +28,7 @@ std::vector<const PlanOption*> by_cost(const SelectionTable& table, CollectiveKi
   return sorted;
 }
 
-// "copied", or "lent from 64K on" and how data is cut.
+// "copied", or "lent from 64K on", and how data is divided.
 std::string manner(const SelectionTable& table, const PlanOption& option) {
   std::string text =
       fmt::format("{} lane{}, {} channel{}", option.lanes, option.lanes == 1 ? "" : "s",
@@ -56,7 +56,7 @@ std::string describe_ranges(const SelectionTable& table, CollectiveKind kind) {
   for (const SelectionTable::Range& range : table.ranges(kind)) {
     const PlanOption& option = table.options[static_cast<size_t>(range.option)];
     const bool last = range.most_bytes == std::numeric_limits<uint64_t>::max();
-    // The middle of the range stands for it.
+    // One size in the middle stands for the range.
     const double high = last ? SelectionTable::size(SelectionTable::kSizes - 3)
                              : static_cast<double>(range.most_bytes);
     const double low = std::max(static_cast<double>(least), 256.0);

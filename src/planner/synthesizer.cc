@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-// Beside the file that holds this code, or in `lib` beside its folder (programs in `bin`).
+// Beside the file that holds this code, or in `lib` beside its folder (for programs in `bin`).
 std::vector<std::string> library_places(const std::string& named) {
   if (!named.empty()) return {named};
   std::vector<std::string> list;

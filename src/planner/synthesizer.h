@@ -1,5 +1,5 @@
-// The synthesizer as init uses it: a library beside ours (libweft-synthesis.so), loaded when
-// needed. Thread-safe functions.
+// The synthesizer for init: libweft-synthesis.so, a separate library that is loaded when needed.
+// Thread-safe functions.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Whether there is one; a line of log says why not, once.
+// Whether the library is there. If not, one log line says why.
 bool can_synthesize(const Config& config);
 
 struct SynthesizedText {
@@ -19,8 +19,8 @@ struct SynthesizedText {
   bool cut_short = false;  // with more time there might be a better one
 };
 
-// A schedule for all GPUs of the machine, root 0; `seconds` 0: the first that can be made, which
-// nobody has proved. nullopt: none was found; the reason is in the log.
+// A schedule for all GPUs of the machine, root 0. `seconds` 0: the first one possible, not yet
+// proved. nullopt: none was found; the log says why.
 std::optional<SynthesizedText> synthesize_apart(const Config& config, const Machine& machine,
                                                 CollectiveKind kind, double bytes, double seconds);
 

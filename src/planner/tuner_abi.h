@@ -1,5 +1,5 @@
-// The tuner plugin ABI, as far as it differs between versions. Plain C structs, by the facts of
-// NCCL's headers.
+// The parts of the tuner plugin ABI that differ between versions. Plain C structs that match NCCL's
+// headers.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace weft::tuner {
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
 
-// NCCL's numbers of functions, here by CollectiveKind's users.
+// NCCL's numbers of functions.
 enum Function : int { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
 
 struct NvlDomain {
   int domains, least_ranks, most_ranks;
 };
-// NCCL's model constants, which plugins may change; ours has none of them.
+// The constants of NCCL's cost model. Plugins may change them; Weft's model has none of them.
 struct Constants {
   double values[1024];
 };
 
-// Costs are rows of kProtocols floats; -1: not to be had.
+// Costs are rows of kProtocols floats; -1: not available.
 struct V2 {
   const char* name;
   ncclResult_t (*init)(size_t ranks, size_t nodes, Logger log, void** context);
@@ -45,7 +45,8 @@ struct V4 {
                       int algorithms, int protocols, int registered, int* channels);
   ncclResult_t (*destroy)(void* context);
 };
-// Version 6 has getChunkSize() at its end, which is not asked: slices are ours to cut.
+// Version 6 also has getChunkSize() at its end. Weft does not call it, because it sets its own
+// slices.
 struct V5 {
   const char* name;
   ncclResult_t (*init)(void** context, uint64_t communicator, size_t ranks, size_t nodes,

@@ -48,7 +48,7 @@ struct Question {
   size_t bytes;
 };
 
-// One version of the ABI, as all look to us: begins with a context, answers with changed costs.
+// Hides the versions of the ABI: starts with a context, answers with changed costs.
 class Tuner {
  public:
   virtual ~Tuner() = default;
@@ -117,7 +117,7 @@ std::unique_ptr<Tuner> tuner_of(void* library, const char* symbol) {
   return table == nullptr ? nullptr : std::make_unique<VersionedTuner<Table>>(*table);
 }
 
-// The name as it is; then, if that is no file name, libnccl-tuner-NAME.so.
+// Tries the name as it is. If it is no file name, tries libnccl-tuner-NAME.so too.
 void* open_plugin(const std::optional<std::string>& named, std::string& why) {
   const auto open = [&](const std::string& path) {
     void* library = path == "STATIC_PLUGIN" ? dlopen(nullptr, RTLD_NOW | RTLD_LOCAL)
@@ -151,7 +151,7 @@ std::unique_ptr<Tuner> find_tuner(const Config& config) {
   return nullptr;
 }
 
-// The option that stands for an algorithm at a size: its family's cheapest.
+// The option for an algorithm at a size: the cheapest of its family.
 int cheapest_of(const SelectionTable& table, CollectiveKind kind, NcclAlgorithm algorithm,
                 double bytes) {
   int best = -1;
@@ -167,7 +167,7 @@ int cheapest_of(const SelectionTable& table, CollectiveKind kind, NcclAlgorithm 
   return best;
 }
 
-// What the plugin makes of one collective and size: an option, or -1 where it changes nothing.
+// The plugin's answer for one collective and size: an option, or -1 if it changes nothing.
 int ask_once(Tuner& tuner, const SelectionTable& table, CollectiveKind kind, int function,
              size_t bytes) {
   Costs costs, before;

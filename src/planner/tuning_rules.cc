@@ -19,7 +19,7 @@ constexpr NcclName kAlgorithmNames[] = {{"tree", 0},         {"ring", 1}, {"coll
                                         {"pat", 6}};
 constexpr NcclName kProtocolNames[] = {{"ll", 0}, {"ll128", 1}, {"simple", 2}};
 
-// NCCL's functions are spelled without the underscore.
+// NCCL writes function names without underscores.
 constexpr std::pair<std::string_view, CollectiveKind> kFunctions[] = {
     {"broadcast", CollectiveKind::kBroadcast}, {"reduce", CollectiveKind::kReduce},
     {"allgather", CollectiveKind::kAllGather}, {"reducescatter", CollectiveKind::kReduceScatter},

@@ -1,10 +1,10 @@
-// What users say about the choice of plans, in NCCL's words and in ours: NCCL_ALGO, NCCL_PROTO,
-// NCCL_MAX_NCHANNELS and WEFT_PLAN. Pure functions and plain data.
+// User settings for the choice of plans: NCCL_ALGO, NCCL_PROTO, NCCL_MAX_NCHANNELS and WEFT_PLAN.
+// Pure functions and plain data.
 //
-// NCCL's algorithms name families of ours: Ring is ring; Tree and NVLSTree are tree and recursive;
-// PAT is recursive and pairwise; CollNetDirect, CollNetChain and NVLS, where all ranks work at
-// once, are direct, one_shot and one_round. Schedules made for the machine belong to no family:
-// they are used only where the user leaves the choice open.
+// NCCL's algorithms stand for families of generators. Ring is ring. Tree and NVLSTree are tree and
+// recursive. PAT is recursive and pairwise. CollNetDirect, CollNetChain and NVLS, in which all
+// ranks work at once, are direct, one_shot and one_round. Schedules made for the machine belong to
+// no family. They are used only if the user leaves the choice open.
 #pragma once
 
 #include <array>
@@ -31,12 +31,13 @@ inline constexpr int kNcclAlgorithms = 7;
 enum class NcclProtocol : int { kLl, kLl128, kSimple };
 inline constexpr int kNcclProtocols = 3;
 
-// Whether a generator belongs to the family.
+// Whether a generator belongs to the algorithm's family.
 bool is_of(NcclAlgorithm algorithm, std::string_view generator);
 
 // A list in NCCL's syntax: "ring,tree", "^tree" (all but), "ring;allreduce:tree,ring" (for all
-// functions, then for one). Case does not matter. Per function, a bit per name; all bits where
-// nothing was said. Throws Error(ncclInvalidUsage) that names the variable and the word.
+// functions, then for one). Case does not matter. Has a bit per name for every function; all bits
+// are set if the user said nothing. Throws Error(ncclInvalidUsage) that names the variable and the
+// word.
 struct NcclChoice {
   std::array<unsigned, kCollectiveKinds> allowed{};
   bool allows(CollectiveKind kind, int which) const {
@@ -50,11 +51,11 @@ NcclChoice parse_nccl_proto(const std::string& text);
 struct TuningRules {
   NcclChoice algorithms, protocols;
   std::string plan;      // WEFT_PLAN
-  int max_channels = 0;  // 0: as many as there are
+  int max_channels = 0;  // 0: no limit
 
   static TuningRules from(const Config& config);
 
-  // Why such a plan is not for this collective; empty: it may be chosen.
+  // Why such a plan is not allowed for this collective; empty: it is.
   std::string bars_generator(CollectiveKind kind, std::string_view generator) const;
   std::string bars_schedule(CollectiveKind kind, int channels) const;
 };

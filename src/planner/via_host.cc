@@ -11,9 +11,9 @@
 namespace weft {
 namespace {
 
-// What a GPU takes from its own memory is no limit.
+// A GPU's own memory is no bottleneck.
 constexpr double kOwnMemoryGbps = 1000;
-// Whoever makes a call wakes the thread of its CPU node, on a core that may be asleep.
+// A call wakes the thread of its CPU node, on a core that may be asleep.
 constexpr double kWakeUs = 40;
 
 bool between_gpus(const Link& link) {
@@ -64,7 +64,7 @@ bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus) {
 Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool via_host) {
   Machine ranks = machine;
   if (via_host) std::erase_if(ranks.links, between_gpus);
-  // Ranks are the GPUs in their order; the GPUs themselves only pass data on.
+  // The new rank nodes are the GPUs. The real GPUs become switches that only forward.
   for (Node& node : ranks.nodes)
     if (node.type == NodeType::kGpu) node.type = NodeType::kSwitch;
   for (size_t r = 0; r < gpus.size(); r++) {
@@ -83,9 +83,9 @@ SimulationOptions via_host_simulation(const Rates& fifos, const Rates& cpus, dou
                                       int nranks) {
   SimulationOptions options;
   options.slice_bytes = slice_bytes;
-  options.most_slices = nranks > 8 ? 8 : 32;  // in time for init
-  // A slice of many ranks has many messages: without a limit, planning for 30 takes half as long
-  // again, and hardly any choice is another one.
+  options.most_slices = nranks > 8 ? 8 : 32;  // fast enough for init
+  // With many ranks a slice has many messages. Without a limit, planning for 30 ranks takes 1.5
+  // times as long, and hardly any choice changes.
   if (nranks > 16) options.most_messages = 4096;
   options.estimate = true;
   options.step_us = fifos.step_us;

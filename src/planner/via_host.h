@@ -1,7 +1,7 @@
-// GPUs of one host whose data goes through pinned host memory, because they cannot reach each
-// other's or because that is faster: how their communicators are planned. Every message is written
-// over PCIe into a ring by a kernel and read from there by another, or by a CPU node that reduces.
-// Such plans are compared by simulated time, on a machine without any other way. Pure functions.
+// Plans for GPUs of one host whose data goes through pinned host memory, because they have no peer
+// access or because it is faster. A kernel writes every message over PCIe into a host FIFO. Another
+// kernel reads it, or a CPU node that reduces. These plans are compared by simulated time, on a
+// machine without other paths. Pure functions.
 #pragma once
 
 #include <span>
@@ -15,32 +15,32 @@
 
 namespace weft {
 
-// The node of every rank's GPU, by PCI bus ids; with no ids ranks are dealt out to the GPUs in
-// turn. Empty where the machine does not show one of them.
+// The node of every rank's GPU, by PCI bus id. Without ids, ranks go to the GPUs in turn. Empty if
+// the machine lacks one of them.
 std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
                                int nranks);
 
-// Why these GPUs do not reach each other, as the machine tells; empty: they do, or it does not
-// tell.
+// Why these GPUs have no peer access to each other. Empty: they have it, or the machine does not
+// say.
 std::string no_peer_access(const Machine& machine, std::span<const int> gpus);
 
-// Whether there are several, and data between any two of them crosses a CPU.
+// Whether there are several GPUs, and data between any two of them crosses a CPU.
 bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
 
-// The machine with a GPU for every rank, in order, each behind the links of the GPU that it has
-// (several may share one). `via_host`: no way leads from one to another but through a CPU.
+// The machine with one GPU node per rank, in order. Each is behind the links of the rank's GPU;
+// several ranks may share a GPU. `via_host`: all paths between them go through a CPU.
 Machine machine_of_ranks(const Machine& machine, std::span<const int> gpus, bool via_host);
 
-// What a single round of small messages takes (kMostOneRoundBytes), and every megabyte that a
-// rank sends in it: two and four ranks that share an H200, all_reduce of 8 KiB in a graph 7.5
-// and 11.5 us.
+// Time of a single round of small messages (kMostOneRoundBytes), and per megabyte that a rank sends
+// in it. Measured: two and four ranks that share an H200 take 7.5 and 11.5 us for an all_reduce of
+// 8 KiB in a graph.
 inline constexpr double kOneRoundUs = 5.5, kOneRoundUsMb = 245;
 
-// What kernels and CPU nodes take for their steps, and how data is cut.
+// The costs of steps for kernels and CPU nodes, and the slice size.
 SimulationOptions via_host_simulation(const Rates& fifos, const Rates& cpus, double slice_bytes,
                                       int nranks);
 
-// Of nodes that serve GPUs, on a host with so many cores.
+// The rates of CPU nodes that serve GPUs, on a host with `cores` cores.
 CpuRates cpu_rates(const Rates& cpus, int cores);
 
 }  // namespace weft

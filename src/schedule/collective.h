@@ -13,8 +13,7 @@ namespace weft {
 std::string_view name(CollectiveKind kind);
 std::optional<CollectiveKind> parse_collective(std::string_view text);
 
-// A chunk's content in the abstract: piece `id` of the whole data, and whose contributions it must
-// hold.
+// The content of a chunk: piece `id` of the whole data, and the rank whose contribution it holds.
 struct ChunkGoal {
   int32_t id = 0;
   int32_t contributor = 0;  // kEveryone: the reduction over all ranks
@@ -22,8 +21,8 @@ struct ChunkGoal {
 };
 
 // One collective over `nranks` ranks. Buffers consist of blocks of `count` elements (the count of
-// the API call); a block is cut into `chunks` chunks, and a buffer's chunks are numbered through
-// its blocks.
+// the API call). A block consists of `chunks` chunks. Chunk numbers run through all blocks of a
+// buffer.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int nranks = 1;
@@ -37,20 +36,20 @@ struct Collective {
     return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast ||
            kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
   }
-  // Blocks in the buffers of a rank; 0 where the rank has no such buffer, as CPU nodes (numbers
-  // from `nranks` on, see Schedule) never have.
+  // Number of blocks in a rank's buffer; 0 if the rank has no such buffer. CPU nodes (numbers from
+  // `nranks` on, see Schedule) have neither.
   int input_blocks(int rank) const;
   int output_blocks(int rank) const;
   // Blocks of the whole array, whose size nccl-tests prints: those of the largest buffer.
   int array_blocks() const;
 
-  // What input chunk `index` of `rank` holds at the start, and what output chunk `index` must hold
-  // at the end.
+  // The content of input chunk `index` of `rank` at the start, and of output chunk `index` at the
+  // end.
   ChunkGoal start(int rank, int index, int chunks) const;
   ChunkGoal goal(int rank, int index, int chunks) const;
 
-  // Where the buffers lie in each other when the call is in place: the first input chunk is output
-  // chunk `input_at`, or the first output chunk is input chunk `output_at` (the other is zero).
+  // How the buffers of an in-place call overlap: the first input chunk is output chunk `input_at`,
+  // or the first output chunk is input chunk `output_at`. The other number is zero.
   struct Overlap {
     int input_at = 0, output_at = 0;
   };

@@ -19,7 +19,7 @@ int32_t Contributions::allocate() {
 }
 
 int32_t Contributions::add(int32_t a, int32_t b) {
-  if (a == nranks_ || b == nranks_) return -1;  // everyone shares with any set
+  if (a == nranks_ || b == nranks_) return -1;  // all ranks overlap with any set
   const auto single = [&](int32_t set) { return set < nranks_; };
   if (single(a) ? has(b, a) : single(b) && has(a, b)) return -1;
   if (!single(a) && !single(b))

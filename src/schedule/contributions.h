@@ -1,5 +1,5 @@
-// Sets of ranks whose contributions a chunk holds, counted by reference: sums on the way are
-// forgotten when no chunk holds them any more, so that rings of a thousand ranks fit in memory.
+// Sets of ranks whose contributions a chunk holds, counted by reference. A partial sum is freed
+// when no chunk holds it any more, so rings of a thousand ranks fit in memory.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Used by verify() alone, from one thread. A set is a number: ranks 0 to n-1 stand for themselves,
-// n for everyone; only sums of several ranks are stored.
+// Only verify() uses it, from one thread. A set is a number: 0 to n-1 is that rank alone, n is all
+// ranks. Only sums of several ranks are stored.
 class Contributions {
  public:
   explicit Contributions(int nranks)
@@ -25,8 +25,8 @@ class Contributions {
     if (set > nranks_ && --sums_[index(set)].references == 0) free_.push_back(set);
   }
 
-  // The union; takes over the caller's reference to `a` and gives one to the result. -1, and `a`
-  // stays the caller's, when the sets share a rank: its contribution would count twice.
+  // The union. Takes over the caller's reference to `a` and gives one to the result. Returns -1 if
+  // the sets share a rank, because its contribution would count twice; then `a` stays the caller's.
   int32_t add(int32_t a, int32_t b);
 
   bool has(int32_t set, int rank) const {

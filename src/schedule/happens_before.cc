@@ -22,7 +22,7 @@ HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32
   build_dependents();
 }
 
-// Steps of a rank have numbers that follow each other, so its part begins at its first number.
+// The steps of a rank have consecutive numbers, so its part begins at its first step's number.
 void HappensBefore::sort_by_rank() {
   std::vector<int32_t> next(g_.schedule.ranks.size());
   for (size_t r = 0; r < next.size(); r++) {
@@ -61,7 +61,7 @@ bool HappensBefore::operator()(int32_t a, int32_t b) {
     if (rank_order_.empty()) sort_by_rank();
     if (local_[r].width == 0) build(local_[r], rank, false);
     if (local_[r].tells(a, b, lane_b)) return true;
-    // The other way round: then the large table need not be asked.
+    // If b comes before a, the large table is not needed.
     if (local_[r].tells(b, a, lane_a)) return false;
   }
   if (global_[r].width == 0) build(global_[r], rank, true);
@@ -90,7 +90,7 @@ void HappensBefore::build(Table& table, int rank, bool all_ranks) const {
     fail(ncclInvalidUsage, "rank {}: {} lanes over {} steps, too many to prove them free of races",
          rank, table.width, rows);
   table.earliest.assign(rows * table.width, kNever);
-  // `next` comes after `n`: so does everything after `next`.
+  // `next` comes after `n`, and so does everything after `next`.
   const auto follow = [&](int32_t n, int32_t next) {
     int32_t* mine = &table.earliest[static_cast<size_t>(n - table.first_step) * table.width];
     const int32_t* theirs =

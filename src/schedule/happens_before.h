@@ -1,4 +1,4 @@
-// Which step is complete before which other one begins, in every run of a schedule.
+// Which step always completes before another step begins.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace weft {
 
-// Tables are built when they are asked for: first one of the orders that a rank's lanes and their
-// dependencies make (small), and only if that does not tell, one of what messages order too, which
-// has an entry for every step of the schedule and lane of the rank. Not thread-safe.
+// Builds its tables on demand. The first, small table has the order from a rank's lanes and
+// dependencies. Only if that does not decide, a second table adds the order from messages. It has
+// an entry for every step of the schedule and lane of the rank. Not thread-safe.
 class HappensBefore {
  public:
-  // `order`: all steps, each after what it waits for. Both must outlive this.
+  // `order`: all steps, each after the steps it waits for. Both must outlive this.
   HappensBefore(const ScheduleGraph& graph, const std::vector<int32_t>& order);
 
   // True when `a` is complete before `b` begins.
   bool operator()(int32_t a, int32_t b);
 
-  // Gives back the memory of a rank's tables.
+  // Frees a rank's tables.
   void forget(int rank);
 
  private:
@@ -41,7 +41,7 @@ class HappensBefore {
   const ScheduleGraph& g_;
   const std::vector<int32_t>& order_;
   std::vector<int32_t> first_dependent_, dependents_;  // steps that name a step in `after`
-  std::vector<int32_t> rank_order_;                    // `order` rank by rank
+  std::vector<int32_t> rank_order_;                    // `order`, sorted by rank
   std::vector<Table> local_, global_;                  // per rank
 };
 

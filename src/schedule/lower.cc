@@ -1,4 +1,4 @@
-// Flattens one rank's lanes and numbers the FIFO ends it uses.
+// Flattens one rank's lanes and numbers the FIFO ends that it uses.
 #include "src/schedule/lower.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
           operand.index};
 }
 
-// A run of steps that may go side by side: what it has touched so far.
+// A run of steps that may run in parallel, and the memory and ports it touches so far.
 class SideBySide {
  public:
   SideBySide(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
@@ -38,12 +38,12 @@ class SideBySide {
     open_ = step.count > 0 && add(step);
   }
 
-  // Whether the step may join; it is taken in if so.
+  // Adds the step if it may join the run; says whether it did.
   bool join(const Step& step) { return open_ && step.count > 0 && step.after.empty() && add(step); }
 
  private:
-  // Owner and location of memory. A port is a place of its own, below the owners, and using it in
-  // either direction changes it.
+  // Memory by owner and location. Ports have keys below the owners. Use in either direction counts
+  // as a write to the port.
   using Places = std::set<std::pair<int, int32_t>>;
 
   bool add(const Step& step) {
@@ -51,7 +51,7 @@ class SideBySide {
     bool sends = sends_, receives = receives_;
     places(step, step.from, 0, read, written, receives);
     places(step, step.to, 1, written, written, sends);
-    // A thread that waits for a message must not be needed to send another.
+    // The thread that waits for a message must not also have to send one.
     if ((sends && receives) || meets(read, written_) || meets(written, written_) ||
         meets(written, read_))
       return false;
@@ -121,11 +121,11 @@ bool in_step(const Schedule& schedule) {
     if (mine.lanes.size() != 1) return false;
     const std::vector<Step>&first = schedule.ranks[0].lanes[0].steps, &steps = mine.lanes[0].steps;
     if (steps.size() != first.size()) return false;
-    int moves = 0;  // times that they begin to move data
+    int moves = 0;  // times that the steps begin to move data
     for (size_t k = 0; k < steps.size(); k++) {
       if (steps[k].count != first[k].count || steps[k].count > 1) return false;
       if (steps[k].count == 0) continue;
-      // All of them meet before and after. Copies to one place go side by side as it is.
+      // All ranks meet before and after. Single copies run in parallel anyway.
       if (k == 0 || k + 2 >= steps.size() || steps[k].from.size() * steps[k].to.size() == 1)
         return false;
       if (steps[k - 1].count == 0) {
@@ -170,7 +170,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   program.chunks = schedule.chunks;
   program.uniform_only = verified.uniform_only();
   program.in_step = in_step(schedule);
-  // Every rank cuts slices alike, so the largest step and the most scratch of any rank count.
+  // Every rank divides slices alike, so the largest step and scratch of any rank count.
   for (const RankSchedule& part : schedule.ranks) {
     program.scratch_chunks = std::max(program.scratch_chunks, part.scratch_chunks);
     for (const Lane& lane : part.lanes)

@@ -33,7 +33,7 @@ bool counts_all_blocks(CollectiveKind kind) {
          kind == CollectiveKind::kScatter;
 }
 
-// What a step type has to do with the block's peers and with memory.
+// How a step type uses the block's peers and memory.
 struct StepType {
   std::string_view name;
   bool receives, sends, reads, writes;
@@ -53,7 +53,7 @@ class XmlReader {
   ScheduleFile read(std::optional<CollectiveKind> named) {
     if (const size_t bad = first_not_utf8(text_); bad != std::string_view::npos)
       fail(ncclInvalidUsage, "{}:{}: not UTF-8", source_, line_at(text_, bad));
-    // Declarations of a document type are skipped: entities of their own are never expanded.
+    // The parser skips document type declarations and never expands custom entities.
     const pugi::xml_parse_result parsed =
         document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
     if (!parsed)
@@ -82,7 +82,7 @@ class XmlReader {
   // "gpu 0 tb 3 step 7"
   static std::string path(pugi::xml_node node) {
     std::string text;
-    // Files that nest deeper than MSCCL's do are refused before they get here.
+    // Files that nest deeper than MSCCL's are refused earlier.
     for (int depth = 0; node.type() == pugi::node_element && depth < 5; depth++) {
       const std::string_view tag = node.name();
       const pugi::xml_attribute id = node.attribute(tag == "step" ? "s" : "id");
@@ -140,7 +140,7 @@ class XmlReader {
       refuse(algo, "maxBytes {} is less than minBytes {}", file_.max_bytes, file_.min_bytes);
     file_.modes_declared = algo.attribute("inplace") || algo.attribute("outofplace");
     if (!file_.modes_declared) return;
-    // The legacy dialect has one attribute for both.
+    // The legacy dialect has one attribute for both modes.
     file_.in_place = whole_or(algo, "inplace", 0, 1, 0) == 1;
     file_.out_of_place = whole_or(algo, "outofplace", 0, 1, file_.in_place ? 0 : 1) == 1;
     if (!file_.in_place && !file_.out_of_place)
@@ -228,7 +228,7 @@ class XmlReader {
           number >= static_cast<int64_t>(mine.lanes[static_cast<size_t>(lane)].steps.size()))
         refuse(step, "depends on tb {} step {}, which does not exist", lane, number);
     }
-    // The old element; later tools write a thread block of cpy steps instead.
+    // <copy> is the old element; later tools write a thread block of cpy steps instead.
     if (!copies.steps.empty()) mine.lanes.push_back(std::move(copies));
   }
 
@@ -275,8 +275,8 @@ class XmlReader {
     return lane;
   }
 
-  // A nop holds a dependency for the next step that moves data. MSCCL's runtimes want that step to
-  // have one of its own too; not all tools obey, so it gets the last nop's.
+  // A nop holds a dependency for the next step that moves data. MSCCL's runtimes require that the
+  // step has a dependency too. Not all tools obey, so the step gets the last nop's dependency.
   static void give_waits_to_steps(Lane& lane) {
     for (size_t n = 1; n < lane.steps.size(); n++) {
       const Step& before = lane.steps[n - 1];
@@ -321,7 +321,7 @@ class XmlReader {
     if (letter == "s") return Operand::scratch(index);
     if (letter == "o") return Operand::output(index);
     if (letter != "i") refuse(node, "{} is {}, must be i, o or s", buffer, excerpt(letter));
-    // Where only the root has an input, others mean the one buffer that an in-place call has.
+    // If only the root has an input, other ranks mean the one buffer of an in-place call.
     const Collective& c = file_.schedule.collective;
     const bool alias = file_.in_place && !file_.out_of_place && c.input_blocks(rank) == 0;
     return alias ? Operand::output(index) : Operand::input(index);

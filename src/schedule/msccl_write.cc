@@ -1,6 +1,5 @@
-// The writer of MSCCL XML. What the format cannot say in one step and can in several (a copy that
-// is also sent, a local reduction into a third place) is written as several; everything else is
-// refused.
+// The writer of MSCCL XML. It writes several XML steps if the format needs them: for a copy that is
+// also sent, and for a local reduction into a third place. It refuses all else that MSCCL lacks.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -12,7 +11,7 @@
 namespace weft {
 namespace {
 
-// What the runtimes' parsers take.
+// Limits of the runtimes' parsers.
 constexpr int kMostBlockSteps = 256;  // of a thread block
 constexpr int kMostBlocks = 216;      // of a GPU
 constexpr int kMostChannels = 32;
@@ -55,7 +54,7 @@ std::string xml_escaped(std::string_view text) {
   return out;
 }
 
-// A line of the file.
+// One <step> of the file.
 struct XmlStep {
   const char* type = "nop";
   Operand source = Operand::input(-1), destination = Operand::output(-1);
@@ -67,7 +66,7 @@ struct XmlStep {
 struct XmlBlock {
   int send = -1, receive = -1, channel = -1;
   std::vector<XmlStep> steps;
-  std::vector<int32_t> last;  // per step of the lane: the line that completes it
+  std::vector<int32_t> last;  // per step of the lane: the XML step that completes it
 };
 
 class XmlWriter {
@@ -118,7 +117,7 @@ class XmlWriter {
                          file_.max_bytes == ScheduleFile::kNoLimit ? 0 : file_.max_bytes);
     if (in_place && out_of_place)
       refuse("the legacy dialect has one mode a file, and this one is for calls in place and out");
-    // Without maxBytes that runtime stops at 128 MB.
+    // Without maxBytes the runtime stops at 128 MB.
     const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     return fmt::format(" inplace=\"{:d}\" minBytes=\"{}\" maxBytes=\"{}\"", in_place,
                        file_.min_bytes, std::min(file_.max_bytes, most));
@@ -153,7 +152,7 @@ class XmlWriter {
     text_ += "  </gpu>\n";
   }
 
-  // Of the rank that has most: the runtimes want all alike.
+  // Of the rank that has most: the runtimes want the same number on all ranks.
   int outputs() const {
     const Collective& c = s_.collective;
     return c.output_blocks(c.root);
@@ -179,7 +178,7 @@ class XmlWriter {
     block.channel = peer.channel;
   }
 
-  // The lines of one step.
+  // Adds the XML steps of one step.
   void add(XmlBlock& block, const StepId& at, const Step& step) const {
     const auto is = [](Operand::Kind kind) {
       return [kind](const Operand& o) { return o.kind == kind; };
@@ -196,7 +195,7 @@ class XmlWriter {
              step.to.size());
     if (step.count > kMostCount && !empty)
       refuse("{} moves {} chunks, at most {} fit in a step", describe(at), step.count, kMostCount);
-    // All dependencies but the last one go into lines of their own.
+    // All dependencies but the last go into nops of their own.
     const size_t waits = step.after.size();
     for (size_t i = 0; i + (empty ? 0 : 1) < std::max<size_t>(waits, empty ? 1 : 0); i++) {
       XmlStep nop;
@@ -208,7 +207,7 @@ class XmlWriter {
       if (waits > 0) {
         last = step.after.back();
       } else if (!block.steps.empty() && std::string_view(block.steps.back().type) == "nop") {
-        last = block.steps.back().after;  // the runtimes want one beside a nop's
+        last = block.steps.back().after;  // the runtimes want a dependency beside a nop's
       }
       const size_t first = block.steps.size();
       split(block, at, step);
@@ -280,7 +279,7 @@ class XmlWriter {
     }
   }
 
-  // From steps of lanes to lines of blocks.
+  // Converts a dependency from lane and step to block and XML step.
   void resolve(int rank, const RankSchedule& mine, std::vector<XmlBlock>& blocks, XmlStep& step) {
     if (step.after.lane < 0) return;
     const auto lane = static_cast<size_t>(step.after.lane);
@@ -301,7 +300,7 @@ class XmlWriter {
       if (block.channel >= 0) used[static_cast<size_t>(block.channel)]++;
     for (XmlBlock& block : blocks) {
       if (block.channel >= 0) continue;
-      // Blocks without peers go where there is room, on a channel there is anyway if possible.
+      // Blocks without peers go to any channel with room, if possible one that is in use already.
       const auto room =
           std::find_if(used.begin(), used.end(), [](int n) { return n < kMostBlocksOfChannel; });
       block.channel = room == used.end() ? 0 : static_cast<int>(room - used.begin());

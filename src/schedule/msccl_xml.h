@@ -1,9 +1,9 @@
-// MSCCL's XML ("MSCCL-IR"), in the dialects of microsoft/msccl and of Azure's executor and RCCL.
+// MSCCL's XML ("MSCCL-IR"), in two dialects: microsoft/msccl, and Azure's executor and RCCL.
 //
-// A thread block becomes a lane and a step a Step of the same numbers, so messages about lanes and
-// steps can be looked up in the file. A chunk of nchunksperloop is one of ours: where MSCCL counts
-// the chunks of all ranks' blocks together (allgather, reducescatter, alltoall, gather, scatter), a
-// block has nchunksperloop / ngpus of them, elsewhere nchunksperloop.
+// A thread block becomes a lane and a step becomes a Step, with the same numbers. So errors about
+// lanes and steps can be looked up in the file. A chunk of nchunksperloop is a chunk here. For
+// allgather, reducescatter, alltoall, gather and scatter MSCCL counts the chunks of all ranks'
+// blocks together, so a block has nchunksperloop / ngpus chunks. Otherwise it has nchunksperloop.
 #pragma once
 
 #include <optional>
@@ -22,9 +22,10 @@ enum class MscclDialect {
 ScheduleFile read_msccl_xml(std::string_view text, const std::string& source,
                             std::optional<CollectiveKind> collective = std::nullopt);
 
-// Throws Error(ncclInvalidUsage) for what the format or its runtimes' limits cannot hold: steps
-// that reduce from several peers or send to several, memory of peers, tokens, lanes with more than
-// one peer in a direction, more than 256 steps a lane, 216 lanes, 32 channels or 72 chunks a step.
+// Throws Error(ncclInvalidUsage) for schedules that the format or its runtimes cannot hold. They
+// cannot hold a step that reduces from several peers or sends to several, peer memory, or tokens.
+// Limits: one peer per lane and direction, 256 steps a lane, 216 lanes, 32 channels, 72 chunks a
+// step.
 std::string write_msccl_xml(const ScheduleFile& file, MscclDialect dialect = MscclDialect::kAzure);
 
 }  // namespace weft

@@ -1,5 +1,6 @@
-// Every chunk's accesses, lane by lane. Those of one lane are ordered, so for a write it is enough
-// to look, in each other lane, at the first access that is not before it.
+// Lists every chunk's accesses, lane by lane. The accesses of one lane are ordered. So a write
+// needs only one check per other lane: against that lane's first access that is not before the
+// write.
 #include "src/schedule/ordering.h"
 
 #include <algorithm>
@@ -15,8 +16,8 @@ struct Access {
   bool write = false;
 };
 
-// A copy of a chunk to where it lies already, as in-place calls make of a copy from input to
-// output, writes nothing. (Where data is reduced it may: a pre-multiplier applies on the way.)
+// In an in-place call a copy from input to output may copy a chunk onto itself. It writes nothing.
+// In a reduction it may write, because a pre-multiplier applies on the way.
 bool stays(const ScheduleGraph& g, int rank, const Step& step, const Operand& to) {
   return !g.schedule.collective.reduces() && step.from.size() == 1 &&
          step.from[0].kind == Operand::Kind::kLocal && to.kind == Operand::Kind::kLocal &&
@@ -24,7 +25,7 @@ bool stays(const ScheduleGraph& g, int rank, const Step& step, const Operand& to
              g.place(rank, step.from[0].buffer, step.from[0].index);
 }
 
-// Calls visit(place, access, operand) for everything a step touches.
+// Calls visit(place, access, operand) for everything that a step touches.
 template <typename Visit>
 void for_accesses(const ScheduleGraph& g, int32_t number, Visit visit) {
   const Step& step = *g.steps[static_cast<size_t>(number)];
@@ -39,7 +40,7 @@ void for_accesses(const ScheduleGraph& g, int32_t number, Visit visit) {
     }
 }
 
-// The accesses of every place of a range, in the order of step numbers.
+// The accesses of every place in a range, in order of step number.
 class Accesses {
  public:
   Accesses(const ScheduleGraph& g, int32_t first_step, int32_t end_step, int32_t first_place,
@@ -86,7 +87,7 @@ class Races {
       check_accesses(Accesses(g_, 0, static_cast<int32_t>(g_.steps.size()), 0, g_.places()));
       return;
     }
-    // A rank touches only its own memory.
+    // Each rank touches only its own memory.
     for (int r = 0; r < static_cast<int>(g_.schedule.ranks.size()); r++) {
       const auto lane = static_cast<size_t>(r);
       if (g_.first_lane[lane + 1] - g_.first_lane[lane] < 2) continue;
@@ -102,7 +103,7 @@ class Races {
   }
 
   void check_accesses(const Accesses& accesses) {
-    std::vector<const Access*> lanes;  // where the accesses of a lane begin
+    std::vector<const Access*> lanes;  // the first access of each lane
     for (size_t place = 0; place < accesses.places(); place++) {
       const Access *first = accesses.begin(place), *last = accesses.end(place);
       if (first == last || lane_of(*first) == lane_of(*(last - 1))) continue;
@@ -121,7 +122,7 @@ class Races {
     }
   }
 
-  // A write against the accesses of another lane.
+  // Checks a write against the accesses of another lane.
   void check_write(const Access& write, const Access* first, const Access* last) {
     const Access* next = std::partition_point(
         first, last, [&](const Access& a) { return before_(a.step, write.step); });
@@ -131,7 +132,7 @@ class Races {
          describe(g_.id(one)), describe(g_.id(two)), shared_chunk(one, two));
   }
 
-  // How messages call the chunk that both steps touch.
+  // The chunk that both steps touch, as errors name it.
   std::string shared_chunk(int32_t one, int32_t two) const {
     std::vector<std::pair<int32_t, bool>> touched;
     for_accesses(g_, one, [&](int32_t place, Access a) { touched.emplace_back(place, a.write); });
@@ -143,8 +144,8 @@ class Races {
     return g_.describe_place(shared);
   }
 
-  // A rank's memory may be touched by others only while the rank is inside the call: after one of
-  // its steps, and before the last step of one of its lanes.
+  // Other ranks may touch a rank's memory only while the rank is inside the call: after one of its
+  // steps, and before the last step of one of its lanes.
   void check_presence() {
     for (size_t n = 0; n < g_.steps.size(); n++) {
       for (const Operand& from : g_.steps[n]->from) check_present(static_cast<int32_t>(n), from);
@@ -172,8 +173,8 @@ class Races {
   HappensBefore before_;
 };
 
-// What receivers would read in place: the local destination if there is one, else the only, local
-// source. nullptr: nothing.
+// The operand that receivers would read in place: the local destination if there is one, else the
+// source if it is the only one and local. nullptr: none.
 const Operand* lent_operand(const Step& step) {
   const Operand* lent = nullptr;
   bool sends = false;
@@ -198,7 +199,7 @@ std::vector<bool> lendable_steps(const ScheduleGraph& g, const std::vector<int32
   const int32_t first = first_step(g, rank), end = first_step(g, rank + 1);
   std::vector<bool> lendable(static_cast<size_t>(end - first));
   HappensBefore before(g, order);
-  // Where ranks reach into each other's memory, any of them may write here.
+  // With peer memory access, any rank may write here.
   const bool all = g.has_remote();
   const Accesses accesses(g, all ? 0 : first, all ? static_cast<int32_t>(g.steps.size()) : end,
                           g.first_place(rank), g.first_place(rank + 1));

@@ -1,5 +1,5 @@
-// A Program: one rank's part of a VerifiedSchedule as flat arrays, the same bytes for host and
-// device.
+// A Program: one rank's part of a VerifiedSchedule as flat arrays. Host and device read the same
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace weft {
 
-// Between GPUs that do not reach each other, a program that is a single round of messages
-// (exec/one_round_shape.h) has a kernel of its own as long as none is larger, or than a slice.
-// Planners count on it.
+// Limit of the one_round kernel. It runs programs that are a single round of messages
+// (exec/one_round_shape.h), between GPUs without peer access. A message may have at most this many
+// bytes, and at most a slice. Planners count on it.
 inline constexpr uint64_t kMostOneRoundBytes = 64 << 10;
 
 struct Program {
@@ -20,22 +20,23 @@ struct Program {
   int32_t rank = 0;
   int32_t chunks = 1;
   int32_t scratch_chunks = 0;
-  int32_t max_step_chunks = 1;  // most chunks one message carries
-  int32_t fifo_depth = 2;       // messages that FIFOs must hold
+  int32_t max_step_chunks = 1;  // most chunks in one message
+  int32_t fifo_depth = 2;       // messages that a FIFO must hold
   bool reaches_memory =
-      false;  // has tokens, or operands in peers' memory: only some executors can run it
-  bool partial_sums = false;  // sums of some ranks only are stored or sent on the way (by any rank)
-  // Ranks that can reach all memory do the same with neighbouring chunks, n of them in every step,
-  // from inputs to outputs and between two meetings: it does not matter which of them does what.
+      false;  // has tokens, or operands in peer memory: only some executors can run it
+  bool partial_sums = false;  // a rank (any) stores or sends sums of some ranks only
+  // All ranks access all peer memory and run the same steps. In each step the n ranks handle n
+  // neighbouring chunks, from inputs to outputs, between two barriers. So any rank can do any
+  // share.
   bool in_step = false;
-  bool uniform_only = false;  // right only when the count divides by `chunks`
+  bool uniform_only = false;  // correct only if `chunks` divides the count
   std::vector<ProgramLane> lanes;
   std::vector<ProgramStep> steps;
   std::vector<ProgramOperand> operands;
   std::vector<ProgramDependency> dependencies;
   std::vector<ProgramPort> receives, sends;
 
-  // Whether this rank sends part of a broadcast in which ranks pass on what they get.
+  // Whether this rank sends in a broadcast in which ranks forward what they receive.
   bool is_passed_on() const {
     const bool to_everyone =
         rank == collective.root && static_cast<int32_t>(sends.size()) == collective.nranks - 1;

@@ -1,5 +1,5 @@
-// Lanes run until they block, and are woken by what they blocked on. Which lane goes first does not
-// matter: a lane never chooses between FIFOs, so either every order gets through or none does.
+// Runs lanes until they block; whatever they wait for wakes them. Which lane goes first does not
+// matter. A lane never chooses between FIFOs, so either every order completes or none does.
 #include "src/schedule/run_order.h"
 
 #include <algorithm>
@@ -39,12 +39,12 @@ class Run {
 
   std::vector<int32_t>& order() { return order_; }
 
-  // The step that blocks others and the reason, after an incomplete run.
+  // After an incomplete run: the step that blocks others, and why.
   std::string culprit() const {
     std::vector<bool> seen(g_.lanes.size());
     int32_t lane = 0;
     while (finished(lane)) lane++;
-    // To whatever the lane waits for, until that is nothing that will come or closes a circle.
+    // Follow the waits from lane to lane, until a wait that never ends or a cycle.
     for (;;) {
       seen[static_cast<size_t>(lane)] = true;
       const int32_t next = awaited(lane);
@@ -62,7 +62,7 @@ class Run {
   enum class Cause : uint8_t { kNone, kStep, kMessage, kRoom };
   struct Wait {
     Cause cause = Cause::kNone;
-    int32_t what = -1;  // a lane number, or a FIFO
+    int32_t what = -1;  // a lane or a FIFO
     int32_t step = -1;
   };
 
@@ -190,7 +190,7 @@ std::vector<int32_t> run_order(const ScheduleGraph& graph, int fifo_depth) {
   if (run.complete()) return std::move(run.order());
   const int needed = least_fifo_depth(graph);
   if (needed == 0) {
-    // Not for want of room: the reason that holds at any depth is the better one.
+    // More room would not help: report the reason that holds at any depth.
     Run unlimited(graph, kUnlimited);
     unlimited.complete();
     fail(ncclInvalidUsage, "{} (at any FIFO depth)", unlimited.culprit());
@@ -202,7 +202,7 @@ int least_fifo_depth(const ScheduleGraph& graph) {
   if (!runs(graph, kUnlimited)) return 0;
   int32_t most = 1;
   for (const auto& fifo : graph.fifos) most = std::max(most, fifo.messages());
-  // A FIFO that holds all its messages is never full. Few are enough nearly always.
+  // A FIFO that holds all its messages is never full. A small depth nearly always works.
   int works = 1;
   while (works < most && !runs(graph, works)) works *= 2;
   works = std::min(works, most);

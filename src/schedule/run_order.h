@@ -1,5 +1,5 @@
-// In which order the steps of a schedule can run when FIFOs hold so many messages, and how many
-// they must hold at least.
+// An order in which the steps of a schedule can run with FIFOs of a given depth, and the least
+// depth that works.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace weft {
 
-// All steps, each after everything it waits for. Throws when some never run, naming one that holds
-// up the others, and the least depth that would do.
+// All steps, each after everything it waits for. Throws when some steps never run. The error names
+// a step that blocks the others, and the least depth that works.
 std::vector<int32_t> run_order(const ScheduleGraph& graph, int fifo_depth);
 
-// The least number of messages every FIFO must hold so that all steps run; 0 when no number is
-// enough. What runs with some depth runs with every greater one.
+// The least number of messages that every FIFO must hold so that all steps run; 0 if no depth
+// works. A schedule that runs with some depth runs with every greater depth.
 int least_fifo_depth(const ScheduleGraph& graph);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // The Schedule: for every rank, which lane moves or reduces which chunk, from where to where, after
-// what. Plain data: made by generators, synthesized or imported; nothing runs it before verify()
-// has accepted it.
+// which steps. Plain data. Generators, synthesis and import make it. Executors run it only after
+// verify() has accepted it.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace weft {
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
 // One end of a step: a chunk of a local buffer, the FIFO from or to a peer on a channel, or a chunk
-// of a peer's buffer that is read or written where it lies.
+// of a peer's buffer, read or written in place.
 struct Operand {
   enum class Kind : uint8_t { kLocal, kPeer, kRemote };
   Kind kind = Kind::kLocal;
   Buffer buffer = Buffer::kInput;
-  int16_t channel = 0;  // of a peer
-  int32_t index = 0;    // first chunk, or the peer's rank
-  int32_t owner = -1;   // kRemote: whose buffer
+  int16_t channel = 0;  // kPeer: of the FIFO
+  int32_t index = 0;    // first chunk; kPeer: the peer's rank
+  int32_t owner = -1;   // kRemote: rank that owns the buffer
 
   static Operand local(Buffer buffer, int index) { return {Kind::kLocal, buffer, 0, index}; }
   static Operand input(int index) { return local(Buffer::kInput, index); }
@@ -42,13 +42,13 @@ struct Dependency {
   bool operator==(const Dependency&) const = default;
 };
 
-// Takes `count` chunks from every source, reduces them in the order given if there are several, and
-// writes the result to every destination. MSCCL's types are special cases: s = {local} -> {peer},
+// Takes `count` chunks from every source. Reduces them in the order given if there are several.
+// Writes the result to every destination. MSCCL's types are special cases: s = {local} -> {peer},
 // rcs = {peer} -> {local, peer}, rrc = {peer, local} -> {local}, re = {local, local} -> {local},
-// nop = no operands; the general form also reduces from N peers and sends to M peers at once.
-// A step of count 0 moves no data: it sends or receives tokens (peers on one side only), which
-// order what comes before them on one rank with what comes after them on another. Reading and
-// writing peers' buffers needs that.
+// nop = no operands. The general form also reduces from N peers and sends to M peers at once. A
+// step of count 0 moves no data. It sends or receives tokens, with peers on one side only. A token
+// orders earlier steps of one rank before later steps of another. Accesses to peer memory need
+// that.
 struct Step {
   std::vector<Operand> from, to;
   int32_t count = 1;
@@ -56,8 +56,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Steps that run one after the other: a thread block on a GPU, a state machine on the host. A FIFO
-// (peer, channel) is used by one lane of a rank in each direction.
+// Steps that run one after the other: a thread block on a GPU, a state machine on the host. Only
+// one lane of a rank uses a FIFO (peer, channel) in each direction.
 struct Lane {
   std::vector<Step> steps;
   bool operator==(const Lane&) const = default;
@@ -79,15 +79,15 @@ struct RouteHint {
   bool operator==(const RouteHint&) const = default;
 };
 
-// CPU nodes are further ranks, numbered behind those of the collective: host memory and cores that
-// take part in steps, with neither input nor output. GPUs send to them, they reduce and send on.
+// CPU nodes are extra ranks, numbered after the ranks of the collective. They are host memory and
+// cores that run steps, without input or output. GPUs send to them; they reduce and send on.
 inline constexpr int kMostCpuNodes = 8;
 
 struct Schedule {
   std::string name;
   Collective collective;
   int32_t chunks = 1;     // chunks per block, see Collective
-  int32_t cpu_nodes = 0;  // of `ranks`, the last ones
+  int32_t cpu_nodes = 0;  // the last ones of `ranks`
   std::vector<RankSchedule> ranks;
   std::vector<RouteHint> routes;
   bool operator==(const Schedule&) const = default;

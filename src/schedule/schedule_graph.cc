@@ -1,4 +1,4 @@
-// Structure checks of a Schedule, and the numbering that the proofs run on.
+// Structure checks of a Schedule, and the numbering that the proofs use.
 #include "src/schedule/schedule_graph.h"
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace weft {
 namespace {
 
-// What a proof may cost. A thousand ranks that exchange everything with everyone stay far below.
+// Limits on the cost of a proof. An all-to-all of a thousand ranks stays far below.
 constexpr int64_t kMostPlaces = int64_t{1} << 26;  // chunks of memory, all ranks together
 constexpr int64_t kMostMoves = int64_t{1} << 28;   // chunks that steps touch
 constexpr int64_t kMostSteps = int64_t{1} << 26;
-constexpr size_t kMostDependencies = 65535;  // of a step; what a Program can hold
+constexpr size_t kMostDependencies = 65535;  // of a step; a Program holds no more
 
 }  // namespace
 
@@ -80,7 +80,7 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
 void ScheduleGraph::lay_out() {
   const Collective& c = schedule.collective;
   int64_t places = 0;
-  // Pieces are numbered too, in an all-to-all one for every pair of ranks.
+  // Pieces are numbered too; an all-to-all has one per pair of ranks.
   const int64_t pieces = int64_t{c.nranks} * c.nranks * schedule.chunks;
   for (int r = 0; r < c.nranks + schedule.cpu_nodes; r++) {
     const int64_t inputs = int64_t{c.input_blocks(r)} * schedule.chunks;
@@ -242,7 +242,7 @@ void ScheduleGraph::check_token(const StepId& at, const Step& step) const {
 void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int count,
                                  bool written) const {
   const int owner = memory_owner(at.rank, operand);
-  // CPU nodes are reached through FIFOs alone.
+  // Only FIFOs lead to CPU nodes.
   const bool remote = operand.kind == Operand::Kind::kRemote;
   if (owner < 0 || owner >= static_cast<int>(schedule.ranks.size()) ||
       (remote && (owner == at.rank || schedule.cpu_nodes > 0)))
@@ -254,16 +254,16 @@ void ScheduleGraph::check_memory(const StepId& at, const Operand& operand, int c
   if (operand.index < 0 || operand.index > size - count)
     fail(ncclInvalidUsage, "{}: {} (count {}) is outside a buffer of {} chunks", describe(at),
          describe(operand.buffer, operand.index), count, size);
-  // In place the rest of an input is a workspace, as MSCCL's schedules use it.
+  // In place, the rest of the input is scratch, as MSCCL's schedules use it.
   if (written && operand.buffer == Buffer::kInput && (!in_place || output_chunks(owner) == 0))
     fail(ncclInvalidUsage, "{}: writes {}, but an input that is no output belongs to the caller",
          describe(at), describe(operand.buffer, operand.index));
 }
 
-// Executors go through a step chunk by chunk, so a destination may be another operand's place only
-// chunk for chunk.
+// Executors process a step chunk by chunk. So a destination may overlap another operand only if
+// each chunk overlaps the same chunk.
 void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
-  // Chunks of an operand that lie one after the other; chunk c of the step lies at `origin` + c.
+  // Contiguous chunks of an operand; chunk c of the step lies at `origin` + c.
   struct Stretch {
     int32_t origin, first, end;
   };
@@ -271,7 +271,7 @@ void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
     if (operand.kind == Operand::Kind::kPeer) return;
     const int owner = memory_owner(at.rank, operand);
     const Layout& layout = layouts_[static_cast<size_t>(owner)];
-    // In place an input leaves the output where that begins or ends.
+    // In place, an input operand has parts before, inside and after the output.
     int cuts[] = {0, step.count, step.count, step.count};
     if (operand.buffer == Buffer::kInput) {
       cuts[1] = std::clamp(-layout.shift - operand.index, 0, step.count);
@@ -301,7 +301,7 @@ void ScheduleGraph::check_overlap(const StepId& at, const Step& step) const {
 }
 
 int32_t ScheduleGraph::fifo_number(int source, int destination, int channel) {
-  // Ranks and channels are small numbers: 24, 24 and 16 bits hold them.
+  // The key holds two ranks of 24 bits and a channel of 16.
   const uint64_t key = (static_cast<uint64_t>(source) << 40) |
                        (static_cast<uint64_t>(destination) << 16) | static_cast<uint16_t>(channel);
   const auto [it, inserted] = fifo_index_.try_emplace(key, static_cast<int32_t>(fifos.size()));

@@ -15,8 +15,8 @@ struct StepId {
   int32_t rank = 0, lane = 0, step = 0;
 };
 
-// Built once per verify(); checks everything that can be checked without running: bounds, operand
-// counts, FIFO owners.
+// Built once per verify(). Checks everything that needs no execution: bounds, operand counts, FIFO
+// owners.
 class ScheduleGraph {
  public:
   ScheduleGraph(const Schedule& schedule, bool in_place);
@@ -27,7 +27,7 @@ class ScheduleGraph {
     int32_t last_sent = -1, last_received = -1;      // numbers of the last steps that use it
     int32_t sent = 0, received = 0;                  // messages
     int32_t first_message = 0;                       // index into `senders` and `receivers`
-    int32_t most_chunks = 0;                         // of a message
+    int32_t most_chunks = 0;                         // in one message
     int32_t messages() const { return sent < received ? received : sent; }
   };
   struct LaneRef {
@@ -43,12 +43,12 @@ class ScheduleGraph {
   std::vector<Fifo> fifos;
   std::vector<int32_t> step_lane;  // lane number of every step
   std::vector<const Step*> steps;  // all steps
-  // FIFO number of every peer operand (-1: memory), steps in order, sources before destinations,
-  // and which message of the FIFO it is.
+  // Per operand: the FIFO's number (-1: memory), and the number of the message in it. Steps are in
+  // order, sources before destinations.
   std::vector<int32_t> operand_fifo, operand_message;
   std::vector<int32_t> first_operand;  // per step, index into operand_fifo
-  // Per message the steps that send and receive it, -1: nobody does. A FIFO has one lane at either
-  // end, so its n-th send meets its n-th receive whatever the order in which lanes run.
+  // The steps that send and receive each message, -1: none. A FIFO has one lane at either end. So
+  // its n-th send matches its n-th receive, in whatever order lanes run.
   std::vector<int32_t> senders, receivers;
 
   int32_t step_number(int rank, int lane, int step) const {
@@ -60,15 +60,15 @@ class ScheduleGraph {
     return {lane.rank, lane.lane, step - lane.first_step};
   }
 
-  // "rank 3 lane 0 step 7 (output chunk 2)": a step, and where its chunk `c` is on this rank.
+  // A step, and where its chunk `c` is on this rank: "rank 3 lane 0 step 7 (output chunk 2)".
   std::string describe_chunk(int32_t step, int c) const;
 
-  // Whose memory an operand (not a FIFO) of a step of `rank` is.
+  // The rank whose memory an operand (not a FIFO) of a step of `rank` is in.
   static int memory_owner(int rank, const Operand& operand) {
     return operand.kind == Operand::Kind::kRemote ? operand.owner : rank;
   }
 
-  // The step that receives what destination `i` of a step sends.
+  // The step that receives the message of destination `i` of a step.
   int32_t receiver(int32_t step, size_t i) const {
     const auto n = static_cast<size_t>(step);
     const size_t operand = static_cast<size_t>(first_operand[n]) + steps[n]->from.size() + i;
@@ -78,23 +78,22 @@ class ScheduleGraph {
                                          operand_message[operand])];
   }
 
-  // Every chunk of memory a rank has, as one number; aliases of an in-place call share a number.
+  // A number for every chunk of a rank's memory. In an in-place call, aliases share a number.
   int32_t location(int rank, Buffer buffer, int index) const {
     const Layout& at = layouts_[static_cast<size_t>(rank)];
     if (buffer == Buffer::kScratch) return at.inputs + at.outputs + index;
     if (buffer == Buffer::kOutput) return at.inputs + index;
-    // In place an input chunk that lies in the output takes the output's number. The other way
-    // round (reduce_scatter, scatter) the output lies in the input: those input chunks take the
-    // output's numbers too.
+    // In place, an input chunk inside the output takes the output's number. In reduce_scatter and
+    // scatter the output lies inside the input; those input chunks take the output's numbers too.
     const int as_output = index + at.shift;
     return in_place && as_output >= 0 && as_output < at.outputs ? at.inputs + as_output : index;
   }
-  // The same over the memory of all ranks.
+  // A number for every chunk of all ranks' memory.
   int32_t place(int rank, Buffer buffer, int index) const {
     return layouts_[static_cast<size_t>(rank)].first + location(rank, buffer, index);
   }
   int32_t places() const { return places_; }
-  // The first place of a rank; for the number after the last rank, the end.
+  // The first place of a rank. For the number after the last rank, the end.
   int32_t first_place(int rank) const {
     return static_cast<size_t>(rank) < layouts_.size() ? layouts_[static_cast<size_t>(rank)].first
                                                        : places_;
@@ -126,11 +125,11 @@ class ScheduleGraph {
   std::vector<Layout> layouts_;
   int32_t places_ = 0;
   bool remote_ = false;
-  int64_t moves_ = 0;                                 // chunks touched by all steps together
+  int64_t moves_ = 0;                                 // chunks that all steps touch together
   std::unordered_map<uint64_t, int32_t> fifo_index_;  // by source, destination and channel
 };
 
-// "rank 3 lane 0 step 7": how every message names a step.
+// A step as every error names it: "rank 3 lane 0 step 7".
 std::string describe(const StepId& id);
 std::string describe(Buffer buffer, int index);
 

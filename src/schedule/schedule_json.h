@@ -1,4 +1,4 @@
-// Weft's own form of a schedule: JSON that holds everything a Schedule can say, one step a line.
+// Weft's JSON form of a schedule. It holds everything that a Schedule can say, one step a line.
 //
 //   {"weft_schedule": 1, "name": "pair", "collective": "all_reduce", "ranks": 2, "chunks": 1,
 //    "modes": ["in_place", "out_of_place"], "min_bytes": 0, "max_bytes": 65536, "parts": [
@@ -6,12 +6,12 @@
 //       {"from": [{"input": 0}], "to": [{"peer": 1}]},
 //       {"from": [{"peer": 1}, {"input": 0}], "to": [{"output": 0}]}]]}, ...]}
 //
-// "weft_schedule" comes first and is the version. Optional: "root" and "min_bytes" (0), "max_bytes"
-// (no limit), "protocol" ("Simple"), "modes" (those that verify), "scratch" (0), "cpu_nodes" (0;
-// their parts follow those of the ranks), "routes" (hints:
-// [{"from": 0, "to": 1, "channel": 0, "links": [...]}, ...]); of a step "from" and "to" (none),
-// "count" (1) and "after" ([[lane, step], ...]); of a peer "channel" (0). A chunk of another rank's
-// buffer also has a "rank". Unknown and repeated keys are errors.
+// "weft_schedule" comes first and is the version. Optional keys and their defaults: "root" and
+// "min_bytes" (0), "max_bytes" (no limit), "protocol" ("Simple"), "modes" (the modes that verify),
+// "scratch" (0), "cpu_nodes" (0; their parts follow the ranks' parts), "routes" (hints: [{"from":
+// 0, "to": 1, "channel": 0, "links": [...]}, ...]). Of a step: "from" and "to" (none), "count" (1)
+// and "after" ([[lane, step], ...]). Of a peer: "channel" (0). A chunk of another rank's buffer
+// also has a "rank". Unknown and repeated keys are errors.
 #pragma once
 
 #include <optional>

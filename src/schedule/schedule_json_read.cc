@@ -1,5 +1,5 @@
-// The reader of schedules as JSON: one pass, without a document in memory. Nothing may be where the
-// format does not have it, so nesting is bounded.
+// The reader of schedules as JSON: one pass, without a document in memory. Every value must be
+// where the format has it, so nesting is bounded.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Walks the text and knows the line, which nlohmann's events do not carry.
+// Walks the text and counts lines; nlohmann's events carry no line.
 struct Cursor {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -57,7 +57,7 @@ class JsonReader final : public nlohmann::json_sax<Json> {
     return std::move(file_);
   }
 
-  // What nlohmann calls. All either return true or throw.
+  // nlohmann calls these. All either return true or throw.
   bool null() override { refuse_value("null"); }
   bool boolean(bool) override { refuse_value("a truth value"); }
   bool number_float(double, const std::string&) override { refuse_value("not a whole number"); }
@@ -369,7 +369,7 @@ bool JsonReader::end_object() {
   return true;
 }
 
-// Which kind of operand the keys of an object make it.
+// The keys of the object decide the kind of operand.
 void JsonReader::finish_operand() {
   const uint32_t seen = places_.back().seen;
   const bool to = places_[places_.size() - 2].at == At::kTo;

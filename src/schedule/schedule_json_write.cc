@@ -68,7 +68,7 @@ class JsonWriter {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
-  // Writes the items with commas between them, each after `before`.
+  // Writes the items with commas between them, and `before` in front of each.
   template <typename Items, typename Write>
   void list(const Items& items, const char* before, Write write) {
     bool first = true;
@@ -80,7 +80,7 @@ class JsonWriter {
     }
   }
 
-  // Steps are nearly all of the file: plain appends are several times as fast as formats.
+  // Steps are nearly all of the file. Plain appends are several times faster than formats.
   void add(std::string_view text) { text_ += text; }
   void add(int32_t number) {
     const fmt::format_int digits(number);

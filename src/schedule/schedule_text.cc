@@ -28,7 +28,7 @@ size_t first_not_utf8(std::string_view text) {
     for (size_t k = 1; k <= more; k++)
       if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return i;
     const auto second = static_cast<unsigned char>(text[i + 1]);
-    // Longer than needed, halves of surrogate pairs, beyond the last code point.
+    // Overlong forms, halves of surrogate pairs, and values beyond the last code point.
     if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
         (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
       return i;

@@ -1,4 +1,4 @@
-// What the readers of schedule files share: where in a text something is, and limits that keep a
+// Shared by the readers of schedule files: positions in a text, and limits. The limits keep a
 // hostile file from costing more than its size.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// A file may ask for no more than this; verify() bounds the product of ranks and chunks.
+// Upper limits of a file. verify() bounds the product of ranks and chunks.
 inline constexpr int64_t kMostFileRanks = 65536;
 inline constexpr int64_t kMostFileChunks = 1 << 24;    // per buffer of a rank
-inline constexpr int64_t kMostFileChannels = 1 << 10;  // numbers a FIFO may have
+inline constexpr int64_t kMostFileChannels = 1 << 10;  // channel numbers of a FIFO
 
 // 1 for the first line.
 int line_at(std::string_view text, size_t offset);
@@ -19,8 +19,8 @@ int line_at(std::string_view text, size_t offset);
 // Offset of the first byte that is not UTF-8, npos if there is none.
 size_t first_not_utf8(std::string_view text);
 
-// A part of a file as it appears in an error: control characters replaced, cut to a few words;
-// excerpt() puts it between quotes.
+// Part of a file for an error text: control characters replaced, shortened to a few words.
+// excerpt() adds quotes.
 std::string printable(std::string_view text);
 std::string excerpt(std::string_view text);
 

@@ -9,10 +9,10 @@
 namespace weft {
 namespace {
 
-// Sums that are kept while they are on their way.
+// Limit on the memory of partial sums in flight.
 constexpr size_t kMostSetBytes = size_t{2} << 30;
 
-// A chunk's content: piece `id`, reduced over the ranks in set `set`. id < 0: nothing defined.
+// A chunk's content: piece `id`, reduced over the ranks in set `set`. id < 0: undefined.
 struct Value {
   int32_t id = -1;
   int32_t set = -1;
@@ -46,7 +46,7 @@ class Execution {
 
  private:
   struct Wire {
-    size_t first = 0;  // of its values in on_wire_
+    size_t first = 0;  // index of its values in on_wire_
     int32_t slots = 0;
   };
 
@@ -63,7 +63,7 @@ class Execution {
         g_.place(ScheduleGraph::memory_owner(rank, operand), operand.buffer, operand.index + c))];
   }
 
-  // Where the values of a message are while it is on its way.
+  // The values of a message in flight.
   Value* wire(int32_t fifo, int32_t message) {
     const Wire& w = wires_[static_cast<size_t>(fifo)];
     return &on_wire_[w.first +
@@ -104,7 +104,7 @@ class Execution {
            describe(g_.id(number)));
   }
 
-  // Source `i` of a step: the first one becomes the result, others are added to it.
+  // Reads source `i` of a step. The first source becomes the result; others are added to it.
   void take(int32_t number, int rank, const Step& step, size_t i, int32_t fifo, int32_t message) {
     const Operand& from = step.from[i];
     const auto count = static_cast<size_t>(step.count);
@@ -131,7 +131,7 @@ class Execution {
            "one kind",
            g_.describe_chunk(number, 0), i);
     }
-    // The receiver alone holds a message, so that sums grow in place.
+    // A message belongs to its receiver alone, so sums grow in place.
     if (arrived != nullptr)
       for (size_t c = 0; c < count; c++) {
         sets_.release(arrived[c].set);
@@ -152,7 +152,7 @@ class Execution {
     value.set = sum;
   }
 
-  // What the result of a step is, before it is written.
+  // Sets the facts of a step's result, before it is written.
   void settle(int32_t number, const Step& step) {
     StepFacts& facts = result_.facts[static_cast<size_t>(number)];
     const auto count = static_cast<size_t>(step.count);

@@ -1,4 +1,4 @@
-// Symbolic execution of a schedule: what every chunk would hold, step by step.
+// Symbolic execution of a schedule: the content of every chunk, step by step.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ struct SymbolicResult {
   bool uniform_only = false;     // see VerifiedSchedule
 };
 
-// Runs the steps in an order in which they can run with FIFOs of `fifo_depth` messages. Throws on a
-// read of nothing, a contribution counted twice, or an output that is not what the collective asks.
+// Runs the steps in `order`, an order that works with FIFOs of `fifo_depth` messages. Throws on a
+// read of an empty chunk, a contribution counted twice, or an output that the collective does not
+// ask.
 SymbolicResult execute_symbolically(const ScheduleGraph& graph, const std::vector<int32_t>& order,
                                     int fifo_depth);
 

@@ -1,4 +1,4 @@
-// Puts the proofs together: structure, order, symbolic execution, races.
+// Combines the proofs: structure, order, symbolic execution, races.
 #include "src/schedule/verify.h"
 
 #include "src/base/error.h"
@@ -19,7 +19,7 @@ VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
     verified.graph_ = std::make_shared<const ScheduleGraph>(s, in_place);
     const ScheduleGraph& graph = *verified.graph_;
     verified.order_ = run_order(graph, fifo_depth);
-    // Races first: with one, what a chunk holds in the order at hand means nothing.
+    // Check races first: with a race, the content of a chunk in one order proves nothing.
     check_ordering(graph, verified.order_);
     SymbolicResult result = execute_symbolically(graph, verified.order_, fifo_depth);
     verified.uniform_only_ = result.uniform_only;

@@ -1,4 +1,4 @@
-// verify(): the only way to a VerifiedSchedule, and so the only way to run anything.
+// verify() is the only way to make a VerifiedSchedule. Executors run nothing else.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace weft {
 
-// What the proof found out about a step, needed to run it.
+// What the proof learned about a step. Executors need it.
 struct StepFacts {
-  int32_t piece = 0;  // the piece of data (ChunkGoal::id) its first chunk is
+  int32_t piece = 0;  // the piece of data (ChunkGoal::id) in its first chunk
   uint64_t raw_sources =
-      0;  // bit i: source i is the caller's input as given (a pre-multiplier applies here)
-  bool completes = false;  // the result holds every rank's contribution (an average divides here)
+      0;  // bit i: source i is the caller's unmodified input (a pre-multiplier applies here)
+  bool completes = false;  // the result has every rank's contribution (an average divides here)
 };
 
 class ScheduleGraph;
 
-// Immutable; copies share what they hold. Any thread may ask.
+// Immutable; copies share their content. Any thread may call it.
 class VerifiedSchedule {
  public:
   const Schedule& schedule() const { return *schedule_; }
-  // The numbering that the proof ran on.
+  // The numbering that the proof used.
   const ScheduleGraph& graph() const { return *graph_; }
   bool in_place() const { return in_place_; }
   int fifo_depth() const { return fifo_depth_; }
-  // True when a step keeps a piece in a chunk of another number, so that chunks must all be of one
-  // length.
+  // True when a step stores a piece in a chunk with another number. Then all chunks must have the
+  // same length.
   bool uniform_only() const { return uniform_only_; }
   const StepFacts& facts(int rank, int lane, int step) const {
     const auto r = static_cast<size_t>(rank), l = static_cast<size_t>(lane);
     return facts_[first_step_[first_lane_[r] + l] + static_cast<size_t>(step)];
   }
 
-  // Found out when asked for, since it costs more than the rest of the proof and only the rank that
-  // runs a step needs it. Per step of a rank, its lanes one after the other: receivers may read
-  // what it sends where it lies, because nobody overwrites it before they have.
+  // Per step of a rank, lane after lane: receivers may read the sent data in place, because no step
+  // overwrites it before they have read it. Computed on demand: it costs more than the rest of the
+  // proof, and only the rank that runs a step needs it.
   std::vector<bool> lendable(int rank) const;
-  // How many messages FIFOs must hold at least for this schedule.
+  // The least number of messages that FIFOs must hold for this schedule.
   int least_fifo_depth() const;
 
  private:
@@ -53,14 +53,14 @@ class VerifiedSchedule {
   bool uniform_only_ = false;
   std::vector<StepFacts> facts_;
   std::vector<size_t> first_lane_, first_step_;  // per rank, per lane of all ranks
-  std::vector<int32_t> order_;                   // all steps as they can run
+  std::vector<int32_t> order_;                   // all steps, in an order in which they can run
 };
 
-// Proves by symbolic execution that the schedule does what its collective asks, in place or out of
-// place: every output chunk of every rank ends with exactly the right contributions; sends and
-// receives match; nothing waits for ever when a FIFO holds `fifo_depth` messages; no two unordered
-// steps touch the same chunk unless both only read. Throws Error(ncclInvalidUsage) naming rank,
-// lane, step and chunk otherwise, and the least depth that works where only the depth is too small.
+// Proves by symbolic execution that the schedule implements its collective, in place or out of
+// place. Every output chunk of every rank ends with exactly the right contributions. Sends and
+// receives match. No step waits for ever when a FIFO holds `fifo_depth` messages. No two unordered
+// steps touch the same chunk unless both only read. Otherwise throws Error(ncclInvalidUsage) that
+// names rank, lane, step and chunk. If only the depth is too small, it names the least that works.
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth = 2);
 
 }  // namespace weft

@@ -10,10 +10,10 @@ namespace weft {
 namespace {
 
 constexpr double kMemoryUs = 0.1;
-// How a node of the graph says that it is the memory of a CPU node.
+// The fact that marks a graph node as the memory of a CPU node.
 constexpr const char* kCpuMemory = "cpu_memory";
 
-// Nodes by the number of links to them, GPUs not passed through.
+// Per node, the number of links from `from`; paths do not pass through GPUs.
 std::vector<int> distances(const Machine& machine, int from) {
   std::vector<int> steps(machine.nodes.size(), -1);
   std::vector<int> queue = {from};
@@ -55,13 +55,13 @@ std::vector<int> senders(const Schedule& schedule, int node) {
   return ranks;
 }
 
-// GB/s into and out of the memory of a CPU node such that either takes as long as its cores are at
-// work: they read and reduce what comes, and write the result once for every message but one.
+// GB/s into and out of the memory of a CPU node. Each direction takes as long as the node's cores
+// work. The cores read and reduce the input. They write the result once for every message but one.
 struct NodeRates {
   double in_gbps = 0, out_gbps = 0;
 };
 NodeRates rates_of_node(const Schedule& schedule, int node, const CpuRates& rates) {
-  double in = 0, out = 0, us = 0;  // of a megabyte in every chunk
+  double in = 0, out = 0, us = 0;  // per megabyte of every chunk
   int lanes = 0;
   const auto peer = [](const Operand& o) { return o.kind == Operand::Kind::kPeer; };
   for (const Lane& lane :
@@ -103,7 +103,7 @@ Machine with_cpu_nodes(const Machine& machine, const Schedule& schedule, const C
   if (ranks.size() < nranks)
     fail(ncclInvalidUsage, "schedule '{}' is for {} ranks, but {} has {} GPUs", schedule.name,
          nranks, machine.name.empty() ? "the machine" : machine.name, ranks.size());
-  // The ranks that follow must be CPU nodes.
+  // The ranks after the schedule's must be CPU nodes.
   for (size_t r = nranks; r < ranks.size(); r++) {
     helped.nodes[static_cast<size_t>(ranks[r])].type = NodeType::kSwitch;
     std::erase_if(helped.links,

@@ -1,5 +1,5 @@
-// The simulator's clock: events come out in the order of their times, and those of one time in the
-// order in which they went in, so that a simulation always runs the same way.
+// The simulator's event queue. Events come out in order of time. Events of equal time come out in
+// the order in which they went in, so a simulation always runs the same way.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,19 @@ namespace weft {
 
 struct Event {
   double at = 0;
-  uint32_t subject = 0;  // the simulator's business
+  uint32_t subject = 0;  // kind and index: see SimulationRun::push()
 };
 
-// A radix heap. Nobody asks for an event in the past, so an event is kept by the highest bit in
-// which its time differs from that of the last one that came out, and looked at again only when
-// those before it are gone. Machines are regular: many events share a time, and move together.
+// A radix heap. No event lies before the last one that came out. A bucket holds the events whose
+// time differs from that last time in the same highest bit. The queue touches a bucket again only
+// when all earlier events are gone. Machines are regular: many events share a time and move
+// together.
 class EventQueue {
  public:
   bool empty() const { return size_ == 0; }
   uint64_t pushed() const { return pushed_; }
 
-  // `at` is not before the last event that came out; if it is, it counts as that.
+  // `at` must not be before the last event that came out; an earlier time counts as that time.
   void push(double at, uint32_t subject) {
     pushed_++;
     size_++;
@@ -38,7 +39,7 @@ class EventQueue {
   }
 
  private:
-  // Times are not negative, so they are in the order of their bits.
+  // Times are not negative, so their bits sort like the times.
   static uint64_t bits(double at) { return std::bit_cast<uint64_t>(at); }
 
   void put(const Event& event) {
@@ -48,8 +49,8 @@ class EventQueue {
     used_ |= bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
   }
 
-  // Those of the next time there is become the first bucket. Events of equal times never part, so
-  // their order stays.
+  // Moves the events of the next time into the first bucket. Events of equal time stay in one
+  // bucket, so they keep their order.
   void advance() {
     buckets_[0].clear();
     next_ = 0;
@@ -64,11 +65,11 @@ class EventQueue {
     moving_.clear();
   }
 
-  std::array<std::vector<Event>, 65> buckets_;  // by the highest bit that differs; 0: none
+  std::array<std::vector<Event>, 65> buckets_;  // by the highest bit that differs; 0: none differs
   std::vector<Event> moving_;
-  uint64_t used_ = 0;  // bit i: something is in bucket i + 1
+  uint64_t used_ = 0;  // bit i: bucket i + 1 has events
   uint64_t last_ = 0;
-  size_t next_ = 0;  // of the first bucket
+  size_t next_ = 0;  // in the first bucket
   size_t size_ = 0;
   uint64_t pushed_ = 0;
 };

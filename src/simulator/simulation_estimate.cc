@@ -1,4 +1,4 @@
-// Estimates: once slices come at an even pace, there is no need to see all of them.
+// Estimates: once slices come at an even pace, the rest need no simulation.
 #include <algorithm>
 #include <cmath>
 
@@ -7,8 +7,9 @@
 namespace weft {
 namespace {
 
-// So many slices are looked at at least, and their pace must be even: exactly, or, when that has
-// cost so many events, nearly. What is so much too slow is not looked at for long.
+// An estimate needs at least kFewest slices at an even pace, or kFewestOfMany after
+// kVeryManyEvents. Even means kEven, or kLittle after kManyEvents. A schedule kHopeless times over
+// options_.beyond_us is given up early.
 constexpr size_t kFewest = 8, kFewestOfMany = 5;
 constexpr double kEven = 1e-6, kLittle = 0.01, kHopeless = 1.1;
 constexpr uint64_t kManyEvents = 200000, kVeryManyEvents = 1000000;
@@ -33,12 +34,12 @@ void SimulationRun::end_slice() {
     }
     if (events_.pushed() < kManyEvents || unevenness() > kLittle) return;
   }
-  // What is left out is whole patterns.
+  // Leave out whole periods only.
   simulated_ = slices_ - (left - left % std::max(1, period_));
 }
 
-// The first slices fill the pipeline, so only the later half tells. As long as some lanes get
-// further and further ahead of others, the pace is not the one that stays.
+// The first slices fill the pipeline, so only the later half counts. While some lanes still move
+// further ahead of others, the pace has not settled.
 int SimulationRun::find_period() const {
   const size_t last = slices_done_.size() - 1;
   for (size_t period = 1; period <= last / 4; period++) {

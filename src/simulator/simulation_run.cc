@@ -1,4 +1,4 @@
-// The event loop, and the way of a message over its links.
+// The event loop, and how messages cross links.
 #include "src/simulator/simulation_run.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// One simulation under way; simulator.h says what it does. An event is a message whose first byte
-// can enter its next link, or that has arrived; a piece of a step that can write; or a step that
-// ends. Links need no queues: messages come in the order of their events, so the time at which a
-// link is free again is all there is to know about it.
+// One simulation under way; simulator.h has the model. There are three kinds of events. A message's
+// first byte can enter its next link, or the message has arrived. A piece of a step can write. A
+// step ends. Links need no queues: messages enter a link in the order of their events, so a link
+// only stores when it is free again.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// Made, run once, thrown away. Machine and graph must outlive it.
+// Construct it, call run() once, destroy it. Machine and graph must outlive it.
 class SimulationRun {
  public:
   SimulationRun(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
@@ -21,16 +21,16 @@ class SimulationRun {
   Simulation run();
 
  private:
-  // What a message brings where it goes.
+  // Why a message travels: for a FIFO, or for a read or write of peer memory.
   enum class Purpose : uint8_t { kFifo, kRead, kWrite };
 
   struct Message {
     const int32_t* route = nullptr;
     int32_t hops = 0, hop = 0;
     double bytes = 0;
-    double tail_us = 0;  // when its last byte is where its first byte is now
+    double tail_us = 0;  // when its last byte arrives where its first byte is now
     int32_t target = 0;  // number of the FIFO, or of the piece that reads or writes
-    int32_t span = 0;    // who sent it
+    int32_t span = 0;    // the span that sent it
     int32_t destination = 0;
     Purpose purpose = Purpose::kFifo;
   };
@@ -41,15 +41,15 @@ class SimulationRun {
     std::span<const int32_t> route;
   };
 
-  // What a step waits for and moves, side by side with all others for speed.
+  // The waits and bytes of a step, in one flat array for speed.
   struct StepPlan {
     int32_t after = 0, takes = 0, sends = 0, end = 0;  // indices into waits_
-    double bytes = 0;                                  // of a slice
+    double bytes = 0;                                  // per slice
     double us = 0;                                     // overhead
   };
   struct Wait {
     int32_t on = 0;    // lane, or FIFO
-    int32_t step = 0;  // of the lane, by its number over all ranks
+    int32_t step = 0;  // its number over all ranks
   };
 
   struct LinkState {
@@ -58,25 +58,25 @@ class SimulationRun {
   };
 
   struct LaneState {
-    int32_t step = 0, slice = 0;  // the one at work or waited for, by its number over all ranks
-    int32_t gate = 0;             // the first of its waits that is not known to be over
+    int32_t step = 0, slice = 0;  // in progress or waited for; the step's number over all ranks
+    int32_t gate = 0;             // the first of its waits that may not be over yet
     int32_t first = 0, end = 0;   // its steps
-    int32_t fifo = -1;            // the one it waits for, -1 if none
+    int32_t fifo = -1;            // the FIFO it waits for, -1 if none
     bool busy = false;
-    int32_t pieces = 1, begun = 0, ended = 0;  // of the step at work
-    double end_us = 0;                         // of what has ended of it
-    std::vector<int32_t> waiting;              // lanes that wait for this one
+    int32_t pieces = 1, begun = 0, ended = 0;  // of the step in progress
+    double end_us = 0;                         // when its finished pieces ended
+    std::vector<int32_t> waiting;              // lanes that wait for this lane
   };
 
-  // What a step does at once. Steps that reach into peers' memory do many, several of them at a
-  // time; all others are one piece.
+  // The part of a step that moves at once. Steps that access peer memory have many pieces, several
+  // in flight at a time. All other steps are one piece.
   struct Piece {
     int32_t lane = 0;
-    int32_t unfinished = 0;           // reads that have not begun to arrive; then writes
-    double head_us = 0, tail_us = 0;  // when all that is read has begun to arrive, and has arrived
+    int32_t unfinished = 0;           // reads that have not begun to arrive; later, writes
+    double head_us = 0, tail_us = 0;  // when all reads have begun to arrive, and have arrived
   };
 
-  // Items that come and go; their numbers are used again.
+  // A pool of items. It reuses the numbers of items that were given back.
   template <typename Item>
   struct Slots {
     std::vector<Item> items;
@@ -101,8 +101,8 @@ class SimulationRun {
 
   // Set-up and result: simulator.cc
 
-  // Looks up the route of every FIFO, the one that the schedule hints at if it does, and checks
-  // that of every access to a peer's memory.
+  // Looks up the route of every FIFO: the schedule's hint if there is one. Checks that every access
+  // to peer memory has a route.
   void find_routes();
   void plan_steps();
   bool leads(const RouteHint& hint) const;
@@ -112,14 +112,14 @@ class SimulationRun {
 
   // Estimates: simulation_estimate.cc
 
-  // All lanes are done with one more slice. Decides whether those to come can be foretold; then no
-  // lane begins one that none has begun yet.
+  // All lanes have finished one more slice. Decides whether the pace predicts the remaining slices;
+  // if so, lanes begin no new slice.
   void end_slice();
-  // How many slices the pattern has in which they come; 0 if there is none.
+  // After how many slices their pattern repeats; 0 if it does not.
   int find_period() const;
-  // By how much their pace has changed lately, of the whole.
+  // Relative change of the pace over the last slices.
   double unevenness() const;
-  // What the slices that are not simulated take.
+  // Predicted time of the slices that are not simulated.
   double rest_us() const;
   double pace_us(size_t first, size_t last) const {
     return (slices_done_[last].at_us - slices_done_[first].at_us) /
@@ -128,33 +128,33 @@ class SimulationRun {
 
   // Lanes and their steps: simulation_steps.cc
 
-  // Begins the lane's step if all its conditions hold; otherwise whatever it waits for will try
-  // again. `cause` is the span that made the last condition true.
+  // Begins the lane's step if all its conditions hold. Otherwise the event that meets the next
+  // condition calls this again. `cause` is the span that met the last condition.
   void try_begin(int32_t number, int32_t cause);
-  // If that FIFO is what the lane waits for.
+  // Tries the lane's step if the lane waits for this FIFO.
   void wake(int32_t lane, int32_t fifo, int32_t cause);
   bool done(int32_t number, const Wait& wait);
   void begin_step(int32_t number, int32_t cause);
   void end_step(int32_t number);
-  // How many pieces: memory is read and written piece by piece; a message is always whole.
+  // Number of pieces of the lane's step. Memory accesses move in pieces; a message is always whole.
   int32_t pieces(int32_t number) const;
   double piece_bytes(int32_t lane) const;
   void begin_piece(int32_t number, double at);
-  // What the piece reads has begun to arrive: what it writes sets out.
+  // The piece's reads have begun to arrive, so its writes start.
   void write(size_t index);
-  // Whether the step at work on the lane sends anything anywhere.
+  // Whether the lane's step sends messages or writes to peer memory.
   bool writes(int32_t lane) const;
-  // One of the piece's writes has arrived, or all have been sent.
+  // One of the piece's writes has arrived, or all writes have been sent.
   void finish_part(size_t index);
 
   // Messages and links: simulation_run.cc
 
-  // Returns when the message has left the sender, if it can set out now.
+  // Returns when the message has left the sender, if it can start now; otherwise `at`.
   double send(std::span<const int32_t> route, Purpose purpose, int32_t target, int32_t lane,
               int32_t destination, double at, double tail);
-  // The message's first byte enters its next link; returns when its last byte has left it. A link
-  // is charged as soon as the message enters, though the last byte may come later from a slower
-  // one.
+  // The message's first byte enters its next link. Returns when its last byte has left that link.
+  // The link counts as busy from the moment the message enters, even if a slower link before it
+  // delivers the last byte later.
   double cross(size_t index);
   void arrive(size_t index);
 
@@ -174,24 +174,25 @@ class SimulationRun {
   const ScheduleGraph& graph_;
   const FlowGraph& ways_;
   Routes& routes_;
-  bool uses_peer_memory_ = false;       // into peers' memory: such programs run once, see pieces()
-  int32_t slices_ = 1, simulated_ = 1;  // of all slices, the first so many
+  bool uses_peer_memory_ = false;       // has steps that access peer memory; then the program runs
+                                        // once, see pieces()
+  int32_t slices_ = 1, simulated_ = 1;  // the first `simulated_` of all `slices_`
   double slice_bytes_ = 0;
 
   EventQueue events_;
   double now_ = 0, end_us_ = 0;
-  // When all lanes were done with a slice, and which was the last one that a lane had begun.
+  // When all lanes had finished a slice, and the last slice that a lane had begun by then.
   struct SliceDone {
     double at_us = 0;
     int32_t begun = 0;
   };
   std::vector<SliceDone> slices_done_;
-  std::vector<int32_t> lanes_left_;  // per slice, those that are not done with it
+  std::vector<int32_t> lanes_left_;  // per slice, lanes that have not finished it
   int32_t begun_ = 0;
-  int period_ = 1;          // of the estimate, 0: none was found
-  double busiest_us_ = 0;   // no slice takes less: the time it keeps some link busy
-  double given_up_us_ = 0;  // what it would have taken, where nobody wants to know it better
-  double pace_us_ = 0;      // of the estimate
+  int period_ = 1;          // in slices, of the estimate; 0: none was found
+  double busiest_us_ = 0;   // the busiest link's time per slice; no slice takes less
+  double given_up_us_ = 0;  // the estimate, if it is far beyond options_.beyond_us
+  double pace_us_ = 0;      // per slice, of the estimate
   int32_t last_span_ = -1;
   std::vector<LinkState> links_;
   std::vector<StepPlan> plans_;
@@ -200,7 +201,7 @@ class SimulationRun {
   std::vector<LaneState> lanes_;
   Slots<Message> messages_;
   Slots<Piece> pieces_;
-  std::vector<int32_t> woken_;  // for end_step()
+  std::vector<int32_t> woken_;  // scratch of end_step()
   std::vector<StepSpan> spans_;
   std::vector<LinkSpan> transfers_;
 };

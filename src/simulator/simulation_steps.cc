@@ -1,4 +1,4 @@
-// Lanes and their steps: what a step waits for, what it does, whom its end wakes.
+// Lanes and their steps: what a step waits for, what it does, and which lanes it wakes at its end.
 #include <algorithm>
 #include <cmath>
 
@@ -44,7 +44,7 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
   lane.busy = true;
   if (options_.record) spans_[span_number(number)] = {lane.step, lane.slice, now_, 0, cause};
   for (int32_t w = plan.sends; w < plan.end; w++) fifos_[waits_[w].on].sent++;
-  if (!uses_peer_memory_ && plan.us == 0) {  // most schedules, so without any detour
+  if (!uses_peer_memory_ && plan.us == 0) {  // the fast path, for most schedules
     double end = now_;
     for (int32_t w = plan.sends; w < plan.end; w++) {
       const int32_t f = waits_[w].on;

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// As JSON wants it; names come from files.
+// Escapes text for JSON; names come from files.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

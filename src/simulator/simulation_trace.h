@@ -1,5 +1,5 @@
-// A simulation for people: the critical path in few lines, and the timeline for chrome://tracing or
-// Perfetto. Both need a simulation that was recorded. Pure functions.
+// A simulation as text: the critical path in a few lines, and the timeline for chrome://tracing or
+// Perfetto. Both need SimulationOptions::record. Pure functions.
 #pragma once
 
 #include <iosfwd>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// A stretch of the critical path within one lane and step, over several slices perhaps.
+// A part of the critical path within one lane and step; it may cover several slices.
 struct PathPart {
   StepId first;
   int spans = 1;
@@ -17,7 +17,7 @@ struct PathPart {
 };
 std::vector<PathPart> critical_parts(const Schedule& schedule, const Simulation& simulation);
 
-// "rrc 3 from 2, 7 -> o[4], to 5": what a step does, in few words.
+// What a step does, in short: "rrc 3 from 2, 7 -> o[4], to 5".
 std::string short_text(const Step& step);
 
 // Writes the trace event format: one process per rank with a row per lane, and one process with a

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-// Steps times slices: enough for a good pipeline, few enough to wait for.
+// Steps times slices: enough for a good pipeline, and still fast to simulate.
 constexpr double kMostSpans = 1 << 21;
 
 bool uses_peer_memory(const Step& step) {
@@ -120,7 +120,8 @@ void SimulationRun::plan_steps() {
     plan.sends = here();
     add(step.to.size());
     plan.end = here();
-    // Executors make all the slices that are too many to simulate.
+    // The simulation has larger slices than the executor. Count the overhead of all the executor's
+    // slices.
     const double cut = std::max(1.0, slice_bytes_ / options_.slice_bytes);
     const bool node = rank >= graph_.schedule.collective.nranks;
     plan.us = cut * (options_.step_us + (plan.end - plan.takes) * (node ? options_.node_message_us
@@ -145,7 +146,7 @@ void SimulationRun::plan_steps() {
   lanes_left_.assign(static_cast<size_t>(slices_), static_cast<int32_t>(active));
 }
 
-// Whether the links follow each other from rank to rank, and through no other GPU.
+// Whether the links form a path between the two ranks that passes no other GPU.
 bool SimulationRun::leads(const RouteHint& hint) const {
   const Machine& ways = ways_.machine;
   const auto ranks = static_cast<int32_t>(gpus(ways).size());
@@ -211,7 +212,8 @@ ScheduleGraph step_graph(const Schedule& schedule) {
   try {
     return ScheduleGraph(schedule, false);
   } catch (const Error&) {
-    return ScheduleGraph(schedule, true);  // it may write where only a call in place lets it
+    return ScheduleGraph(schedule, true);  // it may write to the input, which only in-place calls
+                                           // allow
   }
 }
 

@@ -2,24 +2,23 @@
 // of every message over every link it crosses.
 //
 // The model, in the alpha-beta terms of TACCL and TE-CCL:
-// - A message of b bytes occupies a link for b / bandwidth and reaches the next one a latency
-// later.
-//   It is cut through: its first byte enters the next link before its last byte has left this one,
-//   so alone it takes the sum of latencies plus b / the least bandwidth of its route.
-// - A FIFO's messages take the widest way of routes.h, or the one that Schedule::routes names.
-// - A link serves one message at a time in the order of their arrival. Ports are links: whatever
-//   leaves a GPU for its switch shares that link. Switches store without limit. No link ever
-//   carries more than its bandwidth, so no simulation beats the bounds of bounds.h.
-// - Executors cut chunks into slices and run the whole program once per slice, as MSCCL does; so
-// does
-//   the simulation. Messages are slices.
-// - A lane does one step at a time. A step begins when the step before it, its dependencies and its
-//   messages are there and its FIFOs have room; it ends, after a fixed overhead, when its data has
-//   left the GPU. Its messages' places in the FIFO are free again at that moment.
-// - Schedules that reach into peers' memory run once. Such a step moves its data in pieces of a
-// slice,
-//   as many under way as a FIFO holds messages; reading and writing overlap, and the step ends when
-//   all of it has arrived. The bytes cross the same links; asking for them costs nothing.
+// - A message of b bytes occupies a link for b / bandwidth. Its bytes reach the next link one
+//   latency later. Messages are cut through: the first byte enters the next link before the last
+//   byte has left this one. A message alone takes the sum of latencies plus b / the least bandwidth
+//   of its route.
+// - A FIFO's messages take the route of highest bandwidth (routes.h), or the one in
+//   Schedule::routes.
+// - A link serves one message at a time, in order of arrival. Ports are links: all traffic from a
+//   GPU to its switch shares that link. Switches buffer without limit. No link exceeds its
+//   bandwidth, so no simulation beats the bounds of bounds.h.
+// - Executors divide chunks into slices and run the whole program once per slice, as MSCCL does.
+//   The simulation does the same. A message is a slice.
+// - A lane runs one step at a time. A step begins when the step before it and its dependencies have
+//   ended, its messages have arrived and its FIFOs have room. It has a fixed overhead and ends when
+//   its data has left the GPU. Then the FIFO slots that it read are free again.
+// - Schedules that access peer memory run once. Such a step moves its data in pieces of a slice,
+//   with as many in flight as a FIFO holds messages. Reads and writes overlap. The step ends when
+//   all data has arrived. The bytes cross the same links; a read request costs nothing.
 // - Local copies and reductions cost only the overhead.
 #pragma once
 
@@ -37,22 +36,22 @@ namespace weft {
 
 struct SimulationOptions {
   int fifo_depth = 8;            // messages
-  double slice_bytes = 65536;    // most of a chunk that one message carries per chunk it moves
-  int most_slices = 256;         // larger slices rather than more of them
-  double most_messages = 1e300;  // in all slices together; the same
-  double step_us = 0;            // overhead of every step, per slice of an executor
-  double message_us = 0;         // and of every message that a rank sends or receives in it
-  double node_message_us = 0;    // that a CPU node does
-  double receive_us_mb = 0;      // and of every megabyte (1e6 bytes) that a rank receives
-  // Simulate no more slices than it takes to see that they come at an even pace; the others are
-  // taken to go on like that, which they nearly always do. For those who compare many schedules.
+  double slice_bytes = 65536;    // at most, of every chunk that a message carries
+  int most_slices = 256;         // above this, slices get larger instead
+  double most_messages = 1e300;  // in all slices together; above this, slices get larger instead
+  double step_us = 0;            // overhead per step and slice of the executor
+  double message_us = 0;         // overhead per message that a rank sends or receives
+  double node_message_us = 0;    // overhead per message of a CPU node
+  double receive_us_mb = 0;      // overhead per megabyte (1e6 bytes) that a rank receives
+  // Simulate slices only until their pace is even, and assume that the rest keep that pace. They
+  // nearly always do. For callers that compare many schedules.
   bool estimate = false;
-  // An estimate far above this need not be a good one, and tells nothing but the time.
+  // An estimate may be rough if it is far above this time. Then only the time is valid.
   double beyond_us = 1e300;
   bool record = false;  // keep the timeline and the critical path
 };
 
-// One step of one lane at work on one slice.
+// One step of one lane on one slice.
 struct StepSpan {
   int32_t step = 0;  // ScheduleGraph's number
   int32_t slice = 0;
@@ -64,7 +63,7 @@ struct StepSpan {
 struct LinkSpan {
   int32_t link = 0;         // of the machine
   int32_t span = 0;         // the StepSpan that sent it
-  int32_t destination = 0;  // rank
+  int32_t destination = 0;  // a rank
   double begin_us = 0, end_us = 0;
 };
 
@@ -77,19 +76,20 @@ struct LinkUse {
 struct Simulation {
   double time_us = 0;
   double algbw_gbps = 0;          // size of the whole array over time
-  int slices = 1, simulated = 1;  // fewer in an estimate
-  bool even = true;               // false: an estimate from slices that never came at an even pace
+  int slices = 1, simulated = 1;  // `simulated` is less in an estimate
+  bool even = true;               // false: an estimate whose slices never came at an even pace
   uint64_t events = 0;
-  std::vector<LinkUse> links;  // those used, busiest first
+  std::vector<LinkUse> links;  // the links used, busiest first
 
-  // Only where asked for.
+  // Only with SimulationOptions::record.
   std::vector<StepSpan> steps;      // step s at slice k has number k * (steps in the schedule) + s
   std::vector<LinkSpan> transfers;  // in order of their begin
-  std::vector<int32_t> critical;    // StepSpans, each waiting for the one before; the last one ends
+  std::vector<int32_t> critical;    // StepSpans; each waited for the one before it, and the last
+                                    // ends last
 };
 
-// A machine made ready for many simulations, one at a time: ways between GPUs are looked up once.
-// The machine must outlive it.
+// A machine prepared for many simulations, one at a time. It caches the routes between GPUs. The
+// machine must outlive it.
 struct SimulatedMachine {
   explicit SimulatedMachine(const Machine& of)
       : machine(of), ways(flow_graph(of)), routes(ways.machine) {}
@@ -97,23 +97,23 @@ struct SimulatedMachine {
   SimulatedMachine& operator=(const SimulatedMachine&) = delete;
 
   const Machine& machine;
-  const FlowGraph ways;  // has the machine's links, by the same numbers
+  const FlowGraph ways;  // has the machine's links with the same numbers
   Routes routes;
 };
 
-// `bytes` is the size of the whole array, as in nccl-tests. Rank r sits on the machine's r-th GPU;
-// a schedule that has CPU nodes needs a machine of with_cpu_nodes() (cpu_nodes.h).
-// Throws Error(ncclInvalidUsage) when the schedule is ill-formed, gets stuck, needs more GPUs than
-// there are, or sends where no way leads without another GPU as a relay.
+// `bytes` is the size of the whole array, as in nccl-tests. Rank r sits on the machine's r-th GPU.
+// A schedule with CPU nodes needs a machine from with_cpu_nodes() (cpu_nodes.h). Throws
+// Error(ncclInvalidUsage) when the schedule is ill-formed, gets stuck, needs more GPUs than there
+// are, or sends between GPUs that only another GPU connects.
 Simulation simulate(const Machine& machine, const Schedule& schedule, double bytes,
                     const SimulationOptions& options = {});
 Simulation simulate(SimulatedMachine& machine, const ScheduleGraph& graph, double bytes,
                     const SimulationOptions& options = {});
 
-// The schedule's steps by number, whether it is for calls in place or out of place.
+// The schedule's steps by number. Works for schedules of in-place and of out-of-place calls.
 ScheduleGraph step_graph(const Schedule& schedule);
 
-// Bytes of one block of the schedule's buffers, of an array of that size.
+// Bytes of one block of the schedule's buffers, for an array of `bytes`.
 double block_bytes(const Collective& collective, double bytes);
 
 // "g0->nvs0"

@@ -1,4 +1,4 @@
-// What several commands of `weft` read and print alike.
+// Input and output that several `weft` commands share.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,14 +10,13 @@
 
 namespace weft {
 
-// What --coll says; nothing where it was not given. The option's validator has seen it.
+// The collective of --coll; nothing if the option was not given. Its validator has checked it.
 std::optional<CollectiveKind> collective_named(const std::string& text);
 
 // nccl-tests' factor from algbw to busbw.
 double busbw_factor(const Collective& collective);
 
-// To twelve digits, which hides what floating point did to round figures. JSON has no infinity:
-// null.
+// Rounds to twelve digits, which hides floating point noise. JSON has no infinity: null.
 nlohmann::ordered_json number(double value);
 
 // "12.3 us", "1.20 ms"

@@ -1,4 +1,4 @@
-// weft bound: what no schedule can beat on a machine.
+// weft bound: the throughput that no schedule can exceed on a machine.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
-// weft calibrate: measures what steps, messages, copies and reductions cost here, between threads,
-// processes and over the network, and keeps it for init. Runs the library's own collectives, by
-// every generator, and fits the cost model's rates; what those do not explain is kept per plan.
+// weft calibrate: measures the cost of steps, messages, copies and reductions on this machine,
+// between threads, processes and over the network. Stores the rates for init. Runs the library's
+// own collectives with every generator and fits the cost model's rates. Factors per plan cover the
+// rest.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,13 +29,12 @@ using Clock = std::chrono::steady_clock;
 constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                         CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                         CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
-// These are measured in several rounds, seconds apart, of which the median counts: what disturbs
-// the machine for a moment hits one of them, and makes times longer or, where calls then overlap,
-// shorter.
+// Sizes measured in several rounds, seconds apart; the median counts. A short disturbance hits only
+// one round. It makes times longer, or shorter if calls then overlap.
 constexpr MeterPoint kSmall[] = {{1u << 10, 3},  {4u << 10, 3},   {16u << 10, 3},
                                  {64u << 10, 3}, {256u << 10, 3}, {1u << 20, 3}};
 constexpr int kRounds = 3;
-constexpr double kQuiet = 1.3;  // measurements of a quiet machine are closer together
+constexpr double kQuiet = 1.3;  // on a quiet machine repeated times differ by less
 constexpr MeterPoint kLarge[] = {{4u << 20, 7}, {16u << 20, 5}, {64u << 20, 5}, {256u << 20, 3}};
 constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3}, {4u << 20, 3}};
 
@@ -53,12 +53,12 @@ class Calibrator {
 
   int cores() const { return host_.cores; }
 
-  // Ranks as threads that share the current GPU.
+  // Ranks are threads that share the current GPU.
   Fit measure_gpu() {
     begin(1.0);
     HostSetting setting;
     setting.on_gpus = true;
-    // What goes through FIFOs with flags is for small arrays.
+    // Plans that use FIFOs with flags are for small arrays.
     const Generator* any[] = {&kPeerMemory, &kOneRound, &kOneShot};
     const Generator* in_place[] = {&kPeerMemory};
     for (int round = 0; round < kRounds; round++)
@@ -73,10 +73,10 @@ class Calibrator {
     return finish(default_rates(kGpuRates));
   }
 
-  // Ranks as threads or processes of this host, in teams of several sizes.
+  // Ranks are threads or processes of this host, in teams of several sizes.
   Fit measure_host(bool processes, double share) {
     begin(share);
-    // Small arrays for teams of every size first; large ones take most of the time.
+    // Small arrays of all team sizes first; large arrays take most of the time.
     for (int round = 0; round < kRounds; round++)
       for (const int ranks : {2, 4, 8})
         measure({ranks, processes, false, true, kMeasured, plans_, kSmall, left()},
@@ -90,8 +90,8 @@ class Calibrator {
     return finish(default_rates(processes ? kProcessRates : kThreadRates));
   }
 
-  // Processes that talk through the network plugin, over this host's loopback: what messages cost
-  // the cores is what it is between hosts, how long they travel is the least it can be.
+  // Processes talk through the network plugin, over this host's loopback. The core time of messages
+  // is the same as between hosts. Their latency is a lower bound.
   Fit measure_network(double share) {
     begin(share);
     for (const int ranks : {2, 4})
@@ -101,8 +101,8 @@ class Calibrator {
   }
 
  private:
-  // The largest size needs 2 GiB for four ranks; more would take longer to allocate than to
-  // measure.
+  // The largest size needs 2 GiB for four ranks. With more ranks it would take longer to allocate
+  // than to measure.
   static std::span<const MeterPoint> large_for(int ranks) {
     const std::span<const MeterPoint> all(kLarge);
     double memory =
@@ -159,10 +159,10 @@ class Calibrator {
     }
   }
 
-  // Where others use the machine, ranks wait for a core and not for each other.
+  // On a busy machine ranks wait for a core, not for each other.
   void warn_if_busy() {
     size_t small = 0;
-    std::vector<double> apart;  // the two shorter times, of what has them
+    std::vector<double> apart;  // ratio of the two shortest times, of samples with two
     for (size_t i = 0; i < samples_.size(); i++) {
       if (samples_[i].bytes > static_cast<double>(std::end(kSmall)[-1].bytes)) continue;
       small++;
@@ -196,7 +196,7 @@ class Calibrator {
   Clock::time_point begin_;
   double share_s_ = 0;
   std::vector<TimedPlan> samples_;
-  std::vector<std::vector<double>> rounds_;  // times of every sample, the shortest first
+  std::vector<std::vector<double>> rounds_;  // times of every sample, shortest first
 };
 
 std::string today(int cores) {
@@ -227,7 +227,7 @@ void calibrate(const CalibrateArguments& arguments) {
     fail(ncclInvalidUsage, "there is no folder for rates: set WEFT_CACHE");
   if (arguments.gpu && !cuda::available()) fail(ncclInvalidUsage, "there is no GPU to measure");
   Calibrator calibrator(config, arguments.seconds, arguments.verbose);
-  // What is not measured now stays.
+  // Sections that are not measured now stay.
   Calibration calibration = load_rates(config).value_or(Calibration{});
   calibration.measured = today(calibrator.cores());
   const auto keep = [&](const char* section, const Fit& fit) {
@@ -238,7 +238,7 @@ void calibrate(const CalibrateArguments& arguments) {
   if (arguments.gpu) {
     keep(kGpuRates, calibrator.measure_gpu());
   } else {
-    // Processes first: they must not come from a process that has threads.
+    // Processes first: they must not be forked from a process that has threads.
     keep(kNetworkRates, calibrator.measure_network(0.1));
     keep(kProcessRates, calibrator.measure_host(true, 0.39));
     keep(kThreadRates, calibrator.measure_host(false, 0.51));

@@ -1,6 +1,5 @@
-// The command line of a program: its commands, their options, and what is asked of the values.
-// CLI11 does the work; only command_line.cc knows it, because it takes longer to compile than any
-// command.
+// The command line of a program: its commands, their options, and checks of the values. CLI11 does
+// the work. Only command_line.cc includes it, because it takes longer to compile than any command.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +15,25 @@ class Option;
 
 namespace weft {
 
-// Thrown by a command that has said all there is to say: the program ends with this code.
+// Thrown by a command that has printed its answer: the program ends with this code.
 struct ExitCode {
   int code;
 };
 
-// What is asked of an option. A name for it: copies are the same option.
+// The requirements of an option. A handle: copies refer to the same option.
 class CommandOption {
  public:
   explicit CommandOption(CLI::Option* option) : option_(option) {}
 
   CommandOption required();
-  CommandOption in_bytes();  // takes K, M and G
+  CommandOption in_bytes();  // accepts K, M and G
   CommandOption between(int least, int most);
   CommandOption between(uint64_t least, uint64_t most);
   CommandOption between(double least, double most);
   CommandOption positive();
   CommandOption one_of(const std::vector<std::string>& values);
   CommandOption collective();
-  CommandOption folder();  // that is there
+  CommandOption folder();  // an existing folder
   CommandOption separated_by(char delimiter);
   CommandOption with_default();  // the help shows it
 
@@ -42,7 +41,7 @@ class CommandOption {
   CLI::Option* option_;
 };
 
-// A command, and the program itself. A name for it, as above. Values must outlive the call.
+// A command, or the program itself. A handle, too. Values must outlive the call.
 class Command {
  public:
   Command add_command(const std::string& name, const std::string& summary);
@@ -69,8 +68,8 @@ class CommandLine : public Command {
 
   void set_version(const std::string& text);
   void require_command();
-  // Reads the arguments and calls what they ask for. What main() returns: 0, what was thrown as an
-  // ExitCode, or 2 after one line on stderr for bad usage and for errors of the library.
+  // Parses the arguments and runs the command. Returns the exit code for main(): 0, the code of a
+  // thrown ExitCode, or 2. Bad usage and errors of the library give 2 and one line on stderr.
   int run(int argc, char** argv);
 
  private:

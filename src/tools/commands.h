@@ -1,5 +1,5 @@
-// The subcommands of `weft`, one file each. A command prints its answer and throws ExitCode where
-// that is not 0: 1 for a negative answer, 2 for unreadable input. Errors of the library
+// The subcommands of `weft`, one file each. A command prints its answer. It throws ExitCode if the
+// code is not 0: 1 for a negative answer, 2 for unreadable input. Errors of the library
 // (weft::Error) become one line on stderr and exit code 2.
 #pragma once
 

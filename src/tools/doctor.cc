@@ -1,4 +1,4 @@
-// weft doctor: what this machine lacks for full speed, and what to do.
+// weft doctor: what keeps this machine from full speed, and how to fix it.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// weft env: the environment variables Weft reads, and those of NCCL that do nothing here.
+// weft env: the environment variables that Weft reads, and NCCL's that have no effect.
 #include <fmt/format.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ void print_rows(const std::string& title, const std::string& prefix) {
       fmt::print("| `{}` | {} | {} |\n", entry.name, entry.value, cell(entry.meaning));
 }
 
-// docs/environment.md. It says nothing about this machine.
+// Prints docs/environment.md, which does not depend on this machine.
 void print_markdown() {
   fmt::print(
       "# Environment variables\n\n"

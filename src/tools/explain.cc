@@ -1,4 +1,4 @@
-// weft explain: which plan at which size, and what the others would cost.
+// weft explain: which plan is chosen at which size, and the cost of the others.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr int kUnknownCores = 64;  // of a machine that is not this one
+constexpr int kUnknownCores = 64;  // assumed for other machines
 
 struct ExplainArguments {
   std::string topo, collective;
@@ -74,7 +74,7 @@ void answer(const ExplainArguments& arguments) {
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
   HostReport here = read_host_report(describe_host(config), 0);
-  // A GPU for every rank, as a communicator has them that found itself on that machine.
+  // One GPU per rank, as for a communicator on that machine.
   if (arguments.on_gpus && !config.topo.empty()) {
     here.machine = load_machine(config.topo);
     here.cores = kUnknownCores;

@@ -1,4 +1,4 @@
-// weft generators: what WEFT_PLAN can name.
+// weft generators: the names that WEFT_PLAN accepts.
 #include "algorithms/generators/generators.h"
 
 #include <fmt/format.h>

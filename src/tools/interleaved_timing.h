@@ -1,12 +1,13 @@
-// How plans are timed against each other: by `weft calibrate`, whose times decide what is chosen,
-// and by `plan_regret`, which judges the choice. There is one way, because the same calls take up
-// to twice as long when more ranks share a core, and a third more or less when others do.
+// How plans are timed against each other. `weft calibrate` uses it: its times decide the choice.
+// `plan_regret` uses it to judge the choice. Both must time alike, because conditions matter. Calls
+// take up to twice as long when more ranks share a core, and a third more or less when other ranks
+// share it.
 //
-// Ranks are dealt out to the cores in turn and stay there, as a launcher that binds them does. They
-// call back to back, like those of a job or of nccl-tests: in a cell (a collective, a size) nothing
-// stands between one plan's calls and the next plan's but the calls themselves, unless they take
-// milliseconds. Plans take turns in rounds, so that what disturbs the machine disturbs all alike.
-// Ranks may be threads or processes; each calls these functions for itself.
+// Ranks are assigned to the cores in turn and stay there, as with a launcher that binds them. They
+// call back to back, as in a job or in nccl-tests. In a cell (a collective, a size) nothing
+// separates one plan's calls from the next plan's, unless calls take milliseconds. Plans take turns
+// in rounds, so that a disturbance hits all alike. Ranks may be threads or processes; each calls
+// these functions.
 #pragma once
 
 #include <sched.h>
@@ -22,7 +23,7 @@
 
 namespace weft {
 
-// Binds the calling thread to the core of its rank, among those it may use.
+// Binds the calling thread to its rank's core, among the cores it may use.
 inline void stay_on_core(int rank) {
   cpu_set_t all, one;
   if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) == 0) return;
@@ -32,10 +33,10 @@ inline void stay_on_core(int rank) {
   sched_setaffinity(0, sizeof one, &one);
 }
 
-// Where ranks wait for each other. Lies in memory that all share.
+// A barrier between ranks, in memory that all share.
 class Meeting {
  public:
-  // False: not all came, because one has given up or does not come at all.
+  // False: not all ranks came, because one gave up or never came.
   bool meet(int ranks, double patience_s = 60) {
     const uint32_t now = generation_.load();
     if (arrived_.fetch_add(1) + 1 == static_cast<uint32_t>(ranks)) {
@@ -46,7 +47,7 @@ class Meeting {
     using Clock = std::chrono::steady_clock;
     const auto until = Clock::now() + std::chrono::duration<double>(patience_s);
     while (generation_.load() == now) {
-      // Who gives up may have come to this meeting before.
+      // The rank that gave up may have come to this barrier before.
       if (given_up_.load() || Clock::now() > until) return generation_.load() != now;
       sched_yield();
     }
@@ -59,14 +60,13 @@ class Meeting {
   std::atomic<bool> given_up_{false};
 };
 
-// Before anything is timed: rings of messages are memory that nobody has touched when a
-// communicator is new, and a job has been round them long ago. An all_reduce by the plan "direct"
-// sends to every rank through every ring; so many, with chunks of so many bytes (which are copied,
-// not lent), go round all of them.
+// Warm-up before timing. A new communicator's ring buffers are untouched memory; a job has been
+// through them long ago. An all_reduce by the plan "direct" sends to every rank through every ring
+// buffer. This many calls, with chunks of this size (copied, not lent), go through all of them.
 inline constexpr int kWarmingCalls = 130;
 inline constexpr size_t kWarmingChunk = 4096;
 
-// Calls of a batch: what is short is repeated.
+// Calls per batch: short calls are repeated.
 inline int calls_at(uint64_t bytes) {
   return bytes <= (64u << 10)    ? 40
          : bytes <= (256u << 10) ? 10
@@ -75,13 +75,12 @@ inline int calls_at(uint64_t bytes) {
                                  : 1;
 }
 
-// Whose turn it is to be the root, from call to call of a cell, whatever the plan or the batch.
-// Calls from one root would overlap, and no hop would be seen. From a few roots, again and again,
-// they would find those ranks' inputs in the caches, which changes what is fastest: a job has other
-// data.
+// The root of each call, in turn through all calls of a cell, across plans and batches. Calls from
+// one root would overlap and hide the hops. A few roots would find their inputs in the caches,
+// which changes what is fastest. A job has other data.
 class RotatingRoots {
  public:
-  // Different ones begin with different roots.
+  // `number` lets different objects begin with different roots.
   explicit RotatingRoots(int roots, int number = 0) : roots_(roots), last_(number % roots) {}
   int next() { return last_ = (last_ + 1) % roots_; }
 
@@ -90,8 +89,8 @@ class RotatingRoots {
   int last_;
 };
 
-// In which order plans take their turns; all ranks know it. Nobody always follows the same one:
-// what that leaves in the caches would favour some.
+// The order of plans in a round, equal on all ranks. It is shuffled: if a plan always followed the
+// same plan, the cache contents would favour some.
 inline std::vector<size_t> order_of_round(size_t plans, int round) {
   std::vector<size_t> order(plans);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -99,15 +98,15 @@ inline std::vector<size_t> order_of_round(size_t plans, int round) {
   return order;
 }
 
-// When a rank was ready for the calls of a batch, and when through them: us of a clock that
-// ranks of a host share.
+// When a rank began the calls of a batch and when it ended them. In us, of a clock that the ranks
+// of a host share.
 struct Lap {
   double begin = 0, end = 0;
 };
 
-// `call(i)` makes call number i of the batch, `finish()` returns when all that were made are done.
-// Something brings ranks into step: where calls are short, one more, number -1; a long one would
-// overlap with that, so there they `meet()`.
+// `call(i)` makes call number i of the batch. `finish()` returns when all calls are done. Ranks
+// synchronize first: with an extra call, number -1, if calls are short. A long call would overlap
+// with that one, so long calls `meet()` instead.
 template <typename Meet, typename Call, typename Finish>
 Lap run_batch(int calls, const Meet& meet, const Call& call, const Finish& finish) {
   const auto now = [] {
@@ -129,8 +128,9 @@ Lap run_batch(int calls, const Meet& meet, const Call& call, const Finish& finis
   return lap;
 }
 
-// us a call, until the last rank is through: from when the last was through the call before, or the
-// first came back from the meeting (the others may not have had a core).
+// us per call, until the last rank is done. Begins when the last rank was done with the call
+// before. After a meeting it begins when the first rank left it, because others may not have a
+// core.
 inline double pace(std::span<const Lap> ranks, int calls) {
   double first = ranks[0].begin, last = first, end = 0;
   for (const Lap& lap : ranks) {

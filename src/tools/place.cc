@@ -1,4 +1,4 @@
-// weft place: which rank of a pipeline or ring on which GPU.
+// weft place: assigns the ranks of a pipeline or ring to GPUs.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// See plan_meter.h. Ranks do exactly the same, so none waits for another in vain; what rank 0 makes
-// of the times decides for all, through memory that child processes share.
+// See plan_meter.h. All ranks run the same calls, so none waits in vain. Rank 0 evaluates the times
+// and decides for all, through memory that child processes share.
 #include "src/tools/plan_meter.h"
 
 #include <sys/mman.h>
@@ -27,23 +27,23 @@ double seconds_since(Clock::time_point begin) {
 
 constexpr size_t kMostRanks = 8, kMostBatches = 16, kMostPlans = 12, kMostCollectives = 8,
                  kMostPoints = 12;
-// A plan so much slower than the best of a large size is not tried at larger ones. The larger, the
-// less do plans change places, and the longer do they take.
+// A plan this much slower than the best at a large size is not timed at larger sizes. Larger sizes
+// change the order of plans less, and take longer.
 double hopeless(uint64_t bytes) { return bytes < (16u << 20) ? 1.5 : 1.25; }
 constexpr const char* kNotMine = "another rank has failed";
-// CUDA's cudaStreamPerThread: kernels of different ranks must run side by side.
+// CUDA's cudaStreamPerThread: kernels of different ranks must run in parallel.
 constexpr uintptr_t kOwnStream = 2;
 
 struct Board {
   Meeting meeting;
   std::atomic<bool> late{false};
   std::array<std::array<bool, kMostPlans>, kMostCollectives> hopeless{};
-  // Of the cell at hand.
+  // Of the current cell.
   std::array<std::array<std::array<Lap, kMostRanks>, kMostBatches>, kMostPlans> laps{};
   // us; 0: not timed.
   std::array<std::array<std::array<double, kMostPlans>, kMostCollectives>, kMostPoints> medians{};
 
-  // All ranks, or nobody: throws where one has failed.
+  // All ranks or none: throws if a rank has failed.
   void meet(int ranks) {
     if (!meeting.meet(ranks)) fail(ncclRemoteError, "{}", kNotMine);
   }
@@ -66,7 +66,7 @@ class SharedBoard {
   Board* board_;
 };
 
-// Buffers where the ranks' executor wants them.
+// Buffers in the memory that the executor needs.
 class Memory {
  public:
   Memory(Communicator& communicator, uint64_t bytes) : device_(communicator.on_gpu()) {
@@ -219,7 +219,7 @@ RankReport take_part(const MeterOrder& order, Board& board, int rank, const Uniq
     CommunicatorOptions options{id, rank, order.ranks,
                                 fmt::format("rank {} of {}", rank, order.ranks)};
     Communicator communicator(std::move(options));
-    if (order.bound) stay_on_core(rank);  // threads of the communicator run where they like
+    if (order.bound) stay_on_core(rank);  // the communicator's own threads are not bound
     Meter(communicator, order, board).measure_all();
     return {};
   } catch (...) {

@@ -1,5 +1,5 @@
-// Times what a team of ranks takes for calls by every plan, for `weft calibrate`;
-// interleaved_timing.h says how.
+// Times the calls of a team of ranks by every plan, for `weft calibrate`; interleaved_timing.h says
+// how.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct MeterPoint {
 
 struct MeterOrder {
   int ranks = 2;
-  bool processes = false;  // threads otherwise. Not for programs that have threads already.
-  bool own_hosts = false;  // processes that talk over the network, as if each had a host
+  bool processes = false;  // otherwise threads. Only for programs that have no threads yet.
+  bool own_hosts = false;  // processes that talk over the network, as if each had its own host
   bool bound = false;      // ranks stay on their cores; see interleaved_timing.h
   std::span<const CollectiveKind> collectives;
   std::span<const Generator* const> plans;
-  std::span<const MeterPoint> points;  // small ones first
-  double seconds = 1;                  // no size is begun after this long
+  std::span<const MeterPoint> points;  // smallest first
+  double seconds = 1;                  // no size begins after this time
 };
 
 struct PlanTime {
@@ -34,10 +34,10 @@ struct PlanTime {
   double us = 0;
 };
 
-// Beyond this size only plans that were near the best at the size before are timed.
+// Above this size only plans that were near the best at the previous size are timed.
 inline constexpr uint64_t kHopelessBytes = 4u << 20;
 
-// Throws Error where a rank fails.
+// Throws Error if a rank fails.
 std::vector<PlanTime> time_plans(const MeterOrder& order);
 
 }  // namespace weft

@@ -41,7 +41,7 @@ std::vector<RankReport> run_threads(int nranks, const Work& work) {
   return reports;
 }
 
-// What the processes share.
+// Shared by the processes.
 struct StartBoard {
   std::atomic<int> ready{0};  // rank 0 has opened the rendezvous; -1: it failed
   UniqueId id;
@@ -76,7 +76,7 @@ std::vector<RankReport> run_processes(int nranks, const Work& work) {
     if (child == 0) play_in_child(*board, reports[rank], rank, work);
     if (child < 0) {
       const int error = errno;
-      board->ready = -1;  // nobody waits for the ranks that are not there
+      board->ready = -1;  // other ranks must not wait for ranks that do not exist
       for (const pid_t started : children) waitpid(started, nullptr, 0);
       munmap(memory, bytes);
       fail_errno(error, "cannot start a process for rank {}", rank);

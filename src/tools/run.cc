@@ -1,4 +1,4 @@
-// weft run: executes a schedule for real, on host memory, and checks the data.
+// weft run: executes a schedule in host memory and checks the data.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct RunArguments {
   bool json = false;
 };
 
-// Element `index` of a rank's input. Sums over all ranks follow from it without adding them up, and
-// no other set of ranks has the same sum.
+// Element `index` of a rank's input. The sum over all ranks follows directly, and no other set of
+// ranks has the same sum.
 uint32_t element(int rank, uint64_t index) {
   return static_cast<uint32_t>(rank) * 0x9e3779b1u + static_cast<uint32_t>(index) * 0x85ebca6bu;
 }
@@ -60,7 +60,7 @@ class Player {
     }
     std::sort(times.begin(), times.end());
     time_us = times[times.size() / 2];
-    // Again, after FIFOs have gone round.
+    // Check again, after FIFOs have wrapped around.
     fill();
     call();
     wrong += count_wrong();
@@ -98,7 +98,7 @@ class Player {
     uint64_t found = 0;
     const int n = c_.nranks;
     for (int block = 0; block < c_.output_blocks(rank_); block++) {
-      // Which piece of whose input the collective puts here.
+      // The piece of a rank's input that the collective puts here.
       const ChunkGoal goal = c_.goal(rank_, block, 1);
       const bool whole = goal.contributor == ChunkGoal::kEveryone;
       const int of_input =
@@ -161,10 +161,10 @@ void run_file(const RunArguments& arguments) {
     file = load_schedule(arguments.path, kind);
   } catch (const Error& error) {
     if (error.code() != ncclInvalidArgument) throw;
-    fmt::print(stderr, "weft: {}\n", error.what());  // read, but of no known collective
+    fmt::print(stderr, "weft: {}\n", error.what());  // readable, but its collective is unknown
     throw ExitCode{1};
   }
-  // The user names the size here; what the file is chosen for elsewhere does not matter.
+  // The user chooses the size here; the file's own size range does not matter.
   file.min_bytes = 0;
   file.max_bytes = ScheduleFile::kNoLimit;
   std::shared_ptr<const ImportedSchedules> schedules;
@@ -176,7 +176,7 @@ void run_file(const RunArguments& arguments) {
   }
   const ImportedSchedule& schedule = *schedules->all().front();
   const Collective c = schedule.collective;
-  // As nccl-tests does, a size is rounded down to what can be cut evenly.
+  // As in nccl-tests, the size is rounded down to a multiple that divides evenly.
   const auto blocks = static_cast<uint64_t>(c.array_blocks());
   const uint64_t unit = schedule.uniform_only ? static_cast<uint64_t>(schedule.chunks) : 1;
   const uint64_t count = std::max(unit, arguments.size / sizeof(uint32_t) / blocks / unit * unit);

@@ -1,4 +1,4 @@
-// weft show: one page with the machine, the ways of the chunks and the timeline of a schedule.
+// weft show: one page with the machine, the routes of the chunks and the timeline of a schedule.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,14 +21,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostSpans = 60'000;  // what a browser draws without effort
+constexpr int kMostSpans = 60'000;  // a browser draws this many without delay
 
 struct ShowArguments {
   std::string schedule, topo, output, collective;
   uint64_t size = 1 << 20;
 };
 
-// Where no machine is named: all GPUs on one switch, or on one CPU if that has a part.
+// The machine if none is named: all GPUs on one switch, or on one CPU if CPU nodes take part.
 Machine plain_machine(int nranks, bool cpu) {
   Machine machine;
   machine.name = fmt::format("one {} (no machine was named)", cpu ? "CPU" : "switch");
@@ -63,7 +63,7 @@ void add_machine(Json& data, const Machine& machine, const Simulation& simulatio
   }
 }
 
-// Which data a step handles is known only of proved schedules.
+// Only a proof knows which data a step handles.
 void add_steps(Json& data, const ScheduleGraph& graph, const VerifiedSchedule* proof) {
   for (const ScheduleGraph::LaneRef& lane : graph.lanes)
     data["lanes"].push_back({lane.rank, lane.lane});
@@ -92,7 +92,7 @@ std::string replaced(std::string text, std::string_view mark, std::string_view w
 }
 
 std::string page_of(const Json& data) {
-  // Nothing in the data can end the script element it lies in.
+  // The data must not end the script element that holds it.
   std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (size_t at = 0; (at = text.find("</", at)) != std::string::npos;) text.replace(at, 2, "<\\/");
   std::string page = replaced(kShowPage, "/*STYLE*/", kShowStyle);

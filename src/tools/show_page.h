@@ -3,7 +3,7 @@
 
 namespace weft {
 
-extern const char* const kShowPage;  // with the comments STYLE, SCRIPT and DATA to replace
+extern const char* const kShowPage;  // the comments STYLE, SCRIPT and DATA are replaced
 extern const char* const kShowStyle;
 extern const char* const kShowScript;
 

@@ -1,4 +1,4 @@
-// weft simulate: how long a schedule takes on a machine.
+// weft simulate: predicts the time of a schedule on a machine.
 #include <fmt/format.h>
 
 #include <chrono>

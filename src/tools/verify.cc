@@ -89,8 +89,7 @@ void verify_file(const VerifyArguments& arguments) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     answer_yes(arguments, file, proved, taken.count());
   } catch (const Error& error) {
-    // A file that does not say what it is can be read: that it is no proof of anything is an
-    // answer.
+    // A readable file of unknown collective is a negative answer, not an error.
     if (error.code() == ncclInvalidArgument) answer_no(arguments, error.what());
     throw;
   }

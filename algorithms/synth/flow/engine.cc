@@ -22,7 +22,7 @@ bool flow_applies(const SynthesisTask& task) {
   }
 }
 
-// Every piece cut into two, for as many instances of the lanes.
+// Splits every piece in two, for two instances of the lanes.
 Routing halved(const Routing& routing) {
   Routing halves{routing.collective, routing.chunks * 2, {}, {}};
   for (const Transfer& whole : routing.transfers)
@@ -33,9 +33,9 @@ Routing halved(const Routing& routing) {
   return halves;
 }
 
-// Where ranks pass on what others send, that shall not hold up their own: lanes per hop, for what
-// comes from as many ranks as possible or as it is; or, where all of it has different ways, lanes
-// of every pair of ranks, twice.
+// Relayed data should not hold up a rank's own data. So some variants have lanes per hop, with
+// relays spread over many ranks or as they are. One has two instances of such lanes. Others have
+// lanes per pair of ranks.
 std::vector<std::function<Schedule()>> flow_candidates(const SynthesisTask& task) {
   struct Variant {
     bool spread, by_hops, twice, fuse;

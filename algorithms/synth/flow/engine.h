@@ -1,4 +1,4 @@
-// The row of the table of engines for all-to-all, gather and scatter.
+// The table row of the engine for all-to-all, gather and scatter.
 #pragma once
 
 #include "algorithms/synth/synthesis.h"

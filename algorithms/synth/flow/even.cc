@@ -40,7 +40,7 @@ class HopEvener {
   }
 
  private:
-  // Relayed, over a hop that has more to carry than what its own ranks exchange.
+  // Relayed, over a hop that carries more than its own ranks' exchange.
   bool crowded(size_t p) const {
     return hops_[p].size() > 1 && std::any_of(hops_[p].begin(), hops_[p].end(), [&](int32_t h) {
              return count_[static_cast<size_t>(h)] > chunks_;
@@ -61,7 +61,7 @@ class HopEvener {
     return hops;
   }
 
-  // By how much the sum of squares grows.
+  // Returns by how much the sum of squares grows.
   int64_t add(const std::vector<int32_t>& hops, int32_t sign) {
     int64_t growth = 0;
     for (const int32_t h : hops) {
@@ -72,7 +72,7 @@ class HopEvener {
     return growth;
   }
 
-  // No node twice.
+  // Whether the path visits no node twice.
   bool simple(const Path& path) const {
     for (size_t i = 0; i < path.size(); i++)
       for (size_t j = i; j < path.size(); j++)
@@ -112,8 +112,8 @@ class HopEvener {
     add(hops_[p], 1);
   }
 
-  // At every node where both come through: what is behind it (`behind`, for one destination) or
-  // before it (of one source) changes hands.
+  // At every node on both paths: exchange the parts after it (`behind`, for one destination) or
+  // before it (for one source).
   void consider(size_t p, size_t q, bool behind, Exchange& best) {
     const Path &a = paths_[p], &b = paths_[q];
     for (size_t i = 1; i < a.size(); i++)
@@ -129,7 +129,7 @@ class HopEvener {
         Path first(a.begin(), mine_at), second(b.begin(), theirs_at);
         first.insert(first.end(), theirs_at, b.end());
         second.insert(second.end(), mine_at, a.end());
-        // Of one source, what begins like a ends where b ends, and is b's from now on.
+        // With one source, the path that begins like a ends where b ends, so it becomes b's path.
         if (!behind) std::swap(first, second);
         if (!simple(first) || !simple(second)) continue;
         const std::vector<int32_t> mine = hops_of(first), theirs = hops_of(second);

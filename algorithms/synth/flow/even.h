@@ -1,6 +1,6 @@
-// Spreads relays over ranks. A FIFO that has many messages of every slice lets its sender run ahead
-// by fewer slices than others have room for, so it falls behind wherever they share a link: what is
-// relayed shall come from many ranks, a little from each.
+// Spreads relays over ranks. A FIFO that has many messages in every slice lets its sender run ahead
+// by fewer slices than other FIFOs. So it falls behind on shared links. Relayed data should come
+// from many ranks, a little from each.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace weft {
 
-// Two chunks for, or from, the same rank whose paths meet at a node exchange the other parts of
-// their paths, which changes no link's load, where that evens out how many chunks take each hop
-// between two ranks. Deterministic.
+// Takes two chunks for, or from, the same rank whose paths meet at a node. They exchange the rest
+// of their paths if that evens out how many chunks take each hop. No link's load changes.
+// Deterministic.
 void even_hops(const FlowNetwork& network, const std::vector<Demand>& demands,
                PathAssignment& assignment);
 

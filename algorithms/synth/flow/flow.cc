@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 constexpr int kChunkCounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
-constexpr double kMessageBytes = 65536;  // what order is worked out with
+constexpr double kMessageBytes = 65536;  // assumed for the order
 
 struct Demands {
   std::vector<Demand> list;
@@ -32,7 +32,7 @@ Demands demands_of(const Collective& collective) {
   };
   for (int r = 0; r < n; r++) {
     if (collective.kind == CollectiveKind::kAllToAll) {
-      // From each rank on, so that not everybody sends to the same one first.
+      // Starts after each rank, so that ranks do not all send to the same one first.
       for (int k = 1; k < n; k++) add(r, (r + k) % n, r * n + (r + k) % n);
     } else if (r != collective.root) {
       if (collective.kind == CollectiveKind::kGather)
@@ -44,7 +44,7 @@ Demands demands_of(const Collective& collective) {
   return demands;
 }
 
-// Chunks of one demand that take the same path, which travel together.
+// Chunks of one demand that take the same path and travel together.
 struct Convoy {
   size_t demand = 0;
   int first = 0, count = 1;   // chunks
@@ -66,11 +66,11 @@ std::vector<Convoy> convoys_of(PathAssignment assignment, size_t demands) {
   return convoys;
 }
 
-// Gives every hop of every chunk its time: links serve what comes first, and of what comes at the
-// same time that which has farthest to go.
+// Sets the time of every hop of every chunk. Links serve in order of arrival; ties go to the chunk
+// with the longest way to go.
 std::vector<Transfer> in_order(const FlowNetwork& network, const Demands& demands, int chunks,
                                const std::vector<Convoy>& convoys) {
-  // Ready, links behind it, round of demands, convoy, link: the order of service.
+  // The order of service: ready time, links to go, round of demands, convoy, link.
   using Entry = std::tuple<double, int, int, size_t, size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   std::vector<double> free_us(network.links.size(), 0.0);
@@ -85,7 +85,7 @@ std::vector<Transfer> in_order(const FlowNetwork& network, const Demands& demand
     const auto [at, behind, round, i, first] = ready.top();
     ready.pop();
     const Convoy& convoy = convoys[i];
-    // As far as the next rank.
+    // Up to the next rank.
     Transfer hop{0, network.links[convoy.path[first]].from, 0, {}, -1};
     double head = at, tail = at;
     size_t next = first;

@@ -1,4 +1,4 @@
-// The machine as the flow engine sees it: ranks, what lies between them, and links with prices.
+// The machine for the flow engine: ranks, the nodes between them, and links with prices.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 namespace weft {
 
 struct FlowNetwork {
-  int ranks = 0;                              // nodes 0..ranks-1; the others pass data on
+  int ranks = 0;                              // nodes 0..ranks-1; other nodes forward data
   std::vector<Link> links;                    // numbered as in the machine
   std::vector<std::vector<int32_t>> leaving;  // per node, links that data can cross
 };
 
-// Every walk is a way for data; none leads through GPUs that are no ranks. Throws
-// Error(ncclInvalidArgument) with the reason where the machine has too few GPUs, or where some rank
-// does not reach another even through relays.
+// Data can take every walk; no walk passes through GPUs that are not ranks. Throws
+// Error(ncclInvalidArgument) with the reason if the machine has too few GPUs, or if some rank
+// cannot reach another even through relays.
 FlowNetwork flow_network(const Machine& machine, int nranks);
 
-// Cheapest ways from one node, link by link. Scratch memory for many searches; not thread-safe.
+// Cheapest paths from one node, link by link. Keeps its memory for many searches; not thread-safe.
 class CheapestPaths {
  public:
   explicit CheapestPaths(const FlowNetwork& network) : network_(network) {}
 
-  // Prices per link, and one for every arrival at a rank. Ends early at `target` (-1: never), or
-  // when everything left is dearer than `limit`. Returns how many links it has looked at.
+  // `price` is per link; `relay_price` is per arrival at a rank. Ends early at `target` (-1:
+  // never), or when all other nodes cost more than `limit`. Returns how many links it has visited.
   int64_t search(int source, int target, const std::vector<double>& price, double relay_price,
                  double limit);
   double distance(int node) const { return distance_[node]; }  // infinite if not reached

@@ -9,9 +9,9 @@ namespace weft {
 namespace {
 
 constexpr double kFar = std::numeric_limits<double>::infinity();
-// Every relay costs a little, so that nothing is relayed for nothing.
+// Every relay costs a little, so that chunks are not relayed for nothing.
 constexpr double kRelayPrice = 1e-6;
-// How sharply prices grow, sweep by sweep.
+// How steeply prices grow, per sweep.
 constexpr double kSharpness[] = {4, 8, 16, 16, 32, 32, 64, 64, 128, 128, 256, 256};
 constexpr double kGoodEnough = 0.001;
 
@@ -66,7 +66,7 @@ class Assigner {
     }
   }
 
-  // Of one chunk more.
+  // The price of one more chunk.
   double price(int32_t link) const {
     const double load = load_[link] + 1 / links_[link].gbps;
     return std::exp(sharpness_ * (load / scale_ - 1)) / links_[link].gbps;
@@ -88,7 +88,7 @@ class Assigner {
     effort_ -= cheapest_.search(source, target, price_, relay_price, limit);
   }
 
-  // Everything over the ways that are shortest on an idle machine.
+  // Starts with the shortest paths of an idle machine.
   void begin_short() {
     for (const int32_t l : usable_) price_[l] = 1 / links_[l].gbps;
     int searched = -1;
@@ -101,8 +101,8 @@ class Assigner {
       for (const int32_t l : path) load_[l] += 1 / links_[l].gbps;
   }
 
-  // Linear programming duality: all chunks need at least the sum of distances, and a second of the
-  // whole machine offers the sum of bandwidth times length.
+  // Linear programming duality: all chunks together need at least the sum of distances. The machine
+  // offers the sum of bandwidth times length per second.
   double proven() {
     double offered = 0, needed = 0;
     for (const int32_t l : usable_) offered += links_[l].gbps * price_[l];
@@ -114,13 +114,12 @@ class Assigner {
     return needed * chunks_ / offered;
   }
 
-  // Gives every chunk that crosses a crowded link the cheapest path there is now. Returns whether
-  // anything moved.
+  // Moves every chunk on a crowded link to the cheapest path. Returns whether any chunk moved.
   bool sweep() {
     bool moved = false;
     const double crowded = scale_ * (1 - 6 / sharpness_);
     for (size_t turn = 0; turn < paths_.size() && effort_ > 0; turn++) {
-      // First chunks of all demands, then second ones: neighbours do not move together.
+      // First chunks of all demands, then second chunks: neighbours do not move together.
       const size_t p = turn % demands_.size() * chunks_ + turn / demands_.size();
       const Demand& demand = demands_[p / chunks_];
       if (std::none_of(paths_[p].begin(), paths_[p].end(),

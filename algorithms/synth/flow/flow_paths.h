@@ -1,8 +1,7 @@
-// Whole chunks on paths: every demand sends `chunks` equal chunks from one rank to another, each
-// over a path of links and relays, so that the busiest link has as little to carry as possible.
-// Chunks that cross crowded links are moved to cheaper paths, where a link's price grows
-// exponentially with its load; the same prices, as lengths, prove how far from the optimum the
-// result can be.
+// Whole chunks on paths. Every demand sends `chunks` equal chunks from one rank to another, each
+// over a path of links and relays. The busiest link should carry as little as possible. Chunks on
+// crowded links move to cheaper paths; a link's price grows exponentially with its load. The same
+// prices, as lengths, prove how far the result can be from the optimum.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,12 @@ struct PathAssignment {
   int chunks = 1;                           // per demand
   std::vector<std::vector<int32_t>> paths;  // demand * chunks + chunk: links
   double load = 0;                          // of the busiest link: chunks per GB/s
-  double least = 0;  // no assignment, fractional ones included, is below this
+  double least = 0;  // no assignment, not even a fractional one, is below this
   double loss() const { return load / least - 1; }
 };
 
-// Deterministic. `known_least` is what the caller can prove for one chunk per demand, or 0. Looks
-// at no more than about `effort` links (100 million take a second) and takes off what it has looked
-// at.
+// Deterministic. `known_least` is what the caller can prove for one chunk per demand, or 0. Visits
+// about `effort` links at most (100 million take a second) and subtracts them from `effort`.
 PathAssignment assign_paths(const FlowNetwork& network, const std::vector<Demand>& demands,
                             int chunks, double known_least, int64_t& effort);
 

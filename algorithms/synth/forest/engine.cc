@@ -13,35 +13,37 @@
 namespace weft {
 namespace {
 
-// Smaller pieces of trees cost more than they bring.
+// Smaller pieces of trees cost more than they gain.
 constexpr double kLeastPiece = 4096;
 
-// Programs that run more often than that spend most of the time neither filling nor emptying links.
+// Programs with more slices than this spend most of their time with full links.
 constexpr double kManySlices = 8;
 
-// A trial for so few costs next to nothing.
+// A trial with so few ranks is cheap.
 constexpr int kCheapRanks = 16;
 
-// Lanes for every hop are many; more ranks that all are roots have instances instead.
+// Lanes per hop are many. With more ranks, if all are roots, there are instances instead.
 constexpr int kMostHopLanes = 16;
 
-// An all_reduce makes, orders and runs its trees twice. It prefers fewer trees even if they cost so
-// much throughput. Where they do not reach what is asked, there are more.
+// An all_reduce makes, orders and runs its trees twice, so it prefers fewer trees at this loss of
+// throughput. If they stay below kReachedByFewerTrees of the bound, it tries more trees.
 constexpr double kLossForFewerTrees = 0.009, kReachedByFewerTrees = 0.98;
 
-// What has one root only has few transfers, so trees may be many.
+// Rooted collectives have few transfers, so they can have many trees.
 constexpr int kMostTreesOfARoot = 64;
 
-// Where an all_reduce gets no further with shared lanes, others in the same pieces do not help.
+// If an all_reduce reaches less than this with shared lanes, separate lanes with the same pieces do
+// not help.
 constexpr double kNoHope = 0.97;
 
-// More take too long to order, to write and to prove for callers who want the first schedule.
+// For callers that want the first schedule, more transfers are refused: they take too long to
+// order, write and prove.
 constexpr size_t kMostQuickTransfers = 20000;
 
 bool forest_applies(const SynthesisTask& task) { return forest_supports(task.collective); }
 
-// How one forest becomes a schedule. Several instances of the lanes hide the time that lanes wait
-// for data, more pieces per tree the time that data travels.
+// How a forest becomes a schedule. Several instances of the lanes hide the time that lanes wait for
+// data. More pieces per tree hide the latency of links.
 struct Variant {
   int pieces, instances;
   bool by_hops, shared;
@@ -54,7 +56,7 @@ bool is_worth_trying(const Variant& v, const Collective& collective) {
   return !v.by_hops || collective.nranks <= kMostHopLanes || collective.rooted();
 }
 
-// One way to grow trees, shared by all variants: it is grown when the first of them is made.
+// One way to grow trees, shared by all variants. The first variant grows it.
 class ForestTrial {
  public:
   ForestTrial(const SynthesisTask& task, const ForestOptions& growing, bool again)
@@ -75,7 +77,7 @@ class ForestTrial {
   void grow() {
     if (again_ && task_.reached >= kReachedByFewerTrees)
       fail(ncclInvalidUsage, "fewer trees have reached {:.3f}", task_.reached);
-    if (!trouble_.empty()) throw Error(ncclInvalidUsage, trouble_);  // the others do no better
+    if (!trouble_.empty()) throw Error(ncclInvalidUsage, trouble_);  // other variants fail too
     if (forest_) return;
     try {
       forest_ = grow_forest(task_.machine, task_.collective, growing_);
@@ -87,7 +89,7 @@ class ForestTrial {
 
   size_t transfers() const { return forest_->routed.size() * forest_->routed[0].edges.size(); }
 
-  // Of one tree's share of the array.
+  // The bytes of one tree.
   double tree_bytes() const {
     const double blocks = task_.collective.rooted() ? 1 : task_.collective.nranks;
     return task_.bytes / blocks / forest_->trees;
@@ -99,7 +101,7 @@ class ForestTrial {
                           tree_bytes() / pieces < kLeastPiece);
   }
 
-  // Weaving and simulating costs time: what cannot win is refused with a reason.
+  // Weaving and simulating take time, so variants that cannot win are refused with a reason.
   void refuse_if_hopeless(const Variant& v) const {
     const size_t all = transfers() * static_cast<size_t>(v.pieces);
     if (task_.options.first && all > kMostQuickTransfers)
@@ -130,7 +132,7 @@ void add_forest(const SynthesisTask& task, const ForestOptions& growing,
   std::vector<Variant> variants{{1, 1, false, true},  {1, 1, false, false}, {2, 2, false, false},
                                 {4, 2, false, false}, {4, 4, false, false}, {8, 8, false, true},
                                 {4, 1, true, false},  {16, 1, true, false}};
-  // What has one root only has few lanes, and most to gain where they do not wait for each other.
+  // Rooted collectives have few lanes, and gain most if lanes do not wait for each other.
   if (task.collective.rooted()) std::rotate(variants.begin(), variants.end() - 2, variants.end());
   for (const Variant& v : variants)
     if (is_worth_trying(v, task.collective))

@@ -1,4 +1,4 @@
-// The row of the table of engines for the forest packer.
+// The table row of the forest engine.
 #pragma once
 
 #include "algorithms/synth/synthesis.h"

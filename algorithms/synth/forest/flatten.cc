@@ -1,5 +1,5 @@
-// See flatten.h. A local search: what it makes smaller is the sum over all trees and ranks
-// of the square of the time at which data arrives, so that the longest ways count most.
+// See flatten.h. A local search. It minimizes the sum of squared arrival times over all trees and
+// ranks, so that the longest paths count most.
 #include "algorithms/synth/forest/flatten.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// What crosses a link before data does and with it: a few messages of what executors move at once.
+// What crosses a link before and with the data: a few messages of the executor's size.
 constexpr double kBytes = 4 * 65536.0;
 constexpr int kMostSweeps = 6;
 constexpr int64_t kRefused = std::numeric_limits<int64_t>::min() / 4;
@@ -44,17 +44,17 @@ class Flattener {
   }
 
  private:
-  // Times in nanoseconds: whole numbers, so that sums do not depend on the order.
+  // Times are integers in nanoseconds, so that sums do not depend on the order.
   struct Shape {
     std::vector<int32_t> edge;   // per rank: the tree's edge that ends there, -1: the root
     std::vector<int64_t> at;     // per rank: when data arrives
-    std::vector<int64_t> size;   // per rank: ranks that it brings data to, itself among them
+    std::vector<int64_t> size;   // per rank: ranks in its subtree, itself included
     std::vector<int64_t> times;  // per rank: the sum of their times
   };
 
   struct Holder {
     int32_t tree = 0;
-    int64_t gain = 0;  // of changing to the other way
+    int64_t gain = 0;  // of changing to the other path
   };
 
   int64_t cost(const Transfer& e) const {
@@ -102,7 +102,7 @@ class Flattener {
     }
   }
 
-  // By how much the sum of squares falls when a tree reaches the rank that way.
+  // By how much the sum of squares falls if the tree reaches the rank by this transfer.
   int64_t gain(int32_t tree, int32_t rank, const Transfer& by) {
     const Shape& shape = shapes_[static_cast<size_t>(tree)];
     const auto v = static_cast<size_t>(rank);
@@ -124,7 +124,7 @@ class Flattener {
     return changed;
   }
 
-  // Those that gain most by changing to the other way, or lose least, first.
+  // Sorted: trees that gain most, or lose least, by changing to the other path come first.
   std::vector<Holder> ranked(int32_t rank, const std::vector<int32_t>& trees,
                              const Transfer& other) {
     std::vector<Holder> result;
@@ -155,7 +155,7 @@ class Flattener {
   const size_t n_;
   std::vector<RoutedTree>& trees_;
   std::vector<Shape> shapes_;
-  std::vector<size_t> chain_, order_;  // for measure()
+  std::vector<size_t> chain_, order_;  // scratch of measure()
 };
 
 }  // namespace

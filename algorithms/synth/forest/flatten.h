@@ -1,6 +1,5 @@
-// Makes packed trees shallower without changing what any link carries: two trees that reach a rank
-// over different ways exchange them where that brings data sooner, all in all. Inside the forest
-// engine.
+// Makes packed trees shallower without changing the load of any link. Two trees that reach a rank
+// over different paths exchange them if data then arrives sooner overall. Inside the forest engine.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace weft {
 
-// `machine` is the one that the links are of. Edges come out parents first.
+// `machine` has the links. Edges come out parents first.
 void flatten(const Machine& machine, int ranks, std::vector<RoutedTree>& trees);
 
 }  // namespace weft

@@ -25,19 +25,19 @@
 namespace weft {
 namespace {
 
-// What executors move at once, where there is so much.
+// What executors move at once, if there is so much data.
 constexpr double kSliceBytes = 65536;
 
-// A composition that takes so much longer than the best is not the last word.
+// If a composition takes more than this factor of the best time, other methods are tried.
 constexpr double kGoodComposition = 1.1;
-// More ranks than that are packed flat only if nothing else works: it takes too long.
+// More ranks are packed flat only if nothing else works: it takes too long.
 constexpr int kMostPacketRanks = 128;
 
-// Trees of more hops are deep: what they bring late holds up others.
+// Trees of more hops are deep: data that they deliver late holds up other data.
 constexpr int kDeepHops = 6;
-// Where hosts differ, it does so sooner.
+// The same, if hosts differ.
 constexpr int kDeepWhereUneven = 3;
-// How often the order of what deep trees carry is made anew.
+// How often the order of deep trees' transfers is remade.
 constexpr int kReturns = 4;
 
 ForestDemand scaled(ForestDemand demand, int64_t by) {
@@ -70,7 +70,7 @@ int deepest(const std::vector<RoutedTree>& trees, int ranks) {
   return depth;
 }
 
-// What a tree per root takes at best, by the bound.
+// The least time of a tree per root, by the bound.
 double best_seconds(const Machine& machine, const ForestDemand& demand) {
   Collective collective{CollectiveKind::kAllGather, demand.ranks, 0};
   if (demand.total() == 1) {
@@ -81,7 +81,7 @@ double best_seconds(const Machine& machine, const ForestDemand& demand) {
          throughput_bound_of_ways(machine, collective).algbw_gbps;
 }
 
-// What a tree per root takes, by the busiest link.
+// The time of a tree per root, by the busiest link.
 double seconds_of(const Machine& machine, const HostForest& forest) {
   std::vector<double> busy(machine.links.size(), 0);
   double most = 0;
@@ -94,7 +94,7 @@ double seconds_of(const Machine& machine, const HostForest& forest) {
   return most / forest.trees;
 }
 
-// Fewest trees first: the loss of whole numbers shrinks as there are more.
+// Tries few trees first. The loss by rounding to integers shrinks with more trees.
 HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
                      const ForestOptions& options) {
   constexpr int64_t kFine = 1024;
@@ -111,7 +111,7 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
       const SplitGraph split = split_off(machine, graph, wanted);
       if (!split.fits) continue;
       HostForest forest{trees, route(pack_trees(split.graph, wanted), split.graph)};
-      // From one root in a few hosts a deep tree costs next to nothing.
+      // From one root in a few hosts, a deep tree costs almost nothing.
       const bool many = demand.total() > 1 || demand.ranks > options.most_flat_ranks;
       if (many && deepest(forest.routed, demand.ranks) > kDeepHops)
         flatten(machine, demand.ranks, forest.routed);
@@ -121,9 +121,9 @@ HostForest grow_flat(const Machine& machine, const ForestDemand& demand,
   }
 }
 
-// Level by level where that is possible and a flat graph would be large; where that is no good, by
-// symmetry; from one root, with every rank in a tree of its own. What nothing else serves is packed
-// as it is.
+// Small machines are packed flat. Clusters of equal hosts are composed level by level. If that is
+// too slow, symmetry is tried, or for one root trees in which every rank relays only once. All
+// others are packed flat.
 HostForest grow(const Machine& machine, const Collective& collective, const ForestDemand& demand,
                 const ForestOptions& options) {
   if (demand.ranks <= options.most_flat_ranks) return grow_flat(machine, demand, options);
@@ -149,8 +149,8 @@ HostForest grow(const Machine& machine, const Collective& collective, const Fore
   return packed;
 }
 
-// Pieces of a tree follow each other through it; enough of them keep its links busy while the
-// first ones travel.
+// The pieces of a tree are pipelined through it. Enough pieces keep its links busy while the first
+// ones travel.
 int pieces_per_tree(const Forest& forest) {
   const int depth = deepest(forest.routed, forest.collective.nranks);
   return std::clamp(2 * depth / static_cast<int>(forest.routed.size()), 1, 16);
@@ -171,7 +171,7 @@ std::vector<Transfer> transfers_of(const std::vector<RoutedTree>& trees, int ran
   return transfers;
 }
 
-// All pieces of a tree get the times of the first: the order of one instance is that of all.
+// All pieces of a tree get the times of the first, so all instances have the same order.
 void order_alike(const Machine& machine, double piece_bytes, const OrderOptions& options,
                  const std::vector<RoutedTree>& trees, int repeat,
                  std::vector<Transfer>& transfers) {
@@ -193,8 +193,8 @@ void order_alike(const Machine& machine, double piece_bytes, const OrderOptions&
   }
 }
 
-// Per link one that leads back and is as wide and as slow; nothing where one has none, or shares
-// it.
+// Per link, a link in the opposite direction of equal bandwidth and latency. Nothing if a link has
+// none of its own.
 std::optional<std::vector<int32_t>> mirror_links(const Machine& machine) {
   using Shape = std::tuple<int, int, double, double>;
   std::map<Shape, std::vector<int32_t>> back;
@@ -252,7 +252,7 @@ Forest grow_forest(const Machine& machine, const Collective& collective,
     forest.uneven = grown.uneven;
     forest.routed = std::move(grown.routed);
     if (!all_reduce) return forest;
-    // Where all links have their like the other way round, so have the trees.
+    // If every link has an equal opposite, so do the trees.
     const auto mirror = mirror_links(machine);
     if (mirror && machine.links.size() == forwards.links.size()) {
       forest.reduction_trees = forest.trees;
@@ -279,7 +279,7 @@ Routing forest_routing(const Machine& machine, const Forest& forest, const Fores
   int repeat = std::max(cut.pieces, pieces_per_tree(forest));
   repeat = (repeat + cut.instances - 1) / cut.instances * cut.instances;
   if (all_reduce) {
-    // Both halves cut the data alike.
+    // Both halves divide the data alike.
     const int both = std::lcm(forest.trees, forest.reduction_trees);
     repeat = (repeat * forest.trees + both - 1) / both * both / forest.trees;
   }

@@ -8,14 +8,14 @@
 namespace weft {
 namespace {
 
-// Nodes that lie on some way between ranks: others have no way in or no way out.
+// Nodes on some path between ranks. Other nodes have no way in or no way out.
 std::vector<bool> useful_nodes(const Machine& machine, const std::vector<bool>& rank) {
   const size_t n = machine.nodes.size();
   std::vector<bool> useful(n, true);
   for (size_t v = 0; v < n; v++) useful[v] = rank[v] || machine.nodes[v].type != NodeType::kGpu;
   for (bool changed = true; changed;) {
     changed = false;
-    // The only neighbour of either kind: -1 none, -2 several.
+    // The only neighbour in each direction: -1 none, -2 several.
     std::vector<int> in(n, -1), out(n, -1);
     const auto note = [](int& only, int node) { only = only == -1 || only == node ? node : -2; };
     for (const Link& l : machine.links) {

@@ -1,5 +1,4 @@
-// The machine as a graph of whole-numbered capacities in which trees are packed. Inside the forest
-// engine.
+// The machine as a graph of integer capacities, for packing trees. Inside the forest engine.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct ForestDemand {
   int64_t total() const;
 };
 
-// Some of the capacity of an edge, and the links of the machine it stands for.
+// Part of an edge's capacity, and the machine's links that it stands for.
 struct Strand {
   std::vector<int32_t> links;
   int64_t units = 0;
@@ -26,14 +25,14 @@ struct Strand {
 struct ForestEdge {
   int32_t from = 0, to = 0;
   int64_t units = 0;
-  std::vector<Strand> strands;  // their units sum up to `units`
+  std::vector<Strand> strands;  // their units add up to `units`
 };
 
 // Nodes 0..ranks-1 are the GPUs of the ranks. At most one edge between two nodes.
 class ForestGraph {
  public:
-  // `seconds` is how long a unit of data may take: a link of b units a second has capacity
-  // floor(b * seconds).
+  // `seconds` is the time of a unit of data: a link of b units a second has capacity floor(b *
+  // seconds).
   ForestGraph(const Machine& machine, int ranks, double seconds);
   explicit ForestGraph(int nodes)
       : nodes_(nodes),
@@ -43,16 +42,16 @@ class ForestGraph {
 
   int nodes() const { return nodes_; }
   int host(int node) const { return host_[static_cast<size_t>(node)]; }
-  // Of a host and no NIC.
+  // In a host, and not a NIC.
   bool inside(int node) const { return inside_[static_cast<size_t>(node)]; }
   const std::vector<ForestEdge>& edges() const { return edges_; }
   int64_t units(int from, int to) const;
-  // What the next unit of an edge that has some stands for.
+  // The strand of the next unit of an edge that has units.
   const Strand& strand(int from, int to) const {
     return edges_[static_cast<size_t>(index_[at(from, to)])].strands.front();
   }
   void add(int from, int to, const Strand& strand);
-  // Removes that much and returns what it stood for.
+  // Removes units and returns their strands.
   std::vector<Strand> take(int from, int to, int64_t units);
   std::vector<int32_t> into(int node) const;    // neighbours with units towards the node
   std::vector<int32_t> out_of(int node) const;  // neighbours that the node has units towards
@@ -71,13 +70,13 @@ class ForestGraph {
   std::vector<ForestEdge> edges_;
 };
 
-// How much the graph lacks for the trees: 0 if they all fit, by Edmonds' theorem where nodes other
-// than ranks are split off or relay without copying. Stops at the first rank that lacks something
-// unless `exact`.
+// How many units the graph lacks for the trees. 0 if they all fit, by Edmonds' theorem, if nodes
+// that are not ranks are split off or relay without copying. Stops at the first rank that lacks
+// units, unless `exact`.
 int64_t shortage(const ForestGraph& graph, const ForestDemand& demand, bool exact);
 
-// The least seconds in which `scale` times the demand fits, to one part in `precision`; infinite
-// when ranks are out of reach.
+// The least seconds in which `scale` times the demand fits, to one part in `precision`. Infinite if
+// ranks cannot reach each other.
 double least_seconds(const Machine& machine, const ForestDemand& demand, int64_t scale,
                      double precision);
 

@@ -9,10 +9,10 @@
 namespace weft {
 namespace {
 
-// Of a GPU in other hosts, along one dimension.
+// Partners of a GPU in other hosts, along one dimension.
 constexpr int32_t kMostPartners = 16;
 
-// One host of a machine, and which links of the machine its links are.
+// One host of a machine, and the machine's numbers of its links.
 struct HostPart {
   Machine machine;
   std::vector<int32_t> links;
@@ -105,7 +105,7 @@ class Composer {
   }
 
   // From `start` along the rail of the tree's root, and from there through every host. A root that
-  // sends to all cannot also spread its own share inside.
+  // sends to all hosts cannot also spread its own share inside.
   RoutedTree compose(const RoutedTree& tree, const Seat& start, const Hops& hops) {
     RoutedTree all{rank(start.host, start.gpu), {}};
     if (start.gpu != tree.root)
@@ -124,8 +124,8 @@ class Composer {
     return all;
   }
 
-  // One GPU after the other, so that none sends more than once what the root's share is; by way of
-  // the neighbour's tree where GPUs cannot be lined up.
+  // One GPU after the other, so that none sends the root's share more than once. If GPUs cannot be
+  // lined up, the neighbour's tree is used.
   RoutedTree line(const RoutedTree& tree) {
     RoutedTree all{tree.root, {}};
     for (int32_t k = 1; k < gpus_; k++) {
@@ -140,14 +140,14 @@ class Composer {
     return turned(*next, tree.root);
   }
 
-  // Two binary trees, each for half of the data: who passes data on in one of them is a leaf of the
-  // other, so that every host sends all of the data once.
+  // Two binary trees, each for half of the data. An inner host of one tree is a leaf of the other,
+  // so every host sends all of the data once.
   std::vector<Hops> two_trees(int32_t start) const {
     const auto hosts = static_cast<int32_t>(hosts_.size()), others = hosts - 1;
     if (others < 2) return {{{start, (start + 1) % hosts}}};
     std::vector<Hops> trees;
     for (const bool second : {false, true}) {
-      // Numbers 1..others, in order: odd ones are leaves. The second tree is the first one moved on
+      // Numbers 1..others, in order; odd ones are leaves. The second tree is the first one shifted
       // by one, or reversed, so that its leaves are the even ones.
       const auto host = [&](int32_t x) {
         if (second) x = others % 2 == 1 ? x % others + 1 : others + 1 - x;
@@ -172,8 +172,8 @@ class Composer {
     return trees;
   }
 
-  // Hosts as a grid: along its first dimension, then all of them along the next. As few hops as
-  // there are dimensions, and few partners; every host sends as much as it receives.
+  // Hosts as a grid: along its first dimension, then all of those along the next. There are as many
+  // hops as dimensions, and few partners. Every host sends as much as it receives.
   Hops grid(int32_t start) const {
     auto hosts = static_cast<int32_t>(hosts_.size());
     Hops hops;
@@ -206,7 +206,7 @@ class Composer {
     }
   }
 
-  // The same tree from another root: what lies between the two roots is crossed the other way.
+  // The same tree from another root: the path between the two roots is reversed.
   RoutedTree turned(const RoutedTree& tree, int32_t root) {
     std::vector<int32_t> parent(static_cast<size_t>(gpus_), -1);
     for (const Transfer& e : tree.edges) parent[static_cast<size_t>(e.to)] = e.from;

@@ -1,7 +1,7 @@
-// Clusters of equal hosts, level by level: trees are packed for one host only, hosts exchange their
-// data along rails (every GPU with its counterparts), and each host passes on with its own trees
-// what its GPUs get from others. The cost grows with a host and with the number of transfers, not
-// with the graph of the cluster. Inside the forest engine.
+// Clusters of equal hosts, level by level. Trees are packed for one host only. Hosts exchange their
+// data along rails, every GPU with its counterparts. Each host spreads the received data with its
+// own trees. The cost grows with the size of a host and the number of transfers, not with the graph
+// of the cluster. Inside the forest engine.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,9 @@ struct HostForest {
 };
 using GrowHost = std::function<HostForest(const Machine& host)>;
 
-// Trees as a flat forest has them, `trees` of them per root (of a broadcast: from its root), on a
-// machine in which every walk is allowed. Nothing when hosts differ, there is one only, or ranks
-// are not all of the GPUs. `grow` packs the trees of a host, or says that it has one GPU.
+// Trees like a flat forest's, `trees` per root (of a broadcast: from its root), on a machine in
+// which every walk is allowed. Nothing if hosts differ, if there is only one, or if not every GPU
+// is a rank. `grow` packs the trees of a host, or says that it has one GPU.
 std::optional<HostForest> compose_hosts(const Machine& machine, const Collective& collective,
                                         const GrowHost& grow);
 

@@ -1,6 +1,5 @@
-// See pack.h. A tree may take an edge when afterwards every set of ranks that some
-// unfinished trees have not reached can still be entered often enough; one maximum flow tells how
-// often.
+// See pack.h. Each unfinished tree must still enter every set of ranks that it has not reached. A
+// tree may take an edge if enough capacity into all those sets remains. One maximum flow checks it.
 #include "algorithms/synth/forest/pack.h"
 
 #include <algorithm>
@@ -14,8 +13,8 @@ struct Growing {
   PackedTree tree;
   std::vector<int32_t> reached;  // in order
   std::vector<int32_t> depth;    // per rank, -1: not reached
-  // Per pair of ranks: others need all of that edge. A set of ranks that can be entered only just
-  // often enough stays such a set, so they always will.
+  // Per pair of ranks: other trees need all of that edge. A set of ranks with only just enough
+  // capacity into it stays that way, so the refusal stays true.
   std::vector<bool> refused;
   bool has(int32_t rank) const { return depth[static_cast<size_t>(rank)] >= 0; }
 };
@@ -41,8 +40,8 @@ class Packer {
     }
   }
 
-  // All trees grow at once, an edge each in turn, and none deeper before none can grow wider: so
-  // no tree is left with only what others did not want.
+  // All trees grow at once, one edge each in turn. No tree grows deeper while any can grow wider.
+  // So no tree is left with only the edges that others did not want.
   std::vector<PackedTree> run() {
     for (int32_t depth = 1; unfinished() > 0; depth++) {
       if (depth >= n_) fail(ncclInternalError, "trees do not fit: a mistake in the forest engine");
@@ -70,8 +69,8 @@ class Packer {
                                              [&](const Growing& g) { return !complete(g); }));
   }
 
-  // Adds an edge that ends at this depth: from the rank that was reached first and still has one,
-  // the one with most to spare.
+  // Adds an edge that ends at this depth. It starts at the rank reached first that still has one,
+  // and it is the edge with the most spare units.
   bool extend(size_t index, int32_t depth) {
     if (complete(trees_[index])) return false;
     for (const int32_t from : trees_[index].reached) {
@@ -80,7 +79,7 @@ class Packer {
       for (const int32_t to : leaving_[static_cast<size_t>(from)])
         if (!trees_[index].has(to) && units(from, to) > 0 && !trees_[index].refused[at(from, to)])
           targets.push_back(to);
-      // Ranks after this one first, so that ranks do not all choose the same.
+      // Ranks after this one first, so that ranks choose different ones.
       std::stable_sort(targets.begin(), targets.end(), [&](int32_t a, int32_t b) {
         const int64_t x = units(from, a), y = units(from, b);
         return x != y ? x > y : (a - from + n_) % n_ < (b - from + n_) % n_;
@@ -109,12 +108,11 @@ class Packer {
     return false;
   }
 
-  // How many units of an edge the unfinished trees other than the growing one can do without, up to
-  // what is wanted.
+  // How many units of an edge the other unfinished trees can spare, up to `wanted`.
   int64_t slack(size_t index, int32_t from, int32_t to, int64_t wanted) {
     int64_t others = 0;
     size_t large = 0;
-    // Trees that are at `to` already bring it all they have, whatever the edge gives away.
+    // Trees that have reached `to` do not need the edge.
     const auto for_others = [&](auto visit) {
       for (size_t i = 0; i < trees_.size(); i++)
         if (i != index && !complete(trees_[i]) && !trees_[i].has(to)) visit(trees_[i]);

@@ -1,6 +1,5 @@
-// Packs spanning trees into a graph of ranks: Edmonds' theorem says that they fit, Tarjan's way of
-// growing them one edge at a time finds them, with capacities as multiplicities. Inside the forest
-// engine.
+// Packs spanning trees into a graph of ranks. Edmonds' theorem says that they fit. Tarjan's method
+// grows them one edge at a time, with capacities as multiplicities. Inside the forest engine.
 #pragma once
 
 #include "algorithms/synth/forest/forest_graph.h"
@@ -11,15 +10,15 @@ struct TreeEdge {
   int32_t from = 0, to = 0;
 };
 
-// `count` equal trees; edges in an order in which each starts at a rank that was reached.
+// `count` equal trees. Edges are in an order in which each starts at a rank already reached.
 struct PackedTree {
   int32_t root = 0;
   int64_t count = 0;
   std::vector<TreeEdge> edges;
 };
 
-// All of the demand; takes the trees' units out of `graph` by number only. Prefers short trees.
-// Throws Error(ncclInternalError) where they do not fit.
+// Packs all of the demand. Subtracts the trees' units from a copy of the capacities. Prefers short
+// trees. Throws Error(ncclInternalError) if they do not fit.
 std::vector<PackedTree> pack_trees(const ForestGraph& graph, const ForestDemand& demand);
 
 }  // namespace weft

@@ -29,7 +29,7 @@ class ShallowForest {
     int32_t depth = 0;
   };
 
-  // `seconds` for all trees together.
+  // `seconds` is for all trees together.
   std::optional<Grown> grow(int32_t trees, double seconds) {
     left_.clear();
     for (const Link& link : machine_.links)
@@ -42,7 +42,7 @@ class ShallowForest {
       g = {t, {root_, {}}, {root_}, std::vector<int32_t>(ranks_.size(), -1)};
       g.depth[static_cast<size_t>(root_)] = 0;
     }
-    // An edge each in turn, so that all have the same choice.
+    // One edge each in turn, so that all trees have the same choice.
     for (size_t edges = 1; edges < ranks_.size(); edges++)
       for (Growing& g : growing)
         if (!extend(g)) return std::nullopt;
@@ -54,7 +54,7 @@ class ShallowForest {
   }
 
  private:
-  // A link that leaves a rank, and the ways over it.
+  // A link that leaves a rank, and the paths over it.
   struct Port {
     int32_t link = 0;
     size_t begin = 0, end = 0;
@@ -80,7 +80,7 @@ class ShallowForest {
     });
   }
 
-  // Ranks that the port could still lead the tree to.
+  // Ranks that the tree could still reach through the port.
   int64_t ends(const Growing& g, int32_t from, const Port& port) const {
     if (left_[static_cast<size_t>(port.link)] == 0) return 0;
     int64_t count = 0;
@@ -89,7 +89,7 @@ class ShallowForest {
     return count;
   }
 
-  // What the rank could still send in the tree.
+  // How many edges the rank could still add to the tree.
   int64_t width(const Growing& g, int32_t rank) const {
     int64_t sum = 0;
     for (const Port& port : ports_[static_cast<size_t>(rank)])
@@ -97,7 +97,7 @@ class ShallowForest {
     return sum;
   }
 
-  // Whether the tree could use all that the rank can send at all.
+  // Whether the tree could use all edges that the rank can send on.
   bool suits(const Growing& g, int32_t rank) const {
     int64_t sum = 0;
     for (const Port& port : ports_[static_cast<size_t>(rank)]) {
@@ -110,7 +110,7 @@ class ShallowForest {
   }
 
   bool extend(Growing& g) {
-    // Ranks pass on in their own tree; others are asked only when these have nothing left.
+    // Ranks relay in their own tree. Other ranks relay only when these have no edges left.
     for (const bool own : {true, false}) {
       Choice best;
       int64_t spare = 0;
@@ -120,8 +120,8 @@ class ShallowForest {
           const int64_t count = ends(g, from, port);
           if (count == 0) continue;
           spare += std::min(left_[static_cast<size_t>(port.link)], count);
-          // What leads to few ranks must go there before something else does. Those reached first
-          // are near the root.
+          // Ports that lead to few ranks go first, while those ranks are not yet reached. Ranks
+          // reached first are near the root.
           if (best.port == nullptr || count < best.ends) best = {from, &port, count};
         }
       }
@@ -137,8 +137,8 @@ class ShallowForest {
     return false;
   }
 
-  // A tree that needs more ranks to pass data on takes the one that can send most; one that has
-  // enough leaves those that no tree has to the others.
+  // A tree that needs more relays takes the rank that can send most. A tree that has enough leaves
+  // free ranks to the others.
   const Way& choose(const Growing& g, const Choice& choice, bool more) const {
     const Way* best = nullptr;
     int64_t best_worth = 0;
@@ -167,7 +167,7 @@ class ShallowForest {
   const std::vector<std::vector<Way>> ways_;  // per rank
   std::vector<std::vector<Port>> ports_;      // per rank
   std::vector<int64_t> left_;                 // per link: how often trees may still use it
-  std::vector<int32_t> home_;                 // per rank: the tree that it passes data on in
+  std::vector<int32_t> home_;                 // per rank: the tree in which it relays
 };
 
 }  // namespace

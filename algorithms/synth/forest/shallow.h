@@ -1,7 +1,7 @@
 // Forests from one root for machines in which most ranks reach most others, such as a rack around
-// one switch. Every rank passes data on in one tree only, as far as its links allow, so that trees
-// are as wide as ranks have links and no deeper than that asks for. No flows are needed, so the
-// trees need not come out even where they would fit. Inside the forest engine.
+// one switch. Every rank relays data in only one tree, as far as its links allow. So trees are as
+// wide as ranks have links, and no deeper than needed. This needs no flows, but may find no trees
+// even if some would fit. Inside the forest engine.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// Every GPU is a rank. `seconds` is what one tree takes at best. Fewest trees that are within a hop
-// of the shallowest ones; nothing where no number of trees comes out.
+// Every GPU is a rank. `seconds` is the least time of one tree. Returns the fewest trees that are
+// within a hop of the shallowest. Nothing if no number of trees works.
 std::optional<HostForest> grow_shallow(const Machine& machine, int32_t root, double seconds,
                                        const ForestOptions& options);
 

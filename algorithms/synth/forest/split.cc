@@ -1,5 +1,5 @@
-// See split.h. A split of g units lowers every cut that it lowers at all by g, so what a
-// trial lacks is by how much it was too large.
+// See split.h. A split of g units lowers every cut by g or not at all. So the shortage after a
+// trial is the amount by which the split was too large.
 #include "algorithms/synth/forest/split.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Split {
   int64_t units = 0;
 };
 
-// Lowers the largest amounts until they sum up to `total`, as evenly as can be.
+// Lowers the largest amounts until they add up to `total`, as evenly as possible.
 void level(std::vector<int64_t>& amounts, int64_t total) {
   int64_t sum = std::accumulate(amounts.begin(), amounts.end(), int64_t{0});
   if (sum <= total) return;
@@ -49,7 +49,7 @@ class Splitter {
     if (trimmed) trim();
     std::vector<int> order;
     for (int v = demand_.ranks; v < graph_.nodes(); v++) order.push_back(v);
-    // Those with few neighbours first: NICs before the switches they hang on.
+    // Nodes with few neighbours first: NICs before their switches.
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return graph_.into(a).size() * graph_.out_of(a).size() <
              graph_.into(b).size() * graph_.out_of(b).size();
@@ -72,8 +72,8 @@ class Splitter {
   }
 
  private:
-  // Edges between switches and CPUs lose what the trees can do without, so that splitting does not
-  // lead data over them needlessly.
+  // Removes capacity between switches and CPUs that the trees can spare, so that splitting does not
+  // route data over it needlessly.
   void trim() {
     for (const ForestEdge& e : std::vector<ForestEdge>(graph_.edges())) {
       if (e.from < demand_.ranks || e.to < demand_.ranks || !graph_.inside(e.from) ||
@@ -93,7 +93,7 @@ class Splitter {
     }
   }
 
-  // Whether data that comes over one edge and leaves over the other would visit a node twice.
+  // Whether data that arrives over one edge and leaves over the other would visit a node twice.
   bool turns_back(int32_t from, int node, int32_t to) const {
     const auto nodes = [&](int a, int b) {
       std::vector<int> visited;
@@ -130,8 +130,9 @@ class Splitter {
     for (const int32_t v : graph_.out_of(node)) graph_.take(node, v, graph_.units(node, v));
   }
 
-  // Which of its host's neighbours of a node one is: of GPUs, by their number there, so that those
-  // of one rail have one number even where some have no NIC. Nothing unless all are in hosts.
+  // The position of a node's neighbours among the neighbours of the same host. GPUs count by their
+  // number in the host, so that GPUs of one rail have the same number even if some have no NIC.
+  // Nothing unless all neighbours are in hosts.
   struct Seat {
     size_t host = 0, number = 0;
   };
@@ -152,9 +153,9 @@ class Splitter {
     return number;
   }
 
-  // Neighbours in a circle; a unit from each goes one further on, then two, and so on. By hosts:
-  // before that to the one of the same number (NICs: the same rail) of the next host, then of the
-  // one after it.
+  // Neighbours form a circle. A unit from each goes to the next one, then to the one after it, and
+  // so on. By hosts: first to the neighbour of the same number (NICs: the same rail) of the next
+  // host, then of the one after it.
   void evenly(int node, bool by_hosts) {
     std::vector<int32_t> ports = graph_.into(node);
     for (const int32_t v : graph_.out_of(node)) ports.push_back(v);

@@ -1,15 +1,15 @@
-// Removes the nodes that are no ranks (switches, CPUs, NICs) from a ForestGraph: what came in over
-// one edge and left over another becomes an edge of its own, which remembers the links it stands
-// for. The trees still fit. Inside the forest engine.
+// Removes the nodes that are not ranks (switches, CPUs, NICs) from a ForestGraph. Capacity that
+// enters over one edge and leaves over another becomes a direct edge, which remembers its links.
+// The trees still fit. Inside the forest engine.
 #pragma once
 
 #include "algorithms/synth/forest/forest_graph.h"
 
 namespace weft {
 
-// The result has only the ranks. A switch's ways are first spread evenly over the pairs of its
-// neighbours; where that leaves too little, pair by pair, each as far as the trees still fit. False
-// in `fits` when a graph of unequal directions could not be split without loss.
+// The result has only the ranks. A switch's capacity is first spread evenly over the pairs of its
+// neighbours. If the trees then do not fit, it is split pair by pair, each as far as they still
+// fit. `fits` is false if a graph of unequal directions could not be split without loss.
 struct SplitGraph {
   ForestGraph graph{0};
   bool fits = true;

@@ -11,11 +11,11 @@
 namespace weft {
 namespace {
 
-// Trees of more roots of their own take long to grow.
+// With more roots of their own, trees take long to grow.
 constexpr int32_t kMostQuickRoots = 4;
 
-// Tries to rotate by `step` ranks: GPUs are told where to go, all others follow from their links,
-// the first to the first and so on.
+// Tries to rotate by `step` ranks. GPUs have fixed images. Other nodes follow from their links: the
+// first to the first and so on.
 std::optional<Rotation> rotation_by(const Machine& machine, const std::vector<int>& ranks,
                                     size_t step) {
   const auto leaving = links_at(machine, true), arriving = links_at(machine, false);
@@ -39,7 +39,7 @@ std::optional<Rotation> rotation_by(const Machine& machine, const std::vector<in
       }
     }
   }
-  // Every link must have an image of its own.
+  // Every link must have its own image.
   std::map<std::tuple<int, int, double, double>, std::vector<int32_t>> unused;
   for (size_t l = machine.links.size(); l-- > 0;) {
     const Link& link = machine.links[l];
@@ -57,7 +57,7 @@ std::optional<Rotation> rotation_by(const Machine& machine, const std::vector<in
   return rotation;
 }
 
-// Which kind of link each one is, and how many there are of a kind.
+// The kind of each link, and the number of links of a kind.
 struct Kinds {
   std::vector<int32_t> of;  // per link
   std::vector<int32_t> size;
@@ -83,7 +83,7 @@ class SymmetricForest {
         ranks_(gpus(machine)),
         ways_(find_ways(machine, ranks_)) {}
 
-  // `seconds` for all trees together.
+  // `seconds` is for all trees together.
   std::optional<HostForest> grow(int32_t trees, double seconds) {
     const auto rotations = static_cast<double>(ranks_.size()) / rotation_.step;
     wide_.assign(kinds_.size.size(), 0);
@@ -97,7 +97,7 @@ class SymmetricForest {
       growing_.push_back({{i % rotation_.step, {}}, std::vector<int32_t>(ranks_.size(), -1)});
       growing_.back().depth[static_cast<size_t>(i % rotation_.step)] = 0;
     }
-    // An edge each in turn, so that all have the same choice.
+    // One edge each in turn, so that all trees have the same choice.
     for (size_t edges = 1; edges < ranks_.size(); edges++)
       for (Growing& g : growing_)
         if (!extend(g)) return std::nullopt;
@@ -110,7 +110,7 @@ class SymmetricForest {
     std::vector<int32_t> depth;  // per rank, -1: not reached
   };
 
-  // What would be left of the scarcest kind on the way, as a part of what there was.
+  // What would remain of the scarcest kind on the path, as a part of the original.
   double spare(const Way& way) const {
     double least = 1;
     for (const int32_t l : way.links) {
@@ -121,7 +121,7 @@ class SymmetricForest {
     return least;
   }
 
-  // Adds the edge that leaves most to spare; of those the one nearest the root.
+  // Adds the edge that leaves most to spare; of equals, the one nearest the root.
   bool extend(Growing& g) {
     const Way* best = nullptr;
     int32_t best_from = 0;

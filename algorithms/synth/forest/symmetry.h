@@ -1,8 +1,7 @@
 // Forests of machines that look alike from many ranks, such as a rack around one switch. Trees are
-// grown for a few roots only and rotated for the others, so that all links that rotate into each
-// other carry the same, whichever trees these are: what has to fit is only how often each kind of
-// link is used. No flows are needed, and the trees are as shallow as can be. Inside the forest
-// engine.
+// grown for a few roots and rotated for the others. So all links of a kind, which rotate into each
+// other, carry the same load, whatever the trees. Only the use of each kind of link has to fit.
+// This needs no flows, and the trees are as shallow as possible. Inside the forest engine.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +13,17 @@
 
 namespace weft {
 
-// A machine that is the same after rank r took the place of rank r + step, for all r.
+// A machine that is unchanged when rank r takes the place of rank r + step, for all r.
 struct Rotation {
   int32_t step = 0;            // divides the number of ranks
-  std::vector<int32_t> links;  // what each link becomes
+  std::vector<int32_t> links;  // the image of each link
 };
 
-// The rotation with the least step, or nothing if there is none but all the way round.
+// The rotation with the least step, or nothing if only the full circle works.
 std::optional<Rotation> find_rotation(const Machine& machine);
 
-// Every GPU is a rank and a root. `seconds` is what a tree per root takes at best. Nothing when the
-// machine has no rotation or the trees do not come out.
+// Every GPU is a rank and a root. `seconds` is the least time of a tree per root. Nothing if the
+// machine has no rotation or no trees are found.
 std::optional<HostForest> grow_by_symmetry(const Machine& machine, double seconds,
                                            const ForestOptions& options);
 

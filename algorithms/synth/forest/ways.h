@@ -1,5 +1,5 @@
-// The ways from rank to rank that lead through no third rank, for engines that choose among all of
-// them, not among those that splitting switches off leaves. Inside the forest engine.
+// The paths from rank to rank that pass no third rank. For engines that choose among all of them,
+// not only among those left after switches are split off. Inside the forest engine.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct Way {
   std::vector<int32_t> links;
 };
 
-// Per rank: the shortest ways over each of its links, those over one link side by side. `machine`
-// is one in which every walk is allowed.
+// Per rank: the shortest paths over each of its links; the paths over one link are contiguous.
+// `machine` is one in which every walk is allowed.
 std::vector<std::vector<Way>> find_ways(const Machine& machine, const std::vector<int>& ranks);
 
-// Per node: the links that leave it, or that reach it, in the order of the machine.
+// Per node: the links that leave it, or that enter it, in the machine's order.
 std::vector<std::vector<int32_t>> links_at(const Machine& machine, bool leaving);
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// The plans are for one size; beyond this one throughput is all that counts.
+// Plans are for one size. Above this size only throughput counts.
 constexpr double kMostLatencyBytes = 64 << 20;
 
 bool latency_applies(const SynthesisTask& task) {

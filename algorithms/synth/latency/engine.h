@@ -1,4 +1,4 @@
-// The row of the table of engines for plans of small sizes.
+// The table row of the engine for small sizes.
 #pragma once
 
 #include "algorithms/synth/synthesis.h"

@@ -58,7 +58,7 @@ class Planner {
   std::vector<int> chunk_counts() const {
     std::vector<int> counts = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
     if (blocks_ > 1) return counts;
-    // A root does best when all others of its host have the same number of pieces to pass on.
+    // A root does best if all other ranks of its host have equally many pieces to pass on.
     const auto& host = graphs_[0].host;
     const auto mates = std::count(host.begin(), host.end(), host[collective_.root]) - 1;
     for (auto chunks = mates; mates > 1 && chunks <= 32; chunks += mates)
@@ -68,7 +68,7 @@ class Planner {
     return counts;
   }
 
-  // Adds a plan if the rules allow one; returns how much work it was.
+  // Adds a plan if the rules allow one; returns the work it took.
   int64_t plan(std::vector<LatencyPlan>& found, int chunks, const RaceRules& rules) const {
     LatencyPlan plan{{collective_, chunks, {}, {}}, 0};
     int64_t spent = 0;
@@ -106,7 +106,7 @@ class Planner {
   const LatencyOptions options_;
   int blocks_ = 1;
   bool several_hosts_ = false;
-  std::vector<HopGraph> graphs_;  // all_reduce: to gather, and turned round to reduce
+  std::vector<HopGraph> graphs_;  // all_reduce: for gathering, and reversed for reducing
 };
 
 }  // namespace

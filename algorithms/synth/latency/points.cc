@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// Chunks per round and hop; the narrowest link carries one.
+// Chunks per round and hop; the slowest link carries one.
 std::vector<int> widths(const HopGraph& graph, const Machine& machine) {
   std::vector<int> users(graph.gbps.size(), 0);
   double least = graph.hops.empty() ? 1 : graph.hops[0].gbps;
@@ -32,7 +32,7 @@ std::vector<int> widths(const HopGraph& graph, const Machine& machine) {
   return width;
 }
 
-// How many hops the farthest rank is away from where a piece begins.
+// The number of hops from a piece's origin to the farthest rank.
 int eccentricity(const HopGraph& graph, const std::vector<int32_t>& origins) {
   int most = 0;
   for (const int32_t origin : origins) {
@@ -55,7 +55,7 @@ struct Ratio {
   double value() const { return static_cast<double>(rounds) / chunks; }
 };
 
-// All ways to have so many rounds per chunk, from the fewest on.
+// All ratios of rounds per chunk, the lowest first.
 std::vector<Ratio> ratios(double least, double below, int steps, int most_chunks) {
   std::vector<Ratio> all;
   for (int chunks = 1; chunks <= most_chunks; chunks++)

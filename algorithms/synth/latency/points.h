@@ -1,7 +1,7 @@
-// The trade between latency and bandwidth, in the terms of k-synchronous schedules (SCCL): a
-// schedule has steps; within a step nobody passes on what the step itself brought; a step lasts
-// some rounds, and in a round the narrowest link carries one chunk, others as many as they are
-// wider.
+// The trade between latency and bandwidth, in the terms of k-synchronous schedules (SCCL). A
+// schedule has steps. Within a step no rank passes on data that it received in that step. A step
+// lasts some rounds. In a round the slowest link carries one chunk, faster links proportionally
+// more.
 #pragma once
 
 #include <vector>
@@ -21,11 +21,11 @@ struct PointOptions {
   int most_chunks = 6;
 };
 
-// For all_gather, reduce_scatter and broadcast or reduce on machines whose GPUs are joined by links
-// of their own; where several ways share a link (switches, NICs) throws Error(ncclInvalidArgument).
-// Every point has more steps and fewer rounds per chunk than the one before; the last one is as
-// fast as the links allow, if so many steps and chunks are enough. The search is a heuristic: what
-// it returns is a schedule, what it does not find may exist.
+// For all_gather, reduce_scatter, broadcast and reduce on machines whose GPUs have separate links.
+// If paths share a link (switches, NICs), throws Error(ncclInvalidArgument). Every point has more
+// steps and fewer rounds per chunk than the one before. The last one is as fast as the links allow,
+// if the options allow enough steps and chunks. The search is a heuristic: it may miss a schedule
+// that exists.
 std::vector<ParetoPoint> latency_points(const Machine& machine, const Collective& collective,
                                         const PointOptions& options = {});
 

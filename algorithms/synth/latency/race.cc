@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNever = 1e300;
 
-// Times are compared in steps of a tenth of a nanosecond, so that sums in another order are equal.
+// Times are compared in ticks of 0.1 ns, so that sums in another order are equal.
 int64_t ticks(double us) { return std::llround(us * 1e4); }
 
 class Race {
@@ -55,8 +55,8 @@ class Race {
   }
 
  private:
-  // When it arrives, how scarce it is, how much its receiver has to pass on already, and how far
-  // round it goes.
+  // Arrival, number of holders in the host, pieces that the receiver has to pass on already, and
+  // distance round the ranks.
   using Key = std::tuple<int64_t, int32_t, int32_t, int32_t>;
   struct Choice {
     int32_t piece = -1;
@@ -69,7 +69,7 @@ class Race {
   int32_t& holders(int32_t piece, int host) { return holders_[host * pieces_ + piece]; }
   bool crosses(const Hop& hop) const { return graph_.host[hop.from] != graph_.host[hop.to]; }
 
-  // Whether the receiver will have to pass the piece on for others.
+  // Whether the receiver must pass the piece on to other ranks.
   bool lands(int32_t piece, const Hop& hop) const {
     return crosses(hop) || (rules_.once_from_origin && hop.from == origin_[piece]);
   }
@@ -81,7 +81,7 @@ class Race {
              hop.from == origin_[piece]);
   }
 
-  // A message that sets out then or later meets no queue on its way.
+  // A message that starts at this time or later meets no queue on its path.
   double smooth(const Hop& hop) const {
     double us = 0, before = 0;
     for (const int32_t l : hop.links) {
@@ -108,7 +108,7 @@ class Race {
     table_.looks += static_cast<int64_t>(waiting.size()) + 1;
     size_t kept = 0;
     for (const int32_t piece : waiting) {
-      if (!allowed(piece, hop)) continue;  // for ever: nobody loses a piece
+      if (!allowed(piece, hop)) continue;  // stays so: no rank loses a piece
       waiting[kept++] = piece;
       const Key candidate = key(piece, number, smooth_us);
       if (best.piece < 0 || candidate < best.key) best = {piece, candidate};
@@ -148,7 +148,7 @@ class Race {
     }
   }
 
-  // A key in the queue may have become too low since; it is looked at again when its turn comes.
+  // A key in the queue may have become too low since. It is checked again when it comes up.
   void offer(const Key& candidate, int32_t hop) {
     queued_[hop] = candidate;
     if (std::get<0>(candidate) != INT64_MAX) queue_.push({candidate, hop});
@@ -159,10 +159,10 @@ class Race {
   const double bytes_;
   const RaceRules rules_;
   const size_t pieces_;
-  std::vector<double> at_;                           // piece, rank: when it has it
-  std::vector<int32_t> holders_;                     // host, piece
+  std::vector<double> at_;                           // [piece][rank]: when the rank has it
+  std::vector<int32_t> holders_;                     // [host][piece]
   std::vector<int32_t> landed_;                      // per rank, pieces to pass on
-  std::vector<bool> has_left_;                       // per piece, its origin
+  std::vector<bool> has_left_;                       // per piece: whether it has left its origin
   std::vector<double> free_us_, busy_us_, link_us_;  // per link
   std::vector<std::vector<int32_t>> waiting_;        // per hop, pieces that may cross it
   std::vector<Key> queued_;                          // per hop, its entry in the queue

@@ -1,8 +1,8 @@
-// The greedy heart of the latency engine: every piece races to every rank. Again and again the
-// delivery that can be complete first is fixed, over the links as they are then (of equals that of
-// the piece that fewest ranks of the host have), and whoever has got a piece passes it on. Small
-// pieces so go straight to everybody, over slow links too; large ones cross a slow link once and
-// are passed on behind it. Deterministic.
+// The greedy core of the latency engine: every piece races to every rank. It repeatedly fixes the
+// delivery that can complete first over the links in their current state. Ties go to the piece that
+// the fewest ranks of the host have. A rank that has received a piece passes it on. So small pieces
+// go straight to all ranks, over slow links too. Large pieces cross a slow link once and are passed
+// on behind it. Deterministic.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace weft {
 
 struct RaceRules {
-  // A piece enters a host once; its ranks pass it on among themselves.
+  // A piece enters a host once; the host's ranks pass it on among themselves.
   bool once_per_host = false;
-  // Within its host a piece leaves the rank where it begins once; others pass it on. For one root.
+  // A piece leaves its first rank once within the host; other ranks pass it on. For one root.
   bool once_from_origin = false;
 };
 
@@ -25,12 +25,12 @@ struct Delivery {
 };
 
 struct Timetable {
-  // False where the rules leave some rank out: one whose host's others do not reach it.
+  // False if the rules leave out a rank: one that the other ranks of its host cannot reach.
   bool complete = true;
   std::vector<Delivery> deliveries;  // in the order in which they were fixed
   double end_us = 0;
-  double busiest_us = 0;  // how long the busiest link is at work
-  int64_t looks = 0;      // what it took: pieces that were considered for a hop
+  double busiest_us = 0;  // busy time of the busiest link
+  int64_t looks = 0;      // the work: pieces considered for a hop
 };
 
 // Piece p starts at rank origin[p] and must reach all ranks; all pieces have the same size.

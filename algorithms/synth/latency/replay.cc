@@ -70,7 +70,7 @@ class Replay {
  private:
   struct Port {
     std::vector<int32_t> deliveries;
-    size_t next = 0;  // counted through all slices
+    size_t next = 0;  // counts through all slices
     bool busy = false;
   };
   struct Message {
@@ -105,7 +105,7 @@ class Replay {
     push(cross(static_cast<int32_t>(messages_.size()) - 1), -1 - number);
   }
 
-  // The first byte enters the next link; returns when the last one has left it.
+  // The first byte enters the next link. Returns when the last byte has left it.
   double cross(int32_t number) {
     Message& message = messages_[number];
     const auto& links = links_of(number);
@@ -135,13 +135,13 @@ class Replay {
   const size_t pieces_;
   std::vector<double> free_us_, link_us_;  // per link
   std::vector<int32_t> port_of_link_;
-  std::vector<int> under_way_;  // per hop, messages
+  std::vector<int> under_way_;  // per hop, messages in flight
   std::vector<bool> has_;       // slice, piece, rank
   std::vector<Port> ports_;
   std::vector<std::vector<int32_t>> rank_ports_;
   std::vector<Message> messages_;
   std::vector<double> end_us_;  // per slice
-  // Messages, or ports as -1 - number.
+  // Time, order, and a message or a port as -1 - number.
   using Event = std::tuple<double, int64_t, int32_t>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t order_ = 0;

@@ -22,7 +22,7 @@ class Search {
       arriving_[problem.graph.hops[h].to].push_back(static_cast<int32_t>(h));
   }
 
-  // Tries to divide the rounds so; rounds[s] belong to step s.
+  // Tries one division of the rounds; rounds[s] belong to step s.
   std::optional<std::vector<StepSend>> run(const std::vector<int>& rounds) {
     if (!enough(rounds)) return std::nullopt;
     std::fill(urgency_.begin(), urgency_.end(), 0.0);
@@ -34,7 +34,7 @@ class Search {
  private:
   size_t cell(int rank, int piece) const { return rank * static_cast<size_t>(pieces_) + piece; }
 
-  // What every rank can receive at most, if only the first step's senders lack anything to send.
+  // Whether every rank can receive enough, if ranks lack pieces to send only in the first step.
   bool enough(const std::vector<int>& rounds) const {
     const int later = std::accumulate(rounds.begin() + 1, rounds.end(), 0);
     for (int r = 0; r < ranks_; r++) {
@@ -70,7 +70,7 @@ class Search {
       for (int p = 0; p < pieces_; p++) {
         if (has_[cell(r, p)]) continue;
         complete = false;
-        // Whoever could have passed it on should have had it.
+        // The ranks that could have sent the piece should have had it.
         for (const int32_t h : arriving_[r]) urgency_[cell(problem_.graph.hops[h].from, p)] += 1;
       }
     for (double& u : urgency_) u *= 0.98;
@@ -94,12 +94,12 @@ class Search {
       for (const int p : carried_[i]) sends_.push_back({p, hops[i], step});
   }
 
-  // Of rare pieces, and of those that were missed, more; and a little chance.
+  // Rare pieces and pieces that were missed are worth more, plus a little randomness.
   double worth(int rank, int piece) {
     return urgency_[cell(rank, piece)] - 2.0 * holders_[piece] + random_() * 0x1p-32;
   }
 
-  // Puts the piece on a hop that leads to the rank, moving others over where that makes room.
+  // Puts the piece on a hop to the rank. Moves other pieces if that makes room.
   bool place(int piece, int rank, int rounds) {
     const auto& hops = arriving_[rank];
     for (size_t i = 0; i < hops.size(); i++) {
@@ -123,7 +123,7 @@ class Search {
   const int ranks_, pieces_;
   std::vector<std::vector<int32_t>> arriving_;  // per rank, hops
   std::vector<double> urgency_;                 // rank, piece
-  std::mt19937 random_{1};                      // the standard fixes what it yields
+  std::mt19937 random_{1};                      // the standard fixes its sequence
   std::vector<bool> has_;                       // rank, piece
   std::vector<int> holders_;                    // per piece
   std::vector<std::vector<int>> carried_;       // per arriving hop, pieces
@@ -131,7 +131,7 @@ class Search {
   std::vector<StepSend> sends_;
 };
 
-// Every way to divide rounds among steps, one at least for each.
+// Every division of the rounds among steps, at least one for each.
 void divide(int steps, int rounds, std::vector<int>& begun, std::vector<std::vector<int>>& all) {
   if (steps == 1) {
     all.push_back(begun);

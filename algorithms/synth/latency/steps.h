@@ -1,4 +1,4 @@
-// One question of points.h: is there a schedule of so many steps and rounds?
+// Answers one question of points.h: is there a schedule of this many steps and rounds?
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct StepSend {
   int32_t piece = 0, hop = 0, step = 0;
 };
 
-// Sends in order of their steps, or nothing if none were found. What a rank receives in a step is a
-// matching of pieces and incoming links, so the last step is decided exactly; for the steps before
-// it pieces that few have go first, and attempt by attempt those that were missing in the end.
-// Deterministic.
+// Sends in order of their steps, or nothing if none were found. The sends to a rank in a step are a
+// matching of pieces and incoming links, so the last step is solved exactly. In earlier steps rare
+// pieces go first. Each attempt gives priority to pieces that were missing at the end of the last
+// one. Deterministic.
 std::optional<std::vector<StepSend>> find_steps(const StepProblem& problem, int steps, int rounds);
 
 }  // namespace weft

@@ -1,5 +1,4 @@
-// The two halves of an all_reduce know nothing of each other, so they are made side by side where
-// they are large.
+// The two halves of an all_reduce are independent, so large ones are made in parallel.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +6,14 @@
 
 namespace weft {
 
-// Calls both, of so many transfers each; what they throw comes out.
+// Calls both, with about this many transfers each. Rethrows their exceptions.
 template <typename One, typename Other>
 void in_parallel(size_t transfers, One&& one, Other&& other) {
   constexpr size_t kWorthAThread = 4096;
   auto policy = std::launch::deferred;
-  if (transfers >= kWorthAThread) policy |= std::launch::async;  // deferred if there is no thread
+  if (transfers >= kWorthAThread)
+    policy |= std::launch::async;  // deferred if no thread is
+                                   // available
   auto beside = std::async(policy, one);
   other();
   beside.get();

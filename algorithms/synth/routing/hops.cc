@@ -28,7 +28,7 @@ void check_reach(const HopGraph& graph, const Machine& machine) {
   }
 }
 
-// A hop for every pair of ranks that is joined in `ways`.
+// Adds a hop for every pair of ranks that `ways` connects.
 void add_hops(HopGraph& graph, const Machine& ways, bool turned) {
   Routes routes(ways);
   for (int from = 0; from < graph.ranks; from++)

@@ -1,6 +1,5 @@
 // The machine as ranks see it: which rank reaches which other without a relay, and over which
-// links. Routes are those that messages take, so loads that an engine adds up are loads that come
-// true.
+// links. Messages take the same routes, so the loads that an engine computes are the real loads.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace weft {
 
 struct Hop {
   int32_t from = 0, to = 0;    // ranks
-  std::vector<int32_t> links;  // of the machine, in the order in which `from` -> `to` crosses them
+  std::vector<int32_t> links;  // of the machine, in the order of the route `from` -> `to`
   double us = 0;               // sum of the links
   double gbps = 0;             // least of the links
 };
@@ -25,12 +24,12 @@ struct HopGraph {
   std::vector<int> host;                      // per rank
 };
 
-// Ranks 0..n-1 are the first n GPUs. With `turned` every hop is its opposite turned round: what
-// mirrored collectives plan on. Throws Error(ncclInvalidArgument) with the reason where the machine
-// has too few GPUs, or where some rank does not reach another even through relays.
+// Ranks 0..n-1 are the first n GPUs. With `turned` every hop is the reverse of its opposite;
+// mirrored collectives plan on that. Throws Error(ncclInvalidArgument) with the reason if the
+// machine has too few GPUs, or if some rank cannot reach another even through relays.
 HopGraph hop_graph(const Machine& machine, int nranks, bool turned = false);
 
-// For engines that look at the machine in other ways, the same checks. Both throw
+// The same checks, for engines that use other views of the machine. Both throw
 // Error(ncclInvalidArgument); the second one always.
 void check_ranks(const Machine& machine, int nranks);
 [[noreturn]] void fail_unreachable(const Machine& machine, int from, int to);

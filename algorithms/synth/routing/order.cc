@@ -1,5 +1,5 @@
-// List scheduling: the transfer that can start first does; of those the one with the longest way
-// after it, or the one that the pass before, which ran the other way, finished last.
+// List scheduling: the transfer that can start first starts. Ties go to the one with the longest
+// way after it, or to the one that finished last in the previous, opposite pass.
 #include "algorithms/synth/routing/order.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Order {
     const bool mirrored = options.mirrored && options.returns > 0;
     double best = mirrored ? std::numeric_limits<double>::infinity() : makespan();
     if (!mirrored) keep(false);
-    // What came last goes first on the way back, and so on.
+    // Transfers that came last go first on the way back, and so on.
     for (int i = 0; i < 2 * options.returns; i++) {
       const bool back = i % 2 == 0;
       urgency_ = tail_;
@@ -51,7 +51,7 @@ class Order {
       transfers_[t].begin_us = back ? end - tail_[t] : begin_[t];
   }
 
-  // Schedules all transfers: forwards, or with time turned round.
+  // Schedules all transfers, forwards or backwards in time.
   void pass(bool back) {
     back_ = back;
     begin_.assign(transfers_.size(), 0);
@@ -91,7 +91,7 @@ class Order {
     return static_cast<size_t>(links[back_ ? links.size() - 1 - at : at]);
   }
 
-  // The piece enters a link that is free.
+  // The piece enters a free link.
   void cross(size_t t, int32_t hop, double at) {
     const size_t link = link_of(t, hop);
     if (hop == 0) begin_[t] = at;
@@ -147,7 +147,7 @@ class Order {
             static_cast<int32_t>(t);
   }
 
-  // How long the longest way is from a transfer's begin to the end of its tree.
+  // The longest time from a transfer's begin to the end of its tree.
   void measure() {
     urgency_.assign(transfers_.size(), 0);
     std::vector<int32_t> stack;
@@ -178,19 +178,20 @@ class Order {
   const double bytes_;
   const int32_t rounds_;
   std::vector<Transfer>& transfers_;
-  // When, transfer, which of its links.
+  // Time, transfer, index of its link.
   using Event = std::tuple<double, int32_t, int32_t>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  // Round, minus the urgency, transfer, which of its links.
+  // Round, minus the urgency, transfer, index of its link.
   using Waiting = std::tuple<int32_t, double, int32_t, int32_t>;
   std::vector<std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>> waiting_;
   bool back_ = false;
   std::vector<double> free_;          // per link
   std::vector<double> begin_, tail_;  // per transfer, in this pass
-  std::vector<int32_t> pending_;      // per transfer: what it waits for
+  std::vector<int32_t> pending_;      // per transfer: how many transfers it waits for
   std::vector<int32_t> parent_;       // per transfer, -1: none
   std::vector<int32_t> first_child_, children_;
-  std::vector<double> urgency_;  // per transfer: of those that wait for a link the highest first
+  std::vector<double> urgency_;  // per transfer; of those that wait for a link, the highest goes
+                                 // first
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Ordering: when each transfer begins, so that links are never idle while something could cross
-// them and what still has far to go crosses first. For every engine. Pure function.
+// Ordering: sets when each transfer begins. Links are never idle while a transfer could cross them,
+// and transfers with the longest way to go cross first. For every engine. Pure function.
 #pragma once
 
 #include "algorithms/synth/routing/transfers.h"
@@ -8,19 +8,19 @@
 namespace weft {
 
 struct OrderOptions {
-  // Where so many pieces in a row take the same way, the first of all of them go before the second
-  // of any, so that links stay equally far.
+  // Number of consecutive pieces that take the same path. The first piece of each path goes before
+  // the second of any, so that links progress equally.
   int rounds = 1;
-  // How often the order is made anew from its end and from there again; the one that takes least
-  // counts. For plans in which much waits for each other.
+  // How often the order is remade backwards from its end and forwards again. The shortest wins. For
+  // plans with many waits.
   int returns = 0;
-  // With returns: the transfers will run turned round, so the order is made in that direction.
+  // With returns: the transfers will run reversed, so the order is made in that direction.
   bool mirrored = false;
 };
 
-// Sets begin_us of transfers whose pieces have `piece_bytes` each. A piece crosses links as the
-// simulator's messages do; of several that wait for a link the one with the longest way behind it
-// goes first. `machine` is the one the links are of: the reversed one for reductions.
+// Sets begin_us of transfers whose pieces have `piece_bytes` each. A piece crosses links like a
+// message of the simulator. Of several pieces that wait for a link, the one with the longest way to
+// go is first. `machine` has the links: the reversed machine for reductions.
 void order_transfers(const Machine& machine, double piece_bytes, const OrderOptions& options,
                      std::vector<Transfer>& transfers);
 

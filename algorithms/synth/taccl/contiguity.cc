@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-// The send before each one on its link, -1 for none.
+// The previous send on the same link, -1: none.
 std::vector<int32_t> before_on_link(const TacclProblem& problem, const TacclOrder& order) {
   std::vector<int32_t> last(problem.topology.links.size(), -1), before;
   for (size_t s = 0; s < order.sends.size(); s++) {
@@ -65,7 +65,7 @@ ExactTimes exact_times(const TacclProblem& problem, const TacclOrder& order,
     return link_of(run).alpha_us +
            link_of(run).beta_us / order.parts * runs.size[static_cast<size_t>(run)];
   };
-  // A run goes through everything as fast as through its narrowest part.
+  // A run moves at the pace of the slowest resource on its link.
   const auto keeps_busy = [&](int32_t run, int32_t resource) {
     return link_of(run).busy_us +
            (link_of(run).beta_us * (runs.size[static_cast<size_t>(run)] - 1) +
@@ -147,7 +147,7 @@ ContiguityModel contiguity_model(const TacclProblem& problem, const TacclOrder& 
   };
   const int32_t time = column(times.time_us);
   lp.cost[static_cast<size_t>(time)] = 1;
-  // Per send: when its message begins, when the link has taken it, when it is there.
+  // Per send: when its message begins, when the link has taken it, when it arrives.
   std::vector<int32_t> send(n), taken(n), there(n), join(n, -1);
   const Runs runs = find_runs(problem, order, start);
   std::vector<int32_t> position(n, 0), count(runs.size.size(), 0);
@@ -176,7 +176,8 @@ ContiguityModel contiguity_model(const TacclProblem& problem, const TacclOrder& 
     join[s] = lp.add_binary();
     m.start.push_back(start[s]);
     m.joins.push_back(join[s]);
-    // Together: one beginning, the link takes one after the other, all are there with the last.
+    // Together: they begin at once, the link takes one after the other, and all arrive with the
+    // last.
     lp.at_least({{send[s], 1}, {send[b], -1}}, 0);
     lp.at_least({{send[b], 1}, {send[s], -1}, {join[s], -horizon}}, -horizon);
     lp.at_least({{taken[s], 1}, {taken[b], -1}, {join[s], -horizon}}, beta - horizon);
@@ -198,7 +199,7 @@ ContiguityModel contiguity_model(const TacclProblem& problem, const TacclOrder& 
         const auto u = static_cast<size_t>(user);
         std::vector<Term> terms{{send[s], 1}, {taken[u], -1}};
         if (join[s] >= 0 && before[s] == user) terms.push_back({join[s], horizon});
-        // The last one leaves here earlier than it leaves the narrowest part of its link.
+        // The last send leaves this resource before it leaves the slowest resource of its link.
         lp.at_least(
             std::move(terms),
             (t.resources[static_cast<size_t>(r)].beta_us - link_of(u).beta_us) / order.parts);

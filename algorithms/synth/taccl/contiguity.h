@@ -1,6 +1,6 @@
-// The last stage of TACCL's pipeline: which neighbours on links between hosts are sent together, so
-// that they pay for one message, and when exactly everything begins. Orders stay as they are. Pure
-// functions.
+// The last stage of TACCL's pipeline. It decides which consecutive sends on links between hosts
+// travel together, to pay for one message, and when exactly everything begins. The order stays.
+// Pure functions.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ inline constexpr int kMostTogether = 6;
 using Together = std::vector<uint8_t>;
 
 struct ExactTimes {
-  bool possible = true;  // false: something would wait for itself
+  bool possible = true;  // false: a send would wait for itself
   std::vector<double> begin_us;
   double time_us = 0;
 };
@@ -25,14 +25,13 @@ struct ExactTimes {
 ExactTimes exact_times(const TacclProblem& problem, const TacclOrder& order,
                        const Together& together);
 
-// Sends that may join the one before them: those on links between hosts whose messages cost
-// something by themselves.
+// Sends that may join the one before them: on links between hosts whose messages have a fixed cost.
 std::vector<int32_t> joinable(const TacclProblem& problem, const TacclOrder& order);
 
-// Joins neighbours one after the other wherever that takes no time.
+// Joins consecutive sends one after the other, unless that takes longer.
 Together join_greedily(const TacclProblem& problem, const TacclOrder& order);
 
-// The same question as a MILP, with a solution to start from.
+// The same problem as a MILP, with a solution to start from.
 struct ContiguityModel {
   LinearModel linear;
   std::vector<double> start;

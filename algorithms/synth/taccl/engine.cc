@@ -13,8 +13,8 @@
 namespace weft {
 namespace {
 
-// Plans that are simulated, in two kinds of lanes each, besides the one that is best in its model.
-// Those of few parts come first: many small messages meet more of what the model leaves out.
+// Plans to simulate, with two kinds of lanes each, besides the best by the model. Plans of few
+// parts come first: the model ignores costs that many small messages have.
 constexpr size_t kMostPlans = 5;
 
 bool applies(const SynthesisTask& task) {
@@ -25,7 +25,7 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
   const Sketch sketch = load_sketch(task.options.sketch);
   TacclOptions options;
   options.bytes = task.bytes;
-  // The rest of the time is for candidates to be simulated in.
+  // The rest of the time is for simulating candidates.
   options.time_limit_s = task.seconds_left * 0.6;
   std::string why_not;
   options.solver = Solver::find(why_not);
@@ -33,7 +33,7 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
     if (task.options.progress) task.options.progress("taccl: " + line);
   };
   if (options.solver == nullptr) {
-    // Who names a solver wants it; who names none gets what there is.
+    // A solver that the user names must exist. Without a name any available one is used.
     const std::string named = Config::from_environment().solver_plugin;
     if (!named.empty() && named != "none") fail(ncclInvalidUsage, "{}", why_not);
     say(why_not + "; heuristics only");
@@ -51,7 +51,7 @@ std::vector<std::function<Schedule()>> candidates(const SynthesisTask& task) {
   }
   std::vector<std::function<Schedule()>> made;
   for (const TacclPlan& plan : result.plans) {
-    // Lanes that never wait for each other are for what executors cut into slices.
+    // Lanes per hop never wait for each other; they are for data that executors slice.
     const double piece_bytes = task.bytes / (task.collective.nranks * plan.routing.chunks);
     const bool sliced = piece_bytes > task.options.simulation.slice_bytes;
     for (const bool by_hops : {sliced, !sliced})

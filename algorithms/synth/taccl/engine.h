@@ -1,4 +1,4 @@
-// The row of the table of synthesis engines for TACCL's pipeline (algorithms/synth/taccl/taccl.h).
+// The table row of the engine for TACCL's pipeline (algorithms/synth/taccl/taccl.h).
 #pragma once
 
 #include "algorithms/synth/synthesis.h"

@@ -37,7 +37,7 @@ class Greedy {
       const auto [arrival, gain, turn, piece, link] = offered;
       const Offer now = make_offer(piece, link);
       if (std::get<1>(now) == 0) continue;
-      if (offered < now) {  // it has become worse since
+      if (offered < now) {  // worse than when it was queued
         queue_.push(now);
         continue;
       }
@@ -51,7 +51,7 @@ class Greedy {
   }
 
  private:
-  // Arrival, minus gain, turn (so that ranks do not all begin with the same peer), piece, link.
+  // Arrival, minus gain, distance (so that ranks do not all begin with the same peer), piece, link.
   using Offer = std::tuple<double, int, int, int32_t, int32_t>;
 
   int hops(const TacclPiece& piece, int from, int to) const {
@@ -59,7 +59,7 @@ class Greedy {
         .hops[static_cast<size_t>(from)][static_cast<size_t>(to)];
   }
 
-  // Hops that those who still want the piece are spared when `rank` has it.
+  // Hops saved for the ranks that still want the piece if `rank` has it.
   int gain(int32_t piece, int rank) const {
     const auto i = static_cast<size_t>(piece);
     if (has_us_[i][static_cast<size_t>(rank)] < kNotYet) return 0;
@@ -116,7 +116,8 @@ class Greedy {
   std::vector<double> free_us_;              // per resource
   std::vector<std::vector<double>> has_us_;  // [piece][rank]
   std::vector<std::vector<int>> missing_;    // per piece, ranks that want it and lack it
-  std::vector<std::vector<int>> hops_left_;  // the same, hops from the nearest rank that has it
+  std::vector<std::vector<int>> hops_left_;  // per entry of missing_, hops from the nearest rank
+                                             // that has it
   std::priority_queue<Offer, std::vector<Offer>, std::greater<>> queue_;
   TacclRoutes routes_;
 };

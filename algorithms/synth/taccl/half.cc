@@ -11,10 +11,11 @@
 namespace weft {
 namespace {
 
-// Finer parts help nobody when there are more sends, or smaller ones, than this.
+// Limits of dividing into parts: finer parts do not help beyond this many sends, or below this
+// size.
 constexpr size_t kMostSends = 40000;
 constexpr double kLeastPartBytes = 512;
-// Beyond this a solver does not get anywhere.
+// With more columns a solver makes no progress.
 constexpr int32_t kMostColumns = 100000;
 
 double chunk_bytes(const Collective& c, const Sketch& sketch, double bytes) {
@@ -45,7 +46,7 @@ const TacclHalf::Plan* TacclHalf::find(int parts, bool solved) const {
   return found;
 }
 
-// The best order of these routes in this many parts.
+// Adds the best order of these routes with this many parts.
 void TacclHalf::add(const TacclRoutes& routes, int parts, bool solved) {
   Plan best;
   for (const OrderRule rule :

@@ -1,5 +1,5 @@
-// Inside taccl_plans(): one direction of a collective, gathering on a machine (or, for what
-// reduces, on the machine turned round).
+// Inside taccl_plans(): one direction of a collective. It gathers on a machine, or for reductions
+// on the reversed machine.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,7 @@ class TacclHalf {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Nothing new is begun after the deadline, and the solver ends then. Writes what it did to
-  // `result`.
+  // After the deadline no new work begins, and the solver ends. Logs its work in `result`.
   TacclHalf(const Machine& machine, const Collective& collective, const Sketch& sketch,
             const TacclOptions& options, Clock::time_point deadline, TacclResult& result);
 
@@ -27,10 +26,10 @@ class TacclHalf {
     bool solved = false;
   };
   const std::vector<Plan>& plans() const { return plans_; }
-  // By parts; the solver's where there is one and it is wanted. Null: none.
+  // The plan with this many parts. If `solved`, the solver's plan if there is one. Null: none.
   const Plan* find(int parts, bool solved) const;
 
-  // Contiguity and exact times; returns the time.
+  // Sets contiguity and exact times; returns the time.
   double finish(const Plan& plan, std::vector<Transfer>& transfers);
   int chunks() const { return problem_.chunks; }
 

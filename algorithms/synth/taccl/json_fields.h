@@ -1,5 +1,5 @@
-// Reads JSON objects strictly: what is missing, of the wrong kind or unknown is named in one line
-// with the file and the element. For the readers of TACCL's files.
+// Reads JSON objects strictly. Errors name a missing, wrong or unknown field in one line, with the
+// file and the element. For the readers of TACCL's files.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@ namespace weft {
 
 class JsonFields {
  public:
-  // `place` is what messages begin with: the file and the element.
+  // Errors begin with `place`: the file and the element.
   JsonFields(const nlohmann::json& object, std::string place,
              std::initializer_list<const char*> known);
 
@@ -34,7 +34,7 @@ class JsonFields {
   std::string place_;
 };
 
-// Throws Error where the text is no JSON object.
+// Throws Error if the text is no JSON object.
 nlohmann::json parse_json_object(std::string_view text, const std::string& name);
 
 }  // namespace weft

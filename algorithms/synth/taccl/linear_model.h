@@ -1,4 +1,4 @@
-// A mixed-integer linear model as plain data: what the stages of TACCL's pipeline hand to a solver.
+// A mixed-integer linear model as plain data, from the stages of TACCL's pipeline to a solver.
 // Minimise cost * x subject to rows and bounds. Built by one thread, then only read.
 #pragma once
 
@@ -35,14 +35,14 @@ struct LinearModel {
     integer.back() = 1;
     return index;
   }
-  // Terms of the same column are added up.
+  // Adds up terms of the same column.
   void add_row(std::vector<Term> terms, double least, double most);
   void at_least(std::vector<Term> terms, double least) {
     add_row(std::move(terms), least, kInfinity);
   }
 
   double objective(const std::vector<double>& values) const;
-  // "" when the values keep to all bounds, rows and integrality, else the first thing they break.
+  // "" if the values satisfy all bounds, rows and integrality; else the first violation.
   std::string broken(const std::vector<double>& values, double tolerance = 1e-6) const;
 };
 

@@ -31,7 +31,7 @@ void check_gpus(const Sketch& sketch, int gpus) {
     }
 }
 
-// Says why one entry is no symmetry, or "".
+// Why an entry is no symmetry, or "".
 std::string asymmetry(const LogicalTopology& t, const std::vector<int>& image) {
   const auto like = [&](int rank) { return image[static_cast<size_t>(rank)]; };
   std::vector<int32_t> resource_image(t.resources.size(), -1);

@@ -1,4 +1,4 @@
-// Inside logical_topology(): what both kinds of machine share.
+// Inside logical_topology(): shared by both kinds of machine.
 #pragma once
 
 #include <utility>
@@ -8,20 +8,20 @@
 
 namespace weft {
 
-// Ranks by host, connected GPUs and senders, as the sketch has them; no links yet.
+// Ranks by host, connected GPUs and senders, from the sketch; no links yet.
 LogicalTopology ranks_of_sketch(const Sketch& sketch, std::vector<std::vector<int>> rank_at);
 
-// Local pairs that may talk between hosts: (sender, receiver).
+// Pairs of local GPUs that may talk between hosts: (sender, receiver).
 std::vector<std::pair<int, int>> connections(const Sketch& sketch, int gpus);
 
-// Whether the sketch lets two GPUs of a host talk, and over how many switch planes (1 where it
-// names no switches).
+// The number of switch planes over which the sketch lets two GPUs of a host talk; 0: none. 1 if the
+// sketch names no switches.
 int planes(const Sketch& sketch, int from, int to);
 
 void add_link(LogicalTopology& topology, LogicalLink link);
 
-// Turns the sketch's offsets into permutations and proves that each maps every link onto one like
-// it, shared things onto shared things, and senders onto senders.
+// Turns the sketch's offsets into permutations. Proves that each maps every link to an equal link,
+// shared resources to shared resources, and senders to senders.
 void add_symmetries(const Sketch& sketch, LogicalTopology& topology);
 
 }  // namespace weft

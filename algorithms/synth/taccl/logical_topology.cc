@@ -40,7 +40,7 @@ class OnMachine {
         everywhere_(flow_graph(machine).machine),
         inside_(everywhere_),
         t_(ranks_of_sketch(sketch, ranks_by_host(machine))) {
-    // Nothing goes out of a host and back.
+    // No path leaves a host and comes back.
     for (Link& link : inside_.links)
       if (link.type == LinkType::kNetwork) link.gbps = 0;
     resource_of_.assign(machine.links.size(), -1);
@@ -98,7 +98,7 @@ class OnMachine {
     }
   }
 
-  // Slower than two links one after the other.
+  // Whether two links in sequence are faster.
   bool dominated(const std::vector<std::vector<LogicalLink>>& all, size_t a, size_t b) const {
     if (sketch_.intranode == Sketch::Intranode::kSwitch) return false;
     const auto us = [](const LogicalLink& link) { return link.alpha_us + link.beta_us; };

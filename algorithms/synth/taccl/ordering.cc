@@ -33,7 +33,7 @@ class Ordering {
       Waiting& waiting = waiting_[static_cast<size_t>(offer.link)];
       if (offer.version != waiting.version) continue;
       const Offer now = make_offer(offer.link);
-      if (offer.key < now.key) {  // something shared has become busy since
+      if (offer.key < now.key) {  // a shared resource has become busy since
         queue_.push(now);
         continue;
       }
@@ -60,7 +60,7 @@ class Ordering {
  private:
   using Key = std::array<double, 5>;  // the least goes first
 
-  // What a link could do next; the queue holds one that counts per link.
+  // What a link could do next. The queue holds one valid offer per link.
   struct Offer {
     Key key{};
     int32_t link = 0, version = 0;
@@ -75,8 +75,8 @@ class Ordering {
   // Sends that wait for a link.
   struct Waiting {
     using Ranked = std::pair<Key, int32_t>;
-    Least<Ranked> ready;                     // that could go when the link is free
-    Least<std::pair<double, Ranked>> later;  // kEarliest: not there yet then, by arrival
+    Least<Ranked> ready;                     // they can go when the link is free
+    Least<std::pair<double, Ranked>> later;  // kEarliest: those that arrive later, by arrival
     int32_t version = 0;
   };
 
@@ -105,7 +105,7 @@ class Ordering {
     }
   }
 
-  // How far every send's piece has come, and has to go.
+  // How far every send's piece has come, and how far it has to go.
   void measure() {
     until_.resize(sends_.size(), 0.0);
     from_.resize(sends_.size(), 0.0);
@@ -133,7 +133,7 @@ class Ordering {
     return us;
   }
 
-  // What ranks sends apart from the time at which they can begin.
+  // The rank of a send apart from the time at which it can begin.
   Key rank_of(size_t s) const {
     const LogicalLink& link = link_of(s);
     const double turn = (link.from - link.to + t_.ranks) % t_.ranks;
@@ -173,14 +173,14 @@ class Ordering {
     return send;
   }
 
-  // The link has something new at its head.
+  // The link has a new first send.
   void announce(int32_t link) {
     Waiting& waiting = waiting_[static_cast<size_t>(link)];
     waiting.version++;
     if (!waiting.ready.empty() || !waiting.later.empty()) queue_.push(make_offer(link));
   }
 
-  // What a sender relays waits until its own pieces are on their way, where the sketch wants that.
+  // If the sketch wants it, a sender's relayed pieces wait until its own pieces are sent.
   void release(int32_t send) {
     const auto s = static_cast<size_t>(send);
     const auto link = static_cast<size_t>(sends_[s].link);
@@ -210,7 +210,7 @@ class Ordering {
   std::vector<TacclSend> sends_;  // by piece and part, parents first
   std::vector<std::vector<int32_t>> children_;
   std::vector<double> until_, from_;
-  std::vector<int> own_left_;               // per link, where own pieces go first
+  std::vector<int> own_left_;               // per link, if own pieces go first
   std::vector<std::vector<int32_t>> held_;  // per link
   std::vector<Waiting> waiting_;            // per link
   std::vector<double> free_us_;             // per resource

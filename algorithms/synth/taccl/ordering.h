@@ -1,5 +1,5 @@
-// Ordering, the heuristic middle of TACCL's pipeline: given what crosses which link, in which order
-// everything goes. Pure functions.
+// Ordering, the heuristic middle of TACCL's pipeline: the order in which pieces cross their links.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,23 @@ namespace weft {
 // One crossing of one part of a piece.
 struct TacclSend {
   int32_t piece = 0;  // index into TacclProblem::pieces
-  int32_t part = 0;   // pieces may be cut into equal parts that travel the same way
+  int32_t part = 0;   // a piece may be divided into equal parts that take the same path
   int32_t link = 0;
   int32_t parent = -1;  // the send that brings it, -1: the source has it
 };
 
-// All sends in an order in which they can be begun; on everything that is shared they follow each
-// other in this order.
+// All sends in an order in which they can begin. On every shared resource they follow this order.
 struct TacclOrder {
   int parts = 1;  // per piece
   std::vector<TacclSend> sends;
-  std::vector<double> begin_us;  // per send, when all go as early as the order lets them
+  std::vector<double> begin_us;  // per send, as early as the order allows
   double time_us = 0;
 };
 
 enum class OrderRule {
-  kLongestPathFromNow,    // the piece that has farthest to go first
-  kShortestPathUntilNow,  // the piece that has come least far first
-  kEarliest,              // what can begin first, then what has farthest to go
+  kLongestPathFromNow,    // the piece with the longest way to go first
+  kShortestPathUntilNow,  // the piece with the shortest way so far first
+  kEarliest,              // the piece that can begin first, then the longest way to go
 };
 
 TacclOrder order_sends(const TacclProblem& problem, const TacclRoutes& routes, int parts,

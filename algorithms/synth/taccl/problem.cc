@@ -103,8 +103,8 @@ std::vector<std::vector<int>> hop_counts(const LogicalTopology& t,
   return hops;
 }
 
-// Where the image of a rank permutation takes pieces and links; false where it is no symmetry of
-// the collective or leaves a piece where it is.
+// The image of pieces and links under a rank permutation. False if it is no symmetry of the
+// collective or leaves a piece in place.
 bool extend(const TacclProblem& p, const std::map<int32_t, int32_t>& index, TacclSymmetry& s) {
   const int n = p.collective.nranks;
   const auto like = [&](int rank) { return s.rank[static_cast<size_t>(rank)]; };

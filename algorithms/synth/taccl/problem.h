@@ -1,5 +1,5 @@
-// What TACCL's routing has to solve: which pieces start where, who wants them, over which links
-// each may go, and which pieces are alike by symmetry. Pure data; made once per collective.
+// The problem that TACCL's routing solves: where pieces start, which ranks want them, which links
+// each may use, and which pieces are alike by symmetry. Pure data; made once per collective.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,39 @@ struct TacclPiece {
   int32_t id = 0;  // as in transfers.h
   int source = 0;
   std::vector<int> wanted;  // ranks besides the source
-  int32_t rule = 0;         // pieces that may use the same links
+  int32_t rule = 0;         // pieces with the same rule may use the same links
 };
 
-// Which links a piece may use, and how many hops it is from rank to rank over them.
+// The links that a piece may use, and the hops from rank to rank over them.
 struct TacclRule {
   std::vector<uint8_t> allowed;        // per link
-  std::vector<std::vector<int>> hops;  // [from][to], kNoWay where there is none
+  std::vector<std::vector<int>> hops;  // [from][to], kNoWay if there is none
   static constexpr int kNoWay = 1 << 20;
 };
 
 // An element of the group that the sketch's symmetries generate.
 struct TacclSymmetry {
-  std::vector<int32_t> piece, link, rank;  // index -> index of its like
+  std::vector<int32_t> piece, link, rank;  // index -> index of its image
 };
 
 struct TacclProblem {
-  Collective collective;  // of the gathering kind: the mirror of one that reduces
+  Collective collective;  // gathering: the mirror of a collective that reduces
   int chunks = 1;
   LogicalTopology topology;
   std::vector<TacclPiece> pieces;
   std::vector<TacclRule> rules;
-  // The identity first. Only symmetries that leave no piece where it is, so that what is decided
-  // for one piece decides exactly one for each of the others.
+  // The identity comes first. Only symmetries that move every piece, so that a decision for one
+  // piece decides exactly one for each of the others.
   std::vector<TacclSymmetry> symmetries;
-  std::vector<int32_t> leaders;  // pieces, one for all that are alike
+  std::vector<int32_t> leaders;  // one piece of each class of alike pieces
 
-  // Whether the piece may cross the link: its rule, and both ends lie on a way of fewest hops to
-  // somebody who wants it.
+  // Whether the piece may cross the link: its rule allows it, and both ends are on a path of fewest
+  // hops to a rank that wants it.
   bool candidate(int32_t piece, int32_t link) const;
-  std::vector<std::vector<uint8_t>> near;  // [piece][rank]: on a way of fewest hops
+  std::vector<std::vector<uint8_t>> near;  // [piece][rank]: on a path of fewest hops
 };
 
-// Throws Error(ncclInvalidArgument) where the sketch leaves no way to a rank.
+// Throws Error(ncclInvalidArgument) if the sketch leaves no path to a rank.
 TacclProblem taccl_problem(const Collective& collective, int chunks, LogicalTopology topology);
 
 // A tree per piece: links, parents before children.

@@ -12,7 +12,7 @@ namespace {
 
 using Term = LinearModel::Term;
 
-// How much the sketch's wish for links counts beside the time, as in TACCL.
+// Weight of the sketch's wish for links beside the time, as in TACCL.
 constexpr double kWish = 0.01;
 
 class Builder {
@@ -43,7 +43,7 @@ class Builder {
     return link.busy_us + t_.resources[static_cast<size_t>(resource)].beta_us;
   }
 
-  // Arrivals along the routes, and the time that the relaxed model gives them.
+  // Arrivals along the routes, and their time in the relaxed model.
   void find_horizon() {
     std::vector<double> load(t_.resources.size(), 0.0);
     for (const auto& links : routes_)
@@ -82,8 +82,7 @@ class Builder {
     }
   }
 
-  // When a leader can be anywhere at the earliest. Tells the solver at once what it would have to
-  // branch for.
+  // The earliest arrival of a leader at every rank. It saves the solver branching.
   std::vector<double> soonest_arrivals(size_t i) const {
     std::vector<double> us(static_cast<size_t>(t_.ranks), 1e300);
     us[static_cast<size_t>(piece(i).source)] = 0;
@@ -100,7 +99,8 @@ class Builder {
     return us;
   }
 
-  // Who wants the piece gets it once; who does not, at most once, and sends only what it got.
+  // A rank that wants the piece gets it once. Another rank gets it at most once, and sends it only
+  // if it got it.
   void add_receptions(size_t i) {
     std::vector<std::vector<Term>> in(static_cast<size_t>(t_.ranks));
     for (size_t l = 0; l < t_.links.size(); l++)
@@ -109,7 +109,7 @@ class Builder {
     for (const int r : piece(i).wanted) wants[static_cast<size_t>(r)] = true;
     for (size_t r = 0; r < in.size(); r++)
       if (!in[r].empty()) m_.linear.add_row(in[r], wants[r] ? 1 : 0, 1);
-    // Every host with somebody who wants it is entered.
+    // The piece must enter every host in which a rank wants it.
     std::map<int, std::vector<Term>> entries;
     for (const int r : piece(i).wanted)
       if (const int host = t_.host_of[static_cast<size_t>(r)];
@@ -153,7 +153,7 @@ class Builder {
     }
   }
 
-  // The column that decides for any piece: visits (column, link) of all pieces.
+  // Visits (column, link) of all pieces; a leader's column decides for all alike pieces.
   template <typename Visit>
   void each_column(Visit visit) const {
     for (size_t i = 0; i < p_.leaders.size(); i++)
@@ -168,7 +168,7 @@ class Builder {
       for (const int32_t r : link(l).resources)
         rows[static_cast<size_t>(r)].push_back({column, -busy(link(l), r)});
     });
-    std::set<std::vector<std::pair<int32_t, double>>> known;  // symmetry makes many rows alike
+    std::set<std::vector<std::pair<int32_t, double>>> known;  // symmetry makes many rows equal
     for (size_t r = 0; r < rows.size(); r++) {
       if (rows[r].empty()) continue;
       std::map<int32_t, double> sums;
@@ -182,7 +182,7 @@ class Builder {
   // uc-min, uc-max: links of a host in use; minmax, maxmin: how busy they are.
   void add_wishes() {
     if (t_.intranode == Sketch::Intranode::kNone) return;
-    std::map<int32_t, int32_t> orbit;  // link -> the first one that is like it
+    std::map<int32_t, int32_t> orbit;  // link -> the first one like it
     std::map<int32_t, int> size;
     for (size_t l = 0; l < t_.links.size(); l++) {
       if (t_.links[l].remote) continue;
@@ -283,7 +283,7 @@ TacclRoutes routes_of(const TacclProblem& problem, const RoutingModel& model,
       if (const int32_t column = model.sent[i][l];
           column >= 0 && values[static_cast<size_t>(column)] > 0.5)
         into[static_cast<size_t>(t.links[l].to)] = static_cast<int32_t>(l);
-    // Only what leads to somebody who wants the piece; parents first.
+    // Only links that lead to a rank that wants the piece; parents first.
     std::vector<bool> done(static_cast<size_t>(t.ranks), false);
     done[static_cast<size_t>(piece.source)] = true;
     for (const int rank : piece.wanted) {

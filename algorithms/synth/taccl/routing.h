@@ -1,6 +1,6 @@
-// The routing MILP of TACCL's pipeline: which links every piece crosses, when all links work at
-// once and nobody waits for another piece (bandwidth counts only in sums). Symmetry leaves one set
-// of variables for all pieces that are alike.
+// The routing MILP of TACCL's pipeline: which links every piece crosses. All links work at once,
+// and no piece waits for another (bandwidth counts only in sums). Symmetry leaves one set of
+// variables for all alike pieces.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace weft {
 
 struct RoutingModel {
   LinearModel linear;
-  std::vector<double> start;                     // the routes it was made with, as a solution
+  std::vector<double> start;                     // the given routes as a solution
   std::vector<std::vector<int32_t>> sent;        // [leader][link]: column, -1: no candidate
   std::vector<std::vector<int32_t>> arrival_us;  // [leader][rank]: column, -1: never there
   int32_t time_us = 0;                           // column
 };
 
-// `routes` must be alike for pieces that are alike. `pipelined` as in greedy.h.
+// `routes` must be alike for alike pieces. `pipelined` as in greedy.h.
 RoutingModel routing_model(const TacclProblem& problem, const TacclRoutes& routes,
                            double pipelined = 1);
 

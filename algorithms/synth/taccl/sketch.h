@@ -1,5 +1,5 @@
-// A communication sketch, as TACCL's users write it: what a person knows about a machine and wants
-// of its schedules. Plain data; logical_topology.h applies it to a machine.
+// A communication sketch, as TACCL's users write it: a user's knowledge of a machine and wishes for
+// its schedules. Plain data; logical_topology.h applies it to a machine.
 #pragma once
 
 #include <map>
@@ -11,22 +11,23 @@
 namespace weft {
 
 struct Sketch {
-  // What to prefer among routes that take equally long, inside a host.
+  // The preference among equally fast routes inside a host.
   enum class Intranode {
     kNone,
     kSwitch,  // GPUs meet at switches; `policies` says how many links of a switch to use
-    kMinMax,  // the busiest link as little as possible
-    kMaxMin,  // the least busy link as much as possible
+    kMinMax,  // the least load on the busiest link
+    kMaxMin,  // the most load on the least busy link
   };
   enum class Policy { kFewLinks, kManyLinks };  // "uc-min", "uc-max"
-  // Who may send to other hosts, and to whom there. GPUs are numbered within their host.
+  // Which GPUs may send to other hosts, and to which GPUs there. GPUs are numbered within their
+  // host.
   enum class Connections {
-    kMap,      // as `connections` says
-    kAll,      // "fully-connected": everybody to everybody
+    kMap,      // as in `connections`
+    kAll,      // "fully-connected": every GPU to every GPU
     kSameGpu,  // "direct-map": GPU i to GPU i
   };
 
-  std::string name;  // the file, for messages
+  std::string name;  // the file, for errors
   int hosts = 1;
   Intranode intranode = Intranode::kNone;
   std::vector<std::vector<int>> switches;  // the GPUs at each; the same list twice: two planes
@@ -34,8 +35,8 @@ struct Sketch {
 
   Connections conn = Connections::kAll;
   std::map<int, std::vector<int>> connections;  // sender: receivers
-  std::map<int, std::vector<int>> senders;      // sender: whose data it sends; empty: anybody's
-  bool own_first = false;                       // a sender's own data goes before what it relays
+  std::map<int, std::vector<int>> senders;      // sender: whose data it sends; empty: anyone's
+  bool own_first = false;                       // a sender's own data goes before relayed data
   std::vector<std::pair<int, int>> symmetry;    // (offset, group): rank r like r + offset in
                                                 // its group of ranks
   int chunks = 1;                               // per block

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// Plans this much slower in the model than the best one are not worth a simulation.
+// Plans this much slower in the model than the best one are not simulated.
 constexpr double kWorthATry = 1.1;
 
 }  // namespace

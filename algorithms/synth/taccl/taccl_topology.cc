@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// NVLinks between the eight GPUs of an NDv2 (DGX-1), as the hybrid cube mesh has them.
+// NVLinks between the eight GPUs of an NDv2 (DGX-1): the hybrid cube mesh.
 constexpr int kNdv2[8][8] = {{0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0},
                              {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
                              {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1},

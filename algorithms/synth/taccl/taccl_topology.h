@@ -1,5 +1,5 @@
-// TACCL's topology files: what a chunk costs on the links of its machines. Times are in whatever
-// unit the file uses, per chunk of the size it was written for.
+// TACCL's topology files: the cost of a chunk on the links of its machines. Times are in the file's
+// own unit, per chunk of the size that the file is for.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 namespace weft {
 
 struct TacclTopology {
-  std::string name;  // the file, for messages
+  std::string name;  // the file, for errors
   int gpus = 0;      // per host
   int nics = 1;      // per host
   double alpha = 0;
-  // Per kind of link inside a host, the fastest first: one for a machine whose GPUs all meet at a
-  // switch, two for an NDv2 (two NVLinks, one).
+  // Per kind of link inside a host, the fastest first. One entry for a machine whose GPUs share a
+  // switch, two for an NDv2 (two NVLinks, one NVLink).
   std::vector<double> betas;
   double remote_alpha = 0, remote_beta = 0;
-  // Custom machines say per [to][from] what a link costs; 0: no link. Empty otherwise.
+  // Custom machines give the cost of a link per [to][from]; 0: no link. Empty otherwise.
   std::vector<std::vector<double>> custom_betas;
 
-  // Beta of the link inside a host, 0: none.
+  // Beta of a link inside a host, 0: no link.
   double beta(int from, int to) const;
 };
 

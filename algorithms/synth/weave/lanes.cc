@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// What waits in a FIFO does not hold up a lane.
+// Messages that wait in a FIFO do not hold up a lane.
 constexpr size_t kPatience = 8;
 
 class LaneChooser {
@@ -33,10 +33,10 @@ class LaneChooser {
   }
 
  private:
-  // A lane that receives from one FIFO (or has its pieces), and what it costs.
+  // A lane that receives from one FIFO (or has the rank's own pieces), and its load.
   struct LaneLoad {
-    int32_t source = -1;        // FIFO, -1: what the rank has
-    std::vector<int32_t> outs;  // FIFOs that send from here
+    int32_t source = -1;        // FIFO, -1: the rank's own pieces
+    std::vector<int32_t> outs;  // FIFOs that this lane sends to
     double busy = 0;
   };
 
@@ -80,8 +80,8 @@ class LaneChooser {
     }
   }
 
-  // The lane of a FIFO that leaves, or arrives, over the same link, so that everything crosses the
-  // link in the order it is meant to; -1 if there is none yet.
+  // The lane of a FIFO that leaves, or arrives, over the same link; -1 if there is none yet. A
+  // shared lane keeps the intended order on the link.
   int32_t port_lane(size_t rank, int32_t fifo, bool arriving) const {
     const auto& lanes = rank_lanes_[rank];
     const WovenFifo& mine = fifos_[static_cast<size_t>(fifo)];
@@ -97,7 +97,7 @@ class LaneChooser {
     return -1;
   }
 
-  // What a rank has from the start can begin in any lane: in the one that sends most of it.
+  // A rank's own pieces can begin in any lane: in the one that sends most of them.
   void place_starts() {
     std::vector<std::vector<int32_t>> sent(starts_.size());
     for (const WovenMessage& m : messages_)
@@ -124,7 +124,7 @@ class LaneChooser {
     return m.own() ? 0 : lane_of_in_[static_cast<size_t>(m.source)];
   }
 
-  // The lane that most of the FIFO's messages could be passed on from, if it has the time.
+  // The lane that could pass on most of the FIFO's messages, if it has the time.
   int32_t best_lane(size_t rank, int32_t fifo) {
     auto& lanes = rank_lanes_[rank];
     std::vector<int32_t> votes(lanes.size(), 0);
@@ -135,7 +135,7 @@ class LaneChooser {
     if (*best == 0) return -1;
     const auto index = static_cast<int32_t>(best - votes.begin());
     LaneLoad& lane = lanes[static_cast<size_t>(index)];
-    // A message waits for its link, and the lane with it: one lane keeps one link busy, not two.
+    // A message waits for its link, and its lane waits too. So one lane serves one link, not two.
     if (!lane.outs.empty() && first_link(lane.outs[0]) != first_link(fifo)) return -1;
     lane.outs.push_back(fifo);
     const double busy = busy_time(lane, index);
@@ -152,8 +152,8 @@ class LaneChooser {
     return links.empty() ? -1 - fifo : links.front();
   }
 
-  // A step is at work until what it sends has left over the links next to the GPU; receiving alone
-  // takes as long as the data comes, except for what waits in the FIFO.
+  // A step is busy until its data has left over the links next to the GPU. A step that only
+  // receives is busy while the data arrives, except for messages that wait in the FIFO.
   double busy_time(const LaneLoad& lane, int32_t index) const {
     std::unordered_map<int32_t, std::vector<std::pair<int32_t, double>>> by_parent;
     double busy = 0;

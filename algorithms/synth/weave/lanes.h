@@ -1,4 +1,5 @@
-// Inside weave(), second stage: which FIFOs share a lane, and what is passed on in one step.
+// Inside weave(), second stage: which FIFOs share a lane, and which messages one step receives and
+// passes on.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 namespace weft {
 
 struct ChosenLanes {
-  std::vector<size_t> count;     // per rank; lane 0 has what the rank has
-  std::vector<int32_t> in, out;  // per FIFO: the lane that receives, and the one that sends
+  std::vector<size_t> count;     // per rank; lane 0 has the rank's own pieces
+  std::vector<int32_t> in, out;  // per FIFO: the receiving lane, and the sending lane
 };
 
 // Sets WovenMessage::fused and WovenStart::lane.

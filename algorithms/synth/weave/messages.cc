@@ -54,7 +54,7 @@ class MessageFormer {
     }
   }
 
-  // The transfer that brought a transfer's piece to where it starts, and how many came before.
+  // Finds the transfer that brought a transfer's piece to its sender, and the depth.
   void find_parents() {
     const size_t n = transfers_.size();
     for (const Transfer& t : transfers_)
@@ -116,13 +116,13 @@ class MessageFormer {
     });
   }
 
-  // Whether the parent came at an earlier time, so that what brings it cannot wait for its child.
+  // Whether the parent begins earlier, so that it cannot wait for its child.
   bool settled(size_t t) const {
     return parent_[t] < 0 ||
            transfers_[static_cast<size_t>(parent_[t])].begin_us < transfers_[t].begin_us;
   }
 
-  // Sums must be complete for all pieces of a message or for none, so for reductions pieces travel
+  // Sums must be complete for all pieces of a message or for none. So in reductions pieces travel
   // together all the way or not at all. Per piece: whether the next one takes the same tree.
   void compare_trees() {
     const auto n = static_cast<size_t>(pieces_.count());
@@ -162,7 +162,7 @@ class MessageFormer {
     }
   }
 
-  // Groups own pieces as the messages that send them do, where these agree.
+  // Groups own pieces like the messages that send them, if these agree.
   void form_starts() {
     const auto n = static_cast<size_t>(pieces_.count());
     std::vector<int32_t> first(n, -1);
@@ -194,7 +194,7 @@ class MessageFormer {
       const int32_t rank = pieces_.origin(piece);
       const bool sent = first[p] >= 0;
       if (!sent && !pieces_.needed(piece, rank)) continue;
-      // Pieces that go nowhere are copied together.
+      // Pieces that are not sent are copied together.
       const bool joins = p > 0 && start_of_[p - 1] >= 0 && pieces_.origin(piece - 1) == rank &&
                          (sent ? !mixed[p] && first[p] == first[p - 1] && first[p] != piece
                                : first[p - 1] < 0 && pieces_.contiguous(piece - 1, rank));

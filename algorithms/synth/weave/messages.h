@@ -8,13 +8,13 @@
 
 namespace weft {
 
-// In the order in which they are meant to be sent.
+// In the intended order of sending.
 struct WovenMessage {
   int32_t fifo = 0, first = 0, count = 1;
-  int32_t source = -1;  // the FIFO that brings its first piece, -1: the rank has it
+  int32_t source = -1;  // the FIFO that brings its first piece, -1: the rank's own
   int32_t parent = -1;  // the message or start that brought exactly these pieces, -1: several
-  int32_t due = -1;     // the first message that needs what this one brings, -1: none
-  bool fused = false;   // sent by the step that receives the parent; set by choose_lanes()
+  int32_t due = -1;     // the first message that needs these pieces, -1: none
+  bool fused = false;   // the step that receives the parent sends it; set by choose_lanes()
   bool own() const { return source < 0; }
 };
 

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Messages that wait in a FIFO while the order of steps is found.
+// Messages that may wait in a FIFO while the order is computed.
 constexpr size_t kWaiting = 4;
 
 class TurnTaker {
@@ -28,10 +28,10 @@ class TurnTaker {
   }
 
  private:
-  // Lets the messages run one step after the other, each at its time: a send at the time of its
-  // transfer, a receipt when the first child of the message is due. What must go earlier because
-  // its FIFO is full, or because of what is behind it in the FIFO, goes earlier; so the order is
-  // one that FIFOs of kWaiting messages can keep.
+  // Runs the messages one step after the other, each at its time: a send at the time of its
+  // transfer, a receive when the first child of the message is due. A message is received earlier
+  // if its FIFO is full, or if a message behind it in the FIFO is due. So FIFOs of kWaiting
+  // messages can keep the order.
   void order_steps() {
     plan_.lanes.resize(lanes_.count.size());
     for (size_t r = 0; r < plan_.lanes.size(); r++) plan_.lanes[r].resize(lanes_.count[r]);
@@ -39,7 +39,7 @@ class TurnTaker {
     start_outs_.resize(starts_.size());
     waiting_.resize(plan_.fifos.size());
     const size_t n = messages_.size();
-    // Events of one time: what is received, then what begins, then what is sent.
+    // Events of one time: receives, then starts, then sends.
     std::vector<std::vector<int32_t>> received(n), begun(n);
     for (size_t i = 0; i < n; i++) {
       const WovenMessage& m = messages_[i];
@@ -61,7 +61,7 @@ class TurnTaker {
         const WovenMessage& m = messages_[i];
         const auto fifo = static_cast<size_t>(m.fifo);
         auto& steps = lane(plan_.fifos[fifo].from, lanes_.out[fifo]);
-        // What goes to several ranks one after the other goes in one step.
+        // A message to several ranks in sequence is one step.
         if (!steps.empty() && !steps.back().begins && steps.back().first == m.first &&
             steps.back().count == m.count)
           steps.back().outs.push_back(m.fifo);
@@ -80,20 +80,21 @@ class TurnTaker {
     return plan_.lanes[static_cast<size_t>(rank)][static_cast<size_t>(number)];
   }
 
-  // Messages that one step has sent. All of them are in their FIFOs before any is taken: what is
-  // taken can send more through the same FIFOs, and that comes after them.
+  // The messages that one step has sent. All of them enter their FIFOs before any is received. A
+  // received message can send more through the same FIFOs, and those come after them.
   void arrive(const std::vector<int32_t>& messages) {
     for (const int32_t m : messages)
       waiting_[static_cast<size_t>(messages_[static_cast<size_t>(m)].fifo)].push_back(m);
     for (const int32_t m : messages) settle(m);
   }
 
-  // A message that no child waits for is taken at once; in lanes of ports all are, for the order.
+  // A message that no child waits for is received at once. In lanes of ports all are, for the
+  // order.
   void settle(int32_t message) {
     const auto& waiting =
         waiting_[static_cast<size_t>(messages_[static_cast<size_t>(message)].fifo)];
     if (at_once_ || messages_[static_cast<size_t>(message)].due < 0) receive_up_to(message);
-    // Calls are nested as deep as full FIFOs hang on each other, which is not deep.
+    // The recursion is as deep as the chain of full FIFOs, which is short.
     while (waiting.size() > kWaiting) receive(waiting.front());
   }
 
@@ -132,7 +133,7 @@ class TurnTaker {
   const bool at_once_;
   WovenPlan plan_;
   std::vector<std::vector<int32_t>> message_outs_,
-      start_outs_;                            // messages sent in one step with it
+      start_outs_;                            // messages that the same step sends
   std::vector<std::deque<int32_t>> waiting_;  // per FIFO, messages
   int64_t position_ = 0;
 };

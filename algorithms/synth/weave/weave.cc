@@ -1,4 +1,4 @@
-// Writes the steps of a plan of lanes, forwards for what gathers and turned round for what reduces.
+// Writes the steps of a plan of lanes: forwards for gathering, reversed for reductions.
 #include "algorithms/synth/weave/weave.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class Weaver {
   }
 
  private:
-  // A place of a step in this rank's schedule.
+  // The position of a step in this rank's schedule.
   struct Place {
     int32_t lane = -1, step = -1;
   };
@@ -84,7 +84,7 @@ class Weaver {
     }
   }
 
-  // Where a rank that needs a piece wants it.
+  // Where a rank that needs a piece gets it.
   Operand output(int32_t piece) const {
     switch (kind_) {
       case CollectiveKind::kAllGather:
@@ -98,7 +98,7 @@ class Weaver {
     }
   }
 
-  // Pieces that a rank must keep though it does not need them, in order.
+  // Pieces that a rank must keep but does not need, sorted.
   struct Scratch {
     std::vector<int32_t> kept;
     void finish() {
@@ -112,7 +112,7 @@ class Weaver {
     }
   };
 
-  // Channels count up between two ranks over both halves of an all_reduce.
+  // Numbers the channels between two ranks, across both halves of an all_reduce.
   std::vector<int16_t> number_channels(const std::vector<WovenFifo>& fifos, bool turned) {
     std::vector<int16_t> channels;
     channels.reserve(fifos.size());
@@ -137,7 +137,7 @@ class Weaver {
     step.after.push_back({on.lane, on.step});
   }
 
-  // Steps of a rank in the order in which they can run.
+  // Steps of a rank in an order in which they can run.
   struct PlacedStep {
     const WovenStep* step = nullptr;
     int32_t lane = 0;
@@ -208,7 +208,7 @@ class Weaver {
     }
   }
 
-  // Lanes without steps serve nothing; dependencies follow their lanes to the new numbers.
+  // Removes lanes without steps and renumbers dependencies.
   static std::vector<int32_t> drop_empty(RankSchedule& rank) {
     std::vector<int32_t> number(rank.lanes.size(), -1);
     int32_t next = 0;
@@ -223,8 +223,8 @@ class Weaver {
     return number;
   }
 
-  // The mirror of gather(): what was sent to children comes from them, what came goes out, and all
-  // of it in the opposite order.
+  // The mirror of gather(): a step receives from the children that gather() sends to, and sends to
+  // where gather() receives from. All steps are in the opposite order.
   void reduce(const WovenPlan& plan) {
     const std::vector<int16_t> channels = number_channels(plan.fifos, true);
     for (size_t r = 0; r < plan.lanes.size(); r++) {
@@ -242,7 +242,7 @@ class Weaver {
       const auto sum = [&](int32_t piece) {
         return outputs || pieces_.origin(piece) == rank ? output(piece) : scratch.at(piece);
       };
-      std::vector<Place>& last = last_[r];  // who has written the sum of a piece
+      std::vector<Place>& last = last_[r];  // the step that has written the sum of a piece
       last.assign(static_cast<size_t>(pieces_.count()), {});
       const std::vector<PlacedStep> ordered = in_run_order(plan.lanes[r]);
       for (auto placed = ordered.rbegin(); placed != ordered.rend(); placed++) {
@@ -252,7 +252,7 @@ class Weaver {
         Step step;
         step.count = woven.count;
         for (const int32_t f : woven.outs) step.from.push_back(peer(plan, channels, f, false));
-        // What has come so far, or what the rank itself has.
+        // The sum so far, or the rank's own input.
         const bool begun = last[static_cast<size_t>(woven.first)].lane >= 0;
         step.from.push_back(begun ? sum(woven.first) : input(woven.first));
         for (int32_t p = woven.first; p < end; p++)
@@ -261,7 +261,7 @@ class Weaver {
           step.to.push_back(peer(plan, channels, woven.in, true));
         else
           step.to.push_back(sum(woven.first));
-        // The whole sum may be where it belongs already.
+        // The whole sum may be in place already.
         if (step.from.size() == 1 && step.from[0] == step.to[0]) continue;
         lane.steps.push_back(std::move(step));
         for (int32_t p = woven.first; p < end; p++)

@@ -1,4 +1,4 @@
-// The machine: hosts side by side, in each its GPUs, switches and NICs; networks below.
+// The machine: one host beside the other, each with its GPUs, switches and NICs; networks below.
 const places = [];  // per node: {x, y} in units of the drawing
 const boxes = [];   // per host: {x, y, w, h, host}
 let world = {w: 1, h: 1};
@@ -7,7 +7,7 @@ function spread(nodes, x0, x1, y) {
   nodes.forEach((n, i) => { places[n] = {x: x0 + (x1 - x0) * (i + 0.5) / nodes.length, y}; });
 }
 
-// Few crossings: devices in the order of what they hang on.
+// Sorts devices by the nodes they connect to, for few crossings.
 function sortByNeighbours(nodes) {
   const middle = n => {
     const xs = data.links.filter(l => l[0] === n && places[l[1]]).map(l => places[l[1]].x);
@@ -16,7 +16,7 @@ function sortByNeighbours(nodes) {
   return nodes.map(n => [middle(n), n]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, n]) => n);
 }
 
-// Without CPUs GPUs sit round their switches; with them it is a tree: CPUs, switches, devices.
+// Without CPUs, GPUs sit round their switches. With CPUs it is a tree: CPUs, switches, devices.
 function layHost(nodes, x, y, w, h) {
   const of = type => nodes.filter(n => data.nodes[n].type === type);
   const gpus = of('gpu'), nics = of('nic'), switches = of('switch'), cpus = of('cpu');
@@ -62,7 +62,7 @@ function view(width, height) {
   return {scale, at: n => ({x: dx + places[n].x * scale, y: dy + places[n].y * scale}), dx, dy};
 }
 
-// A link's ends, moved aside a little so that the two directions can be told apart.
+// The ends of a link, shifted a little so that both directions are visible.
 function ends(v, link) {
   const a = v.at(data.links[link][0]), b = v.at(data.links[link][1]);
   const length = Math.hypot(b.x - a.x, b.y - a.y) || 1, aside = Math.max(1.2, 2.4 * v.scale);

@@ -1,11 +1,11 @@
-// The data of the page, and small questions about it. Times are whole nanoseconds.
+// The data of the page, and queries on it. Times are whole nanoseconds.
 'use strict';
 window.onerror = message => { document.body.dataset.error = message; };
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Steps: [lane, number in its lane, text, first piece, pieces]. Spans: a step at work on a slice.
+// Steps: [lane, number in its lane, text, first piece, pieces]. A span is one step on one slice.
 const stepOf = span => data.steps[span % data.steps.length];
 const laneOf = span => data.lanes[stepOf(span)[0]];
 const hue = piece => (piece * 137.508) % 360;
@@ -31,14 +31,14 @@ function pieceName(piece) {
   }
 }
 
-// Rows of transfers by link and of spans by lane, each in order of time.
+// Transfers by link and spans by lane, each sorted by time.
 const byLink = data.links.map(() => []);
 data.transfers.forEach((t, i) => byLink[t[0]].push(i));  // [link, span, destination, begin, end]
 const byLane = data.lanes.map(() => []);
 data.spans.forEach((s, i) => byLane[stepOf(i)[0]].push(i));  // [begin, end, cause]
 byLane.forEach(row => row.sort((a, b) => data.spans[a][0] - data.spans[b][0]));
 
-// What is on a link at a time: binary search in its row.
+// The transfer on a link at a time: binary search in its row.
 function onLink(link, ns) {
   const row = byLink[link];
   let low = 0, high = row.length;
@@ -52,7 +52,7 @@ function onLink(link, ns) {
 
 const state = {now: 0, piece: -1, view: 'links', rank: -1, only: false, from: 0, to: Math.max(1, data.time), playing: false};
 
-// Canvas of the size it has on the page.
+// The canvas, resized to its size on the page.
 function canvasOf(id) {
   const canvas = $(id), ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth, height = canvas.clientHeight;

@@ -1,5 +1,5 @@
-// What is chosen, and everything that follows from it. #t=12.5us&chunk=3&rank=0&view=lanes in the
-// address chooses too.
+// The selection and everything that follows from it. The address can select too:
+// #t=12.5us&chunk=3&rank=0&view=lanes.
 function bytes(count) {
   const units = ['bytes', 'KiB', 'MiB', 'GiB'];
   let unit = 0;
@@ -47,7 +47,7 @@ function table(title, lines) {  // lines: [cells, ns to go to, part of a bar]
 function drawSide() {
   const most = 200;
   if (state.piece >= 0) {
-    // A message crosses several links: one line for all of them.
+    // A message crosses several links: show one line for all of them.
     const hops = new Map();
     for (const [link, span, to, begin, end] of data.transfers) {
       if (!carries(span, state.piece)) continue;
@@ -111,7 +111,7 @@ function play(at) {
   if (!state.playing) return;
   const seconds = Math.min(0.1, (at - before) / 1000);
   before = at;
-  const now = state.now + data.time / 12 * seconds;  // all of it in 12 seconds
+  const now = state.now + data.time / 12 * seconds;  // the whole run in 12 seconds
   choose({now: now >= data.time ? 0 : now});
   requestAnimationFrame(play);
 }

@@ -1,5 +1,5 @@
-// The timeline: a row per link or per lane (only those a chosen chunk uses), drawn for what is in sight. Drag scrubs, the wheel zooms,
-// shift and wheel move.
+// The timeline: a row per link or per lane (of a selected chunk, only those it uses). Draws only
+// the visible part. Drag scrubs, the wheel zooms, shift and wheel move.
 const kLabel = 168;
 let rows = [];  // {label, items, link or lane, gap}
 
@@ -24,7 +24,7 @@ const rowHeight = () => rows.length > 60 ? 13 : 18;
 const xOf = (ns, width) => kLabel + (ns - state.from) / (state.to - state.from) * (width - kLabel);
 const nsOf = (x, width) => state.from + (x - kLabel) / (width - kLabel) * (state.to - state.from);
 
-// Of an item: [begin, end, span].
+// [begin, end, span] of an item.
 function bounds(row, item) {
   if (row.link !== undefined) return [data.transfers[item][3], data.transfers[item][4], data.transfers[item][1]];
   return [data.spans[item][0], data.spans[item][1], item];
@@ -62,7 +62,7 @@ function drawTimeline() {
     c.beginPath();
     c.rect(kLabel, y, width - kLabel, step);
     c.clip();
-    let covered = -1;  // pixel column drawn last: many items of less than a pixel are one
+    let covered = -1;  // last pixel column drawn: items below one pixel merge
     for (const item of row.items) {
       const [begin, end, span] = bounds(row, item);
       if (end < state.from || begin > state.to) continue;

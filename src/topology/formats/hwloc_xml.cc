@@ -49,7 +49,7 @@ class HwlocReader {
   }
 
  private:
-  // NUMA nodes, with what their package says about the processor.
+  // NUMA nodes, with their package's facts about the processor.
   void read_cpus(const pugi::xml_node& object, pugi::xml_node package, int depth) {
     if (depth > kDeepestObject) xml_.refuse(object, "is nested too deep");
     const std::string_view type = object.attribute("type").value();
@@ -86,7 +86,7 @@ class HwlocReader {
     return set;
   }
 
-  // The only NUMA node in an object's nodeset ("0x00000002" is node 1), or -1 if there are several.
+  // The NUMA node in an object's nodeset ("0x00000002" is node 1), or -1 if there are several.
   static int numa_in(const pugi::xml_node& object) {
     const std::string set = object.attribute("nodeset").value();
     int found = -1, base = 0;
@@ -144,7 +144,8 @@ class HwlocReader {
     host_.pci.push_back(pci);
     const int index = static_cast<int>(host_.pci.size()) - 1;
     object_[xml_.number(object, "gp_index", -1)] = index;
-    // Boards have a small display chip that is no GPU: NVIDIA's count, AMD's only if not a display.
+    // Boards have a small display chip that is no GPU. NVIDIA's always count; AMD's only if they
+    // are no display.
     const bool gpu = (kind >> 8 == 0x03 && vendor == 0x10de) ||
                      ((kind == 0x0380 || kind == 0x0302 || kind == 0x1200) && vendor == 0x1002);
     if (gpu) add_gpu(index);
@@ -187,7 +188,7 @@ class HwlocReader {
     host_.nics.push_back(std::move(nic));
   }
 
-  // One device shows up as a network interface and as an RDMA device: the latter is the NIC.
+  // One device appears as a network interface and as an RDMA device: the RDMA device is the NIC.
   void name_nics() {
     std::vector<HostNic> kept;
     for (const auto& nic : host_.nics) {

@@ -1,5 +1,5 @@
-// hwloc's XML (format 2, as lstopo writes it): the PCI tree, NUMA nodes, OS devices, and NVLink
-// from an NVLinkBandwidth matrix where hwloc had NVML. The live machine comes this way too.
+// hwloc's XML (format 2, as lstopo writes it): the PCI tree, NUMA nodes and OS devices. NVLinks
+// come from an NVLinkBandwidth matrix if hwloc had NVML. The live machine is read through it too.
 #pragma once
 
 #include <string>

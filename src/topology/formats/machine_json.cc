@@ -29,7 +29,7 @@ json parse(std::string_view text, const std::string& where) {
   }
 }
 
-// Reads the members of one object and says, when one is wrong, which.
+// Reads the members of one object. Errors name the member that is wrong.
 struct Fields {
   const json& object;
   std::string place;  // "file: node 3"

@@ -17,15 +17,15 @@ namespace weft {
 // Throws Error with one line that names `where` and the element.
 Machine machine_from_json(std::string_view text, const std::string& where);
 
-// One line per node and link, links there and back folded into "both"; what machine_from_json()
-// reads back gives an equal Machine up to the order of links.
+// One line per node and link. Equal links in both directions become one line with "both".
+// machine_from_json() reads back an equal Machine, up to the order of links.
 std::string machine_to_json(const Machine& machine);
 
-// A string as JSON writes it, with its quotes.
+// A string in JSON, with quotes.
 std::string json_quoted(const std::string& text);
 
-// A cluster is described by {"hosts": [NAME or {"machine": NAME, "count": N}, ...], "network":
-// {...}} (network.h); `resolve` turns each NAME into a Machine.
+// A cluster is {"hosts": [NAME or {"machine": NAME, "count": N}, ...], "network": {...}}
+// (network.h). `resolve` turns each NAME into a Machine.
 using Resolve = std::function<Machine(const std::string& name)>;
 bool is_cluster_json(std::string_view text);
 Machine cluster_from_json(std::string_view text, const std::string& where, const Resolve& resolve);

@@ -38,7 +38,7 @@ class NcclReader {
       host_.notes.push_back(fmt::format("<{}> elements are ignored", node.name()));
   }
 
-  // Keeps the attributes that are there.
+  // Copies the attributes that exist.
   static void keep(std::map<std::string, std::string>& facts, const pugi::xml_node& node,
                    std::initializer_list<const char*> names) {
     for (const char* name : names)
@@ -80,7 +80,7 @@ class NcclReader {
     pci.device_class =
         static_cast<unsigned>(std::strtoul(node.attribute("class").value(), nullptr, 16)) &
         0xffffff;
-    // "16 GT/s", "16.0 GT/s PCIe", AWS's "32 GT/s PCIe/s": the number is what counts.
+    // Only the number counts in "16 GT/s", "16.0 GT/s PCIe" and AWS's "32 GT/s PCIe/s".
     pci.gts = std::strtod(node.attribute("link_speed").value(), nullptr);
     if (!(pci.gts > 0 && pci.gts <= 128)) pci.gts = 0;
     pci.width = xml_.integer(node, "link_width", 0);

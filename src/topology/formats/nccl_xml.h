@@ -11,9 +11,8 @@ namespace weft {
 // Throws Error with file, line and element.
 Host host_from_nccl_xml(std::string_view text, const std::string& where);
 
-// The same format from a graph of one host; what is read back describes the same graph. Where the
-// format needs what the graph has not (bus ids, a CPU), it is made up. Throws Error if the machine
-// has several hosts.
+// Writes a graph of one host in this format; reading it back gives the same graph. Invents what the
+// format needs and the graph lacks (bus ids, a CPU). Throws Error if the machine has several hosts.
 std::string machine_to_nccl_xml(const Machine& machine);
 
 }  // namespace weft

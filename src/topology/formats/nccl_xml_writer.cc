@@ -57,8 +57,8 @@ class Writer {
     text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
 
-  // name="value" for the facts that are known, defaults for those NCCL needs. What is left out NCCL
-  // fills in from the machine (a made-up affinity would bind threads to it).
+  // name="value" for known facts, and defaults for those that NCCL needs. NCCL fills in the rest
+  // from the machine. (It would bind threads to an invented affinity.)
   static std::string attribute(const Node& node, const char* name,
                                std::string_view otherwise = "") {
     std::string_view value = fact(node, name);
@@ -74,7 +74,7 @@ class Writer {
          attribute(cpu, "modelid", intel ? "85" : ""));
   }
 
-  // What hangs below a CPU or switch and has not been written yet.
+  // Writes the nodes below a CPU or switch that are not written yet.
   void below(int parent, int indent) {
     done_[parent] = true;
     for (const auto& link : machine_.links) {
@@ -155,7 +155,7 @@ class Writer {
       if (link.type == LinkType::kC2c)
         line(indent + 1, "<c2c bw=\"{:.0f}\" count=\"{}\"/>", link.gbps * 1000 / link.count,
              link.count);
-      // A link into a CPU has no form in this format.
+      // This format cannot express a link into a CPU.
       if ((link.type != LinkType::kNvlink && link.type != LinkType::kXgmi) ||
           peer.type == NodeType::kCpu)
         continue;

@@ -1,4 +1,4 @@
-// Reads a Machine from a file of any format Weft knows, told apart by content.
+// Reads a Machine from a file of any format that Weft knows. The content tells the format.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// Weft JSON, NCCL or RCCL topology XML, hwloc XML, or the text of `nvidia-smi topo -m`. `where` (a
-// file name) begins every error, which is one line. Throws Error.
+// Weft JSON, NCCL or RCCL topology XML, hwloc XML, or the text of `nvidia-smi topo -m`. Errors are
+// one line that begins with `where` (a file name). Throws Error.
 Machine parse_machine(std::string_view text, const std::string& where);
 
-// The same for a file. Cluster descriptions are read by load_machine() (algorithms/catalogue),
-// which knows the names they use.
+// Reads a file. load_machine() (algorithms/catalogue) reads cluster descriptions, because it knows
+// the names they use.
 Machine read_machine_file(const std::string& path);
 
-// A whole file; files above 64 MiB are refused. Throws Error.
+// Reads a whole file; refuses files above 64 MiB. Throws Error.
 std::string read_text_file(const std::string& path);
 
 }  // namespace weft

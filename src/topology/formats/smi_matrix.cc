@@ -31,7 +31,7 @@ std::vector<std::string> split(const std::string& line) {
   return words;
 }
 
-// Terminals colour and underline the heading.
+// Removes the colours and underlines that terminals add.
 std::string plain(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); i++) {
@@ -95,7 +95,7 @@ Matrix read_matrix(std::string_view text, const std::string& where) {
   return matrix;
 }
 
-// Groups devices that reach each other by one of these words.
+// Groups devices whose connection is one of these words.
 std::vector<int> groups(const Matrix& matrix, std::initializer_list<const char*> words) {
   std::vector<int> group(matrix.names.size());
   std::iota(group.begin(), group.end(), 0);
@@ -155,8 +155,8 @@ class HostBuilder {
     }
   }
 
-  // Devices that reach each other without crossing sockets share a CPU. The matrix says NODE and
-  // PHB only where no better way (NVLink) hides it, so a row's NUMA column counts as well.
+  // Devices that reach each other without crossing sockets share a CPU. NVLink hides NODE and PHB
+  // in the matrix, so a row's NUMA column counts as well.
   std::vector<int> sockets() const {
     auto socket = groups(matrix_, {"PIX", "PXB", "PHB", "NODE"});
     for (size_t a = 0; a < count_; a++)
@@ -181,7 +181,7 @@ class HostBuilder {
       int above = cpus[socket[i]];
       const int numa = machine_.nodes[above].numa;
       machine_.nodes[i].numa = numa;
-      // A group of several devices is a switch; PXB joins switches below another one.
+      // A group of several devices is a switch. PXB connects switches below another switch.
       for (const auto* level : {&outer, &inner}) {
         const auto size = std::count(level->begin(), level->end(), (*level)[i]);
         const bool same =
@@ -215,7 +215,7 @@ class HostBuilder {
       }
     }
     const double rate = nvlink_gbps(80);
-    // More links to all others together than a GPU has: they go through NVSwitch.
+    // These are more links to all peers together than a GPU has, so they go through NVSwitch.
     if (all.size() > 2 && least == most && most >= 6) {
       const int fabric = add("nvs", NodeType::kSwitch, -1, "NVSwitch");
       for (const int a : all)

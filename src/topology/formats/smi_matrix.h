@@ -1,5 +1,5 @@
-// The text that `nvidia-smi topo -m` prints, as a last resort: what people paste when asked what
-// their machine looks like.
+// The output of `nvidia-smi topo -m`, as a last resort: people paste it when asked about their
+// machine.
 #pragma once
 
 #include <string>

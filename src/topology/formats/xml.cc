@@ -20,7 +20,7 @@ long line_of(const std::string& text, ptrdiff_t offset) {
 }  // namespace
 
 XmlFile::XmlFile(std::string_view text, std::string where) : text_(text), where_(std::move(where)) {
-  // Without parse_doctype, declarations of entities are skipped; only the five standard ones exist.
+  // Without parse_doctype the parser skips entity declarations; only the five standard ones exist.
   const auto result = document_.load_buffer(
       text_.data(), text_.size(),
       pugi::parse_escapes | pugi::parse_eol | pugi::parse_wconv_attribute, pugi::encoding_utf8);

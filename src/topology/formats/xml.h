@@ -1,5 +1,5 @@
-// What our XML readers share: parsing without entities or documents that grow, and errors that name
-// file, line and element. Only readers of src/topology include it.
+// Shared by the XML readers: parsing without custom entities, so that documents cannot grow, and
+// errors that name file, line and element. Only readers of src/topology include it.
 #pragma once
 
 #include <pugixml.hpp>
@@ -18,8 +18,7 @@ class XmlFile {
   std::string place(const pugi::xml_node& node) const;
   [[noreturn]] void refuse(const pugi::xml_node& node, const std::string& why) const;
 
-  // An attribute as a number; `otherwise` where it is absent or empty, an error where it is not a
-  // number.
+  // An attribute as a number. `otherwise` if it is absent or empty; an error if it is no number.
   double number(const pugi::xml_node& node, const char* attribute, double otherwise) const;
   int integer(const pugi::xml_node& node, const char* attribute, int otherwise) const;
 
@@ -28,7 +27,7 @@ class XmlFile {
   pugi::xml_document document_;
 };
 
-// <, >, & and quotes written as entities, control characters as spaces.
+// Writes <, >, & and quotes as entities, and control characters as spaces.
 std::string xml_escaped(std::string_view text);
 
 }  // namespace weft

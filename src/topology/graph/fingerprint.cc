@@ -1,5 +1,5 @@
-// See fingerprint.h. Colours of nodes are refined by their neighbours' until every node knows its
-// whole surroundings (Weisfeiler and Leman); the sorted colours are the machine.
+// See fingerprint.h. Weisfeiler-Leman: every node's colour is refined by its neighbours' colours,
+// until it reflects the whole graph around the node. The sorted colours identify the machine.
 #include "src/topology/graph/fingerprint.h"
 
 #include <fmt/format.h>

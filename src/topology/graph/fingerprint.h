@@ -1,5 +1,5 @@
-// A number that is equal for equal machines: same devices, same links, whatever their ids, bus
-// numbers or the order in which they were found. Caches of plans are keyed by it.
+// A number that is equal for equal machines: same devices and same links. Ids, bus numbers and the
+// order of discovery do not matter. It is the key of plan caches.
 #pragma once
 
 #include <cstdint>

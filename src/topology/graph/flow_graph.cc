@@ -4,7 +4,7 @@
 namespace weft {
 namespace {
 
-// Switches with a PCIe link to a GPU that has no peer-to-peer access, and those above them.
+// Switches with a PCIe link to a GPU without peer-to-peer access, and all switches above them.
 std::vector<bool> split_switches(const Machine& machine) {
   std::vector<bool> split(machine.nodes.size(), false);
   const auto is_switch = [&](int node) { return machine.nodes[node].type == NodeType::kSwitch; };
@@ -67,7 +67,7 @@ FlowGraph flow_graph(const Machine& machine) {
       }
     }
   }
-  // Which part of a split node a link ends at.
+  // The part of a split node that a link ends at.
   const auto part = [&](const Link& link, bool from) {
     const int node = from ? link.from : link.to;
     if (machine.nodes[node].type == NodeType::kNic) {

@@ -1,4 +1,4 @@
-// The Machine as routing and max-flow want it: a graph in which every walk is a way data can go.
+// The Machine for routing and max-flow: a graph in which every walk is a path that data can take.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@ namespace weft {
 
 struct FlowGraph {
   Machine machine;          // GPUs first, in the order of the original
-  std::vector<int> origin;  // per node: the node of the original it is (a part of)
+  std::vector<int> origin;  // per node: its node in the original, whole or a part of it
 };
 
-// NICs become two nodes, one that only sends and one that only receives, so that nothing turns
-// around inside a host; except those (fact loopback = "1") that pass data on between the GPUs
-// beside them too, once they are on a network with other hosts. PCIe switches become an upward and
-// a downward part where a GPU below has no peer-to-peer access (fact p2p = "0"), so that its data
-// goes through a CPU. What only leads nowhere stays, and does no harm.
+// A NIC becomes two nodes, one that only sends and one that only receives, so that no data turns
+// round inside a host. Exception: a NIC with the fact loopback = "1" also carries data between the
+// GPUs beside it, once it is on a network with other hosts. A PCIe switch becomes an upward and a
+// downward node if a GPU below has no peer-to-peer access (fact p2p = "0"). Then the GPU's data
+// goes through a CPU. Dead ends stay; they do no harm.
 FlowGraph flow_graph(const Machine& machine);
 
 }  // namespace weft

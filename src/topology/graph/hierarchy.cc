@@ -62,8 +62,8 @@ class Tree {
     parent.children.push_back(std::move(child));
   }
 
-  // A rack is what shares a leaf switch. With rails a host has several; its first NIC's counts only
-  // if the leaf does not serve everyone.
+  // The leaf switch of the host's first NIC. (With rails a host has several leaves.) Hosts that
+  // share it form a rack, unless all hosts share it.
   int leaf_of(int host) const {
     for (const auto& link : machine_.links)
       if (link.type == LinkType::kNetwork && machine_.nodes[link.from].type == NodeType::kNic &&

@@ -1,11 +1,11 @@
-// The Machine: one directed graph of everything data can cross. GPUs, CPUs (NUMA nodes), switches
-// (PCIe, NVSwitch, network) and NICs are nodes; links carry their effective bandwidth and latency.
-// A shared uplink is a link like any other, so contention falls out of the graph. Plain data: it is
-// discovered, read from files, merged, drawn and compared.
+// The Machine: one directed graph of everything that data can cross. GPUs, CPUs (NUMA nodes),
+// switches (PCIe, NVSwitch, network) and NICs are nodes. Links have an effective bandwidth and a
+// latency. A shared uplink is a link like any other, so the graph shows contention. Plain data: it
+// is discovered, read from files, merged, drawn and compared.
 //
-// Not every walk along links is a way for data: what a GPU hands to a NIC goes to the network and
-// (with most NICs) not back into the host, and without peer-to-peer access data passes a CPU.
-// flow_graph.h gives the graph in which every walk is allowed, for max-flow and routing.
+// Data cannot take every walk along links. Data from a GPU to a NIC goes to the network; most NICs
+// cannot send it back into the host. Without peer-to-peer access data passes a CPU. flow_graph.h
+// gives the graph in which every walk is allowed, for max-flow and routing.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,19 @@ enum class LinkType : uint8_t { kNvlink, kPcie, kXgmi, kSocket, kNetwork, kOther
 struct Node {
   std::string id;  // unique within the machine
   NodeType type = NodeType::kGpu;
-  int host = 0;       // -1: belongs to no host (a network switch)
-  std::string model;  // what people call it, may be empty
+  int host = 0;       // -1: of no host (a network switch)
+  std::string model;  // the product's name, may be empty
   std::string pci;    // bus id, may be empty
   int numa = -1;      // NUMA node, -1 if unknown
-  // A NIC's way to the network, each direction; what join() makes its links of. 0 for others.
+  // A NIC's bandwidth and latency to the network, in each direction. join() makes its links from
+  // them. 0 for other nodes.
   double gbps = 0, us = 0;
-  // What else is known, by NCCL's attribute names (sm, gdr, link_speed, guid, p2p...).
+  // Other facts, by NCCL's attribute names (sm, gdr, link_speed, guid, p2p...).
   std::map<std::string, std::string> facts;
   bool operator==(const Node&) const = default;
 };
 
-// One direction; a cable is two of them.
+// One direction; a cable is two links.
 struct Link {
   int from = 0, to = 0;  // indices of nodes
   LinkType type = LinkType::kOther;
@@ -48,7 +49,7 @@ struct Machine {
   std::string name;
   std::vector<Node> nodes;
   std::vector<Link> links;
-  std::vector<std::string> notes;  // what was assumed, replaced or left out, a line each
+  std::vector<std::string> notes;  // what was assumed, replaced or left out, one line each
   bool operator==(const Machine&) const = default;
 };
 
@@ -60,13 +61,13 @@ int count_hosts(const Machine& machine);
 // Index of the node with this id, or -1.
 int find_node(const Machine& machine, std::string_view id);
 
-// A fact of a node, or "" where it is not known.
+// A fact of a node, or "" if it is unknown.
 std::string_view fact(const Node& node, const std::string& name);
 
-// Two links, there and back.
+// Adds two links, one in each direction.
 void connect(Machine& machine, int a, int b, LinkType type, double gbps, double us, int count = 1);
 
-// The words of the file format: gpu, cpu, switch, nic; nvlink, pcie, xgmi, socket, network, c2c,
+// The names in the file format: gpu, cpu, switch, nic; nvlink, pcie, xgmi, socket, network, c2c,
 // other.
 std::string_view name_of(NodeType type);
 std::string_view name_of(LinkType type);

@@ -51,7 +51,7 @@ std::vector<Port> append(Machine& all, const Machine& host, int position, int& n
     all.links.push_back(link);
   }
   for (const auto& note : host.notes) {
-    // What equal hosts all say is said once.
+    // Equal hosts have equal notes: keep each once.
     const bool known = std::any_of(
         all.notes.begin(), all.notes.end(),
         [&](const std::string& other) { return other.substr(other.find(' ') + 1) == note; });
@@ -90,7 +90,7 @@ void wire(Machine& all, const std::vector<Port>& ports, const Fabric& network, s
   const std::vector<int> rack = rack_of_hosts(network, hosts);
   struct Leaf {
     int node = -1;
-    double gbps = 0;  // what the NICs below could send
+    double gbps = 0;  // bandwidth of the NICs below, together
   };
   std::map<std::pair<int, int>, Leaf> leaves;  // by rack and rail
   const bool one_switch = !network.rails && network.racks.size() <= 1;
@@ -108,7 +108,7 @@ void wire(Machine& all, const std::vector<Port>& ports, const Fabric& network, s
     connect(all, port.node, leaf.node, LinkType::kNetwork, nic.gbps, nic.us);
   }
   if (one_switch || leaves.size() <= 1) return;
-  // Without a spine only the leaves of one rail, in different racks, meet.
+  // Without a spine, only the leaves of one rail in different racks connect.
   std::map<int, int> spines;
   for (const auto& [place, leaf] : leaves) {
     const int key = network.spine ? 0 : place.second;

@@ -9,7 +9,8 @@
 
 namespace weft {
 
-// The widest path, of equally wide ones the quickest, through nodes and links that are allowed.
+// Finds the path of highest bandwidth over allowed nodes and links. Of equals it takes the one of
+// least latency.
 class PathSearch {
  public:
   explicit PathSearch(const Machine& machine)
@@ -21,11 +22,11 @@ class PathSearch {
       out_[machine_.links[i].from].push_back(static_cast<int>(i));
   }
 
-  // Nodes of the graph that is searched. Of a NIC: where its sending half, or its receiving half,
-  // begins.
+  // The nodes to search from and to. A NIC's path starts at its sending half and ends at its
+  // receiving half.
   int start(int node) const { return parts_[node].back(); }
   int goal(int node) const { return parts_[node].front(); }
-  // The graph in which every walk is allowed; its links have the numbers of the original's.
+  // The graph in which every walk is allowed. Its links keep their original numbers.
   const Machine& machine() const { return machine_; }
 
   using Allow = std::function<bool(const Link&, const Node& between)>;
@@ -106,7 +107,7 @@ std::vector<Path> paths_with(const PathSearch& search, int first, int last) {
   add(PathClass::kNvlink, [](const Link& link, const Node& between) {
     return is_fast(link) && (between.type == NodeType::kSwitch || between.type == NodeType::kGpu);
   });
-  // The search above lets the ends be GPUs; GPUs in between make it a relay.
+  // The search above allows GPUs in between. They make the path a relay.
   if (!all.empty()) {
     bool relay = false;
     for (size_t i = 1; i < all[0].links.size(); i++)
@@ -151,7 +152,7 @@ std::vector<Path> paths_with(const PathSearch& search, int first, int last) {
 Path best_of(const std::vector<Path>& all) {
   Path best;
   for (const auto& path : all) {
-    // A relay's links are others' too: it counts only where there is no link of one's own.
+    // A relay uses links of other GPUs, so it counts only if there is no direct NVLink.
     if (path.path_class == PathClass::kNvlinkRelay && best.path_class == PathClass::kNvlink)
       continue;
     if (path.gbps > best.gbps * 1.05) best = path;
@@ -212,7 +213,7 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
       if (machine.nodes[nic].host != machine.nodes[gpu].host) continue;
       const auto all = paths_with(search, gpu, nic);
       if (all.empty()) continue;
-      // Nearest first; a NIC that is down or much slower than the path helps nobody.
+      // Nearest first. A NIC that is down, or much slower than the path, comes last.
       const Path& path = all.front();
       const auto rank = [&](const Path& p, int n) {
         const double gbps = std::min(p.gbps, machine.nodes[n].gbps);
@@ -226,7 +227,8 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
     if (choice.nic >= 0) load[choice.nic]++;
     choices.push_back(std::move(choice));
   }
-  // NICs left over go to the GPU they are nearest to, if they are as near as its first one.
+  // An unused NIC goes to a GPU to which it is as near as that GPU's first NIC. Of several such
+  // GPUs, the one with the fewest extra NICs gets it.
   for (const int nic : nics) {
     if (load[nic] > 0) continue;
     NicChoice* taker = nullptr;
@@ -243,7 +245,7 @@ std::vector<NicChoice> nic_affinity(const Machine& machine) {
     }
     if (taker != nullptr) taker->more.push_back(nic);
   }
-  // A neighbour with NVLink may sit nearer to a NIC.
+  // A GPU connected by NVLink may be nearer to a NIC.
   for (auto& choice : choices) {
     if (choice.nic < 0) continue;
     for (const auto& other : choices) {

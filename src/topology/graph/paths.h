@@ -1,4 +1,4 @@
-// Questions about a Machine: how two devices reach each other, which NIC a GPU should use. All
+// Queries on a Machine: how two devices reach each other, and which NIC a GPU should use. All
 // functions only read; any thread may call them.
 #pragma once
 
@@ -11,14 +11,13 @@
 
 namespace weft {
 
-// From near to far; the names that nvidia-smi and NCCL give are NV#, NV# (relay), PIX/PXB, PHB,
-// SYS, NET.
+// From near to far. nvidia-smi and NCCL call them NV#, NV# (relay), PIX/PXB, PHB, SYS, NET.
 enum class PathClass : uint8_t {
   kSelf,
   kNvlink,       // NVLink or xGMI, directly or through NVSwitch
   kNvlinkRelay,  // NVLink or xGMI through other GPUs
   kPcieSwitch,   // without reaching a CPU
-  kHostBridge,   // through one CPU's root complex, or its memory
+  kHostBridge,   // through one CPU's root complex or memory
   kSockets,      // across sockets
   kNetwork,
   kNone,
@@ -28,20 +27,20 @@ std::string_view name_of(PathClass path_class);
 struct Path {
   PathClass path_class = PathClass::kNone;
   std::vector<int> links;  // indices
-  double gbps = 0;         // of the narrowest link
+  double gbps = 0;         // the least of its links
   double us = 0;           // sum
 };
 
-// The widest path of each class that exists (the quickest of equally wide ones), near classes
-// first; a class is listed only if no nearer one has the same links.
+// Of each class that exists, the path of highest bandwidth; of equals, the one of least latency.
+// Near classes come first. A class is left out if a nearer class has the same links.
 std::vector<Path> paths(const Machine& machine, int from, int to);
 
-// The path data should take: the widest, of those within 5% the nearest, and a relay only where
-// there is no direct NVLink.
+// The path that data should take: the highest bandwidth; within 5% of it, the nearest class. A
+// relay counts only if there is no direct NVLink.
 Path best_path(const Machine& machine, int from, int to);
 
-// The same for many pairs of one machine, without preparing the graph each time. Any number of
-// threads may ask one finder.
+// paths() and best_path() for many pairs of one machine; prepares the graph once. Any number of
+// threads may call one finder.
 class PathFinder {
  public:
   explicit PathFinder(const Machine& machine);
@@ -53,21 +52,21 @@ class PathFinder {
   std::unique_ptr<const class PathSearch> search_;
 };
 
-// How a GPU gets to the network.
+// How a GPU reaches the network.
 struct NicChoice {
   int gpu = -1;
-  int nic = -1;  // -1: no NIC can be reached
+  int nic = -1;  // -1: the GPU reaches no NIC
   Path direct;   // over PCIe, GPU to NIC
-  // NICs just as near that are nobody's first choice (ports of one card): to be used as well.
+  // More NICs for this GPU: equally near, and no GPU's first choice (ports of one card).
   std::vector<int> more;
-  // Through another GPU's NVLink and that GPU's PCIe link, where that is wider than the direct way;
-  // relay is that GPU, or -1.
+  // The path through the NVLink and PCIe link of another GPU (`relay`), if that is better than the
+  // direct path. Otherwise relay is -1.
   int relay = -1;
   Path relayed;
 };
 
-// For every GPU of the machine, in order: the nearest NIC of its host; among equally near ones
-// those with fewest GPUs first, so that GPUs spread over them.
+// For every GPU, in order: the nearest NIC of its host. Among equally near NICs, the one with the
+// fewest GPUs, so that GPUs spread over them.
 std::vector<NicChoice> nic_affinity(const Machine& machine);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Time to move a gigabyte, in ms; what does not exist costs a lot.
+// Time to move a gigabyte, in ms; a missing path costs a lot.
 double cost(const Path& path) { return path.gbps > 0 ? 1000 / path.gbps + path.us / 1000 : 1e6; }
 
 class HostOrder {
@@ -27,8 +27,8 @@ class HostOrder {
     }
   }
 
-  // From the members' own order, pairs are swapped and stretches reversed while that helps: exact
-  // enough for the handful of GPUs of a host, and the same everywhere.
+  // Starts from the members' own order. Swaps pairs and reverses ranges while that helps. This is
+  // exact enough for the few GPUs of a host, and deterministic.
   std::vector<int> run() {
     const size_t count = order_.size();
     for (bool better = count > 1; better;) {
@@ -50,7 +50,7 @@ class HostOrder {
 
  private:
   double total(const std::vector<int>& order) const {
-    // The ends carry everything that leaves the host, so they count as much as all steps.
+    // The ends carry all traffic that leaves the host, so they weigh as much as all steps.
     double sum =
         (end_.at(order.front()) + end_.at(order.back())) * static_cast<double>(order.size());
     for (size_t i = 0; i + 1 < order.size(); i++) sum += step_.at({order[i], order[i + 1]});

@@ -1,6 +1,5 @@
-// The order of ranks along a pipeline: neighbours in the order hand activations to each other, so
-// they should be near, and the stages that talk to another host should sit under the NIC's own
-// switch.
+// The order of ranks along a pipeline. Neighbours pass activations to each other, so they should be
+// near. The stages that talk to another host should sit under the NIC's own switch.
 #pragma once
 
 #include <vector>
@@ -9,8 +8,8 @@
 
 namespace weft {
 
-// All GPUs of the machine (nodes), host by host. Within a host the first and the last are those
-// with the best way to a NIC, and those between follow each other along wide paths.
+// All GPUs of the machine (nodes), host by host. A host's first and last GPU have the best paths to
+// a NIC. The others follow each other along paths of high bandwidth.
 std::vector<int> pipeline_order(const Machine& machine);
 
 }  // namespace weft

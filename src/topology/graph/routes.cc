@@ -24,7 +24,7 @@ std::span<const int32_t> Routes::between(int from, int to) {
   return {links_.data() + range.begin, range.size};
 }
 
-// Per node, the bandwidth of the widest way from the source.
+// Per node, the highest bandwidth of a route from the source.
 std::vector<double> Routes::widths(int source) const {
   std::vector<double> width(machine_.nodes.size(), 0.0);
   std::priority_queue<std::pair<double, int>> queue;
@@ -46,7 +46,7 @@ std::vector<double> Routes::widths(int source) const {
   return width;
 }
 
-// Per node, the last link of the fastest way over links of at least `width`; -1 if none.
+// Per node, the last link of the fastest route over links of at least `width`; -1 if none.
 std::vector<int32_t> Routes::fastest(int source, double width) const {
   using Reached = std::tuple<double, int, int32_t, int>;  // latency, hops, last link, node
   std::vector<std::tuple<double, int, int32_t>> best(

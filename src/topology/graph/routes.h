@@ -1,5 +1,5 @@
-// Which links data crosses from one GPU to another when nobody relays it: through switches, NICs
-// and CPUs, never through another GPU. The widest way; of those the one of least latency, then of
+// The links that data crosses from one GPU to another without a relay: through switches, NICs and
+// CPUs, never through another GPU. The route has the highest bandwidth. Ties: least latency, then
 // fewest links, then the first in the order of the machine's links.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace weft {
 
-// Of a machine in which every walk is allowed (flow_graph.h); it must outlive the routes. Ways from
-// a GPU are searched for when first asked for. Not thread-safe.
+// `machine` must allow every walk (flow_graph.h) and must outlive the routes. The first query for a
+// GPU searches all routes from it. Not thread-safe.
 class Routes {
  public:
   explicit Routes(const Machine& machine);
 
-  // Links from rank to rank, in order; empty when there is no way (or from == to).
+  // Links from rank to rank, in order; empty if there is no route or from == to.
   std::span<const int32_t> between(int from, int to);
 
  private:
@@ -31,7 +31,7 @@ class Routes {
   const Machine& machine_;
   std::vector<int> gpus_;
   std::vector<std::vector<int32_t>> leaving_;  // per node, links
-  std::vector<std::vector<Range>> ranges_;     // per rank, empty or one per rank
+  std::vector<std::vector<Range>> ranges_;     // per rank, empty or one range per rank
   std::vector<int32_t> links_;                 // the links of all routes
 };
 

@@ -1,4 +1,4 @@
-// build_machine() of host.h: from what a host says to the graph.
+// build_machine() of host.h: from a host's description to the graph.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Builder {
     return static_cast<int>(machine_.nodes.size()) - 1;
   }
 
-  // Ranks in the order of the file's ranks, then of devices, then of the bus.
+  // Sorts ranks by the file's ranks, then by device number, then by bus.
   void add_gpus() {
     std::vector<size_t> order(host_.gpus.size());
     std::iota(order.begin(), order.end(), 0);
@@ -93,7 +93,7 @@ class Builder {
     }
   }
 
-  // How many ways lead down from each bridge to something that matters.
+  // Counts the children of each bridge that lead to GPUs or NICs.
   void count_devices() {
     below_.assign(host_.pci.size(), 0);
     ports_.assign(host_.pci.size(), {});
@@ -107,12 +107,12 @@ class Builder {
     }
   }
 
-  // Bridges with one way down are wires; those with several are switches. Parents come first, so
-  // that one pass is enough.
+  // A bridge with one child is a wire; a bridge with several is a switch. Parents come first, so
+  // one pass is enough.
   void add_pci() {
     struct Place {
-      int node = -1;    // where a device below hangs
-      int narrow = -1;  // the narrowest of the wires between, -1: none
+      int node = -1;    // the node that a device below connects to
+      int narrow = -1;  // the slowest wire between, -1: none
     };
     std::vector<Place> places(host_.pci.size());
     const auto rate = [&](int i) { return pcie_gbps(host_.pci[i].gts, host_.pci[i].width); };
@@ -249,7 +249,7 @@ class Builder {
     }
   }
 
-  // NVSwitches that no GPU joins with the others (a DGX-2 has two boards of six).
+  // Counts groups of NVSwitches that no GPU connects (a DGX-2 has two boards of six).
   size_t fabric_groups() const {
     std::vector<std::set<std::string>> groups;
     for (const auto& gpu : host_.gpus) {
@@ -268,7 +268,7 @@ class Builder {
     return groups.size();
   }
 
-  // Both ends report their links; where one end does not, or reports fewer, say so.
+  // Both ends report their links. Adds a note if one end reports none or fewer.
   void add_direct(const std::map<std::pair<int, int>, Link>& direct) {
     for (const auto& [ends, link] : direct) {
       const auto back = direct.find({ends.second, ends.first});

@@ -1,4 +1,4 @@
-// correct_claims() of host.h: machines lie, virtual ones more than others.
+// correct_claims() of host.h: machines report wrong values, virtual machines most of all.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -91,7 +91,7 @@ void correct_nics(Host& host, Grouped& notes) {
 }
 
 void correct_endpoint(HostPci& pci, double gts, const char* why, bool gpu, Grouped& notes) {
-  // A GPU on 2.5 GT/s is asleep or in a virtual machine; nobody builds it so.
+  // A GPU at 2.5 GT/s is asleep or in a virtual machine; no board is built that way.
   const bool speed_lies = pci.gts <= 0 || (gpu && pci.gts <= 2.5);
   const bool width_lies = pci.width <= 0 || (gpu && pci.width == 1);
   if (!speed_lies && !width_lies) return;
@@ -121,12 +121,13 @@ void correct_pci(Host& host, Grouped& notes) {
     while (gts < 32 && pcie_gbps(gts, 16) < network_gbps(each.mbps)) gts *= 2;
     correct_endpoint(host.pci[each.pci], gts, "enough for its ports", false, notes);
   }
-  // Bridges, from the leaves up: a link that carries faster ones is believed from generation 3 on.
+  // Bridges, from the leaves up. A bridge of generation 1 or 2, or of one lane, that is slower than
+  // a device below takes that device's speed.
   std::vector<int> fastest(host.pci.size(), -1);
   for (int i = static_cast<int>(host.pci.size()) - 1; i >= 0; i--) {
     HostPci& pci = host.pci[i];
     if (!gpu[i] && !nic[i]) {
-      if (fastest[i] < 0) continue;  // leads to nothing that matters
+      if (fastest[i] < 0) continue;  // leads to no GPU or NIC
       const HostPci& child = host.pci[fastest[i]];
       const bool unknown = pci.gts <= 0 || pci.width <= 0;
       const bool slow = pci.gts <= 5 || pci.width <= 1;

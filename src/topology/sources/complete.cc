@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Brings a device of the live machine into the file's tree, with the bridges above it.
+// Adds a device of the live machine to the file's tree, with the bridges above it.
 int bring(Host& file, const Host& live, int index) {
   const HostPci& pci = live.pci[index];
   if (const int known = find_pci(file, pci.bus); known >= 0) {
@@ -36,7 +36,7 @@ Host complete(Host file, const Host& live) {
   for (const auto& gpu : live.gpus) {
     HostGpu copy = gpu;
     copy.pci = bring(file, live, gpu.pci);
-    // What the file says of this GPU goes before what the driver says.
+    // The file's facts about this GPU override the driver's.
     for (const auto& said : file.gpus) {
       if (said.pci != copy.pci) continue;
       if (!said.links.empty()) copy.links = said.links;
@@ -75,7 +75,7 @@ Host complete(Host file, const Host& live) {
   file.gpus = std::move(gpus);
   file.nics = std::move(nics);
   file.notes.insert(file.notes.end(), live.notes.begin(), live.notes.end());
-  // The note about bare PCI devices has been answered.
+  // The note about bare PCI devices no longer applies.
   std::erase_if(file.notes, [](const std::string& note) {
     return note.find("(a skeleton file)") != std::string::npos;
   });

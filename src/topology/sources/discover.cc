@@ -65,7 +65,7 @@ Host look(const Discovery& how) {
 
 Machine from_file(const std::string& path, const Discovery& how) {
   const std::string text = read_text_file(path);
-  // Only NCCL's own format is a skeleton; other files describe all there is.
+  // Only NCCL's own format is a skeleton; other files describe the whole machine.
   if (text.find("<system") == std::string::npos) return parse_machine(text, path);
   Host file = host_from_nccl_xml(text, path);
   return build_machine(complete(std::move(file), discover_host(how)));

@@ -1,5 +1,6 @@
-// Looks at the machine this process runs on. Nothing here throws or fails: what cannot be read is
-// replaced by an assumption that the machine's notes state. Any thread may call; nothing is cached.
+// Discovers the machine that this process runs on. Nothing here throws or fails. If something
+// cannot be read, an assumption replaces it and a note of the machine says so. Any thread may call;
+// nothing is cached.
 #pragma once
 
 #include <string>
@@ -10,28 +11,28 @@ namespace weft {
 
 struct Discovery {
   // Asks hwloc for the PCI tree: hwloc_view() of hwloc_view.h, or nullptr for /sys alone. A
-  // pointer, so that what does not want libhwloc does not link it.
+  // pointer, so that only programs that want libhwloc link it.
   std::string (*hwloc)(std::string& why_not) noexcept = nullptr;
   std::string nvml = "libnvidia-ml.so.1";  // for dlopen
-  std::string root;                        // stands before /sys, /proc and /dev (tests)
-  std::string hwloc_xml;                   // instead of asking hwloc (tests)
+  std::string root;                        // prefix of /sys, /proc and /dev (tests)
+  std::string hwloc_xml;                   // replaces the call of hwloc (tests)
 };
 
-// PCI tree and NUMA nodes by hwloc (by /sys where it is not at hand), GPUs and NVLink by NVML, NICs
-// by /sys, without what CUDA_VISIBLE_DEVICES and containers hide.
+// PCI tree and NUMA nodes from hwloc (from /sys without it), GPUs and NVLink from NVML, NICs from
+// /sys. Leaves out devices that CUDA_VISIBLE_DEVICES and containers hide.
 Host discover_host(const Discovery& how = {}) noexcept;
 
-// The machine as init and tools want it: the one NCCL_TOPO_FILE (or NVIDIA's
-// /var/run/nvidia-topologyd/virtualTopology.xml) describes, completed by what is found here; or
-// what is found here alone. A file that cannot be read is a note.
+// The machine for init and tools. If NCCL_TOPO_FILE (or NVIDIA's
+// /var/run/nvidia-topologyd/virtualTopology.xml) describes one, discovery completes it. Otherwise
+// it is discovery alone. A file that cannot be read becomes a note.
 Machine this_machine(const Discovery& how = {}) noexcept;
 
 // Writes the machine to NCCL_TOPO_DUMP_FILE if that is set and this rank is
 // NCCL_TOPO_DUMP_FILE_RANK. A failure is a warning in the log.
 void dump_machine(const Machine& machine, int rank) noexcept;
 
-// NCCL's rule for files: GPUs and NICs that are here are filled into the file's tree by their bus
-// ids, or added; what the file names but is not here is left out, with a note.
+// NCCL's rule for files. Discovered GPUs and NICs go into the file's tree by bus id, or are added.
+// Devices in the file that do not exist here are left out, with a note.
 Host complete(Host file, const Host& live);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// See health.h. One function per thing to look at.
+// See health.h. One function per check.
 #include "src/topology/sources/health.h"
 
 #include <fmt/format.h>
@@ -68,7 +68,7 @@ struct Examiner {
         "boot with iommu=pt, or turn it off in the BIOS");
   }
 
-  // Access Control Services of a bridge: extended capability 0x0d, control bits 2 and 3 redirect
+  // Access Control Services of a bridge: extended capability 0x0d. Control bits 2 and 3 redirect
   // requests and completions to the root. -1: cannot be read.
   int acs_of(const std::string& bus) const {
     const std::string space = sysfs.text(kDevices + bus + "/config");

@@ -1,5 +1,5 @@
-// What keeps this machine from full speed, what each thing costs, and how to mend it: the checks of
-// `weft doctor`. Nothing throws; what cannot be read is said.
+// The checks of `weft doctor`: what keeps this machine from full speed, what it costs, and how to
+// fix it. Nothing throws; a finding says what cannot be read.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ std::string_view name_of(Verdict verdict);
 
 struct Finding {
   Verdict verdict = Verdict::kGood;
-  std::string what;  // what was looked at, and seen
-  std::string cost;  // what that costs; empty when good
+  std::string what;  // what was checked, and the result
+  std::string cost;  // the price in speed; empty when good
   std::string fix;   // what to do; empty when good
 };
 

@@ -1,4 +1,4 @@
-// See host.h; correct_claims() and build_machine() have files of their own.
+// See host.h. claims.cc and build_machine.cc have correct_claims() and build_machine().
 #include "src/topology/sources/host.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ std::string normal_bus(const std::string& bus) {
   std::string text = bus;
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto colon = text.find(':');
-  // NVML writes eight digits of domain, NCCL and sysfs four.
+  // NVML writes the domain with eight digits, NCCL and sysfs with four.
   if (colon == 8 && text.compare(0, 4, "0000") == 0) text.erase(0, 4);
   return text;
 }

@@ -1,6 +1,6 @@
-// What one host says about itself, before anything is believed: the PCI tree, GPUs, NICs and
-// NVLinks as a file or the live machine states them. Every source (NCCL XML, hwloc XML, hwloc,
-// NVML, sysfs) fills a Host; build_machine() turns it into the graph. Plain data.
+// The unchecked description of one host: the PCI tree, GPUs, NICs and NVLinks as a file or the live
+// machine states them. Every source (NCCL XML, hwloc XML, hwloc, NVML, sysfs) fills a Host.
+// build_machine() turns it into the graph. Plain data.
 #pragma once
 
 #include <map>
@@ -38,7 +38,7 @@ struct HostGpu {
   int dev = -1, rank = -1, sm = 0;
   std::string model;
   std::vector<HostNvlink> links;
-  double c2c_gbps = 0;  // coherent link to the CPU, all of it
+  double c2c_gbps = 0;  // coherent link to the CPU, all lanes together
   int c2c_count = 0;
   std::map<std::string, std::string> facts;  // gdr, uuid, gcn, arch, p2p
 };
@@ -61,17 +61,17 @@ struct Host {
 };
 
 int find_pci(const Host& host, const std::string& bus);
-// The index of a NUMA node's cpu; adds it where it is not there yet.
+// The index of a NUMA node's cpu; adds it if it is missing.
 int cpu_of_numa(Host& host, int numa);
 
-// GPUs and NICs that a file shows as PCI devices only (the skeletons that clouds ship) become GPUs
-// and NICs.
+// Makes GPUs and NICs of those that a file lists only as PCI devices (the skeletons that clouds
+// ship).
 void adopt_bare_devices(Host& host);
 
-// Replaces values that cannot be true by the most plausible ones; a note for each kind of lie.
+// Replaces impossible values by the most plausible ones. Adds a note for each kind.
 void correct_claims(Host& host);
 
-// The graph. Corrects claims first.
+// Corrects claims, then builds the graph.
 Machine build_machine(Host host);
 
 // Lower case, four-digit domain: "00000000:3B:00.0" gives "0000:3b:00.0".

@@ -18,8 +18,8 @@ std::string hwloc_view(std::string& why_not) noexcept try {
   }
   const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> topology(
       raw, hwloc_topology_destroy);
-  // Caches and cores are none of our business and cost time; plugins that open devices are not
-  // wanted in somebody else's process.
+  // Caches and cores are not needed and cost time. Plugins that open devices do not belong in
+  // another program's process.
   hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);

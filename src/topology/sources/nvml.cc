@@ -13,7 +13,8 @@
 namespace weft {
 namespace {
 
-// The part of NVML's interface that is used here, declared anew: building needs no driver headers.
+// The part of NVML's interface that this file uses. Declared here, so the build needs no driver
+// headers.
 using Result = int;
 using Device = struct OpaqueDevice*;
 constexpr Result kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3;
@@ -41,7 +42,7 @@ class Library {
       : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL), close) {}
   bool loaded() const { return handle_ != nullptr; }
 
-  // Calls a function if the library has it; newer names come first.
+  // Calls the first function that the library has; newer names come first.
   template <typename... Args>
   Result call(std::initializer_list<const char*> names, Args... args) const {
     for (const char* name : names)
@@ -147,7 +148,7 @@ class NvmlReader {
         fabric.state == kFabricMember && fabric.status == kSuccess) {
       std::string cluster;
       for (const unsigned char byte : fabric.cluster) cluster += fmt::format("{:02x}", byte);
-      // Zeros: a fabric of this host alone.
+      // All zeros: a fabric of this host alone.
       if (cluster.find_first_not_of('0') != std::string::npos)
         gpu.fabric = fmt::format("{}.{}", cluster, fabric.clique);
     }
@@ -185,7 +186,7 @@ class NvmlReader {
     const Result result =
         library_.call({"nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"},
                       device, link, &remote);
-    // Virtual machines hide what is at the other end.
+    // Virtual machines hide the other end.
     const bool hidden = result != kSuccess || remote.domain > 0xffff || remote.bus > 0xff;
     found.target = hidden ? "fffffff:ffff:ff" : short_bus(remote);
     int kind = -1;

@@ -1,6 +1,6 @@
-// What NVIDIA's management library says about GPUs: names, UUIDs, NVLinks and where they lead, P2P.
-// The library is opened when asked and closed again; drivers of any age do, since every function
-// that is missing or fails is replaced by a note.
+// GPU facts from NVIDIA's management library (NVML): names, UUIDs, NVLinks and their targets, P2P.
+// Each call opens the library and closes it again. Drivers of any age work: a function that is
+// missing or fails becomes a note.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct NvmlGpu {
   bool mig = false;
   int nvlink_version = 0;
   int links_down = 0;
-  std::vector<HostNvlink> links;  // those that are up
+  std::vector<HostNvlink> links;  // the links that are up
   double gts = 0;
   int width = 0;
-  std::string fabric;       // the NVLink domain of several hosts it is a member of, or ""
-  std::vector<int> no_p2p;  // indices of GPUs it cannot reach
+  std::string fabric;       // its NVLink domain of several hosts, or ""
+  std::vector<int> no_p2p;  // indices of GPUs without P2P access
 };
 
 struct NvmlReport {
@@ -34,7 +34,7 @@ struct NvmlReport {
 // Never throws. `library` is a name for dlopen.
 NvmlReport read_nvml(const std::string& library);
 
-// Fills the host's GPUs in; GPUs that the driver does not show are left out with a note.
+// Adds NVML's facts to the host's GPUs. Leaves out GPUs that the driver does not show, with a note.
 void apply_nvml(Host& host, const NvmlReport& report);
 
 }  // namespace weft

@@ -21,7 +21,7 @@ double closest(double wanted, Rate rate, double& gts, int& width) {
   for (const int lanes : kWidths) {
     for (const double speed : kSpeeds) {
       const double error = std::abs(rate(speed, lanes) / wanted - 1);
-      if (error >= best - 1e-3) continue;  // at equal rates the wider, older link
+      if (error >= best - 1e-3) continue;  // of equal rates take the wider, older link
       best = error;
       gts = speed;
       width = lanes;
@@ -79,7 +79,7 @@ double socket_gbps(std::string_view arch, std::string_view vendor, int family, i
   return 10;
 }
 
-constexpr double kPayload = 0.96;  // of a port's bits
+constexpr double kPayload = 0.96;  // share of a port's bits
 
 double network_gbps(double mbps) { return mbps / 8000 * kPayload; }
 double network_mbps(double gbps) { return gbps * 8000 / kPayload; }

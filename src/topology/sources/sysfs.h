@@ -1,5 +1,5 @@
-// The small files of /sys and /proc. `root` stands before every path, so that tests can bring a
-// machine of their own. Nothing throws: what cannot be read is empty.
+// Small files of /sys and /proc. `root` is a prefix of every path, so that tests can supply a
+// machine. Nothing throws: a file that cannot be read is empty.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ class Sysfs {
  public:
   explicit Sysfs(std::string root = "") : root_(std::move(root)) {}
 
-  // The first line, without blanks at its end.
+  // The first line, without trailing blanks.
   std::string line(const std::string& path) const;
-  // A number at the start of that line, or `otherwise`.
+  // The number at the start of the first line, or `otherwise`.
   double number(const std::string& path, double otherwise) const;
   // The whole file, up to a megabyte.
   std::string text(const std::string& path) const;
   std::vector<std::string> list(const std::string& folder) const;  // sorted names
   bool exists(const std::string& path) const;
-  // Where links lead, with the root taken off again; empty if nowhere.
+  // The target of a symbolic link, without the root; empty if there is none.
   std::string real(const std::string& path) const;
 
  private:

@@ -86,7 +86,7 @@ Host host_from_sysfs(const Sysfs& sysfs) {
     host.cpus.push_back(cpu);
   }
   auto devices = sysfs.list("/sys/bus/pci/devices");
-  // Bridges have shorter paths than what is below them.
+  // Bridges have shorter paths than the devices below them.
   std::vector<std::pair<std::string, std::string>> ordered;
   for (const auto& bus : devices) ordered.emplace_back(sysfs.real(kPciDevices + bus), bus);
   std::sort(ordered.begin(), ordered.end());
@@ -102,7 +102,7 @@ void read_link_speeds(Host& host, const Sysfs& sysfs) {
     const double gts = sysfs.number(folder + "/max_link_speed", 0);
     const double width = sysfs.number(folder + "/max_link_width", 0);
     if (gts > 0 && gts <= 128) pci.gts = gts;
-    // 255 is what unknown reads as.
+    // 255 means unknown.
     if (width > 0 && width <= 32)
       pci.width = static_cast<int>(width);
     else if (gts > 0)
@@ -114,7 +114,7 @@ std::string gpudirect(const Sysfs& sysfs) {
   if (sysfs.exists("/sys/module/nvidia_peermem") || sysfs.exists("/sys/module/nv_peer_mem") ||
       sysfs.exists("/sys/kernel/mm/memory_peers/nv_mem/version"))
     return "nvidia_peermem";
-  // The open kernel modules export dmabuf; RDMA takes it from kernel 5.12 on.
+  // The open kernel modules export dmabuf; RDMA accepts it from kernel 5.12 on.
   if (sysfs.line("/proc/driver/nvidia/version").find("Open Kernel Module") == std::string::npos)
     return "";
   int major = 0, minor = 0;

@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-// The PCI device below which something lives: the last bus id on its path (virtio devices sit one
-// level below theirs).
+// The PCI device of a NIC: the last bus id on its path. (virtio devices sit one level below
+// theirs.)
 int pci_of(const Host& host, const Sysfs& sysfs, const std::string& device) {
   int found = -1;
   std::istringstream path(sysfs.real(device));
@@ -41,7 +41,7 @@ int count_gids(const Sysfs& sysfs, const std::string& port) {
   return count;
 }
 
-// RDMA devices; returns the PCI devices they are on.
+// Adds RDMA devices; returns their PCI devices.
 std::set<int> read_rdma(Host& host, const Sysfs& sysfs) {
   std::set<int> taken;
   for (const auto& name : sysfs.list("/sys/class/infiniband")) {

@@ -1,12 +1,13 @@
-// Which network interfaces carry no cable: bridges, tunnels and the ends of containers' wires. They
-// all claim 10 Gb/s and would win against real but slower ones.
+// Recognizes virtual network interfaces: bridges, tunnels and containers' veths. They all claim 10
+// Gb/s and would win against real but slower NICs.
 #pragma once
 
 #include <string_view>
 
 namespace weft {
 
-// What kind of virtual interface a name gives away ("a container's veth"), or "" if it may be real.
+// The kind of virtual interface that a name reveals ("a container's veth"), or "" if it may be
+// real.
 std::string_view virtual_nic(std::string_view name);
 
 }  // namespace weft

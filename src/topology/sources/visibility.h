@@ -1,4 +1,4 @@
-// Which GPUs this process may use: CUDA_VISIBLE_DEVICES, and the devices a container was given.
+// The GPUs that this process may use: CUDA_VISIBLE_DEVICES, and the devices of a container.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace weft {
 
-// Leaves out, with a note, GPUs without a usable /dev/nvidiaN (a cgroup's doing).
+// Leaves out GPUs without a usable /dev/nvidiaN, with a note. (cgroups hide them.)
 void apply_device_files(Host& host, const Sysfs& sysfs);
 
-// Leaves out, with a note, GPUs that `visible` (the value of CUDA_VISIBLE_DEVICES: indices or
-// UUIDs, to the first that is unknown) does not name, and orders the rest as it does.
+// Leaves out GPUs that `visible` does not name, with a note, and sorts the rest in its order.
+// `visible` is the value of CUDA_VISIBLE_DEVICES: indices or UUIDs, up to the first unknown one.
 // `ordered_by_bus` is CUDA_DEVICE_ORDER=PCI_BUS_ID.
 void apply_visible_devices(Host& host, const std::string& visible, bool ordered_by_bus);
 

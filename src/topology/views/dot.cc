@@ -49,7 +49,7 @@ std::string machine_dot(const Machine& machine) {
     }
     if (host >= 0) text += "  }\n";
   }
-  // A pair of equal links is one line with two heads.
+  // A pair of equal links becomes one line with two arrowheads.
   for (size_t i = 0; i < machine.links.size(); i++) {
     const Link& link = machine.links[i];
     Link back = link;

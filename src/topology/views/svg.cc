@@ -1,4 +1,4 @@
-// machine_svg() of view.h: one layer per kind of device, hosts side by side.
+// machine_svg() of view.h: one layer per kind of device, one host beside the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Style style_of(NodeType type) {
   return {"#ffffff", ""};
 }
 
-// From top to bottom: network, NICs on the one side of the CPUs' trees, GPUs and NVSwitch below.
+// From top to bottom: network, NICs, CPUs, PCIe switches, GPUs, NVSwitches.
 int layer_of(const Node& node, bool nvswitch) {
   if (node.host < 0) return 0;
   if (node.type == NodeType::kNic) return 1;
@@ -89,7 +89,7 @@ std::string machine_svg(const Machine& machine) {
           return other.from == link.to && other.to == link.from && other.type == link.type;
         });
     if (twin && link.from > link.to) continue;
-    // Links within a layer bend, so that they do not hide behind the boxes between.
+    // Links within a layer are bent, so that boxes between do not hide them.
     const double x1 = x[link.from], y1 = y[link.from], x2 = x[link.to], y2 = y[link.to];
     const double bend = y1 == y2 ? std::min(60.0, std::abs(x2 - x1) * 0.3) : 0;
     text += fmt::format(

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kWidestMatrix = 36;
 
-// Three digits are more than anybody measures.
+// Measurements are no more exact than three digits.
 std::string rate(double gbps) {
   return gbps >= 100 ? fmt::format("{:.0f}", gbps) : fmt::format("{:.3g}", gbps);
 }
@@ -47,7 +47,7 @@ class Text {
   void hosts() {
     std::set<int> numbers;
     for (const auto& node : machine_.nodes) numbers.insert(node.host);
-    // Equal hosts are shown once.
+    // Equal hosts appear once.
     std::vector<std::pair<std::string, std::vector<int>>> seen;
     for (const int host : numbers) {
       if (host < 0) continue;
@@ -75,7 +75,7 @@ class Text {
     }
   }
 
-  // The tree without names: ids by the order they come in, bus ids left out.
+  // The tree without names: ids become numbers in order of appearance, bus ids are left out.
   std::string shape_of(const std::string& tree) const {
     std::string shape;
     std::map<std::string, size_t> order;
@@ -116,7 +116,7 @@ class Text {
     for (size_t i = 0; i < machine_.nodes.size(); i++)
       if (machine_.nodes[i].host == host && machine_.nodes[i].type == NodeType::kCpu)
         node_line(static_cast<int>(i), 0, 1);
-    // Models without CPUs: what is left, GPUs before NICs.
+    // Models without CPUs: the remaining nodes, GPUs before NICs.
     for (size_t i = 0; i < machine_.nodes.size(); i++)
       if (machine_.nodes[i].host == host && !shown_[i]) node_line(static_cast<int>(i), 0, 1);
   }

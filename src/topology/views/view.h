@@ -1,4 +1,4 @@
-// A Machine for people: text, and drawings.
+// A Machine as text and as drawings.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// A tree with bandwidths, a matrix of GPUs like `nvidia-smi topo -m` but with effective GB/s, which
-// NIC each GPU uses and what a relay would give, the order for pipelines, and the notes.
+// A tree with bandwidths; a matrix of GPUs like `nvidia-smi topo -m`, but in effective GB/s; the
+// NIC of each GPU and the gain of a relay; the order for pipelines; the notes.
 std::string machine_text(const Machine& machine);
 
 std::string machine_dot(const Machine& machine);  // Graphviz
