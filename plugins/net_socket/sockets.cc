@@ -18,8 +18,8 @@ SocketSet::SocketSet(std::vector<Fd> sockets, int threads, std::string peer)
       threads_wanted_(std::min<int>(threads, static_cast<int>(sockets_.size()) - 1)),
       peer_(std::move(peer)) {
   if (threads_wanted_ == 0) return;
-  logged_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!logged_) fail_errno(errno, "cannot make a connection's eventfd");
+  notify_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!notify_fd_) fail_errno(errno, "cannot make a connection's eventfd");
 }
 
 SocketSet::~SocketSet() = default;
@@ -52,18 +52,18 @@ void SocketSet::move_own() {
 void SocketSet::tell(size_t socket) {
   if (!has_thread(socket)) return;
   const uint64_t one = 1;
-  [[maybe_unused]] ssize_t written = write(logged_.get(), &one, sizeof one);
+  [[maybe_unused]] ssize_t written = write(notify_fd_.get(), &one, sizeof one);
 }
 
 void SocketSet::hear() {
-  if (!logged_) return;
+  if (!notify_fd_) return;
   uint64_t ignored = 0;
-  [[maybe_unused]] ssize_t got = read(logged_.get(), &ignored, sizeof ignored);
+  [[maybe_unused]] ssize_t got = read(notify_fd_.get(), &ignored, sizeof ignored);
 }
 
 int SocketSet::waits_for(pollfd* descriptors, int most) const {
   int used = 0;
-  if (logged_ && used < most) descriptors[used++] = {logged_.get(), POLLIN, 0};
+  if (notify_fd_ && used < most) descriptors[used++] = {notify_fd_.get(), POLLIN, 0};
   for (size_t s = 0; s < sockets_.size() && used < most; s++)
     if (busy(s) && !has_thread(s)) descriptors[used++] = {descriptor(s), direction(), 0};
   return used;

@@ -99,7 +99,7 @@ class SocketSet {
   std::vector<Fd> sockets_;
   const int threads_wanted_;
   const std::string peer_;
-  Fd logged_;  // eventfd; only if there are threads
+  Fd notify_fd_;  // eventfd; only if there are threads
   std::vector<std::thread> threads_;
   std::atomic<uint32_t> work_{0};
   std::atomic<bool> stopping_{false}, broken_{false};

@@ -27,9 +27,9 @@ ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& p
 }
 
 // A run of steps that may run in parallel, and the memory and ports it touches so far.
-class SideBySide {
+class ParallelSteps {
  public:
-  SideBySide(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
+  ParallelSteps(const ScheduleGraph& graph, int rank) : graph_(graph), rank_(rank) {}
 
   void begin(const Step& step) {
     read_.clear();
@@ -86,7 +86,7 @@ class SideBySide {
 };
 
 void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramStep* steps) {
-  SideBySide run(graph, rank);
+  ParallelSteps run(graph, rank);
   size_t first = 0;
   for (size_t n = 0; n < lane.steps.size(); n++) {
     if (n > 0 && steps[first].run < std::numeric_limits<uint16_t>::max() &&

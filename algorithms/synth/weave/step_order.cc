@@ -10,9 +10,9 @@ namespace {
 // Messages that may wait in a FIFO while the order is computed.
 constexpr size_t kWaiting = 4;
 
-class TurnTaker {
+class StepOrder {
  public:
-  TurnTaker(const Pieces& pieces, const WovenMessages& formed, const ChosenLanes& lanes,
+  StepOrder(const Pieces& pieces, const WovenMessages& formed, const ChosenLanes& lanes,
             bool at_once)
       : pieces_(pieces),
         messages_(formed.messages),
@@ -142,7 +142,7 @@ class TurnTaker {
 
 WovenPlan order_steps(const Pieces& pieces, const WovenMessages& formed, const ChosenLanes& lanes,
                       bool at_once) {
-  return TurnTaker(pieces, formed, lanes, at_once).run();
+  return StepOrder(pieces, formed, lanes, at_once).run();
 }
 
 }  // namespace weft
