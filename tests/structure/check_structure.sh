@@ -65,6 +65,7 @@ function violation(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad++ }
 
 FNR == 1 {
   in_comment = 0
+  begun = member = 0
   from = module(FILENAME)
   free = from == "tests" || from == "perf" || from == "include"
   if (FILENAME ~ /^src\// && !(from in known)) violation("src/" from " is not a folder of the design")
@@ -97,8 +98,39 @@ FNR == 1 {
     violation("a class with a name that says nothing: " substr(code, RSTART, RLENGTH))
 }
 
+# Functions stay short; tables (= {) may be long. Code is formatted: a function at namespace level begins and ends in
+# column 0, a member function in column 2.
+{
+  code_only = code
+  sub(/[ \t]+$/, "", code_only)
+  table = code_only ~ /= ?\{/
+  if (table) begun = member = 0
+  if (!table && !begun && code_only ~ /^[A-Za-z_~].*[^;}]$/ && code_only !~ /;/ &&
+      code_only !~ /^(namespace|struct|class|enum|union|extern|template|using|typedef|public|private|protected)/) begun = FNR
+  if (!table && code_only ~ /^  [A-Za-z_~].*\{$/ && code_only !~ /^  (struct|class|enum|union|if|for|while|switch|else|do|try|return)/) member = FNR
+  if (code_only ~ /^}/) { too_long(begun); begun = member = 0 }
+  if (code_only ~ /^  }/) { too_long(member); member = 0 }
+}
+
+function too_long(from_line) {
+  if (from_line && FNR - from_line + 1 > 80) violation("a function of " FNR - from_line + 1 " lines; 80 at most")
+}
+
 END { exit bad > 0 }
 '
+# Files stay small: the median of all, and the class that once held everything.
+# shellcheck disable=SC2086
+median=$(wc -l $files | awk '$2 != "total" { print $1 }' | sort -n | awk '{ n[NR] = $1 } END { print n[int((NR + 1) / 2)] }')
+if [ "$median" -gt 100 ]; then echo "the median file has $median lines; 100 at most"; exit 1; fi
+communicator=src/comm/communicator.h
+if [ -e $communicator ]; then
+  lines=$(wc -l <$communicator) members=$(awk '/^class Communicator/ { on = 1 } on && !/return/ && /^  [^ ].* [a-z_]+_(\{.*\})?;/' $communicator | wc -l)
+  if [ "$lines" -gt 120 ] || [ "$members" -gt 15 ]; then
+    echo "$communicator has $lines lines and $members members; 120 and 15 at most"
+    exit 1
+  fi
+fi
+
 # shellcheck disable=SC2086
 if awk "$awk_program" $files; then
   echo "OK: $(wc -w <<<"$files") files keep to the structure"

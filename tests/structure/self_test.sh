@@ -74,6 +74,25 @@ plant src/comm/group.cc '#include <cuda.h>'
 plant src/exec/host/run.cc 'extern "C" void g();'
 plant src/comm/group.h 'class GroupManager {'
 plant src/comm/group.h 'struct StringUtil;'
+long_function() { # long_function LINES
+  echo 'int long_one() {'
+  for ((i = 2; i < $1; i++)); do echo '  work();'; done
+  echo '}'
+}
+fresh
+long_function 80 >"$tree/src/comm/long.cc"
+expect pass "a function of 80 lines"
+long_function 81 >"$tree/src/comm/long.cc"
+expect fail "a function of 81 lines"
+fresh
+{ echo 'const int kTable[] = {' && yes '    1,' | head -90 && echo '};'; } >"$tree/src/comm/table.cc"
+expect pass "a table of 90 lines"
+fresh
+for file in "$tree"/src/*/*.cc "$tree"/src/*/*.h; do yes '// a line' | head -101 >>"$file"; done
+expect fail "files of more than 100 lines"
+fresh
+{ echo 'class Communicator {' && for i in {a..p}; do echo "  int ${i}_;"; done && echo '};'; } >"$tree/src/comm/communicator.h"
+expect fail "a communicator of 16 members"
 fresh
 mkdir -p "$tree/src/helpers" && echo 'int x;' >"$tree/src/helpers/odd.h"
 expect fail "a folder the design does not know"
