@@ -12,8 +12,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kNoLending = ~uint64_t{0};
-
-uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr size_t kLeastScratch = 4096;
 
 }  // namespace
 
@@ -50,8 +49,8 @@ std::byte* HostTasks::scratch(size_t bytes) {
   if (bytes == 0) return nullptr;
   // Earlier ones stay: a task of the same batch may still use them.
   if (scratch_.empty() || scratch_.back().size() < bytes)
-    scratch_.push_back(Mapping::anonymous(round_up(
-        std::max<size_t>(bytes, scratch_.empty() ? 0 : 2 * scratch_.back().size()), 4096)));
+    scratch_.push_back(Mapping::anonymous(
+        std::max({bytes, kLeastScratch, scratch_.empty() ? 0 : 2 * scratch_.back().size()})));
   return scratch_.back().data();
 }
 
