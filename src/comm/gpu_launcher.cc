@@ -102,10 +102,6 @@ void GpuLauncher::launch(std::span<const Call* const> calls) {
       streams.push_back(call->stream);
   const auto pass = gpu_.begin(streams);
   captured_ = gpu_.captured();
-  if (rings_) {
-    launch_rings(calls);
-    return gpu_.end(streams);
-  }
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count == 0) continue;
@@ -115,7 +111,8 @@ void GpuLauncher::launch(std::span<const Call* const> calls) {
       launch_collective(*call);
     }
   }
-  if (!send_recvs.empty()) launch_send_recvs(send_recvs);
+  if (!send_recvs.empty() && rings_) launch_ring_send_recvs(send_recvs);
+  if (!send_recvs.empty() && !rings_) launch_send_recvs(send_recvs);
   gpu_.end(streams);
 }
 

@@ -66,7 +66,6 @@ class GpuLauncher {
   void launch_send_recvs(std::span<const Call* const> calls);
   // GPUs whose memory cannot be reached: FIFOs in host memory, drained by the proxy or by a GPU.
   void connect_rings();
-  void launch_rings(std::span<const Call* const> calls);
   void launch_ring_collective(const Call& call, const Collective& collective, const Choice& choice,
                               bool in_place);
   void launch_ring_send_recvs(std::span<const Call* const> calls);

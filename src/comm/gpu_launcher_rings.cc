@@ -50,21 +50,6 @@ void GpuLauncher::disconnect() {
   proxies_.clear();
 }
 
-void GpuLauncher::launch_rings(std::span<const Call* const> calls) {
-  std::vector<const Call*> send_recvs;
-  for (const Call* call : calls) {
-    if (call->count == 0) continue;
-    if (call->kind == CollectiveKind::kSendRecv) {
-      send_recvs.push_back(call);
-      continue;
-    }
-    const Collective collective{call->kind, nranks_, call->root};
-    const PlanCall asked = plan_call(collective, *call, rank_, captured_);
-    launch_ring_collective(*call, collective, chooser_.choose(asked), asked.in_place);
-  }
-  if (!send_recvs.empty()) launch_ring_send_recvs(send_recvs);
-}
-
 void GpuLauncher::launch_ring_collective(const Call& call, const Collective& collective,
                                          const Choice& choice, bool in_place) {
   const LoweredPlan& plan = plans_.get(choice, collective, in_place);

@@ -2,13 +2,12 @@
 #include "src/planner/imported_schedules.h"
 
 #include <algorithm>
-#include <future>
-#include <mutex>
 #include <set>
 #include <tuple>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/once_cache.h"
 #include "src/base/parallel_for.h"
 #include "src/base/siphash.h"
 #include "src/planner/schedule_paths.h"
@@ -152,44 +151,19 @@ class ImportedScheduleCache {
   }
 
   std::shared_ptr<const ImportedSchedule> get(const SchedulePath& file, int nranks) {
-    return get(Key{file.path, file.changed, file.size, nranks},
-               [&] { return import_and_tell(file.path, nranks); });
+    return cache_.get({file.path, file.changed, file.size, nranks},
+                      [&] { return import_and_tell(file.path, nranks); });
   }
   // A schedule from rank 0. Throws if it cannot be used.
   std::shared_ptr<const ImportedSchedule> get(const std::string& name, const std::string& text) {
     const uint64_t hash = siphash(Secret{}, text.data(), text.size());
-    return get(Key{name, static_cast<int64_t>(hash), text.size(), 0},
-               [&] { return import(parse_schedule(text, name), name, &text); });
+    return cache_.get({name, static_cast<int64_t>(hash), text.size(), 0},
+                      [&] { return import(parse_schedule(text, name), name, &text); });
   }
 
  private:
   using Key = std::tuple<std::string, int64_t, uint64_t, int>;
-  template <typename Make>
-  std::shared_ptr<const ImportedSchedule> get(const Key& key, Make make) {
-    std::promise<std::shared_ptr<const ImportedSchedule>> promise;
-    std::shared_future<std::shared_ptr<const ImportedSchedule>> result;
-    bool mine = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (entries_.size() >= kMost) entries_.clear();
-      const auto [it, inserted] = entries_.try_emplace(key);
-      if (inserted) it->second = promise.get_future().share();
-      result = it->second;
-      mine = inserted;
-    }
-    if (mine) {
-      try {
-        promise.set_value(make());
-      } catch (...) {
-        promise.set_exception(std::current_exception());
-      }
-    }
-    return result.get();
-  }
-
-  static constexpr size_t kMost = 4096;
-  std::mutex mutex_;
-  std::map<Key, std::shared_future<std::shared_ptr<const ImportedSchedule>>> entries_;
+  OnceCache<Key, ImportedSchedule> cache_{4096};
 };
 
 // Whether every call that `later` could serve goes to `earlier`.

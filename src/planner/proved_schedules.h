@@ -1,14 +1,12 @@
 // The proved schedules of this process. Its ranks share them: each is generated and verified once.
 #pragma once
 
-#include <future>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
+#include <string_view>
 #include <tuple>
 
 #include "algorithms/generators/generators.h"
+#include "src/base/once_cache.h"
 #include "src/schedule/verify.h"
 
 namespace weft {
@@ -23,12 +21,7 @@ class ProvedSchedules {
 
  private:
   using Key = std::tuple<std::string_view, CollectiveKind, int, int, bool>;
-  using Entry = std::shared_future<std::shared_ptr<const VerifiedSchedule>>;
-  static constexpr size_t kMost =
-      512;  // beyond this all are dropped; communicators keep the plans they use
-
-  std::mutex mutex_;
-  std::map<Key, Entry> entries_;
+  OnceCache<Key, VerifiedSchedule> cache_{512};
 };
 
 }  // namespace weft

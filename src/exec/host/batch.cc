@@ -121,6 +121,45 @@ Batch::Pass Batch::pass(size_t start) {
   return progress ? Pass::kProgress : Pass::kIdle;
 }
 
+// What the failure of a lane means, in words.
+Outcome Batch::failure_of(const Task& task, const LaneState& lane) {
+  const Operation& op = task.operation;
+  const MessageHeader& h = lane.seen;
+  const std::string& label = task.context->label;
+  if (lane.failure == LaneState::Failure::kClosed)
+    return {ncclRemoteError,
+            fmt::format("{}: peer {} gave up an operation in the middle", label, lane.waits_for),
+            &task};
+  if (lane.failure != LaneState::Failure::kMismatch)
+    return {ncclSystemError,
+            fmt::format("{}: cannot map shared segment {} of peer {}", label, h.segment,
+                        lane.waits_for),
+            &task};
+  const auto kind = name(static_cast<CollectiveKind>(op.collective));
+  if (h.plan != op.plan && h.sequence == op.sequence && h.collective == op.collective)
+    return {ncclInvalidUsage,
+            fmt::format("{}: operation {} ({}) runs as {} here, but as {} on peer {}: imported "
+                        "schedules need buffers in place on all ranks or on none",
+                        label, op.sequence, kind,
+                        op.plan == 0 ? "a built-in plan" : "an imported schedule",
+                        h.plan == 0    ? "a built-in plan"
+                        : op.plan == 0 ? "an imported schedule"
+                                       : "another one",
+                        lane.waits_for),
+            &task};
+  return {
+      ncclInvalidUsage,
+      fmt::format(
+          "{}: operation {} is {} of {} bytes (type {}, op {}, root {}) here, but peer "
+          "{} sent a message of operation {}, {} of {} bytes (type {}, op {}, root "
+          "{}): all ranks must make the same calls in the same order",
+          label, op.sequence, kind, op.count * op.element, static_cast<int>(op.reduction.type),
+          static_cast<int>(op.reduction.op), op.root, lane.waits_for, h.sequence,
+          h.collective < kCollectiveKinds ? name(static_cast<CollectiveKind>(h.collective)) : "?",
+          h.call_bytes, h.type, h.op, h.root),
+      &task};
+}
+
 // Advances a lane. True if it moved.
 bool Batch::drive(Task& task, Task::LaneSlot& slot) {
   HostTarget target;
@@ -147,54 +186,9 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
           unfinished_tasks_.fetch_sub(1, std::memory_order_acq_rel);
         }
         return true;
-      case Advance::kFailed: {
-        const LaneState& lane = slot.state;
-        const MessageHeader& h = lane.seen;
-        if (lane.failure == LaneState::Failure::kMismatch && h.plan != task.operation.plan &&
-            h.sequence == task.operation.sequence && h.collective == task.operation.collective) {
-          report_failure(
-              {ncclInvalidUsage,
-               fmt::format("{}: operation {} ({}) runs as {} here, but as {} on peer {}: imported "
-                           "schedules need buffers in place on all ranks or on none",
-                           task.context->label, task.operation.sequence,
-                           name(static_cast<CollectiveKind>(task.operation.collective)),
-                           task.operation.plan == 0 ? "a built-in plan" : "an imported schedule",
-                           h.plan == 0                ? "a built-in plan"
-                           : task.operation.plan == 0 ? "an imported schedule"
-                                                      : "another one",
-                           lane.waits_for),
-               &task});
-        } else if (lane.failure == LaneState::Failure::kMismatch) {
-          report_failure({ncclInvalidUsage,
-                          fmt::format("{}: operation {} is {} of {} bytes (type {}, op {}, root "
-                                      "{}) here, but peer {} sent a "
-                                      "message of operation {}, {} of {} bytes (type {}, op {}, "
-                                      "root {}): all ranks must "
-                                      "make the same calls in the same order",
-                                      task.context->label, task.operation.sequence,
-                                      name(static_cast<CollectiveKind>(task.operation.collective)),
-                                      task.operation.count * task.operation.element,
-                                      static_cast<int>(task.operation.reduction.type),
-                                      static_cast<int>(task.operation.reduction.op),
-                                      task.operation.root, lane.waits_for, h.sequence,
-                                      h.collective < kCollectiveKinds
-                                          ? name(static_cast<CollectiveKind>(h.collective))
-                                          : "?",
-                                      h.call_bytes, h.type, h.op, h.root),
-                          &task});
-        } else if (lane.failure == LaneState::Failure::kClosed) {
-          report_failure({ncclRemoteError,
-                          fmt::format("{}: peer {} gave up an operation in the middle",
-                                      task.context->label, lane.waits_for),
-                          &task});
-        } else {
-          report_failure({ncclSystemError,
-                          fmt::format("{}: cannot map shared segment {} of peer {}",
-                                      task.context->label, h.segment, lane.waits_for),
-                          &task});
-        }
+      case Advance::kFailed:
+        report_failure(failure_of(task, slot.state));
         return true;
-      }
     }
   }
   return progress;

@@ -95,6 +95,7 @@ class Batch {
   };
   void wait(Idle& idle);
   void check_stop();
+  static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   const Task* first_unfinished(LaneState& lane);
