@@ -56,6 +56,9 @@ else()
 endif()
 
 include(CheckIncludeFileCXX)
+if(NOT WEFT_HAVE_VERBS)  # look again: it may have been installed since
+  unset(WEFT_HAVE_VERBS CACHE)
+endif()
 check_include_file_cxx(infiniband/verbs.h WEFT_HAVE_VERBS)
 if(WEFT_HAVE_VERBS)
   weft_note("verbs plugin")

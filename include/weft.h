@@ -4,13 +4,13 @@
 
 #include "nccl.h"
 
-#define WEFT_VERSION_STRING "0.1.0"
+#define WEFT_VERSION_STRING "0.2.0"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* "Weft 0.1.0, NCCL 2.28.9 contract". A program can look this symbol up to learn whose libnccl it
+/* "Weft 0.2.0, NCCL 2.28.9 contract". A program can look this symbol up to learn whose libnccl it
  * has. */
 const char* weftVersion(void);
 

@@ -90,7 +90,7 @@ TEST(RanksInStep, DoTheSameWithNeighbouringChunks) {
       EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kReduceScatter));
       EXPECT_FALSE(in_step(kPeerMemory, CollectiveKind::kAllToAll));
       // Other ranks cannot do work that goes through scratch memory or FIFOs.
-      EXPECT_FALSE(in_step(kStage, CollectiveKind::kAllReduce));
+      EXPECT_FALSE(in_step(kViaScratch, CollectiveKind::kAllReduce));
       EXPECT_FALSE(in_step(kOneShot, CollectiveKind::kAllReduce));
       EXPECT_FALSE(in_step(kRing, CollectiveKind::kAllReduce));
     }

@@ -17,6 +17,15 @@ else
   tar -xzf "$from" -C "$work/root/$here" --strip-components=1
 fi
 root=$work/root/$here
+# The version of the build, in the name of a tarball, is what the header and the changelog say.
+if [[ -d $from ]]; then
+  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$from/CMakeCache.txt")
+else
+  version=${from##*/weft-} version=${version%%-*}
+fi
+grep -qF "WEFT_VERSION_STRING \"$version\"" "$root/include/weft.h" || fail "include/weft.h does not say $version"
+grep -qE "^## ${version//./\\.} \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" "$root/share/doc/weft/CHANGELOG.md" ||
+  fail "CHANGELOG.md has no dated section for $version"
 for file in lib/libnccl.so.2 lib/libnccl.so include/nccl.h include/weft.h bin/weft lib/plugins/libnccl-net-weft-socket.so \
   lib/plugins/libweft-synthesis.so share/weft/machines/dgx1v.json share/doc/weft/README.md; do
   [[ -e $root/$file ]] || fail "there is no $file"
@@ -66,6 +75,8 @@ for file in libnccl.so.2 plugins/libnccl-net-weft-socket.so plugins/libweft-synt
   inside "$loader" --list "/$here/lib/$file" >/dev/null || fail "the loader cannot load $file"
 done
 inside /bin/smoke "/$here/lib/libnccl.so.2" || fail "a program cannot use libnccl.so.2"
+said=$(inside "/$here/bin/weft" --version) || fail "weft --version does not run"
+[[ $said == "weft $version" ]] || fail "weft says it is '$said', not weft $version"
 inside "/$here/bin/weft" topo dgx1v >/dev/null || fail "weft does not run"
 inside "/$here/bin/weft" bound dgx1v --coll all_gather --json | grep -q algbw_gbps || fail "weft bound does not answer"
 inside "/$here/bin/weft" env >/dev/null || fail "weft env does not run"

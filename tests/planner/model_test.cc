@@ -313,13 +313,13 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
     }
 }
 
-TEST(Turns, CountFromWhenTheLastRankWasThroughUntilTheLastIsThroughAgain) {
+TEST(InterleavedTiming, CountFromWhenTheLastRankWasThroughUntilTheLastIsThroughAgain) {
   const Lap ranks[] = {{10, 50}, {14, 44}, {12, 54}};
   EXPECT_DOUBLE_EQ(pace(ranks, 4), 10);
   EXPECT_DOUBLE_EQ(pace(ranks, 1), 44);  // from the first rank that left the barrier
 }
 
-TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
+TEST(InterleavedTiming, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
   std::set<std::pair<size_t, size_t>> pairs;
   for (int round = 0; round < 9; round++) {
     const std::vector<size_t> order = order_of_round(5, round);
@@ -330,7 +330,7 @@ TEST(Turns, AreTakenByAllPlansInEveryRoundAndNobodyAlwaysFollowsTheSameOne) {
   EXPECT_GT(pairs.size(), 14u);  // of 20
 }
 
-TEST(Turns, OfShortCallsBeginWithOneMoreAndOfLongOnesWithAMeeting) {
+TEST(InterleavedTiming, OfShortCallsBeginWithOneMoreAndOfLongOnesWithAMeeting) {
   for (const int calls : {1, 3}) {
     std::vector<int> seen;
     int met = 0;
@@ -342,16 +342,16 @@ TEST(Turns, OfShortCallsBeginWithOneMoreAndOfLongOnesWithAMeeting) {
   }
 }
 
-TEST(Turns, AreTakenByAllRootsHoweverFewCallsABatchHas) {
-  RootTurns turns(3);
+TEST(InterleavedTiming, AreTakenByAllRootsHoweverFewCallsABatchHas) {
+  RotatingRoots rotation(3);
   std::vector<int> roots;
   for (int batch = 0; batch < 3; batch++)
     run_batch(
-        1, [] {}, [&](int) { roots.push_back(turns.next()); }, [] {});
+        1, [] {}, [&](int) { roots.push_back(rotation.next()); }, [] {});
   EXPECT_EQ(std::set<int>(roots.begin(), roots.end()).size(), 3u);
 }
 
-TEST(Turns, MeetAgainAndAgainUntilOneGivesUp) {
+TEST(InterleavedTiming, MeetAgainAndAgainUntilOneGivesUp) {
   Meeting meeting;
   std::atomic<int> missed{0};
   std::vector<std::thread> ranks;

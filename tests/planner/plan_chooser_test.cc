@@ -16,9 +16,9 @@
 namespace weft::test {
 namespace {
 
-constexpr auto kSum = CollectiveKind::kAllReduce;
-constexpr int kRanks = 8;
-constexpr size_t kLittle = 1 << 10, kMuch = 64 << 20;
+constexpr auto kReduceAll = CollectiveKind::kAllReduce;
+constexpr int kEight = 8;
+constexpr size_t kTiny = 1 << 10, kHuge = 64 << 20;
 
 std::shared_ptr<const ImportedSchedules> nothing_imported() {
   return std::make_shared<const ImportedSchedules>();
@@ -27,8 +27,8 @@ std::shared_ptr<const ImportedSchedules> nothing_imported() {
 // A ring for small arrays, as a user would hand it in.
 std::shared_ptr<const ImportedSchedules> imported_ring() {
   ScheduleFile file;
-  file.schedule = kRing.make({kSum, kRanks, 0}, false);
-  file.max_bytes = kLittle;
+  file.schedule = kRing.make({kReduceAll, kEight, 0}, false);
+  file.max_bytes = kTiny;
   return ImportedSchedules::only(file, "small-ring.json");
 }
 
@@ -38,7 +38,7 @@ CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host =
   setting.cores = 64;
   const Machine machine = load_machine(machine_name);
   return make_init_plans({config,
-                          kRanks,
+                          kEight,
                           true,
                           setting,
                           machine,
@@ -50,12 +50,12 @@ CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host =
                           unfit_for_host_fifos});
 }
 
-PlanCall call_of(size_t bytes) { return PlanCall::of_size({kSum, kRanks, 0}, bytes); }
+PlanCall call_of_size(size_t bytes) { return PlanCall::of_size({kReduceAll, kEight, 0}, bytes); }
 
 // GPUs that reach each other.
 struct OnGpus {
   explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {})
-      : chooser(config, 0, kRanks, "test", nothing_imported()) {
+      : chooser(config, 0, kEight, "test", nothing_imported()) {
     chooser.agree(plans_of_gpus("dgx-h100"));
     weft::Placement placement;
     placement.peer_memory = true;
@@ -66,83 +66,83 @@ struct OnGpus {
 
 TEST(PlanChooser, TakesPacketsForLittleDataAndPeerMemoryForMuch) {
   const OnGpus gpus;
-  const Choice little = gpus.chooser.choose(call_of(kLittle));
+  const Choice little = gpus.chooser.choose(call_of_size(kTiny));
   EXPECT_EQ(little.protocol, Protocol::kPackets);
   EXPECT_STREQ(little.name, "one_shot");
-  const Choice much = gpus.chooser.choose(call_of(kMuch));
+  const Choice much = gpus.chooser.choose(call_of_size(kHuge));
   EXPECT_EQ(much.protocol, Protocol::kLoadStore);
   EXPECT_STREQ(much.name, "peer_memory");
 }
 
 TEST(PlanChooser, EstimatesThePlanThatItChooses) {
   const OnGpus gpus;
-  for (const size_t bytes : {kLittle, kMuch}) {
-    const Choice choice = gpus.chooser.choose(call_of(bytes));
-    const PlanOption* option = gpus.chooser.option_of(choice, kSum);
+  for (const size_t bytes : {kTiny, kHuge}) {
+    const Choice choice = gpus.chooser.choose(call_of_size(bytes));
+    const PlanOption* option = gpus.chooser.option_of(choice, kReduceAll);
     ASSERT_NE(option, nullptr) << choice.name;
     EXPECT_EQ(option->name, choice.name);
-    EXPECT_GT(gpus.chooser.estimate_us(call_of(bytes)), 0);
-    EXPECT_EQ(gpus.chooser.estimate_us(call_of(bytes)),
+    EXPECT_GT(gpus.chooser.estimate_us(call_of_size(bytes)), 0);
+    EXPECT_EQ(gpus.chooser.estimate_us(call_of_size(bytes)),
               SelectionTable::estimate(*option, static_cast<double>(bytes)));
   }
 }
 
 TEST(PlanChooser, SaysSoWhereCopyEnginesMoveTheData) {
-  const OnGpus gpus({}, [](CollectiveKind, size_t bytes) { return bytes >= kMuch; });
-  EXPECT_EQ(gpus.chooser.choose(call_of(kMuch)).protocol, Protocol::kCopyEngines);
-  EXPECT_STREQ(gpus.chooser.choose(call_of(kMuch)).name, "copy_engines");
-  EXPECT_EQ(gpus.chooser.estimate_us(call_of(kMuch)), 0) << "nobody has measured that";
-  EXPECT_EQ(gpus.chooser.choose(call_of(kLittle)).protocol, Protocol::kPackets);
+  const OnGpus gpus({}, [](CollectiveKind, size_t bytes) { return bytes >= kHuge; });
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kHuge)).protocol, Protocol::kCopyEngines);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "copy_engines");
+  EXPECT_EQ(gpus.chooser.estimate_us(call_of_size(kHuge)), 0) << "nobody has measured that";
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).protocol, Protocol::kPackets);
 }
 
 TEST(PlanChooser, FollowsWhatIsForced) {
   OnGpus gpus;
-  gpus.chooser.force(kSum, &kRing);
-  EXPECT_STREQ(gpus.chooser.choose(call_of(kMuch)).name, "ring");
-  gpus.chooser.force(kSum, nullptr);
-  EXPECT_STREQ(gpus.chooser.choose(call_of(kMuch)).name, "peer_memory");
+  gpus.chooser.force(kReduceAll, &kRing);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "ring");
+  gpus.chooser.force(kReduceAll, nullptr);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "peer_memory");
   Config config;
   config.plan = "all_reduce=tree";
-  EXPECT_STREQ(OnGpus(config).chooser.choose(call_of(kMuch)).name, "tree");
+  EXPECT_STREQ(OnGpus(config).chooser.choose(call_of_size(kHuge)).name, "tree");
 }
 
 TEST(PlanChooser, RefusesAForcedPlanThatCannotRun) {
   OnGpus gpus;
-  gpus.chooser.force(kSum, &kCpuReduce);
-  EXPECT_THROW(gpus.chooser.choose(call_of(kMuch)), Error);
+  gpus.chooser.force(kReduceAll, &kCpuReduce);
+  EXPECT_THROW(gpus.chooser.choose(call_of_size(kHuge)), Error);
 }
 
 TEST(PlanChooser, KeepsCpuNodesOutOfGraphs) {
-  PlanChooser chooser({}, 0, kRanks, "test", nothing_imported());
+  PlanChooser chooser({}, 0, kEight, "test", nothing_imported());
   chooser.agree(plans_of_gpus("pcie-8x", "NCCL_P2P_DISABLE is set"));
   chooser.set_cpu_nodes(chooser.most_cpu_nodes(true));
   weft::Placement placement;
   placement.via_host = true;
   chooser.place(placement);
-  PlanCall call = call_of(kMuch);
+  PlanCall call = call_of_size(kHuge);
   ASSERT_STREQ(chooser.choose(call).name, "cpu_pair");
   call.captured = true;
   EXPECT_EQ(chooser.choose(call).generator->cpu_nodes, 0) << chooser.choose(call).name;
 }
 
 TEST(PlanChooser, PrefersAnImportedScheduleForTheCallsItIsFor) {
-  PlanChooser chooser({}, 0, kRanks, "test", imported_ring());
+  PlanChooser chooser({}, 0, kEight, "test", imported_ring());
   chooser.place({});
-  EXPECT_NE(chooser.choose(call_of(kLittle)).schedule, nullptr);
-  EXPECT_STREQ(chooser.choose(call_of(kLittle)).name, "small-ring.json");
-  EXPECT_EQ(chooser.choose(call_of(kMuch)).schedule, nullptr) << "it is for smaller arrays";
-  chooser.force(kSum, &kTree);
-  EXPECT_STREQ(chooser.choose(call_of(kLittle)).name, "tree") << "a forced plan goes first";
-  chooser.force(kSum, nullptr);
+  EXPECT_NE(chooser.choose(call_of_size(kTiny)).schedule, nullptr);
+  EXPECT_STREQ(chooser.choose(call_of_size(kTiny)).name, "small-ring.json");
+  EXPECT_EQ(chooser.choose(call_of_size(kHuge)).schedule, nullptr) << "it is for smaller arrays";
+  chooser.force(kReduceAll, &kTree);
+  EXPECT_STREQ(chooser.choose(call_of_size(kTiny)).name, "tree") << "a forced plan goes first";
+  chooser.force(kReduceAll, nullptr);
   chooser.exclude(*chooser.imported().all()[0], "it does not fit");
-  EXPECT_EQ(chooser.choose(call_of(kLittle)).schedule, nullptr);
+  EXPECT_EQ(chooser.choose(call_of_size(kTiny)).schedule, nullptr);
 }
 
 // weftPlanOf() used to name a built-in plan while the imported schedule ran.
 TEST(PlanChooser, TellsUsersOfTheImportedScheduleThatRuns) {
   const std::string path = testing::TempDir() + "/weft-plan-chooser-ring.json";
   ScheduleFile file;
-  file.schedule = kRing.make({kSum, 3, 0}, false);
+  file.schedule = kRing.make({kReduceAll, 3, 0}, false);
   save_schedule(file, path);
   const ScopedEnvironment environment{{"WEFT_SCHEDULES", path.c_str()}};
   run_ranks_as_threads(3, [&](int, ncclComm_t comm) {

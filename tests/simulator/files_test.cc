@@ -1,10 +1,12 @@
-// Schedules that other people synthesized, on the machines they were made for. The files are not
-// part of this repository; WEFT_SHARED_SCHEDULES names their folder.
+// Schedules from files, on the machines they were made for: ours in tests/data, and those that
+// other people synthesized. Theirs are not part of this repository; WEFT_SHARED_SCHEDULES names the
+// folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
@@ -33,6 +35,48 @@ double best_us(const Machine& machine, std::initializer_list<const char*> files,
   return best;
 }
 
+void expect_within_bound(const Machine& machine, const Schedule& schedule,
+                         const std::string& name) {
+  const double bound = throughput_bound(machine, schedule.collective).algbw_gbps;
+  for (const double bytes : {1024.0, 4194304.0}) {
+    SimulationOptions options;
+    options.fifo_depth = 2;
+    const Simulation s = simulate(machine, schedule, bytes, options);
+    EXPECT_GT(s.time_us, 0) << name;
+    EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9)) << name;
+  }
+}
+
+Machine our_machine(const std::string& file) {
+  return load_machine(WEFT_TEST_DATA "/machines/" + file);
+}
+Schedule our_schedule(const std::string& file) {
+  return load_schedule(WEFT_TEST_DATA "/schedules/" + file).schedule;
+}
+
+TEST(OurSchedules, AllSimulateWithinTheBound) {
+  const std::map<std::string, std::vector<const char*>> schedules = {
+      {"two_pairs.json",
+       {"allgather_direct.xml", "allgather_relay.xml", "allreduce_ring.xml", "allreduce_tree.xml",
+        "alltoall_pairs.xml", "alltoall_relay.xml"}},
+      {"nccl/virtual_3x.xml",
+       {"allgather_copy.xml", "allreduce_pairs.xml", "broadcast_chain.xml",
+        "reducescatter_ring.xml"}}};
+  for (const auto& [machine, files] : schedules)
+    for (const char* file : files)
+      expect_within_bound(our_machine(machine), our_schedule(file), file);
+}
+
+// Six steps of a quarter of the array, each over a link of 48 GB/s and 0.7 us.
+TEST(OurSchedules, OfARingTakeAsLongAsItsStepsDo) {
+  const Machine machine = our_machine("nccl/xgmi_4x.xml");
+  const Schedule ring = our_schedule("allreduce_ring.xml");
+  const auto steps_us = [](double bytes) { return 6 * (0.7 + bytes / 4 / 48e3); };
+  EXPECT_NEAR(simulate(machine, ring, 1024).time_us, steps_us(1024), 0.001);
+  constexpr double kGiB = 1 << 30;  // sent in slices, whose latencies show a little
+  EXPECT_NEAR(simulate(machine, ring, kGiB).time_us, steps_us(kGiB), 0.05 * steps_us(kGiB));
+}
+
 TEST(PublishedSchedules, AllSimulateWithinTheBound) {
   if (!std::filesystem::exists(kFolder)) WEFT_SKIP("shared", "no folder " + kFolder.string());
   int files = 0;
@@ -44,14 +88,7 @@ TEST(PublishedSchedules, AllSimulateWithinTheBound) {
     const Machine machine = name.find("dgx2x2") != std::string::npos   ? load_machine("dgx2x2")
                             : name.find("ndv2x2") != std::string::npos ? load_machine("ndv2x2")
                                                                        : load_machine("dgx-a100");
-    const double bound = throughput_bound(machine, schedule.collective).algbw_gbps;
-    for (const double bytes : {1024.0, 4194304.0}) {
-      SimulationOptions options;
-      options.fifo_depth = 2;
-      const Simulation s = simulate(machine, schedule, bytes, options);
-      EXPECT_GT(s.time_us, 0) << name;
-      EXPECT_LE(s.algbw_gbps, bound * (1 + 1e-9)) << name;
-    }
+    expect_within_bound(machine, schedule, name);
   }
   EXPECT_GE(files, 15);
 }

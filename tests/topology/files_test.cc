@@ -1,5 +1,5 @@
-// Files of real machines. expected/ holds the text for each machine. The files are outside the
-// repository; without them these tests are skipped.
+// Files of machines. expected/ holds the text for each machine. Ours are in tests/data. Files of
+// real machines are outside the repository; without them their tests are skipped.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,7 +19,8 @@ namespace {
 // NCCL's own reader accepts no XML declaration, at most 16 attributes of 255 characters, and only
 // these speeds. It needs the attributes listed.
 void expect_valid_for_nccl(const std::string& xml) {
-  EXPECT_EQ(xml.compare(0, 20, "<system version=\"1\">"), 0);
+  const bool rccl = xml.find("<xgmi ") != std::string::npos;
+  EXPECT_EQ(xml.substr(0, 20), rccl ? "<system version=\"2\">" : "<system version=\"1\">");
   static const std::map<std::string, std::vector<std::string>> needed = {
       {"cpu", {"numaid"}},
       {"pci", {"busid", "class", "link_speed", "link_width"}},
@@ -50,31 +51,56 @@ void expect_valid_for_nccl(const std::string& xml) {
   }
 }
 
-class RealMachine : public testing::TestWithParam<const char*> {
- protected:
-  std::string name() const {
-    const std::string path = GetParam();
-    return path.substr(path.find('/') + 1, path.find('.') - path.find('/') - 1);
-  }
-};
-
-TEST_P(RealMachine, IsSeenAsWrittenDown) {
-  const std::string path = shared_machine(GetParam());
-  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
-  expect_text(name(), machine_text(read_machine_file(path)));
+std::string name_of(const std::string& path) {
+  return path.substr(path.find('/') + 1, path.find('.') - path.find('/') - 1);
 }
 
-TEST_P(RealMachine, IsTheSameGraphAfterADumpInNcclsFormat) {
-  const std::string path = shared_machine(GetParam());
-  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
-  if (name() == "power8gpudistances")
-    GTEST_SKIP() << "NVLinks into a CPU have no form in NCCL's format";
+void expect_same_after_dump(const std::string& path) {
   const Machine machine = read_machine_file(path);
   const std::string dump = machine_to_nccl_xml(machine);
   expect_valid_for_nccl(dump);
   const Machine again = parse_machine(dump, "dump");
   EXPECT_EQ(fingerprint_text(machine), fingerprint_text(again));
   EXPECT_EQ(machine.links.size(), again.links.size());
+}
+
+class OurMachine : public testing::TestWithParam<const char*> {
+ protected:
+  static std::string path() { return std::string(WEFT_TEST_DATA "/machines/") + GetParam(); }
+};
+
+TEST_P(OurMachine, IsSeenAsWrittenDown) {
+  expect_text(name_of(GetParam()), machine_text(read_machine_file(path())));
+}
+
+TEST_P(OurMachine, IsTheSameGraphAfterADumpInNcclsFormat) { expect_same_after_dump(path()); }
+
+INSTANTIATE_TEST_SUITE_P(Files, OurMachine,
+                         testing::Values("nccl/mesh_4x.xml", "nccl/nvswitch_4x.xml",
+                                         "nccl/pair_1nic.xml", "nccl/superchip_2x.xml",
+                                         "nccl/virtual_3x.xml", "nccl/xgmi_4x.xml",
+                                         "hwloc/no_gpu.xml", "hwloc/nvswitch_v100_4x.xml"));
+
+// NVLinks into a CPU have no form in NCCL's format.
+TEST(OurMachines, ThatHaveNvlinksIntoTheCpuAreSeenAsWrittenDown) {
+  const std::string path = WEFT_TEST_DATA "/machines/hwloc/cpu_nvlink_2x.xml";
+  expect_text("cpu_nvlink_2x", machine_text(read_machine_file(path)));
+}
+
+class RealMachine : public testing::TestWithParam<const char*> {};
+
+TEST_P(RealMachine, IsSeenAsWrittenDown) {
+  const std::string path = shared_machine(GetParam());
+  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
+  expect_text(name_of(GetParam()), machine_text(read_machine_file(path)));
+}
+
+TEST_P(RealMachine, IsTheSameGraphAfterADumpInNcclsFormat) {
+  const std::string path = shared_machine(GetParam());
+  if (path.empty()) WEFT_SKIP("shared", "no ../shared/machines beside the repository");
+  if (name_of(GetParam()) == "power8gpudistances")
+    GTEST_SKIP() << "NVLinks into a CPU have no form in NCCL's format";
+  expect_same_after_dump(path);
 }
 
 INSTANTIATE_TEST_SUITE_P(

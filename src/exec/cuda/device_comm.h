@@ -142,7 +142,7 @@ inline constexpr size_t kProgramBytes =
 // How a program that accesses peers' memory runs.
 enum class Protocol : uint8_t {
   kPeerMemory,  // read and write the peers' buffers in place
-  kStage,       // the same through the stage, which all ranks can access, piece by piece
+  kScratch,     // the same through scratch memory that all ranks can access, piece by piece
 };
 
 // A range of steps that is a program of its own.
@@ -150,7 +150,7 @@ struct StepRange {
   uint32_t first = 0, count = 0;
   int32_t chunks = 1;
   uint64_t chunk = 0;  // elements per chunk
-  // kStage: a thread block has a share of every chunk. It moves the share in slices of one part
+  // kScratch: a thread block has a share of every chunk. It moves the share in slices of one part
   // each.
   uint64_t share = 0, part = 0, slices = 1;
   bool staggered = false;  // the first slice has a different length in different thread blocks

@@ -103,7 +103,7 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
   range.first = first + skipped;
   range.count = static_cast<uint32_t>(program.steps.size()) - skipped;
   range.chunks = program.chunks;
-  range.protocol = program.scratch_chunks > 0 ? Protocol::kStage : Protocol::kPeerMemory;
+  range.protocol = program.scratch_chunks > 0 ? Protocol::kScratch : Protocol::kPeerMemory;
   range.scratch_chunks = static_cast<uint32_t>(program.scratch_chunks);
   return range;
 }

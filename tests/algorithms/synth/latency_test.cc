@@ -111,6 +111,18 @@ TEST(LatencyEngine, ReachesTheFiguresOfPublishedSynthesizers) {
   EXPECT_GE(kGiga * 1e-3 / gather_us("ndv2x4", kGiga), 16.4);            // TE-CCL: 15.4
 }
 
+TEST(LatencyEngine, IsAtLeastAsFastAsSchedulesWrittenByHandAtEverySize) {
+  const std::string topo = WEFT_TEST_DATA "/machines/two_pairs.json";
+  for (const char* name : {"allgather_direct.xml", "allgather_relay.xml"}) {
+    const Schedule by_hand =
+        load_schedule(std::string(WEFT_TEST_DATA "/schedules/") + name).schedule;
+    for (double bytes = kKilo; bytes <= kGiga; bytes *= 4) {
+      const double us = simulate(load_machine(topo), by_hand, bytes).time_us;
+      EXPECT_LE(gather_us(topo, bytes), us * (1 + 1e-9)) << name << ", " << bytes << " bytes";
+    }
+  }
+}
+
 TEST(LatencyEngine, IsAtLeastAsFastAsTacclsOwnFilesAtEverySize) {
   const std::filesystem::path folder = std::filesystem::path(WEFT_SHARED_SCHEDULES) / "taccl";
   if (!std::filesystem::exists(folder)) WEFT_SKIP("shared", "no folder " + folder.string());

@@ -17,7 +17,34 @@ std::string refusal(const std::string& json) {
   return "accepted";
 }
 
-TEST(Sketches, ThatAreShippedAreUnderstood) {
+TEST(Sketches, InFilesAreUnderstood) {
+  const std::string folder = WEFT_TEST_DATA "/sketches/";
+  const Sketch relay = load_sketch(folder + "relay-pair-n2.json");
+  EXPECT_EQ(relay.hosts, 2);
+  EXPECT_EQ(relay.connections.at(0), std::vector{0});
+  const Sketch all = load_sketch(folder + "all-pair-n2.json");
+  EXPECT_EQ(all.intranode, Sketch::Intranode::kMaxMin);
+  EXPECT_EQ(all.conn, Sketch::Connections::kAll);
+  EXPECT_TRUE(all.own_first);
+  const Sketch switched = load_sketch(folder + "switch-4x-n1.json");
+  EXPECT_EQ(switched.hosts, 1);
+  EXPECT_EQ(switched.policies, std::vector{Sketch::Policy::kManyLinks});
+  EXPECT_EQ(load_sketch(folder + "switch-16x-n2.json").senders.at(10).front(), 8);
+}
+
+TEST(TacclTopologies, InFilesAreUnderstood) {
+  const std::string folder = WEFT_TEST_DATA "/sketches/";
+  const TacclTopology mesh = load_taccl_topology(folder + "topology-8x.json");
+  EXPECT_EQ(mesh.gpus, 8);
+  EXPECT_EQ(mesh.beta(0, 3), 20);
+  EXPECT_EQ(mesh.remote_beta, 80);
+  const TacclTopology ring = load_taccl_topology(folder + "topology-4x.json");
+  EXPECT_EQ(ring.gpus, 4);
+  EXPECT_EQ(ring.beta(0, 3), 10);
+  EXPECT_EQ(ring.beta(0, 2), 0);
+}
+
+TEST(Sketches, ThatTacclShipsAreUnderstood) {
   REQUIRE_SKETCHES();
   int sketches = 0, topologies = 0;
   for (const auto& entry : std::filesystem::directory_iterator(WEFT_SHARED_SKETCHES)) {

@@ -167,12 +167,11 @@ TEST(TacclPlans, GoOnWithTheHeuristicWhenTheSolverFails) {
 }
 
 TEST(TacclEngine, SaysWhyThereIsNoSolverOrNoSketch) {
-  REQUIRE_SKETCHES();
   const Machine machine = load_machine("ndv2x2");
   const Collective c = whole(CollectiveKind::kAllGather, machine);
   const ScopedEnvironment environment{{"WEFT_SOLVER_PLUGIN", "none"}};
   SynthesisOptions options;
-  options.sketch = std::string(WEFT_SHARED_SKETCHES) + "/sk1-ndv2-n2.json";
+  options.sketch = WEFT_TEST_DATA "/sketches/relay-ndv2-n2.json";
   std::string lines;
   options.progress = [&](const std::string& line) { lines += line + "\n"; };
   EXPECT_EQ(synthesize(machine, c, 1024, options).engine, "taccl");
@@ -196,7 +195,7 @@ TEST(TacclEngine, SaysWhyThereIsNoSolverOrNoSketch) {
   options.engine = "taccl";
   options.sketch = "";
   EXPECT_EQ(why(), "engine taccl needs a sketch");
-  options.sketch = std::string(WEFT_SHARED_SKETCHES) + "/sk1-dgx2-n2.json";
+  options.sketch = WEFT_TEST_DATA "/sketches/switch-16x-n2.json";
   EXPECT_NE(why().find("names GPU 8, but hosts have GPUs 0 to 7"), std::string::npos) << why();
 }
 
