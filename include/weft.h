@@ -1,4 +1,4 @@
-/* What Weft offers beyond NCCL. Exported by the same libnccl.so.2. */
+/* Functions beyond NCCL. The same libnccl.so.2 exports them. */
 #ifndef WEFT_H_
 #define WEFT_H_
 
@@ -10,31 +10,32 @@
 extern "C" {
 #endif
 
-/* "Weft 0.2.0, NCCL 2.28.9 contract". A program can look this symbol up to learn whose libnccl it
- * has. */
+/* "Weft 0.2.0, NCCL 2.28.9 contract". A program can look this symbol up to learn that its libnccl
+ * is Weft. */
 const char* weftVersion(void);
 
-/* 1 when device buffers are plain host memory here (no GPU is used), else 0. */
+/* 1: host mode, buffers are plain host memory and no GPU is used. 0: GPUs are used. */
 int weftHostMode(void);
 
-/* Where the ranks of a pipeline (WEFT_PIPELINE) or ring (WEFT_RING) of work should sit: gpus[r]
- * becomes the number of the GPU for rank r, neighbours near each other, those that talk to another
- * host beside its NIC. GPUs are numbered as `topo` lists them: a machine of the catalogue
- * ("dgx-h100x2") or a file; NULL is this machine. ncclInvalidUsage where there are fewer GPUs than
- * ranks. */
+/* Advises which GPU each rank of a pipeline (WEFT_PIPELINE) or ring (WEFT_RING) of work should use.
+ * gpus[r] becomes the number of the GPU for rank r. Neighbours are near each other, and a rank that
+ * talks to another host is near a NIC. `topo` is a machine of the catalogue ("dgx-h100x2") or a
+ * file; NULL is this machine. GPUs are numbered in its order. ncclInvalidUsage: there are fewer
+ * GPUs than ranks. */
 typedef enum { WEFT_PIPELINE = 0, WEFT_RING = 1 } weftPattern_t;
 ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern, int* gpus);
 
-/* Which plan a call takes in this communicator, as WEFT_PLAN and `weft explain` name it.
- * `collective` is all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather or
- * scatter, `bytes` the size of the whole array. The text lives as long as the communicator.
- * Schedules that the user hands in are not counted. */
+/* Names the plan that a call runs in this communicator: a generator as in WEFT_PLAN, the path of an
+ * imported schedule, the name of a synthesized schedule, or "copy_engines". The call is out of
+ * place, has root 0 and is not captured in a graph. `collective` is all_reduce, all_gather,
+ * reduce_scatter, broadcast, reduce, alltoall, gather or scatter. `bytes` is the size of the whole
+ * array. The text lives as long as the communicator. */
 ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, const char** plan);
 
-/* From the next call on, such calls of any size take this plan, as if WEFT_PLAN had said so at
- * init; NULL: the one that the library chooses. For comparisons. All ranks must say the same
- * between the same calls, none of which may be in progress here. ncclInvalidUsage where there is no
- * such plan, or it does not do this for so many ranks. */
+/* Forces a plan for all calls of a collective, from the next call on, as WEFT_PLAN does at init.
+ * NULL: the library chooses again. For comparisons. All ranks must force the same plan between the
+ * same calls. No call may be in progress on this communicator. ncclInvalidUsage: there is no such
+ * plan, or it cannot run this collective on these ranks. */
 ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective, const char* plan);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Argument checks. Each throws Error(ncclInvalidArgument) with the argument's name in nccl.h.
+// Argument checks. Each throws Error(ncclInvalidArgument). `name` is the argument's name in nccl.h.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ inline void check_count(const char* name, size_t count, ncclDataType_t type, int
     fail(ncclInvalidArgument, "{} is {}: that many elements do not fit in memory", name, count);
 }
 
-// The Reduction that an operator stands for on this communicator.
+// The Reduction of a built-in operator, or of an operator made on this communicator.
 Reduction reduction_of(ncclComm& comm, ncclRedOp_t op, ncclDataType_t type);
 
 }  // namespace weft::api

@@ -1,4 +1,4 @@
-// Communicators: making, asking, ending.
+// Communicators: init, split, shrink, queries, finalize, destroy, abort.
 #include <cstring>
 
 #include "src/api/checks.h"
@@ -53,7 +53,8 @@ WEFT_EXPORT(ncclResult_t, CommInitRankConfig,
   return init("ncclCommInitRankConfig", comm, nranks, commId, rank, config);
 }
 
-// Several ids spread the rendezvous over several processes; here one carries all, the first.
+// NCCL spreads the rendezvous over the processes of several ids. Weft uses the first id for all
+// ranks.
 WEFT_EXPORT(ncclResult_t, CommInitRankScalable,
             (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
              ncclConfig_t* config)) {

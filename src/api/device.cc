@@ -1,5 +1,6 @@
-// The device API of NCCL 2.28 (kernels that communicate themselves). Not served: every entry that
-// would make something says so, and what to use instead; teams are plain arithmetic and work.
+// The device API of NCCL 2.28, with which kernels communicate themselves. Weft does not support it.
+// Every function that would create an object fails and names an alternative. Teams are plain
+// arithmetic and work.
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 
@@ -42,13 +43,13 @@ WEFT_EXPORT(ncclResult_t, LLA2ACreateRequirement, (int, int, void*, void*)) {
   return refuse("ncclLLA2ACreateRequirement");
 }
 
-// 16-byte slots, half of each being payload.
+// Slots have 16 bytes, 8 of them payload.
 WEFT_EXPORT(int, LLA2ACalcSlots, (int maxElts, int maxEltSize)) {
   return maxElts * ((maxEltSize + 7) / 8);
 }
 
 WEFT_EXPORT(ncclTeam_t, TeamWorld, (ncclComm_t comm)) { return world(comm); }
-// Without load/store access between GPUs every rank is alone in its team, and the rail is the
+// There is no load/store access here, so a rank is alone in its LSA team, and the rail team is the
 // world.
 WEFT_EXPORT(ncclTeam_t, TeamLsa, (ncclComm_t)) { return {1, 0, 1}; }
 WEFT_EXPORT(ncclTeam_t, TeamRail, (ncclComm_t comm)) { return world(comm); }

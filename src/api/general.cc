@@ -1,4 +1,4 @@
-// Version, errors, groups, and what Weft adds.
+// Version, errors, groups, and the functions of weft.h.
 #include "include/weft.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
@@ -65,8 +65,8 @@ WEFT_EXPORT(ncclResult_t, GroupEnd, ()) {
   return guard("ncclGroupEnd", [] { return group_end(); });
 }
 
-// The group is forgotten. The estimate stays undefined where some call's time is not known, as the
-// header allows.
+// Forgets the group. If some call's time is unknown, the estimate stays undefined, as the header
+// allows.
 WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
   return guard("ncclGroupSimulateEnd", [&] {
     if (simInfo != nullptr) {
@@ -126,7 +126,7 @@ extern "C" {
     const weft::Generator* generator = nullptr;
     if (plan != nullptr) {
       generator = weft::find_generator(plan);
-      // Connections are made at init, and not for such plans.
+      // Connections are made at init. There are none for plans with more channels than usual.
       if (generator == nullptr || generator->channels > weft::kUsualChannels ||
           !generator->supports({*kind, comm->nranks, 0}))
         weft::fail(ncclInvalidUsage, "plan: '{}' does not do {} for {} ranks here", plan,

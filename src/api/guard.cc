@@ -14,7 +14,7 @@ ncclResult_t report(const char* function, ncclResult_t code, const char* text) n
     note_group_error(code, last_error());
     WEFT_WARN("{}", last_error());
   } catch (const std::exception&) {
-    // Nothing is left to say it with; the code still is.
+    // There is no memory for the text. The caller still gets the code.
   }
   return code;
 }

@@ -1,5 +1,5 @@
-// The boundary to C: exceptions become ncclResult_t, texts are kept for ncclGetLastError, every
-// name exists twice.
+// The boundary to C. Exceptions become ncclResult_t, and their texts are kept for ncclGetLastError.
+// Every function exists twice, as ncclNAME and pncclNAME.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 #include "src/base/log.h"
 #include "src/comm/group.h"
 
-// Begins the definition of pncclNAME (strong) and makes ncclNAME its weak alias, as NCCL does.
+// Begins the definition of pncclNAME (strong). ncclNAME is its weak alias, as in NCCL.
 #define WEFT_EXPORT(ret, NAME, params)                                                            \
   extern "C" [[gnu::visibility("default")]] ret pnccl##NAME params;                               \
   extern "C"                                                                                      \
@@ -25,7 +25,7 @@ std::string& last_error();
 
 ncclResult_t report(const char* function, ncclResult_t code, const char* text) noexcept;
 
-// Runs `body` (which returns void or ncclResult_t) and turns whatever it throws into a code.
+// Runs `body`, which returns void or ncclResult_t. An exception becomes a result code.
 template <typename Body>
 ncclResult_t guard(const char* function, Body&& body) noexcept {
   const NvtxRange range(function);

@@ -1,5 +1,5 @@
-// Memory, registration and windows. In host mode ncclMemAlloc memory is shared between processes as
-// it is, so registering a buffer adds nothing: it is recorded and checked.
+// Memory, registration and windows. In host mode, memory of ncclMemAlloc is always shared between
+// processes. Registering it adds nothing, but the registration is recorded and checked.
 #include <algorithm>
 
 #include "src/api/checks.h"
@@ -8,7 +8,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/segments.h"
 
-// What handles of ncclCommRegister and windows point to. Owned by their communicator.
+// The object behind handles of ncclCommRegister and behind windows. Registrations owns it.
 struct ncclWindow_vidmem {
   const ncclComm* comm;
   void* base;
@@ -18,7 +18,7 @@ struct ncclWindow_vidmem {
 namespace weft::api {
 namespace {
 
-// Live registrations of the process; small, and never on the path of an operation.
+// The process's registrations. Few, and operations never search them.
 class Registrations {
  public:
   static Registrations& instance() {
@@ -46,7 +46,7 @@ class Registrations {
   std::vector<std::unique_ptr<ncclWindow_vidmem>> all_;
 };
 
-// Recorded and checked even when the user turned registration off.
+// Records and checks the registration even if the user turned registration off (`enabled`).
 void* add_registration(ncclComm* comm, void* buff, size_t size, bool enabled) {
   check_pointer("buff", buff);
   if (size == 0) fail(ncclInvalidArgument, "size is 0");
@@ -121,7 +121,7 @@ WEFT_EXPORT(ncclResult_t, CommWindowRegister,
 WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   return guard("ncclCommWindowDeregister", [&] {
     check_handle(comm);
-    if (win == nullptr) return;  // what NCCL_WIN_ENABLE=0 gives
+    if (win == nullptr) return;  // the window that NCCL_WIN_ENABLE=0 gives
     if (!remove_registration(comm, win))
       fail(ncclInvalidArgument, "win is not a window of this communicator");
   });

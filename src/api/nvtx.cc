@@ -1,4 +1,4 @@
-// See nvtx.h. A file of its own, because NVTX's header is large.
+// See nvtx.h. A separate file, because NVTX's header is large.
 #include "src/api/nvtx.h"
 
 #ifdef WEFT_HAVE_NVTX
@@ -19,7 +19,7 @@ nvtxDomainHandle_t domain() noexcept {
     }
     return nvtxDomainCreateA("NCCL");
   }();
-  return made;  // NVTX gives nullptr too when no tool is there
+  return made;  // NVTX also returns nullptr if there is no tool
 }
 
 }  // namespace

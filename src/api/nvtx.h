@@ -1,11 +1,11 @@
-// NVTX ranges around API calls, in the domain "NCCL", where the CUDA toolkit has NVTX's headers.
-// They cost a branch unless a tool such as Nsight Systems is there. NCCL_NVTX_DISABLE=1 turns them
-// off.
+// NVTX ranges around API calls, in the domain "NCCL". They are compiled in if the CUDA toolkit has
+// NVTX's headers. Without a tool such as Nsight Systems they cost a branch. NCCL_NVTX_DISABLE=1
+// turns them off.
 #pragma once
 
 namespace weft::api {
 
-// From its making until the end of the scope, named after the function.
+// A range named after the function, from construction to the end of the scope.
 class NvtxRange {
  public:
 #ifdef WEFT_HAVE_NVTX

@@ -8,7 +8,7 @@
 namespace weft::api {
 namespace {
 
-// An operator's number says which communicator made it and which of its operators it is.
+// An operator's number holds the tag of its communicator and its index there.
 constexpr int kIndexBits = 12;
 constexpr uint32_t kTagMask = (1u << 18) - 1;
 

@@ -1,5 +1,5 @@
-// How the ranks of a communicator come to one set of plans, at init: every host describes itself,
-// rank 0 plans for all of them, and every rank uses what rank 0 decided.
+// At init the ranks of a communicator agree on one set of plans. Every host describes itself, rank
+// 0 plans for all hosts, and every rank uses the result.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// The rank that takes part.
+// The rank that calls agree_on_plans().
 struct Agreement {
   int rank = 0;
   const std::string& label;
@@ -20,7 +20,7 @@ struct Agreement {
   ControlChannel& control;
 };
 
-// Collective. What rank 0 cannot decide fails on all ranks with one text.
+// Collective. If planning fails on rank 0, all ranks throw Error with the same text.
 CommunicatorPlans agree_on_plans(const Agreement& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline);
 

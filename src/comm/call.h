@@ -21,12 +21,11 @@ struct Call {
   cudaStream_t stream = nullptr;  // GPUs only
 };
 
-// Bytes of the whole array as nccl-tests counts them; what plans are chosen by.
+// Bytes of the whole array, as nccl-tests counts them. The choice of a plan depends on this size.
 size_t array_bytes(const Collective& c, const Call& call);
-// Whether input and output of this rank lie in each other as the in-place form of the collective
-// has them.
+// Whether this rank's input and output overlap as in the in-place form of the collective.
 bool is_in_place(const Collective& c, const Call& call, int rank);
-// What the choice of its plan depends on.
+// The parts of the call that the choice of a plan depends on.
 PlanCall plan_call(const Collective& c, const Call& call, int rank, bool captured);
 
 }  // namespace weft

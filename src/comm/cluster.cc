@@ -81,7 +81,7 @@ Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::s
     cluster.host_of.push_back(
         numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
   std::vector<Machine> machines;
-  // Many hosts are often of one kind: each kind is read once.
+  // Hosts of one kind often have equal descriptions. Each description is parsed once.
   std::map<std::string, HostReport> read;
   for (const int leader : host_leaders(infos)) {
     const std::string& text = texts[static_cast<size_t>(leader)];

@@ -1,4 +1,5 @@
-// The cluster as a communicator's ranks see it: every host describes itself once, rank 0 merges.
+// The hosts of a communicator's ranks. Every host describes itself once, and rank 0 merges the
+// descriptions.
 #pragma once
 
 #include <string>
@@ -10,29 +11,29 @@
 namespace weft {
 
 struct HostReport {
-  int cores = 1;        // that this process may use
+  int cores = 1;        // usable by the process that describes the host
   double nic_gbps = 0;  // all NICs together; 0: unknown
   Machine machine;
 };
 
-// This host, as text for rank 0. Looked at once per process.
+// This host, as text for rank 0. A process inspects its host once and keeps the text.
 std::string describe_host(const Config& config);
-// Throws Error where the text is something else.
+// Reads the text of describe_host(). Throws Error if it is malformed.
 HostReport read_host_report(const std::string& text, int rank);
 
 struct Cluster {
-  std::vector<int> host_of;  // per rank, numbered from 0 in the order of their first ranks
+  std::vector<int> host_of;  // per rank; hosts are numbered from 0 by their lowest rank
   std::vector<HostReport> hosts;
   Machine machine;  // all hosts joined
 };
 
-// Ranks that speak for their hosts: the lowest of each.
+// The lowest rank of each host. It describes the host.
 std::vector<int> host_leaders(const std::vector<PeerInfo>& infos);
-// `texts` has the leaders' descriptions, in rank order, others empty.
+// `texts` has one entry per rank: the leaders' descriptions, and empty texts for the other ranks.
 Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts);
 
-// GPUs (numbers in the machine's order) for the ranks of a pipeline or ring. `topo` is what
-// WEFT_TOPO takes; nullptr: this machine.
+// Writes a GPU for every rank of a pipeline or ring, as a number in the machine's order. `topo` is
+// a value of WEFT_TOPO; nullptr: this machine.
 void advise_placement(const char* topo, int nranks, bool ring, int* gpus);
 
 }  // namespace weft

@@ -16,7 +16,7 @@ void check(const char* field, int value, int least, int most) {
     fail(ncclInvalidArgument, "config: {} is {}, it must be in {}..{}", field, value, least, most);
 }
 
-// Where the fields end that a version of NCCL had.
+// The size of ncclConfig_t in a version of NCCL.
 size_t known_bytes(unsigned version) {
   if (version < NCCL_VERSION(2, 17, 0)) return offsetof(ncclConfig_t, cgaClusterSize);
   if (version < NCCL_VERSION(2, 18, 0)) return offsetof(ncclConfig_t, splitShare);
@@ -40,8 +40,8 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
            "config: magic is {:#x}; initialize it with NCCL_CONFIG_INITIALIZER", user->magic);
     if (user->size < offsetof(ncclConfig_t, cgaClusterSize))
       fail(ncclInvalidArgument, "config: size is {}, too small for any version", user->size);
-    // A caller built against an older header has a shorter struct, and padding where newer fields
-    // are: what its version did not have yet keeps the default.
+    // A caller built against an older header has a shorter struct, with padding where newer fields
+    // are. Fields that its version lacks keep their defaults.
     std::memcpy(&config, user, std::min({user->size, sizeof config, known_bytes(user->version)}));
     constexpr int kMost = 1 << 16;
     check("blocking", config.blocking, 0, 1);

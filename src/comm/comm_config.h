@@ -9,12 +9,12 @@ namespace weft {
 
 struct CommConfig {
   bool blocking = true;
-  int min_ctas = 0, max_ctas = 0;  // 0: as the library likes
-  bool copy_engines = false;       // CTA policy ZERO: no thread blocks only to move data
+  int min_ctas = 0, max_ctas = 0;  // 0: the library decides
+  bool copy_engines = false;       // CTA policy ZERO: copy engines move data, not thread blocks
   std::string net_name, name;
 
-  // nullptr gives the defaults (or `parent`, for communicators made from another). Older, shorter
-  // structs are accepted. Throws Error(ncclInvalidArgument) naming the field.
+  // nullptr gives the defaults, or the config of `parent` for split and shrink. Accepts the shorter
+  // structs of older versions. Throws Error(ncclInvalidArgument) and names the field.
   static CommConfig from(const ncclConfig_t* config, const CommConfig* parent = nullptr);
 };
 

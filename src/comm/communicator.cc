@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-// Before the mesh, which needs to know how many channels they use.
+// Called before the mesh exists: the mesh needs the number of channels that schedules use.
 std::shared_ptr<const ImportedSchedules> load_schedules(const CommunicatorOptions& options,
                                                         const Config& config) {
   if (options.schedules != nullptr) return options.schedules;
@@ -31,7 +31,7 @@ std::shared_ptr<const ImportedSchedules> load_schedules(const CommunicatorOption
   return std::make_shared<const ImportedSchedules>();
 }
 
-// While a constructor can still throw, the control thread must not look at members that go first.
+// Silences the control thread if the constructor throws. Otherwise it could read destroyed members.
 class SilenceOnFailure {
  public:
   explicit SilenceOnFailure(std::unique_ptr<ControlChannel>& control) : control_(control) {}
@@ -73,11 +73,11 @@ Communicator::Communicator(CommunicatorOptions options)
   control_thread.made();
 }
 
-// The control channel, to all ranks.
+// Joins the rendezvous and opens the control channel.
 void Communicator::join(Deadline deadline) {
   const UniqueId& id = options_.id;
   if (id.fixed != 0 && options_.rank == 0) {
-    // A job that ends as this one starts, or somebody's short connection, may still hold the port.
+    // An earlier job that is about to end, or a short-lived connection, may still hold the port.
     Acceptor::instance().listen_at(id.addresses[0], std::min(deadline, in_seconds(10)));
     Rendezvous::open(id.secret);
   }
@@ -92,7 +92,7 @@ void Communicator::join(Deadline deadline) {
       [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
 }
 
-// Agrees on plans, then connects what they need: FIFOs to all peers, and CPU nodes.
+// Agrees on plans, then connects what the plans need: CPU nodes, and FIFOs to all peers.
 void Communicator::connect(Deadline deadline) {
   const int rank = options_.rank, nranks = options_.nranks;
   const std::vector<PeerInfo> infos =
@@ -142,7 +142,8 @@ void Communicator::connect(Deadline deadline) {
                                       *cpu_nodes_, *operations_);
 }
 
-// After the mesh, which knows how large FIFOs are. Equal on all ranks, as those are.
+// Called when the mesh exists, because the mesh knows the size of FIFOs. All ranks have FIFOs of
+// the same size, so all exclude the same schedules.
 void Communicator::exclude_schedules_that_do_not_fit() {
   for (const auto& schedule : chooser_->imported().all()) {
     if (const std::string why = cpu_nodes_->lacks(schedule->cpu_nodes()); !why.empty()) {
@@ -197,16 +198,17 @@ void Communicator::log_ready(double seconds) const {
 
 Communicator::~Communicator() {
   leave();
-  control_->silence();  // the control thread must not look at it any more when it goes
+  control_->silence();  // from here on the control thread must not call on_news()
   control_.reset();
 }
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
-  cpu_nodes_->finish(60);  // other ranks wait for what they send
+  cpu_nodes_->finish(60);  // other ranks may still wait for their messages
   if (fault().empty()) mesh_->drain(60);
   control_->leave();
-  // It may wait for kernels that wait for what the goodbye tells.
+  // disconnect() waits for kernels, and a kernel may wait until the peer's goodbye arrives. So
+  // every rank says goodbye first.
   if (gpu_ != nullptr) gpu_->disconnect();
 }
 

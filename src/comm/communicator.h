@@ -1,5 +1,5 @@
-// A communicator: one rank's membership in a group of ranks. It brings the parts up that do the
-// work, in phases: control channel, agreement on plans, mesh, CPU nodes, GPU.
+// A communicator: one rank's membership in a group of ranks. It starts its parts in phases: control
+// channel, agreement on plans, CPU nodes, mesh, GPU. The parts do the work.
 #pragma once
 
 #include <atomic>
@@ -20,16 +20,16 @@ namespace weft {
 struct CommunicatorOptions {
   UniqueId id;
   int rank = 0, nranks = 1;
-  std::string label;          // how messages name it: "rank 3 of 8"
-  int device = 0;             // this and the next two matter where there are GPUs
-  int max_ctas = 0;           // 0: what NCCL_MAX_CTAS says
-  bool copy_engines = false;  // move data without thread blocks where that can be done
+  std::string label;          // its name in messages: "rank 3 of 8"
+  int device = 0;             // this and the next two are for GPUs only
+  int max_ctas = 0;           // 0: the value of NCCL_MAX_CTAS
+  bool copy_engines = false;  // move data with copy engines where possible
   std::string net_name;       // the network to use; empty: the first that works
-  std::shared_ptr<const ImportedSchedules> schedules;  // set: instead of the environment's
+  std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's
 };
 
-// Calls that move data come from one thread at a time (NCCL's rule); stop() and the queries from
-// any thread.
+// One thread at a time makes calls that move data (NCCL's rule). Any thread may call stop() and the
+// queries.
 class Communicator {
  public:
   // Joins the rendezvous of the id and connects to all peers. Blocking; throws Error.
@@ -42,20 +42,21 @@ class Communicator {
   int nranks() const { return options_.nranks; }
   host::RankContext& context() { return context_; }
   const Mesh& mesh() const { return *mesh_; }
-  // Which plan a call takes, and what it should cost.
   const PlanChooser& chooser() const { return *chooser_; }
+  // The predicted time of a call in microseconds; 0: unknown.
   double estimate_us(const Call& call) const;
-  // For tools that compare plans: from the next call on, on all ranks alike, such calls run as this
-  // generator says; nullptr: as agreed. Throws where they could not.
+  // For tools that compare plans. From the next call on, calls of this kind take the generator's
+  // plan; nullptr: the agreed plan. All ranks must force the same. Throws if the plan cannot run.
   void force_plan(CollectiveKind kind, const Generator* generator);
 
-  // nullptr in host mode. With GPUs, calls are launched on their streams, all of a group at once.
+  // nullptr in host mode.
   GpuLauncher* gpu() { return gpu_.get(); }
   bool on_gpu() const { return gpu_ != nullptr; }
+  // GPUs: launches all calls of a group on their streams.
   void launch(std::span<const Call* const> calls);
 
   // Host mode: begin() before the first call of a batch, add_to() for each call, hand_over() just
-  // before the batch runs, so that CPU nodes of this rank get their parts of its calls.
+  // before the batch runs. hand_over() gives this rank's CPU nodes their parts of the calls.
   void begin() { host_->begin(); }
   void add_to(host::Batch& batch, const Call& call) { host_->add(batch, call); }
   void hand_over() { cpu_nodes_->hand_over(); }
@@ -63,9 +64,9 @@ class Communicator {
   // Why operations cannot go on; empty while they can. Sticky.
   std::string fault() const;
   ncclResult_t fault_code() const;
-  // Takes note of what kernels found wrong meanwhile.
+  // Stops the communicator if a kernel has reported an error.
   void poll_gpu();
-  // Ends every wait with this text, now and later, and tells the other ranks if `tell` is set.
+  // Ends every present and future wait with this text. `tell`: tells the other ranks, too.
   void stop(ncclResult_t code, const std::string& why, bool tell);
 
   // Ids of communicators derived from this one. Split is collective; shrink needs no communication.
@@ -74,7 +75,7 @@ class Communicator {
     int rank = -1, nranks = 0;  // rank -1: not a member
     bool opens_rendezvous = false;
   };
-  // The number is reserved in the caller's order; the rest may run on another thread.
+  // The caller reserves the round in the order of its calls. split() may run on another thread.
   uint64_t reserve_split();
   Child split(uint64_t round, int color, int key);
   Child shrink(const std::vector<int>& excluded);
@@ -85,15 +86,15 @@ class Communicator {
   void exclude_schedules_that_do_not_fit();
   void start_gpu(Deadline deadline);
   void log_ready(double seconds) const;
-  // Leaves in good order: what was sent is delivered, the others are told goodbye.
+  // Delivers all sent data, then tells the other ranks goodbye.
   void leave();
   Child make_child(const Secret& secret, const std::vector<int>& members) const;
   void on_news(int rank, bool failed, const std::string& why);
-  // With the lock of fault_ held.
+  // The caller holds fault_.mutex.
   void end_waits(ncclResult_t code, const std::string& why);
 
   struct Fault {
-    mutable std::mutex mutex;  // also protects what the control thread looks at: see on_news()
+    mutable std::mutex mutex;  // also protects the members that on_news() reads
     std::string text;
     ncclResult_t code = ncclSuccess;
   };
@@ -108,11 +109,11 @@ class Communicator {
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<OperationBuilder> operations_;
   std::unique_ptr<LoweredPlans> plans_;
-  std::unique_ptr<CpuNodes> cpu_nodes_;  // they use plans and the mesh
+  std::unique_ptr<CpuNodes> cpu_nodes_;  // destroyed before plans_, whose programs it runs
   std::unique_ptr<HostTasks> host_;
   std::unique_ptr<GpuLauncher> gpu_;
-  std::map<uint64_t, uint64_t> shrinks_;  // how often each set of ranks has been left out
-  std::atomic<bool> ready_{false};        // all of the above are there
+  std::map<uint64_t, uint64_t> shrinks_;  // per hash of excluded ranks: the number of shrinks
+  std::atomic<bool> ready_{false};        // the constructor has set all of the above
 };
 
 }  // namespace weft

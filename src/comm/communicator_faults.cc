@@ -1,4 +1,4 @@
-// The part of a communicator that ends waits: aborts, dead peers, what kernels find wrong.
+// The part of a communicator that ends waits, after an abort, a dead peer or a kernel's error.
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/transport/doorbell.h"
@@ -40,10 +40,11 @@ void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
   if (tell && control_ != nullptr) control_->abort(why);
 }
 
-// Control thread. During construction the control channel itself tells the waiting thread.
+// Runs on the control thread. During construction the control channel itself ends the wait of the
+// constructing thread.
 void Communicator::on_news(int peer, bool failed, const std::string& why) {
   if (peer < 0) {
-    // The rendezvous lives in some process; if that is a rank's, the rank died with it.
+    // The rendezvous is lost. If a rank's process held it, that rank died.
     int holder = -1;
     const uint64_t process = ready_.load() ? control_->rendezvous_process() : 0;
     for (int r = 0; failed && ready_.load() && r < options_.nranks; r++)
@@ -57,7 +58,7 @@ void Communicator::on_news(int peer, bool failed, const std::string& why) {
   }
   std::lock_guard lock(fault_.mutex);
   const bool is_rank = peer < options_.nranks;
-  std::vector<int> nodes;  // that are gone with it
+  std::vector<int> nodes;  // CPU nodes that the rank ran
   if (cpu_nodes_ != nullptr) nodes = cpu_nodes_->peers_of(peer);
   if (is_rank) gone_[static_cast<size_t>(peer)].store(true);
   for (const int node : nodes) gone_[static_cast<size_t>(node)].store(true);

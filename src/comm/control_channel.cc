@@ -184,7 +184,7 @@ void ControlChannel::leave() {
   try {
     say({Frame::kLeave, rank_, 0, {}});
   } catch (const Error&) {
-    // The rendezvous is gone already: nobody is left to tell.
+    // The rendezvous is gone already, so there is nobody to tell.
   }
 }
 

@@ -1,5 +1,5 @@
-// A rank's side of the bootstrap: joins a rendezvous, takes part in all-gathers, hears of ranks
-// that are gone.
+// A rank's side of the bootstrap. It joins a rendezvous, takes part in all-gathers, and hears of
+// ranks that left or died.
 #pragma once
 
 #include <atomic>
@@ -19,12 +19,12 @@
 
 namespace weft {
 
-// all_gather() is called by one thread at a time; everything else by any thread. The listener runs
-// on the control thread.
+// One thread at a time calls all_gather(). Any thread may call the other functions. The listener
+// runs on the control thread.
 class ControlChannel {
  public:
-  // `failed`: the rank died or aborted; otherwise it left in good order. rank < 0: the rendezvous
-  // itself is lost.
+  // `failed`: the rank died or aborted; otherwise it said goodbye. rank < 0: the rendezvous itself
+  // is lost.
   using Listener = std::function<void(int rank, bool failed, const std::string& why)>;
 
   // Tries the addresses in turn until the deadline.
@@ -34,26 +34,26 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Rounds are numbered when they are reserved: who reserves in the caller's order may gather on
-  // another thread later.
+  // Reserves the number of a round of all_gather(). All ranks must reserve in the same order. The
+  // gather itself may run later, on another thread.
   uint64_t reserve();
-  // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline, naming who is
-  // missing if known.
+  // One blob per rank, in rank order. Throws when a rank is gone, or at the deadline.
   std::vector<std::string> all_gather(const std::string& blob, Deadline deadline);
 
   std::vector<std::string> all_gather(uint64_t round, const std::string& blob, Deadline deadline);
-  // The same for rank 0 alone; the others get nothing, when all have come.
+  // As all_gather(), but only rank 0 gets the blobs. The other ranks get an empty list. All ranks
+  // wait until every rank has come.
   std::vector<std::string> collect(const std::string& blob, Deadline deadline);
   // Throws if no gather can succeed any more.
   void check();
-  // The process that holds the rendezvous (Acceptor::token()); 0 until it has said so.
+  // The token of the process that holds the rendezvous (Acceptor::token()); 0: not known yet.
   uint64_t rendezvous_process() const { return rendezvous_process_.load(); }
 
   void leave();
   void abort(const std::string& why);
   // Ends a waiting all_gather() with this text.
   void interrupt(const std::string& why);
-  // When this returns the listener has been called for the last time.
+  // After this returns, the listener is never called again.
   void silence();
 
  private:

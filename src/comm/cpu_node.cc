@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// Calls of fewer bytes are not worth waking other threads for.
+// For calls of fewer bytes, waking helper threads costs more than it saves.
 constexpr uint64_t kHelpedBytes = 256u << 10;
 constexpr uint64_t kIdleSleepNs = 50'000'000;
 
@@ -82,7 +82,7 @@ void CpuNode::finish(double seconds) {
   thread_.join();
 }
 
-// What there is to do; false: nothing any more.
+// Waits for jobs and takes all of them. False: the node stops.
 bool CpuNode::take(std::vector<Job>& jobs) {
   for (;;) {
     const uint32_t ticket = prepare_sleep(*context_.door);
@@ -129,7 +129,7 @@ bool CpuNode::run(const Job& job) {
     outcome = {error.code(), fmt::format("{}: {}", context_.label, error.what()), nullptr};
   }
   if (outcome.code == ncclSuccess) return true;
-  // Without a text it was stopped from outside, and who did that has told the others.
+  // No text: stop() ended the operation, and its caller has told the other ranks.
   if (!outcome.text.empty()) listener_(outcome.code, outcome.text);
   return false;
 }

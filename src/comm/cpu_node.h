@@ -1,7 +1,6 @@
-// A CPU node of a communicator: a further end of FIFOs, with lanes of its own, which a thread of
-// this process runs. Where ranks are GPUs that talk over the host bridge, plans let CPU nodes
-// reduce for them. Owned by the communicator of one of its ranks, which hands it every call whose
-// plan has a part for it.
+// A CPU node of a communicator: a further peer with FIFOs and lanes of its own. A thread of this
+// process runs its lanes. For GPUs that talk over the host bridge, some plans let CPU nodes reduce.
+// The communicator of one rank owns the node, and hands it its part of every call.
 #pragma once
 
 #include <functional>
@@ -18,24 +17,24 @@
 
 namespace weft {
 
-// submit() and finish() are called by the thread that makes calls, stop() by any.
+// The thread that makes calls uses submit() and finish(). Any thread may call stop().
 class CpuNode {
  public:
-  // Told, on the node's thread, of an operation that failed for another reason than stop().
+  // Called on the node's thread when an operation fails for another reason than stop().
   using Listener = std::function<void(ncclResult_t code, const std::string& text)>;
 
-  // Can be connected to as soon as it is made. `mesh` is the node's own, of which it is no member:
-  // see Mesh. `owner` is the rank's context, whose label and limits are taken over.
+  // Peers can connect as soon as the node exists. `mesh` is the node's own, made by the second
+  // constructor of Mesh. `owner` is the rank's context; the node copies its label and limits.
   CpuNode(std::unique_ptr<Mesh> mesh, const host::RankContext& owner, Listener listener);
   ~CpuNode();
   CpuNode(const CpuNode&) = delete;
   CpuNode& operator=(const CpuNode&) = delete;
 
-  int number() const { return context_.rank; }  // behind those of the ranks
-  // To all ranks and CPU nodes of the host, when their arenas are there.
+  int number() const { return context_.rank; }  // its peer number, after those of the ranks
+  // Connects to all ranks and CPU nodes of the host. Their arenas must exist.
   void connect(Deadline deadline);
-  // Before the first job: peers are GPUs. They ring no bell, so the node looks for messages by
-  // itself; they come when their streams let them, so only kernels know what is late.
+  // Called before the first job if peers are GPUs. GPUs ring no doorbell, so the node polls for
+  // messages. Kernels start when their streams let them, so the node has no timeout; kernels do.
   void serve_gpus() {
     context_.longest_sleep_ns = 20'000;
     context_.timeout_s = context_.stall_warning_s = 0;
@@ -44,13 +43,13 @@ class CpuNode {
   // `program` must outlive the node. The first call starts the thread.
   struct Job {
     const Program* program = nullptr;
-    Operation operation;  // all but scratch memory and ports
+    Operation operation;  // without scratch memory and ports
   };
   void submit(std::span<const Job> jobs);
 
-  // Ends every wait of the node, now and later.
+  // Ends every present and future wait of the node.
   void stop() noexcept;
-  // Lets it do what it was given, for at most `seconds`, and ends the thread.
+  // Waits at most `seconds` until all jobs are done, then ends the thread.
   void finish(double seconds);
 
  private:
@@ -64,7 +63,7 @@ class CpuNode {
   host::Batch batch_;
   Mapping scratch_;
   std::thread thread_;
-  // Calls take the lock only where a plan has CPU nodes, and nobody holds it for long.
+  // Calls take the lock only if their plan has CPU nodes. It is held only to move the job list.
   std::mutex mutex_;
   std::vector<Job> jobs_;
   bool busy_ = false, leaving_ = false;

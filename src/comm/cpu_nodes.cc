@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// FIFOs of CPU nodes lie in memory that all ranks must reach.
+// FIFOs of CPU nodes lie in shared memory, so all ranks must be able to share memory.
 std::string CpuNodes::why_none(const std::vector<PeerInfo>& infos) {
   for (const PeerInfo& info : infos) {
     if (info.host != infos[0].host) return "ranks are on several hosts";

@@ -1,5 +1,5 @@
-// The CPU nodes of a communicator: how many there are, which rank has which, and the ones that this
-// rank runs. A CPU node is a further end of FIFOs that reduces for ranks (cpu_node.h).
+// The CPU nodes of a communicator: their number, the rank that runs each, and this rank's own
+// nodes. A CPU node is a further peer that reduces for ranks (cpu_node.h).
 #pragma once
 
 #include <memory>
@@ -11,45 +11,45 @@
 
 namespace weft {
 
-// Calls come from the thread that makes calls, stop() and the queries from any.
+// For the thread that makes calls. Any thread may call stop() and the queries.
 class CpuNodes {
  public:
   CpuNodes(int rank, int nranks) : rank_(rank), nranks_(nranks) {}
 
-  // Why ranks like these can have none; empty: they can.
+  // Why these ranks can have no CPU nodes; empty: they can.
   static std::string why_none(const std::vector<PeerInfo>& infos);
-  // Before anything else. Equal on all ranks; `wanted` is what the plans need.
+  // Called first, with equal arguments on all ranks. `wanted`: the most nodes that a plan needs.
   void decide(int wanted, const std::vector<PeerInfo>& infos);
   int count() const { return count_; }
-  // Why there are fewer than wanted; empty: there are not.
+  // Why there are no nodes although plans want some; empty: there is no such reason.
   const std::string& why_none() const { return why_none_; }
   // "it needs 2 CPU nodes, there are 0: ..."; empty: there are enough.
   std::string lacks(int needed) const;
 
-  // The rank whose process runs a node. Nodes are dealt out evenly: processes are usually bound to
-  // the sockets of their GPUs.
+  // The rank whose process runs a node. Nodes are spread evenly over ranks, because a process is
+  // usually bound to the socket of its GPU.
   int rank_of(int node) const { return (node * nranks_ + count_ - 1) / count_; }
-  // The peer numbers of the nodes that a rank runs; they follow those of the ranks.
+  // The peer numbers of the nodes that a rank runs. Nodes are numbered after the ranks.
   std::vector<int> peers_of(int rank) const;
 
-  // Makes this rank's nodes, so that others can connect to them.
+  // Makes this rank's nodes. Peers can connect to them from then on.
   void open(const Secret& secret, const MeshPlan& plan, const Config& config,
             const host::RankContext& owner, const CpuNode::Listener& listener);
   void connect(Deadline deadline);
-  // Peers are GPUs.
+  // Called before the first job if peers are GPUs.
   void serve_gpus();
   const std::vector<std::unique_ptr<CpuNode>>& own() const { return own_; }
 
-  // A job for own node `i`, to be run with the batch that is being built.
+  // Adds a job for own node `i` to the batch that is being built.
   void add_job(size_t i, const CpuNode::Job& job) { jobs_[i].push_back(job); }
-  // Just before the batch runs.
+  // Gives the nodes their jobs, just before the batch runs.
   void hand_over();
-  // The batch was given up.
+  // Forgets the jobs of a batch that will not run.
   void drop_jobs();
 
-  // Ends every wait of this rank's nodes, now and later.
+  // Ends every present and future wait of this rank's nodes.
   void stop() noexcept;
-  // Lets them do what they were given, for at most `seconds` each, and ends their threads.
+  // Waits at most `seconds` per node until its jobs are done, then ends its thread.
   void finish(double seconds);
 
  private:

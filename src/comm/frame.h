@@ -1,4 +1,4 @@
-// Frames of the control connections, and reading them from a stream that arrives in pieces.
+// Frames of the control connections, and a reader that cuts a byte stream into frames.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Frame {
     kLeft = 5,      // rendezvous -> ranks: value = rank
     kFailed = 6,    // rendezvous -> ranks: value = rank; text = why
     kRefused = 7,   // rendezvous -> ranks: the communicator cannot come up; text = why
-    kCollect = 9,   // as kGather, but only rank 0 gets the blobs, the others an empty kGathered
-    kWelcome = 8,   // rendezvous -> rank: number = token of the process that holds it
+    kCollect = 9,  // as kGather, but only rank 0 gets the blobs; other ranks get an empty kGathered
+    kWelcome = 8,  // rendezvous -> rank: number = token of the rendezvous's process
   };
   uint32_t type = 0;
   int32_t value = 0;
@@ -37,14 +37,14 @@ struct Frame {
   }
 
   static constexpr size_t kHeader = 24;
-  static constexpr uint64_t kLargest = 1u << 30;  // more is not a frame of ours
+  static constexpr uint64_t kLargest = 1u << 30;  // a larger size means that this is no frame
 };
 
 // Collects bytes and cuts them into frames. Not thread-safe.
 class FrameReader {
  public:
   void append(const char* data, size_t size) { buffer_.append(data, size); }
-  // False when no whole frame is there. `broken()` afterwards: what arrived is no frame.
+  // False: no whole frame has arrived. If broken() is true then, the bytes are no frame.
   bool next(Frame& frame) {
     if (buffer_.size() - at_ < Frame::kHeader) return compact();
     uint64_t size = 0;

@@ -34,7 +34,7 @@ void GpuLauncher::connect(Deadline deadline) {
   } else {
     why = chooser_.agreed().table.via_host;
   }
-  // All ranks go the same way.
+  // All ranks use the same data path.
   for (const std::string& reason : control_.all_gather(why, deadline))
     if (why.empty()) why = reason;
   if (why.empty() && !connect_peers(deadline))
@@ -54,7 +54,7 @@ void GpuLauncher::connect(Deadline deadline) {
                                            [this] { return gpu_.long_wait(); });
 }
 
-// False where some rank finds that peer-to-peer access, which the driver grants, does not work.
+// False: the driver grants peer-to-peer access, but some rank finds that it does not work.
 bool GpuLauncher::connect_peers(Deadline deadline) {
   const cuda::GpuPeer mine = gpu_.describe();
   std::vector<cuda::GpuPeer> peers;
@@ -76,7 +76,7 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
   } catch (const Error& error) {
     trouble = error.what();
   }
-  // Nobody launches before all are connected.
+  // No rank launches before all ranks are connected.
   for (const std::string& reason : control_.all_gather(trouble, deadline))
     if (trouble.empty()) trouble = reason;
   if (trouble.empty()) {
@@ -143,8 +143,8 @@ bool GpuLauncher::is_one_round(const Generator& generator, const Collective& col
   return true;
 }
 
-// Whether a call is in place makes no difference to these schedules; where it does (all-to-all),
-// the fallback is taken.
+// These schedules are the same in place and out of place, except for all-to-all. An all-to-all in
+// place takes the fallback.
 const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
                                                    const Choice& choice) {
   auto& plans = gpu_plans_[static_cast<size_t>(collective.kind)];
@@ -194,7 +194,7 @@ void GpuLauncher::launch_send_recvs(std::span<const Call* const> calls) {
   sends.resize(rounds);
   receives.resize(rounds);
   for (size_t round = 0; round < rounds; round++) {
-    // Both ends of a message decide alike: by its size.
+    // Both ends of a message decide by its size, so they decide alike.
     const auto copies = [&](std::vector<cuda::GpuMessage>& messages) {
       const auto kernels = std::partition(messages.begin(), messages.end(), [&](const auto& m) {
         return gpu_.copies(CollectiveKind::kSendRecv, m.bytes);

@@ -1,6 +1,6 @@
-// The GPU side of a rank: connects its executor to the peers' and launches calls on streams. Where
-// GPUs have no peer access, or a plan has CPU nodes, data goes through FIFOs in pinned host memory
-// ("rings" here) that kernels fill and empty.
+// The GPU side of a rank. It connects the rank's executor to those of its peers and launches calls
+// on streams. Without peer access, or if a plan has CPU nodes, data goes through FIFOs in pinned
+// host memory. Names here call them rings. Kernels fill and empty them.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace weft {
 
-// What it uses of its communicator. All must outlive it.
+// Parts of the communicator that the launcher uses. All must outlive it.
 struct GpuLauncherParts {
   const Config& config;
   host::RankContext& context;
@@ -31,17 +31,17 @@ struct GpuLauncherParts {
   const OperationBuilder& operations;
 };
 
-// Calls come from one thread at a time; stop(), peer_left() and error() from any.
+// For one thread at a time. Any thread may call stop(), peer_left() and error().
 class GpuLauncher {
  public:
   GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts& parts);
 
-  // Collective: how ranks reach each other is decided for all of them. Tells the chooser.
+  // Collective. All ranks decide on one data path, which the chooser learns.
   void connect(Deadline deadline);
-  // Waits for kernels that use FIFOs in host memory. After the others were told goodbye.
+  // Waits for kernels that use FIFOs in host memory. Call it after the goodbye to the other ranks.
   void disconnect();
 
-  // All calls of a group at once.
+  // Launches all calls of a group.
   void launch(std::span<const Call* const> calls);
   void synchronize() { gpu_.synchronize(); }
   void register_memory(const void* pointer, size_t size) { gpu_.register_memory(pointer, size); }
@@ -64,7 +64,8 @@ class GpuLauncher {
   bool connect_peers(Deadline deadline);
   void launch_collective(const Call& call);
   void launch_send_recvs(std::span<const Call* const> calls);
-  // GPUs whose memory cannot be reached: FIFOs in host memory, drained by the proxy or by a GPU.
+  // FIFOs in host memory, for GPUs without access to each other's memory. The proxy or the peer's
+  // GPU empties them.
   void connect_rings();
   void launch_ring_collective(const Call& call, const Collective& collective, const Choice& choice,
                               bool in_place);
@@ -85,12 +86,12 @@ class GpuLauncher {
   cuda::GpuExecutor gpu_;
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
-  bool rings_ = false;            // between GPUs, for all calls
-  bool rings_connected_ = false;  // for some calls at least: those whose plans have CPU nodes
-  bool captured_ = false;         // the launch under way becomes part of a graph
-  int ring_channels_ = 0;         // of the rings' ports
+  bool rings_ = false;            // all calls use rings
+  bool rings_connected_ = false;  // rings exist; calls whose plans have CPU nodes use them at least
+  bool captured_ = false;         // the current launch becomes part of a graph
+  int ring_channels_ = 0;         // ports per peer
   Program send_recv_program_;     // lane 0 sends, lane 1 receives
-  std::vector<Proxy*> proxies_;   // told to look after the rings by themselves
+  std::vector<Proxy*> proxies_;   // they keep polling the rings
 };
 
 }  // namespace weft

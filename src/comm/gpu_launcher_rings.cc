@@ -1,6 +1,6 @@
-// The part of gpu_launcher.h for GPUs that cannot reach each other's memory: they are on different
-// hosts, or peer-to-peer access does not work. The FIFOs are those of host mode, and so are the
-// plans; kernels run the programs instead of threads.
+// The part of gpu_launcher.h for GPUs that cannot reach each other's memory, because they are on
+// different hosts or peer-to-peer access does not work. Also for plans with CPU nodes. FIFOs and
+// plans are those of host mode. Kernels run the programs, not CPU threads.
 #include <algorithm>
 
 #include "src/base/error.h"
@@ -35,7 +35,7 @@ void GpuLauncher::connect_rings() {
     }
   }
   gpu_.connect_rings(sends, receives, std::move(owners));
-  // A GPU rings no bell.
+  // A GPU rings no doorbell, so proxies must poll.
   for (Proxy* proxy : proxies_) proxy->keep_polling(true);
   nodes_.serve_gpus();
   plans_.check_for_kernels();
@@ -76,7 +76,8 @@ void GpuLauncher::launch_ring_collective(const Call& call, const Collective& col
   for (const ProgramPort& port : plan.program.receives) job.receives.push_back(number(port));
   std::vector<cuda::GpuRingJob> jobs(plan.program.lanes.size(), job);
   for (size_t lane = 0; lane < jobs.size(); lane++) jobs[lane].lane = static_cast<uint16_t>(lane);
-  // First: a launch may wait for its kernel, and for those before it, which wait for CPU nodes.
+  // CPU nodes get their parts before the launch. A launch may wait for its own kernel or earlier
+  // ones, and these wait for CPU nodes.
   add_cpu_parts(call, plan, job.operation.sequence, operations_, nodes_);
   nodes_.hand_over();
   if (!jobs.empty()) gpu_.run_rings(plan.program, jobs);
@@ -126,7 +127,7 @@ void GpuLauncher::tell_observer(const Call& call, const Program& program,
   context_.observer->begins(&call, host::stream_traffic(operation));
 }
 
-// Both programs as lanes of one; each lane has the ports of its own program.
+// Makes one program whose lanes are those of both. Each lane keeps the ports of its own program.
 Program GpuLauncher::merge_lanes(const Program& first, const Program& second) {
   Program both = first;
   const auto steps = static_cast<uint32_t>(first.steps.size()),

@@ -39,8 +39,8 @@ thread_local host::Batch thread_batch;
 
 size_t call_bytes(const Call& call) { return call.count * element_size(call.reduction.type); }
 
-// A communicator whose operation broke off cannot go on: its FIFOs are out of step. Everyone is
-// told.
+// A communicator cannot go on after a failed operation, because its FIFOs are out of step. All
+// ranks are told.
 [[noreturn]] void fail_batch(const host::Outcome& outcome, const std::vector<ncclComm*>& comms) {
   ncclComm* culprit = nullptr;
   for (ncclComm* comm : comms)
@@ -53,7 +53,7 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
     code = culprit->impl->fault_code();
   }
   for (ncclComm* comm : comms) {
-    // What stopped from outside (abort, revoke, a dead peer) has been told already.
+    // After an abort, a revoke or a dead peer, the other ranks know already.
     if (comm->impl->fault().empty())
       comm->impl->stop(
           code, comm == culprit ? text : "an operation launched in the same group failed: " + text,
@@ -94,13 +94,14 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
   }
   if (batch.empty()) return;
   for (const Use& use : uses) use->hand_over();
-  // One thread that drives several ranks gets help with large calls; a thread per rank needs none.
+  // A thread that drives several ranks gets helper threads for large calls. A thread per rank needs
+  // none.
   const size_t helpers = bytes >= (size_t{256} << 10) ? comms.size() - 1 : 0;
   const host::Outcome outcome = batch.run(helpers);
   if (outcome.code != ncclSuccess) fail_batch(outcome, comms);
 }
 
-// The common case, one blocking call outside a group: no allocation once warm.
+// The common case: one blocking call outside a group. It allocates nothing once warm.
 void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
   if (use->context().stop.load(std::memory_order_acquire) != 0)
@@ -117,7 +118,7 @@ void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   if (outcome.code != ncclSuccess) fail_batch(outcome, {&comm});
 }
 
-// Non-blocking communicators: the calls run on a thread of their own, ncclCommGetAsyncError tells
+// For non-blocking communicators. The calls run on their own thread. ncclCommGetAsyncError tells
 // when they are done.
 ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
   std::vector<ncclComm*> comms;
@@ -170,7 +171,7 @@ void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
 GroupEstimate group_discard() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
   GroupEstimate estimate{group.calls.size(), 0, true};
-  // Calls of one communicator follow each other; communicators work side by side.
+  // Calls of one communicator run one after the other. Communicators run in parallel.
   std::map<const ncclComm*, double> sums;
   for (const PendingCall& pending : group.calls) {
     const Use use(*pending.comm, false);
@@ -274,7 +275,7 @@ ncclResult_t submit(ncclComm& comm, const Call& call) {
     group.calls.push_back({&comm, call});
     return ncclSuccess;
   }
-  // On GPUs a launch never waits for peers: there is nothing to do in the background.
+  // On GPUs a launch never waits for peers, so it needs no background thread.
   if (!comm.config.blocking && !cuda::available()) return launch_in_background({{&comm, call}});
   launch_one(thread_batch, comm, call);
   return ncclSuccess;

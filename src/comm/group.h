@@ -1,5 +1,5 @@
-// Groups: per thread, what was called between ncclGroupStart and the outermost ncclGroupEnd is
-// launched together.
+// Groups. A thread's calls between ncclGroupStart and the outermost ncclGroupEnd are launched
+// together.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@ struct InitJob {
   std::function<void()> work;
 };
 
-// What a group would take by the cost model.
+// The time of a group by the cost model.
 struct GroupEstimate {
   size_t calls = 0;
   double us = 0;
-  bool known = false;  // of all calls
+  bool known = false;  // there is an estimate for every call
 };
 
-// All of these concern the calling thread's group.
+// These functions act on the calling thread's group.
 bool in_group();
 void group_start();
 ncclResult_t group_end();
@@ -35,7 +35,7 @@ GroupEstimate group_discard();
 void note_group_error(ncclResult_t code, const std::string& text);
 
 void add_to_group(InitJob job);
-// Several at once run side by side; blocking ones are waited for.
+// Several jobs run in parallel. Waits for the jobs of blocking communicators.
 ncclResult_t run_init_jobs(std::vector<InitJob> jobs);
 
 // Launches the call, or adds it to the group.

@@ -1,5 +1,5 @@
-// What an ncclComm_t points to. Handles are never freed: one that is used after its communicator is
-// gone is recognised.
+// The struct behind an ncclComm_t. Handles are never freed, so a use after ncclCommDestroy is
+// recognised.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct UserOp {
   bool alive = false;
   ncclDataType_t type = ncclFloat32;
   uint64_t bits = 0;
-  const void* device_scalar = nullptr;  // read when the operation runs, if set
+  const void* device_scalar = nullptr;  // set: the scalar is read here when the operation runs
 };
 
 }  // namespace weft
@@ -37,10 +37,10 @@ struct ncclComm {
   int rank = 0, nranks = 0, device = 0;
   uint32_t tag = 0;  // keeps operators of different communicators apart
   weft::CommConfig config;
-  std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; follows what impl does
+  std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; observes impl
   std::unique_ptr<weft::Communicator> impl;
 
-  std::mutex mutex;  // protects what follows
+  std::mutex mutex;  // protects text and ops
   std::string text;  // of the last error
   std::vector<weft::UserOp> ops;
 };
@@ -50,11 +50,11 @@ namespace weft {
 // A handle in state kInitializing.
 ncclComm* new_handle(int rank, int nranks, const CommConfig& config);
 
-// Throws Error(ncclInvalidArgument) when `comm` is null, no handle, or gone.
+// Throws Error(ncclInvalidArgument) if `comm` is null, no handle, or destroyed.
 void check_handle(const ncclComm* comm, const char* argument = "comm");
 
-// Keeps a communicator from being destroyed while a call uses it. Throws unless it can take
-// operations.
+// Keeps a communicator alive while a call uses it. The constructor throws if the communicator takes
+// no operations. Without `for_operations` it also accepts finalized and revoked communicators.
 class Use {
  public:
   explicit Use(ncclComm& comm, bool for_operations = true);

@@ -47,7 +47,7 @@ void HostTasks::begin() {
 
 std::byte* HostTasks::scratch(size_t bytes) {
   if (bytes == 0) return nullptr;
-  // Earlier ones stay: a task of the same batch may still use them.
+  // Earlier mappings stay, because a task of the same batch may still use them.
   if (scratch_.empty() || scratch_.back().size() < bytes)
     scratch_.push_back(Mapping::anonymous(
         std::max({bytes, kLeastScratch, scratch_.empty() ? 0 : 2 * scratch_.back().size()})));
@@ -57,12 +57,12 @@ std::byte* HostTasks::scratch(size_t bytes) {
 bool HostTasks::pays_to_lend(const Call& call, const Program& program, const Operation& op) const {
   const Collective& c = program.collective;
   if (!lending_pays(c.kind, static_cast<double>(array_bytes(c, call)))) return false;
-  // Where processes pass on a broadcast in one piece, all that lending would do is make each wait
-  // until the next one has read it.
+  // If processes pass a broadcast on in a single slice, lending only costs time: each rank would
+  // wait until the next one has read the data.
   return mesh_.one_process() || op.iterations > 1 || !program.is_passed_on();
 }
 
-// Says which messages carry an address instead of data, and where peers find the buffers.
+// Decides which messages carry an address instead of data, and where peers find the buffers.
 void HostTasks::lend(const Call& call, const Program& program, Operation& op) const {
   const size_t message = std::min(op.slice, op.count) * op.element;
   const bool lends = message >= config_.zero_copy_bytes &&
@@ -120,7 +120,7 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   task.call = &call;
   task.operation = op;
   connect_ports(call, program, task);
-  // Calls that use the same FIFOs follow each other; everything else of a group runs in parallel.
+  // Calls that use the same FIFOs run one after the other. Other calls of a group run in parallel.
   const host::Task*& previous = !send_recv   ? last_collective_
                                 : call.sends ? last_send_[static_cast<size_t>(call.root)]
                                              : last_receive_[static_cast<size_t>(call.root)];

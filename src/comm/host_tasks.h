@@ -15,14 +15,14 @@ namespace weft {
 // For the thread that makes calls.
 class HostTasks {
  public:
-  // All must outlive it.
+  // The arguments must outlive it.
   HostTasks(const Config& config, int nranks, host::RankContext& context, Mesh& mesh,
             PlanChooser& chooser, LoweredPlans& plans, CpuNodes& nodes,
             const OperationBuilder& operations);
 
-  // Before the first call of a batch.
+  // Called before the first call of a batch.
   void begin();
-  // Appends a call's task; a call with nothing to move adds none.
+  // Appends the call's task. A call with count 0 adds none.
   void add(host::Batch& batch, const Call& call);
 
  private:
@@ -39,18 +39,18 @@ class HostTasks {
   LoweredPlans& plans_;
   CpuNodes& nodes_;
   const OperationBuilder& operations_;
-  // NCCL_PROTO leaves out Simple: data is copied through the FIFOs, never lent.
+  // Set if NCCL_PROTO excludes Simple: then data is copied through FIFOs and never lent.
   std::array<bool, kCollectiveKinds> copies_only_{};
   std::vector<Mapping> scratch_;
   uint64_t sequence_ = 0;
-  // The latest tasks of the batch being built, which the next one of the same kind (and peer) must
-  // follow.
+  // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
+  // them.
   const host::Task* last_collective_ = nullptr;
   std::vector<const host::Task*> last_send_, last_receive_;
   bool point_to_point_ = false;
 };
 
-// Hands the parts of a call that CPU nodes of this rank run to them.
+// Adds the call's jobs for this rank's CPU nodes.
 void add_cpu_parts(const Call& call, const LoweredPlan& plan, uint64_t sequence,
                    const OperationBuilder& operations, CpuNodes& nodes);
 

@@ -28,7 +28,7 @@ std::string label(const ncclComm& comm) {
              : fmt::format("rank {} of {} in '{}'", comm.rank, comm.nranks, comm.config.name);
 }
 
-// Once in a process: who we are, and what became of each variable that is set.
+// Logs once per process: the version, and the effect of each environment variable that is set.
 void announce(int rank) {
   static std::once_flag once;
   std::call_once(once, [rank] {
@@ -49,7 +49,7 @@ void announce(int rank) {
   });
 }
 
-// For those who watch: a profiler plugin, a timeline.
+// Attaches the observers: the profiler plugin and the timeline.
 void watch(ncclComm& comm, const UniqueId& id) {
   const Config config = Config::from_environment();
   const uint64_t identity = siphash(id.secret, "observed", 8);
@@ -73,8 +73,8 @@ void watch(ncclComm& comm, const UniqueId& id) {
         std::make_unique<StreamSpans>(track, link.route.peer, link.route.channel, link.sends));
 }
 
-// Makes the communicator and puts it into its handle. Runs on the caller's thread, or on one of its
-// own.
+// Makes the communicator and puts it into its handle. Runs on the caller's thread or on a thread of
+// its own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
     CommunicatorOptions options;
@@ -105,7 +105,7 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
   }
 }
 
-// Runs `work` now, in the group, or in the background, as the communicator and the group ask.
+// Runs `work` now, at the end of the group, or in the background for non-blocking communicators.
 ncclResult_t start(ncclComm& comm, ncclComm** out, std::function<void()> work) {
   InitJob job{&comm, out, std::move(work)};
   if (in_group()) {
@@ -115,8 +115,8 @@ ncclResult_t start(ncclComm& comm, ncclComm** out, std::function<void()> work) {
   return run_init_jobs({std::move(job)});
 }
 
-// NCCL_COMM_ID names one rendezvous for all communicators of a job: the n-th time a rank joins, it
-// joins the n-th.
+// NCCL_COMM_ID names one address for all communicators of a job. A rank's n-th init joins the n-th
+// communicator.
 uint64_t generation(int rank) {
   static std::mutex mutex;
   static std::map<int, uint64_t>& count = *std::make_unique<std::map<int, uint64_t>>().release();
@@ -145,7 +145,7 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
                    const ncclConfig_t* config) {
   auto use = std::make_shared<Use>(parent, false);
   const CommConfig child_config = CommConfig::from(config, &parent.config);
-  // Rank and size become known in the job; a handle is needed before.
+  // The caller needs a handle now. The job finds out rank and size.
   ncclComm* comm = color == NCCL_SPLIT_NOCOLOR ? nullptr : new_handle(-1, 0, child_config);
   if (comm != nullptr) comm->device = parent.device;
   *out = comm;
@@ -188,7 +188,8 @@ ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm
 
 void finalize(ncclComm& comm) {
   const Use use(comm, false);
-  // Operations are complete when their calls return; only those of other threads may still run.
+  // In host mode an operation is complete when its call returns. Only calls of other threads may
+  // still run.
   while (comm.users.load() > 1) std::this_thread::sleep_for(std::chrono::microseconds(100));
   CommState expected = CommState::kReady;
   if (!comm.state.compare_exchange_strong(expected, CommState::kFinalized) &&
@@ -210,7 +211,7 @@ void abort(ncclComm& comm) {
   const CommState state = comm.state.exchange(CommState::kDead);
   if (state == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
-  if (state == CommState::kInitializing) return;  // whoever is bringing it up will find it dead
+  if (state == CommState::kInitializing) return;  // bring_up() will find the state kDead
   if (comm.impl != nullptr)
     comm.impl->stop(ncclInternalError, fmt::format("rank {} aborted the communicator", comm.rank),
                     state != CommState::kFinalized);
@@ -235,7 +236,7 @@ ncclResult_t async_error(ncclComm& comm) {
   if (state == CommState::kInitializing) return ncclInProgress;
   if (comm.progress.load() == ncclInProgress) return ncclInProgress;
   if (state == CommState::kReady || state == CommState::kFinalized) {
-    const Use use(comm, false);  // it may be destroyed meanwhile
+    const Use use(comm, false);  // another thread may destroy it
     use->poll_gpu();
     const ncclResult_t fault = use->fault_code();
     if (fault != ncclSuccess) {

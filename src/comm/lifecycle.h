@@ -1,4 +1,4 @@
-// Making and ending communicators. Inside a group, what blocks is put off until the outermost
+// Makes and ends communicators. Inside a group, init, split and shrink wait for the outermost
 // ncclGroupEnd.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Return ncclSuccess, or ncclInProgress for non-blocking communicators; throw Error. *out is set at
-// once, and to NULL if a blocking init fails.
+// These return ncclSuccess, or ncclInProgress for non-blocking communicators. They throw Error.
+// They set *out at once, and reset it to NULL if a blocking init fails.
 ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
                        const CommConfig& config);
 ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,

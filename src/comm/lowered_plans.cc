@@ -60,7 +60,7 @@ const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const ch
       plan->cpu_programs.push_back(lower(verified, node->number()));
       plan->cpu_programs.back().fifo_depth = fifo_depth;
     }
-  // Before CPU nodes hear of it.
+  // The check comes before CPU nodes get a job of this plan.
   if (for_kernels_ && schedule.cpu_nodes > 0)
     if (const std::string why = unfit_for_host_fifos(schedule); !why.empty())
       fail(ncclInvalidUsage, "schedule {}: {}", name, why);

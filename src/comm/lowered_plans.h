@@ -1,5 +1,5 @@
-// The plans of a communicator in the form that this rank's executor runs: each is proved and
-// lowered once, when a call first takes it.
+// The plans of a communicator as programs for this rank's executor. A plan is proved and lowered
+// once, when a call first takes it.
 #pragma once
 
 #include <array>
@@ -22,21 +22,21 @@ struct LoweredPlan {
   int root = 0;
   bool in_place = false;
   Program program;
-  std::optional<OneRoundShape> shape;  // set: it needs no interpreter
-  std::vector<Program> cpu_programs;   // of the CPU nodes that this rank runs, in their order
+  std::optional<OneRoundShape> shape;  // set: kernels can run it without the interpreter
+  std::vector<Program> cpu_programs;   // one per own CPU node, in the order of CpuNodes::own()
 };
 
 // One thread at a time.
 class LoweredPlans {
  public:
-  // `mesh` and `nodes` must outlive it.
+  // `chooser`, `mesh` and `nodes` must outlive it.
   LoweredPlans(int rank, std::string label, const PlanChooser& chooser, const Mesh& mesh,
                const CpuNodes& nodes);
 
-  // Kernels will run plans with CPU nodes, so these must fit into one.
+  // Kernels will run the plans. From now on a plan with CPU nodes must fit into a kernel.
   void check_for_kernels() { for_kernels_ = true; }
 
-  // The choice must be one that runs through FIFOs. Throws Error where it cannot run here.
+  // The choice must have Protocol::kFifos. Throws Error if the plan cannot run here.
   const LoweredPlan& get(const Choice& choice, const Collective& collective, bool in_place);
   // The halves of a send/recv.
   const Program& half(bool sends) const { return sends ? send_ : receive_; }

@@ -14,7 +14,8 @@
 namespace weft {
 namespace {
 
-// Arenas of this process's ranks, by communicator and rank, for siblings to find.
+// Arenas of this process's ranks, by communicator and rank. Ranks of the same process find each
+// other's arenas here.
 class LocalArenas {
  public:
   static LocalArenas& instance() {
@@ -41,8 +42,9 @@ class LocalArenas {
   std::map<std::pair<uint64_t, int>, std::weak_ptr<Arena>> arenas_;
 };
 
-// Rings shrink as ranks grow, so that a communicator's memory stays bounded. All ranks compute the
-// same. However small the user wants them, four messages of a chunk for every rank fit.
+// The size of a FIFO's ring buffer. Rings shrink as the number of ranks grows, which bounds a
+// communicator's memory. All ranks compute the same size. Even if the user wants less, a ring holds
+// four messages with a 64-byte chunk for every rank, or has 32 KiB.
 uint64_t ring_size(uint64_t wanted, uint64_t budget, int nranks) {
   const auto n = static_cast<uint64_t>(nranks);
   const uint64_t usual = uint64_t{32} << 10, share = budget / std::max<uint64_t>(n, 8);
@@ -64,8 +66,8 @@ bool fits_fifos(const ImportedSchedule& schedule, uint64_t ring_bytes) {
   return message * static_cast<uint64_t>(schedule.fifo_depth + 1) <= ring_bytes;
 }
 
-// Only between hosts: there large messages do not pass through the rings, and a step less is worth
-// more than a ring that stays in the cache.
+// Rings are larger if every rank has its own host. Large messages do not pass through rings there,
+// and saving a step is worth more than a ring that stays in the cache.
 uint64_t Mesh::ring_bytes_for(const Config& config, int nranks, bool own_hosts) {
   return own_hosts ? ring_size(config.net_ring_bytes, kNetworkBudget, nranks)
                    : ring_size(config.ring_bytes, kMemoryBudget, nranks);
@@ -100,13 +102,14 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
   });
 }
 
-// The destructor closes what the other constructor has opened, where this one throws.
+// If this constructor throws, the destructor runs, because the delegated constructor has finished.
+// It closes what that one has opened.
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
            const Config& config, const std::string& net_name, Deadline deadline,
            std::atomic<bool>* gone)
     : Mesh(secret, rank, plan, config) {
   listen(config, net_name);
-  // Everyone can be reached now.
+  // All ranks accept connections after this gather.
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
   connect_host(deadline);
   if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
@@ -176,14 +179,15 @@ void Mesh::connect_local(int peer, Deadline deadline) {
   }
 }
 
-// Control thread.
+// Runs on the control thread.
 void Mesh::accept(Fd connection, const Purpose& purpose) {
   if (purpose.kind == Purpose::kMemory) server_->add(std::move(connection));
 }
 
 void Mesh::listen(const Config& config, const std::string& net_name) {
   std::vector<NetworkLinks::Route> outgoing, incoming;
-  // Proxies take streams in turn: those that are busy together follow each other.
+  // Streams go to proxies round robin. Streams that are busy at the same time follow each other
+  // here, so they get different proxies.
   for (const bool collective : {true, false}) {
     for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
       if (link_kind(peer) != LinkKind::kNetwork) continue;

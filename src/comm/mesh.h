@@ -1,5 +1,5 @@
-// The mesh: how this rank reaches every other rank of its communicator, and the FIFO ends towards
-// each of them.
+// The mesh: this rank's connections to every other rank of its communicator, and its ends of the
+// FIFOs.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@ namespace weft {
 
 enum class LinkKind : uint8_t { kSelf, kProcess, kSharedMemory, kNetwork };
 
-// Whether FIFOs of so many bytes hold the messages that the schedule has on their way at once.
+// Whether FIFOs of `ring_bytes` bytes hold all messages that the schedule has in flight at once.
 bool fits_fifos(const ImportedSchedule& schedule, uint64_t ring_bytes);
 
-// Who is to be connected, and by how many channels: the built-in plans need `plan_channels` between
-// any two ranks; `imported` says which pairs need more, and must outlive the mesh. CPU nodes follow
-// the ranks in `infos`, with those of the ranks whose processes they are in.
+// The peers to connect, and the channels between them. Built-in plans need `plan_channels` between
+// any two ranks. `imported` says which pairs need more; it must outlive the mesh. CPU nodes follow
+// the ranks in `infos`. A node's entry is a copy of its owner's.
 struct MeshPlan {
   std::vector<PeerInfo> infos;
   int cpu_nodes = 0;
@@ -36,14 +36,13 @@ struct MeshPlan {
 
 class Mesh {
  public:
-  // Connects to every peer. Blocking; throws Error when a rank is missing.
-  // `gone` has an entry per peer, set when a connection to it ends; `net_name` names the network to
-  // use.
+  // Connects to every peer. Blocking; throws Error if a rank is missing. `gone` has an entry per
+  // peer, set when a connection to it ends. `net_name` names the network to use.
   Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
        const Config& config, const std::string& net_name, Deadline deadline,
        std::atomic<bool>* gone);
-  // Of a CPU node: others can connect to it. connect_host() must follow once they can be connected
-  // to, before it is used.
+  // The mesh of a CPU node. Peers can connect to it from now on. When they exist, connect_host()
+  // must follow, before the first use.
   Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& config);
   void connect_host(Deadline deadline);
   ~Mesh();
@@ -55,27 +54,27 @@ class Mesh {
   SendPort& sender(int peer, int channel) { return sends_[index(peer, channel)]; }
   RecvPort& receiver(int peer, int channel) { return receives_[index(peer, channel)]; }
   const PeerInfo& info(int peer) const { return infos_[static_cast<size_t>(peer)]; }
-  // Memory that a rank of this host shares with the others; nullptr for ranks of other hosts.
+  // A rank's board in shared memory; nullptr for ranks of other hosts.
   std::byte* board(int peer) const {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->board();
   }
-  // Keeps all of them, and the FIFOs within the host.
+  // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {
     return std::make_shared<std::vector<std::shared_ptr<Arena>>>(peer_arenas_);
   }
-  // To a rank of another process of this host; nullptr to others.
+  // The link to a rank in another process of this host; nullptr for other ranks.
   MemoryLink* link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
   LinkKind link_kind(int peer) const { return link_kinds_[static_cast<size_t>(peer)]; }
   uint64_t ring_bytes() const { return ring_bytes_; }
-  // Of collectives, between any two ranks.
+  // Channels for collectives between any two ranks.
   int plan_channels() const { return plan_channels_; }
-  // What that will be. `own_hosts`: no two ranks share one.
+  // The value of ring_bytes() in a future mesh. `own_hosts`: no two ranks share a host.
   static uint64_t ring_bytes_for(const Config& config, int nranks, bool own_hosts);
   int local_ranks() const { return static_cast<int>(local_.size()); }
-  // Ranks and CPU nodes that share this machine's cores, whatever they call their hosts.
+  // Ranks and CPU nodes that share this machine's cores, whatever NCCL_HOSTID says.
   int ranks_of_machine() const { return machine_ranks_; }
-  // Ranks of this process on this rank's GPU, with this one.
+  // Ranks of this process on this rank's GPU, including this rank.
   int ranks_sharing_gpu() const;
   // The network to other hosts; empty: there is none.
   std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
@@ -108,13 +107,13 @@ class Mesh {
   const int rank_, nranks_;  // nranks_: without CPU nodes
   const int plan_channels_;
   const ImportedSchedules& imported_;
-  const int channels_;  // of the pair of ranks that has most
+  const int channels_;  // the most between any two ranks
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<LinkKind> link_kinds_;
   std::vector<int> local_;  // ranks and CPU nodes of this host, ascending
   bool one_host_ = true, one_process_ = true;
-  bool own_hosts_ = true;  // no two ranks share one
+  bool own_hosts_ = true;  // no two ranks share a host
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<MemoryServer> server_;
   std::vector<std::shared_ptr<Arena>> peer_arenas_;
@@ -123,7 +122,7 @@ class Mesh {
   std::vector<RecvPort> receives_;
   std::unique_ptr<NetworkLinks> network_;  // nullptr: all ranks are on this host
   int machine_ranks_ = 0;
-  int core_ranks_ = 0;  // of these, that may use the same cores
+  int core_ranks_ = 0;  // of machine_ranks_: those that may use the same cores as this rank
 };
 
 }  // namespace weft

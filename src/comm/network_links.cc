@@ -20,7 +20,7 @@ constexpr size_t kMostJoined = 4;
 
 }  // namespace
 
-// On the wire: how a route from `peer` reaches this rank.
+// On the wire: the handle with which `peer` connects a route to this rank.
 struct NetworkLinks::Entry {
   int32_t peer = 0, channel = 0;
   NetHandle handle;
@@ -55,9 +55,9 @@ NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, co
 
 NetworkLinks::~NetworkLinks() { drain(0); }
 
-// Where the plugin can join the NICs of a host (few: with many, each belongs to some GPU), every
-// connection is striped over them. Otherwise the fastest ones take turns; a joined one that an
-// earlier communicator made is the fastest of all.
+// If the plugin can merge up to kMostJoined NICs, every connection is striped over all of them.
+// With more NICs, each belongs to some GPU, and nothing is merged. Otherwise the fastest NICs take
+// channels in turn. A merged NIC of an earlier communicator is the fastest.
 void NetworkLinks::choose_devices() {
   std::vector<int> all;
   for (int device = 0; device < network_->devices(); device++) all.push_back(device);
@@ -98,7 +98,7 @@ NetHandle NetworkLinks::find_handle(const std::vector<std::string>& offers,
        route.channel);
 }
 
-// One more step of one connection; true when it is up.
+// Advances one connection. True: it is up.
 bool NetworkLinks::advance(Pending& pending, bool outgoing) {
   if (pending.comm) return true;
   void* comm = nullptr;
@@ -163,7 +163,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
 
 void NetworkLinks::drain(double seconds) {
   for (const Link& link : links_) link.stream->proxy().remove(link.stream, seconds);
-  // A message may refer to another one's ring: all connections end before the first ring does.
+  // A message may refer to another stream's ring. So all connections end before any ring is freed.
   for (const Link& link : links_) link.stream->abandon();
   links_.clear();
 }

@@ -1,5 +1,5 @@
-// A communicator's connections to ranks of other hosts: chosen network, listeners, streams. Part of
-// a Mesh, used by the thread that sets it up.
+// A rank's connections to ranks of other hosts: the chosen network, listeners, streams. Part of a
+// Mesh. Only the thread that sets the mesh up uses it.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace weft {
 
 class NetworkLinks {
  public:
-  // One direction of one channel between this rank and a rank elsewhere.
+  // One direction of one channel between this rank and a rank of another host.
   struct Route {
     int peer = 0, channel = 0;
     bool operator==(const Route&) const = default;
@@ -30,18 +30,18 @@ class NetworkLinks {
   NetworkLinks(const NetworkLinks&) = delete;
   NetworkLinks& operator=(const NetworkLinks&) = delete;
 
-  // What other ranks must know to connect to this one.
+  // The handles that other ranks need to connect to this rank.
   std::string offer() const;
 
   struct Ends {
     Doorbell* door = nullptr;           // of this rank
     std::atomic<bool>* gone = nullptr;  // per rank
     uint64_t ring_bytes = 0;
-    int proxies = 1;  // that serve the streams
+    int proxies = 1;  // the number of proxies that serve the streams
     std::function<void(const Route&, const SendPort&)> send;
     std::function<void(const Route&, const RecvPort&)> receive;
   };
-  // Connects all routes, given what all ranks offered. Throws Error, naming the peer.
+  // Connects all routes. `offers`: one offer() per rank. Throws Error and names the peer.
   void connect(const std::vector<std::string>& offers, ControlChannel& control, Deadline deadline,
                const Ends& ends);
 
@@ -55,7 +55,7 @@ class NetworkLinks {
 
   const std::string& name() const { return network_->name(); }
 
-  // Lets outgoing bytes reach the network, for at most `seconds`, and closes all connections.
+  // Waits at most `seconds` per stream until its bytes are sent, then closes all connections.
   void drain(double seconds);
 
  private:
@@ -71,7 +71,7 @@ class NetworkLinks {
   std::shared_ptr<Network> network_;
   const Secret secret_;
   const int rank_;
-  std::vector<int> devices_;  // the fastest ones
+  std::vector<int> devices_;  // the fastest
   std::string pci_path_;
   std::vector<Pending> outgoing_, incoming_;
   std::vector<Link> links_;

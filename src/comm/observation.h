@@ -1,5 +1,5 @@
-// Tells whoever watches of calls that are launched together on one communicator: the profiler
-// plugin, and for GPUs the timeline (in host mode the executor itself writes it).
+// Reports the calls that are launched together on one communicator to the profiler plugin. On GPUs
+// it also writes them to the timeline. In host mode the executor writes the timeline.
 #pragma once
 
 #include <span>
@@ -8,7 +8,8 @@
 
 namespace weft {
 
-// From just before the launch until it returned. Costs two comparisons when nobody watches.
+// Lives from just before the launch until the launch returns. Without observers it costs two
+// comparisons.
 class Observation {
  public:
   Observation(ncclComm& comm, std::span<const Call* const> calls) : comm_(comm), calls_(calls) {

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// What loopback TCP carries in its largest segment.
+// Payload of the largest segment of loopback TCP, in bytes.
 constexpr uint64_t kSegment = 65408;
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -29,8 +29,7 @@ Operation OperationBuilder::build(const Call& call, const Program& program, uint
   if (op.reduction.divide_by > 1 && program.partial_sums && element_size(op.reduction.type) <= 2 &&
       (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
        op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
-    // Partial sums of small floats could overflow on the way: scale what goes in instead of what
-    // comes out.
+    // Partial sums of small floats could overflow. So the inputs are scaled, not the result.
     op.reduction.premultiply = true;
     op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
     op.reduction.divide_by = 0;
@@ -56,7 +55,7 @@ void OperationBuilder::slice(Operation& op, const Program& program) const {
   if (!one_host_ && nranks_ > 2 && program.collective.reduces())
     wanted = std::min(wanted, config_.net_sum_slice_bytes);
   uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
-  // With its headers, a number of the largest segments of loopback TCP: no small one is left over.
+  // A slice fills a whole number of the largest segments of loopback TCP. No short segment is left.
   if (!one_host_ && slice > kSegment) slice = slice / kSegment * kSegment;
   if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
       ring_bytes_ / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
@@ -65,7 +64,7 @@ void OperationBuilder::slice(Operation& op, const Program& program) const {
          program.max_step_chunks, ring_bytes_);
   op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
-  // Between hosts a short last slice costs as much time as a long one: all of a length, then.
+  // Between hosts a short last slice takes as long as a full one. So all slices get one length.
   if (!one_host_)
     op.slice = std::min(op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, unit));
   if (op.iterations == 1) op.slice = op.chunk;

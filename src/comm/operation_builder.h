@@ -1,4 +1,4 @@
-// Makes the Operation of a call: its buffers, and how its data is cut into chunks and slices.
+// Makes the Operation of a call: its buffers, and the sizes of its chunks and slices.
 #pragma once
 
 #include "src/base/config.h"
@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// Immutable, so any thread may ask.
+// Immutable, so any thread may call.
 class OperationBuilder {
  public:
-  // `ring_bytes`: of a FIFO. `config` must outlive it.
+  // `ring_bytes`: the size of a FIFO. `config` must outlive it.
   OperationBuilder(const Config& config, int nranks, bool one_host, uint64_t ring_bytes)
       : config_(config), nranks_(nranks), one_host_(one_host), ring_bytes_(ring_bytes) {}
 
-  // Everything but scratch memory, lending and ports. Throws Error where the plan's messages do not
-  // fit into FIFOs, or the count does not fit the plan.
+  // Leaves out scratch memory, lending and ports. Throws Error if the plan's messages do not fit
+  // into FIFOs, or the plan's chunks do not divide the count and must.
   Operation build(const Call& call, const Program& program, uint32_t tag) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 5;  // of what ranks say to each other
+constexpr uint32_t kLibraryVersion = 5;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -40,7 +40,7 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.pid = getpid();
   mine.host = host_identity(config);
   mine.machine = machine_identity();
-  // Once: it looks at all threads, and ranks that are threads must say the same.
+  // Computed once per process. It inspects all threads, and ranks of one process must agree.
   static const cpu_set_t cores = cores_of_process();
   mine.core_set = siphash(Secret{}, &cores, sizeof cores);
   mine.cores = std::max(1, CPU_COUNT(&cores));
@@ -91,7 +91,7 @@ std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
     PeerInfo& info = infos.emplace_back();
     const auto rank = static_cast<int>(infos.size()) - 1;
-    // The version comes first in every release, so that others can be told apart.
+    // The version is the first field in every release.
     if (text.size() != sizeof info)
       fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0",
            rank == 0 ? 1 : rank);

@@ -1,4 +1,4 @@
-// What ranks tell each other first: where they are, and the settings on which they must agree.
+// The first message of every rank to the others: its place, and the settings that all must share.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace weft {
 
-// Settings that all ranks must have alike, as hashes; see peer_info.cc for their names.
+// The number of settings that must be equal on all ranks. peer_info.cc has their names.
 inline constexpr int kAgreedSettings = 9;
 
 struct PeerInfo {
-  uint32_t version = 0;  // of this library; all ranks must agree
+  uint32_t version = 0;  // of the messages between ranks; must be equal on all ranks
   int32_t pid = 0;
   uint64_t host = 0;     // host_identity()
   uint64_t process = 0;  // random, one per process
   uint64_t ring_bytes = 0, slice_bytes = 0;
-  uint64_t settings[kAgreedSettings] = {};
-  uint64_t schedules = 0;  // fingerprint of the imported ones: ranks must have the same
-  uint64_t machine = 0;    // like host, but what NCCL_HOSTID says does not count
+  uint64_t settings[kAgreedSettings] = {};  // hashes
+  uint64_t schedules = 0;  // fingerprint of the imported schedules; must be equal on all ranks
+  uint64_t machine = 0;    // as host, but ignores NCCL_HOSTID
   uint64_t core_set = 0;   // a hash of the cores that this rank's process may use
-  int32_t cores = 1;       // how many these are
+  int32_t cores = 1;       // the number of those cores
   int32_t shm_disable = 0;
   int32_t p2p_disable = 0;
   char gpu[16] = {};  // PCI bus id; empty in host mode
@@ -32,9 +32,9 @@ struct PeerInfo {
   char unix_name[40] = {};
 };
 
-// Every rank's, in rank order; `gpu` is this one's bus id. Collective. Throws
-// Error(ncclInvalidUsage) where ranks contradict each other: the same text on all of them, since
-// all compare with rank 0.
+// Gathers every rank's info, in rank order. `gpu` is this rank's bus id. Collective. Throws
+// Error(ncclInvalidUsage) if ranks contradict each other. All ranks compare with rank 0, so all
+// throw the same text.
 std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
                                    const ImportedSchedules& imported, const std::string& gpu,
                                    Deadline deadline);

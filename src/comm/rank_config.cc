@@ -18,12 +18,12 @@ Config rank_config(Config config, int nranks) {
   try {
     rules = TuningRules::from(config);
   } catch (const Error&) {
-    return config;  // all ranks hear of it when they come together
+    return config;  // planning on rank 0 throws the same error, on all ranks
   }
   const auto allows = [&](NcclProtocol protocol) {
     return rules.protocols.allows(CollectiveKind::kAllReduce, static_cast<int>(protocol));
   };
-  // On GPUs the low-latency protocol is LL and LL128 at once.
+  // On GPUs packets stand for both LL and LL128.
   if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packet_bytes = 0;
   if (uses_multi_connection(config, nranks)) {
     config.net_ring_bytes = config.gpu_net_ring_bytes;

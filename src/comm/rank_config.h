@@ -1,14 +1,14 @@
-// The configuration as the ranks of one communicator use it. Equal on all of them.
+// The configuration of one communicator. Equal on all its ranks.
 #pragma once
 
 #include "src/base/config.h"
 
 namespace weft {
 
-// Whether GPUs of several hosts use several connections between two ranks.
+// Whether GPUs of several hosts use several connections between two ranks (kMultiConnection).
 bool uses_multi_connection(const Config& config, int nranks);
 
-// What NCCL_PROTO and NCCL_MAX_NCHANNELS mean here, and what GPUs need.
+// Applies NCCL_PROTO, NCCL_MAX_NCHANNELS and the sizes that GPUs need to `config`.
 Config rank_config(Config config, int nranks);
 
 }  // namespace weft

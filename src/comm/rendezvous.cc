@@ -131,7 +131,7 @@ void Rendezvous::flush(int rank) {
   while (!member.outgoing.empty()) {
     const ssize_t sent = ::send(member.fd.get(), member.outgoing.data(), member.outgoing.size(),
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent <= 0) break;  // full, or broken: then reading will find out
+    if (sent <= 0) break;  // the socket is full, or broken; readable() finds a broken one
     member.outgoing.erase(0, static_cast<size_t>(sent));
   }
   EventLoop::instance().change(member.fd.get(),

@@ -1,6 +1,6 @@
-// The server's side of the bootstrap: a star with one connection per rank. It serves all-gathers of
-// small blobs (at init and whenever ranks must agree on something) and tells everyone when a rank
-// leaves, aborts or dies.
+// The server side of the bootstrap: a star with one connection per rank. It serves all-gathers of
+// small blobs, at init and whenever ranks must agree. It tells all ranks when a rank leaves, aborts
+// or dies.
 #pragma once
 
 #include <map>
@@ -17,7 +17,8 @@ namespace weft {
 // Lives on the control thread, from open() until the last rank has gone.
 class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
  public:
-  // Any thread. From now on ranks that know the secret can join through this process's acceptor.
+  // Any thread may call it. From then on ranks that know the secret can join through this process's
+  // acceptor.
   static void open(const Secret& secret);
 
   explicit Rendezvous(const Secret& secret) : secret_(secret) {}
@@ -43,9 +44,9 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   void refuse(const std::string& why);
 
   Secret secret_;
-  int nranks_ = 0;  // 0: no rank has said it yet
+  int nranks_ = 0;  // 0: no rank has sent it yet
   std::string refused_;
-  std::vector<Frame> news_;  // what has happened to ranks, for those who join late
+  std::vector<Frame> news_;  // ranks that left or failed, for ranks that join late
   std::map<int, Member> members_;
   std::map<uint64_t, Round> rounds_;
 };

@@ -24,7 +24,7 @@ StallWatch::StallWatch(std::string label, double warning_s,
               std::strerror(errno));
     return;
   }
-  // Seldom: a process may have many communicators, and nothing to do.
+  // The period is long, because a process may have many idle communicators.
   const double every_s = std::clamp(warning_s / 8, 0.01, 5.0);
   timespec every{};
   every.tv_sec = static_cast<time_t>(every_s);
@@ -43,7 +43,7 @@ void StallWatch::look() {
   [[maybe_unused]] const ssize_t got = read(timer_.get(), &ticks, sizeof ticks);
   const cuda::LongWait wait = long_wait_();
   if (wait.whom.empty()) return;
-  // A shorter one is another one; thread blocks begin to wait one after the other.
+  // A shorter wait is a new wait. The margin is for thread blocks that begin the same wait later.
   if (wait.seconds < 0.9 * seen_s_) warned_ = false;
   seen_s_ = wait.seconds;
   if (warned_ || wait.seconds < warning_s_) return;

@@ -1,5 +1,5 @@
-// Says when something on a GPU waits for a peer for long. It tells now and then for whom; nobody
-// else sees it, because the host is elsewhere meanwhile.
+// Warns when a kernel or stream waits long for a peer. Kernels report long waits. The calling
+// thread cannot warn, because it does not wait for kernels.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace weft {
 
 class StallWatch {
  public:
-  // `long_wait` is asked by the control thread, several times within `warning_s` seconds.
+  // The control thread calls `long_wait` several times within `warning_s` seconds.
   StallWatch(std::string label, double warning_s, std::function<cuda::LongWait()> long_wait);
   ~StallWatch();
   StallWatch(const StallWatch&) = delete;
@@ -26,7 +26,7 @@ class StallWatch {
   const std::function<cuda::LongWait()> long_wait_;
   const Fd timer_;
   // Control thread only.
-  double seen_s_ = 0;  // how long the last wait was that it heard of
+  double seen_s_ = 0;  // the length of the last reported wait
   bool warned_ = false;
 };
 

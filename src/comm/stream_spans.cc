@@ -19,7 +19,8 @@ trace::Span StreamSpans::span_of(std::span<const CarriedMessage> carried) const 
   return span;
 }
 
-// Several can be on their way at once, but a row shows one thing at a time: what the link works on.
+// Several messages can be in flight, but a row shows one span at a time. So a span begins no
+// earlier than the last one ended.
 void StreamSpans::finish(trace::Span& span) {
   span.end = trace::now();
   span.begin = std::max(span.begin, last_);
@@ -41,7 +42,7 @@ void StreamSpans::landed() noexcept {
   flying_.pop_front();
 }
 
-// Nobody knows when a small one left its host: it has no length here.
+// A small message is not announced. Its start is unknown, so its span has no length.
 void StreamSpans::received(std::span<const CarriedMessage> carried) noexcept {
   trace::Span span = span_of(carried);
   span.begin = announced_ != 0 ? std::exchange(announced_, 0) : trace::now();

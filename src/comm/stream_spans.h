@@ -11,7 +11,7 @@ namespace weft {
 // One thread at a time, like all observers.
 class StreamSpans final : public StreamObserver {
  public:
-  // `track`: of the rank, see trace::Track.
+  // `track`: the rank's trace::Track.
   StreamSpans(int64_t track, int peer, int channel, bool sends);
 
   void announced() noexcept override;
@@ -27,8 +27,8 @@ class StreamSpans final : public StreamObserver {
   const int32_t row_;
   const bool sends_;
   std::deque<trace::Span> flying_;  // sent, oldest first
-  int64_t announced_ = 0;           // when; 0: nothing is
-  int64_t last_ = 0;                // when the last one was done
+  int64_t announced_ = 0;           // when the next message was announced; 0: it was not yet
+  int64_t last_ = 0;                // when the last span ended
 };
 
 }  // namespace weft

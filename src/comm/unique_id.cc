@@ -15,7 +15,7 @@ UniqueId UniqueId::create() {
   UniqueId id;
   id.host = host_identity(config);
   if (!config.comm_id.empty()) {
-    // Everybody derives the same secret. Without WEFT_SECRET that is only as secret as the address.
+    // All ranks derive the same secret. Without WEFT_SECRET it is only as secret as the address.
     const std::string text = config.secret.empty() ? config.comm_id : config.secret;
     id.secret = derive(Secret{}, text);
     id.fixed = 1;

@@ -1,4 +1,4 @@
-// What an ncclUniqueId holds: where the rendezvous is, and the secret that admits to it.
+// The content of an ncclUniqueId: the addresses of the rendezvous, and the secret to join it.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct UniqueId {
   uint64_t host = 0;
   Address addresses[kMostAddresses];
 
-  // Opens a rendezvous in this process (unless NCCL_COMM_ID names one) and says how to reach it.
+  // Opens a rendezvous in this process, unless NCCL_COMM_ID names one.
   static UniqueId create();
-  // How to reach the acceptor of the process that advertised these addresses, from this one.
+  // The addresses at which this process can try to reach the rendezvous, best first.
   std::vector<Address> candidates(uint64_t my_host) const;
 };
 static_assert(sizeof(UniqueId) == 128);

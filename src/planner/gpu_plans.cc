@@ -12,7 +12,8 @@
 namespace weft {
 namespace {
 
-// Lanes wait for each other, and each is a thread block that may need a multiprocessor of its own.
+// The most lanes of one GPU. Each lane is a thread block that may need an SM of its own. Lanes wait
+// for each other, so all must be resident at once.
 constexpr ptrdiff_t kResidentLanes = 64;
 
 ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
@@ -21,7 +22,7 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
   return most;
 }
 
-// GPUs whose data goes through host memory, with or without CPUs that reduce.
+// For GPUs whose data goes through host memory, with or without CPU nodes.
 SelectionTable via_host_table(const InitPlansRequest& request, std::span<const int> places,
                               TableRequest table) {
   const auto measured = load_rates(request.config);
@@ -58,10 +59,10 @@ SelectionTable via_host_table(const InitPlansRequest& request, std::span<const i
   return built;
 }
 
-// GPUs with peer access: rules decide, the table says what they choose and what it costs.
+// For GPUs with peer access. Rules choose plans; the table lists the choices and their costs.
 SelectionTable peer_access_table(const InitPlansRequest& request, std::span<const int> places,
                                  TableRequest table) {
-  // GPUs work in parallel; ranks that share one take turns.
+  // GPUs work in parallel. Ranks that share a GPU share its time.
   const auto found = static_cast<int>(gpus(request.machine).size());
   table.setting.cores = std::clamp(found, 1, request.nranks);
   table.setting.on_gpus = true;
@@ -69,7 +70,7 @@ SelectionTable peer_access_table(const InitPlansRequest& request, std::span<cons
     WEFT_INFO(kInit,
               "NCCL_ALGO has no effect between GPUs that reach each other's memory: WEFT_PLAN "
               "forces a plan");
-  // Where every byte between GPUs crosses a CPU, that may as well reduce.
+  // If every byte between GPUs crosses a CPU, CPU nodes can reduce it there.
   Machine linked;
   std::vector<PlanOption> helpers;
   if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {

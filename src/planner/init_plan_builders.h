@@ -1,4 +1,4 @@
-// Inside make_init_plans(): one builder per situation.
+// Parts of make_init_plans(): one builder per kind of machine.
 #pragma once
 
 #include "src/planner/init_plans.h"
@@ -6,18 +6,18 @@
 
 namespace weft {
 
-// WEFT_TOPO names the machine: times are simulated on it, and schedules synthesized for it.
+// WEFT_TOPO names the machine. Schedules are synthesized for it, and times are simulated on it.
 CommunicatorPlans plans_for_topo(const InitPlansRequest& request);
 // GPUs of one host, with peer access or through host memory.
 CommunicatorPlans plans_for_gpus(const InitPlansRequest& request);
-// Ranks driven by cores, on one or several hosts; also GPUs of several hosts.
+// Host mode on one or several hosts, and GPUs of several hosts.
 CommunicatorPlans plans_for_cores(const InitPlansRequest& request);
 
-// What they share: the request for a table, without rates.
+// The request for a table, without rates. All builders use it.
 TableRequest table_request(const InitPlansRequest& request);
-// Rates measured here where there are such, or default ones.
+// Sets the rates that weft calibrate measured here, or the default rates.
 void take_rates(const InitPlansRequest& request, TableRequest& table);
-// How the simulator cuts data: coarser than executors do, which hardly changes times.
+// The simulator cuts data more coarsely than executors do. That hardly changes times.
 SimulationOptions quick_simulation(int nranks);
 
 }  // namespace weft

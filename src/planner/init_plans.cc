@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// A length in front of every part.
+// Appends a part, with its length in front.
 void put(std::string& text, std::string_view part) {
   text += fmt::format("{}\n", part.size());
   text += part;

@@ -1,5 +1,5 @@
-// Planning of one communicator, on its rank 0: which machine it is for, which schedules are
-// synthesized or fetched from the cache, and the selection table over all of them.
+// Plans one communicator, on its rank 0: finds the machine, synthesizes schedules or takes them
+// from the cache, and builds the selection table.
 #pragma once
 
 #include <functional>
@@ -21,30 +21,29 @@ struct InitPlansRequest {
   int nranks = 1;
   bool on_gpus = false;
   HostSetting setting;
-  const Machine& machine;  // the cluster, as found
+  const Machine& machine;  // all hosts joined, as discovered
   int hosts = 1;
   ScheduleTest fits;          // whether a synthesized schedule can be run
   uint64_t communicator = 0;  // a number for tuner plugins
-  // Of GPUs on one host: PCI bus ids of the ranks' (none: they are dealt out in turn), why data
-  // must go through host memory (empty: it need not), and why a kernel cannot run a schedule there.
-  std::vector<std::string> gpus;
-  std::string via_host;
-  std::function<std::string(const Schedule&)> unfit_for_host_fifos;
+  // For GPUs of one host only.
+  std::vector<std::string> gpus;  // PCI bus id per rank; empty: ranks go to the GPUs in turn
+  std::string via_host;           // why data must go through host memory; empty: it need not
+  std::function<std::string(const Schedule&)> unfit_for_host_fifos;  // why no kernel can run it
 };
 
-// What all ranks of a communicator use. Immutable once made.
+// The plans that all ranks of a communicator agree on. Immutable once made.
 struct CommunicatorPlans {
   SelectionTable table;
-  // Numbered as the table's options name them.
+  // PlanOption::schedule is an index into these.
   std::shared_ptr<const ImportedSchedules> schedules = std::make_shared<const ImportedSchedules>();
 
-  // For the other ranks. decode() proves the schedules anew; ranks of one process share that.
+  // The plans as text for the other ranks. decode() proves the schedules again, once per process.
   std::string encode() const;
   static CommunicatorPlans decode(std::string_view text);
 };
 
-// Throws Error where settings cannot be followed: WEFT_TOPO that cannot be read or is too small,
-// bad words in NCCL_ALGO, NCCL_PROTO or WEFT_PLAN.
+// Throws Error if WEFT_TOPO cannot be read or has too few GPUs, or if NCCL_ALGO, NCCL_PROTO or
+// WEFT_PLAN have unknown words.
 CommunicatorPlans make_init_plans(const InitPlansRequest& request);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// Names of generators are literals.
+// A generator's name is a string literal, so data() ends with a NUL.
 Choice made_by(const Generator& generator, Protocol protocol) {
   return {&generator, nullptr, protocol, generator.name.data()};
 }
@@ -112,7 +112,7 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
     if (schedule.collective.kind != call.collective.kind || logged_[i] == kNeverFits) continue;
     const Unfit why = unfit(schedule, call);
     if (why == Unfit::kNone && forced == nullptr) return &schedule;
-    // Each rule once, and by one rank: all decide alike.
+    // Rank 0 logs each rule once. All ranks decide alike.
     const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(why));
     if ((logged_[i].fetch_or(bit) & bit) != 0 || rank_ != 0) continue;
     WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,

@@ -1,5 +1,5 @@
-// Which plan a call takes. choose() is the one place where that is decided: launches, estimates,
-// `weft explain` and weftPlanOf() all ask it, so what they say is what runs.
+// Chooses the plan of a call. Only choose() decides. Launches, estimates, `weft explain` and
+// weftPlanOf() all call it, so the plan they name is the plan that runs.
 #pragma once
 
 #include <array>
@@ -16,23 +16,23 @@
 
 namespace weft {
 
-// How a plan runs.
+// How a plan moves data.
 enum class Protocol : uint8_t {
-  kFifos,        // the interpreter; messages go through FIFOs in host memory
-  kPackets,      // GPUs: small messages with flags beside the data
-  kLoadStore,    // GPUs: loads and stores in peers' memory
+  kFifos,        // messages through FIFOs in host memory
+  kPackets,      // GPUs: packets with flags beside the data, as in NCCL's LL
+  kLoadStore,    // GPUs: loads and stores in peer memory
   kCopyEngines,  // GPUs: copy engines move the data
 };
 
 struct Choice {
   const Generator* generator = nullptr;
-  const ImportedSchedule* schedule = nullptr;  // imported or synthesized; then no generator
+  const ImportedSchedule* schedule = nullptr;  // imported or synthesized; then generator is nullptr
   Protocol protocol = Protocol::kFifos;
   const char* name = "";  // lives as long as the chooser
 };
 
-// Set up by one thread at init. Then choose() may be called by any thread; force() by the thread
-// that makes calls.
+// One thread sets it up at init. Then any thread may call choose(). Only the thread that makes
+// calls may call force().
 class PlanChooser {
  public:
   // Whether copy engines move messages of this size in operations of this kind.
@@ -42,44 +42,44 @@ class PlanChooser {
   PlanChooser(const Config& config, int rank, int nranks, std::string label,
               std::shared_ptr<const ImportedSchedules> imported);
 
-  // First, what all ranks have agreed on; then how many CPU nodes there are; then, when peers are
+  // Set-up, in this order: the agreed plans, the number of CPU nodes, and, when peers are
   // connected, how they reach each other.
   void agree(CommunicatorPlans plans);
   void set_cpu_nodes(int count) { cpu_nodes_ = count; }
   void place(const Placement& placement, CopyTest copies = {});
-  // An imported schedule that can never run here. `why` is logged by rank 0.
+  // Excludes an imported schedule that can never run here. Rank 0 logs `why`.
   void exclude(const ImportedSchedule& schedule, const std::string& why);
 
-  // What connections must offer for the plans that may be chosen: channels between two ranks, at
-  // least `usual`, and CPU nodes. Beside GPUs only nodes that some size uses count: their FIFOs are
-  // pinned.
+  // The channels between two ranks that plans may need: at least `usual`.
   int channels(int usual) const;
+  // The CPU nodes that plans may need. With GPUs, table options that no size chooses do not count,
+  // because the FIFOs of a node are pinned memory.
   int most_cpu_nodes(bool on_gpus) const;
 
-  // Throws Error(ncclInvalidUsage) where WEFT_PLAN asks for what cannot run.
+  // Throws Error(ncclInvalidUsage) if the forced plan cannot run.
   Choice choose(const PlanCall& call) const;
-  // Where the table has it; nullptr: it does not know that plan.
+  // The choice's option in the table; nullptr: the table lacks it.
   const PlanOption* option_of(const Choice& choice, CollectiveKind kind) const;
   // Microseconds; 0: unknown.
   double estimate_us(const PlanCall& call) const;
 
-  // From the next call on, such calls run as this generator says; nullptr: as agreed.
+  // From the next call on, calls of this kind take the generator's plan; nullptr: the agreed plan.
   void force(CollectiveKind kind, const Generator* generator);
 
   const CommunicatorPlans& agreed() const { return agreed_; }
   const Placement& placement() const { return placement_; }
   const ImportedSchedules& imported() const { return *imported_; }
-  // Imported, then synthesized schedules: what connections must carry.
+  // Imported, then synthesized schedules. Connections must be able to carry all of them.
   const ImportedSchedules& connected() const { return *connected_; }
 
  private:
   static constexpr uint8_t kNeverFits = 0xff;
 
   const Generator* generator_of(const PlanOption* option) const;
-  // The generator; nullptr where it has CPU nodes and the call is captured, which is logged once.
+  // The generator, or nullptr if it has CPU nodes and the call is captured. Logs that once.
   const Generator* unless_captured(const Generator* generator, const PlanCall& call) const;
-  // Simple rules decide instead of the table: between GPUs of several hosts, and where init found
-  // out too late that GPUs have no peer access.
+  // Whether the rules of selection.h decide, not the table: for GPUs of several hosts, and if GPUs
+  // turned out to have no peer access after planning.
   bool goes_by_rules() const;
   bool uses_cpu_nodes(const Generator* forced, const PlanCall& call) const;
   const ImportedSchedule* imported_for(const PlanCall& call) const;
@@ -92,7 +92,7 @@ class PlanChooser {
   const bool emulates_topo_;  // WEFT_TOPO
   std::array<const Generator*, kCollectiveKinds> forced_{};
   const std::shared_ptr<const ImportedSchedules> imported_;
-  // Per imported schedule a bit per rule that excluded it and was logged.
+  // Per imported schedule: a bit for each rule that excluded it and is logged, or kNeverFits.
   mutable std::vector<std::atomic<uint8_t>> logged_;
   mutable std::atomic<bool> logged_captured_{false};
   CommunicatorPlans agreed_;

@@ -8,14 +8,14 @@ namespace {
 
 constexpr size_t kSmall = 16u << 10;
 constexpr size_t kLarge = 64u << 10;
-// Between hosts the number of rounds counts up to these sizes, the number of bytes beyond.
-// In between, a gather that goes straight to everyone beats both.
+// Between hosts, plans with few rounds win up to these sizes, and plans with few bytes beyond them.
+// Up to kStraightGather, an all_gather that sends straight to every peer beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
-// Ranks that a root can send a large message to, one after the other.
+// Up to this many ranks, a root sends large messages itself, to one rank after the other.
 constexpr int kFewReceivers = 4;
-// Ranks that share a GPU go through its memory together from this size on. (In processes they would
-// do so by page tables of their own, and are faster apart.)
+// From this size on, ranks that share a GPU sweep through its memory together. Ranks of different
+// processes have page tables of their own and are faster apart.
 constexpr size_t kSweeps = 128u << 20;
 
 const Generator& first_supported(const Collective& c,
@@ -25,14 +25,15 @@ const Generator& first_supported(const Collective& c,
   fail(ncclInternalError, "no generator makes {} for {} ranks", name(c.kind), c.nranks);
 }
 
-// Ranks that are alone on their hosts send as much straight to everyone as round a ring, in fewer
-// rounds. From these sizes on that makes up for the connections, of so many ranks. On loopback a
-// ring was 10 to 16% slower in an all_gather, 8 to 20% in an all_reduce. A star for broadcasts and
-// reduces is faster on loopback, too, but there the root's network would carry everything.
+// With one rank per host, sending straight to every peer moves as many bytes as a ring, in fewer
+// rounds. From these sizes on, and for these numbers of ranks, that outweighs the cost of more
+// connections. On loopback a ring was 10 to 16% slower in an all_gather, 8 to 20% in an all_reduce.
+// A star for broadcast and reduce is also faster on loopback. On a real network the root's NIC
+// would carry everything.
 bool goes_straight(const Collective& c, size_t bytes, const Placement& placement) {
   if (!placement.own_hosts) return false;
   switch (c.kind) {
-    case CollectiveKind::kAllReduce:  // two have one round anyway
+    case CollectiveKind::kAllReduce:  // two ranks talk only to each other with any plan
       return c.nranks > 2 && c.nranks <= 4 && bytes >= (1u << 20);
     case CollectiveKind::kReduceScatter:
       return c.nranks > 2 && c.nranks <= 8 && bytes >= (512u << 10);
@@ -41,7 +42,8 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
   }
 }
 
-// In one round, every rank sends or gets a whole array from each other, or a part of it.
+// The most bytes that a rank sends or receives in a single round. It exchanges the whole array, or
+// a block of it, with every peer.
 size_t one_round_bytes(const Collective& c, size_t bytes) {
   const auto n = static_cast<size_t>(c.nranks);
   const bool whole = c.kind == CollectiveKind::kAllReduce || c.kind == CollectiveKind::kReduce ||
@@ -100,7 +102,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
       if (placement.one_host) return kDirect;
       if (bytes <= kSmall) return first_supported(c, {&kRecursive, &kDirect});
       if (goes_straight(c, bytes, placement)) return kOneRound;
-      // One round whichever plan: this one copies this rank's own block behind it.
+      // Every plan has one round here. ring copies the rank's own block after the message is sent.
       if (c.nranks == 2) return kRing;
       if (bytes <= kFewRoundsGather) return first_supported(c, {&kRecursive, &kRing});
       return bytes <= kStraightGather && few ? kDirect : kRing;
@@ -111,8 +113,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
                  : kRing;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kReduce:
-      // A chain keeps all ranks busy; where data is lent, the root has nothing to copy and a star
-      // is better.
+      // A chain keeps all ranks busy. If data is lent, the root copies nothing: a star is faster.
       if (bytes >= kLarge && c.nranks > 2 && !placement.one_process) return kRing;
       return first_supported(c, {few || placement.one_process ? &kDirect : &kTree, &kTree});
     case CollectiveKind::kAllToAll:
@@ -126,7 +127,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
 
 GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
                          const Generator* forced, bool together) {
-  // A rank by itself needs nobody's help.
+  // A single rank needs no CPU nodes.
   if (forced != nullptr && forced->cpu_nodes > 0 && c.nranks == 1) forced = nullptr;
   if (forced != nullptr) {
     if (forced->cpu_nodes > 0)
@@ -138,9 +139,9 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
            forced->name, name(c.kind), c.nranks);
     return {forced, !forced->peer_memory};
   }
-  // Where only a root has that much to do packets pay for longer, most of all where it just
-  // receives; and between processes too: there many buffers go through scratch memory instead,
-  // which takes longer than a reach.
+  // `most`: packets are faster up to this size. It is larger if only the root moves these bytes,
+  // and largest if the root only receives. It is also larger between processes, where many buffers
+  // would go through scratch memory, which is slower than peer_memory.
   const size_t moved = one_round_bytes(c, bytes);
   const bool reduces = c.kind == CollectiveKind::kReduce,
              broadcasts = c.kind == CollectiveKind::kBroadcast, several = c.nranks > 2;
@@ -152,7 +153,7 @@ GpuChoice choose_for_gpu(const Collective& c, size_t bytes, size_t packet_bytes,
   }
   if (c.nranks > 1 && moved <= most)
     return {c.kind == CollectiveKind::kAllReduce ? &kOneShot : &kOneRound, true};
-  // Many ranks pass on what comes from a root.
+  // With many ranks, receivers of a broadcast pass the data on.
   if (broadcasts && c.nranks > kFewReceivers && !together && moved <= 2 * packet_bytes)
     return {&kTree, true};
   return {together && bytes >= kSweeps && kSweep.supports(c) ? &kSweep : &kPeerMemory, false};

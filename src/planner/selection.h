@@ -1,4 +1,4 @@
-// Which generator for which collective and size: a first, simple choice by rules of thumb.
+// Rules that choose a generator by collective, size and placement, without a selection table.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,30 @@
 
 namespace weft {
 
-// What the choice depends on besides the call. Equal on all ranks of a communicator.
+// How the ranks reach each other. Equal on all ranks of a communicator.
 struct Placement {
-  bool one_process = false;  // all ranks share an address space: data can always be lent
+  bool one_process = false;  // all ranks share an address space, so data can always be lent
   bool one_host = true;      // all ranks share memory
   // All ranks are GPUs that load and store in each other's memory.
   bool peer_memory = false;
-  bool together = false;  // with peer_memory: they share a GPU and an address space
-  // GPUs of different hosts that have the channels kMultiConnection needs.
+  bool together = false;  // with peer_memory: all ranks share a GPU and an address space
+  // GPUs of different hosts, with the channels that kMultiConnection needs.
   bool multi_connection = false;
-  bool via_host = false;   // GPUs whose data goes through host memory: a single round is fastest
-  bool own_hosts = false;  // no two ranks share one: a host sends what its rank does, no more
+  bool via_host = false;   // GPUs whose data goes through host memory; a single round is fastest
+  bool own_hosts = false;  // no two ranks share a host, so each has its NICs for itself
 };
 
-// The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for, nullptr if none. Throws
-// on a bad text.
+// The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for; nullptr: none. Throws
+// Error if the text is malformed.
 const Generator* forced_generator(CollectiveKind kind, const std::string& forced);
 
-// `bytes` is the size of the whole array, as in nccl-tests. A forced generator that does not
-// support the collective throws Error(ncclInvalidUsage).
+// `bytes` is the size of the whole array, as in nccl-tests. Throws Error(ncclInvalidUsage) if the
+// forced generator does not support the collective.
 const Generator& choose_generator(const Collective& collective, size_t bytes,
                                   const Placement& placement, const Generator* forced);
 
-// On GPUs that reach each other's memory: small arrays go through FIFOs with flags beside the data,
-// large ones are read and written where they are.
+// For GPUs that reach each other's memory. Small arrays travel in packets. Peers read and write
+// large arrays in place.
 struct GpuChoice {
   const Generator* generator = nullptr;
   bool packets = false;

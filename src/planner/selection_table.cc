@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr double kWorthAChange = 0.98;
 
-// Where the costs of two options cross between sizes i and i + 1.
+// The size at which the costs of two options cross, between sizes i and i + 1.
 uint64_t crossing(const PlanOption& a, const PlanOption& b, int i) {
   double low = std::log(SelectionTable::size(i)), high = std::log(SelectionTable::size(i + 1));
   for (int round = 0; round < 12; round++) {
@@ -27,7 +27,7 @@ uint64_t crossing(const PlanOption& a, const PlanOption& b, int i) {
   return static_cast<uint64_t>(std::exp(low)) / 16 * 16;
 }
 
-// Fields of a line, a tab between them.
+// The fields of a line, separated by tabs.
 class Fields {
  public:
   explicit Fields(std::string_view line) : rest_(line) {}

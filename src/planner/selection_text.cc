@@ -28,7 +28,7 @@ std::vector<const PlanOption*> by_cost(const SelectionTable& table, CollectiveKi
   return sorted;
 }
 
-// "copied", or "lent from 64K on", and how data is divided.
+// "2 lanes, 1 channel, 64K-byte slices"
 std::string manner(const SelectionTable& table, const PlanOption& option) {
   std::string text =
       fmt::format("{} lane{}, {} channel{}", option.lanes, option.lanes == 1 ? "" : "s",

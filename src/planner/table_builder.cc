@@ -17,18 +17,18 @@
 namespace weft {
 namespace {
 
-// Generators of the executors that run programs with FIFOs, as all ranks have them.
+// Whether the generator's programs run on the FIFOs that every communicator has.
 bool has_fifos(const Generator& generator) {
   return !generator.peer_memory && generator.name != kSendRecv.name &&
          generator.channels <= kUsualChannels;
 }
 
-// Simulations take time, so they are done for these sizes (up to 64 MiB), with straight lines
-// between them and beyond. While a message is a slice, times hardly bend.
+// Simulations take time, so only these sizes are simulated, up to 64 MiB. Times between and beyond
+// them are linear. While a message fits one slice, times are nearly linear.
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
-constexpr int kManyRanks = 32;  // their chunks are small
+constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
-// At all sizes of a table.
+// The times at all sizes of a table.
 std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
                                     SimulatedMachine& simulated) {
   std::span<const int> sizes = kSimulatedSizes;
@@ -48,7 +48,7 @@ std::vector<double> simulated_times(const TableRequest& request, const ScheduleG
   return us;
 }
 
-// What an option's costs are found from: a generator, with or without CPU nodes, or a schedule.
+// The origin of an option: a generator, with or without CPU nodes, or a synthesized schedule.
 struct Source {
   const Generator* generator = nullptr;
   Collective collective{};
@@ -83,7 +83,7 @@ class Builder {
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
     find_costs();
-    if (!request_.cpu_plans_only) lift_empty_bars();  // otherwise there are other plans
+    if (!request_.cpu_plans_only) lift_empty_bars();  // otherwise the caller has other plans
     table_.find_ranges();
     if (request_.machine == nullptr && !request_.setting.hosts.empty()) follow_rules();
     return table_;
@@ -95,7 +95,7 @@ class Builder {
     option.kind = c.kind;
     option.name = generator.name;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
-    // It sends what direct sends: links see no difference.
+    // one_round sends the same messages as direct, so its time on links is the same.
     const bool only_links = request_.machine != nullptr && request_.simulation.step_us == 0 &&
                             request_.simulation.message_us == 0;
     sources_.push_back({&generator, c, nullptr, only_links && generator.name == kOneRound.name});
@@ -109,12 +109,12 @@ class Builder {
     sources_.push_back({nullptr, schedule.collective, &schedule});
   }
 
-  // Where CPU nodes cannot be had it is shown nevertheless, without its costs.
+  // If there can be no CPU nodes, the option is listed without its costs.
   void add_with_cpus(const Generator& generator, const Collective& c) {
     PlanOption& option = table_.options.emplace_back();
     option.kind = c.kind;
     option.name = generator.name;
-    // What cannot be had stays barred, whatever NCCL_ALGO says: lift_empty_bars().
+    // This bar comes first. lift_empty_bars() lifts only bars of NCCL_ALGO.
     option.barred = request_.setting.no_cpu_nodes;
     if (option.barred.empty())
       option.barred = request_.rules.bars_generator(c.kind, generator.name);
@@ -123,11 +123,11 @@ class Builder {
     sources_.push_back({&generator, c});
   }
 
-  // Options are independent of each other. The last ones are begun first: schedules that were made
-  // for the machine have most steps.
+  // Options are independent of each other. The last options start first, because synthesized
+  // schedules have the most steps.
   void find_costs() {
     const auto make_worker = [&] {
-      // Ways between GPUs are looked up by each thread for itself.
+      // Each thread has its own SimulatedMachine, which looks up paths between GPUs.
       auto simulated = request_.machine != nullptr
                            ? std::make_unique<SimulatedMachine>(*request_.machine)
                            : nullptr;
@@ -167,9 +167,9 @@ class Builder {
     }
   }
 
-  // Networks differ more than the default rates know, and calibration sees only this host's side of
-  // them: there the thresholds of selection.h, which were measured, go before the model, unless the
-  // user bars their choice.
+  // Between hosts the measured thresholds of selection.h come before the cost model. Default rates
+  // do not fit every network, and calibration sees only this host's side. If the user bars the
+  // choice of the rules, the model decides.
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
@@ -204,7 +204,7 @@ class Builder {
   void predict_with_cpus(PlanOption& option, const Schedule& schedule) const {
     const ScheduleGraph graph = step_graph(schedule);
     take_shape(option, shape_of(graph));
-    // What cannot be had has no costs to compare; what the user bars has, for `weft explain`.
+    // A plan that cannot run gets no costs. A plan that the user bars does, for `weft explain`.
     if (!request_.setting.no_cpu_nodes.empty() || cannot_run(option, schedule)) return;
     try {
       const Machine helped = with_cpu_nodes(*request_.machine, schedule, request_.cpus);
@@ -261,15 +261,15 @@ class Builder {
                        option.kind == CollectiveKind::kBroadcast;
     for (int i = 0; i < SelectionTable::kSizes; i++) {
       const double message = SelectionTable::size(i) / (whole ? 1 : n);
-      // In one slice, too.
+      // The message must also fit one slice.
       if (message > std::min<double>(kMostOneRoundBytes, request_.simulation.slice_bytes)) break;
       option.us[static_cast<size_t>(i)] =
           request_.one_round_us + message * (n - 1) * 1e-6 * request_.one_round_us_mb;
     }
   }
 
-  // NCCL_ALGO may leave nothing over for a collective. NCCL's users mean "where there is such a
-  // thing": then it does not count, and a line says so.
+  // NCCL_ALGO may bar all plans of a collective. Users of NCCL mean it only for collectives that
+  // have the algorithm. So it is ignored for the collective, and a log line says so.
   void lift_empty_bars() {
     for (int k = 0; k < kCollectiveKinds; k++) {
       bool any = false, barred = false;
@@ -288,7 +288,7 @@ class Builder {
 
   const TableRequest& request_;
   SelectionTable table_;
-  std::vector<Source> sources_;  // of its options
+  std::vector<Source> sources_;  // per option of the table
 };
 
 constexpr double kFasterByFar = 0.8;
@@ -329,7 +329,7 @@ SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
         request.nranks > kMostTableRanks)
       continue;
     const Generator* forced = forced_generator(c.kind, request.rules.plan);
-    // CPU nodes: whether GPUs reach each other is not known yet.
+    // Not for a forced plan with CPU nodes: it is not known yet whether GPUs reach each other.
     if (forced != nullptr && (!forced->supports(c) || forced->cpu_nodes > 0)) continue;
     std::vector<SelectionTable::Range> ranges;
     const Generator* last = nullptr;

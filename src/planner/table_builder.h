@@ -1,5 +1,5 @@
-// Builds selection tables: asks the cost model, or the simulator where links decide, what every
-// generator and every synthesized schedule would take. Pure functions; slow, for set-up and tools.
+// Builds selection tables. The cost model predicts the time of every generator and synthesized
+// schedule. If a machine is given, the simulator does. Pure functions; slow, for init and tools.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,19 @@ namespace weft {
 
 struct TableRequest {
   int nranks = 1;
-  // The machine whose GPUs the ranks are, in order; nullptr: ranks are driven by cores, and
-  // `setting` and `rates` tell.
+  // Rank r is the machine's GPU number r. nullptr: the cost model predicts, from `setting` and
+  // `rates`.
   const Machine* machine = nullptr;
   HostSetting setting;
   Rates rates;
   PlanFactors factors;
   SimulationOptions simulation;
   CpuRates cpus;
-  double call_us = 0;  // that simulations do not know of
-  // If not 0: what a single round takes as long as its messages are small (kMostOneRoundBytes),
-  // and for every megabyte that a rank sends.
+  double call_us = 0;  // per call, added to simulated times
+  // If not 0: the time of a single round of messages up to kMostOneRoundBytes, and the time per
+  // megabyte that a rank sends in it.
   double one_round_us = 0, one_round_us_mb = 0;
-  // Why a schedule cannot be run here; empty: it can. Not set: all can.
+  // Why a schedule cannot run here; empty: it can. Not set: every schedule can.
   std::function<std::string(const Schedule&)> unfit;
   std::string origin;  // of the rates, in words
   TuningRules rules;
@@ -39,14 +39,14 @@ struct TableRequest {
   bool cpu_plans_only = false;
 };
 
-// Beyond this many ranks a schedule of every generator takes too long to make: tables are empty,
-// and the rules of selection.h decide.
+// Beyond this many ranks, making a schedule of every generator takes too long. Tables are empty
+// then, and the rules of selection.h decide.
 inline constexpr int kMostTableRanks = 128;
 
-// For GPUs that reach each other's memory, which choose_for_gpu() decides for: its choices with
-// their costs by the cost model, `setting.cores` being the number of GPUs, and no less than what a
-// machine's links take where there is one. `helpers`, plans with CPU nodes, are chosen where they
-// would be faster by far: they have not been measured.
+// For GPUs that reach each other's memory. Options are the choices of choose_for_gpu(). The cost
+// model predicts their times; `setting.cores` is the number of GPUs. If there is a machine, the
+// simulated time on its links is a lower bound. `helpers` are plans with CPU nodes. They have not
+// been measured, so they are chosen only if predicted to be at least 1.25 times faster.
 SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
                                const std::vector<PlanOption>& helpers = {});
 

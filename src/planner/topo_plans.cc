@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// Says all that a table of simulated times depends on.
+// A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
   std::string text = fmt::format("3 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
@@ -23,8 +23,8 @@ std::string table_name(const TableRequest& request, uint64_t schedules) {
                      siphash(Secret{}, text.data(), text.size()));
 }
 
-// The one in the cache, where it is; otherwise built, and put there. Costs are simulated, which
-// takes longer than to read them.
+// Takes the table from the cache, or builds it and puts it there. Simulating costs takes longer
+// than reading them.
 SelectionTable simulated_table(const Config& config, const TableRequest& request,
                                uint64_t schedules) {
   if (config.cache.empty()) return build_table(request);

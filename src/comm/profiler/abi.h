@@ -1,7 +1,7 @@
 // NCCL's profiler plugin ABI, versions 1 to 5, declared from the published layouts. A plugin is the
-// data symbol ncclProfiler_vN: a table of functions. Events are started with a descriptor and ended
-// by their handle; parents are handles too. Only events that Weft reports are here; the largest
-// members of the unions are among them, so that sizes are NCCL's.
+// data symbol ncclProfiler_vN, a table of functions. A descriptor starts an event, its handle ends
+// it. Parents are handles, too. Only the events that Weft reports are declared. They include the
+// largest member of each union, so sizes are NCCL's.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace weft::profiler_abi {
 
-// Kinds of events: bits of the mask in which a plugin says what it wants to see.
+// Kinds of events: bits of the mask with which a plugin asks for events.
 enum Kind : int {
   kGroup = 1 << 0,
   kColl = 1 << 1,
@@ -30,7 +30,7 @@ enum Kind : int {
   kKernelLaunch = 1 << 11,
 };
 
-// What record_state() tells of events of the proxy.
+// The states that record_state() reports for events of the proxy.
 enum State : int {
   // Of operations, up to v3:
   kOpSendPosted = 0,
@@ -41,7 +41,7 @@ enum State : int {
   kOpRecvReceived = 5,
   kOpRecvTransmitted = 6,
   kOpRecvDone = 7,
-  // Of steps: what they wait for.
+  // Of steps; a state names what the step waits for:
   kStepSendGpuWait = 8,
   kStepSendWait = 9,
   kStepRecvWait = 10,
@@ -79,7 +79,7 @@ static_assert(sizeof(StateArgumentsV4) == 8);
 
 // The same in all versions.
 struct ProxyOp {
-  pid_t pid;  // of the process whose event the parent is
+  pid_t pid;  // of the process that started the parent event
   uint8_t channel;
   int peer, steps, chunk, is_send;
 };
@@ -89,7 +89,7 @@ struct ProxyStep {
 
 using net_abi::Logger;
 
-// The end of a table is the same in all versions; states are numbers, arguments depend on them.
+// The end of a table is the same in all versions. The type of `arguments` depends on the state.
 template <typename Descriptor>
 struct Functions {
   ncclResult_t (*start_event)(void* context, void** event, Descriptor* descriptor);

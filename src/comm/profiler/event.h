@@ -1,4 +1,4 @@
-// What is reported to a profiler plugin, whatever version of the ABI it has.
+// The events for a profiler plugin, independent of its ABI version.
 #pragma once
 
 #include <cstddef>
@@ -25,44 +25,44 @@ struct ProfilerEvent {
   const Call* call = nullptr;  // nullptr: a group, or a launch on `stream`
   cudaStream_t stream = nullptr;
   uint64_t sequence = 0;
-  // Of the proxy:
+  // Events of the proxy:
   const ProfiledLink* link = nullptr;  // kProxyOp
-  uint64_t steps = 0;                  // kProxyOp: how many at most; kProxyStep: which
-  uint64_t largest = 0;                // kProxyOp: bytes of a step
+  uint64_t steps = 0;                  // kProxyOp: the most steps; kProxyStep: the step's number
+  uint64_t largest = 0;                // kProxyOp: the most bytes of a step
 };
 
-// What an event of the proxy has done so far.
+// Progress of a proxy event so far.
 struct OperationProgress {
   uint64_t bytes = 0;
   int steps = 0;
 };
 
-// Who asks.
+// The communicator that is profiled.
 struct ProfiledComm {
   uint64_t id = 0;
   std::string name;
   int nodes = 1, nranks = 1, rank = 0;
 };
 
-// A plugin's table behind one face. As in NCCL, plugins must stand several threads: those that make
-// calls and those that move messages.
+// A plugin's table, behind one interface for all ABI versions. As in NCCL, plugins must be
+// thread-safe: threads that make calls and threads that move messages use them.
 class ProfilerPlugin {
  public:
   virtual ~ProfilerPlugin() = default;
   virtual int version() const = 0;
   virtual const char* name() const = 0;
-  // The plugin may change the mask later, too.
+  // The plugin sets the mask, and may change it at any later time.
   virtual ncclResult_t open(void** context, int* mask, const ProfiledComm& comm) const = 0;
   virtual void* start(void* context, const ProfiledComm& comm,
                       const ProfilerEvent& event) const = 0;
   virtual void stop(void* event) const = 0;
-  // States that the plugin's version does not know are left out.
+  // Skips states that the plugin's version does not have.
   virtual void record(void* event, profiler_abi::State state,
                       const OperationProgress& progress) const = 0;
   virtual void close(void* context) const = 0;
 };
 
-// The newest table that a library has; nullptr: none.
+// The library's table of the newest version; nullptr: it has none.
 std::unique_ptr<ProfilerPlugin> find_profiler(void* library);
 
 }  // namespace weft

@@ -10,11 +10,11 @@
 #include "src/transport/plugin_network.h"
 
 namespace weft {
-namespace profiler_adapters {  // of its own, because it uses all names of the ABI
+namespace profiler_adapters {  // a separate namespace, because it imports all names of the ABI
 
 using namespace profiler_abi;  // NOLINT
 
-// As NCCL writes them, because users' tools read them.
+// NCCL's spelling, because users' tools read these names.
 const char* function_name(const Call& call) {
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
@@ -39,7 +39,7 @@ const char* function_name(const Call& call) {
   return "Unknown";
 }
 
-// NCCL's numbers, of v1; it has none for the newer collectives, which it makes of sends.
+// NCCL's numbers, for v1. NCCL has none for collectives that it makes of sends and receives.
 uint8_t function_number(const Call& call) {
   switch (call.kind) {
     case CollectiveKind::kBroadcast:
@@ -67,7 +67,7 @@ const char* type_name(const Call& call) {
   return kTypes[static_cast<size_t>(call.reduction.type)];
 }
 
-constexpr const char* kAlgorithm = "WEFT";  // plans have no name of NCCL's
+constexpr const char* kAlgorithm = "WEFT";  // NCCL has no names for these plans
 constexpr const char* kProtocol = "SIMPLE";
 
 template <typename Part>
@@ -188,7 +188,7 @@ class PluginOf : public ProfilerPlugin {
     if constexpr (kVersion >= 4) {
       if (state <= kOpRecvDone) return;
       StateArgumentsV4 arguments{};
-      arguments.proxy_step.bytes = progress.bytes;  // 0 unless it is a step's
+      arguments.proxy_step.bytes = progress.bytes;  // 0 except for steps
       table_.functions.record_state(event, state, &arguments);
     } else {
       if (state == kOpInProgress || state == kStepSendPeerWait) return;

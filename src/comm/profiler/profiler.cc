@@ -21,13 +21,13 @@ std::vector<std::string> files_of(const std::string& name) {
   return {name, "libnccl-profiler-" + name + ".so"};
 }
 
-// Loaded once, and never unloaded: events may be open at exit.
+// Loads the plugin. It is never unloaded, because events may be open at exit.
 const ProfilerPlugin* load(const Config& config) {
   const bool named = config.profiler_plugin.has_value();
   const std::string name = config.profiler_plugin.value_or("libnccl-profiler.so");
   if (name == "none") return nullptr;
   std::vector<std::string> files = files_of(name);
-  // A network plugin may have a profiler in it.
+  // A network plugin may contain a profiler.
   for (const std::string& net : plugin_files(config.net_plugin.value_or("libnccl-net.so"), ""))
     if (!net.empty()) files.push_back(net);
   std::string why;
@@ -52,7 +52,8 @@ const ProfilerPlugin* load(const Config& config) {
   return nullptr;
 }
 
-// Who asks for an event gets those above it too, as NCCL has it.
+// The mask bits that ask for events of this kind. As in NCCL, a plugin that asks for an event also
+// gets the events above it.
 int asked_by(profiler_abi::Kind kind) {
   using namespace profiler_abi;  // NOLINT
   constexpr int kOfSteps = kProxyStep | kNetPlugin, kOfOps = kProxyOp | kOfSteps;
@@ -144,7 +145,7 @@ void Profiler::start(std::span<const Call* const> calls, bool on_gpu) {
     event.parent = api;
     void* own_api = begin(event);
     event.kind = send_recv ? profiler_abi::kP2p : profiler_abi::kColl;
-    // v5 has API events above calls, earlier versions the group.
+    // The parent of a call is its API event in v5, and the group in earlier versions.
     event.parent = plugin_.version() >= 5 ? own_api : group;
     event.group = group;
     if (!send_recv) event.sequence = sequence_++;
@@ -162,7 +163,8 @@ void Profiler::begins(const void* call, std::span<const StreamTraffic> traffic) 
     events.expect(own == parents_.end() ? nullptr : own->second, part.messages, part.largest);
     expected_.push_back(&events);
   }
-  // Not before all have begun: plugins take a call for done when as many have ended.
+  // All proxy events of the call must begin first. A plugin takes the call for done when as many
+  // have ended as have begun.
   for (const StreamTraffic& part : traffic) streams_.at(part.stream)->take_early();
 }
 

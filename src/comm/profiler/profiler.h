@@ -1,7 +1,6 @@
-// The profiler plugin of a process, and what it is told of one communicator: groups, calls and
-// launches, when they begin and when they return, and what the proxies do for them. In host mode a
-// call has run when it returns, but for what proxies have yet to send; on GPUs it has been
-// launched.
+// Reports one communicator to the process's profiler plugin: when groups, calls and launches begin
+// and return, and what the proxies do for them. In host mode a call has run when it returns, but
+// proxies may still send its data. On GPUs it has only been launched.
 #pragma once
 
 #include <map>
@@ -18,24 +17,24 @@
 
 namespace weft {
 
-// Used by the thread that makes the calls of the communicator, but for single events. Must outlive
-// the streams that it follows.
+// For the thread that makes the communicator's calls. Any thread may use the single events. Must
+// outlive the streams that it follows.
 class Profiler final : public OperationObserver {
  public:
-  // nullptr when there is no plugin, or it does not start; the log says why.
+  // nullptr: there is no plugin, or it does not start. The log says why.
   static std::unique_ptr<Profiler> open(const Config& config, const ProfiledComm& comm);
-  // The same with a plugin that is there already. It and the mask of all its communicators, which
-  // plugins set when they see the first and may write at any time, outlive this.
+  // The same with a loaded plugin. All its communicators share one mask. The plugin sets the mask
+  // at the first communicator and may write it at any time. `plugin` and `mask` must outlive this.
   static std::unique_ptr<Profiler> open(const ProfilerPlugin& plugin, const ProfiledComm& comm,
                                         int& mask);
   ~Profiler() override;
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // Before the first call.
+  // Called before the first call.
   void follow(std::span<const NetworkLinks::Link> links);
 
-  // The events of calls that are launched together; their order is that of stop().
+  // Starts the events of calls that are launched together. stop() ends them, the last first.
   void start(std::span<const Call* const> calls, bool on_gpu);
   void stop();
 
@@ -43,8 +42,8 @@ class Profiler final : public OperationObserver {
   void launched() override { expected_.clear(); }
   void captured() override;
 
-  // Single events, by any thread. Those that the plugin does not ask for are nullptr, and may be
-  // recorded to.
+  // Single events, for any thread. An event that the plugin does not ask for is nullptr. record()
+  // accepts nullptr.
   bool asks(profiler_abi::Kind kind) const;
   void* start_event(const ProfilerEvent& event) const;
   void record(void* event, profiler_abi::State state, const OperationProgress& progress) const {
@@ -59,14 +58,14 @@ class Profiler final : public OperationObserver {
 
   const ProfilerPlugin& plugin_;
   const ProfiledComm comm_;
-  const int& mask_;  // the kinds of events that are asked for
+  const int& mask_;  // the kinds of events that the plugin asks for
   void* context_ = nullptr;
   bool opened_ = false;
   uint64_t sequence_ = 0;
-  std::vector<void*> running_;                          // in the order in which they began
-  std::vector<std::pair<const void*, void*>> parents_;  // per call that runs, its event
-  std::map<const NetStream*, StreamEvents*> streams_;   // which own them
-  std::vector<StreamEvents*> expected_;                 // by streams, but not launched yet
+  std::vector<void*> running_;                          // events in the order of their start
+  std::vector<std::pair<const void*, void*>> parents_;  // running calls and their events
+  std::map<const NetStream*, StreamEvents*> streams_;   // the streams own the events
+  std::vector<StreamEvents*> expected_;                 // of operations that are not launched yet
   std::vector<std::unique_ptr<ProxyEvents>> proxies_;
 };
 

@@ -1,5 +1,5 @@
-// What a profiler plugin is told of the thread of one proxy (ProxyCtrl): when it moves bytes again,
-// looks in vain for the first time, and sleeps.
+// Reports the thread of one proxy to a profiler plugin (ProxyCtrl): when it begins to move bytes,
+// when it first finds nothing to do, and when it sleeps.
 #pragma once
 
 #include "src/transport/stream_observer.h"
@@ -9,7 +9,7 @@ namespace weft {
 class Profiler;
 class Proxy;
 
-// From construction to destruction. The profiler must outlive it.
+// Observes from construction to destruction. The profiler must outlive it.
 class ProxyEvents final : public ProxyObserver {
  public:
   ProxyEvents(const Profiler& profiler, Proxy& proxy);
@@ -23,7 +23,7 @@ class ProxyEvents final : public ProxyObserver {
  private:
   const Profiler& profiler_;
   Proxy& proxy_;
-  void* sleep_ = nullptr;  // while it sleeps
+  void* sleep_ = nullptr;  // the event of the current sleep
 };
 
 }  // namespace weft

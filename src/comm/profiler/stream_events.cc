@@ -30,7 +30,7 @@ void StreamEvents::expect(void* parent, uint64_t messages, uint64_t largest) {
   if (!unknown_) add(parent, messages, largest);
 }
 
-// Messages of operations that are expected.
+// The number of messages that expected operations still lack.
 uint64_t StreamEvents::missing() const {
   uint64_t messages = 0;
   for (size_t i = current_; i < operations_.size(); i++)
@@ -85,7 +85,7 @@ void StreamEvents::expect_no_more() {
   take(here);
 }
 
-// A step waits for its data before there is any, so that one sees who is late.
+// A step begins before its data exists. Its wait then shows which rank is late.
 void StreamEvents::begin_step() {
   announced_ = false;
   if (!waiting()) return;
@@ -115,7 +115,7 @@ void StreamEvents::announce() {
   profiler_.record(step_, kStepSendPeerWait, {});
 }
 
-// The messages of the current operation, which leave `carried`. The next step begins.
+// Takes the current operation's messages out of `carried` and records them.
 StreamEvents::Part StreamEvents::hand_over(std::span<const CarriedMessage>& carried) {
   announce();
   Expected& operation = operations_[current_];
@@ -130,7 +130,7 @@ StreamEvents::Part StreamEvents::hand_over(std::span<const CarriedMessage>& carr
     profiler_.record(operation.event, kOpSendTransmitted, so_far);
     profiler_.record(step_, kStepSendWait, own);
   } else {
-    // Nothing has to be flushed, and who takes the data from the ring does so by itself.
+    // Nothing has to be flushed. The receiver takes the data from the FIFO without the proxy.
     profiler_.record(operation.event, kOpRecvReceived, so_far);
     profiler_.record(step_, kStepRecvFlushWait, own);
     profiler_.record(operation.event, kOpRecvTransmitted, so_far);
@@ -141,7 +141,7 @@ StreamEvents::Part StreamEvents::hand_over(std::span<const CarriedMessage>& carr
   return part;
 }
 
-// Parts end in the order in which they were handed over, so they are the oldest operation's.
+// Parts end in the order of hand_over(), so a part belongs to the oldest operation.
 void StreamEvents::finish(Part& part) {
   end(part.step);
   Expected& operation = operations_.front();

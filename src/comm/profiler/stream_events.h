@@ -1,10 +1,9 @@
-// What a profiler plugin is told of one stream: an event for each operation that uses it (ProxyOp),
-// and below it one for each network message, or part of one, that belongs to the operation
-// (ProxyStep).
+// Reports one stream to a profiler plugin. Each operation on the stream is an event (ProxyOp).
+// Below it, each network message, or the operation's part of one, is an event (ProxyStep).
 //
-// Whose messages these are is known because operations are expected in the order in which they run,
-// each with its number of messages: what NCCL's proxies learn from the operations that are posted
-// to them. Headers could not tell: sends of two ranks have no numbers, kernels neither.
+// Operations are announced with expect(), in the order in which they run, each with its number of
+// messages. So counting tells which operation a message belongs to. NCCL's proxies know this from
+// the operations posted to them. Headers cannot tell: send/recv and kernels number no operations.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +17,23 @@ namespace weft {
 
 class Profiler;
 
-// Thread-safe: operations are expected by the thread that launches, messages told of by whoever
-// moves the stream.
+// Thread-safe. The launching thread announces operations. The thread that moves the stream reports
+// messages.
 class StreamEvents final : public StreamObserver {
  public:
   // The profiler must outlive it.
   StreamEvents(const Profiler& profiler, int peer, int channel, bool sends);
-  ~StreamEvents() override;  // ends what has not ended
+  ~StreamEvents() override;  // ends all open events
   StreamEvents(const StreamEvents&) = delete;
   StreamEvents& operator=(const StreamEvents&) = delete;
 
-  // The next operation, whose event `parent` is still open. Its own event begins now; messages that
-  // were there before it wait for take_early().
+  // Announces the next operation. Its event begins now. The event `parent` is still open.
   void expect(void* parent, uint64_t messages, uint64_t largest);
+  // Counts the messages that arrived before their operation was announced.
   void take_early();
-  // The last one was not launched.
+  // The last operation was not launched.
   void take_back() noexcept;
-  // From now on messages may come of which expect() has not told, and none is expected any more:
-  // those that come after the expected ones have no parent.
+  // From now on expect() does nothing. Messages after the expected ones have no parent.
   void expect_no_more();
 
   void announced() noexcept override;
@@ -45,13 +43,13 @@ class StreamEvents final : public StreamObserver {
 
  private:
   struct Expected {
-    void* event = nullptr;  // nullptr: not asked for
-    bool steps = false;     // are asked for
+    void* event = nullptr;  // nullptr: the plugin does not ask for it
+    bool steps = false;     // the plugin asks for steps
     uint64_t messages = 0, handed = 0, done = 0;
     uint64_t bytes = 0;  // handed over
     int step = 0;        // the number of steps that have begun
   };
-  // What one network message has of one operation.
+  // One operation's part of one network message.
   struct Part {
     void* step = nullptr;
     uint64_t messages = 0;
@@ -71,12 +69,12 @@ class StreamEvents final : public StreamObserver {
   const Profiler& profiler_;
   const ProfiledLink link_;
   std::mutex mutex_;
-  std::deque<Expected> operations_;   // that are not done, oldest first
-  size_t current_ = 0;                // the first with messages that have not been handed over
-  void* step_ = nullptr;              // of the current one, for its next network message
-  bool announced_ = false;            // that message
+  std::deque<Expected> operations_;   // not done yet, oldest first
+  size_t current_ = 0;                // the first operation with messages to hand over
+  void* step_ = nullptr;              // the step of its next network message
+  bool announced_ = false;            // that message is announced
   std::deque<Part> flying_;           // sent, oldest first
-  std::deque<CarriedMessage> early_;  // received before their operation was expected, oldest first
+  std::deque<CarriedMessage> early_;  // received before expect() of their operation, oldest first
   bool unknown_ = false;              // see expect_no_more()
 };
 
