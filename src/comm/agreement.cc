@@ -64,7 +64,7 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
 }
 
 // Rank 0 only. `texts` describe the hosts.
-CommunicatorPlans plan_for(const Agreement& rank, const std::vector<PeerInfo>& infos,
+CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                            const std::vector<std::string>& texts) {
   const auto begin = std::chrono::steady_clock::now();
   const Config& config = rank.config;
@@ -72,7 +72,7 @@ CommunicatorPlans plan_for(const Agreement& rank, const std::vector<PeerInfo>& i
   const Cluster cluster = merge_hosts(infos, texts);
   const uint64_t ring = Mesh::ring_bytes_for(config, nranks, cluster.hosts.size() == infos.size());
   HostSetting setting = setting_of(cluster, infos, config);
-  setting.no_cpu_nodes = CpuNodes::why_none(infos);
+  setting.no_cpu_nodes = CpuNodes::forbidden(infos);
   // Where GPUs have peer access nothing else is asked.
   if (setting.no_cpu_nodes.empty() && cuda::available() && !config.topo.empty())
     setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
@@ -96,7 +96,7 @@ CommunicatorPlans plan_for(const Agreement& rank, const std::vector<PeerInfo>& i
 
 }  // namespace
 
-CommunicatorPlans agree_on_plans(const Agreement& rank, const std::vector<PeerInfo>& infos,
+CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline) {
   const std::vector<int> leaders = host_leaders(infos);
   const bool speaks = std::find(leaders.begin(), leaders.end(), rank.rank) != leaders.end();

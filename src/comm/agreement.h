@@ -12,7 +12,7 @@
 namespace weft {
 
 // The rank that calls agree_on_plans().
-struct Agreement {
+struct AgreeingRank {
   int rank = 0;
   const std::string& label;
   const Secret& secret;
@@ -21,7 +21,7 @@ struct Agreement {
 };
 
 // Collective. If planning fails on rank 0, all ranks throw Error with the same text.
-CommunicatorPlans agree_on_plans(const Agreement& rank, const std::vector<PeerInfo>& infos,
+CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline);
 
 }  // namespace weft

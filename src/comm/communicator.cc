@@ -51,12 +51,12 @@ class SilenceOnFailure {
 
 Communicator::Communicator(CommunicatorOptions options)
     : options_(std::move(options)),
-      config_(rank_config(Config::from_environment(), options_.nranks)),
+      config_(rank_config(Config::from_environment(), options_.nranks, cuda::available())),
       gone_(static_cast<size_t>(options_.nranks) + kMostCpuNodes) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
   if (!config_.topo_dump_file.empty()) dump_machine(this_machine(), options_.rank);
-  chooser_ = std::make_unique<PlanChooser>(config_, options_.rank, options_.nranks, options_.label,
+  chooser_ = std::make_unique<PlanChooser>(config_, options_.rank, options_.label,
                                            load_schedules(options_, config_));
   SilenceOnFailure control_thread(control_);
   join(deadline);
@@ -106,7 +106,8 @@ void Communicator::connect(Deadline deadline) {
   chooser_->set_cpu_nodes(nodes->count());
   const bool one_host = std::all_of(
       infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
-  const bool multi_connection = !one_host && uses_multi_connection(config_, nranks);
+  const bool multi_connection =
+      !one_host && uses_multi_connection(config_, nranks, cuda::available());
   MeshPlan plan{
       infos, nodes->count(),
       chooser_->channels(multi_connection ? kMultiConnection.channels : kCollectiveChannels),

@@ -10,7 +10,7 @@
 namespace weft {
 
 // FIFOs of CPU nodes lie in shared memory, so all ranks must be able to share memory.
-std::string CpuNodes::why_none(const std::vector<PeerInfo>& infos) {
+std::string CpuNodes::forbidden(const std::vector<PeerInfo>& infos) {
   for (const PeerInfo& info : infos) {
     if (info.host != infos[0].host) return "ranks are on several hosts";
     if (info.process != infos[0].process && (info.shm_disable != 0 || infos[0].shm_disable != 0))
@@ -21,7 +21,7 @@ std::string CpuNodes::why_none(const std::vector<PeerInfo>& infos) {
 
 void CpuNodes::decide(int wanted, const std::vector<PeerInfo>& infos) {
   if (wanted == 0 || nranks_ == 1) return;
-  why_none_ = why_none(infos);
+  why_none_ = forbidden(infos);
   if (cuda::available() && nranks_ + wanted > cuda::kMaxRanks)
     why_none_ = fmt::format("kernels know no more than {} ranks and CPU nodes", cuda::kMaxRanks);
   if (why_none_.empty()) count_ = std::min(wanted, nranks_);

@@ -17,7 +17,7 @@ class CpuNodes {
   CpuNodes(int rank, int nranks) : rank_(rank), nranks_(nranks) {}
 
   // Why these ranks can have no CPU nodes; empty: they can.
-  static std::string why_none(const std::vector<PeerInfo>& infos);
+  static std::string forbidden(const std::vector<PeerInfo>& infos);
   // Called first, with equal arguments on all ranks. `wanted`: the most nodes that a plan needs.
   void decide(int wanted, const std::vector<PeerInfo>& infos);
   int count() const { return count_; }

@@ -120,7 +120,7 @@ void GpuLauncher::launch_collective(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const PlanCall asked = plan_call(collective, call, rank_, captured_);
   const Choice choice = chooser_.choose(asked);
-  if (choice.protocol == Protocol::kFifos)
+  if (choice.path == PlanPath::kFifos)
     return launch_ring_collective(call, collective, choice, asked.in_place);
   cuda::GpuCall gpu_call;
   gpu_call.input = call.input;
@@ -131,7 +131,7 @@ void GpuLauncher::launch_collective(const Call& call) {
       static_cast<uint64_t>(call.kind), call.count, static_cast<uint64_t>(call.reduction.type),
       static_cast<uint64_t>(call.reduction.op), static_cast<uint64_t>(call.root)};
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
-  if (choice.protocol == Protocol::kCopyEngines) return gpu_.copy(collective, gpu_call);
+  if (choice.path == PlanPath::kCopyEngines) return gpu_.copy(collective, gpu_call);
   gpu_.run(*gpu_plan(collective, choice).plan, gpu_call);
 }
 
@@ -153,7 +153,7 @@ const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
   const auto lowered = [&](const Generator& generator) {
     return lower(*ProvedSchedules::instance().get(generator, collective, false), rank_);
   };
-  const bool packets = choice.protocol == Protocol::kPackets;
+  const bool packets = choice.path == PlanPath::kPackets;
   const Program program = lowered(*choice.generator);
   const bool may_fall_back = choice.generator->peer_memory &&
                              choice.generator->name != kViaScratch.name && nranks_ > 1 &&

@@ -171,9 +171,22 @@ void add_to_group(InitJob job) { group.jobs.push_back(std::move(job)); }
 GroupEstimate group_discard() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart");
   GroupEstimate estimate{group.calls.size(), 0, true};
+  // The group ends even if a call has no plan.
+  const bool outermost = --group.depth == 0;
+  std::vector<PendingCall> calls;
+  if (outermost) {
+    calls.swap(group.calls);
+    for (InitJob& job : group.jobs) {
+      *job.out = nullptr;
+      job.comm->state = CommState::kDead;
+    }
+    group.reset();
+  } else {
+    calls = group.calls;
+  }
   // Calls of one communicator run one after the other. Communicators run in parallel.
   std::map<const ncclComm*, double> sums;
-  for (const PendingCall& pending : group.calls) {
+  for (const PendingCall& pending : calls) {
     const Use use(*pending.comm, false);
     const double us = use->estimate_us(pending.call);
     estimate.known = estimate.known && us > 0;
@@ -181,12 +194,6 @@ GroupEstimate group_discard() {
     sum += us;
     estimate.us = std::max(estimate.us, sum);
   }
-  if (--group.depth > 0) return estimate;
-  for (InitJob& job : group.jobs) {
-    *job.out = nullptr;
-    job.comm->state = CommState::kDead;
-  }
-  group.reset();
   return estimate;
 }
 

@@ -3,17 +3,16 @@
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
-#include "src/exec/cuda/gpu_executor.h"
 #include "src/planner/tuning_rules.h"
 
 namespace weft {
 
-bool uses_multi_connection(const Config& config, int nranks) {
-  return cuda::available() && kMultiConnection.supports({CollectiveKind::kAllReduce, nranks, 0}) &&
+bool uses_multi_connection(const Config& config, int nranks, bool on_gpus) {
+  return on_gpus && kMultiConnection.supports({CollectiveKind::kAllReduce, nranks, 0}) &&
          (config.max_channels <= 0 || config.max_channels >= kMultiConnection.channels);
 }
 
-Config rank_config(Config config, int nranks) {
+Config rank_config(Config config, int nranks, bool on_gpus) {
   TuningRules rules;
   try {
     rules = TuningRules::from(config);
@@ -25,7 +24,7 @@ Config rank_config(Config config, int nranks) {
   };
   // On GPUs packets stand for both LL and LL128.
   if (!allows(NcclProtocol::kLl) && !allows(NcclProtocol::kLl128)) config.packet_bytes = 0;
-  if (uses_multi_connection(config, nranks)) {
+  if (uses_multi_connection(config, nranks, on_gpus)) {
     config.net_ring_bytes = config.gpu_net_ring_bytes;
     config.net_slice_bytes = config.gpu_net_slice_bytes;
   }

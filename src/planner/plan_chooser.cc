@@ -10,16 +10,15 @@ namespace weft {
 namespace {
 
 // A generator's name is a string literal, so data() ends with a NUL.
-Choice made_by(const Generator& generator, Protocol protocol) {
-  return {&generator, nullptr, protocol, generator.name.data()};
+Choice made_by(const Generator& generator, PlanPath path) {
+  return {&generator, nullptr, path, generator.name.data()};
 }
 
 }  // namespace
 
-PlanChooser::PlanChooser(const Config& config, int rank, int nranks, std::string label,
+PlanChooser::PlanChooser(const Config& config, int rank, std::string label,
                          std::shared_ptr<const ImportedSchedules> imported)
     : rank_(rank),
-      nranks_(nranks),
       label_(std::move(label)),
       packet_bytes_(config.packet_bytes),
       emulates_topo_(!config.topo.empty()),
@@ -114,7 +113,8 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
     if (why == Unfit::kNone && forced == nullptr) return &schedule;
     // Rank 0 logs each rule once. All ranks decide alike.
     const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(why));
-    if ((logged_[i].fetch_or(bit) & bit) != 0 || rank_ != 0) continue;
+    if (rank_ != 0 || (logged_[i].load(std::memory_order_relaxed) & bit) != 0) continue;
+    if ((logged_[i].fetch_or(bit) & bit) != 0) continue;
     WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
               name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",
               why == Unfit::kNone ? fmt::format("WEFT_PLAN asks for {}", forced->name)
@@ -126,10 +126,10 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
 Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
   const CollectiveKind kind = call.collective.kind;
   if (copies_ && copies_(kind, call.message_bytes()))
-    return {nullptr, nullptr, Protocol::kCopyEngines, "copy_engines"};
+    return {nullptr, nullptr, PlanPath::kCopyEngines, "copy_engines"};
   const GpuChoice choice =
       choose_for_gpu(call.collective, call.bytes, packet_bytes_, forced, placement_.together);
-  return made_by(*choice.generator, choice.packets ? Protocol::kPackets : Protocol::kLoadStore);
+  return made_by(*choice.generator, choice.packets ? PlanPath::kPackets : PlanPath::kLoadStore);
 }
 
 Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced) const {
@@ -141,14 +141,14 @@ Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced)
     const ImportedSchedule& schedule =
         *agreed_.schedules->all()[static_cast<size_t>(option->schedule)];
     if (unfit(schedule, call) == Unfit::kNone)
-      return {nullptr, &schedule, Protocol::kFifos, option->name.c_str()};
+      return {nullptr, &schedule, PlanPath::kFifos, option->name.c_str()};
     option = table.choose(kind, call.bytes, true);
   }
   const Generator* generator = unless_captured(generator_of(option), call);
   if (generator != nullptr && generator->cpu_nodes <= cpu_nodes_)
-    return made_by(*generator, Protocol::kFifos);
+    return made_by(*generator, PlanPath::kFifos);
   return made_by(choose_generator(call.collective, call.bytes, placement_, forced),
-                 Protocol::kFifos);
+                 PlanPath::kFifos);
 }
 
 Choice PlanChooser::choose(const PlanCall& call) const {
@@ -157,7 +157,7 @@ Choice PlanChooser::choose(const PlanCall& call) const {
   if (placement_.peer_memory && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   if (!imported_->all().empty() && !placement_.peer_memory)
     if (const ImportedSchedule* schedule = imported_for(call))
-      return {nullptr, schedule, Protocol::kFifos, schedule->path.c_str()};
+      return {nullptr, schedule, PlanPath::kFifos, schedule->path.c_str()};
   return through_fifos(call, forced);
 }
 

@@ -17,7 +17,7 @@
 namespace weft {
 
 // How a plan moves data.
-enum class Protocol : uint8_t {
+enum class PlanPath : uint8_t {
   kFifos,        // messages through FIFOs in host memory
   kPackets,      // GPUs: packets with flags beside the data, as in NCCL's LL
   kLoadStore,    // GPUs: loads and stores in peer memory
@@ -27,7 +27,7 @@ enum class Protocol : uint8_t {
 struct Choice {
   const Generator* generator = nullptr;
   const ImportedSchedule* schedule = nullptr;  // imported or synthesized; then generator is nullptr
-  Protocol protocol = Protocol::kFifos;
+  PlanPath path = PlanPath::kFifos;
   const char* name = "";  // lives as long as the chooser
 };
 
@@ -39,7 +39,7 @@ class PlanChooser {
   using CopyTest = std::function<bool(CollectiveKind kind, size_t message_bytes)>;
 
   // Throws Error on a bad WEFT_PLAN. `imported` may be empty, not nullptr.
-  PlanChooser(const Config& config, int rank, int nranks, std::string label,
+  PlanChooser(const Config& config, int rank, std::string label,
               std::shared_ptr<const ImportedSchedules> imported);
 
   // Set-up, in this order: the agreed plans, the number of CPU nodes, and, when peers are
@@ -66,6 +66,9 @@ class PlanChooser {
   // From the next call on, calls of this kind take the generator's plan; nullptr: the agreed plan.
   void force(CollectiveKind kind, const Generator* generator);
 
+  // Whether simple rules decide instead of the table: between GPUs of several hosts, and where init
+  // found out too late that GPUs have no peer access.
+  bool goes_by_rules() const;
   const CommunicatorPlans& agreed() const { return agreed_; }
   const Placement& placement() const { return placement_; }
   const ImportedSchedules& imported() const { return *imported_; }
@@ -78,15 +81,12 @@ class PlanChooser {
   const Generator* generator_of(const PlanOption* option) const;
   // The generator, or nullptr if it has CPU nodes and the call is captured. Logs that once.
   const Generator* unless_captured(const Generator* generator, const PlanCall& call) const;
-  // Whether the rules of selection.h decide, not the table: for GPUs of several hosts, and if GPUs
-  // turned out to have no peer access after planning.
-  bool goes_by_rules() const;
   bool uses_cpu_nodes(const Generator* forced, const PlanCall& call) const;
   const ImportedSchedule* imported_for(const PlanCall& call) const;
   Choice on_gpus(const PlanCall& call, const Generator* forced) const;
   Choice through_fifos(const PlanCall& call, const Generator* forced) const;
 
-  const int rank_, nranks_;
+  const int rank_;
   const std::string label_;
   const size_t packet_bytes_;
   const bool emulates_topo_;  // WEFT_TOPO

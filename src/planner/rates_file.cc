@@ -19,7 +19,7 @@ namespace {
 
 // The version of the format. Files of other versions are not used, because their rates mean
 // something else.
-constexpr std::string_view kTitle = "weft rates ", kVersion = "2";
+constexpr std::string_view kTitle = "weft rates ", kVersion = "3";
 
 void read_rate(const std::string& line, Rates& rates, const std::string& where, int number) {
   const size_t blank = line.find(' ');

@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
+#include "src/comm/rank_config.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/plan_chooser.h"
 #include "src/tools/answers.h"
@@ -25,15 +26,25 @@ struct ExplainArguments {
 };
 
 // As a communicator of such ranks would be placed.
-Placement placement_of(const ExplainArguments& arguments, const SelectionTable& table,
-                       const Machine& machine) {
+Placement placement_of(const ExplainArguments& arguments, const Config& config, int ranks,
+                       const SelectionTable& table, const Machine& machine) {
   Placement placement;
   placement.one_process = !arguments.processes && arguments.hosts == 1;
   placement.one_host = arguments.hosts == 1;
   placement.peer_memory = arguments.on_gpus && placement.one_host && table.via_host.empty();
   placement.via_host = arguments.on_gpus && !placement.peer_memory;
   placement.together = placement.peer_memory && placement.one_process && gpus(machine).size() == 1;
+  placement.multi_connection =
+      !placement.one_host && uses_multi_connection(config, ranks, arguments.on_gpus);
   return placement;
+}
+
+// Those of the environment, as communicators in host mode use them.
+std::shared_ptr<const ImportedSchedules> imports(const Config& config, int ranks, bool on_gpus) {
+  const bool named = !config.schedules.empty() || !config.msccl_xml_files.empty() ||
+                     !config.msccl_algo_dir.empty();
+  return named && !on_gpus ? ImportedSchedules::load(config, ranks, true)
+                           : std::make_shared<const ImportedSchedules>();
 }
 
 nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, CollectiveKind kind,
@@ -43,6 +54,7 @@ nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, Collective
   out["collective"] = name(kind);
   out["machine"] = table.machine;
   out["costs"] = table.origin;
+  if (chooser.goes_by_rules()) out["decided_by"] = "rules";
   uint64_t least = 0;
   for (const SelectionTable::Range& range : table.ranges(kind)) {
     const PlanOption& option = table.options[static_cast<size_t>(range.option)];
@@ -70,6 +82,24 @@ nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, Collective
   return out;
 }
 
+void print(const PlanChooser& chooser, int ranks, CollectiveKind kind, uint64_t size) {
+  const SelectionTable& table = chooser.agreed().table;
+  fmt::print("{}; {}\n", table.machine, table.origin);
+  if (!table.via_host.empty()) fmt::print("through host memory: {}\n", table.via_host);
+  if (chooser.goes_by_rules()) fmt::print("simple rules decide; the table says what plans cost\n");
+  if (size > 0) {
+    const Choice choice = chooser.choose(PlanCall::of_size({kind, ranks, 0}, size));
+    fmt::print("{} of {} bytes takes {}\n{}", name(kind), size, choice.name,
+               describe_options(table, kind, size, chooser.option_of(choice, kind)));
+    return;
+  }
+  const std::string ranges = describe_ranges(table, kind);
+  fmt::print("{}", ranges.empty() ? "no table: simple rules decide\n" : ranges);
+  for (const PlanOption& option : table.options)
+    if (option.kind == kind && !option.barred.empty())
+      fmt::print("{} is not chosen: {}\n", option.name, option.barred);
+}
+
 void answer(const ExplainArguments& arguments) {
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
@@ -87,6 +117,7 @@ void answer(const ExplainArguments& arguments) {
                                 : static_cast<int>(gpus(load_machine(config.topo)).size());
   if (arguments.on_gpus && gpus(here.machine).empty())
     fail(ncclInvalidUsage, "there is no GPU: name a machine that has some");
+  config = rank_config(config, ranks, arguments.on_gpus);
   HostSetting setting;
   setting.cores = here.cores;
   setting.one_process = !arguments.processes;
@@ -114,32 +145,17 @@ void answer(const ExplainArguments& arguments) {
                        {},
                        config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
                        unfit_for_host_fifos});
-  PlanChooser chooser(config, 0, ranks, "explain", std::make_shared<const ImportedSchedules>());
-  chooser.place(placement_of(arguments, plans.table, here.machine));
+  PlanChooser chooser(config, 0, "explain", imports(config, ranks, arguments.on_gpus));
+  chooser.place(placement_of(arguments, config, ranks, plans.table, here.machine));
   chooser.agree(std::move(plans));
   chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
                                                      : 0);
-  const SelectionTable& table = chooser.agreed().table;
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {
     fmt::print("{}\n", to_json(chooser, ranks, kind, arguments.size).dump());
-    return;
+  } else {
+    print(chooser, ranks, kind, arguments.size);
   }
-  fmt::print("{}; {}\n", table.machine, table.origin);
-  if (!table.via_host.empty()) fmt::print("through host memory: {}\n", table.via_host);
-  if (arguments.size > 0) {
-    const Choice choice = chooser.choose(PlanCall::of_size({kind, ranks, 0}, arguments.size));
-    const PlanOption* option = chooser.option_of(choice, kind);
-    if (option == nullptr) fmt::print("simple rules choose {}\n", choice.name);
-    fmt::print("{} of {} bytes\n{}", name(kind), arguments.size,
-               describe_options(table, kind, arguments.size, option));
-    return;
-  }
-  const std::string ranges = describe_ranges(table, kind);
-  fmt::print("{}", ranges.empty() ? "no table: simple rules decide\n" : ranges);
-  for (const PlanOption& option : table.options)
-    if (option.kind == kind && !option.barred.empty())
-      fmt::print("{} is not chosen: {}\n", option.name, option.barred);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ PlanCall call_of_size(size_t bytes) { return PlanCall::of_size({kReduceAll, kEig
 // GPUs that reach each other.
 struct OnGpus {
   explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {})
-      : chooser(config, 0, kEight, "test", nothing_imported()) {
+      : chooser(config, 0, "test", nothing_imported()) {
     chooser.agree(plans_of_gpus("dgx-h100"));
     weft::Placement placement;
     placement.peer_memory = true;
@@ -67,10 +67,10 @@ struct OnGpus {
 TEST(PlanChooser, TakesPacketsForLittleDataAndPeerMemoryForMuch) {
   const OnGpus gpus;
   const Choice little = gpus.chooser.choose(call_of_size(kTiny));
-  EXPECT_EQ(little.protocol, Protocol::kPackets);
+  EXPECT_EQ(little.path, PlanPath::kPackets);
   EXPECT_STREQ(little.name, "one_shot");
   const Choice much = gpus.chooser.choose(call_of_size(kHuge));
-  EXPECT_EQ(much.protocol, Protocol::kLoadStore);
+  EXPECT_EQ(much.path, PlanPath::kLoadStore);
   EXPECT_STREQ(much.name, "peer_memory");
 }
 
@@ -80,7 +80,7 @@ TEST(PlanChooser, EstimatesThePlanThatItChooses) {
     const Choice choice = gpus.chooser.choose(call_of_size(bytes));
     const PlanOption* option = gpus.chooser.option_of(choice, kReduceAll);
     ASSERT_NE(option, nullptr) << choice.name;
-    EXPECT_EQ(option->name, choice.name);
+    EXPECT_EQ(option->name, bytes == kTiny ? "one_shot" : "peer_memory");
     EXPECT_GT(gpus.chooser.estimate_us(call_of_size(bytes)), 0);
     EXPECT_EQ(gpus.chooser.estimate_us(call_of_size(bytes)),
               SelectionTable::estimate(*option, static_cast<double>(bytes)));
@@ -89,10 +89,10 @@ TEST(PlanChooser, EstimatesThePlanThatItChooses) {
 
 TEST(PlanChooser, SaysSoWhereCopyEnginesMoveTheData) {
   const OnGpus gpus({}, [](CollectiveKind, size_t bytes) { return bytes >= kHuge; });
-  EXPECT_EQ(gpus.chooser.choose(call_of_size(kHuge)).protocol, Protocol::kCopyEngines);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kHuge)).path, PlanPath::kCopyEngines);
   EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "copy_engines");
   EXPECT_EQ(gpus.chooser.estimate_us(call_of_size(kHuge)), 0) << "nobody has measured that";
-  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).protocol, Protocol::kPackets);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).path, PlanPath::kPackets);
 }
 
 TEST(PlanChooser, FollowsWhatIsForced) {
@@ -113,7 +113,7 @@ TEST(PlanChooser, RefusesAForcedPlanThatCannotRun) {
 }
 
 TEST(PlanChooser, KeepsCpuNodesOutOfGraphs) {
-  PlanChooser chooser({}, 0, kEight, "test", nothing_imported());
+  PlanChooser chooser({}, 0, "test", nothing_imported());
   chooser.agree(plans_of_gpus("pcie-8x", "NCCL_P2P_DISABLE is set"));
   chooser.set_cpu_nodes(chooser.most_cpu_nodes(true));
   weft::Placement placement;
@@ -126,7 +126,7 @@ TEST(PlanChooser, KeepsCpuNodesOutOfGraphs) {
 }
 
 TEST(PlanChooser, PrefersAnImportedScheduleForTheCallsItIsFor) {
-  PlanChooser chooser({}, 0, kEight, "test", imported_ring());
+  PlanChooser chooser({}, 0, "test", imported_ring());
   chooser.place({});
   EXPECT_NE(chooser.choose(call_of_size(kTiny)).schedule, nullptr);
   EXPECT_STREQ(chooser.choose(call_of_size(kTiny)).name, "small-ring.json");
@@ -151,6 +151,21 @@ TEST(PlanChooser, TellsUsersOfTheImportedScheduleThatRuns) {
     EXPECT_EQ(plan, path);
     ASSERT_EQ(weftPlanOf(comm, "all_gather", 1 << 20, &plan), ncclSuccess);
     EXPECT_NE(find_generator(plan), nullptr) << plan;
+  });
+}
+
+// The estimate of a call that has no plan fails; the group must not stay open with it.
+TEST(PlanChooser, EndsTheGroupWhoseCallCannotBeEstimated) {
+  const ScopedEnvironment environment{{"WEFT_PLAN", "all_reduce=peer_memory"}};
+  run_ranks_as_threads(2, [&](int, ncclComm_t comm) {
+    std::vector<float> data(16);
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr),
+        ncclSuccess);
+    EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is still open";
   });
 }
 

@@ -69,6 +69,8 @@ plant src/comm/group.cc '#include "plugins/net_socket/sender.h"'
 plant src/exec/host/run.cc '#include "plugins/net_socket/plugin.h"'
 plant src/comm/group.cc '#include "tests/support/case.h"'
 plant src/comm/group.cc '#include "group.h"'
+plant src/comm/group.cc '#include <src/api/guard.h>'
+plant include/weft.h '#include "src/comm/mesh.h"'
 plant src/exec/host/run.cc '#include <cuda_runtime.h>'
 plant src/comm/group.cc '#include <cuda.h>'
 plant src/exec/host/run.cc 'extern "C" void g();'
@@ -84,6 +86,8 @@ long_function 80 >"$tree/src/comm/long.cc"
 expect pass "a function of 80 lines"
 long_function 81 >"$tree/src/comm/long.cc"
 expect fail "a function of 81 lines"
+{ echo 'int long_one() {' && echo '  const int a[] = {1, 2};' && long_function 90 | sed 1d; } >"$tree/src/comm/long.cc"
+expect fail "a function of 91 lines with a table in it"
 fresh
 { echo 'const int kTable[] = {' && yes '    1,' | head -90 && echo '};'; } >"$tree/src/comm/table.cc"
 expect pass "a table of 90 lines"

@@ -265,8 +265,8 @@ void CopyEngine::run(const CopyWork& work, cudaStream_t stream, bool captured) {
 
 void CopyEngine::tell_of_kernels(CollectiveKind kind, const char* why) {
   const unsigned bit = 1u << static_cast<unsigned>(kind);
-  if ((logged_ & bit) != 0) return;
-  logged_ |= bit;
+  if ((logged_.load(std::memory_order_relaxed) & bit) != 0) return;
+  if ((logged_.fetch_or(bit) & bit) != 0) return;
   WEFT_INFO(kTuning, "rank {}: {} runs in kernels, {}", rank_, name(kind), why);
 }
 

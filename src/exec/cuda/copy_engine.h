@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -99,7 +100,7 @@ class CopyEngine : private CopyQueue {
   std::string missing_;
   bool batches_ = false;  // one call can submit several copies
   unsigned wait_flags_ = CU_STREAM_WAIT_VALUE_EQ;
-  unsigned logged_ = 0;  // a bit per kind
+  std::atomic<unsigned> logged_{0};  // a bit per kind; any thread may ask what is copied
   size_t slot_bytes_ = 0;
   std::vector<Ends> ends_;  // [peer]
   volatile CopyBoard* board_ = nullptr;

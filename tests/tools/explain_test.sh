@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# weft explain names the plan that communicators would take: explain_test.sh WEFT SCHEDULE (all_reduce of 3 ranks)
+set -uo pipefail
+weft=$1 schedule=$2
+export WEFT_CACHE=none
+failed=0
+
+# expect PATTERN ARGUMENTS...: a line of the output matches.
+expect() {
+  local pattern=$1 output
+  shift
+  output=$("$weft" explain "$@" 2>&1)
+  grep -qE "$pattern" <<<"$output" || { echo "FAILED: weft explain $* does not say '$pattern':"; echo "$output"; failed=1; }
+}
+
+expect 'all_reduce of 8192 bytes takes one_shot$' dgx-h100 --gpus --coll all_reduce --size 8K
+expect 'all_reduce of 67108864 bytes takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 64M
+expect '"plan":"peer_memory"' dgx-h100 --gpus --coll all_reduce --size 64M --json
+# The table marks the same plan.
+expect '^\* peer_memory ' dgx-h100 --gpus --coll all_reduce --size 64M
+# Without the low-latency protocols there are no packets.
+NCCL_PROTO=Simple expect 'takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 8K
+WEFT_PLAN=all_reduce=ring expect 'takes ring$' dgx-h100 --gpus --coll all_reduce --size 64M
+NCCL_P2P_DISABLE=1 expect 'takes cpu_pair$' pcie-8x --gpus --coll all_reduce --size 64M
+# GPUs of several hosts go by rules.
+expect 'takes multi_connection$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
+expect '^simple rules decide' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce
+expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --json
+# Host mode: what the environment imports comes first.
+WEFT_SCHEDULES=$schedule expect "takes $schedule\$" --ranks 3 --coll all_reduce --size 64K
+WEFT_SCHEDULES=$schedule expect 'takes [a-z_]+$' --ranks 4 --coll all_reduce --size 64K
+[ $failed = 0 ] && echo OK
+exit $failed
