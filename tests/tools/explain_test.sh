@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# weft explain names the plan that communicators would take: explain_test.sh WEFT SCHEDULE (all_reduce of 3 ranks)
+# weft explain names the plan that communicators would take: explain_test.sh WEFT
 set -uo pipefail
-weft=$1 schedule=$2
+weft=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 export WEFT_CACHE=none
 failed=0
 
@@ -27,7 +29,9 @@ expect 'takes multi_connection$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_
 expect '^simple rules decide' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce
 expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --json
 # Host mode: what the environment imports comes first.
-WEFT_SCHEDULES=$schedule expect "takes $schedule\$" --ranks 3 --coll all_reduce --size 64K
-WEFT_SCHEDULES=$schedule expect 'takes [a-z_]+$' --ranks 4 --coll all_reduce --size 64K
+schedule=$work/ours.json
+"$weft" synth pcie-4x --coll all_reduce --size 64K -o "$schedule" >/dev/null || { echo "FAILED: no schedule"; failed=1; }
+WEFT_SCHEDULES=$schedule expect "takes $schedule\$" --ranks 4 --coll all_reduce --size 64K
+WEFT_SCHEDULES=$schedule expect 'takes [a-z_]+$' --ranks 3 --coll all_reduce --size 64K
 [ $failed = 0 ] && echo OK
 exit $failed
