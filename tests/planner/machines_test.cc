@@ -138,10 +138,10 @@ TEST(Calibration, IsUsedAndSaidSoAndIsALineWhereItCannotBeRead) {
   std::string host(256, '\0');
   gethostname(host.data(), host.size() - 1);
   const fs::path path = folder.path / (std::string("rates-") + host.c_str());
-  std::ofstream(path) << "weft rates 2\nmeasured by a test\n[threads]\nhop_us 0.25\n";
+  std::ofstream(path) << "weft rates 3\nmeasured by a test\n[threads]\nhop_us 0.25\n";
   const std::string good = log_of_init(2, {{"WEFT_CACHE", folder.path.string()}});
   EXPECT_NE(good.find("rates measured by a test"), std::string::npos) << good;
-  std::ofstream(path) << "weft rates 2\nmeasured by a test\n[threads]\nhop_us fast\n";
+  std::ofstream(path) << "weft rates 3\nmeasured by a test\n[threads]\nhop_us fast\n";
   const std::string bad = log_of_init(2, {{"WEFT_CACHE", folder.path.string()}});
   EXPECT_NE(bad.find("'fast' is no rate"), std::string::npos) << bad;
   EXPECT_NE(bad.find("default rates"), std::string::npos) << bad;

@@ -300,9 +300,9 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
   EXPECT_EQ(back.rates.at(kThreadRates).hop_us, 7.5);
   EXPECT_EQ(back.factors, calibration.factors);
   for (const char* bad :
-       {"", "weft rates 2\nx\n[threads]\nfactor ring\n", "weft rates 1\n",
-        "weft rates 2\nx\nhop_us 1\n", "weft rates 2\nx\n[threads]\nhop_us x\n",
-        "weft rates 2\nx\n[threads]\nhop_us -1\n", "weft rates 2\nx\n[threads]\nspeed 1\n"})
+       {"", "weft rates 3\nx\n[threads]\nfactor ring\n", "weft rates 1\n",
+        "weft rates 3\nx\nhop_us 1\n", "weft rates 2\nx\n[threads]\nhop_us x\n",
+        "weft rates 3\nx\n[threads]\nhop_us -1\n", "weft rates 2\nx\n[threads]\nspeed 1\n"})
     EXPECT_THROW(parse_rates(bad, "file"), Error) << bad;
   for (const char* other : {"1", "3", "2.1", ""}) try {
       parse_rates(fmt::format("weft rates {}\nx\n[threads]\nhop_us 1\n", other), "file");
