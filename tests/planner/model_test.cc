@@ -301,15 +301,15 @@ TEST(Rates, ComeBackFromTheirFileAndRefuseOthers) {
   EXPECT_EQ(back.factors, calibration.factors);
   for (const char* bad :
        {"", "weft rates 3\nx\n[threads]\nfactor ring\n", "weft rates 1\n",
-        "weft rates 3\nx\nhop_us 1\n", "weft rates 2\nx\n[threads]\nhop_us x\n",
-        "weft rates 3\nx\n[threads]\nhop_us -1\n", "weft rates 2\nx\n[threads]\nspeed 1\n"})
+        "weft rates 3\nx\nhop_us 1\n", "weft rates 3\nx\n[threads]\nhop_us x\n",
+        "weft rates 3\nx\n[threads]\nhop_us -1\n", "weft rates 3\nx\n[threads]\nspeed 1\n"})
     EXPECT_THROW(parse_rates(bad, "file"), Error) << bad;
   for (const char* other : {"1", "3", "2.1", ""}) try {
       parse_rates(fmt::format("weft rates {}\nx\n[threads]\nhop_us 1\n", other), "file");
       ADD_FAILURE() << "version '" << other << "' is read";
     } catch (const Error& error) {
       EXPECT_EQ(error.what(),
-                fmt::format("file:1: rates of version {}, this library reads version 2", other));
+                fmt::format("file:1: rates of version {}, this library reads version 3", other));
     }
 }
 
