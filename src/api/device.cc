@@ -1,13 +1,8 @@
-// The device API of NCCL 2.28, with which kernels communicate themselves. Weft does not support it.
-// Every function that would create an object fails and names an alternative. Teams are plain
-// arithmetic and work.
-#include "src/api/checks.h"
+// The device API of NCCL 2.28 to 2.30, with which kernels communicate themselves. Weft does not
+// support it. Every function that would create an object or give a pointer fails and names an
+// alternative.
 #include "src/api/guard.h"
-
-struct ncclTeam {
-  int nRanks, rank, stride;
-};
-using ncclTeam_t = ncclTeam;
+#include "src/api/nccl_2_30.h"
 
 namespace weft::api {
 namespace {
@@ -19,9 +14,9 @@ ncclResult_t refuse(const char* function) {
                 "are), or in PyTorch the symmetric memory backend CUDA instead of NCCL");
 }
 
-ncclTeam world(const ncclComm* comm) {
-  return comm != nullptr && comm->magic == ncclComm::kMagic ? ncclTeam{comm->nranks, comm->rank, 1}
-                                                            : ncclTeam{0, 0, 0};
+ncclResult_t refuse_pointer(const char* function, void** out) {
+  if (out != nullptr) *out = nullptr;
+  return refuse(function);
 }
 
 }  // namespace
@@ -48,16 +43,30 @@ WEFT_EXPORT(int, LLA2ACalcSlots, (int maxElts, int maxEltSize)) {
   return maxElts * ((maxEltSize + 7) / 8);
 }
 
-WEFT_EXPORT(ncclTeam_t, TeamWorld, (ncclComm_t comm)) { return world(comm); }
-// There is no load/store access here, so a rank is alone in its LSA team, and the rail team is the
-// world.
-WEFT_EXPORT(ncclTeam_t, TeamLsa, (ncclComm_t)) { return {1, 0, 1}; }
-WEFT_EXPORT(ncclTeam_t, TeamRail, (ncclComm_t comm)) { return world(comm); }
-WEFT_EXPORT(int, TeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) {
-  return world(comm).rank + (rank - team.rank) * team.stride;
+// Offsets of resource buffers are counted in 128 bytes.
+WEFT_EXPORT(size_t, GetResourceBufferOffset, (ncclDevResourceHandle_t h)) {
+  return size_t{h} * 128;
 }
-WEFT_EXPORT(int, TeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) {
-  return (rank - team.rank) * team.stride;
+
+WEFT_EXPORT(ncclResult_t, GinOutboxCreateRequirement, (int, int, void*, void*)) {
+  return refuse("ncclGinOutboxCreateRequirement");
+}
+WEFT_EXPORT(ncclResult_t, GinInboxA2ACreateRequirement, (ncclTeam_t, int, int, void*, void*)) {
+  return refuse("ncclGinInboxA2ACreateRequirement");
+}
+
+WEFT_EXPORT(ncclResult_t, GetLsaDevicePointer, (ncclWindow_t, size_t, int, void** outPtr)) {
+  return refuse_pointer("ncclGetLsaDevicePointer", outPtr);
+}
+WEFT_EXPORT(ncclResult_t, GetPeerDevicePointer, (ncclWindow_t, size_t, int, void** outPtr)) {
+  return refuse_pointer("ncclGetPeerDevicePointer", outPtr);
+}
+WEFT_EXPORT(ncclResult_t, GetLsaMultimemDevicePointer, (ncclWindow_t, size_t, void** outPtr)) {
+  return refuse_pointer("ncclGetLsaMultimemDevicePointer", outPtr);
+}
+WEFT_EXPORT(ncclResult_t, GetMultimemDevicePointer,
+            (ncclWindow_t, size_t, ncclMultimemHandle_t, void** outPtr)) {
+  return refuse_pointer("ncclGetMultimemDevicePointer", outPtr);
 }
 
 }  // namespace weft::api

@@ -40,6 +40,13 @@ class Registrations {
     all_.erase(it);
     return true;
   }
+  // nullptr: `handle` is not a registration of this communicator.
+  void* base_of(const ncclComm* comm, const void* handle) {
+    std::lock_guard lock(mutex_);
+    for (const auto& window : all_)
+      if (window.get() == handle && window->comm == comm) return window->base;
+    return nullptr;
+  }
 
  private:
   std::mutex mutex_;
@@ -123,6 +130,16 @@ WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t w
     check_handle(comm);
     if (win == nullptr) return;  // the window that NCCL_WIN_ENABLE=0 gives
     if (!remove_registration(comm, win))
+      fail(ncclInvalidArgument, "win is not a window of this communicator");
+  });
+}
+
+WEFT_EXPORT(ncclResult_t, WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
+  return guard("ncclWinGetUserPtr", [&] {
+    check_handle(comm);
+    check_pointer("outUserPtr", outUserPtr);
+    *outUserPtr = Registrations::instance().base_of(comm, win);
+    if (*outUserPtr == nullptr)
       fail(ncclInvalidArgument, "win is not a window of this communicator");
   });
 }

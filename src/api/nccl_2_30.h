@@ -1,0 +1,61 @@
+// Types of NCCL 2.28's device API and of NCCL 2.29 and 2.30 that nccl.h does not have. Layouts are
+// those of NCCL 2.30.7.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "include/nccl.h"
+
+extern "C" {
+
+struct ncclTeam {
+  int nRanks, rank, stride;
+};
+using ncclTeam_t = ncclTeam;
+
+// Passed by value.
+struct ncclMultimemHandle {
+  void* mcBasePtr;
+};
+using ncclMultimemHandle_t = ncclMultimemHandle;
+
+using ncclDevResourceHandle_t = uint32_t;
+
+enum ncclGinType_t : int { NCCL_GIN_TYPE_NONE = 0 };
+
+// Grows at the end only, as ncclConfig_t does. NCCL 2.29.2 ends after ginType.
+struct ncclCommProperties {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int rank;
+  int nRanks;
+  int cudaDev;
+  int nvmlDev;
+  bool deviceApiSupport;
+  bool multimemSupport;
+  ncclGinType_t ginType;
+  int nLsaTeams;
+  bool hostRmaSupport;
+  ncclGinType_t railedGinType;
+};
+using ncclCommProperties_t = ncclCommProperties;
+static_assert(offsetof(ncclCommProperties, ginType) == 36 && sizeof(ncclCommProperties) == 56);
+
+enum ncclCommMemStat_t : int { ncclStatGpuMemSuspend = 0 };
+
+struct ncclWaitSignalDesc_t {
+  int opCnt, peer, sigIdx, ctx;
+};
+
+using ncclParamHandle_t = struct ncclParamHandle*;
+
+}  // extern "C"
+
+namespace weft::api {
+
+// Refuses a function of NCCL 2.29 or 2.30 that Weft does not have yet. `instead`: what to call.
+ncclResult_t refuse_new(const char* function, const char* instead) noexcept;
+
+}  // namespace weft::api
