@@ -29,7 +29,8 @@ ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern,
  * imported schedule, the name of a synthesized schedule, or "copy_engines". The call is out of
  * place, has root 0 and is not captured in a graph. `collective` is all_reduce, all_gather,
  * reduce_scatter, broadcast, reduce, alltoall, gather or scatter. `bytes` is the size of the whole
- * array. The text lives as long as the communicator. */
+ * array; its elements are bytes. Where peers cannot reach a call's buffers, "peer_memory" goes
+ * through scratch memory. The text lives as long as the communicator. */
 ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, const char** plan);
 
 /* Forces a plan for all calls of a collective, from the next call on, as WEFT_PLAN does at init.

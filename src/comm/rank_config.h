@@ -1,4 +1,4 @@
-// The configuration of one communicator. Equal on all its ranks.
+// The configuration as one communicator uses it.
 #pragma once
 
 #include "src/base/config.h"
