@@ -32,7 +32,7 @@ struct Choice {
 };
 
 // One thread sets it up at init. Then any thread may call choose(). Only the thread that makes
-// calls may call force().
+// calls may call force(), while no other thread chooses.
 class PlanChooser {
  public:
   // Whether copy engines move messages of this size in operations of this kind.

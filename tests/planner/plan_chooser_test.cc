@@ -139,7 +139,7 @@ TEST(PlanChooser, PrefersAnImportedScheduleForTheCallsItIsFor) {
 }
 
 // weftPlanOf() used to name a built-in plan while the imported schedule ran.
-TEST(PlanChooser, TellsUsersOfTheImportedScheduleThatRuns) {
+TEST(PlanChooser, NamesAnImportedScheduleToUsers) {
   const std::string path = testing::TempDir() + "/weft-plan-chooser-ring.json";
   ScheduleFile file;
   file.schedule = kRing.make({kReduceAll, 3, 0}, false);
