@@ -82,6 +82,9 @@ constexpr ConfigVariable kConfigVariables[] = {
      "Threads that serve the network. 0: one; with GPUs up to four, by the rank's share of its "
      "cores."},
     {"WEFT_HOST_MODE", &Config::host_mode, "1: ignore GPUs."},
+    {"WEFT_BLOCK_SHARE", &Config::block_share,
+     "GPU only. Percent of a GPU's free thread blocks that a new communicator reserves. The least "
+     "value of all ranks counts."},
     {"WEFT_CTA_BYTES",
      &Config::cta_bytes,
      "GPU only. Data of a thread block before another one joins. At least 1024.",

@@ -23,6 +23,7 @@ struct CommunicatorOptions {
   std::string label;          // its name in messages: "rank 3 of 8"
   int device = 0;             // this and the next two are for GPUs only
   int max_ctas = 0;           // 0: the value of NCCL_MAX_CTAS
+  uint64_t issuer = 0;        // identifies the thread that makes its calls
   bool copy_engines = false;  // move data with copy engines where possible
   std::string net_name;       // the network to use; empty: the first that works
   std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's

@@ -6,6 +6,8 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/exec/cuda/block_share.h"
+#include "src/exec/cuda/device_comm.h"
 #include "src/exec/one_round_shape.h"
 #include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
@@ -54,6 +56,34 @@ void GpuLauncher::connect(Deadline deadline) {
                                            [this] { return gpu_.long_wait(); });
 }
 
+// All ranks get the same number of thread blocks, or all go without. Another communicator may take
+// blocks meanwhile; then they try with half as many.
+void GpuLauncher::share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline) {
+  std::vector<cuda::BlockClaim> claims;
+  int percent = 100;
+  for (const cuda::GpuPeer& peer : peers) {
+    claims.push_back({std::string(peer.gpu, sizeof peer.gpu), peer.free_blocks, peer.max_ctas});
+    percent = std::clamp(peer.block_share, 0, percent);
+  }
+  int blocks = cuda::blocks_per_rank(claims, percent, cuda::kMaxCtas);
+  while (blocks > 0) {
+    const char* mine = gpu_.reserve_blocks(blocks) ? "+" : "-";
+    bool all = true;
+    for (const std::string& answer : control_.all_gather(mine, deadline))
+      all = all && answer == "+";
+    if (all) break;
+    gpu_.release_blocks();
+    blocks /= 2;
+    // Nobody tries again before all have given theirs back.
+    control_.all_gather("", deadline);
+  }
+  gpu_.use_blocks(blocks);
+  if (rank_ == 0)
+    WEFT_INFO(kInit, "{}: {}", context_.label,
+              blocks > 0 ? fmt::format("{} thread blocks per rank", blocks)
+                         : "no thread blocks are free: calls of such communicators take turns");
+}
+
 // False: the driver grants peer-to-peer access, but some rank finds that it does not work.
 bool GpuLauncher::connect_peers(Deadline deadline) {
   const cuda::GpuPeer mine = gpu_.describe();
@@ -64,6 +94,7 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
     std::memcpy(&peer, blob.data(), std::min(blob.size(), sizeof peer));
     peers.push_back(peer);
   }
+  share_blocks(peers, deadline);
   std::vector<std::byte*> boards;
   for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_.board(peer));
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
@@ -100,7 +131,7 @@ void GpuLauncher::launch(std::span<const Call* const> calls) {
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())
       streams.push_back(call->stream);
-  const auto pass = gpu_.begin(streams);
+  const auto launch = gpu_.begin(streams);
   captured_ = gpu_.captured();
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {

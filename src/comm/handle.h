@@ -35,7 +35,8 @@ struct ncclComm {
   std::atomic<int> users{0};                           // calls under way
   std::atomic<ncclResult_t> progress{ncclInProgress};  // of the init or the last non-blocking call
   int rank = 0, nranks = 0, device = 0;
-  uint32_t tag = 0;  // keeps operators of different communicators apart
+  uint64_t issuer = 0;  // the thread that makes its calls, by a number; see CommunicatorOptions
+  uint32_t tag = 0;     // keeps operators of different communicators apart
   weft::CommConfig config;
   std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; observes impl
   std::unique_ptr<weft::Communicator> impl;

@@ -83,6 +83,7 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
     options.nranks = comm.nranks;
     options.label = label(comm);
     options.device = comm.device;
+    options.issuer = comm.issuer;
     options.max_ctas = comm.config.max_ctas;
     options.copy_engines = comm.config.copy_engines;
     options.net_name = comm.config.net_name;
@@ -124,6 +125,18 @@ uint64_t generation(int rank) {
   return count[rank]++;
 }
 
+// A number for the calling thread. A thread that joins a communicator several times, with several
+// ranks, has one for each of them.
+uint64_t issuer_of(const UniqueId& id) {
+  static std::atomic<uint64_t> threads{0};
+  thread_local const uint64_t thread = ++threads;
+  thread_local Secret last{};
+  thread_local uint64_t ranks = 0;
+  ranks = id.secret == last ? ranks + 1 : 0;
+  last = id.secret;
+  return thread << 16 | ranks;
+}
+
 void wait_for_users(ncclComm& comm) {
   while (comm.users.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
@@ -137,6 +150,7 @@ ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
   if (id.fixed != 0) own.secret = derive(id.secret, "generation", generation(rank));
   ncclComm* comm = new_handle(rank, nranks, config);
   if (cuda::available()) comm->device = cuda::current_device();
+  comm->issuer = issuer_of(own);
   *out = comm;
   return start(*comm, out, [comm, own] { bring_up(*comm, own); });
 }
@@ -147,7 +161,10 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
   const CommConfig child_config = CommConfig::from(config, &parent.config);
   // The caller needs a handle now. The job finds out rank and size.
   ncclComm* comm = color == NCCL_SPLIT_NOCOLOR ? nullptr : new_handle(-1, 0, child_config);
-  if (comm != nullptr) comm->device = parent.device;
+  if (comm != nullptr) {
+    comm->device = parent.device;
+    comm->issuer = parent.issuer;
+  }
   *out = comm;
   ncclComm* holder = comm != nullptr ? comm : new_handle(-1, 0, child_config);
   const uint64_t round = (**use).reserve_split();

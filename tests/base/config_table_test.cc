@@ -75,6 +75,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_LEND_PAGES", &Config::lend_pages},
     {"WEFT_PROXY_THREADS", &Config::proxy_threads},
     {"WEFT_HOST_MODE", &Config::host_mode},
+    {"WEFT_BLOCK_SHARE", &Config::block_share},
     {"WEFT_CTA_BYTES", &Config::cta_bytes},
     {"WEFT_SCRATCH_BYTES", &Config::scratch_bytes},
     {"WEFT_PACKET_BYTES", &Config::packet_bytes},

@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "src/base/log.h"
-#include "src/exec/cuda/cta_budget.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
@@ -36,9 +35,15 @@ void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) 
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
 }
 
-// SMs that stay free if ranks share a GPU, for later communicators.
-constexpr int kSpareMultiprocessors = 4;
-constexpr int kOwnGpuCtas = 32;  // for a rank that has its own GPU
+// "4d6f..."; the same in all processes.
+std::string uuid_text(int device) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::string text;
+  for (const char byte : properties.uuid.bytes)
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
 
 const char* kind_of(int peer, int nranks) { return peer < nranks ? "peer" : "CPU node"; }
 
@@ -108,8 +113,11 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
          kMaxRanks);
   const SetupScope scope(options.device);
   s.own_stream = PooledResource(DeviceStore::Kind::kStream);
-  check(cudaDeviceGetAttribute(&s.sms, cudaDevAttrMultiProcessorCount, options.device),
+  int sms = 0;
+  check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
+  s.blocks = BlockRegistry::of(uuid_text(options.device), sms);
+  s.slot = common_slot(*s.blocks, options.device, options.issuer);
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
@@ -144,7 +152,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   *s.flags = {};
   s.comm.flags = s.flags;
-  s.order = std::make_unique<LaunchOrder>(options.graph_mixing);
+  s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);
   if (options.copy_engines)
     s.copies =
@@ -155,7 +163,6 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
 GpuExecutor::~GpuExecutor() {
   State& s = *state_;
   const SetupScope scope(s.options.device, std::nothrow);
-  if (s.counted) CtaBudget::instance().leave(s.options.device, s.options.group);
   s.copies.reset();
   s.registrations.reset();
   s.rings.reset();
@@ -165,6 +172,7 @@ GpuExecutor::~GpuExecutor() {
     });
   s.shared.reset();
   s.order.reset();
+  s.slot.reset();
   cudaGetLastError();
 }
 
@@ -175,10 +183,8 @@ GpuPeer GpuExecutor::describe() {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
-  peer.sms = s.sms;
-  const int most = (s.sms - kSpareMultiprocessors) / (s.options.one_process ? 1 : s.options.nranks);
-  peer.used_ctas = CtaBudget::instance().enter(s.options.device, s.options.group, most);
-  s.counted = true;
+  peer.free_blocks = s.blocks->free();
+  peer.block_share = s.options.block_share;
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -203,15 +209,10 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   State& s = *state_;
   const SetupScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
-  int most_sharing = 1, limit = kMaxCtas;
   std::vector<uint64_t> processes;
   for (size_t p = 0; p < peers.size(); p++) {
     const GpuPeer& peer = peers[p];
     processes.push_back(peer.process);
-    const auto sharing = std::count_if(peers.begin(), peers.end(),
-                                       [&](const GpuPeer& other) { return same_gpu(other, peer); });
-    most_sharing = std::max(most_sharing, static_cast<int>(sharing));
-    if (peer.max_ctas > 0) limit = std::min(limit, peer.max_ctas);
     const bool here_too = peer.process == mine.process;
     s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
@@ -236,33 +237,22 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   }
   if (s.copies != nullptr) s.shared->hold(std::move(owner));
   connect_copies(peers, boards);
-  // All thread blocks of all ranks that share a GPU must be resident together, for all
-  // communicators that may be busy at once. The budget is one block per SM.
-  if (most_sharing == 1) {
-    limit = std::min(limit, kOwnGpuCtas);
-  } else {
-    bool crowded = false;
-    for (const GpuPeer& peer : peers) {
-      const auto together =
-          static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const GpuPeer& other) {
-            return same_gpu(other, peer) && other.process == peer.process;
-          }));
-      const int free = peer.sms * together / most_sharing - peer.used_ctas;
-      const int first = (peer.sms - kSpareMultiprocessors) / most_sharing;
-      limit = std::min(limit, peer.used_ctas == 0 ? first : std::max(1, free / together / 2));
-      // Then two blocks share an SM.
-      if (peer.used_ctas > 0 && free < 2 * together) s.threads = kPacketThreads;
-      crowded = crowded || (peer.used_ctas > 0 && 2 * free < together);
-    }
-    if (crowded && s.options.rank == 0)
-      WEFT_WARN(
-          "GPU {} has no multiprocessors left for another communicator of {} ranks: they may "
-          "deadlock if several communicators are used at once",
-          s.options.device, s.options.nranks);
-  }
-  s.max_ctas = std::max(1, limit);
-  s.early_ctas = s.max_ctas / 2;
-  CtaBudget::instance().settle(s.options.device, s.options.group, s.max_ctas * s.options.sharing);
+}
+
+bool GpuExecutor::reserve_blocks(int blocks) {
+  std::optional<BlockReservation> reserved = state_->blocks->reserve(blocks);
+  if (reserved) state_->reserved = std::move(*reserved);
+  return reserved.has_value();
+}
+
+void GpuExecutor::release_blocks() { state_->reserved.release(); }
+
+void GpuExecutor::use_blocks(int blocks) {
+  State& s = *state_;
+  s.max_ctas = std::max(1, blocks);
+  // Two kernels that start early overlap. The common slot has one block.
+  s.early_ctas = blocks / 2;
+  if (blocks == 0) s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
 }
 
 void GpuExecutor::write_probes() {
@@ -300,9 +290,13 @@ void GpuExecutor::deregister_memory(const void* pointer) {
   if (state_->registrations != nullptr) state_->registrations->remove(pointer);
 }
 
-StreamGate::Pass GpuExecutor::begin(std::span<const cudaStream_t> streams) {
+GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
-  return state_->order->begin(streams);
+  Launch launch;
+  if (state_->order.get() == &state_->slot->order)
+    launch.slot = std::unique_lock(state_->slot->mutex);
+  launch.pass = state_->order->begin(streams);
+  return launch;
 }
 
 bool GpuExecutor::captured() const { return state_->order->is_captured(); }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ struct GpuOptions {
   uint64_t process = 0;      // identifies the process
   int sharing = 1;           // ranks of this process on this GPU, including this one
   uint64_t group = 0;        // identifies the communicator, the same on all ranks
+  uint64_t issuer = 0;       // identifies the thread that makes its calls; see common_slot.h
+  int block_share = 50;      // percent of the free thread blocks that it asks for
   bool one_process = true;   // all ranks share this address space
   double timeout_s = 0;      // 0: kernels wait for ever
   size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
@@ -59,8 +62,8 @@ struct GpuPeer {
   char gpu[16] = {};     // UUID: shows which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
-  int32_t used_ctas = 0;  // thread blocks on its GPU that other communicators of its process use
-  int32_t sms = 0;        // SMs of its GPU
+  int32_t free_blocks = 0;  // thread blocks that nobody has reserved on its GPU
+  int32_t block_share = 0;  // percent of them that it would ask for
   bool asks_copies = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
@@ -112,8 +115,13 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Called once. Reserves room for this rank's thread blocks until connect() knows their number.
+  // Called once.
   GpuPeer describe();
+  // Between describe() and connect(), in turn: reserves thread blocks on this rank's GPU (false: it
+  // has fewer); gives them back; says how many all ranks have. 0: calls take the common slot.
+  bool reserve_blocks(int blocks);
+  void release_blocks();
+  void use_blocks(int blocks);
   // Throws if a peer's device cannot be accessed. `boards`: kBoardBytes of memory per rank that the
   // ranks of a host share, for registrations and copy engines. `owner` keeps that memory. `borrow`
   // asks a peer in another process for a descriptor that it lends.
@@ -146,7 +154,11 @@ class GpuExecutor {
 
   // A launch is begin(), any number of run()s on the first stream, and end(). The other streams are
   // joined and wait. The caller keeps the returned pass until end().
-  [[nodiscard]] StreamGate::Pass begin(std::span<const cudaStream_t> streams);
+  struct Launch {
+    StreamGate::Pass pass;
+    std::unique_lock<std::mutex> slot;  // of the common slot, where it is used
+  };
+  [[nodiscard]] Launch begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph and runs when the graph does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);

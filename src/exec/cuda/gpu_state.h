@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "src/exec/cuda/block_registry.h"
+#include "src/exec/cuda/common_slot.h"
 #include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/device_store.h"
@@ -44,7 +46,6 @@ struct GpuExecutor::State {
   DeviceStore::Visit visit;  // first: it ends after all resources are given back
   GpuOptions options;
   std::shared_ptr<SharedMemory> shared;
-  int sms = 0;
   // Thread blocks of a kernel that lets the next one start early. Two such kernels overlap, and
   // together they must fit in a rank's share of SMs. Where ranks share a GPU, a kernel that only
   // sends does not wait for a late rank. The late rank needs room for its earlier kernels.
@@ -52,7 +53,9 @@ struct GpuExecutor::State {
   bool starts_early = false;  // the GPU can start a kernel before its predecessor ends
   int max_ctas = 1;
   uint32_t threads = kThreads;  // per thread block, for large operations; small ones use fewer
-  bool counted = false;         // counted in this process's CtaBudget
+  std::shared_ptr<BlockRegistry> blocks;
+  BlockReservation reserved;         // max_ctas of them; none: calls take the common slot
+  std::shared_ptr<CommonSlot> slot;  // reserved even if it is not used
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
   size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
@@ -62,7 +65,7 @@ struct GpuExecutor::State {
   PooledResource own_stream;  // for the communicator's own work, besides the caller's streams
   PooledResource kept_flags;
   HostFlags* flags = nullptr;
-  std::unique_ptr<LaunchOrder> order;
+  std::shared_ptr<LaunchOrder> order;            // its own, or that of the common slot
   std::unique_ptr<Registrations> registrations;  // only between processes
   std::unique_ptr<CopyEngine> copies;            // only if requested
   bool crowded = false;                          // some process has several ranks

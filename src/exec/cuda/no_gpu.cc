@@ -27,7 +27,10 @@ void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { refuse(); }
-StreamGate::Pass GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
+GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
+bool GpuExecutor::reserve_blocks(int) { return false; }
+void GpuExecutor::release_blocks() {}
+void GpuExecutor::use_blocks(int) {}
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}
 void GpuExecutor::run_send_recvs(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
