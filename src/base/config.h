@@ -71,7 +71,7 @@ struct Config {
   bool host_mode = false;
   int workers = -1;
   int max_ctas = 0, cta_policy = 0;
-  int block_share = 50;  // percent
+  int block_share = -1;  // percent; -1: chosen
   size_t cta_bytes = 16u << 10;
   size_t scratch_bytes = 0;
   size_t packet_bytes = 1u << 20;

@@ -171,7 +171,6 @@ void Communicator::start_gpu(Deadline deadline) {
   options.one_host = mesh_->one_host();
   options.group = siphash(options_.id.secret, "gpu", 3);
   options.issuer = options_.issuer;
-  options.block_share = config_.block_share;
   options.timeout_s = config_.timeout_s;
   options.scratch_bytes = config_.scratch_bytes;
   options.cta_bytes = config_.cta_bytes;

@@ -60,12 +60,9 @@ void GpuLauncher::connect(Deadline deadline) {
 // blocks meanwhile; then they try with half as many.
 void GpuLauncher::share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline) {
   std::vector<cuda::BlockClaim> claims;
-  int percent = 100;
-  for (const cuda::GpuPeer& peer : peers) {
+  for (const cuda::GpuPeer& peer : peers)
     claims.push_back({std::string(peer.gpu, sizeof peer.gpu), peer.free_blocks, peer.max_ctas});
-    percent = std::clamp(peer.block_share, 0, percent);
-  }
-  int blocks = cuda::blocks_per_rank(claims, percent, cuda::kMaxCtas);
+  int blocks = cuda::blocks_per_rank(claims, config_.block_share, cuda::kMaxCtas);
   while (blocks > 0) {
     const char* mine = gpu_.reserve_blocks(blocks) ? "+" : "-";
     bool all = true;

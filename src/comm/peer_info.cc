@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 5;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 6;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -29,6 +29,7 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"NCCL_MAX_NCHANNELS", fmt::format("{}", config.max_channels)},
            {"WEFT_HOST_MODE", fmt::format("{}", config.host_mode)},
            {"WEFT_PACKET_BYTES", fmt::format("{}", config.packet_bytes)},
+           {"WEFT_BLOCK_SHARE", fmt::format("{}", config.block_share)},
            {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
            {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)}}};
 }

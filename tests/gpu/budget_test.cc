@@ -113,8 +113,9 @@ TEST_F(GpuBudget, LetsAWorldAndPairsRunAtOnce) {
   for (int run = 0; run < 3; run++) play("world_and_pairs", 4);
 }
 
+// All eight must have reservations.
 TEST_F(GpuBudget, LetsRanksIssueCallsInAnyOrderAcrossCommunicators) {
-  play("random_orders", 4, "5");
+  play("random_orders", 4, "5", {{"WEFT_BLOCK_SHARE", "25"}});
 }
 
 // Without reservations all calls take the common slots, in one order.

@@ -16,10 +16,14 @@ struct BlockClaim {
 // Blocks of a rank that has its GPU to itself, at most. More do not make links faster.
 inline constexpr int kOwnGpuBlocks = 32;
 
-// Per rank, equal on all ranks: `percent` of what is free on the fullest GPU, divided by its ranks.
-// Two blocks per rank stay for later communicators. When only those are left, each gets one. So a
-// GPU of 132 SMs that four ranks share has room for eight communicators.
-// 0: there is no room, calls take common slots.
+// Percent of the free blocks that a communicator asks for, where the user does not say. A rank that
+// has its GPU to itself leaves half to later communicators. Ranks of one communicator that share a
+// GPU take all but one block each: they are few, and speed grows with their blocks.
+inline constexpr int kShareOfOwnGpu = 50, kShareOfSharedGpu = 100;
+
+// Per rank, equal on all ranks: `percent` (-1: as above) of what is free on the fullest GPU,
+// divided by its ranks. One block per rank stays for later communicators; when only those are left,
+// the next one gets them. 0: there is no room, calls take common slots.
 int blocks_per_rank(std::span<const BlockClaim> ranks, int percent, int most);
 
 }  // namespace weft::cuda

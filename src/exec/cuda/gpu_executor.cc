@@ -184,7 +184,6 @@ GpuPeer GpuExecutor::describe() {
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
   peer.free_blocks = s.blocks->free();
-  peer.block_share = s.options.block_share;
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;

@@ -44,7 +44,6 @@ struct GpuOptions {
   int sharing = 1;           // ranks of this process on this GPU, including this one
   uint64_t group = 0;        // identifies the communicator, the same on all ranks
   uint64_t issuer = 0;       // identifies the thread that makes its calls; see common_slot.h
-  int block_share = 50;      // percent of the free thread blocks that it asks for
   bool one_process = true;   // all ranks share this address space
   double timeout_s = 0;      // 0: kernels wait for ever
   size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
@@ -63,7 +62,6 @@ struct GpuPeer {
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
   int32_t free_blocks = 0;  // thread blocks that nobody has reserved on its GPU
-  int32_t block_share = 0;  // percent of them that it would ask for
   bool asks_copies = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
