@@ -56,29 +56,44 @@ void GpuLauncher::connect(Deadline deadline) {
                                            [this] { return gpu_.long_wait(); });
 }
 
-// All ranks get the same number of thread blocks, or all go without. Another communicator may take
-// blocks meanwhile; then they try with half as many.
+// Tries to reserve the same number of blocks on all ranks that `wants` says; all or nothing.
+bool GpuLauncher::reserve_blocks(bool wants, int blocks, Deadline deadline) {
+  const char* mine = !wants || gpu_.reserve_blocks(blocks) ? "+" : "-";
+  bool all = true;
+  for (const std::string& answer : control_.all_gather(mine, deadline)) all = all && answer == "+";
+  if (all) return true;
+  gpu_.release_blocks();
+  // Nobody tries again before all have given theirs back.
+  control_.all_gather("", deadline);
+  return false;
+}
+
+// All ranks use the same number of thread blocks: of their own, or of their issuers' first slots.
 void GpuLauncher::share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline) {
   std::vector<cuda::BlockClaim> claims;
   for (const cuda::GpuPeer& peer : peers)
     claims.push_back({std::string(peer.gpu, sizeof peer.gpu), peer.free_blocks, peer.max_ctas});
   int blocks = cuda::blocks_per_rank(claims, config_.block_share, cuda::kMaxCtas);
-  while (blocks > 0) {
-    const char* mine = gpu_.reserve_blocks(blocks) ? "+" : "-";
-    bool all = true;
-    for (const std::string& answer : control_.all_gather(mine, deadline))
-      all = all && answer == "+";
-    if (all) break;
-    gpu_.release_blocks();
-    blocks /= 2;
-    // Nobody tries again before all have given theirs back.
-    control_.all_gather("", deadline);
+  // Another communicator may take blocks meanwhile; then they try with half as many.
+  while (blocks > 0 && !reserve_blocks(true, blocks, deadline)) blocks /= 2;
+  const bool own = blocks > 0;
+  if (!own) {
+    // A rank without any slot needs at least one block, which later communicators can take too.
+    const bool wants = peers[static_cast<size_t>(rank_)].slot_blocks == 0;
+    if (!reserve_blocks(wants, 1, deadline))
+      fail(ncclSystemError,
+           "a GPU of this communicator has no thread block left for another rank: destroy "
+           "communicators, or lower WEFT_BLOCK_SHARE");
+    blocks = cuda::kMaxCtas;
+    for (const cuda::GpuPeer& peer : peers) {
+      blocks = std::min(blocks, std::max(1, peer.slot_blocks));
+      if (peer.max_ctas > 0) blocks = std::min(blocks, peer.max_ctas);
+    }
   }
   gpu_.use_blocks(blocks);
   if (rank_ == 0)
-    WEFT_INFO(kInit, "{}: {}", context_.label,
-              blocks > 0 ? fmt::format("{} thread blocks per rank", blocks)
-                         : "no thread blocks are free: calls of such communicators take turns");
+    WEFT_INFO(kInit, "{}: {} thread blocks per rank{}", context_.label, blocks,
+              own ? "" : ", which other communicators use too: their calls take turns");
 }
 
 // False: the driver grants peer-to-peer access, but some rank finds that it does not work.

@@ -118,7 +118,7 @@ TEST_F(GpuBudget, LetsRanksIssueCallsInAnyOrderAcrossCommunicators) {
   play("random_orders", 4, "5", {{"WEFT_BLOCK_SHARE", "25"}});
 }
 
-// Without reservations all calls take the common slots, in one order.
+// Without reservations all calls take one slot, in one order.
 TEST_F(GpuBudget, ServesCommunicatorsWithoutReservationsOneByOne) {
   play("world_and_pairs", 4, "", {{"WEFT_BLOCK_SHARE", "0"}});
 }

@@ -5,12 +5,6 @@
 
 namespace weft::cuda {
 
-namespace {
-
-constexpr int kForOthers = 1;  // blocks per rank
-
-}  // namespace
-
 int blocks_per_rank(std::span<const BlockClaim> ranks, int percent, int most) {
   if (percent == 0) return 0;
   int blocks = most;
@@ -20,8 +14,8 @@ int blocks_per_rank(std::span<const BlockClaim> ranks, int percent, int most) {
           return other.gpu == rank.gpu;
         }));
     const int usual = sharing == 1 ? kShareOfOwnGpu : kShareOfSharedGpu;
-    const int share = (rank.free_blocks - kForOthers * sharing) *
-                      (percent > 0 ? std::min(percent, 100) : usual) / 100 / sharing;
+    const int share =
+        rank.free_blocks * (percent > 0 ? std::min(percent, 100) : usual) / 100 / sharing;
     blocks = std::min(blocks, std::max(share, rank.free_blocks >= sharing ? 1 : 0));
     if (sharing == 1) blocks = std::min(blocks, kOwnGpuBlocks);
     if (rank.most > 0) blocks = std::min(blocks, rank.most);

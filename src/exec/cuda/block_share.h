@@ -18,12 +18,11 @@ inline constexpr int kOwnGpuBlocks = 32;
 
 // Percent of the free blocks that a communicator asks for, where the user does not say. A rank that
 // has its GPU to itself leaves half to later communicators. Ranks of one communicator that share a
-// GPU take all but one block each: they are few, and speed grows with their blocks.
+// GPU take all: their speed grows with their blocks, and later communicators take turns with them.
 inline constexpr int kShareOfOwnGpu = 50, kShareOfSharedGpu = 100;
 
 // Per rank, equal on all ranks: `percent` (-1: as above) of what is free on the fullest GPU,
-// divided by its ranks. One block per rank stays for later communicators; when only those are left,
-// the next one gets them. 0: there is no room, calls take common slots.
+// divided by its ranks, at least one where there is room. 0: there is none.
 int blocks_per_rank(std::span<const BlockClaim> ranks, int percent, int most);
 
 }  // namespace weft::cuda

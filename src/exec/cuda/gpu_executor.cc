@@ -117,7 +117,6 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
   s.blocks = BlockRegistry::of(uuid_text(options.device), sms);
-  s.slot = common_slot(*s.blocks, options.device, options.issuer);
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
@@ -184,6 +183,9 @@ GpuPeer GpuExecutor::describe() {
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
   peer.free_blocks = s.blocks->free();
+  // Programs make communicators on any thread: better to share another one's slot than to fail.
+  s.slot = issuer_slot(s.options.device, s.options.issuer, peer.free_blocks == 0);
+  if (s.slot != nullptr) peer.slot_blocks = s.slot->blocks.blocks();
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -239,19 +241,23 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
 }
 
 bool GpuExecutor::reserve_blocks(int blocks) {
-  std::optional<BlockReservation> reserved = state_->blocks->reserve(blocks);
-  if (reserved) state_->reserved = std::move(*reserved);
-  return reserved.has_value();
+  state_->reserved = state_->blocks->reserve(blocks);
+  return state_->reserved.has_value();
 }
 
-void GpuExecutor::release_blocks() { state_->reserved.release(); }
+void GpuExecutor::release_blocks() { state_->reserved.reset(); }
 
 void GpuExecutor::use_blocks(int blocks) {
   State& s = *state_;
-  s.max_ctas = std::max(1, blocks);
-  // Two kernels that start early overlap. The common slot has one block.
-  s.early_ctas = blocks / 2;
-  if (blocks == 0) s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
+  const SetupScope scope(s.options.device);
+  if (s.reserved) {
+    s.slot = std::make_shared<LaunchSlot>(std::move(*s.reserved), s.options.graph_mixing);
+    s.reserved.reset();
+    offer_slot(s.options.device, s.options.issuer, s.slot);
+  }
+  s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
+  s.max_ctas = blocks;
+  s.early_ctas = blocks / 2;  // two kernels that start early overlap
 }
 
 void GpuExecutor::write_probes() {
@@ -292,8 +298,7 @@ void GpuExecutor::deregister_memory(const void* pointer) {
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   Launch launch;
-  if (state_->order.get() == &state_->slot->order)
-    launch.slot = std::unique_lock(state_->slot->mutex);
+  if (state_->slot != nullptr) launch.slot = std::unique_lock(state_->slot->mutex);
   launch.pass = state_->order->begin(streams);
   return launch;
 }

@@ -43,7 +43,7 @@ struct GpuOptions {
   uint64_t process = 0;      // identifies the process
   int sharing = 1;           // ranks of this process on this GPU, including this one
   uint64_t group = 0;        // identifies the communicator, the same on all ranks
-  uint64_t issuer = 0;       // identifies the thread that makes its calls; see common_slot.h
+  uint64_t issuer = 0;       // identifies the thread that makes its calls; see launch_slot.h
   bool one_process = true;   // all ranks share this address space
   double timeout_s = 0;      // 0: kernels wait for ever
   size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
@@ -62,6 +62,7 @@ struct GpuPeer {
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
   int32_t free_blocks = 0;  // thread blocks that nobody has reserved on its GPU
+  int32_t slot_blocks = 0;  // of its issuer's first slot; 0: there is none
   bool asks_copies = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
@@ -116,7 +117,8 @@ class GpuExecutor {
   // Called once.
   GpuPeer describe();
   // Between describe() and connect(), in turn: reserves thread blocks on this rank's GPU (false: it
-  // has fewer); gives them back; says how many all ranks have. 0: calls take the common slot.
+  // has fewer); gives them back; says how many all ranks use. If none are reserved, calls take the
+  // issuer's first slot.
   bool reserve_blocks(int blocks);
   void release_blocks();
   void use_blocks(int blocks);
@@ -154,7 +156,7 @@ class GpuExecutor {
   // joined and wait. The caller keeps the returned pass until end().
   struct Launch {
     StreamGate::Pass pass;
-    std::unique_lock<std::mutex> slot;  // of the common slot, where it is used
+    std::unique_lock<std::mutex> slot;
   };
   [[nodiscard]] Launch begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph and runs when the graph does

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -20,11 +20,13 @@ struct ModelRank {
 };
 struct ModelComm {
   std::vector<ModelRank> ranks;
-  int blocks = 0;  // per rank; 0: the common slot
+  int blocks = 0;   // per rank
+  bool own = true;  // it has reserved them; otherwise its calls take the processes' first slots
 };
 
-// Every communicator makes one call. A process issues its calls in some order; those in its common
-// slot start one after the other.
+// Every communicator makes one call. A process issues its calls in some order. Its first slot has
+// the blocks of its first communicator with a reservation. Calls there start one after the other:
+// those of that communicator, and those of communicators without a reservation.
 class Model {
  public:
   Model(std::vector<ModelComm> comms, std::vector<int> sms)
@@ -49,7 +51,20 @@ class Model {
   static constexpr int kDone = 1000;
   static constexpr size_t kProcesses = 3;
 
-  int needed(size_t c) const { return std::max(1, comms_[c].blocks); }
+  int needed(size_t c) const { return comms_[c].blocks; }
+
+  bool has(size_t c, const ModelRank& rank) const {
+    return std::any_of(comms_[c].ranks.begin(), comms_[c].ranks.end(), [&](const ModelRank& r) {
+      return r.gpu == rank.gpu && r.process == rank.process;
+    });
+  }
+  // Whether the call of communicator c takes the first slot of this rank's process.
+  bool takes_slot(size_t c, const ModelRank& rank) const {
+    if (!comms_[c].own) return true;
+    for (size_t other = 0; other < c; other++)
+      if (comms_[other].own && has(other, rank)) return false;
+    return true;
+  }
 
   // Blocks that wait on a GPU.
   int resident(const State& s, int gpu) const {
@@ -66,7 +81,7 @@ class Model {
            static_cast<size_t>(rank.gpu);
   }
 
-  // A call in a common slot begins when those issued before it are done.
+  // A call in a slot begins when those issued before it are done.
   bool slot_is_free(const State& s, size_t c, const ModelRank& me) const {
     for (const int issued : s[row_of(me)]) {
       const auto other = static_cast<size_t>(issued);
@@ -82,12 +97,12 @@ class Model {
   // Whether a process may issue this call now: with a consistent order, calls in slots follow those
   // of smaller numbers in the same slot.
   bool may_issue(const State& s, size_t c, size_t r) const {
-    if (comms_[c].blocks > 0 || !consistent_) return true;
     const ModelRank& me = comms_[c].ranks[r];
+    if (!takes_slot(c, me) || !consistent_) return true;
     for (size_t other = 0; other < c; other++)
       for (size_t q = 0; q < s[other].size(); q++) {
         const ModelRank& them = comms_[other].ranks[q];
-        if (comms_[other].blocks == 0 && them.process == me.process && them.gpu == me.gpu &&
+        if (takes_slot(other, them) && them.process == me.process && them.gpu == me.gpu &&
             s[other][q] == -1)
           return false;
       }
@@ -107,12 +122,13 @@ class Model {
         if (s[c][r] == -1) {
           if (!may_issue(s, c, r)) continue;
           next[c][r] = 0;
-          if (comms_[c].blocks == 0)
+          if (takes_slot(c, comms_[c].ranks[r]))
             next[row_of(comms_[c].ranks[r])].push_back(static_cast<int>(c));
         } else {
           const int gpu = comms_[c].ranks[r].gpu;
           if (s[c][r] == needed(c) || resident(s, gpu) >= sms_[static_cast<size_t>(gpu)]) continue;
-          if (comms_[c].blocks == 0 && !slot_is_free(s, c, comms_[c].ranks[r])) continue;
+          if (takes_slot(c, comms_[c].ranks[r]) && !slot_is_free(s, c, comms_[c].ranks[r]))
+            continue;
           next[c][r]++;
         }
         moved = true;
@@ -133,22 +149,28 @@ class Model {
   std::set<State> seen_;
 };
 
-// What the registry would say: reserves in this order, `percent` of what is free each time.
-bool reserve(std::vector<ModelComm>& comms, const std::vector<int>& sms, int processes,
-             int percent) {
-  std::vector<int> free;
-  for (const int count : sms) free.push_back(cuda::block_budget(count));
-  std::set<std::pair<int, int>> slots;
-  for (const ModelComm& comm : comms)
-    for (const ModelRank& rank : comm.ranks) slots.insert({rank.gpu, rank.process});
-  for (const auto& [gpu, process] : slots)
-    if (process < processes && --free[static_cast<size_t>(gpu)] < 0) return false;
+// What init would do, communicator by communicator, each asking for `percent`. False: it fails for
+// want of blocks. `left`: what nobody has reserved in the end.
+bool reserve(std::vector<ModelComm>& comms, const std::vector<int>& sms, int percent,
+             std::vector<int>& left) {
+  left.clear();
+  for (const int count : sms) left.push_back(cuda::block_budget(count));
+  std::map<std::pair<int, int>, int> slots;  // blocks of the first slot of a process on a GPU
   for (ModelComm& comm : comms) {
     std::vector<cuda::BlockClaim> claims;
     for (const ModelRank& rank : comm.ranks)
-      claims.push_back({std::to_string(rank.gpu), free[static_cast<size_t>(rank.gpu)], 0});
+      claims.push_back({std::to_string(rank.gpu), left[static_cast<size_t>(rank.gpu)], 0});
     comm.blocks = cuda::blocks_per_rank(claims, percent, 128);
-    for (const ModelRank& rank : comm.ranks) free[static_cast<size_t>(rank.gpu)] -= comm.blocks;
+    comm.own = comm.blocks > 0;
+    if (!comm.own) comm.blocks = 128;
+    for (const ModelRank& rank : comm.ranks) {
+      int& free = left[static_cast<size_t>(rank.gpu)];
+      if (comm.own) free -= comm.blocks;
+      int& slot = slots[{rank.gpu, rank.process}];
+      if (slot == 0 && !comm.own && --free < 0) return false;
+      if (slot == 0) slot = comm.own ? comm.blocks : 1;
+      if (!comm.own) comm.blocks = std::min(comm.blocks, slot);
+    }
   }
   return true;
 }
@@ -170,21 +192,22 @@ std::vector<ModelComm> all_comms() {
 
 TEST(BlockModel, NeverDeadlocksWhereEveryBlockIsReserved) {
   const std::vector<ModelComm> kinds = all_comms();
-  int models = 0, with_slots = 0;
+  int models = 0, shared = 0;
   for (const int sms : {4, 5, 6, 8})
     for (size_t a = 0; a < kinds.size(); a++)
       for (size_t b = a; b < kinds.size(); b++)
         for (size_t c = b; c < kinds.size(); c++)
           for (size_t d = c; d < kinds.size(); d++) {
             std::vector<ModelComm> comms = {kinds[a], kinds[b], kinds[c], kinds[d]};
-            if (!reserve(comms, {sms, sms}, 3, 50)) continue;
+            std::vector<int> left;
+            if (!reserve(comms, {sms, sms}, 50, left)) continue;
             models++;
-            for (const ModelComm& comm : comms) with_slots += comm.blocks == 0 ? 1 : 0;
+            for (const ModelComm& comm : comms) shared += comm.own ? 0 : 1;
             EXPECT_FALSE(Model(comms, {sms, sms}).can_deadlock(true))
                 << sms << " SMs, communicators " << a << b << c << d;
           }
   EXPECT_GT(models, 50);
-  EXPECT_GT(with_slots, 0) << "some must have gone without";
+  EXPECT_GT(shared, 0) << "some must have gone without";
 }
 
 TEST(BlockModel, FindsTheDeadlockOfBlocksThatAreNotReserved) {
@@ -197,27 +220,34 @@ TEST(BlockModel, FindsTheDeadlockOfBlocksThatAreNotReserved) {
   EXPECT_FALSE(Model({comm}, {4}).can_deadlock(true));
 }
 
-TEST(BlockModel, NeedsOneOrderInCommonSlots) {
-  ModelComm comm;
-  comm.ranks = {{0, 0}, {1, 2}};
-  EXPECT_FALSE(Model({comm, comm}, {4, 4}).can_deadlock(true));
-  EXPECT_TRUE(Model({comm, comm}, {4, 4}).can_deadlock(false)) << "each slot began another call";
+TEST(BlockModel, NeedsOneOrderInSharedSlots) {
+  ModelComm first, second;
+  first.ranks = second.ranks = {{0, 0}, {1, 2}};
+  first.blocks = second.blocks = 1;
+  second.own = false;
+  EXPECT_FALSE(Model({first, second}, {4, 4}).can_deadlock(true));
+  EXPECT_TRUE(Model({first, second}, {4, 4}).can_deadlock(false)) << "each began another call";
+  second.own = true;
+  EXPECT_FALSE(Model({first, second}, {4, 4}).can_deadlock(false)) << "each has its own blocks";
 }
 
 // Real sizes cannot be searched, but the invariant can be checked: no order of reservations hands
 // out a block that would have no SM.
-TEST(BlockModel, KeepsAnSmFreeOnRealGpus) {
+TEST(BlockModel, KeepsSmsFreeOnRealGpus) {
   for (const int sms : {40, 132})
     for (const int ranks : {1, 2, 4, 8, 16, 32})
-      for (const int percent : {25, 50, 75, 100}) {
+      for (const int percent : {-1, 25, 50, 100}) {
         ModelComm comm;
         for (int r = 0; r < ranks; r++) comm.ranks.push_back({0, r});
         std::vector<ModelComm> comms(50, comm);
-        ASSERT_TRUE(reserve(comms, {sms}, ranks, percent));
-        int reserved = ranks;  // the common slots
-        for (const ModelComm& made : comms) reserved += made.blocks * ranks;
+        std::vector<int> left;
+        ASSERT_TRUE(reserve(comms, {sms}, percent, left)) << ranks << " ranks, " << percent << "%";
+        int reserved = 0;
+        for (const ModelComm& made : comms) reserved += made.own ? made.blocks * ranks : 0;
         EXPECT_LE(reserved, sms - 2) << ranks << " ranks, " << percent << "%";
-        EXPECT_EQ(comms.back().blocks, 0) << "not all of fifty fit";
+        EXPECT_EQ(reserved + left[0], cuda::block_budget(sms));
+        EXPECT_FALSE(comms.back().own) << "not all of fifty fit";
+        EXPECT_GE(comms.back().blocks, 1);
       }
 }
 

@@ -161,24 +161,24 @@ TEST_F(BlockRegistryTest, IsNeverOverdrawnByThreadsAndProcessesAtOnce) {
 
 TEST(BlocksPerRank, AreEqualForAllRanksAndFitTheFullestGpu) {
   const std::vector<BlockClaim> two_gpus = {{"a", 100, 0}, {"a", 100, 0}, {"b", 20, 0}};
-  EXPECT_EQ(blocks_per_rank(two_gpus, 50, 128), 9);
-  EXPECT_EQ(blocks_per_rank(two_gpus, 100, 128), 19);
-  EXPECT_EQ(blocks_per_rank(two_gpus, 0, 128), 0) << "the user wants common slots";
+  EXPECT_EQ(blocks_per_rank(two_gpus, 50, 128), 10);
+  EXPECT_EQ(blocks_per_rank(two_gpus, 100, 128), 20);
+  EXPECT_EQ(blocks_per_rank(two_gpus, 0, 128), 0) << "the user wants no reservation";
   const std::vector<BlockClaim> alone = {{"a", 127, 0}, {"b", 60, 0}};
-  EXPECT_EQ(blocks_per_rank(alone, -1, 128), 29);
+  EXPECT_EQ(blocks_per_rank(alone, -1, 128), 30);
   EXPECT_EQ(blocks_per_rank(alone, 100, 128), cuda::kOwnGpuBlocks);
-  const std::vector<BlockClaim> shared(4, {"a", 124, 0});
-  EXPECT_EQ(blocks_per_rank(shared, -1, 128), 30);
+  const std::vector<BlockClaim> shared(4, {"a", kBudget, 0});
+  EXPECT_EQ(blocks_per_rank(shared, -1, 128), 32);
   const std::vector<BlockClaim> limited = {{"a", 127, 0}, {"b", 127, 4}};
   EXPECT_EQ(blocks_per_rank(limited, 50, 128), 4);
   const std::vector<BlockClaim> full = {{"a", 1, 0}, {"b", 127, 0}};
   EXPECT_EQ(blocks_per_rank(full, 50, 128), 1);
   const std::vector<BlockClaim> none = {{"a", 0, 0}, {"b", 127, 0}};
-  EXPECT_EQ(blocks_per_rank(none, 50, 128), 0) << "calls take common slots";
+  EXPECT_EQ(blocks_per_rank(none, 50, 128), 0) << "calls take other slots";
 }
 
 TEST(BlocksPerRank, SufficeForEightCommunicatorsOfFourRanksThatAskForAQuarter) {
-  int free = kBudget - 4;
+  int free = kBudget;
   for (int communicator = 0; communicator < 8; communicator++) {
     const int blocks = blocks_per_rank(std::vector<BlockClaim>(4, {"a", free, 0}), 25, 128);
     EXPECT_GE(blocks, 1) << communicator;
