@@ -95,6 +95,16 @@ constexpr ConfigVariable kConfigVariables[] = {
      "GPU only. Scratch memory that all ranks can reach, for private buffers. 0: 96 MiB between "
      "processes of one host, else 32 MiB.",
      {.not_negative = true}},
+    {"WEFT_LANE_FIFO_BYTES",
+     &Config::lane_fifo_bytes,
+     "GPU only. Most bytes of a FIFO between two GPUs, per port and instance of a lane.",
+     {.at_least = 4096}},
+    {"WEFT_LANE_SLOTS", &Config::lane_slots,
+     "GPU only. Messages that such a FIFO holds, at least."},
+    {"WEFT_STRAIGHT", &Config::straight,
+     "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
+    {"WEFT_SYSTEM_SCOPE", &Config::system_scope,
+     "For tests. 1: kernels order memory as for several GPUs, on one GPU too."},
     {"WEFT_PACKET_BYTES", &Config::packet_bytes,
      "GPU only. A rank that sends no more than this uses the low-latency protocol (packets). The "
      "limit is about half of this where threads share a GPU, and twice this for a root that "

@@ -111,6 +111,8 @@ void Communicator::connect(Deadline deadline) {
   MeshPlan plan{
       infos, nodes->count(),
       chooser_->channels(multi_connection ? kMultiConnection.channels : kCollectiveChannels),
+      one_host && cuda::available() ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes)
+                                    : 0,
       chooser_->connected()};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
@@ -174,6 +176,10 @@ void Communicator::start_gpu(Deadline deadline) {
   options.timeout_s = config_.timeout_s;
   options.scratch_bytes = config_.scratch_bytes;
   options.cta_bytes = config_.cta_bytes;
+  options.lane_fifo_bytes = config_.lane_fifo_bytes;
+  options.lane_slots = config_.lane_slots;
+  options.straight = config_.straight;
+  options.system_scope = config_.system_scope;
   options.graph_mixing = config_.graph_mixing;
   options.copy_engines = options_.copy_engines || config_.copy_engines;
   auto gpu = std::make_unique<GpuLauncher>(

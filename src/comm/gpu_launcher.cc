@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/exec/cuda/block_share.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/one_round_shape.h"
 #include "src/planner/proved_schedules.h"
+#include "src/planner/via_host.h"
 #include "src/schedule/lower.h"
 
 namespace weft {
@@ -42,7 +44,8 @@ void GpuLauncher::connect(Deadline deadline) {
   if (why.empty() && !connect_peers(deadline))
     why = "writes to a peer's memory do not arrive there";
   Placement placement = chooser_.placement();
-  placement.peer_memory = why.empty();
+  placement.lanes = why.empty();
+  placement.peer_memory = why.empty() && gpu_.complete();
   placement.via_host = rings_ = !why.empty();
   if (placement.peer_memory) placement.together = gpu_.one_device() && placement.one_process;
   if (rings_ && rank_ == 0)
@@ -110,18 +113,29 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
   std::vector<std::byte*> boards;
   for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_.board(peer));
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
-  std::string trouble;
+  std::function<bool(int)> linked;
+  Machine emulated;
+  if (!config_.topo.empty()) {
+    emulated = load_machine(config_.topo);
+    linked = [&](int peer) { return has_direct_path(emulated, rank_, peer); };
+  }
+  std::string trouble, reach;
   try {
-    gpu_.connect(peers, boards, mesh_.arenas(), [this](int peer, uint64_t id) {
-      MemoryLink* link = mesh_.link(peer);
-      return link != nullptr ? link->borrow(id) : std::pair<Fd, uint64_t>();
-    });
+    reach = gpu_.connect(
+        peers, boards, mesh_.arenas(),
+        [this](int peer, uint64_t id) {
+          MemoryLink* link = mesh_.link(peer);
+          return link != nullptr ? link->borrow(id) : std::pair<Fd, uint64_t>();
+        },
+        linked);
   } catch (const Error& error) {
     trouble = error.what();
   }
   // No rank launches before all ranks are connected.
+  std::vector<std::string> all_reach = control_.all_gather(reach, deadline);
   for (const std::string& reason : control_.all_gather(trouble, deadline))
     if (trouble.empty()) trouble = reason;
+  if (trouble.empty()) settle(all_reach);
   if (trouble.empty()) {
     if (!config_.lose_probes) gpu_.write_probes();
     control_.all_gather("written", deadline);
@@ -174,6 +188,8 @@ void GpuLauncher::launch_collective(const Call& call) {
       static_cast<uint64_t>(call.kind), call.count, static_cast<uint64_t>(call.reduction.type),
       static_cast<uint64_t>(call.reduction.op), static_cast<uint64_t>(call.root)};
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
+  if (choice.path == PlanPath::kLanes)
+    return launch_lanes(call, collective, choice, gpu_call, asked.in_place);
   if (choice.path == PlanPath::kCopyEngines) return gpu_.copy(collective, gpu_call);
   gpu_.run(*gpu_plan(collective, choice).plan, gpu_call);
 }

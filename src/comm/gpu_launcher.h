@@ -59,12 +59,22 @@ class GpuLauncher {
     int root = 0;
     std::shared_ptr<cuda::GpuPlan> plan;
   };
+  struct LaneEntry {
+    const void* source = nullptr;  // the Generator or ImportedSchedule
+    int root = 0;
+    bool in_place = false;
+    std::shared_ptr<cuda::LanePlan> plan;
+  };
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
   bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
+  void settle(const std::vector<std::string>& reach);
   bool reserve_blocks(bool wants, int blocks, Deadline deadline);
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   void launch_collective(const Call& call);
+  void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
+                    cuda::GpuCall gpu_call, bool in_place);
+  cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place);
   void launch_send_recvs(std::span<const Call* const> calls);
   // FIFOs in host memory, for GPUs without access to each other's memory. The proxy or the peer's
   // GPU empties them.
@@ -88,6 +98,7 @@ class GpuLauncher {
   cuda::GpuExecutor gpu_;
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
+  std::array<std::vector<LaneEntry>, kCollectiveKinds> lane_plans_;
   bool rings_ = false;            // all calls use rings
   bool rings_connected_ = false;  // rings exist; calls whose plans have CPU nodes use them at least
   bool captured_ = false;         // the current launch becomes part of a graph

@@ -84,6 +84,7 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
       plan_channels_(plan.plan_channels),
       imported_(plan.imported),
       channels_(most_channels(std::max(plan.plan_channels, plan.imported.most_channels()))),
+      area_bytes_(plan.area_bytes),
       infos_(plan.infos) {
   classify();
   ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);

@@ -31,6 +31,7 @@ struct MeshPlan {
   std::vector<PeerInfo> infos;
   int cpu_nodes = 0;
   int plan_channels = 0;
+  size_t area_bytes = 0;  // see ArenaLayout
   const ImportedSchedules& imported;
 };
 
@@ -58,6 +59,11 @@ class Mesh {
   std::byte* board(int peer) const {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->board();
+  }
+  // A rank's area in shared memory; nullptr for ranks of other hosts.
+  std::byte* area(int peer) const {
+    const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
+    return arena == nullptr ? nullptr : arena->area();
   }
   // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {
@@ -95,7 +101,7 @@ class Mesh {
   // Channels that messages from one rank to another can take.
   int channels(int source, int destination) const;
   size_t peers() const { return infos_.size(); }
-  ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_}; }
+  ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_, area_bytes_}; }
   void classify();
   void connect_local(int peer, Deadline deadline);
   void listen(const Config& config, const std::string& net_name);
@@ -108,6 +114,7 @@ class Mesh {
   const int plan_channels_;
   const ImportedSchedules& imported_;
   const int channels_;  // the most between any two ranks
+  const size_t area_bytes_;
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<LinkKind> link_kinds_;

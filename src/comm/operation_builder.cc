@@ -16,6 +16,17 @@ uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / u
 
 }  // namespace
 
+Reduction scaled_if_partial(Reduction reduction, bool partial_sums) {
+  const bool small_float = reduction.type == ncclFloat16 || reduction.type == ncclBfloat16 ||
+                           reduction.type == ncclFloat8e4m3 || reduction.type == ncclFloat8e5m2;
+  if (reduction.divide_by > 1 && partial_sums && small_float) {
+    reduction.premultiply = true;
+    reduction.scale = 1.0f / static_cast<float>(reduction.divide_by);
+    reduction.divide_by = 0;
+  }
+  return reduction;
+}
+
 Operation OperationBuilder::build(const Call& call, const Program& program, uint32_t tag) const {
   if (program.uniform_only && call.count % static_cast<size_t>(program.chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
@@ -25,15 +36,7 @@ Operation OperationBuilder::build(const Call& call, const Program& program, uint
   op.input = static_cast<const std::byte*>(call.input);
   op.output = static_cast<std::byte*>(call.output);
   op.count = call.count;
-  op.reduction = call.reduction;
-  if (op.reduction.divide_by > 1 && program.partial_sums && element_size(op.reduction.type) <= 2 &&
-      (op.reduction.type == ncclFloat16 || op.reduction.type == ncclBfloat16 ||
-       op.reduction.type == ncclFloat8e4m3 || op.reduction.type == ncclFloat8e5m2)) {
-    // Partial sums of small floats could overflow. So the inputs are scaled, not the result.
-    op.reduction.premultiply = true;
-    op.reduction.scale = 1.0f / static_cast<float>(op.reduction.divide_by);
-    op.reduction.divide_by = 0;
-  }
+  op.reduction = scaled_if_partial(call.reduction, program.partial_sums);
   op.element = static_cast<uint32_t>(element_size(call.reduction.type));
   op.collective = static_cast<uint8_t>(call.kind);
   op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;

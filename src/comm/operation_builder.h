@@ -8,6 +8,10 @@
 
 namespace weft {
 
+// Partial sums of small floats could overflow in an average. Then the inputs are scaled, not the
+// result.
+Reduction scaled_if_partial(Reduction reduction, bool partial_sums);
+
 // Immutable, so any thread may call.
 class OperationBuilder {
  public:

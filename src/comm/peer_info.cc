@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 6;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 7;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -31,7 +31,10 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_PACKET_BYTES", fmt::format("{}", config.packet_bytes)},
            {"WEFT_BLOCK_SHARE", fmt::format("{}", config.block_share)},
            {"WEFT_CTA_BYTES", fmt::format("{}", config.cta_bytes)},
-           {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)}}};
+           {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)},
+           {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
+           {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
+           {"WEFT_STRAIGHT", fmt::format("{}", config.straight)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,

@@ -123,8 +123,25 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
   return nullptr;
 }
 
+// Whether messages carry the call, and not one of the kernels for special shapes. These need access
+// between all pairs.
+bool PlanChooser::runs_lanes(const PlanCall& call, const Generator* forced) const {
+  if (call.collective.nranks == 1) return false;
+  if (!placement_.peer_memory) return true;
+  if (forced != nullptr) return !forced->peer_memory && call.bytes > packet_bytes_;
+  return emulates_topo_;
+}
+
 Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
   const CollectiveKind kind = call.collective.kind;
+  if (forced == nullptr && !imported_->all().empty())
+    if (const ImportedSchedule* schedule = imported_for(call))
+      return {nullptr, schedule, PlanPath::kLanes, schedule->path.c_str()};
+  if (runs_lanes(call, forced)) {
+    Choice choice = through_fifos(call, forced);
+    choice.path = PlanPath::kLanes;
+    return choice;
+  }
   if (copies_ && copies_(kind, call.message_bytes()))
     return {nullptr, nullptr, PlanPath::kCopyEngines, "copy_engines"};
   const GpuChoice choice =
@@ -154,8 +171,8 @@ Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced)
 Choice PlanChooser::choose(const PlanCall& call) const {
   const CollectiveKind kind = call.collective.kind;
   const Generator* forced = unless_captured(forced_[static_cast<size_t>(kind)], call);
-  if (placement_.peer_memory && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
-  if (!imported_->all().empty() && !placement_.peer_memory)
+  if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
+  if (!imported_->all().empty())
     if (const ImportedSchedule* schedule = imported_for(call))
       return {nullptr, schedule, PlanPath::kFifos, schedule->path.c_str()};
   return through_fifos(call, forced);

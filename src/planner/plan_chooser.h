@@ -19,6 +19,7 @@ namespace weft {
 // How a plan moves data.
 enum class PlanPath : uint8_t {
   kFifos,        // messages through FIFOs in host memory
+  kLanes,        // GPUs: messages, pair by pair through peer memory or host memory
   kPackets,      // GPUs: packets with flags beside the data, as in NCCL's LL
   kLoadStore,    // GPUs: loads and stores in peer memory
   kCopyEngines,  // GPUs: copy engines move the data
@@ -84,6 +85,7 @@ class PlanChooser {
   bool uses_cpu_nodes(const Generator* forced, const PlanCall& call) const;
   const ImportedSchedule* imported_for(const PlanCall& call) const;
   Choice on_gpus(const PlanCall& call, const Generator* forced) const;
+  bool runs_lanes(const PlanCall& call, const Generator* forced) const;
   Choice through_fifos(const PlanCall& call, const Generator* forced) const;
 
   const int rank_;

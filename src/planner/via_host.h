@@ -24,6 +24,10 @@ std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::stri
 // say.
 std::string no_peer_access(const Machine& machine, std::span<const int> gpus);
 
+// Whether the GPUs of two ranks have a link, or a path of switches, that no other GPU and no CPU is
+// part of.
+bool has_direct_path(const Machine& machine, int rank, int peer);
+
 // Whether there are several GPUs, and data between any two of them crosses a CPU.
 bool only_over_host_bridge(const Machine& machine, std::span<const int> gpus);
 

@@ -28,9 +28,13 @@ struct ArenaLayout {
   int senders = 0;          // ranks of the host, this one included
   uint64_t ring_bytes = 0;  // per FIFO
   int channels = kChannels;
+  size_t area_bytes = 0;  // after the FIFOs, for GPUs without access to each other's memory
 
   size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
   size_t size() const {
+    return area_at() + area_bytes;
+  }
+  size_t area_at() const {
     return kFifosAt + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(channels);
   }
 };
@@ -45,6 +49,7 @@ class Arena {
 
   Doorbell& door() const { return *reinterpret_cast<Doorbell*>(memory_.data()); }
   std::byte* board() const { return memory_.data() + kBoardAt; }
+  std::byte* area() const { return memory_.data() + layout_.area_at(); }
   FifoControl& control(int sender, int channel) const;
   std::byte* ring(int sender, int channel) const;
   uint64_t ring_bytes() const { return layout_.ring_bytes; }

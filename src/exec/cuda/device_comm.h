@@ -57,7 +57,6 @@ struct alignas(256) Mailbox {
   // before all ranks have announced theirs.
   uint32_t drawn[kMaxSteps];
   uint32_t finished;
-  uint32_t probe[kMaxRanks];  // written by peers at init, see GpuExecutor::write_probes()
 };
 
 // Messages so far on a port of the low-latency protocol. The owner counts `sent` and `received`;
@@ -83,10 +82,18 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 // read the first two fields with one load.
 struct alignas(8) HostFlags {
   uint32_t stop = 0;
-  uint32_t gone = 0;   // a bit per rank that has left and will send nothing more
+  uint32_t gone = 0;   // a bit per rank that has left and will send nothing more; see gone_word()
   uint32_t error = 0;  // an error_word(), or 0
-  uint32_t wait = 0;   // a wait_word(), written now and then by a kernel that waits long
+  uint32_t unused = 0;
+  uint64_t wait = 0;  // a wait_word(), written now and then by a kernel that waits long
 };
+// The word with the bit of a rank. Words for more than 32 ranks follow in memory.
+WEFT_HD inline uint32_t* gone_word(HostFlags* flags, int rank) {
+  return rank < 32 ? &flags->gone : reinterpret_cast<uint32_t*>(flags + 1) + rank / 32 - 1;
+}
+inline size_t host_flags_bytes(int nranks) {
+  return sizeof(HostFlags) + static_cast<size_t>(nranks / 32) * sizeof(uint32_t);
+}
 enum class KernelError : uint8_t { kNone, kOtherCall, kTimeout, kLeft };
 // The error and the peer it concerns, in one word that is read atomically.
 WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
@@ -95,23 +102,28 @@ WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
 // The peer that a kernel waits for and the time so far, in one word. Unit of time: 2^20 ns.
 inline constexpr int kWaitUnit = 20;
 inline constexpr uint64_t kLongWaitNs = 250'000'000;  // shorter waits are not reported
-WEFT_HD inline uint32_t wait_word(int peer, uint64_t ns) {
-  const uint64_t most = 0xffffff, units = ns >> kWaitUnit;
-  return static_cast<uint32_t>(units < most ? units : most) << 8 | static_cast<uint32_t>(peer + 1);
+WEFT_HD inline uint64_t wait_word(int peer, uint64_t ns) {
+  return ns >> kWaitUnit << 32 | static_cast<uint32_t>(peer + 1);
 }
-inline int waited_for(uint32_t word) { return static_cast<int>(word & 0xff) - 1; }
-inline double waited_s(uint32_t word) { return (word >> 8) * 1e-9 * (1 << kWaitUnit); }
+inline int waited_for(uint64_t word) { return static_cast<int>(word & 0xffffffff) - 1; }
+inline double waited_s(uint64_t word) {
+  return static_cast<double>(word >> 32) * 1e-9 * (1 << kWaitUnit);
+}
+
+// What a waiting thread looks at besides.
+struct Watch {
+  HostFlags* flags = nullptr;
+  uint64_t timeout_ns = 0;  // 0: wait for ever
+};
 
 // One rank's view, constant after init. It is part of the kernel parameters, so a kernel reads it
 // without a trip to device memory.
-struct DeviceComm {
+struct DeviceComm : Watch {
   int32_t rank = 0, nranks = 0;
   // All peers' memory is on this GPU, in whichever process: fences can be narrower.
   bool one_device = true;
   bool one_process = true;  // addresses are valid on all ranks
   uint32_t packet_ctas = 0, ports = 0;
-  uint64_t timeout_ns = 0;  // 0: wait for ever
-  HostFlags* flags = nullptr;
   uint64_t stage = 0;  // bytes from the mailbox to the stage
   // Between processes: local addresses of the peers' registered memory, [rank][registration].
   const uint64_t* registrations = nullptr;
@@ -122,7 +134,7 @@ struct DeviceComm {
   }
 };
 
-// The value that a rank writes into a peer's Mailbox::probe at init.
+// The value that a rank writes into a peer's memory at init.
 WEFT_HD inline uint32_t probe_value(int from, int to) {
   return 0x57454654u ^ static_cast<uint32_t>(from * 65599 + to * 257 + 1);
 }

@@ -18,21 +18,25 @@ namespace weft::cuda {
 namespace {
 
 constexpr size_t kUnit = size_t{1} << 20;
+// Between processes of a host most collectives of private buffers go through the stage. Large
+// slices pay off: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and
+// 363 us with 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of
+// fill, work and empty, took 416 to 635 us.
+constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
 
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
 }
 
-// Lets kernels on this device load and store in a peer's GPU, within this process.
-void enable_access(int device, const GpuPeer& peer, int rank, size_t peer_rank) {
+// Lets kernels on this device load and store in a peer's GPU, within this process. False: they
+// cannot.
+bool enable_access(int device, const GpuPeer& peer) {
   int can = 0;
   check(cudaDeviceCanAccessPeer(&can, device, peer.device), "cudaDeviceCanAccessPeer");
-  if (can == 0)
-    fail(ncclInvalidUsage, "GPU {} (rank {}) cannot reach the memory of GPU {} (rank {})", device,
-         rank, peer.device, peer_rank);
+  if (can == 0) return false;
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer.device, 0);
   cudaGetLastError();
-  if (enabled != cudaErrorPeerAccessAlreadyEnabled) check(enabled, "cudaDeviceEnablePeerAccess");
+  return enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled;
 }
 
 // "4d6f..."; the same in all processes.
@@ -108,9 +112,6 @@ SharedMemory::~SharedMemory() {
 GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = options;
-  if (options.nranks > kMaxRanks)
-    fail(ncclInvalidUsage, "{} ranks: at most {} can share GPUs in this release", options.nranks,
-         kMaxRanks);
   const SetupScope scope(options.device);
   s.own_stream = PooledResource(DeviceStore::Kind::kStream);
   int sms = 0;
@@ -128,14 +129,13 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
-  s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
-  s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
-  s.comm.stage = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), kUnit);
-  // Between processes of a host most collectives of private buffers go through the stage. Large
-  // slices pay off: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and
-  // 363 us with 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of
-  // fill, work and empty, took 416 to 635 us.
-  constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
+  // More ranks have lanes only.
+  if (options.nranks <= kMaxRanks) {
+    s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
+    s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
+    s.words_at = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), 256);
+  }
+  s.comm.stage = round_up(s.words_at + lane_words_bytes(options.nranks), kUnit);
   const bool chosen = options.scratch_bytes == 0;
   const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);
   s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
@@ -147,10 +147,16 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.memory = s.shared->allocate(bytes, !options.one_process);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemsetAsync(s.memory, 0, s.comm.stage, s.own_stream.stream()), "cudaMemsetAsync");
-  s.kept_flags = PooledResource(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
+  s.kept_flags = PooledResource(DeviceStore::Kind::kHostMemory, host_flags_bytes(options.nranks));
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
-  *s.flags = {};
+  std::memset(s.kept_flags.get(), 0, host_flags_bytes(options.nranks));
   s.comm.flags = s.flags;
+  s.lane_counters = PooledResource(DeviceStore::Kind::kDeviceMemory, sizeof(LaneCounters));
+  check(cudaMemsetAsync(s.lane_counters.get(), 0, sizeof(LaneCounters), s.own_stream.stream()),
+        "cudaMemsetAsync");
+  s.room.pool_bytes = usual;
+  s.room.fifo_bytes = options.lane_fifo_bytes;
+  s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);
   if (options.copy_engines)
@@ -205,12 +211,25 @@ GpuPeer GpuExecutor::describe() {
 int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
-void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-                          std::shared_ptr<const void> owner, Borrow borrow) {
+size_t GpuExecutor::area_bytes(int nranks, size_t scratch_bytes) {
+  return lane_area_pool(nranks) +
+         (scratch_bytes == 0 ? kUsualStage : round_up(scratch_bytes, kUnit));
+}
+
+bool GpuExecutor::complete() const {
+  const State& s = *state_;
+  return s.options.nranks <= kMaxRanks &&
+         std::none_of(s.areas_of.begin(), s.areas_of.end(), [](auto* area) { return area; });
+}
+
+std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
+                                 std::shared_ptr<const void> owner, Borrow borrow,
+                                 const std::function<bool(int)>& linked) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
   const GpuPeer& mine = peers[static_cast<size_t>(s.options.rank)];
   std::vector<uint64_t> processes;
+  std::string reach(peers.size(), '1');
   for (size_t p = 0; p < peers.size(); p++) {
     const GpuPeer& peer = peers[p];
     processes.push_back(peer.process);
@@ -218,26 +237,57 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
     s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
     auto* memory = reinterpret_cast<std::byte*>(peer.memory);
-    if (!here_too) {
+    if (linked && static_cast<int>(p) != s.options.rank && !linked(static_cast<int>(p))) {
+      memory = nullptr;
+    } else if (!here_too) {
       cudaIpcMemHandle_t handle;
       std::memcpy(&handle, peer.handle, sizeof handle);
       void* mapped = nullptr;
-      check(cudaIpcOpenMemHandle(&mapped, handle, cudaIpcMemLazyEnablePeerAccess),
-            "cudaIpcOpenMemHandle");
-      s.opened.push_back(mapped);
+      const cudaError_t error =
+          cudaIpcOpenMemHandle(&mapped, handle, cudaIpcMemLazyEnablePeerAccess);
+      if (error == cudaSuccess) {
+        s.opened.push_back(mapped);
+      } else {
+        cudaGetLastError();
+        WEFT_INFO(kInit, "rank {} cannot map the memory of rank {}: {}", s.options.rank, p,
+                  cudaGetErrorString(error));
+      }
       memory = static_cast<std::byte*>(mapped);
-    } else if (!same_gpu(peer, mine)) {
-      enable_access(s.options.device, peer, s.options.rank, p);
+    } else if (!same_gpu(peer, mine) && !enable_access(s.options.device, peer)) {
+      memory = nullptr;
     }
-    s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
+    s.blocks_of.push_back(memory);
+    if (memory == nullptr) reach[p] = '0';
+    if (p < kMaxRanks) s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
+  s.areas_of.assign(peers.size(), nullptr);
+  if (peers.size() > kMaxRanks) return reach;
   if (!s.comm.one_process) {
     s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
                                                       processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
-  if (s.copies != nullptr) s.shared->hold(std::move(owner));
-  connect_copies(peers, boards);
+  s.shared->hold(std::move(owner));
+  if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
+  return reach;
+}
+
+void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte* const> areas) {
+  State& s = *state_;
+  const SetupScope scope(s.options.device);
+  const auto me = static_cast<size_t>(s.options.rank);
+  const auto area_of = [&](size_t rank) {
+    s.shared->pin(areas[rank], area_bytes(s.options.nranks, s.options.scratch_bytes));
+    void* device = nullptr;
+    check(cudaHostGetDevicePointer(&device, areas[rank], 0), "cudaHostGetDevicePointer");
+    return static_cast<std::byte*>(device);
+  };
+  for (size_t p = 0; p < reach.size(); p++) {
+    if (p == me || (reach[me][p] == '1' && reach[p][me] == '1')) continue;
+    s.areas_of[p] = area_of(p);
+    s.areas_of[me] = area_of(me);
+    s.blocks_of[p] = nullptr;
+  }
 }
 
 bool GpuExecutor::reserve_blocks(int blocks) {
@@ -257,14 +307,28 @@ void GpuExecutor::use_blocks(int blocks) {
   }
   s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
   s.max_ctas = blocks;
+  s.room.blocks = static_cast<uint32_t>(blocks);
   s.early_ctas = blocks / 2;  // two kernels that start early overlap
 }
 
 void GpuExecutor::write_probes() {
   State& s = *state_;
   const SetupScope scope(s.options.device);
-  void* parameters[] = {&s.comm};
-  check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(kMaxRanks), parameters, 0,
+  const size_t bytes = s.blocks_of.size() * sizeof(LaneWords*);
+  s.peer_words = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
+  const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
+  auto* words = static_cast<LaneWords**>(pinned.get());
+  for (size_t p = 0; p < s.blocks_of.size(); p++)
+    words[p] = s.blocks_of[p] == nullptr
+                   ? nullptr
+                   : reinterpret_cast<LaneWords*>(s.blocks_of[p] + s.words_at);
+  check(cudaMemcpyAsync(s.peer_words.get(), words, bytes, cudaMemcpyHostToDevice,
+                        s.own_stream.stream()),
+        "probing peers' memory");
+  ProbeArguments arguments{static_cast<LaneWords* const*>(s.peer_words.get()), s.options.rank,
+                           s.options.nranks};
+  void* parameters[] = {&arguments};
+  check(cudaLaunchKernel(probe_kernel_function(), dim3(1), dim3(128), parameters, 0,
                          s.own_stream.stream()),
         "probing peers' memory");
   check(cudaStreamSynchronize(s.own_stream.stream()), "probing peers' memory");
@@ -273,14 +337,17 @@ void GpuExecutor::write_probes() {
 int GpuExecutor::missing_probe() const {
   const State& s = *state_;
   const SetupScope scope(s.options.device);
-  const PooledResource kept(DeviceStore::Kind::kHostMemory, sizeof s.mailbox->probe);
+  const size_t bytes = s.blocks_of.size() * sizeof(uint32_t);
+  const PooledResource kept(DeviceStore::Kind::kHostMemory, bytes);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
-  check(cudaMemcpyAsync(kept.get(), s.mailbox->probe, sizeof s.mailbox->probe,
-                        cudaMemcpyDeviceToHost, s.own_stream.stream()),
+  check(cudaMemcpyAsync(kept.get(), reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(),
+                        bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
         "reading the probes");
   check(cudaStreamSynchronize(s.own_stream.stream()), "reading the probes");
   for (int peer = 0; peer < s.options.nranks; peer++)
-    if (seen[peer] != probe_value(peer, s.options.rank)) return peer;
+    if (s.blocks_of[static_cast<size_t>(peer)] != nullptr &&
+        seen[peer] != probe_value(peer, s.options.rank))
+      return peer;
   return -1;
 }
 
@@ -316,7 +383,7 @@ void GpuExecutor::stop() noexcept {
 }
 
 LongWait GpuExecutor::long_wait() {
-  const uint32_t word = __atomic_exchange_n(&state_->flags->wait, 0, __ATOMIC_SEQ_CST);
+  const uint64_t word = __atomic_exchange_n(&state_->flags->wait, 0, __ATOMIC_SEQ_CST);
   if (word == 0) return {};
   const int peer = waited_for(word);
   LongWait wait{fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer), waited_s(word),
@@ -350,8 +417,8 @@ std::string GpuExecutor::error() const {
 }
 
 void GpuExecutor::peer_left(int rank) noexcept {
-  if (rank >= kMaxRanks) return;
-  __atomic_fetch_or(&state_->flags->gone, 1u << rank, __ATOMIC_SEQ_CST);
+  if (rank >= state_->options.nranks) return;
+  __atomic_fetch_or(gone_word(state_->flags, rank), 1u << (rank % 32), __ATOMIC_SEQ_CST);
   if (state_->copies != nullptr) state_->copies->peer_left(rank);
 }
 

@@ -18,6 +18,7 @@
 #include "src/exec/operation.h"
 #include "src/exec/stream_gate.h"
 #include "src/schedule/program.h"
+#include "src/schedule/verify.h"
 
 namespace weft::cuda {
 
@@ -51,6 +52,12 @@ struct GpuOptions {
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool copy_engines = false;  // move data without thread blocks if possible
+  // Lanes: the size of a FIFO and its number of messages, and whether memory is ordered for several
+  // GPUs even if there is only one.
+  size_t lane_fifo_bytes = 0;
+  int lane_slots = 0;
+  bool system_scope = false;
+  bool straight = true;  // messages may go straight to the peer's buffers
 };
 
 // The data that ranks exchange at init.
@@ -104,6 +111,7 @@ struct LongWait {
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
 class GpuPlan;
+class LanePlan;
 struct StepRange;
 
 // One rank's part. One thread at a time calls it; stop() and error() from any thread.
@@ -122,12 +130,20 @@ class GpuExecutor {
   bool reserve_blocks(int blocks);
   void release_blocks();
   void use_blocks(int blocks);
-  // Throws if a peer's device cannot be accessed. `boards`: kBoardBytes of memory per rank that the
+  // Returns a '1' for every rank whose memory this rank's GPU can access, and a '0' for the others.
+  // `linked`: ranks for which it tries; nullptr: all. `boards`: kBoardBytes of memory per rank that the
   // ranks of a host share, for registrations and copy engines. `owner` keeps that memory. `borrow`
   // asks a peer in another process for a descriptor that it lends.
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
-  void connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
-               std::shared_ptr<const void> owner, Borrow borrow);
+  std::string connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
+                      std::shared_ptr<const void> owner, Borrow borrow,
+                      const std::function<bool(int)>& linked);
+  // With what all ranks returned. Pairs that lack access in one direction use `areas`: host memory
+  // per rank, of area_bytes().
+  void settle(std::span<const std::string> reach, std::span<std::byte* const> areas);
+  static size_t area_bytes(int nranks, size_t scratch_bytes);
+  // All ranks reach each other, and are few enough for kernels that need that.
+  bool complete() const;
   int device() const;
   bool one_device() const;  // all ranks are on one device
   static constexpr size_t kBoardBytes = 64 << 10;
@@ -152,6 +168,15 @@ class GpuExecutor {
   // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
+  // For any schedule whose ranks send messages. Throws Error if no kernel can run it.
+  std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule, int fifo_depth);
+  struct LaneShape {
+    size_t lanes = 0, steps = 0, messages = 0, straight = 0;  // of this rank
+    int chunks = 1;
+    bool uniform_only = false, partial_sums = false;
+  };
+  static LaneShape shape_of(const LanePlan& plan);
+
   // A launch is begin(), any number of run()s on the first stream, and end(). The other streams are
   // joined and wait. The caller keeps the returned pass until end().
   struct Launch {
@@ -161,6 +186,7 @@ class GpuExecutor {
   [[nodiscard]] Launch begin(std::span<const cudaStream_t> streams);
   bool captured() const;  // the launch becomes part of a graph and runs when the graph does
   void run(GpuPlan& plan, const GpuCall& call);
+  void run_lanes(LanePlan& plan, const GpuCall& call);
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel runs all jobs in parallel. The operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
@@ -193,8 +219,8 @@ class GpuExecutor {
  private:
   std::shared_ptr<GpuPlan> prepare_one_round(const Program& program);
   // `early`: the kernel waits for its predecessor itself.
-  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
-              bool early) const;
+  void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments, bool early,
+              size_t shared_bytes = 0) const;
   void run_packets(GpuPlan& plan, const GpuCall& call);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   void run_one_round(GpuPlan& plan, const GpuCall& call);

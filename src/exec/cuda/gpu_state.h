@@ -13,6 +13,7 @@
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/launch_slot.h"
 #include "src/exec/cuda/registrations.h"
@@ -61,6 +62,13 @@ struct GpuExecutor::State {
   size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
+  // Per rank: its memory block as this GPU sees it, and its area in host memory if the two ranks
+  // have no access to each other's GPU. One of them is nullptr.
+  std::vector<std::byte*> blocks_of, areas_of;
+  size_t words_at = 0;            // from a block to its LaneWords
+  PooledResource lane_counters;   // LaneCounters
+  PooledResource peer_words;      // for ProbeArguments
+  LaneRoom room;
   DeviceComm comm;
   PooledResource own_stream;  // for the communicator's own work, besides the caller's streams
   PooledResource kept_flags;
@@ -78,6 +86,15 @@ struct OneMovementPlan {
   ProgramStep step;
   uint32_t sources = 0, destinations = 0;  // a bit per rank
   int32_t source_index = 0, destination_index = 0;
+};
+
+// A lane program in device memory.
+class LanePlan {
+ public:
+  LaneImage image;
+  LaneProgram program;
+  uint64_t* progress = nullptr;
+  PooledResource memory;
 };
 
 // Kernel parameters. All fields that do not change between calls are filled in.

@@ -111,12 +111,13 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
 }  // namespace
 
 void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
-                         bool early) const {
+                         bool early, size_t shared_bytes) const {
   const State& s = *state_;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = s.order->stream();
+  config.dynamicSmemBytes = shared_bytes;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -19,8 +19,17 @@ void release(void*) { refuse(); }
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() { return {}; }
-void GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>,
-                          std::shared_ptr<const void>, Borrow) {}
+std::string GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* const>,
+                                 std::shared_ptr<const void>, Borrow,
+                                 const std::function<bool(int)>&) {
+  return {};
+}
+void GpuExecutor::settle(std::span<const std::string>, std::span<std::byte* const>) {}
+size_t GpuExecutor::area_bytes(int, size_t) { return 0; }
+bool GpuExecutor::complete() const { return false; }
+std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&, int) { refuse(); }
+GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
+void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
 int GpuExecutor::device() const { return 0; }
 bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}

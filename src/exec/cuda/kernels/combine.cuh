@@ -8,10 +8,11 @@
 namespace weft::cuda {
 
 // The addresses of one step, in shared memory.
+inline constexpr uint32_t kMostEnds = 64;
 struct Movement {
-  const std::byte* sources[kMaxRanks];
-  uint64_t scalars[kMaxRanks];  // pre-multipliers of the sources that have one
-  std::byte* destinations[kMaxRanks];
+  const std::byte* sources[kMostEnds];
+  uint64_t scalars[kMostEnds];  // pre-multipliers of the sources that have one
+  std::byte* destinations[kMostEnds];
   uint32_t source_count, destination_count;
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division

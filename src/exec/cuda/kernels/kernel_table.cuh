@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/kernels/lane_kernel.cuh"
 #include "src/exec/cuda/kernels/one_round_kernel.cuh"
 #include "src/exec/cuda/kernels/packet_kernel.cuh"
 #include "src/exec/cuda/kernels/program_kernel.cuh"
@@ -37,7 +38,8 @@ Kernels function_of() {
            kFewRingBytes},
           reinterpret_cast<const void*>(packet_kernel<Type, Small>),
           reinterpret_cast<const void*>(one_round_kernel<Type, Small>),
-          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>)};
+          reinterpret_cast<const void*>(ring_exchange_kernel<Type, Ring>),
+          reinterpret_cast<const void*>(lane_kernel<Type, Small>)};
 }
 
 template <typename Type, typename Same = Type>

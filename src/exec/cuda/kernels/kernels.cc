@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/lane_program.h"
 #include "src/exec/cuda/ring_exchange_arguments.h"
 
 namespace weft::cuda {
@@ -46,6 +47,7 @@ void load_kernels(int device, cudaStream_t stream) {
   static SendRecvArguments nothing_paired;
   static RingArguments no_rings;
   static RingExchangeArguments no_ring_exchange;
+  static LaneArguments no_lanes;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
     cudaFuncAttributes attributes;
@@ -61,6 +63,7 @@ void load_kernels(int device, cudaStream_t stream) {
     for (const void* ring : {kernels.ring.few, kernels.ring.all}) load(ring, &no_rings);
     load(kernels.one_round, &nothing_in_one_round);
     load(kernels.ring_exchange, &no_ring_exchange);
+    load(kernels.lanes, &no_lanes);
   };
   load(send_recv_kernel_function(true), &nothing_paired);
   load(send_recv_kernel_function(false), &nothing_paired);

@@ -19,6 +19,7 @@ struct Kernels {
   const void* packets;        // PacketArguments
   const void* one_round;      // OneRoundArguments
   const void* ring_exchange;  // RingExchangeArguments
+  const void* lanes;          // LaneArguments
 };
 
 // For reductions: sum, prod, max or min.
@@ -27,7 +28,7 @@ Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 Kernels move_kernels();
 const void* send_recv_kernel_function(
     bool packets);                    // SendRecvArguments; packets: all messages are in packets
-const void* probe_kernel_function();  // DeviceComm
+const void* probe_kernel_function();  // ProbeArguments
 
 // Once per device. Two kinds of kernel would deadlock while another rank's kernel spins: one that
 // CUDA loads lazily, and one that needs more local memory than any before. So init loads all

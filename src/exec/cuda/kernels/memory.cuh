@@ -49,40 +49,47 @@ __device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
 }
 
 // Reports a kernel's first error to the host. Every wait ends.
-__device__ inline void report(const DeviceComm& comm, KernelError error, int peer) {
-  atomicCAS_system(&comm.flags->error, 0u, error_word(error, peer));
-  *static_cast<volatile uint32_t*>(&comm.flags->stop) = 1;
+__device__ inline void report(const Watch& watch, KernelError error, int peer) {
+  atomicCAS_system(&watch.flags->error, 0u, error_word(error, peer));
+  *static_cast<volatile uint32_t*>(&watch.flags->stop) = 1;
 }
 
 // For the host's warning. The host clears the word.
-__device__ inline void tell_wait(const DeviceComm& comm, int peer, uint64_t ns) {
-  if (peer >= 0) *static_cast<volatile uint32_t*>(&comm.flags->wait) = wait_word(peer, ns);
+__device__ inline void tell_wait(const Watch& watch, int peer, uint64_t ns) {
+  if (peer >= 0) *static_cast<volatile uint64_t*>(&watch.flags->wait) = wait_word(peer, ns);
 }
 
 // The host's flags, read with one load.
 struct HostWord {
   uint32_t stop, gone;
 };
-__device__ inline HostWord load_flags(const DeviceComm& comm) {
+__device__ inline HostWord load_flags(const Watch& watch) {
   static_assert(offsetof(HostFlags, gone) == offsetof(HostFlags, stop) + 4);
-  const uint64_t both = *reinterpret_cast<const volatile uint64_t*>(&comm.flags->stop);
+  const uint64_t both = *reinterpret_cast<const volatile uint64_t*>(&watch.flags->stop);
   return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
+}
+
+// Whether a rank has left, by the flags just read.
+__device__ inline bool has_left(const Watch& watch, const HostWord& said, int peer) {
+  if (peer < 0) return false;
+  const uint32_t word = peer < 32 ? said.gone : load_volatile(gone_word(watch.flags, peer));
+  return (word >> (peer & 31) & 1) != 0;
 }
 
 // Spins until `ready()`. False if the host asked all to stop, if `peer` has left, or if the wait
 // exceeds the timeout. The host's flags are far away, so every 1024th spin reads them.
 template <typename Ready>
-__device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& peer, Ready ready) {
+__device__ __forceinline__ bool wait_until(const Watch& watch, const int& peer, Ready ready) {
   uint32_t begun = 0;  // in units of a wait_word(); a larger type would need too many registers
   int left = -1;       // the peer that the last read of the flags found gone
   for (uint32_t spins = 1; !ready(); spins++) {
     between_looks();
     if ((spins & 0x3ff) != 0) continue;
-    const HostWord said = load_flags(comm);
+    const HostWord said = load_flags(watch);
     if (said.stop != 0) return false;
-    const bool gone = peer >= 0 && (said.gone >> peer & 1) != 0;
+    const bool gone = has_left(watch, said, peer);
     if (gone && left == peer) {  // data sent before it left has been checked since
-      report(comm, KernelError::kLeft, peer);
+      report(watch, KernelError::kLeft, peer);
       return false;
     }
     left = gone ? peer : -1;
@@ -90,9 +97,9 @@ __device__ __forceinline__ bool wait_until(const DeviceComm& comm, const int& pe
     if (begun == 0) begun = now;
     const uint64_t waited = uint64_t{now - begun} << kWaitUnit;
     // A few times a second at most: the word is in host memory.
-    if ((spins & 0x3ffff) == 0 && waited > kLongWaitNs) tell_wait(comm, peer, waited);
-    if (comm.timeout_ns != 0 && waited > comm.timeout_ns + (1u << kWaitUnit)) {
-      report(comm, KernelError::kTimeout, peer);
+    if ((spins & 0x3ffff) == 0 && waited > kLongWaitNs) tell_wait(watch, peer, waited);
+    if (watch.timeout_ns != 0 && waited > watch.timeout_ns + (1u << kWaitUnit)) {
+      report(watch, KernelError::kTimeout, peer);
       return false;
     }
   }

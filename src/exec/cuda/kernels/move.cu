@@ -6,11 +6,12 @@ namespace {
 
 // Every rank writes to every peer at init. This detects memory that can be mapped but does not
 // receive writes, before data is lost.
-__global__ void probe_kernel(const __grid_constant__ DeviceComm comm) {
-  const int peer = static_cast<int>(threadIdx.x);
-  if (peer >= comm.nranks) return;
-  *static_cast<volatile uint32_t*>(&comm.mailboxes[peer]->probe[comm.rank]) =
-      probe_value(comm.rank, peer);
+__global__ void probe_kernel(const __grid_constant__ ProbeArguments a) {
+  for (int peer = static_cast<int>(threadIdx.x); peer < a.nranks;
+       peer += static_cast<int>(blockDim.x))
+    if (a.words[peer] != nullptr)
+      *static_cast<volatile uint32_t*>(a.words[peer]->probes() + a.rank) =
+          probe_value(a.rank, peer);
   __threadfence_system();
 }
 

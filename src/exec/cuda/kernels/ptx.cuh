@@ -107,6 +107,32 @@ __device__ inline uint64_t load_acquire_gpu(const uint64_t* at) {
 __device__ inline void store_release_gpu(uint64_t* at, uint64_t v) {
   asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
 }
+__device__ inline uint64_t load_acquire(const uint64_t* at, bool system) {
+  return system ? load_acquire_system(at) : load_acquire_gpu(at);
+}
+__device__ inline void store_relaxed(uint64_t* at, uint64_t v, bool system) {
+  if (system) {
+    store_relaxed_system(at, v);
+  } else {
+    asm volatile("st.relaxed.gpu.u64 [%0], %1;" ::"l"(at), "l"(v) : "memory");
+  }
+}
+__device__ inline void fence(bool system) {
+  if (system) {
+    fence_system();
+  } else {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
+}
+// For all threads of a warp.
+inline constexpr uint32_t kWarp = 32;
+__device__ inline void warp_meet() { __syncwarp(); }
+// Which threads of the warp say so, a bit each.
+__device__ inline uint32_t warp_ballot(bool one) { return __ballot_sync(0xffffffffu, one); }
+// The value of one thread of the warp.
+__device__ inline int warp_get(int value, uint32_t thread) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(thread));
+}
 // A barrier for all threads of a block, which may arrive from different places in the code.
 __device__ inline void meet_block() { asm volatile("barrier.sync 1;" ::: "memory"); }
 __device__ inline uint4 load_counters(const PortCounters* at) {

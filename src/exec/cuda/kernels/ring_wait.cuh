@@ -13,20 +13,20 @@ class Patience {
  public:
   // Called after a poll that found nothing. False if the wait is over without success; the host is
   // told, unless it asked to stop. `peer`: the rank waited for, -1 if none.
-  __device__ bool lasts(const DeviceComm& comm, int peer) {
+  __device__ bool lasts(const Watch& watch, int peer) {
     if ((++looks_ & 0xff) != 0) return true;
-    const HostWord said = load_flags(comm);
+    const HostWord said = load_flags(watch);
     if (said.stop != 0) return false;
-    const bool gone = peer >= 0 && (said.gone >> peer & 1) != 0;
+    const bool gone = has_left(watch, said, peer);
     if (!gone) left_ = 0;
     const uint64_t now = now_ns();
     if (begun_ == 0) begun_ = now;
-    if (now - begun_ > kLongWaitNs) tell_wait(comm, peer, now - begun_);
-    if (comm.timeout_ns == 0 && !gone) return true;
+    if (now - begun_ > kLongWaitNs) tell_wait(watch, peer, now - begun_);
+    if (watch.timeout_ns == 0 && !gone) return true;
     if (gone && left_ == 0) left_ = now;
-    const bool late = comm.timeout_ns != 0 && now - begun_ > comm.timeout_ns;
+    const bool late = watch.timeout_ns != 0 && now - begun_ > watch.timeout_ns;
     if (!late && (!gone || now - left_ <= kOnTheWayNs)) return true;
-    report(comm, late ? KernelError::kTimeout : KernelError::kLeft, peer);
+    report(watch, late ? KernelError::kTimeout : KernelError::kLeft, peer);
     return false;
   }
   // Called when the awaited thing came.

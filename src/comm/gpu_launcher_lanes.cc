@@ -1,0 +1,65 @@
+// The part of gpu_launcher.h for schedules that run as lanes.
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/gpu_launcher.h"
+#include "src/planner/proved_schedules.h"
+
+namespace weft {
+
+// How each pair of ranks exchanges messages, now that all have tried.
+void GpuLauncher::settle(const std::vector<std::string>& reach) {
+  std::vector<std::byte*> areas;
+  for (int peer = 0; peer < nranks_; peer++) areas.push_back(mesh_.area(peer));
+  gpu_.settle(reach, areas);
+  int apart = 0;
+  for (size_t a = 0; a < reach.size(); a++)
+    for (size_t b = 0; b < a; b++) apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
+  if (apart > 0 && rank_ == 0)
+    WEFT_INFO(kInit, "{}: {} of {} pairs of GPUs have no access to each other's memory: their "
+              "messages go through host memory", context_.label, apart,
+              nranks_ * (nranks_ - 1) / 2);
+}
+
+cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choice& choice,
+                                       bool in_place) {
+  const void* source = choice.schedule != nullptr ? static_cast<const void*>(choice.schedule)
+                                                  : static_cast<const void*>(choice.generator);
+  auto& plans = lane_plans_[static_cast<size_t>(collective.kind)];
+  for (const LaneEntry& entry : plans)
+    if (entry.source == source && entry.root == collective.root && entry.in_place == in_place)
+      return *entry.plan;
+  std::shared_ptr<const VerifiedSchedule> verified;
+  int fifo_depth = 0;
+  if (choice.schedule != nullptr) {
+    verified = in_place ? choice.schedule->in_place : choice.schedule->out_of_place;
+    fifo_depth = choice.schedule->fifo_depth;
+  } else {
+    verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place);
+    fifo_depth = verified->fifo_depth();
+  }
+  LaneEntry entry{source, collective.root, in_place, gpu_.prepare_lanes(*verified, fifo_depth)};
+  const auto shape = cuda::GpuExecutor::shape_of(*entry.plan);
+  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here; {} of {} messages "
+            "may go straight to their place", context_.label, name(collective.kind),
+            collective.root, in_place ? "in place" : "out of place", choice.name, shape.lanes,
+            shape.steps, shape.straight, shape.messages);
+  plans.push_back(std::move(entry));
+  return *plans.back().plan;
+}
+
+void GpuLauncher::launch_lanes(const Call& call, const Collective& collective,
+                               const Choice& choice, cuda::GpuCall gpu_call, bool in_place) {
+  cuda::LanePlan& plan = lane_plan(collective, choice, in_place);
+  const auto shape = cuda::GpuExecutor::shape_of(plan);
+  if (shape.uniform_only && call.count % static_cast<size_t>(shape.chunks) != 0)
+    fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
+         shape.chunks);
+  gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums);
+  // Ranks that chose different schedules must notice.
+  if (choice.schedule != nullptr) gpu_call.signature ^= static_cast<uint32_t>(choice.schedule->hash);
+  gpu_.run_lanes(plan, gpu_call);
+}
+
+}  // namespace weft

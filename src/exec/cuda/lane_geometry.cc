@@ -1,0 +1,69 @@
+// See lane_geometry.h.
+#include "src/exec/cuda/lane_geometry.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr uint64_t kUnit = 256;  // bytes: slots begin at multiples
+
+uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
+
+// The largest part of a block whose chunks all fit into scratch memory.
+uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count, uint32_t element,
+                 uint64_t unit) {
+  if (image.scratch_chunks == 0) return count;
+  const auto chunks = static_cast<uint64_t>(image.chunks);
+  const uint64_t chunk =
+      scratch_bytes / static_cast<uint64_t>(image.scratch_chunks) / element / unit * unit;
+  if (chunk == 0)
+    fail(ncclInvalidUsage, "{} chunks of scratch memory do not fit into {} bytes "
+         "(WEFT_SCRATCH_BYTES)", image.scratch_chunks, scratch_bytes);
+  return std::min(count, chunk * chunks);
+}
+
+}  // namespace
+
+LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
+                           uint32_t element) {
+  LaneGeometry g;
+  const auto chunks = static_cast<uint64_t>(image.chunks),
+             step_chunks = static_cast<uint64_t>(image.step_chunks);
+  const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
+  const uint64_t scratch_bytes = image.scratch_chunks > 0 ? room.pool_bytes / 2 : 0;
+  const uint64_t fifos = room.pool_bytes - scratch_bytes;
+  g.part = part_of(image, scratch_bytes, count, element, unit);
+  g.chunk = up(share(g.part, chunks), unit);
+  // As many instances as there are blocks for, while messages are large enough.
+  const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
+  const uint64_t by_blocks = std::max<uint64_t>(1, room.blocks / image.most_lanes);
+  const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
+  const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
+  g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
+  const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kUnit);
+  const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
+  g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
+  const uint64_t fifo = std::min(room.fifo_bytes, fifos / (ports * g.instances));
+  const uint64_t slot = fifo / g.slots / kUnit * kUnit;
+  if (slot < least_slot || ports > kMostLanePorts)
+    fail(ncclInvalidUsage,
+         "FIFOs for {} ports with {} messages of {} chunks each do not fit into {} bytes "
+         "(WEFT_SCRATCH_BYTES)",
+         image.most_ports, g.slots, image.step_chunks, fifos);
+  // All slices have the same length, if they can.
+  const uint64_t most_slice = std::max<uint64_t>(1, slot / step_chunks / element / unit * unit);
+  const uint64_t iterations =
+      std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
+  g.slice = std::min(most_slice, up(share(std::max<uint64_t>(1, g.chunk),
+                                          iterations * g.instances), unit));
+  g.iterations = static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
+  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kUnit));
+  g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
+  return g;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,34 @@
+// How a call of a lane program is cut: into parts, chunks, slices and instances of lanes, and how
+// large its FIFOs are. A pure function of values that are equal on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/exec/cuda/lane_image.h"
+
+namespace weft::cuda {
+
+// What the ranks have. Equal on all of them.
+struct LaneRoom {
+  uint32_t blocks = 1;          // thread blocks per rank
+  uint64_t pool_bytes = 0;      // for FIFOs and scratch memory
+  uint32_t slots = 4;           // messages per FIFO, unless the schedule needs more
+  uint64_t fifo_bytes = 0;      // at most
+  uint64_t least_bytes = 8192;  // of a message, before another instance of a lane pays
+};
+
+struct LaneGeometry {
+  uint64_t part = 0;   // elements of each block that one run moves
+  uint64_t chunk = 0;  // elements
+  uint64_t slice = 0;  // elements, per instance and iteration
+  uint32_t iterations = 1, instances = 1;
+  uint32_t slots = 0, slot_bytes = 0;
+  uint64_t scratch_at = 0;  // bytes from the begin of the pool
+};
+
+// Throws Error if the pool is too small for the program.
+LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
+                           uint32_t element);
+
+}  // namespace weft::cuda

@@ -1,0 +1,44 @@
+// One rank's part of a verified schedule as the lane kernel wants it. What can be resolved before a
+// call is resolved here. Host code without CUDA.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/exec/cuda/lane_program.h"
+#include "src/schedule/verify.h"
+
+namespace weft::cuda {
+
+// A port before the ranks' memory is known.
+struct LaneImagePort {
+  int32_t peer = 0;
+  uint32_t position = 0, credit_position = 0;  // as in LanePort
+  uint32_t per_iteration = 0;
+};
+
+struct LaneImage {
+  Collective collective;
+  int32_t rank = 0;
+  int32_t chunks = 1;
+  bool uniform_only = false;
+  bool partial_sums = false;  // see Program
+  // Equal on all ranks: of the rank that needs most.
+  int32_t scratch_chunks = 0, step_chunks = 1, fifo_depth = 2;
+  uint32_t most_lanes = 1;  // of a rank
+  uint32_t most_ports = 0;  // of a rank, in one direction
+  // Bytes that all ranks move per byte of a chunk, and messages: for reports.
+  uint64_t straight_messages = 0, messages = 0;  // of this rank, received
+
+  std::vector<LaneRange> lanes;
+  std::vector<LaneStep> steps;
+  std::vector<LaneOperand> operands;
+  std::vector<ProgramDependency> dependencies;
+  std::vector<uint32_t> lane_receives;
+  std::vector<LaneImagePort> sends, receives;
+};
+
+// `straight`: messages may go straight to their place. Throws Error if no kernel can run it.
+LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth, bool straight);
+
+}  // namespace weft::cuda

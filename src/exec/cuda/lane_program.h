@@ -1,0 +1,141 @@
+// What the lane kernel runs: any verified schedule whose ranks talk through messages. A rank's
+// lanes, and instances of them, are work items. An instance has its share of every slice and FIFOs
+// of its own. The rank's thread blocks advance the items in turn, so any number of blocks runs any
+// program. Plain structs, the same for host and device.
+//
+// A message goes from a producer to a consumer. Its data goes through a slot of a FIFO in the
+// consumer's memory, or straight to where the consumer wants it. Everyone polls its own memory:
+// `tail` lies with the consumer, `Credit` with the producer. Words carry the number of the call, so
+// they are never reset, and each call may lay out its FIFOs anew: a producer writes nothing before
+// the consumer has entered the call and granted it. A consumer does not store the heads that its
+// producer need not wait for. So no store of one call arrives during the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/exec/cuda/device_comm.h"
+#include "src/schedule/program_view.h"
+
+namespace weft::cuda {
+
+// Written by the consumer, in the producer's memory.
+struct alignas(32) Credit {
+  Packet grant;       // data: where straight messages go, as kPrivate says; flags: the call
+  uint64_t head = 0;  // call_word(): messages consumed
+  uint64_t unused = 0;
+};
+// Written by the producer, in the consumer's memory.
+struct alignas(32) Tail {
+  uint64_t tail = 0;  // call_word(): messages produced
+  uint64_t unused[3] = {};
+};
+
+// Calls grow, and so do messages in a call: words can be compared.
+WEFT_HD inline uint64_t call_word(uint32_t call, uint64_t messages) {
+  return static_cast<uint64_t>(call) << 32 | messages;
+}
+
+// Ports of one rank and direction, counted with their instances.
+inline constexpr uint32_t kMostLanePorts = 8192;
+
+// A rank's memory for lanes, at the same place in its block of device memory on all ranks, and once
+// more in host memory if some peers have no access to that.
+struct LaneWords {
+  Tail tails[kMostLanePorts];
+  Credit credits[kMostLanePorts];
+  // Then one per rank: written by peers at init, see GpuExecutor::write_probes().
+  WEFT_HD uint32_t* probes() { return reinterpret_cast<uint32_t*>(this + 1); }
+};
+inline size_t lane_words_bytes(int nranks) {
+  return sizeof(LaneWords) + static_cast<size_t>(nranks) * sizeof(uint32_t);
+}
+// In host memory the pool follows the words.
+inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
+inline constexpr size_t kLaneItemBytes = 16;  // of shared memory, per item of a block
+struct ProbeArguments {
+  LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
+  int32_t rank = 0, nranks = 0;
+};
+
+struct LaneOperand {
+  enum Kind : uint8_t { kInput, kOutput, kScratch, kMessage };
+  Kind kind = kInput;
+  bool raw = false;  // the caller's unmodified input; a pre-multiplier applies
+  // A message that may go straight to this place of its consumer: kOutput or kScratch.
+  // kMessage: it may not.
+  Kind straight = kMessage;
+  int32_t index = 0;   // the first chunk in the buffer, or in the one that `straight` says
+  uint32_t port = 0;   // kMessage: number of the port in its direction
+  uint32_t order = 0;  // kMessage: messages on this port before it, in an iteration
+};
+static_assert(sizeof(LaneOperand) == 16);
+
+struct LaneStep {
+  uint32_t first_operand = 0, first_dependency = 0;
+  uint16_t sources = 0, destinations = 0, dependencies = 0;
+  bool completes = false;
+  bool counted = false;        // other lanes wait for it
+  int32_t count = 0, sub = 0;  // as in ProgramStep
+};
+
+struct LaneRange {
+  uint32_t first_step = 0, steps = 0;
+  uint32_t first_receive = 0, receives = 0;  // in LaneProgram::lane_receives
+};
+
+// One end of a FIFO. The consumer's and the producer's memory, and which of the words and FIFOs
+// there belong to it: number `position` times instances, plus the instance.
+struct LanePort {
+  std::byte* pool = nullptr;    // the consumer's: FIFOs, then scratch memory
+  Tail* tails = nullptr;        // the consumer's
+  Credit* credits = nullptr;    // the producer's
+  const uint64_t* registrations = nullptr;  // the consumer's, by number; nullptr: plain addresses
+  uint32_t position = 0, credit_position = 0;
+  uint32_t per_iteration = 0;  // messages
+  int32_t peer = 0;
+  uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
+};
+
+// In device memory, for all calls of a plan.
+struct LaneProgram {
+  const LaneRange* lanes = nullptr;
+  const LaneStep* steps = nullptr;
+  const LaneOperand* operands = nullptr;
+  const ProgramDependency* dependencies = nullptr;
+  const uint32_t* lane_receives = nullptr;  // ports by lane
+  const LanePort* sends = nullptr;
+  const LanePort* receives = nullptr;
+  uint32_t lane_count = 0;
+  int32_t chunks = 1;
+};
+
+// A rank's own counters.
+struct LaneCounters {
+  uint32_t call = 0;     // calls that have completed
+  uint32_t leaving = 0;  // thread blocks that have finished
+};
+
+struct LaneArguments {
+  Watch watch;
+  LaneCounters* counters = nullptr;  // nullptr: only launched to be loaded
+  uint64_t* progress = nullptr;      // call_word() of steps, by lane and instance
+  LaneProgram program;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* pool = nullptr;  // this rank's
+  uint64_t scratch_at = 0;    // in every rank's pool
+  uint64_t output_place = kPrivate;
+  // In elements: from a block of the buffers to the next; the part of each that this run moves, cut
+  // into chunks, and these into slices, one per iteration and instance.
+  uint64_t stride = 0, begin = 0, count = 0, chunk = 0, slice = 0;
+  uint32_t iterations = 0, instances = 1;
+  uint32_t slots = 0, slot_bytes = 0;
+  uint32_t element = 1;
+  uint32_t signature = 0;
+  uint32_t items = 0;  // lanes times instances
+  bool system = false;  // some peer is on another GPU: memory order at system scope
+  Reduction reduction;
+};
+
+}  // namespace weft::cuda
