@@ -39,15 +39,19 @@ struct uint4 {
 namespace weft::cuda {
 
 // A running thread block. Each thread knows its block and its number.
+inline constexpr uint32_t kWarp = 4;
 struct EmulatedBlock {
-  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads) {}
+  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads), warp(kWarp) {}
   const uint32_t size;
   std::barrier<> meeting;
+  std::barrier<> warp;  // the first one; no other works as a warp
+  std::atomic<uint32_t> ballots[2] = {};
+  std::atomic<int> said[kWarp] = {};
   std::atomic<bool> any[2] = {};  // for two barriers in turn
 };
 struct EmulatedThread {
   EmulatedBlock* block = nullptr;
-  uint32_t number = 0, meetings = 0;
+  uint32_t number = 0, meetings = 0, ballots = 0;
 };
 inline thread_local EmulatedThread emulated;
 
@@ -70,6 +74,27 @@ inline bool __syncthreads_or(bool one) {
   block.any[turn] = false;
   return any;
 }
+// Only for the first kWarp threads.
+inline void warp_meet() { emulated.block->warp.arrive_and_wait(); }
+inline uint32_t warp_ballot(bool one) {
+  EmulatedBlock& block = *emulated.block;
+  const uint32_t turn = emulated.ballots++ % 2;
+  if (one) block.ballots[turn] |= 1u << emulated.number;
+  warp_meet();
+  const uint32_t all = block.ballots[turn];
+  warp_meet();
+  block.ballots[turn] = 0;
+  return all;
+}
+inline int warp_get(int value, uint32_t thread) {
+  EmulatedBlock& block = *emulated.block;
+  block.said[emulated.number] = value;
+  warp_meet();
+  const int said = block.said[thread];
+  warp_meet();
+  return said;
+}
+inline int __popc(uint32_t bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline uint32_t atomicAdd(uint32_t* at, uint32_t more) {
   return std::atomic_ref(*at).fetch_add(more);
@@ -101,6 +126,26 @@ inline uint64_t load_acquire_system(const uint64_t* at) {
 // Kernels order these stores with fences. Here the store itself orders, for race detectors.
 inline void store_relaxed_system(uint64_t* at, uint64_t value) {
   __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+inline uint64_t load_acquire(const uint64_t* at, bool) { return load_acquire_system(at); }
+inline void store_relaxed(uint64_t* at, uint64_t value, bool) { store_relaxed_system(at, value); }
+inline void fence(bool) {}
+inline uint32_t load_volatile(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+// Flags after data, as if a packet arrived in one piece.
+inline void store_packet(Packet* at, uint32_t data0, uint32_t data1, uint32_t flag0,
+                         uint32_t flag1) {
+  __atomic_store_n(&at->data0, data0, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->data1, data1, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->flag1, flag1, __ATOMIC_RELEASE);
+  __atomic_store_n(&at->flag0, flag0, __ATOMIC_RELEASE);
+}
+inline Packet load_packet(const Packet* at) {
+  Packet p;
+  p.flag0 = __atomic_load_n(&at->flag0, __ATOMIC_ACQUIRE);
+  p.flag1 = __atomic_load_n(&at->flag1, __ATOMIC_ACQUIRE);
+  p.data0 = __atomic_load_n(&at->data0, __ATOMIC_RELAXED);
+  p.data1 = __atomic_load_n(&at->data1, __ATOMIC_RELAXED);
+  return p;
 }
 inline void fence_system() {}
 inline void wait_for_predecessor() {}

@@ -1,0 +1,223 @@
+// The lane kernel on the host: every rank is one thread block, so one block runs all its lanes.
+// Words and pools lie in plain memory. Its messages go through slots, or straight to their place.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "algorithms/generators/generators.h"
+#include "src/exec/cuda/kernels/lane_kernel.cuh"
+#include "src/exec/cuda/lane_geometry.h"
+#include "tests/simulator/random_schedules.h"
+
+namespace weft::test {
+namespace {
+
+using namespace cuda;
+
+constexpr uint32_t kThreads = 6;  // of a block; the first four lead
+
+// A rank's memory and program.
+struct LaneRank {
+  LaneImage image;
+  std::vector<std::byte> memory;  // words, then the pool
+  std::vector<int32_t> buffer;    // input and output
+  size_t output_at = 0;
+  std::vector<LanePort> sends, receives;
+  std::vector<uint64_t> progress;
+  LaneCounters counters;
+  HostFlags flags;
+  LaneArguments arguments;
+};
+
+struct LaneCase {
+  bool straight = true;
+  uint64_t count = 1;
+  LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
+};
+
+class LaneTeam {
+ public:
+  LaneTeam(const VerifiedSchedule& verified, const LaneCase& shape)
+      : c_(verified.schedule().collective), in_place_(verified.in_place()), shape_(shape) {
+    ranks_.resize(static_cast<size_t>(c_.nranks));
+    for (int r = 0; r < c_.nranks; r++) {
+      LaneRank& rank = at(r);
+      rank.image = lane_image(verified, r, verified.fifo_depth(), shape.straight);
+      rank.memory.resize(sizeof(LaneWords) + shape.room.pool_bytes);
+    }
+    for (int r = 0; r < c_.nranks; r++) connect(r);
+  }
+
+  // Runs a call. Returns "" or what is wrong.
+  std::string run() {
+    for (int r = 0; r < c_.nranks; r++) fill(r);
+    std::vector<std::thread> threads;
+    std::vector<std::unique_ptr<EmulatedBlock>> blocks;
+    std::vector<std::unique_ptr<LaneShared>> shared;
+    std::vector<std::vector<LaneItem>> items;
+    for (LaneRank& rank : ranks_) {
+      blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
+      shared.push_back(std::make_unique<LaneShared>());
+      items.emplace_back(rank.arguments.items);
+    }
+    for (size_t r = 0; r < ranks_.size(); r++)
+      for (uint32_t t = 0; t < kThreads; t++)
+        threads.emplace_back([&, r, t] {
+          emulated = {blocks[r].get(), t};
+          const LaneArguments& a = ranks_[r].arguments;
+          if (c_.reduces()) {
+            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run();
+          } else {
+            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run();
+          }
+        });
+    for (std::thread& thread : threads) thread.join();
+    return check();
+  }
+
+  size_t straight() const {
+    size_t all = 0;
+    for (const LaneRank& rank : ranks_) all += rank.image.straight_messages;
+    return all;
+  }
+
+ private:
+  LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+
+  void connect(int r) {
+    LaneRank& rank = at(r);
+    const auto port = [&](const LaneImagePort& from, int consumer, int producer) {
+      LanePort out;
+      out.pool = at(consumer).memory.data() + sizeof(LaneWords);
+      out.tails = reinterpret_cast<LaneWords*>(at(consumer).memory.data())->tails;
+      out.credits = reinterpret_cast<LaneWords*>(at(producer).memory.data())->credits;
+      out.position = from.position;
+      out.credit_position = from.credit_position;
+      out.per_iteration = from.per_iteration;
+      out.peer = from.peer;
+      out.reachable = 1;
+      return out;
+    };
+    for (const LaneImagePort& from : rank.image.sends)
+      rank.sends.push_back(port(from, from.peer, r));
+    for (const LaneImagePort& from : rank.image.receives)
+      rank.receives.push_back(port(from, r, from.peer));
+    const LaneGeometry g = lane_geometry(rank.image, shape_.room, shape_.count, sizeof(int32_t));
+    EXPECT_EQ(g.part, shape_.count);
+    rank.progress.resize(rank.image.lanes.size() * g.instances);
+    LaneArguments& a = rank.arguments;
+    a.watch = {&rank.flags, uint64_t{60} * 1'000'000'000};
+    a.counters = &rank.counters;
+    a.progress = rank.progress.data();
+    a.program = {rank.image.lanes.data(),
+                 rank.image.steps.data(),
+                 rank.image.operands.data(),
+                 rank.image.dependencies.data(),
+                 rank.image.lane_receives.data(),
+                 rank.sends.data(),
+                 rank.receives.data(),
+                 static_cast<uint32_t>(rank.image.lanes.size()),
+                 rank.image.chunks};
+    a.pool = rank.memory.data() + sizeof(LaneWords);
+    a.stride = a.count = shape_.count;
+    a.element = sizeof(int32_t);
+    a.signature = 77;
+    a.instances = g.instances;
+    a.iterations = g.iterations;
+    a.slots = g.slots;
+    a.slot_bytes = g.slot_bytes;
+    a.scratch_at = g.scratch_at;
+    a.chunk = g.chunk;
+    a.slice = g.slice;
+    a.items = a.program.lane_count * g.instances;
+    a.reduction.type = ncclInt32;
+  }
+
+  static int32_t value(int rank, uint64_t i) {
+    return static_cast<int32_t>(static_cast<uint32_t>(i) * 131u + static_cast<uint32_t>(rank) * 7919u);
+  }
+
+  void fill(int r) {
+    LaneRank& rank = at(r);
+    const auto inputs = static_cast<uint64_t>(c_.input_blocks(r)) * shape_.count,
+               outputs = static_cast<uint64_t>(c_.output_blocks(r)) * shape_.count;
+    const bool shared = in_place_ && inputs > 0 && outputs > 0;
+    const Collective::Overlap overlap = c_.overlap(r, 1);
+    rank.buffer.assign(shared ? std::max(inputs, outputs) : inputs + outputs, -1);
+    int32_t* input = rank.buffer.data() +
+                     (shared ? static_cast<uint64_t>(overlap.input_at) * shape_.count : 0);
+    rank.output_at = shared ? static_cast<uint64_t>(overlap.output_at) * shape_.count : inputs;
+    for (uint64_t i = 0; i < inputs; i++) input[i] = value(r, i);
+    rank.arguments.input = reinterpret_cast<const std::byte*>(input);
+    rank.arguments.output =
+        reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
+    rank.arguments.output_place = reinterpret_cast<uint64_t>(rank.arguments.output);
+  }
+
+  std::string check() {
+    for (int r = 0; r < c_.nranks; r++) {
+      if (at(r).flags.error != 0) return "rank " + std::to_string(r) + " reports an error";
+      for (int block = 0; block < c_.output_blocks(r); block++) {
+        const ChunkGoal goal = c_.goal(r, block, 1);
+        const bool of_rank = c_.kind == CollectiveKind::kAllToAll ||
+                             c_.kind == CollectiveKind::kScatter ||
+                             c_.kind == CollectiveKind::kReduceScatter;
+        const uint64_t first = of_rank ? static_cast<uint64_t>(r) * shape_.count : 0;
+        for (uint64_t i = 0; i < shape_.count; i++) {
+          uint32_t expected = 0;
+          for (int from = 0; from < c_.nranks; from++)
+            if (goal.contributor == ChunkGoal::kEveryone || goal.contributor == from)
+              expected += static_cast<uint32_t>(value(from, first + i));
+          const auto found = static_cast<uint32_t>(
+              at(r).buffer[at(r).output_at + static_cast<uint64_t>(block) * shape_.count + i]);
+          if (found != expected)
+            return "rank " + std::to_string(r) + " block " + std::to_string(block) + " element " +
+                   std::to_string(i) + ": " + std::to_string(found) + ", not " +
+                   std::to_string(expected);
+        }
+      }
+    }
+    return "";
+  }
+
+  const Collective c_;
+  const bool in_place_;
+  const LaneCase shape_;
+  std::vector<LaneRank> ranks_;
+};
+
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+                                     CollectiveKind::kBroadcast};
+
+TEST(LaneKernel, RunsGenerators) {
+  size_t straight = 0;
+  for (const Generator* generator : {&kRing, &kTree, &kRecursive, &kDirect, &kPairwise})
+    for (const CollectiveKind kind : kKinds)
+      for (const bool in_place : {false, true}) {
+        const Collective c{kind, 3, 0};
+        if (!generator->supports(c)) continue;
+        const VerifiedSchedule verified = verify(generator->make(c, in_place), in_place, 2);
+        for (const bool straightly : {false, true})
+          for (const uint64_t count : {1, 29, 1000}) {
+            LaneTeam team(verified, {straightly, count});
+            for (int call = 0; call < 2; call++)
+              ASSERT_EQ(team.run(), "")
+                  << generator->name << ' ' << name(kind) << ' ' << in_place << straightly << count;
+            straight += team.straight();
+          }
+      }
+  EXPECT_GT(straight, 0u);
+}
+
+TEST(LaneKernel, RunsRandomForests) {
+  for (uint64_t seed = 0; seed < 6; seed++)
+    for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+      const VerifiedSchedule verified = verify(random_forest({kind, 4, 0}, 3, seed), false, 2);
+      LaneTeam team(verified, {true, 500});
+      for (int call = 0; call < 3; call++) ASSERT_EQ(team.run(), "") << seed << ' ' << name(kind);
+    }
+}
+
+}  // namespace
+}  // namespace weft::test
