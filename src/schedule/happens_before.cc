@@ -1,4 +1,4 @@
-// One backward pass over an execution order per table.
+// One pass over an execution order per table: backward, or forward for the steps before.
 #include "src/schedule/happens_before.h"
 
 #include <algorithm>
@@ -14,9 +14,11 @@ constexpr size_t kMostEntries = size_t{1} << 28;
 
 }  // namespace
 
-HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32_t>& order)
+HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32_t>& order,
+                             int home)
     : g_(graph),
       order_(order),
+      home_(home),
       local_(graph.schedule.ranks.size()),
       global_(graph.schedule.ranks.size()) {
   build_dependents();
@@ -25,15 +27,10 @@ HappensBefore::HappensBefore(const ScheduleGraph& graph, const std::vector<int32
 // The steps of a rank have consecutive numbers, so its part begins at its first step's number.
 void HappensBefore::sort_by_rank() {
   std::vector<int32_t> next(g_.schedule.ranks.size());
-  for (size_t r = 0; r < next.size(); r++) {
-    const auto lane = static_cast<size_t>(g_.first_lane[r]);
-    next[r] =
-        lane < g_.lanes.size() ? g_.lanes[lane].first_step : static_cast<int32_t>(g_.steps.size());
-  }
+  for (size_t r = 0; r < next.size(); r++) next[r] = g_.first_step(static_cast<int>(r));
   rank_order_.resize(order_.size());
   for (const int32_t n : order_)
-    rank_order_[static_cast<size_t>(
-        next[static_cast<size_t>(g_.lanes[static_cast<size_t>(lane_of(n))].rank)]++)] = n;
+    rank_order_[static_cast<size_t>(next[static_cast<size_t>(rank_of(n))]++)] = n;
 }
 
 void HappensBefore::build_dependents() {
@@ -52,20 +49,38 @@ void HappensBefore::build_dependents() {
   for_each([&](size_t on, int32_t n) { dependents_[static_cast<size_t>(next[on]++)] = n; });
 }
 
+HappensBefore::Table& HappensBefore::local(int rank) {
+  Table& table = local_[static_cast<size_t>(rank)];
+  if (table.width == 0) {
+    if (rank_order_.empty()) sort_by_rank();
+    build(table, rank, false);
+  }
+  return table;
+}
+
+bool HappensBefore::in_rank(int32_t a, int32_t b) {
+  const int32_t lane_a = lane_of(a), lane_b = lane_of(b);
+  if (lane_a == lane_b) return a < b;
+  return rank_of(a) == rank_of(b) && local(rank_of(b)).tells(a, b, lane_b);
+}
+
 bool HappensBefore::operator()(int32_t a, int32_t b) {
   const int32_t lane_a = lane_of(a), lane_b = lane_of(b);
   if (lane_a == lane_b) return a < b;
-  const int32_t rank = g_.lanes[static_cast<size_t>(lane_b)].rank;
-  const auto r = static_cast<size_t>(rank);
-  if (g_.lanes[static_cast<size_t>(lane_a)].rank == rank) {
-    if (rank_order_.empty()) sort_by_rank();
-    if (local_[r].width == 0) build(local_[r], rank, false);
-    if (local_[r].tells(a, b, lane_b)) return true;
+  const int rank_a = rank_of(a), rank = rank_of(b);
+  if (rank_a == rank) {
+    const Table& table = local(rank);
+    if (table.tells(a, b, lane_b)) return true;
     // If b comes before a, the large table is not needed.
-    if (local_[r].tells(b, a, lane_a)) return false;
+    if (table.tells(b, a, lane_a)) return false;
   }
-  if (global_[r].width == 0) build(global_[r], rank, true);
-  return global_[r].tells(a, b, lane_b);
+  Table& table = global_[static_cast<size_t>(rank)];
+  if (rank_a == home_ && table.width == 0) {
+    if (latest_.empty()) build_latest();
+    return leads(a, b);
+  }
+  if (table.width == 0) build(table, rank, true);
+  return table.tells(a, b, lane_b);
 }
 
 void HappensBefore::forget(int rank) {
@@ -73,46 +88,77 @@ void HappensBefore::forget(int rank) {
   global_[static_cast<size_t>(rank)] = {};
 }
 
+bool HappensBefore::leads(int32_t a, int32_t b) const {
+  const auto h = static_cast<size_t>(home_);
+  const auto width = static_cast<size_t>(g_.first_lane[h + 1] - g_.first_lane[h]);
+  return latest_[static_cast<size_t>(b) * width +
+                 static_cast<size_t>(lane_of(a) - g_.first_lane[h])] >= a;
+}
+
+// The size of a table of a rank.
+size_t HappensBefore::entries(int rank, size_t rows) const {
+  const auto r = static_cast<size_t>(rank);
+  const auto width = static_cast<size_t>(g_.first_lane[r + 1] - g_.first_lane[r]);
+  if (rows * width > kMostEntries)
+    fail(ncclInvalidUsage, "rank {}: {} lanes over {} steps, too many to prove them free of races",
+         rank, width, rows);
+  return rows * width;
+}
+
+// Calls visit for every step that waits for this one. all_ranks: for its messages too.
+template <typename Visit>
+void HappensBefore::for_next(int32_t n, bool all_ranks, Visit visit) const {
+  const auto& lane = g_.lanes[static_cast<size_t>(lane_of(n))];
+  if (n + 1 < lane.first_step + lane.size) visit(n + 1);
+  for (int32_t d = first_dependent_[static_cast<size_t>(n)];
+       d < first_dependent_[static_cast<size_t>(n) + 1]; d++)
+    visit(dependents_[static_cast<size_t>(d)]);
+  if (!all_ranks) return;
+  const size_t destinations = g_.steps[static_cast<size_t>(n)]->to.size();
+  for (size_t d = 0; d < destinations; d++)
+    if (const int32_t receiver = g_.receiver(n, d); receiver >= 0) visit(receiver);
+}
+
 void HappensBefore::build(Table& table, int rank, bool all_ranks) const {
   const auto r = static_cast<size_t>(rank);
   table.first_lane = g_.first_lane[r];
   table.width = static_cast<size_t>(g_.first_lane[r + 1] - table.first_lane);
-  const auto first_step_of = [&](size_t lane) {
-    return lane < g_.lanes.size() ? g_.lanes[lane].first_step
-                                  : static_cast<int32_t>(g_.steps.size());
-  };
-  const int32_t begin = first_step_of(static_cast<size_t>(g_.first_lane[r]));
-  const int32_t end = first_step_of(static_cast<size_t>(g_.first_lane[r + 1]));
-  table.first_step = all_ranks ? 0 : begin;
-  const size_t rows =
-      all_ranks ? g_.steps.size() : static_cast<size_t>(end) - static_cast<size_t>(begin);
-  if (rows * table.width > kMostEntries)
-    fail(ncclInvalidUsage, "rank {}: {} lanes over {} steps, too many to prove them free of races",
-         rank, table.width, rows);
-  table.earliest.assign(rows * table.width, kNever);
-  // `next` comes after `n`, and so does everything after `next`.
-  const auto follow = [&](int32_t n, int32_t next) {
-    int32_t* mine = &table.earliest[static_cast<size_t>(n - table.first_step) * table.width];
-    const int32_t* theirs =
-        &table.earliest[static_cast<size_t>(next - table.first_step) * table.width];
-    for (size_t l = 0; l < table.width; l++) mine[l] = std::min(mine[l], theirs[l]);
-    const int32_t lane = lane_of(next) - table.first_lane;
-    if (lane >= 0 && lane < static_cast<int32_t>(table.width))
-      mine[lane] = std::min(mine[lane], next);
+  const int32_t begin = all_ranks ? 0 : g_.first_step(rank);
+  const int32_t end = all_ranks ? static_cast<int32_t>(g_.steps.size()) : g_.first_step(rank + 1);
+  table.first_step = begin;
+  table.earliest.assign(entries(rank, static_cast<size_t>(end - begin)), kNever);
+  const auto row = [&](int32_t n) {
+    return &table.earliest[static_cast<size_t>(n - begin) * table.width];
   };
   const std::vector<int32_t>& order = all_ranks ? order_ : rank_order_;
-  for (size_t i = all_ranks ? order.size() : static_cast<size_t>(end);
-       i-- > (all_ranks ? 0 : static_cast<size_t>(begin));) {
-    const int32_t n = order[i];
-    const auto& lane = g_.lanes[static_cast<size_t>(lane_of(n))];
-    if (n + 1 < lane.first_step + lane.size) follow(n, n + 1);
-    for (int32_t d = first_dependent_[static_cast<size_t>(n)];
-         d < first_dependent_[static_cast<size_t>(n) + 1]; d++)
-      follow(n, dependents_[static_cast<size_t>(d)]);
-    if (!all_ranks) continue;
-    const size_t destinations = g_.steps[static_cast<size_t>(n)]->to.size();
-    for (size_t d = 0; d < destinations; d++)
-      if (const int32_t receiver = g_.receiver(n, d); receiver >= 0) follow(n, receiver);
+  for (auto i = static_cast<size_t>(end); i-- > static_cast<size_t>(begin);) {
+    int32_t* mine = row(order[i]);
+    // `next` comes after, and so does everything after `next`.
+    for_next(order[i], all_ranks, [&](int32_t next) {
+      const int32_t* theirs = row(next);
+      for (size_t l = 0; l < table.width; l++) mine[l] = std::min(mine[l], theirs[l]);
+      const int32_t lane = lane_of(next) - table.first_lane;
+      if (lane >= 0 && lane < static_cast<int32_t>(table.width))
+        mine[lane] = std::min(mine[lane], next);
+    });
+  }
+}
+
+void HappensBefore::build_latest() {
+  const auto h = static_cast<size_t>(home_);
+  const int32_t first = g_.first_lane[h], width = g_.first_lane[h + 1] - first;
+  latest_.assign(entries(home_, g_.steps.size()), -1);
+  const auto row = [&](int32_t n) {
+    return &latest_[static_cast<size_t>(n) * static_cast<size_t>(width)];
+  };
+  for (const int32_t n : order_) {
+    const int32_t* mine = row(n);
+    const int32_t lane = lane_of(n) - first;
+    for_next(n, true, [&](int32_t next) {
+      int32_t* theirs = row(next);
+      for (int32_t l = 0; l < width; l++) theirs[l] = std::max(theirs[l], mine[l]);
+      if (lane >= 0 && lane < width) theirs[lane] = std::max(theirs[lane], n);
+    });
   }
 }
 

@@ -55,6 +55,11 @@ class ScheduleGraph {
     return lanes[static_cast<size_t>(first_lane[static_cast<size_t>(rank)] + lane)].first_step +
            step;
   }
+  // The number of a rank's first step. For the number after the last rank, the end.
+  int32_t first_step(int rank) const {
+    const auto lane = static_cast<size_t>(first_lane[static_cast<size_t>(rank)]);
+    return lane < lanes.size() ? lanes[lane].first_step : static_cast<int32_t>(steps.size());
+  }
   StepId id(int32_t step) const {
     const LaneRef& lane = lanes[static_cast<size_t>(step_lane[static_cast<size_t>(step)])];
     return {lane.rank, lane.lane, step - lane.first_step};

@@ -36,6 +36,9 @@ class VerifiedSchedule {
     return facts_[first_step_[first_lane_[r] + l] + static_cast<size_t>(step)];
   }
 
+  // All steps, by the numbers of graph(), in an order in which they can run.
+  const std::vector<int32_t>& order() const { return order_; }
+
   // Per step of a rank, lane after lane: receivers may read the sent data in place, because no step
   // overwrites it before they have read it. Computed on demand: it costs more than the rest of the
   // proof, and only the rank that runs a step needs it.
@@ -53,7 +56,7 @@ class VerifiedSchedule {
   bool uniform_only_ = false;
   std::vector<StepFacts> facts_;
   std::vector<size_t> first_lane_, first_step_;  // per rank, per lane of all ranks
-  std::vector<int32_t> order_;                   // all steps, in an order in which they can run
+  std::vector<int32_t> order_;
 };
 
 // Proves by symbolic execution that the schedule implements its collective, in place or out of

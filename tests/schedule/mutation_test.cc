@@ -117,8 +117,12 @@ TEST(Mutants, ThatVerifyAcceptsDoTheRightThing) {
     const int depth = 1 + static_cast<int>(random.below(3));
     try {
       const VerifiedSchedule verified = verify(schedule, candidate.in_place, depth);
-      for (uint64_t i = 0; i < 6; i++) {
-        const std::string wrong = simulate(verified, {depth, i % 2 == 1, random.next()});
+      StraightLists straight;
+      for (int r = 0; r < static_cast<int>(verified.schedule().ranks.size()); r++)
+        straight.push_back(straight_places(verified, r));
+      for (uint64_t i = 0; i < 9; i++) {
+        const std::string wrong = simulate(
+            verified, {depth, i % 3 == 1, random.next(), i % 3 == 2 ? &straight : nullptr});
         ASSERT_EQ(wrong, "") << candidate.generator->name << ' ' << name(candidate.collective.kind)
                              << " of " << candidate.collective.nranks << " ranks, mutant " << m
                              << ": " << changes;

@@ -33,6 +33,7 @@ struct Place {
 struct Message {
   std::vector<Value> values;
   std::optional<Place> lent;  // where to read the data instead
+  StraightPlace straight;     // where the sender wrote the data
 };
 
 struct Held {  // a step that has begun
@@ -42,6 +43,7 @@ struct Held {  // a step that has begun
 
 struct Runner {  // a lane
   int rank = 0, lane = 0;
+  size_t operand = 0;  // number of the next step's first operand among those of the rank
   size_t position = 0;
   Held held;
 };
@@ -54,11 +56,16 @@ class Simulation {
     for (int r = 0; r < c.nranks + s_.cpu_nodes; r++) {
       lay_out(r);
       if (options.lend) lendable_.push_back(verified.lendable(r));
-      for (size_t l = 0; l < s_.ranks[static_cast<size_t>(r)].lanes.size(); l++)
-        runners_.push_back({r, static_cast<int>(l), 0, {}});
+      size_t operand = 0;
+      for (size_t l = 0; l < s_.ranks[static_cast<size_t>(r)].lanes.size(); l++) {
+        runners_.push_back({r, static_cast<int>(l), operand, 0, {}});
+        for (const Step& step : lane(runners_.back()).steps)
+          operand += step.from.size() + step.to.size();
+      }
     }
     for (size_t i = 0; i < runners_.size(); i++) priority_.push_back(random_.next());
     favours_ = random_.below(2) == 0;
+    slots_ = random_.below(2) == 0;
   }
 
   std::string run() {
@@ -149,11 +156,32 @@ class Simulation {
           return false;
     for (const Operand& from : step.from)
       if (from.kind == Operand::Kind::kPeer && incoming(runner.rank, from).empty()) return false;
-    for (const Operand& to : step.to)
-      if (to.kind == Operand::Kind::kPeer &&
-          outgoing(runner.rank, to).size() >= static_cast<size_t>(options_.fifo_depth))
-        return false;
+    for (size_t i = 0; i < step.to.size(); i++)
+      if (step.to[i].kind == Operand::Kind::kPeer && !has_room(runner, step, i)) return false;
     return true;
+  }
+
+  // An executor may need no slot for a straight message. Then senders run ahead further.
+  bool has_room(const Runner& runner, const Step& step, size_t i) {
+    const auto& messages = outgoing(runner.rank, step.to[i]);
+    auto used = static_cast<int>(messages.size());
+    if (!slots_) {
+      if (straight(runner, step.from.size() + i).index >= 0) return true;
+      used = static_cast<int>(std::count_if(messages.begin(), messages.end(),
+                                            [](const Message& m) { return m.straight.index < 0; }));
+    }
+    return used < options_.fifo_depth;
+  }
+
+  // Where the message of an operand of a lane's next step goes, as this rank sees it.
+  StraightPlace straight(const Runner& runner, size_t operand) const {
+    if (options_.straight == nullptr) return {};
+    return (*options_.straight)[static_cast<size_t>(runner.rank)][runner.operand + operand];
+  }
+
+  // Chunk `c` of a straight message in the receiver's memory.
+  Value& target(int receiver, const StraightPlace& where, int c) {
+    return at(place(receiver, Operand::local(where.buffer, where.index), c));
   }
 
   void begin(Runner& runner) {
@@ -163,6 +191,14 @@ class Simulation {
     runner.held.sources.assign(step.from.size(), {});
     for (const Operand& o : step.from) check_present(o);
     for (const Operand& o : step.to) check_present(o);
+    // From now on the sender may write at any time.
+    for (size_t i = 0; i < step.to.size(); i++)
+      if (const StraightPlace to = straight(runner, step.from.size() + i); to.index >= 0)
+        for (int c = 0; c < step.count; c++) target(step.to[i].index, to, c) = {};
+    for (size_t i = 0; i < step.from.size(); i++)
+      if (step.from[i].kind == Operand::Kind::kPeer &&
+          !(incoming(runner.rank, step.from[i]).front().straight == straight(runner, i)))
+        return fail_at(runner, "expects the message elsewhere");
     if (runner.held.late) return;
     for (size_t i = 0; i < step.from.size(); i++)
       for (int c = 0; c < step.count; c++)
@@ -197,18 +233,37 @@ class Simulation {
       }
       if (facts.completes) result.divided++;
       for (const Operand& to : step.to)
-        if (to.kind != Operand::Kind::kPeer) at(place(runner.rank, to, c)) = result;
+        if (to.kind != Operand::Kind::kPeer && !arrived(runner, step, to))
+          at(place(runner.rank, to, c)) = result;
       results.push_back(std::move(result));
     }
     for (const Operand& from : step.from)
       if (from.kind == Operand::Kind::kPeer) incoming(runner.rank, from).pop_front();
-    for (const Operand& to : step.to)
-      if (to.kind == Operand::Kind::kPeer)
-        outgoing(runner.rank, to).push_back({results, lent(runner, step, facts)});
+    for (size_t i = 0; i < step.to.size(); i++)
+      if (step.to[i].kind == Operand::Kind::kPeer) send(runner, step, i, results, facts);
     for (const Operand& o : step.from) check_present(o);
     for (const Operand& o : step.to) check_present(o);
     runner.held = {};
+    runner.operand += step.from.size() + step.to.size();
     runner.position++;
+  }
+
+  void send(const Runner& runner, const Step& step, size_t i, const std::vector<Value>& results,
+            const StepFacts& facts) {
+    Message message{results, lent(runner, step, facts), straight(runner, step.from.size() + i)};
+    if (message.straight.index >= 0) {
+      for (size_t c = 0; c < results.size(); c++)
+        target(step.to[i].index, message.straight, static_cast<int>(c)) = results[c];
+      message.values.clear();
+    }
+    outgoing(runner.rank, step.to[i]).push_back(std::move(message));
+  }
+
+  // Whether the sender has written this destination already.
+  bool arrived(const Runner& runner, const Step& step, const Operand& to) const {
+    if (step.from.size() != 1 || step.from[0].kind != Operand::Kind::kPeer) return false;
+    const StraightPlace here = straight(runner, 0);
+    return here.index >= 0 && to == Operand::local(here.buffer, here.index);
   }
 
   std::optional<Place> lent(const Runner& runner, const Step& step, const StepFacts& facts) const {
@@ -229,6 +284,7 @@ class Simulation {
     if (from.kind != Operand::Kind::kPeer) return at(place(runner.rank, from, c));
     const Message& message = incoming(runner.rank, from).front();
     if (message.lent) return at({message.lent->rank, message.lent->chunk + c});
+    if (message.straight.index >= 0) return target(runner.rank, message.straight, c);
     if (static_cast<size_t>(c) >= message.values.size()) return {};
     return message.values[static_cast<size_t>(c)];
   }
@@ -280,6 +336,7 @@ class Simulation {
   std::vector<Runner> runners_;
   std::vector<uint64_t> priority_;
   bool favours_ = false;
+  bool slots_ = false;  // straight messages take slots too
   std::string wrong_;
 };
 
