@@ -62,7 +62,6 @@ class GpuLauncher {
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
   bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
-  bool reserve_blocks(bool wants, int blocks, Deadline deadline);
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   void launch_collective(const Call& call);
   void launch_send_recvs(std::span<const Call* const> calls);

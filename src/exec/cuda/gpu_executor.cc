@@ -116,7 +116,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
-  s.blocks = BlockRegistry::of(uuid_text(options.device), sms);
+  s.blocks = std::make_unique<RankBlocks>(BlockRegistry::of(uuid_text(options.device), sms),
+                                          options.device, options.issuer, options.group);
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
@@ -172,6 +173,7 @@ GpuExecutor::~GpuExecutor() {
   s.shared.reset();
   s.order.reset();
   s.slot.reset();
+  s.blocks.reset();
   cudaGetLastError();
 }
 
@@ -182,10 +184,6 @@ GpuPeer GpuExecutor::describe() {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
-  peer.free_blocks = s.blocks->free();
-  // Programs make communicators on any thread: better to share another one's slot than to fail.
-  s.slot = issuer_slot(s.options.device, s.options.issuer, peer.free_blocks == 0);
-  if (s.slot != nullptr) peer.slot_blocks = s.slot->blocks.blocks();
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -240,22 +238,13 @@ void GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* c
   connect_copies(peers, boards);
 }
 
-bool GpuExecutor::reserve_blocks(int blocks) {
-  state_->reserved = state_->blocks->reserve(blocks);
-  return state_->reserved.has_value();
-}
-
-void GpuExecutor::release_blocks() { state_->reserved.reset(); }
+RankBlocks& GpuExecutor::blocks() { return *state_->blocks; }
 
 void GpuExecutor::use_blocks(int blocks) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
-  if (s.reserved) {
-    s.slot = std::make_shared<LaunchSlot>(std::move(*s.reserved), s.options.graph_mixing);
-    s.reserved.reset();
-    offer_slot(s.options.device, s.options.issuer, s.slot);
-  }
-  s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
+  s.slot = s.blocks->settle(s.order);
+  s.order = s.slot->order;
   s.max_ctas = blocks;
   s.early_ctas = blocks / 2;  // two kernels that start early overlap
 }
