@@ -86,6 +86,8 @@ TEST_F(BlockAgreementTest, ServesTwoCommunicatorsMadeAtOnceByNewThreads) {
       AgreeingTeam& team = *teams[thread / 2];
       RankBlocks mine = rank_blocks(4 * round + static_cast<uint64_t>(thread), team.group());
       agreed[thread] = team.agree(thread % 2, mine, kLongWait);
+      // Meanwhile the other one finds neither blocks nor a slot.
+      std::this_thread::sleep_for(std::chrono::microseconds(round * 100 % 3000));
       slots[thread] = mine.settle(nullptr);
     });
     for (int thread = 0; thread < 4; thread++) {

@@ -17,8 +17,6 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kUnit = size_t{1} << 20;
-
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
 }
@@ -130,22 +128,12 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
   s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
-  s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
-  s.comm.stage = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), kUnit);
-  // Between processes of a host most collectives of private buffers go through the stage. Large
-  // slices pay off: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and
-  // 363 us with 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of
-  // fill, work and empty, took 416 to 635 us.
-  constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
-  const bool chosen = options.scratch_bytes == 0;
-  const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);
-  s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
-  // Between processes sends have a stage of their own. It holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 2 * usual;
-  s.copy_stage_bytes = options.copy_engines ? 2 * usual : 0;
-  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
+  s.sizes = memory_sizes(options);
+  s.comm.packet_ctas = s.sizes.packet_ctas;
+  s.comm.stage = s.sizes.mailbox;
   s.shared = SharedMemory::of(options.group);
-  s.memory = s.shared->allocate(bytes, !options.one_process);
+  s.memory = s.shared->allocate(s.sizes.total(), !options.one_process);
+  WEFT_INFO(kInit, "rank {}: {} MiB of GPU memory", options.rank, s.sizes.total() >> 20);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemsetAsync(s.memory, 0, s.comm.stage, s.own_stream.stream()), "cudaMemsetAsync");
   s.kept_flags = PooledResource(DeviceStore::Kind::kHostMemory, sizeof(HostFlags));
@@ -192,8 +180,8 @@ GpuPeer GpuExecutor::describe() {
     std::memcpy(peer.handle, &handle, sizeof handle);
   }
   peer.asks_copies = s.copies != nullptr;
-  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.copy_stage_bytes;
-  peer.copies_at = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
+  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.sizes.copy_stage;
+  peer.copies_at = s.sizes.mailbox + s.sizes.stage + s.sizes.send_stage;
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, s.options.device), "cudaGetDeviceProperties");
   std::memcpy(peer.gpu, &properties.uuid, sizeof peer.gpu);

@@ -14,6 +14,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/launch_slot.h"
+#include "src/exec/cuda/memory_sizes.h"
 #include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/cuda/registrations.h"
 #include "src/exec/cuda/rings.h"
@@ -57,7 +58,7 @@ struct GpuExecutor::State {
   std::shared_ptr<LaunchSlot> slot;    // where calls run; max_ctas is no more than its blocks
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
-  size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
+  MemorySizes sizes;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   DeviceComm comm;
