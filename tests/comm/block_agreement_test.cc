@@ -69,6 +69,7 @@ class BlockAgreementTest : public testing::Test {
   RankBlocks rank_blocks(uint64_t issuer, uint64_t group) const {
     return {registry(), device_, issuer, group};
   }
+  void make_two_at_once(uint64_t issuers) const;
 
   static inline int devices = 1000;
   const int device_ = devices++;
@@ -76,7 +77,8 @@ class BlockAgreementTest : public testing::Test {
                             "-" + testing::UnitTest::GetInstance()->current_test_info()->name();
 };
 
-TEST_F(BlockAgreementTest, ServesTwoCommunicatorsMadeAtOnceByNewThreads) {
+// `issuers`: 4 threads make the calls of the two communicators, or 2 threads those of both.
+void BlockAgreementTest::make_two_at_once(uint64_t issuers) const {
   for (uint64_t round = 0; round < 200; round++) {
     AgreeingTeam first(2, 2 * round), second(2, 2 * round + 1);
     AgreeingTeam* const teams[2] = {&first, &second};
@@ -84,7 +86,8 @@ TEST_F(BlockAgreementTest, ServesTwoCommunicatorsMadeAtOnceByNewThreads) {
     BlockAgreement agreed[4];
     run_threads(4, [&](int thread) {
       AgreeingTeam& team = *teams[thread / 2];
-      RankBlocks mine = rank_blocks(4 * round + static_cast<uint64_t>(thread), team.group());
+      RankBlocks mine =
+          rank_blocks(issuers * round + static_cast<uint64_t>(thread) % issuers, team.group());
       agreed[thread] = team.agree(thread % 2, mine, kLongWait);
       // Meanwhile the other one finds neither blocks nor a slot.
       std::this_thread::sleep_for(std::chrono::microseconds(round * 100 % 3000));
@@ -101,6 +104,11 @@ TEST_F(BlockAgreementTest, ServesTwoCommunicatorsMadeAtOnceByNewThreads) {
     for (auto& slot : slots) slot.reset();
     ASSERT_EQ(registry()->free(), kAllBlocks) << "round " << round;
   }
+}
+
+TEST_F(BlockAgreementTest, ServesTwoCommunicatorsMadeAtOnceByNewThreads) { make_two_at_once(4); }
+TEST_F(BlockAgreementTest, ServesTwoCommunicatorsOfTheSameThreadsMadeAtOnce) {
+  make_two_at_once(2);
 }
 
 TEST_F(BlockAgreementTest, FailsOnAllRanksWhereAGpuStaysFull) {
