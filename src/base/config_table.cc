@@ -92,8 +92,8 @@ constexpr ConfigVariable kConfigVariables[] = {
      {.at_least = 1024}},
     {"WEFT_SCRATCH_BYTES",
      &Config::scratch_bytes,
-     "GPU only. Scratch memory that all ranks can reach, for private buffers. 0: 96 MiB between "
-     "processes of one host, else 32 MiB.",
+     "GPU only. Scratch memory that all ranks can reach, for private buffers. Between processes "
+     "sends have half as much besides. 0: 25 to 33 MiB between processes of one host, else 32 MiB.",
      {.not_negative = true}},
     {"WEFT_LANE_FIFO_BYTES",
      &Config::lane_fifo_bytes,

@@ -7,14 +7,20 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/exec/cuda/block_share.h"
+#include "src/comm/block_agreement.h"
 #include "src/exec/cuda/device_comm.h"
+#include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/one_round_shape.h"
 #include "src/planner/proved_schedules.h"
 #include "src/planner/via_host.h"
 #include "src/schedule/lower.h"
 
 namespace weft {
+namespace {
+
+constexpr double kBlockWait = 5;  // seconds for blocks that are about to become free
+
+}  // namespace
 
 GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts& parts)
     : rank_(options.rank),
@@ -59,44 +65,23 @@ void GpuLauncher::connect(Deadline deadline) {
                                            [this] { return gpu_.long_wait(); });
 }
 
-// Tries to reserve the same number of blocks on all ranks that `wants` says; all or nothing.
-bool GpuLauncher::reserve_blocks(bool wants, int blocks, Deadline deadline) {
-  const char* mine = !wants || gpu_.reserve_blocks(blocks) ? "+" : "-";
-  bool all = true;
-  for (const std::string& answer : control_.all_gather(mine, deadline)) all = all && answer == "+";
-  if (all) return true;
-  gpu_.release_blocks();
-  // Nobody tries again before all have given theirs back.
-  control_.all_gather("", deadline);
-  return false;
-}
-
-// All ranks use the same number of thread blocks: of their own, or of their issuers' first slots.
+// All ranks use the same number of thread blocks.
 void GpuLauncher::share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline) {
-  std::vector<cuda::BlockClaim> claims;
+  BlockAgreementParts parts;
   for (const cuda::GpuPeer& peer : peers)
-    claims.push_back({std::string(peer.gpu, sizeof peer.gpu), peer.free_blocks, peer.max_ctas});
-  int blocks = cuda::blocks_per_rank(claims, config_.block_share, cuda::kMaxCtas);
-  // Another communicator may take blocks meanwhile; then they try with half as many.
-  while (blocks > 0 && !reserve_blocks(true, blocks, deadline)) blocks /= 2;
-  const bool own = blocks > 0;
-  if (!own) {
-    // A rank without any slot needs at least one block, which later communicators can take too.
-    const bool wants = peers[static_cast<size_t>(rank_)].slot_blocks == 0;
-    if (!reserve_blocks(wants, 1, deadline))
-      fail(ncclSystemError,
-           "a GPU of this communicator has no thread block left for another rank: destroy "
-           "communicators, or lower WEFT_BLOCK_SHARE");
-    blocks = cuda::kMaxCtas;
-    for (const cuda::GpuPeer& peer : peers) {
-      blocks = std::min(blocks, std::max(1, peer.slot_blocks));
-      if (peer.max_ctas > 0) blocks = std::min(blocks, peer.max_ctas);
-    }
-  }
-  gpu_.use_blocks(blocks);
+    parts.claims.push_back({std::string(peer.gpu, sizeof peer.gpu), 0, peer.max_ctas});
+  parts.percent = config_.block_share;
+  parts.most = cuda::kMaxCtas;
+  parts.all_gather = [&](const std::string& mine) { return control_.all_gather(mine, deadline); };
+  cuda::RankBlocks& mine = gpu_.blocks();
+  parts.look = [&](bool any) { return mine.look(any); };
+  parts.reserve = [&](int blocks) { return mine.reserve(blocks); };
+  parts.release = [&] { mine.release(); };
+  const BlockAgreement agreed = agree_on_blocks(parts, std::min(in_seconds(kBlockWait), deadline));
+  gpu_.use_blocks(agreed.blocks);
   if (rank_ == 0)
-    WEFT_INFO(kInit, "{}: {} thread blocks per rank{}", context_.label, blocks,
-              own ? "" : ", which other communicators use too: their calls take turns");
+    WEFT_INFO(kInit, "{}: {} thread blocks per rank{}", context_.label, agreed.blocks,
+              agreed.own ? "" : ", which other communicators use too: their calls take turns");
 }
 
 // False: the driver grants peer-to-peer access, but some rank finds that it does not work.

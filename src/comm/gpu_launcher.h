@@ -69,7 +69,6 @@ class GpuLauncher {
   bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
   void settle(const std::vector<std::string>& reach);
-  bool reserve_blocks(bool wants, int blocks, Deadline deadline);
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   void launch_collective(const Call& call);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,

@@ -1,14 +1,18 @@
 // Several communicators in flight at once: all thread blocks that wait find an SM, whatever order
-// ranks issue their calls in, and others' kernels get on too.
+// ranks issue their calls in, and others' kernels get on too. Their memory is limited.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "tests/comm/checks.h"
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/large_kernel.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/support/environment.h"
 
@@ -41,6 +45,11 @@ struct Group {
   // Sizes are drawn alike on all its ranks.
   void launch() {
     count = size_t{1} << (sizes() % 21);
+    WEFT_OK(ncclAllReduce(input, output, count, ncclFloat32, ncclSum, comm, stream));
+  }
+  // With all thread blocks.
+  void launch_large() {
+    count = kMostFloats;
     WEFT_OK(ncclAllReduce(input, output, count, ncclFloat32, ncclSum, comm, stream));
   }
   void check() const {
@@ -107,15 +116,92 @@ WEFT_SCENARIO(random_orders) {
   for (Group& group : groups) group.close();
 }
 
+// Four communicators wait, each for another late rank. The rest of the GPU is free for kernels
+// whose blocks need a whole SM.
+WEFT_SCENARIO(large_kernel_while_all_wait) {
+  using std::chrono::seconds;
+  ProcessRank me(context);
+  std::vector<Group> groups(4);
+  for (size_t g = 0; g < groups.size(); g++) groups[g].open(me.comm(), 0, static_cast<int>(g));
+  const auto is_late = [&](size_t g) { return static_cast<int>(g) % me.nranks() == me.rank(); };
+  constexpr int kLargeBlocks = 16;
+  unsigned* done = nullptr;
+  EXPECT_EQ(cudaMallocManaged(reinterpret_cast<void**>(&done), sizeof(unsigned)), cudaSuccess);
+  *done = 0;
+  EXPECT_EQ(launch_large_kernel(kLargeBlocks, done, me.stream()), cudaSuccess);
+  // Streams are first used here, while nothing waits.
+  for (Group& group : groups) group.launch_large();
+  for (const Group& group : groups) group.check();
+  EXPECT_EQ(cudaStreamSynchronize(me.stream()), cudaSuccess);
+  me.note("all but the late ranks");
+  Arena arena(1 << 20, Origin::kCudaMalloc);
+  me.meet(arena);
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t g = 0; g < groups.size(); g++)
+    if (!is_late(g)) groups[g].launch_large();
+  EXPECT_EQ(launch_large_kernel(kLargeBlocks, done, me.stream()), cudaSuccess);
+  EXPECT_EQ(finish_within(me.stream(), seconds(2)), "") << large_kernel_bytes() << " bytes";
+  std::this_thread::sleep_until(start + seconds(4));
+  for (size_t g = 0; g < groups.size(); g++)
+    if (is_late(g)) groups[g].launch_large();
+  for (const Group& group : groups) group.check();
+  EXPECT_EQ(*done, 2u * kLargeBlocks);
+  for (Group& group : groups) group.close();
+}
+
+// Free memory of the GPU, while no rank does anything.
+size_t free_memory(ProcessRank& me, Arena& arena) {
+  me.meet(arena);
+  size_t free = 0, total = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  me.meet(arena);
+  return free;
+}
+
+WEFT_SCENARIO(fifty_communicators) {
+  constexpr size_t kCommunicators = 50, kMost = 64;
+  ProcessRank me(context);
+  Arena arena(1 << 20, Origin::kCudaMalloc);
+  const size_t before = free_memory(me, arena);
+  std::vector<ncclComm_t> comms(kCommunicators);
+  for (ncclComm_t& comm : comms) {
+    me.note("another communicator");
+    WEFT_OK(ncclCommSplit(me.comm(), 0, 0, &comm, nullptr));
+    WEFT_OK(ncclAllReduce(arena.data(), arena.data(), 1, ncclInt8, ncclSum, comm, me.stream()));
+    EXPECT_EQ(cudaStreamSynchronize(me.stream()), cudaSuccess);
+  }
+  const size_t after = free_memory(me, arena);
+  const size_t taken = (before - std::min(before, after)) >> 20;
+  const size_t ranks = kCommunicators * static_cast<size_t>(me.nranks());
+  EXPECT_LE(taken, kMost * ranks) << "MiB for " << ranks << " ranks";
+  for (const ncclComm_t comm : comms) {
+    me.note("one communicator less");
+    WEFT_OK(ncclCommDestroy(comm));
+  }
+}
+
 class GpuBudget : public GpuProcesses {};
 
 TEST_F(GpuBudget, LetsAWorldAndPairsRunAtOnce) {
   for (int run = 0; run < 3; run++) play("world_and_pairs", 4);
 }
 
-// All eight must have reservations.
+// All eight must have reservations. WEFT_TEST_SECONDS sets the length.
 TEST_F(GpuBudget, LetsRanksIssueCallsInAnyOrderAcrossCommunicators) {
-  play("random_orders", 4, "5", {{"WEFT_BLOCK_SHARE", "25"}});
+  const char* text = std::getenv("WEFT_TEST_SECONDS");
+  const int seconds = text != nullptr ? std::stoi(text) : 5;
+  play("random_orders", 4, std::to_string(seconds), {{"WEFT_BLOCK_SHARE", "25"}},
+       std::chrono::seconds(seconds + 40));
+}
+
+// All four must have reservations, and every stream a hardware queue.
+TEST_F(GpuBudget, LeavesRoomForKernelsThatNeedAWholeSm) {
+  play("large_kernel_while_all_wait", 4, "",
+       {{"WEFT_BLOCK_SHARE", "50"}, {"CUDA_DEVICE_MAX_CONNECTIONS", "16"}});
+}
+
+TEST_F(GpuBudget, HasMemoryForFiftyCommunicators) {
+  play("fifty_communicators", 4, "", {}, std::chrono::seconds(90));
 }
 
 // Without reservations all calls take one slot, in one order.

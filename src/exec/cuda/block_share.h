@@ -13,6 +13,12 @@ struct BlockClaim {
   int most = 0;         // that the user allows; 0: no limit
 };
 
+// What a rank finds on its GPU.
+struct BlockRoom {
+  int free_blocks = 0;  // that nobody has reserved
+  int slot_blocks = 0;  // of a slot that it could use; 0: there is none
+};
+
 // Blocks of a rank that has its GPU to itself, at most. More do not make links faster.
 inline constexpr int kOwnGpuBlocks = 32;
 

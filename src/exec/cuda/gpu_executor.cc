@@ -17,13 +17,6 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kUnit = size_t{1} << 20;
-// Between processes of a host most collectives of private buffers go through the stage. Large
-// slices pay off: an all_reduce of 64 MiB between four processes takes 402, 398, 387, 398 and
-// 363 us with 32, 48, 64, 80 and 96 MiB. Stages that fit into the L2 cache, and pipelines of
-// fill, work and empty, took 416 to 635 us.
-constexpr size_t kUsualStage = size_t{32} << 20, kLargeStage = size_t{96} << 20;
-
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
 }
@@ -117,7 +110,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, options.device),
         "cudaDeviceGetAttribute");
-  s.blocks = BlockRegistry::of(uuid_text(options.device), sms);
+  s.blocks = std::make_unique<RankBlocks>(BlockRegistry::of(uuid_text(options.device), sms),
+                                          options.device, options.issuer, options.group);
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, options.device),
         "cudaDeviceGetAttribute");
@@ -129,22 +123,15 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
-  // More ranks have lanes only.
-  if (options.nranks <= kMaxRanks) {
+  s.sizes = memory_sizes(options);
+  if (options.nranks <= kMaxRanks)
     s.comm.ports = static_cast<uint32_t>(kPacketChannels * options.nranks);
-    s.comm.packet_ctas = static_cast<uint32_t>(std::clamp(256 / options.nranks, 8, kMaxCtas));
-    s.words_at = round_up(mailbox_bytes(s.comm.packet_ctas, s.comm.ports), 256);
-  }
-  s.comm.stage = round_up(s.words_at + lane_words_bytes(options.nranks), kUnit);
-  const bool chosen = options.scratch_bytes == 0;
-  const size_t usual = chosen ? kUsualStage : round_up(options.scratch_bytes, kUnit);
-  s.stage_bytes = chosen && options.one_host && !options.one_process ? kLargeStage : usual;
-  // Between processes sends have a stage of their own. It holds messages, not slices.
-  s.send_stage_bytes = options.one_process ? 0 : 2 * usual;
-  s.copy_stage_bytes = options.copy_engines ? 2 * usual : 0;
-  const size_t bytes = s.comm.stage + s.stage_bytes + s.send_stage_bytes + s.copy_stage_bytes;
+  s.comm.packet_ctas = s.sizes.packet_ctas;
+  s.words_at = s.sizes.words_at;
+  s.comm.stage = s.sizes.mailbox;
   s.shared = SharedMemory::of(options.group);
-  s.memory = s.shared->allocate(bytes, !options.one_process);
+  s.memory = s.shared->allocate(s.sizes.total(), !options.one_process);
+  WEFT_INFO(kInit, "rank {}: {} MiB of GPU memory", options.rank, s.sizes.total() >> 20);
   s.mailbox = reinterpret_cast<Mailbox*>(s.memory);
   check(cudaMemsetAsync(s.memory, 0, s.comm.stage, s.own_stream.stream()), "cudaMemsetAsync");
   s.kept_flags = PooledResource(DeviceStore::Kind::kHostMemory, host_flags_bytes(options.nranks));
@@ -154,7 +141,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.lane_counters = PooledResource(DeviceStore::Kind::kDeviceMemory, sizeof(LaneCounters));
   check(cudaMemsetAsync(s.lane_counters.get(), 0, sizeof(LaneCounters), s.own_stream.stream()),
         "cudaMemsetAsync");
-  s.room.pool_bytes = usual;
+  s.room.pool_bytes = std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
@@ -178,6 +165,7 @@ GpuExecutor::~GpuExecutor() {
   s.shared.reset();
   s.order.reset();
   s.slot.reset();
+  s.blocks.reset();
   cudaGetLastError();
 }
 
@@ -188,10 +176,6 @@ GpuPeer GpuExecutor::describe() {
   peer.memory = reinterpret_cast<uint64_t>(s.memory);
   peer.device = s.options.device;
   peer.max_ctas = s.options.max_ctas;
-  peer.free_blocks = s.blocks->free();
-  // Programs make communicators on any thread: better to share another one's slot than to fail.
-  s.slot = issuer_slot(s.options.device, s.options.issuer, peer.free_blocks == 0);
-  if (s.slot != nullptr) peer.slot_blocks = s.slot->blocks.blocks();
   if (!s.options.one_process) {
     const SetupScope scope(s.options.device);
     cudaIpcMemHandle_t handle;
@@ -200,8 +184,8 @@ GpuPeer GpuExecutor::describe() {
     std::memcpy(peer.handle, &handle, sizeof handle);
   }
   peer.asks_copies = s.copies != nullptr;
-  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.copy_stage_bytes;
-  peer.copies_at = s.comm.stage + s.stage_bytes + s.send_stage_bytes;
+  if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.sizes.copy_stage;
+  peer.copies_at = s.sizes.mailbox + s.sizes.stage + s.sizes.send_stage;
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, s.options.device), "cudaGetDeviceProperties");
   std::memcpy(peer.gpu, &properties.uuid, sizeof peer.gpu);
@@ -212,8 +196,7 @@ int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
 size_t GpuExecutor::area_bytes(int nranks, size_t scratch_bytes) {
-  return lane_area_pool(nranks) +
-         (scratch_bytes == 0 ? kUsualStage : round_up(scratch_bytes, kUnit));
+  return lane_area_pool(nranks) + lane_pool_bytes(scratch_bytes);
 }
 
 bool GpuExecutor::complete() const {
@@ -290,22 +273,13 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
   }
 }
 
-bool GpuExecutor::reserve_blocks(int blocks) {
-  state_->reserved = state_->blocks->reserve(blocks);
-  return state_->reserved.has_value();
-}
-
-void GpuExecutor::release_blocks() { state_->reserved.reset(); }
+RankBlocks& GpuExecutor::blocks() { return *state_->blocks; }
 
 void GpuExecutor::use_blocks(int blocks) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
-  if (s.reserved) {
-    s.slot = std::make_shared<LaunchSlot>(std::move(*s.reserved), s.options.graph_mixing);
-    s.reserved.reset();
-    offer_slot(s.options.device, s.options.issuer, s.slot);
-  }
-  s.order = std::shared_ptr<LaunchOrder>(s.slot, &s.slot->order);
+  s.slot = s.blocks->settle(s.order);
+  s.order = s.slot->order;
   s.max_ctas = blocks;
   s.room.blocks = static_cast<uint32_t>(blocks);
   s.early_ctas = blocks / 2;  // two kernels that start early overlap

@@ -37,6 +37,8 @@ bool on_device(const void* pointer);
 void* allocate(size_t size);
 void release(void* pointer);
 
+class RankBlocks;
+
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
@@ -68,8 +70,6 @@ struct GpuPeer {
   char gpu[16] = {};     // UUID: shows which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
-  int32_t free_blocks = 0;  // thread blocks that nobody has reserved on its GPU
-  int32_t slot_blocks = 0;  // of its issuer's first slot; 0: there is none
   bool asks_copies = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
@@ -124,11 +124,9 @@ class GpuExecutor {
 
   // Called once.
   GpuPeer describe();
-  // Between describe() and connect(), in turn: reserves thread blocks on this rank's GPU (false: it
-  // has fewer); gives them back; says how many all ranks use. If none are reserved, calls take the
-  // issuer's first slot.
-  bool reserve_blocks(int blocks);
-  void release_blocks();
+  // This rank's thread blocks, for agree_on_blocks(). Afterwards use_blocks() says how many all
+  // ranks use. Between describe() and connect().
+  RankBlocks& blocks();
   void use_blocks(int blocks);
   // Returns a '1' for every rank whose memory this rank's GPU can access, and a '0' for the others.
   // `linked`: ranks for which it tries; nullptr: all. `boards`: kBoardBytes of memory per rank that the

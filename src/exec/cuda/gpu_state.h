@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "src/exec/cuda/block_registry.h"
 #include "src/exec/cuda/copy_engine.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/device_store.h"
@@ -16,6 +15,8 @@
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/launch_slot.h"
+#include "src/exec/cuda/memory_sizes.h"
+#include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/cuda/registrations.h"
 #include "src/exec/cuda/rings.h"
 #include "src/exec/one_round_shape.h"
@@ -54,12 +55,11 @@ struct GpuExecutor::State {
   bool starts_early = false;  // the GPU can start a kernel before its predecessor ends
   int max_ctas = 1;
   uint32_t threads = kThreads;  // per thread block, for large operations; small ones use fewer
-  std::shared_ptr<BlockRegistry> blocks;
-  std::optional<BlockReservation> reserved;  // until use_blocks()
-  std::shared_ptr<LaunchSlot> slot;          // where calls run; max_ctas is no more than its blocks
+  std::unique_ptr<RankBlocks> blocks;  // for use_blocks()
+  std::shared_ptr<LaunchSlot> slot;    // where calls run; max_ctas is no more than its blocks
   // One allocation: mailbox, packet slots, stage, stage of sends, stage of the copy engines.
   std::byte* memory = nullptr;
-  size_t stage_bytes = 0, send_stage_bytes = 0, copy_stage_bytes = 0;
+  MemorySizes sizes;
   Mailbox* mailbox = nullptr;
   std::vector<void*> opened;  // peers' memory, mapped here
   // Per rank: its memory block as this GPU sees it, and its area in host memory if the two ranks
@@ -73,7 +73,7 @@ struct GpuExecutor::State {
   PooledResource own_stream;  // for the communicator's own work, besides the caller's streams
   PooledResource kept_flags;
   HostFlags* flags = nullptr;
-  std::shared_ptr<LaunchOrder> order;  // its own until use_blocks(), then that of the slot
+  std::shared_ptr<LaunchOrder> order;            // of the slot, once there is one
   std::unique_ptr<Registrations> registrations;  // only between processes
   std::unique_ptr<CopyEngine> copies;            // only if requested
   bool crowded = false;                          // some process has several ranks

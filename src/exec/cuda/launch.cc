@@ -186,7 +186,7 @@ void GpuExecutor::slice_range(StepRange& range, bool uniform_only, uint64_t coun
   range.slices = 1;
   if (range.protocol == Protocol::kPeerMemory) return;
   const uint64_t grain = std::max<uint64_t>(1, 16 / element);
-  const uint64_t capacity = state_->stage_bytes / element / range.scratch_chunks / ctas;
+  const uint64_t capacity = state_->sizes.stage / element / range.scratch_chunks / ctas;
   range.share = round_up(ceil_div(range.chunk, ctas), grain);
   range.part = std::min(range.share, capacity / (3 * grain) * (3 * grain));
   range.slices = ceil_div(range.share, range.part);

@@ -36,7 +36,7 @@ void GpuExecutor::connect_copies(std::span<const GpuPeer> peers,
     WEFT_INFO(kInit, "rank {}: data is moved by kernels, not by copy engines: {}", s.options.rank,
               why);
   };
-  uint64_t bytes = s.copy_stage_bytes;
+  uint64_t bytes = s.sizes.copy_stage;
   for (size_t p = 0; p < peers.size(); p++) {
     if (!peers[p].asks_copies) return refuse(fmt::format("rank {} does not ask for them", p));
     if (peers[p].copy_bytes == 0)

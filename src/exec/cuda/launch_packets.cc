@@ -118,7 +118,7 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   a.slice_bytes = std::min(chunk, ctas * kSlotBytes);
   if (program.scratch_chunks > 0)
     a.slice_bytes = std::min(
-        a.slice_bytes, s.stage_bytes / static_cast<uint64_t>(program.scratch_chunks) / 64 * 64);
+        a.slice_bytes, s.sizes.stage / static_cast<uint64_t>(program.scratch_chunks) / 64 * 64);
   a.part_bytes = static_cast<uint32_t>(round_up(ceil_div(a.slice_bytes, ctas), 16));
   a.slices = static_cast<uint32_t>(ceil_div(chunk, a.slice_bytes));
   a.reduction = call.reduction;
@@ -162,7 +162,7 @@ void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
     return launch_send_recvs(sends, receives, place);
   }
   s.registrations->catch_up();
-  const size_t slot = s.send_stage_bytes / static_cast<size_t>(s.options.nranks) / 64 * 64;
+  const size_t slot = s.sizes.send_stage / static_cast<size_t>(s.options.nranks) / 64 * 64;
   size_t most = 0;
   for (const GpuMessage& m : sends) most = std::max(most, m.bytes);
   for (const GpuMessage& m : receives) most = std::max(most, m.bytes);
@@ -179,7 +179,7 @@ void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
       if (uses_packets(m.bytes)) return kPrivate;
       const uint64_t registered = s.registrations->place(m.pointer, m.bytes);
       if (registered != kPrivate) return registered;
-      const uint64_t offset = s.comm.stage + s.stage_bytes + slot * static_cast<size_t>(m.peer);
+      const uint64_t offset = s.comm.stage + s.sizes.stage + slot * static_cast<size_t>(m.peer);
       check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,
                             s.order->stream()),
             "copying to the stage");

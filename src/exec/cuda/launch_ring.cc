@@ -63,7 +63,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     fail(ncclInvalidUsage, "this schedule does not fit into a kernel: {} lanes, {} at most",
          jobs.size(), kMaxRingJobs);
   const size_t scratch = static_cast<size_t>(program.scratch_chunks) * first.chunk * first.element;
-  if (scratch > s.stage_bytes)
+  if (scratch > s.sizes.stage)
     fail(ncclInvalidUsage, "this schedule needs {} bytes of scratch memory (WEFT_SCRATCH_BYTES)",
          scratch);
   RingArguments& a = s.ring_arguments;

@@ -37,8 +37,7 @@ int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { refuse(); }
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
-bool GpuExecutor::reserve_blocks(int) { return false; }
-void GpuExecutor::release_blocks() {}
+RankBlocks& GpuExecutor::blocks() { refuse(); }
 void GpuExecutor::use_blocks(int) {}
 bool GpuExecutor::captured() const { return false; }
 void GpuExecutor::run(GpuPlan&, const GpuCall&) {}

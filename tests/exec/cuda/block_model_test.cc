@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "src/exec/cuda/block_registry.h"
@@ -109,8 +110,27 @@ class Model {
     return true;
   }
 
-  void visit(const State& s) {
-    if (stuck_ || !seen_.insert(s).second) return;
+  // Whether the next block of this call finds room.
+  bool may_place(const State& s, size_t c, size_t r) const {
+    const ModelRank& me = comms_[c].ranks[r];
+    if (s[c][r] == needed(c) || resident(s, me.gpu) >= sms_[static_cast<size_t>(me.gpu)])
+      return false;
+    return !takes_slot(c, me) || slot_is_free(s, c, me);
+  }
+
+  // Cheap to compare: most of the search is looking for states that were seen.
+  static std::string text_of(const State& s) {
+    std::string text;
+    text.reserve(64);
+    for (const std::vector<int>& row : s) {
+      for (const int value : row) text.push_back(static_cast<char>(value == kDone ? 'd' : value));
+      text.push_back('|');
+    }
+    return text;
+  }
+
+  void visit(State& s) {
+    if (stuck_ || !seen_.insert(text_of(s)).second) return;
     bool moved = false, finished = true;
     for (size_t c = 0; c < comms_.size(); c++) {
       bool complete = true;  // all blocks of all ranks are resident: they end together
@@ -118,27 +138,21 @@ class Model {
         finished = finished && s[c][r] == kDone;
         complete = complete && s[c][r] == needed(c);
         if (s[c][r] == kDone) continue;
-        State next = s;
-        if (s[c][r] == -1) {
-          if (!may_issue(s, c, r)) continue;
-          next[c][r] = 0;
-          if (takes_slot(c, comms_[c].ranks[r]))
-            next[row_of(comms_[c].ranks[r])].push_back(static_cast<int>(c));
-        } else {
-          const int gpu = comms_[c].ranks[r].gpu;
-          if (s[c][r] == needed(c) || resident(s, gpu) >= sms_[static_cast<size_t>(gpu)]) continue;
-          if (takes_slot(c, comms_[c].ranks[r]) && !slot_is_free(s, c, comms_[c].ranks[r]))
-            continue;
-          next[c][r]++;
-        }
+        const bool issues = s[c][r] == -1;
+        if (issues ? !may_issue(s, c, r) : !may_place(s, c, r)) continue;
         moved = true;
-        visit(next);
+        const bool queues = issues && takes_slot(c, comms_[c].ranks[r]);
+        if (queues) s[row_of(comms_[c].ranks[r])].push_back(static_cast<int>(c));
+        s[c][r]++;
+        visit(s);
+        s[c][r]--;
+        if (queues) s[row_of(comms_[c].ranks[r])].pop_back();
       }
       if (!complete) continue;
-      State next = s;
-      for (int& rank : next[c]) rank = kDone;
       moved = true;
-      visit(next);
+      for (int& rank : s[c]) rank = kDone;
+      visit(s);
+      for (int& rank : s[c]) rank = needed(c);
     }
     stuck_ = stuck_ || (!moved && !finished);
   }
@@ -146,7 +160,7 @@ class Model {
   const std::vector<ModelComm> comms_;
   const std::vector<int> sms_;
   bool consistent_ = true, stuck_ = false;
-  std::set<State> seen_;
+  std::unordered_set<std::string> seen_;
 };
 
 // What init would do, communicator by communicator, each asking for `percent`. False: it fails for
