@@ -237,6 +237,7 @@ void GpuLauncher::launch_send_recvs(std::span<const Call* const> calls) {
   const size_t rounds = std::max(sends.size(), receives.size());
   sends.resize(rounds);
   receives.resize(rounds);
+  if (!chooser_.placement().peer_memory) return launch_messages(sends, receives);
   for (size_t round = 0; round < rounds; round++) {
     // Both ends of a message decide by its size, so they decide alike.
     const auto copies = [&](std::vector<cuda::GpuMessage>& messages) {

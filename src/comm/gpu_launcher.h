@@ -75,6 +75,8 @@ class GpuLauncher {
                     cuda::GpuCall gpu_call, bool in_place);
   cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place);
   void launch_send_recvs(std::span<const Call* const> calls);
+  using Rounds = std::vector<std::vector<cuda::GpuMessage>>;
+  void launch_messages(const Rounds& sends, const Rounds& receives);
   // FIFOs in host memory, for GPUs without access to each other's memory. The proxy or the peer's
   // GPU empties them.
   void connect_rings();

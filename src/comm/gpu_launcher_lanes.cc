@@ -62,4 +62,20 @@ void GpuLauncher::launch_lanes(const Call& call, const Collective& collective,
   gpu_.run_lanes(plan, gpu_call);
 }
 
+// Messages to many peers are cut by the distance between the two ranks. So both ends of a message
+// put it into the same kernel.
+void GpuLauncher::launch_messages(const Rounds& sends, const Rounds& receives) {
+  constexpr size_t kMost = cuda::GpuExecutor::kMostMessages;
+  const auto n = static_cast<size_t>(nranks_), kernels = (n + kMost - 1) / kMost;
+  for (size_t round = 0; round < sends.size(); round++) {
+    Rounds out(kernels), in(kernels);
+    for (const cuda::GpuMessage& message : sends[round])
+      out[(static_cast<size_t>(message.peer - rank_ + nranks_) % n) / kMost].push_back(message);
+    for (const cuda::GpuMessage& message : receives[round])
+      in[(static_cast<size_t>(rank_ - message.peer + nranks_) % n) / kMost].push_back(message);
+    for (size_t k = 0; k < kernels; k++)
+      if (!out[k].empty() || !in[k].empty()) gpu_.run_messages(out[k], in[k]);
+  }
+}
+
 }  // namespace weft

@@ -17,6 +17,8 @@
 namespace weft::cuda {
 namespace {
 
+constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
+
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
 }
@@ -138,8 +140,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.flags = static_cast<HostFlags*>(s.kept_flags.get());
   std::memset(s.kept_flags.get(), 0, host_flags_bytes(options.nranks));
   s.comm.flags = s.flags;
-  s.lane_counters = PooledResource(DeviceStore::Kind::kDeviceMemory, sizeof(LaneCounters));
-  check(cudaMemsetAsync(s.lane_counters.get(), 0, sizeof(LaneCounters), s.own_stream.stream()),
+  s.lane_counters = PooledResource(DeviceStore::Kind::kDeviceMemory, s.counter_bytes());
+  check(cudaMemsetAsync(s.lane_counters.get(), 0, s.counter_bytes(), s.own_stream.stream()),
         "cudaMemsetAsync");
   s.room.pool_bytes = std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
@@ -271,6 +273,11 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     s.areas_of[me] = area_of(me);
     s.blocks_of[p] = nullptr;
   }
+  // Packets need peer memory on all ranks.
+  const bool all = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
+    return ranks.find('0') == std::string::npos;
+  });
+  s.room.packet_bytes = all ? kLanePacketBytes : 0;
 }
 
 RankBlocks& GpuExecutor::blocks() { return *state_->blocks; }
@@ -314,7 +321,7 @@ int GpuExecutor::missing_probe() const {
   const size_t bytes = s.blocks_of.size() * sizeof(uint32_t);
   const PooledResource kept(DeviceStore::Kind::kHostMemory, bytes);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
-  check(cudaMemcpyAsync(kept.get(), reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(),
+  check(cudaMemcpyAsync(kept.get(), reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(s.options.nranks),
                         bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
         "reading the probes");
   check(cudaStreamSynchronize(s.own_stream.stream()), "reading the probes");

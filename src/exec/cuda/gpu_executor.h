@@ -117,6 +117,8 @@ struct StepRange;
 // One rank's part. One thread at a time calls it; stop() and error() from any thread.
 class GpuExecutor {
  public:
+  struct State;
+
   explicit GpuExecutor(const GpuOptions& options);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
@@ -185,6 +187,10 @@ class GpuExecutor {
   bool captured() const;  // the launch becomes part of a graph and runs when the graph does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_lanes(LanePlan& plan, const GpuCall& call);
+  // As run_send_recvs(), where not all ranks reach each other or they are many. At most
+  // one per peer and direction.
+  void run_messages(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
+  static constexpr size_t kMostMessages = 32;  // in each direction
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel runs all jobs in parallel. The operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
@@ -229,7 +235,6 @@ class GpuExecutor {
   void launch_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives,
                          Place place);
 
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -66,7 +66,15 @@ struct GpuExecutor::State {
   // have no access to each other's GPU. One of them is nullptr.
   std::vector<std::byte*> blocks_of, areas_of;
   size_t words_at = 0;            // from a block to its LaneWords
-  PooledResource lane_counters;   // LaneCounters
+  PooledResource lane_counters;   // LaneCounters, then those of messages
+  uint32_t* message_counters(bool sends, int peer) const {
+    auto* first = reinterpret_cast<uint32_t*>(static_cast<LaneCounters*>(lane_counters.get()) + 1);
+    return first + ((sends ? options.nranks : 0) + peer) * kMessageInstances;
+  }
+  size_t counter_bytes() const {
+    return sizeof(LaneCounters) +
+           size_t{2} * static_cast<size_t>(options.nranks) * kMessageInstances * sizeof(uint32_t);
+  }
   PooledResource peer_words;      // for ProbeArguments
   LaneRoom room;
   DeviceComm comm;
@@ -92,9 +100,12 @@ struct OneMovementPlan {
 class LanePlan {
  public:
   LaneImage image;
-  LaneProgram program;
-  uint64_t* progress = nullptr;
+  // In device memory.
   PooledResource memory;
+  const std::byte* lanes = nullptr;
+  const uint32_t* lane_at = nullptr;
+  uint64_t* progress = nullptr;
+  size_t largest_lane = 0;  // bytes
 };
 
 // Kernel parameters. All fields that do not change between calls are filled in.

@@ -26,6 +26,28 @@ uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count,
   return std::min(count, chunk * chunks);
 }
 
+// Packets, if the messages are small: one iteration, and a slot for every message.
+bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_blocks, uint64_t unit,
+                  uint32_t element, LaneGeometry& g) {
+  if (room.packet_bytes == 0 || image.scratch_chunks > 0 || image.most_messages == 0) return false;
+  const auto chunks = static_cast<uint64_t>(image.step_chunks);
+  const uint64_t instances =
+      std::clamp<uint64_t>(share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
+  const uint64_t slice = up(share(std::max<uint64_t>(1, g.chunk), instances), unit);
+  const uint64_t packets = up(std::max<uint64_t>(1, share(slice * element, 8)) * chunks, 16);
+  const uint64_t ports = std::max<uint64_t>(1, image.most_ports) * instances;
+  if (slice * element * chunks > room.packet_bytes || ports > kMostLanePorts ||
+      ports * image.most_messages * packets > kLanePackets)
+    return false;
+  g.packets = true;
+  g.instances = static_cast<uint32_t>(instances);
+  g.slice = slice;
+  g.iterations = 1;
+  g.slots = image.most_messages;
+  g.slot_bytes = static_cast<uint32_t>(packets * sizeof(Packet));
+  return true;
+}
+
 }  // namespace
 
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
@@ -35,12 +57,13 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
              step_chunks = static_cast<uint64_t>(image.step_chunks);
   const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
   const uint64_t scratch_bytes = image.scratch_chunks > 0 ? room.pool_bytes / 2 : 0;
-  const uint64_t fifos = room.pool_bytes - scratch_bytes;
+  const uint64_t fifos = room.pool_bytes - scratch_bytes - 4096;
   g.part = part_of(image, scratch_bytes, count, element, unit);
   g.chunk = up(share(g.part, chunks), unit);
   // As many instances as there are blocks for, while messages are large enough.
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
   const uint64_t by_blocks = std::max<uint64_t>(1, room.blocks / image.most_lanes);
+  if (take_packets(image, room, by_blocks, unit, element, g)) return g;
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));

@@ -16,6 +16,8 @@ struct LaneRoom {
   uint32_t slots = 4;           // messages per FIFO, unless the schedule needs more
   uint64_t fifo_bytes = 0;      // at most
   uint64_t least_bytes = 8192;  // of a message, before another instance of a lane pays
+  // The same for packets, and the most bytes of a message of them. 0: some ranks cannot use them.
+  uint64_t least_packet_bytes = 1024, packet_bytes = 0;
 };
 
 struct LaneGeometry {
@@ -25,6 +27,7 @@ struct LaneGeometry {
   uint32_t iterations = 1, instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint64_t scratch_at = 0;  // bytes from the begin of the pool
+  bool packets = false;     // then slots hold packets
 };
 
 // Throws Error if the pool is too small for the program.

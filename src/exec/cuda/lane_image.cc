@@ -2,6 +2,7 @@
 #include "src/exec/cuda/lane_image.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "src/base/error.h"
@@ -32,25 +33,24 @@ struct Positions {
   uint32_t most = 0;
 };
 
-// Fills in the ports, numbered as in the program.
-void add_ports(LaneImage& image, const Program& program, const ScheduleGraph& graph) {
-  const Positions positions(graph);
-  image.most_ports = positions.most;
-  std::map<std::pair<int, int>, size_t> in, out;
-  for (size_t f = 0; f < graph.fifos.size(); f++) {
-    const auto& fifo = graph.fifos[f];
-    if (fifo.destination == program.rank) in[{fifo.source, fifo.channel}] = f;
-    if (fifo.source == program.rank) out[{fifo.destination, fifo.channel}] = f;
+// The FIFOs of a rank, by peer and channel.
+struct Ports {
+  Ports(const Program& program, const ScheduleGraph& graph) : graph(graph), positions(graph) {
+    for (size_t f = 0; f < graph.fifos.size(); f++) {
+      const auto& fifo = graph.fifos[f];
+      if (fifo.destination == program.rank) in[{fifo.source, fifo.channel}] = f;
+      if (fifo.source == program.rank) out[{fifo.destination, fifo.channel}] = f;
+    }
   }
-  const auto add = [&](std::vector<LaneImagePort>& ports, const ProgramPort& port, size_t f) {
-    ports.push_back({port.peer, positions.at_consumer[f], positions.at_producer[f],
-                     static_cast<uint32_t>(graph.fifos[f].messages())});
-  };
-  for (const ProgramPort& port : program.receives)
-    add(image.receives, port, in.at({port.peer, port.channel}));
-  for (const ProgramPort& port : program.sends)
-    add(image.sends, port, out.at({port.peer, port.channel}));
-}
+  LaneImagePort port(const ProgramPort& from, bool receives) const {
+    const size_t f = (receives ? in : out).at({from.peer, from.channel});
+    return {from.peer, positions.at_consumer[f], positions.at_producer[f],
+            static_cast<uint32_t>(graph.fifos[f].messages())};
+  }
+  const ScheduleGraph& graph;
+  const Positions positions;
+  std::map<std::pair<int, int>, size_t> in, out;
+};
 
 LaneOperand::Kind kind_of(ProgramBuffer buffer) {
   return buffer == ProgramBuffer::kInput    ? LaneOperand::kInput
@@ -58,45 +58,130 @@ LaneOperand::Kind kind_of(ProgramBuffer buffer) {
                                             : LaneOperand::kScratch;
 }
 
-// A lane's operands. A port belongs to one lane, so its messages are numbered here.
-void add_operands(LaneImage& image, const Program& program, const ProgramStep& step,
-                  const std::vector<StraightPlace>& places, std::vector<uint32_t>& sent,
-                  std::vector<uint32_t>& received) {
-  for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++) {
-    const ProgramOperand& from = program.operands[step.first_operand + i];
-    LaneOperand operand;
-    operand.raw = i < step.sources && (step.raw_sources >> i & 1) != 0;
+// One lane of a rank.
+class LaneWriter {
+ public:
+  LaneWriter(LaneImage& image, const Program& program, const Ports& ports,
+             const std::vector<StraightPlace>& places)
+      : image_(image), program_(program), ports_(ports), places_(places) {}
+
+  LaneImage::Lane write(const ProgramLane& lane) {
+    out_ = {};
+    ends_[0].clear();
+    ends_[1].clear();
+    for (uint32_t n = 0; n < lane.steps; n++) add(program_.steps[lane.first_step + n]);
+    return std::move(out_);
+  }
+
+ private:
+  // The lane's number of a port, and its messages so far. Only one lane uses a port.
+  struct End {
+    uint32_t number = 0, messages = 0;
+  };
+
+  void add(const ProgramStep& step) {
+    if (step.sources > kMostSources)
+      fail(ncclInvalidUsage, "a step reduces {} chunks at once; kernels do {}", step.sources,
+           kMostSources);
+    LaneStep to;
+    to.first_operand = static_cast<uint32_t>(out_.operands.size());
+    to.first_dependency = static_cast<uint32_t>(out_.dependencies.size());
+    to.sources = step.sources;
+    to.destinations = step.destinations;
+    to.dependencies = step.dependencies;
+    to.completes = step.completes;
+    to.count = step.count;
+    to.sub = step.sub;
+    for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++)
+      out_.operands.push_back(operand(step, i));
+    for (uint32_t i = 0; i < step.dependencies; i++) {
+      const ProgramDependency& d = program_.dependencies[step.first_dependency + i];
+      out_.dependencies.push_back({d.lane, d.step, program_.lanes[d.lane].steps});
+    }
+    out_.steps.push_back(to);
+  }
+
+  LaneOperand operand(const ProgramStep& step, uint32_t i) {
+    const ProgramOperand& from = program_.operands[step.first_operand + i];
+    const bool receives = i < step.sources;
+    LaneOperand to;
+    to.raw = receives && (step.raw_sources >> i & 1) != 0;
     if (from.buffer != ProgramBuffer::kPeer) {
       if (from.owner >= 0)
         fail(ncclInvalidUsage, "a step accesses the memory of rank {} without messages",
              from.owner);
-      operand.kind = kind_of(from.buffer);
-      operand.index = from.index;
-    } else {
-      operand.kind = LaneOperand::kMessage;
-      operand.port = static_cast<uint32_t>(from.index);
-      operand.order = (i < step.sources ? received : sent)[operand.port]++;
-      if (!places.empty() && places[step.first_operand + i].index >= 0) {
-        const StraightPlace& place = places[step.first_operand + i];
-        operand.straight =
-            place.buffer == Buffer::kOutput ? LaneOperand::kOutput : LaneOperand::kScratch;
-        operand.index = place.index;
-      }
-      if (i < step.sources) {
-        image.messages++;
-        if (operand.straight != LaneOperand::kMessage) image.straight_messages++;
-      }
+      to.kind = kind_of(from.buffer);
+      to.index = from.index;
+      return to;
     }
-    image.operands.push_back(operand);
+    const auto port = static_cast<size_t>(from.index);
+    auto& ends = ends_[receives ? 0 : 1];
+    auto [end, is_new] = ends.try_emplace(port);
+    if (is_new) {
+      auto& list = receives ? out_.receives : out_.sends;
+      end->second.number = static_cast<uint32_t>(list.size());
+      list.push_back(ports_.port((receives ? program_.receives : program_.sends)[port], receives));
+    }
+    to.kind = LaneOperand::kMessage;
+    to.port = end->second.number;
+    to.order = end->second.messages++;
+    if (!places_.empty() && places_[step.first_operand + i].index >= 0) {
+      const StraightPlace& place = places_[step.first_operand + i];
+      to.straight =
+          place.buffer == Buffer::kOutput ? LaneOperand::kOutput : LaneOperand::kScratch;
+      to.index = place.index;
+    }
+    if (receives) {
+      image_.messages++;
+      if (to.straight != LaneOperand::kMessage) image_.straight_messages++;
+    }
+    return to;
   }
-}
 
-void mark_counted(LaneImage& image) {
-  for (const ProgramDependency& d : image.dependencies)
-    image.steps[image.lanes[d.lane].first_step + d.step].counted = true;
+  LaneImage& image_;
+  const Program& program_;
+  const Ports& ports_;
+  const std::vector<StraightPlace>& places_;
+  LaneImage::Lane out_;
+  std::map<size_t, End> ends_[2];  // receives, sends
+};
+
+template <typename T>
+uint32_t append(std::vector<std::byte>& bytes, size_t begin, const std::vector<T>& items) {
+  const size_t at = bytes.size();
+  const auto* first = reinterpret_cast<const std::byte*>(items.data());
+  bytes.insert(bytes.end(), first, first + items.size() * sizeof(T));
+  bytes.resize((bytes.size() + 15) / 16 * 16);
+  return static_cast<uint32_t>(at - begin);
 }
 
 }  // namespace
+
+size_t LaneImage::steps() const {
+  size_t all = 0;
+  for (const Lane& lane : lanes) all += lane.steps.size();
+  return all;
+}
+
+uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const FillPort& port,
+                    std::vector<std::byte>& bytes) {
+  const size_t begin = bytes.size();
+  LaneHead out = head;
+  bytes.resize(begin + sizeof out);
+  out.steps = static_cast<uint32_t>(lane.steps.size());
+  out.receives = static_cast<uint32_t>(lane.receives.size());
+  append(bytes, begin, lane.steps);
+  out.operands_at = append(bytes, begin, lane.operands);
+  out.dependencies_at = append(bytes, begin, lane.dependencies);
+  std::vector<LanePort> receives, sends;
+  for (const LaneImagePort& from : lane.receives) receives.push_back(port(from, true));
+  for (const LaneImagePort& from : lane.sends) sends.push_back(port(from, false));
+  out.receives_at = append(bytes, begin, receives);
+  out.sends_at = append(bytes, begin, sends);
+  out.bytes = static_cast<uint32_t>(bytes.size() - begin);
+  std::memcpy(bytes.data() + begin, &out, sizeof out);
+  return static_cast<uint32_t>(begin);
+}
 
 LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth, bool straight) {
   const Schedule& schedule = verified.schedule();
@@ -114,40 +199,14 @@ LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth,
   image.fifo_depth = fifo_depth;
   for (const RankSchedule& part : schedule.ranks)
     image.most_lanes = std::max(image.most_lanes, static_cast<uint32_t>(part.lanes.size()));
-  add_ports(image, program, verified.graph());
-  std::vector<uint32_t> sent(program.sends.size()), received(program.receives.size());
-  for (const ProgramLane& lane : program.lanes) {
-    LaneRange range{lane.first_step, lane.steps,
-                    static_cast<uint32_t>(image.lane_receives.size()), 0};
-    for (uint32_t n = 0; n < lane.steps; n++) {
-      const ProgramStep& step = program.steps[lane.first_step + n];
-      if (step.sources > kMostSources)
-        fail(ncclInvalidUsage, "a step reduces {} chunks at once; kernels do {}", step.sources,
-             kMostSources);
-      LaneStep out;
-      out.first_operand = static_cast<uint32_t>(image.operands.size());
-      out.first_dependency = step.first_dependency;
-      out.sources = step.sources;
-      out.destinations = step.destinations;
-      out.dependencies = step.dependencies;
-      out.completes = step.completes;
-      out.count = step.count;
-      out.sub = step.sub;
-      add_operands(image, program, step, places, sent, received);
-      for (uint32_t i = 0; i < step.sources; i++) {
-        const LaneOperand& operand = image.operands[out.first_operand + i];
-        const auto first = image.lane_receives.begin() + range.first_receive;
-        if (operand.kind == LaneOperand::kMessage &&
-            std::find(first, image.lane_receives.end(), operand.port) == image.lane_receives.end())
-          image.lane_receives.push_back(operand.port);
-      }
-      image.steps.push_back(out);
-    }
-    range.receives = static_cast<uint32_t>(image.lane_receives.size()) - range.first_receive;
-    image.lanes.push_back(range);
-  }
-  image.dependencies = program.dependencies;
-  mark_counted(image);
+  const Ports ports(program, verified.graph());
+  image.most_ports = ports.positions.most;
+  for (const auto& fifo : verified.graph().fifos)
+    image.most_messages = std::max(image.most_messages, static_cast<uint32_t>(fifo.messages()));
+  LaneWriter writer(image, program, ports, places);
+  for (const ProgramLane& lane : program.lanes) image.lanes.push_back(writer.write(lane));
+  for (const ProgramDependency& d : program.dependencies)
+    image.lanes[d.lane].steps[d.step].counted = true;
   return image;
 }
 

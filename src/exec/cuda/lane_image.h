@@ -2,7 +2,9 @@
 // call is resolved here. Host code without CUDA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "src/exec/cuda/lane_program.h"
@@ -27,16 +29,26 @@ struct LaneImage {
   int32_t scratch_chunks = 0, step_chunks = 1, fifo_depth = 2;
   uint32_t most_lanes = 1;  // of a rank
   uint32_t most_ports = 0;  // of a rank, in one direction
+  uint32_t most_messages = 0;  // of a port, in an iteration
   // Bytes that all ranks move per byte of a chunk, and messages: for reports.
   uint64_t straight_messages = 0, messages = 0;  // of this rank, received
 
-  std::vector<LaneRange> lanes;
-  std::vector<LaneStep> steps;
-  std::vector<LaneOperand> operands;
-  std::vector<ProgramDependency> dependencies;
-  std::vector<uint32_t> lane_receives;
-  std::vector<LaneImagePort> sends, receives;
+  struct Lane {
+    std::vector<LaneStep> steps;
+    std::vector<LaneOperand> operands;
+    std::vector<LaneDependency> dependencies;
+    std::vector<LaneImagePort> receives, sends;
+  };
+  std::vector<Lane> lanes;
+
+  size_t steps() const;
 };
+
+// The lane as the kernel reads it, after what `bytes` holds; returns its offset. `port` fills in a
+// port.
+using FillPort = std::function<LanePort(const LaneImagePort& port, bool receives)>;
+uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const FillPort& port,
+                    std::vector<std::byte>& bytes);
 
 // `straight`: messages may go straight to their place. Throws Error if no kernel can run it.
 LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth, bool straight);

@@ -39,20 +39,35 @@ WEFT_HD inline uint64_t call_word(uint32_t call, uint64_t messages) {
 // Ports of one rank and direction, counted with their instances.
 inline constexpr uint32_t kMostLanePorts = 8192;
 
+// The most parts of a message of send/recv that are under way at once.
+inline constexpr int kMessageInstances = 8;
+
+// Slots of packets. They hold nothing else, so what an earlier call has left there shows its number.
+inline constexpr uint32_t kLanePackets = 128 << 10;
+
 // A rank's memory for lanes, at the same place in its block of device memory on all ranks, and once
 // more in host memory if some peers have no access to that.
 struct LaneWords {
   Tail tails[kMostLanePorts];
   Credit credits[kMostLanePorts];
-  // Then one per rank: written by peers at init, see GpuExecutor::write_probes().
-  WEFT_HD uint32_t* probes() { return reinterpret_cast<uint32_t*>(this + 1); }
+  Packet packets[kLanePackets];
+  // Then the words of send/recv, by peer and instance, and one per rank that peers write at init,
+  // see GpuExecutor::write_probes().
+  WEFT_HD Tail* message_tails() { return reinterpret_cast<Tail*>(this + 1); }
+  WEFT_HD Credit* message_credits(int nranks) {
+    return reinterpret_cast<Credit*>(message_tails() + nranks * kMessageInstances);
+  }
+  WEFT_HD uint32_t* probes(int nranks) {
+    return reinterpret_cast<uint32_t*>(message_credits(nranks) + nranks * kMessageInstances);
+  }
 };
 inline size_t lane_words_bytes(int nranks) {
-  return sizeof(LaneWords) + static_cast<size_t>(nranks) * sizeof(uint32_t);
+  return sizeof(LaneWords) + static_cast<size_t>(nranks) *
+                                 (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) +
+                                  sizeof(uint32_t));
 }
 // In host memory the pool follows the words.
 inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
-inline constexpr size_t kLaneItemBytes = 16;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
   int32_t rank = 0, nranks = 0;
@@ -72,16 +87,16 @@ struct LaneOperand {
 static_assert(sizeof(LaneOperand) == 16);
 
 struct LaneStep {
-  uint32_t first_operand = 0, first_dependency = 0;
+  uint32_t first_operand = 0, first_dependency = 0;  // of the lane's
   uint16_t sources = 0, destinations = 0, dependencies = 0;
   bool completes = false;
   bool counted = false;        // other lanes wait for it
   int32_t count = 0, sub = 0;  // as in ProgramStep
 };
 
-struct LaneRange {
-  uint32_t first_step = 0, steps = 0;
-  uint32_t first_receive = 0, receives = 0;  // in LaneProgram::lane_receives
+struct LaneDependency {
+  uint32_t lane = 0, step = 0;
+  uint32_t steps = 0;  // of that lane
 };
 
 // One end of a FIFO. The consumer's and the producer's memory, and which of the words and FIFOs
@@ -90,24 +105,41 @@ struct LanePort {
   std::byte* pool = nullptr;    // the consumer's: FIFOs, then scratch memory
   Tail* tails = nullptr;        // the consumer's
   Credit* credits = nullptr;    // the producer's
+  Packet* packets = nullptr;    // the consumer's
   const uint64_t* registrations = nullptr;  // the consumer's, by number; nullptr: plain addresses
   uint32_t position = 0, credit_position = 0;
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
   uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
+  // What a block has seen, in its own copy: the tail or head, and the place that is granted.
+  uint64_t seen = 0, place = kPrivate;
 };
 
-// In device memory, for all calls of a plan.
-struct LaneProgram {
-  const LaneRange* lanes = nullptr;
-  const LaneStep* steps = nullptr;
-  const LaneOperand* operands = nullptr;
-  const ProgramDependency* dependencies = nullptr;
-  const uint32_t* lane_receives = nullptr;  // ports by lane
-  const LanePort* sends = nullptr;
-  const LanePort* receives = nullptr;
-  uint32_t lane_count = 0;
-  int32_t chunks = 1;
+// What a lane moves. In elements: from a block of the buffers to the next; the part of each that
+// this run moves, cut into chunks, and these into slices, one per iteration and instance.
+struct LaneData {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  uint64_t output_place = kPrivate;
+  uint64_t stride = 0, begin = 0, count = 0, chunk = 0, slice = 0;
+  uint32_t iterations = 0, instances = 1;
+};
+
+// A lane in memory: this head, then steps, operands, dependencies, receiving and sending ports.
+// Blocks copy the lanes that they run into shared memory.
+struct alignas(16) LaneHead {
+  uint32_t bytes = 0;  // of it all
+  uint32_t steps = 0, receives = 0;
+  // Offsets.
+  uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
+  uint32_t own = 0;             // it has its own data and counter: a message of send/recv
+  uint32_t* counter = nullptr;  // calls of it that have completed, per instance
+  LaneData data;
+
+  template <typename T>
+  WEFT_HD const T* at(uint32_t offset) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(this) + offset);
+  }
 };
 
 // A rank's own counters.
@@ -120,22 +152,31 @@ struct LaneArguments {
   Watch watch;
   LaneCounters* counters = nullptr;  // nullptr: only launched to be loaded
   uint64_t* progress = nullptr;      // call_word() of steps, by lane and instance
-  LaneProgram program;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
+  // In device memory, for all calls of a plan. An offset per lane.
+  const std::byte* lanes = nullptr;
+  const uint32_t* lane_at = nullptr;
+  uint32_t lane_count = 0;
+  int32_t chunks = 1;
+  LaneData data;
   std::byte* pool = nullptr;  // this rank's
   uint64_t scratch_at = 0;    // in every rank's pool
-  uint64_t output_place = kPrivate;
-  // In elements: from a block of the buffers to the next; the part of each that this run moves, cut
-  // into chunks, and these into slices, one per iteration and instance.
-  uint64_t stride = 0, begin = 0, count = 0, chunk = 0, slice = 0;
-  uint32_t iterations = 0, instances = 1;
+  uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;
   uint32_t signature = 0;
-  uint32_t items = 0;  // lanes times instances
+  uint32_t items = 0;  // lanes and their instances
   bool system = false;  // some peer is on another GPU: memory order at system scope
+  bool in_shared = false;  // a block's lanes fit into its shared memory
+  bool counts = true;      // the run is a call of all ranks
+  bool packets = false;    // messages are packets, each in a slot of its own
   Reduction reduction;
 };
+
+// The lanes of messages of send/recv are kernel parameters. Offsets of the lanes follow, then they
+// themselves.
+struct alignas(16) MessageArguments : LaneArguments {
+  uint32_t bytes = 0;  // of it all
+};
+inline constexpr size_t kFewMessageBytes = 4000, kMostMessageBytes = 28 << 10;
 
 }  // namespace weft::cuda

@@ -1,4 +1,4 @@
-// Lane programs: upload and launch.
+// Lane programs and their messages: upload and launch.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,30 +10,61 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostShared = 48 << 10;  // bytes that every kernel may have
+constexpr size_t kMostShared = 44 << 10;  // dynamic, besides what kernels declare
+constexpr size_t kItemBytes = 32;         // LaneItem of lane_kernel.cuh
+constexpr uint64_t kFewThreads = 64;
 
-// Puts arrays one after the other into memory that is pinned here and will lie at `device`.
-class ImageWriter {
- public:
-  template <typename T>
-  size_t add(std::span<const T> items) {
-    bytes_.resize(round_up(bytes_.size(), 16));
-    const size_t at = bytes_.size();
-    const auto* first = reinterpret_cast<const std::byte*>(items.data());
-    bytes_.insert(bytes_.end(), first, first + items.size_bytes());
-    return at;
-  }
-  size_t reserve(size_t bytes) {
-    bytes_.resize(round_up(bytes_.size(), 128));
-    const size_t at = bytes_.size();
-    bytes_.resize(at + bytes);
-    return at;
-  }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+// A port between this rank and a peer. `messages`: of send/recv, and not of a schedule.
+LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, bool receives,
+                        bool messages) {
+  const int me = s.options.rank, n = s.options.nranks;
+  const int consumer = receives ? me : from.peer, producer = receives ? from.peer : me;
+  const auto peer = static_cast<size_t>(from.peer);
+  const bool near = s.areas_of[peer] == nullptr || from.peer == me;
+  const auto memory_of = [&](int rank) {
+    return (near ? s.blocks_of : s.areas_of)[static_cast<size_t>(rank)];
+  };
+  const size_t words_at = near ? s.words_at : 0, pool_at = near ? s.comm.stage : lane_area_pool(n);
+  auto* of_consumer = reinterpret_cast<LaneWords*>(memory_of(consumer) + words_at);
+  auto* of_producer = reinterpret_cast<LaneWords*>(memory_of(producer) + words_at);
+  LanePort out;
+  out.pool = memory_of(consumer) + pool_at;
+  out.tails = messages ? of_consumer->message_tails() : of_consumer->tails;
+  out.credits = messages ? of_producer->message_credits(n) : of_producer->credits;
+  out.packets = of_consumer->packets;
+  if (s.registrations != nullptr)
+    out.registrations =
+        s.registrations->table() + static_cast<size_t>(consumer) * kMaxRegistrations;
+  out.position = messages ? static_cast<uint32_t>(producer) : from.position;
+  out.credit_position = messages ? static_cast<uint32_t>(consumer) : from.credit_position;
+  out.per_iteration = from.per_iteration;
+  out.peer = from.peer;
+  out.reachable = near ? 1 : 0;
+  return out;
+}
 
- private:
-  std::vector<std::byte> bytes_;
-};
+// Where peers find a buffer of this rank.
+uint64_t place_of(GpuExecutor::State& s, const void* pointer, size_t bytes) {
+  if (s.registrations != nullptr) return s.registrations->place(pointer, bytes);
+  return s.comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
+}
+
+void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
+  a.watch = s.comm;
+  a.counters = static_cast<LaneCounters*>(s.lane_counters.get());
+  a.pool = s.memory + s.comm.stage;
+  a.system = !s.comm.one_device || s.options.system_scope;
+}
+
+// Shared memory for the items of a block, and for their lanes if these fit.
+size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t largest_lane, size_t most) {
+  const size_t items = ceil_div(a.items, blocks);
+  a.in_shared = items * (kItemBytes + largest_lane) <= most;
+  const size_t bytes = items * (kItemBytes + (a.in_shared ? largest_lane : 0));
+  if (bytes > most)
+    fail(ncclInvalidUsage, "{} lanes are too many for {} thread blocks", a.items, blocks);
+  return bytes;
+}
 
 }  // namespace
 
@@ -44,72 +75,39 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   auto plan = std::make_shared<LanePlan>();
   plan->image = lane_image(schedule, s.options.rank, fifo_depth, s.options.straight);
   const LaneImage& image = plan->image;
-  // The consumer's memory holds the FIFO, the producer's the credits.
-  const auto port = [&](const LaneImagePort& from, int consumer, int producer) {
-    const auto block = [&](int rank) {
-      std::byte* area = s.areas_of[static_cast<size_t>(from.peer)];
-      if (area == nullptr) return s.blocks_of[static_cast<size_t>(rank)];
-      return rank == s.options.rank ? s.areas_of[static_cast<size_t>(rank)] : area;
-    };
-    const bool near = s.areas_of[static_cast<size_t>(from.peer)] == nullptr;
-    const size_t words_at = near ? s.words_at : 0,
-                 pool_at = near ? s.comm.stage : lane_area_pool(s.options.nranks);
-    LanePort out;
-    out.pool = block(consumer) + pool_at;
-    out.tails = reinterpret_cast<LaneWords*>(block(consumer) + words_at)->tails;
-    out.credits = reinterpret_cast<LaneWords*>(block(producer) + words_at)->credits;
-    if (!s.comm.one_process && s.registrations != nullptr)
-      out.registrations =
-          s.registrations->table() + static_cast<size_t>(consumer) * kMaxRegistrations;
-    out.position = from.position;
-    out.credit_position = from.credit_position;
-    out.per_iteration = from.per_iteration;
-    out.peer = from.peer;
-    out.reachable = near ? 1 : 0;
-    return out;
-  };
-  std::vector<LanePort> sends, receives;
-  for (const LaneImagePort& from : image.sends)
-    sends.push_back(port(from, from.peer, s.options.rank));
-  for (const LaneImagePort& from : image.receives)
-    receives.push_back(port(from, s.options.rank, from.peer));
-  ImageWriter writer;
-  const size_t lanes_at = writer.add(std::span(image.lanes)),
-               steps_at = writer.add(std::span(image.steps)),
-               operands_at = writer.add(std::span(image.operands)),
-               dependencies_at = writer.add(std::span(image.dependencies)),
-               lane_receives_at = writer.add(std::span(image.lane_receives)),
-               sends_at = writer.add(std::span<const LanePort>(sends)),
-               receives_at = writer.add(std::span<const LanePort>(receives)),
-               progress_at = writer.reserve(image.lanes.size() * std::max(1, s.max_ctas) * 8);
-  const size_t bytes = writer.bytes().size();
-  plan->memory = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
-  const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
-  std::memcpy(pinned.get(), writer.bytes().data(), bytes);
-  auto* at = static_cast<std::byte*>(plan->memory.get());
-  check(cudaMemcpyAsync(at, pinned.get(), bytes, cudaMemcpyHostToDevice, s.own_stream.stream()),
+  std::vector<std::byte> bytes;
+  std::vector<uint32_t> lane_at;
+  for (const LaneImage::Lane& lane : image.lanes) {
+    lane_at.push_back(write_lane(
+        lane, {},
+        [&](const LaneImagePort& port, bool receives) {
+          return connected_port(s, port, receives, false);
+        },
+        bytes));
+    plan->largest_lane = std::max(plan->largest_lane, bytes.size() - lane_at.back());
+  }
+  const size_t at_at = bytes.size(), at_bytes = lane_at.size() * sizeof(uint32_t);
+  const size_t progress_at = round_up(at_at + at_bytes, 128);
+  const size_t all = progress_at + image.lanes.size() * static_cast<size_t>(s.max_ctas) * 8;
+  plan->memory = PooledResource(DeviceStore::Kind::kDeviceMemory, std::max<size_t>(all, 16));
+  const PooledResource pinned(DeviceStore::Kind::kHostMemory, std::max<size_t>(all, 16));
+  auto* copy = static_cast<std::byte*>(pinned.get());
+  std::memset(copy, 0, all);
+  if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
+  if (!lane_at.empty()) std::memcpy(copy + at_at, lane_at.data(), at_bytes);
+  auto* device = static_cast<std::byte*>(plan->memory.get());
+  check(cudaMemcpyAsync(device, copy, all, cudaMemcpyHostToDevice, s.own_stream.stream()),
         "uploading a schedule");
   check(cudaStreamSynchronize(s.own_stream.stream()), "uploading a schedule");
-  const auto place = [&]<typename T>(T*& pointer, size_t offset) {
-    pointer = reinterpret_cast<T*>(at + offset);
-  };
-  LaneProgram& p = plan->program;
-  place(p.lanes, lanes_at);
-  place(p.steps, steps_at);
-  place(p.operands, operands_at);
-  place(p.dependencies, dependencies_at);
-  place(p.lane_receives, lane_receives_at);
-  place(p.sends, sends_at);
-  place(p.receives, receives_at);
-  place(plan->progress, progress_at);
-  p.lane_count = static_cast<uint32_t>(image.lanes.size());
-  p.chunks = image.chunks;
+  plan->lanes = device;
+  plan->lane_at = reinterpret_cast<uint32_t*>(device + at_at);
+  plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
   return plan;
 }
 
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan& plan) {
   const LaneImage& image = plan.image;
-  return {image.lanes.size(), image.steps.size(),  image.messages,    image.straight_messages,
+  return {image.lanes.size(), image.steps(),      image.messages,    image.straight_messages,
           image.chunks,       image.uniform_only, image.partial_sums};
 }
 
@@ -118,54 +116,124 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   const DeviceScope scope(s.options.device);
   const LaneImage& image = plan.image;
   LaneArguments a;
-  a.watch = s.comm;
-  a.counters = static_cast<LaneCounters*>(s.lane_counters.get());
+  fill_in(a, s);
   a.progress = plan.progress;
-  a.program = plan.program;
-  a.input = static_cast<const std::byte*>(call.input);
-  a.output = static_cast<std::byte*>(call.output);
-  a.pool = s.memory + s.comm.stage;
-  a.stride = call.count;
+  a.lanes = plan.lanes;
+  a.lane_at = plan.lane_at;
+  a.lane_count = static_cast<uint32_t>(image.lanes.size());
+  a.chunks = image.chunks;
+  a.data.input = static_cast<const std::byte*>(call.input);
+  a.data.output = static_cast<std::byte*>(call.output);
+  a.data.stride = call.count;
   a.element = static_cast<uint32_t>(element_size(call.reduction.type));
   a.signature = call.signature;
-  a.system = !s.comm.one_device || s.options.system_scope;
   a.reduction = call.reduction;
   // See scale() in combine.cuh.
   if (a.reduction.scale != 0)
     a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
                                << 32;
-  const size_t block = call.count * a.element;
-  if (s.registrations != nullptr) {
-    s.registrations->catch_up();
-    const int blocks = image.collective.output_blocks(s.options.rank);
-    if (blocks > 0)
-      a.output_place = s.registrations->place(call.output, block * static_cast<size_t>(blocks));
-  } else if (s.comm.one_process) {
-    a.output_place = reinterpret_cast<uint64_t>(call.output);
-  }
-  const Kernels kernels = image.collective.reduces()
-                              ? reduction_kernels(call.reduction.type, call.reduction.op)
-                              : move_kernels();
+  if (s.registrations != nullptr) s.registrations->catch_up();
+  const auto blocks_out = static_cast<size_t>(image.collective.output_blocks(s.options.rank));
+  if (blocks_out > 0)
+    a.data.output_place = place_of(s, call.output, blocks_out * call.count * a.element);
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);
-  a.instances = g.instances;
+  a.data.instances = a.word_instances = g.instances;
   a.slots = g.slots;
   a.slot_bytes = g.slot_bytes;
   a.scratch_at = g.scratch_at;
-  a.chunk = g.chunk;
-  a.slice = g.slice;
-  a.items = a.program.lane_count * g.instances;
+  a.packets = g.packets;
+  a.data.chunk = g.chunk;
+  a.data.slice = g.slice;
+  a.items = a.lane_count * g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
-  const size_t shared = ceil_div(a.items, blocks) * kLaneItemBytes;
-  if (shared > kMostShared)
-    fail(ncclInvalidUsage, "{} lanes are too many for {} thread blocks", a.items, blocks);
-  for (a.begin = 0; a.begin < call.count; a.begin += g.part) {
-    a.count = std::min(g.part, call.count - a.begin);
+  const size_t shared = shared_bytes(a, blocks, plan.largest_lane, kMostShared);
+  const Kernels kernels = image.collective.reduces()
+                              ? reduction_kernels(call.reduction.type, call.reduction.op)
+                              : move_kernels();
+  const uint64_t words = ceil_div(g.slice * a.element, 8);
+  const uint64_t threads =
+      g.packets ? std::clamp<uint64_t>(round_up(words, 32), kFewThreads, kThreads) : kThreads;
+  for (a.data.begin = 0; a.data.begin < call.count; a.data.begin += g.part) {
+    a.data.count = std::min(g.part, call.count - a.data.begin);
     // A shorter last part has fewer slices, on all ranks alike.
-    a.iterations = static_cast<uint32_t>(std::max<uint64_t>(
-        1, ceil_div(std::min(a.chunk, a.count), a.slice * a.instances)));
-    launch(kernels.lanes, blocks, kThreads, &a, s.order->follows_program(), shared);
+    a.data.iterations = static_cast<uint32_t>(std::max<uint64_t>(
+        1, ceil_div(std::min(g.chunk, a.data.count), g.slice * g.instances)));
+    launch(kernels.lanes, blocks, threads, &a, s.order->follows_program(), shared);
     s.order->launched(true);
   }
+}
+
+void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
+                               std::span<const GpuMessage> receives) {
+  State& s = *state_;
+  const DeviceScope scope(s.options.device);
+  if (s.registrations != nullptr) s.registrations->catch_up();
+  alignas(16) ParameterBytes<kMostMessageBytes> parameters;
+  MessageArguments a;
+  fill_in(a, s);
+  a.counts = false;
+  a.lane_count = static_cast<uint32_t>(sends.size() + receives.size());
+  a.word_instances = kMessageInstances;
+  a.slots = s.room.slots;
+  const uint64_t fifos = static_cast<uint64_t>(s.options.nranks) * kMessageInstances * a.slots;
+  const uint64_t slot = std::min(s.room.fifo_bytes / a.slots, s.room.pool_bytes / fifos);
+  a.slot_bytes = static_cast<uint32_t>(slot / 256 * 256);
+  if (a.slot_bytes == 0)
+    fail(ncclInvalidUsage, "FIFOs for messages of {} ranks do not fit into {} bytes "
+         "(WEFT_SCRATCH_BYTES)", s.options.nranks, s.room.pool_bytes);
+  std::vector<std::byte> bytes(
+      round_up(sizeof a + a.lane_count * sizeof(uint32_t), 16));
+  std::vector<uint32_t> lane_at;
+  size_t largest = 0;
+  const auto add = [&](const GpuMessage& message, bool is_send) {
+    LaneHead head;
+    LaneData& d = head.data;
+    head.own = 1;
+    head.counter = s.message_counters(is_send, message.peer);
+    d.input = static_cast<const std::byte*>(message.pointer);
+    d.output = static_cast<std::byte*>(message.pointer);
+    d.count = d.stride = d.chunk = message.bytes;
+    d.instances = static_cast<uint32_t>(
+        std::clamp<uint64_t>(ceil_div(message.bytes, a.slot_bytes), 1, kMessageInstances));
+    d.slice = std::min<uint64_t>(a.slot_bytes,
+                                 round_up(ceil_div(message.bytes, d.instances), 256));
+    d.iterations = static_cast<uint32_t>(ceil_div(message.bytes, d.slice * d.instances));
+    if (!is_send) d.output_place = place_of(s, message.pointer, message.bytes);
+    LaneOperand memory, fifo;
+    memory.kind = is_send ? LaneOperand::kInput : LaneOperand::kOutput;
+    fifo.kind = LaneOperand::kMessage;
+    fifo.straight = LaneOperand::kOutput;
+    LaneStep step;
+    step.sources = step.destinations = 1;
+    step.count = 1;
+    LaneImage::Lane lane;
+    lane.steps = {step};
+    lane.operands = is_send ? std::vector{memory, fifo} : std::vector{fifo, memory};
+    (is_send ? lane.sends : lane.receives).push_back({message.peer, 0, 0, 1});
+    lane_at.push_back(write_lane(
+        lane, head,
+        [&](const LaneImagePort& port, bool incoming) {
+          return connected_port(s, port, incoming, true);
+        },
+        bytes));
+    largest = std::max(largest, bytes.size() - lane_at.back());
+  };
+  for (const GpuMessage& message : sends) add(message, true);
+  for (const GpuMessage& message : receives) add(message, false);
+  if (bytes.size() > sizeof parameters)
+    fail(ncclInternalError, "{} messages do not fit into a kernel", a.lane_count);
+  a.items = a.lane_count * kMessageInstances;
+  const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
+  const bool few = bytes.size() <= kFewMessageBytes;
+  const size_t shared =
+      shared_bytes(a, blocks, largest, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));
+  a.bytes = static_cast<uint32_t>(bytes.size());
+  std::memcpy(bytes.data() + sizeof a, lane_at.data(), lane_at.size() * sizeof(uint32_t));
+  std::memcpy(bytes.data(), static_cast<const void*>(&a), sizeof a);
+  std::memcpy(parameters.bytes, bytes.data(), bytes.size());
+  launch(message_kernel_function(few), blocks, kThreads, &parameters,
+         s.order->follows_program(), shared);
+  s.order->launched(true);
 }
 
 }  // namespace weft::cuda

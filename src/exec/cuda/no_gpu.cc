@@ -29,6 +29,7 @@ size_t GpuExecutor::area_bytes(int, size_t) { return 0; }
 bool GpuExecutor::complete() const { return false; }
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&, int) { refuse(); }
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
+void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
 int GpuExecutor::device() const { return 0; }
 bool GpuExecutor::one_device() const { return false; }

@@ -22,7 +22,8 @@ struct LaneRank {
   std::vector<std::byte> memory;  // words, then the pool
   std::vector<int32_t> buffer;    // input and output
   size_t output_at = 0;
-  std::vector<LanePort> sends, receives;
+  std::vector<std::byte> lanes;
+  std::vector<uint32_t> lane_at;
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
@@ -32,7 +33,14 @@ struct LaneRank {
 struct LaneCase {
   bool straight = true;
   uint64_t count = 1;
-  LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
+  bool packets = false;
+  bool in_shared = true;
+  LaneRoom room() const {
+    LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
+    room.least_packet_bytes = 64;
+    room.packet_bytes = packets ? 1 << 20 : 0;
+    return room;
+  }
 };
 
 class LaneTeam {
@@ -43,7 +51,7 @@ class LaneTeam {
     for (int r = 0; r < c_.nranks; r++) {
       LaneRank& rank = at(r);
       rank.image = lane_image(verified, r, verified.fifo_depth(), shape.straight);
-      rank.memory.resize(sizeof(LaneWords) + shape.room.pool_bytes);
+      rank.memory.resize(sizeof(LaneWords) + shape.room().pool_bytes);
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
@@ -55,10 +63,12 @@ class LaneTeam {
     std::vector<std::unique_ptr<EmulatedBlock>> blocks;
     std::vector<std::unique_ptr<LaneShared>> shared;
     std::vector<std::vector<LaneItem>> items;
+    std::vector<std::unique_ptr<std::byte[]>> rooms;
     for (LaneRank& rank : ranks_) {
       blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(rank.arguments.items);
+      rooms.push_back(std::make_unique<std::byte[]>(rank.lanes.size() * rank.arguments.items));
     }
     for (size_t r = 0; r < ranks_.size(); r++)
       for (uint32_t t = 0; t < kThreads; t++)
@@ -66,9 +76,9 @@ class LaneTeam {
           emulated = {blocks[r].get(), t};
           const LaneArguments& a = ranks_[r].arguments;
           if (c_.reduces()) {
-            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run();
+            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].get());
           } else {
-            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run();
+            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].get());
           }
         });
     for (std::thread& thread : threads) thread.join();
@@ -86,10 +96,13 @@ class LaneTeam {
 
   void connect(int r) {
     LaneRank& rank = at(r);
-    const auto port = [&](const LaneImagePort& from, int consumer, int producer) {
+    const auto port = [&](const LaneImagePort& from, bool receives) {
+      const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
+      auto& words = *reinterpret_cast<LaneWords*>(at(consumer).memory.data());
       LanePort out;
       out.pool = at(consumer).memory.data() + sizeof(LaneWords);
-      out.tails = reinterpret_cast<LaneWords*>(at(consumer).memory.data())->tails;
+      out.tails = words.tails;
+      out.packets = words.packets;
       out.credits = reinterpret_cast<LaneWords*>(at(producer).memory.data())->credits;
       out.position = from.position;
       out.credit_position = from.credit_position;
@@ -98,38 +111,33 @@ class LaneTeam {
       out.reachable = 1;
       return out;
     };
-    for (const LaneImagePort& from : rank.image.sends)
-      rank.sends.push_back(port(from, from.peer, r));
-    for (const LaneImagePort& from : rank.image.receives)
-      rank.receives.push_back(port(from, r, from.peer));
-    const LaneGeometry g = lane_geometry(rank.image, shape_.room, shape_.count, sizeof(int32_t));
+    for (const LaneImage::Lane& lane : rank.image.lanes)
+      rank.lane_at.push_back(write_lane(lane, {}, port, rank.lanes));
+    const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
     LaneArguments& a = rank.arguments;
     a.watch = {&rank.flags, uint64_t{60} * 1'000'000'000};
     a.counters = &rank.counters;
     a.progress = rank.progress.data();
-    a.program = {rank.image.lanes.data(),
-                 rank.image.steps.data(),
-                 rank.image.operands.data(),
-                 rank.image.dependencies.data(),
-                 rank.image.lane_receives.data(),
-                 rank.sends.data(),
-                 rank.receives.data(),
-                 static_cast<uint32_t>(rank.image.lanes.size()),
-                 rank.image.chunks};
+    a.lanes = rank.lanes.data();
+    a.lane_at = rank.lane_at.data();
+    a.lane_count = static_cast<uint32_t>(rank.image.lanes.size());
+    a.chunks = rank.image.chunks;
+    a.in_shared = shape_.in_shared;
+    a.packets = g.packets;
     a.pool = rank.memory.data() + sizeof(LaneWords);
-    a.stride = a.count = shape_.count;
+    a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
     a.signature = 77;
-    a.instances = g.instances;
-    a.iterations = g.iterations;
+    a.data.instances = a.word_instances = g.instances;
+    a.data.iterations = g.iterations;
     a.slots = g.slots;
     a.slot_bytes = g.slot_bytes;
     a.scratch_at = g.scratch_at;
-    a.chunk = g.chunk;
-    a.slice = g.slice;
-    a.items = a.program.lane_count * g.instances;
+    a.data.chunk = g.chunk;
+    a.data.slice = g.slice;
+    a.items = a.lane_count * g.instances;
     a.reduction.type = ncclInt32;
   }
 
@@ -148,10 +156,10 @@ class LaneTeam {
                      (shared ? static_cast<uint64_t>(overlap.input_at) * shape_.count : 0);
     rank.output_at = shared ? static_cast<uint64_t>(overlap.output_at) * shape_.count : inputs;
     for (uint64_t i = 0; i < inputs; i++) input[i] = value(r, i);
-    rank.arguments.input = reinterpret_cast<const std::byte*>(input);
-    rank.arguments.output =
+    rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
+    rank.arguments.data.output =
         reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
-    rank.arguments.output_place = reinterpret_cast<uint64_t>(rank.arguments.output);
+    rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
   }
 
   std::string check() {
@@ -198,14 +206,16 @@ TEST(LaneKernel, RunsGenerators) {
         const Collective c{kind, 3, 0};
         if (!generator->supports(c)) continue;
         const VerifiedSchedule verified = verify(generator->make(c, in_place), in_place, 2);
-        for (const bool straightly : {false, true})
-          for (const uint64_t count : {1, 29, 1000}) {
-            LaneTeam team(verified, {straightly, count});
-            for (int call = 0; call < 2; call++)
-              ASSERT_EQ(team.run(), "")
-                  << generator->name << ' ' << name(kind) << ' ' << in_place << straightly << count;
-            straight += team.straight();
-          }
+        for (const LaneCase& shape :
+             {LaneCase{false, 29}, LaneCase{false, 1000}, LaneCase{true, 1}, LaneCase{true, 1000},
+              LaneCase{true, 1001, false, false}, LaneCase{false, 1, true},
+              LaneCase{false, 333, true}, LaneCase{false, 77, true, false}}) {
+          LaneTeam team(verified, shape);
+          for (int call = 0; call < 2; call++)
+            ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind) << ' ' << in_place
+                                      << shape.straight << shape.packets << ' ' << shape.count;
+          straight += team.straight();
+        }
       }
   EXPECT_GT(straight, 0u);
 }

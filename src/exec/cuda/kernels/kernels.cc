@@ -48,6 +48,7 @@ void load_kernels(int device, cudaStream_t stream) {
   static RingArguments no_rings;
   static RingExchangeArguments no_ring_exchange;
   static LaneArguments no_lanes;
+  static ParameterBytes<kMostMessageBytes> no_messages;
   size_t most = 0;
   const auto load = [&](const void* function, void* arguments) {
     cudaFuncAttributes attributes;
@@ -67,6 +68,8 @@ void load_kernels(int device, cudaStream_t stream) {
   };
   load(send_recv_kernel_function(true), &nothing_paired);
   load(send_recv_kernel_function(false), &nothing_paired);
+  load(message_kernel_function(true), &no_messages);
+  load(message_kernel_function(false), &no_messages);
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
   load_all(move_kernels());

@@ -10,7 +10,7 @@ __global__ void probe_kernel(const __grid_constant__ ProbeArguments a) {
   for (int peer = static_cast<int>(threadIdx.x); peer < a.nranks;
        peer += static_cast<int>(blockDim.x))
     if (a.words[peer] != nullptr)
-      *static_cast<volatile uint32_t*>(a.words[peer]->probes() + a.rank) =
+      *static_cast<volatile uint32_t*>(a.words[peer]->probes(a.nranks) + a.rank) =
           probe_value(a.rank, peer);
   __threadfence_system();
 }
@@ -18,6 +18,11 @@ __global__ void probe_kernel(const __grid_constant__ ProbeArguments a) {
 }  // namespace
 
 Kernels move_kernels() { return function_of<Bytes, Sum>(); }
+
+const void* message_kernel_function(bool few) {
+  return few ? reinterpret_cast<const void*>(message_kernel<kFewMessageBytes>)
+             : reinterpret_cast<const void*>(message_kernel<kMostMessageBytes>);
+}
 
 const void* probe_kernel_function() { return reinterpret_cast<const void*>(probe_kernel); }
 
