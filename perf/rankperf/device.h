@@ -16,7 +16,4 @@ void check(cudaError_t error, const char* call);
 // Writes input_value() to all elements.
 void fill(float* memory, size_t count, int rank, cudaStream_t stream);
 
-// Bandwidth of a copy of so many bytes within device memory, read and write, the best of ten.
-double copy_gbps(size_t bytes);
-
 }  // namespace weft::perf::rankperf

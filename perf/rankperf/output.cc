@@ -1,15 +1,13 @@
 // See output.h.
 #include "perf/rankperf/output.h"
 
-#include <cuda_runtime.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
-#include <fstream>
 #include <utility>
 
+#include "perf/common/provenance.h"
 #include "perf/rankperf/device.h"
 
 namespace weft::perf::rankperf {
@@ -31,32 +29,6 @@ std::string version_text() {
          std::to_string(number % 100);
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts));
-  return text;
-}
-
-std::string gpu() {
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  return properties.name;
-}
-
-// Empty where the module does not say it.
-std::string driver() {
-  std::string text;
-  std::getline(std::ifstream("/sys/module/nvidia/version"), text);
-  return text;
-}
-
-// 8K, 64M: as ids of baselines have it.
-std::string short_size(size_t bytes) {
-  return bytes < (1 << 20) ? std::to_string(bytes >> 10) + "K" : std::to_string(bytes >> 20) + "M";
-}
-
 }  // namespace
 
 Output::Output(bool json, int ranks, std::string command)
@@ -66,8 +38,8 @@ Output::Output(bool json, int ranks, std::string command)
       is_weft_(dlsym(RTLD_DEFAULT, "weftHostMode") != nullptr),
       library_((is_weft_ ? "Weft, as NCCL " : "NCCL ") + version_text()),
       date_(today()),
-      machine_(gpu()),
-      driver_(driver()) {}
+      machine_(perf::gpu()),
+      driver_(perf::driver()) {}
 
 void Output::begin(double gbps) {
   copy_gbps_ = gbps;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "perf/common/copy_rate.h"
 #include "perf/common/errors.h"
 #include "perf/rankperf/device.h"
 #include "perf/rankperf/output.h"

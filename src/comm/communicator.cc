@@ -10,6 +10,7 @@
 #include "src/comm/agreement.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
+#include "src/exec/cuda/host_fifo_fit.h"
 #include "src/topology/sources/discover.h"
 #include "src/transport/acceptor.h"
 
@@ -22,13 +23,24 @@ std::shared_ptr<const ImportedSchedules> load_schedules(const CommunicatorOption
   if (options.schedules != nullptr) return options.schedules;
   const bool named = !config.schedules.empty() || !config.msccl_xml_files.empty() ||
                      !config.msccl_algo_dir.empty();
-  if (named && !cuda::available())
-    return ImportedSchedules::load(config, options.nranks, options.rank == 0);
-  if (named && options.rank == 0)
-    WEFT_WARN(
-        "WEFT_SCHEDULES, MSCCL_XML_FILES and MSCCL_ALGO_DIR are not used: imported schedules run "
-        "in host mode only in this release");
-  return std::make_shared<const ImportedSchedules>();
+  return named ? ImportedSchedules::load(config, options.nranks, options.rank == 0)
+               : std::make_shared<const ImportedSchedules>();
+}
+
+// Why a schedule cannot go through FIFOs in host memory; empty: it can.
+std::string unfit_for_fifos(const ImportedSchedule& schedule, const Mesh& mesh, bool on_gpu) {
+  if (!fits_fifos(schedule, mesh.ring_bytes()))
+    return fmt::format(
+        "it has {} messages of {} chunks on their way at once, too many for FIFOs of {} bytes "
+        "(WEFT_RING_BYTES)",
+        schedule.fifo_depth, schedule.most_step_chunks, mesh.ring_bytes());
+  if (!on_gpu) return "";
+  for (const auto& [ends, channels] : schedule.channels)
+    if (channels > mesh.plan_channels())
+      return fmt::format("rank {} has {} channels to rank {}, through host memory there are {}",
+                         ends.first, channels, ends.second, mesh.plan_channels());
+  return unfit_for_host_fifos(
+      (schedule.in_place != nullptr ? schedule.in_place : schedule.out_of_place)->schedule());
 }
 
 // Silences the control thread if the constructor throws. Otherwise it could read destroyed members.
@@ -62,8 +74,8 @@ Communicator::Communicator(CommunicatorOptions options)
   join(deadline);
   try {
     connect(deadline);
-    exclude_schedules_that_do_not_fit();
     if (cuda::available()) start_gpu(deadline);
+    exclude_schedules_that_do_not_fit();
   } catch (const Error& error) {
     control_->abort(fmt::format("rank {} could not join: {}", options_.rank, error.what()));
     throw;
@@ -145,19 +157,15 @@ void Communicator::connect(Deadline deadline) {
                                       *cpu_nodes_, *operations_);
 }
 
-// Called when the mesh exists, because the mesh knows the size of FIFOs. All ranks have FIFOs of
-// the same size, so all exclude the same schedules.
+// Called when the mesh and the GPU's data path exist, because they decide how large FIFOs are. They
+// are the same on all ranks, so all exclude the same schedules. Lanes cut FIFOs to measure.
 void Communicator::exclude_schedules_that_do_not_fit() {
   for (const auto& schedule : chooser_->imported().all()) {
-    if (const std::string why = cpu_nodes_->lacks(schedule->cpu_nodes()); !why.empty()) {
-      chooser_->exclude(*schedule, why);
-    } else if (!fits_fifos(*schedule, mesh_->ring_bytes())) {
-      chooser_->exclude(
-          *schedule,
-          fmt::format("it has {} messages of {} chunks on their way at once, too "
-                      "many for FIFOs of {} bytes (WEFT_RING_BYTES)",
-                      schedule->fifo_depth, schedule->most_step_chunks, mesh_->ring_bytes()));
-    }
+    const int nodes = schedule->cpu_nodes();
+    std::string why = cpu_nodes_->lacks(nodes);
+    if (why.empty() && !(chooser_->placement().lanes && nodes == 0))
+      why = unfit_for_fifos(*schedule, *mesh_, on_gpu());
+    if (!why.empty()) chooser_->exclude(*schedule, why);
   }
 }
 

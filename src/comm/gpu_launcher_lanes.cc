@@ -30,16 +30,18 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
   for (const LaneEntry& entry : plans)
     if (entry.source == source && entry.root == collective.root && entry.in_place == in_place)
       return *entry.plan;
-  std::shared_ptr<const VerifiedSchedule> verified;
-  int fifo_depth = 0;
-  if (choice.schedule != nullptr) {
-    verified = in_place ? choice.schedule->in_place : choice.schedule->out_of_place;
-    fifo_depth = choice.schedule->fifo_depth;
-  } else {
-    verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place);
-    fifo_depth = verified->fifo_depth();
-  }
-  LaneEntry entry{source, collective.root, in_place, gpu_.prepare_lanes(*verified, fifo_depth)};
+  const auto proved = [&](bool aliased) -> std::shared_ptr<const VerifiedSchedule> {
+    if (choice.schedule != nullptr)
+      return aliased ? choice.schedule->in_place : choice.schedule->out_of_place;
+    return ProvedSchedules::instance().get(*choice.generator, collective, aliased);
+  };
+  const auto verified = proved(in_place);
+  const int fifo_depth =
+      choice.schedule != nullptr ? choice.schedule->fifo_depth : verified->fifo_depth();
+  // In rooted collectives only some ranks have both buffers and know whether they are in place.
+  const auto also = collective.rooted() ? proved(!in_place) : nullptr;
+  LaneEntry entry{source, collective.root, in_place,
+                  gpu_.prepare_lanes(*verified, also.get(), fifo_depth)};
   const auto shape = cuda::GpuExecutor::shape_of(*entry.plan);
   WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here; {} of {} messages "
             "may go straight to their place", context_.label, name(collective.kind),

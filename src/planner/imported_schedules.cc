@@ -196,6 +196,7 @@ Unfit unfit(const ImportedSchedule& s, const PlanCall& call) {
   if ((call.in_place ? s.in_place : s.out_of_place) == nullptr) return Unfit::kMode;
   if (call.bytes < s.min_bytes || call.bytes > s.max_bytes) return Unfit::kSize;
   if (s.uniform_only && call.count % static_cast<size_t>(s.chunks) != 0) return Unfit::kCount;
+  if (call.captured && s.cpu_nodes() > 0) return Unfit::kCaptured;
   return Unfit::kNone;
 }
 
@@ -209,6 +210,8 @@ std::string describe(Unfit why, const ImportedSchedule& s) {
       return fmt::format("it is for {}", describe_sizes(s));
     case Unfit::kCount:
       return fmt::format("it is for counts that divide by {}", s.chunks);
+    case Unfit::kCaptured:
+      return "its CPU nodes do not hear of the replays of a graph";
     case Unfit::kNone:
       break;
   }

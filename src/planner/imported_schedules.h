@@ -48,7 +48,7 @@ struct PlanCall {
 };
 
 // Why a schedule for the right collective cannot serve a call.
-enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount };
+enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount, kCaptured };
 Unfit unfit(const ImportedSchedule& schedule, const PlanCall& call);
 // "it is for 1024 to 4096 bytes"
 std::string describe(Unfit why, const ImportedSchedule& schedule);

@@ -127,6 +127,7 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
 // between all pairs.
 bool PlanChooser::runs_lanes(const PlanCall& call, const Generator* forced) const {
   if (call.collective.nranks == 1) return false;
+  if (forced != nullptr && forced->cpu_nodes > 0) return false;  // refused
   if (!placement_.peer_memory) return true;
   if (forced != nullptr) return !forced->peer_memory && call.bytes > packet_bytes_;
   return emulates_topo_;
@@ -134,9 +135,6 @@ bool PlanChooser::runs_lanes(const PlanCall& call, const Generator* forced) cons
 
 Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
   const CollectiveKind kind = call.collective.kind;
-  if (forced == nullptr && !imported_->all().empty())
-    if (const ImportedSchedule* schedule = imported_for(call))
-      return {nullptr, schedule, PlanPath::kLanes, schedule->path.c_str()};
   if (runs_lanes(call, forced)) {
     Choice choice = through_fifos(call, forced);
     choice.path = PlanPath::kLanes;
@@ -171,10 +169,13 @@ Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced)
 Choice PlanChooser::choose(const PlanCall& call) const {
   const CollectiveKind kind = call.collective.kind;
   const Generator* forced = unless_captured(forced_[static_cast<size_t>(kind)], call);
-  if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   if (!imported_->all().empty())
-    if (const ImportedSchedule* schedule = imported_for(call))
-      return {nullptr, schedule, PlanPath::kFifos, schedule->path.c_str()};
+    if (const ImportedSchedule* schedule = imported_for(call)) {
+      const bool lanes = placement_.lanes && schedule->cpu_nodes() == 0;
+      return {nullptr, schedule, lanes ? PlanPath::kLanes : PlanPath::kFifos,
+              schedule->path.c_str()};
+    }
+  if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   return through_fifos(call, forced);
 }
 

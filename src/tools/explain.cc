@@ -32,6 +32,7 @@ Placement placement_of(const ExplainArguments& arguments, const Config& config, 
   placement.one_process = !arguments.processes && arguments.hosts == 1;
   placement.one_host = arguments.hosts == 1;
   placement.peer_memory = arguments.on_gpus && placement.one_host && table.via_host.empty();
+  placement.lanes = placement.peer_memory;
   placement.via_host = arguments.on_gpus && !placement.peer_memory;
   placement.together = placement.peer_memory && placement.one_process && gpus(machine).size() == 1;
   placement.multi_connection =
@@ -39,12 +40,12 @@ Placement placement_of(const ExplainArguments& arguments, const Config& config, 
   return placement;
 }
 
-// Those of the environment, as communicators in host mode use them.
-std::shared_ptr<const ImportedSchedules> imports(const Config& config, int ranks, bool on_gpus) {
+// Those of the environment, as communicators use them.
+std::shared_ptr<const ImportedSchedules> imports(const Config& config, int ranks) {
   const bool named = !config.schedules.empty() || !config.msccl_xml_files.empty() ||
                      !config.msccl_algo_dir.empty();
-  return named && !on_gpus ? ImportedSchedules::load(config, ranks, true)
-                           : std::make_shared<const ImportedSchedules>();
+  return named ? ImportedSchedules::load(config, ranks, true)
+               : std::make_shared<const ImportedSchedules>();
 }
 
 nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, CollectiveKind kind,
@@ -145,7 +146,7 @@ void answer(const ExplainArguments& arguments) {
                        {},
                        config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
                        unfit_for_host_fifos});
-  PlanChooser chooser(config, 0, "explain", imports(config, ranks, arguments.on_gpus));
+  PlanChooser chooser(config, 0, "explain", imports(config, ranks));
   chooser.place(placement_of(arguments, config, ranks, plans.table, here.machine));
   chooser.agree(std::move(plans));
   chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)

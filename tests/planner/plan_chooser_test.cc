@@ -54,11 +54,12 @@ PlanCall call_of_size(size_t bytes) { return PlanCall::of_size({kReduceAll, kEig
 
 // GPUs that reach each other.
 struct OnGpus {
-  explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {})
-      : chooser(config, 0, "test", nothing_imported()) {
+  explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {},
+                  std::shared_ptr<const ImportedSchedules> imported = nothing_imported())
+      : chooser(config, 0, "test", std::move(imported)) {
     chooser.agree(plans_of_gpus("dgx-h100"));
     weft::Placement placement;
-    placement.peer_memory = true;
+    placement.peer_memory = placement.lanes = true;
     chooser.place(placement, copies);
   }
   PlanChooser chooser;
@@ -136,6 +137,27 @@ TEST(PlanChooser, PrefersAnImportedScheduleForTheCallsItIsFor) {
   chooser.force(kReduceAll, nullptr);
   chooser.exclude(*chooser.imported().all()[0], "it does not fit");
   EXPECT_EQ(chooser.choose(call_of_size(kTiny)).schedule, nullptr);
+}
+
+TEST(PlanChooser, RunsImportedSchedulesAsLanesOnGpus) {
+  OnGpus gpus({}, {}, imported_ring());
+  const Choice little = gpus.chooser.choose(call_of_size(kTiny));
+  EXPECT_STREQ(little.name, "small-ring.json");
+  EXPECT_EQ(little.path, PlanPath::kLanes);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "peer_memory");
+  gpus.chooser.force(kReduceAll, &kOneShot);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kTiny)).name, "one_shot");
+}
+
+TEST(PlanChooser, RunsImportedSchedulesWithCpuNodesThroughHostFifosAndNotInGraphs) {
+  ScheduleFile file;
+  file.schedule = kCpuReduce.make({kReduceAll, kEight, 0}, false);
+  const OnGpus gpus({}, {}, ImportedSchedules::only(file, "cpu.json"));
+  PlanCall call = call_of_size(kHuge);
+  EXPECT_STREQ(gpus.chooser.choose(call).name, "cpu.json");
+  EXPECT_EQ(gpus.chooser.choose(call).path, PlanPath::kFifos);
+  call.captured = true;
+  EXPECT_STREQ(gpus.chooser.choose(call).name, "peer_memory");
 }
 
 // weftPlanOf() used to name a built-in plan while the imported schedule ran.

@@ -28,10 +28,11 @@ NCCL_P2P_DISABLE=1 expect 'takes cpu_pair$' pcie-8x --gpus --coll all_reduce --s
 expect 'takes multi_connection$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '^simple rules decide' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce
 expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --json
-# Host mode: what the environment imports comes first.
+# What the environment imports comes first, on GPUs too.
 schedule=$work/ours.json
 "$weft" synth pcie-4x --coll all_reduce --size 64K -o "$schedule" >/dev/null || { echo "FAILED: no schedule"; failed=1; }
 WEFT_SCHEDULES=$schedule expect "takes $schedule\$" --ranks 4 --coll all_reduce --size 64K
+WEFT_SCHEDULES=$schedule expect "takes $schedule\$" dgx-h100 --gpus --ranks 4 --coll all_reduce --size 64K
 WEFT_SCHEDULES=$schedule expect 'takes [a-z_]+$' --ranks 3 --coll all_reduce --size 64K
 [ $failed = 0 ] && echo OK
 exit $failed

@@ -69,6 +69,10 @@ for ranks in thread process; do
     run "$good" --size 64K --ranks-as $ranks --json
   expect 0 'out_of_place .* 0 elements wrong' run "$pair" --size 1000 --ranks-as $ranks
 done
+# Without a GPU, --gpu says so. (Where there is one, WEFT_HOST_MODE hides it.)
+for ranks in thread process; do
+  WEFT_HOST_MODE=1 expect 2 'there is no GPU to run on' run "$pair" --size 1K --gpu --ranks-as $ranks
+done
 # A size is rounded down to whole elements, at least one.
 expect 0 '"bytes":4,' run "$pair" --size 0 --json
 [ $failed = 0 ] && echo OK

@@ -143,6 +143,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.lane_counters = PooledResource(DeviceStore::Kind::kDeviceMemory, s.counter_bytes());
   check(cudaMemsetAsync(s.lane_counters.get(), 0, s.counter_bytes(), s.own_stream.stream()),
         "cudaMemsetAsync");
+  s.plan_memory = PooledResource(DeviceStore::Kind::kDeviceMemory, State::kPlanBytes);
+  s.plan_copy = PooledResource(DeviceStore::Kind::kHostMemory, State::kPlanBytes);
   s.room.pool_bytes = std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));

@@ -169,7 +169,9 @@ class GpuExecutor {
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
   // For any schedule whose ranks send messages. Throws Error if no kernel can run it.
-  std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule, int fifo_depth);
+  // `also`: another proof, by which other ranks may run it.
+  std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule,
+                                          const VerifiedSchedule* also, int fifo_depth);
   struct LaneShape {
     size_t lanes = 0, steps = 0, messages = 0, straight = 0;  // of this rank
     int chunks = 1;

@@ -76,6 +76,11 @@ struct GpuExecutor::State {
            size_t{2} * static_cast<size_t>(options.nranks) * kMessageInstances * sizeof(uint32_t);
   }
   PooledResource peer_words;      // for ProbeArguments
+  // Programs of lanes, and what is uploaded.
+  static constexpr size_t kPlanBytes = size_t{1} << 20;
+  PooledResource plan_memory, plan_copy;
+  size_t plan_bytes_used = 0;
+  std::pair<std::byte*, std::byte*> plan_room(LanePlan& plan, size_t bytes);
   LaneRoom room;
   DeviceComm comm;
   PooledResource own_stream;  // for the communicator's own work, besides the caller's streams
@@ -100,8 +105,8 @@ struct OneMovementPlan {
 class LanePlan {
  public:
   LaneImage image;
+  PooledResource memory, copy;  // if it is large
   // In device memory.
-  PooledResource memory;
   const std::byte* lanes = nullptr;
   const uint32_t* lane_at = nullptr;
   uint64_t* progress = nullptr;

@@ -183,11 +183,17 @@ uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const Fil
   return static_cast<uint32_t>(begin);
 }
 
-LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth, bool straight) {
+LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
+                     int fifo_depth, bool straight) {
   const Schedule& schedule = verified.schedule();
   const Program program = lower(verified, rank);
-  const std::vector<StraightPlace> places =
-      straight ? straight_places(verified, rank) : std::vector<StraightPlace>();
+  std::vector<StraightPlace> places;
+  if (straight) places = straight_places(verified, rank);
+  if (straight && also != nullptr) {
+    const std::vector<StraightPlace> others = straight_places(*also, rank);
+    for (size_t i = 0; i < places.size(); i++)
+      if (i >= others.size() || others[i] != places[i]) places[i] = {};
+  }
   LaneImage image;
   image.collective = program.collective;
   image.rank = rank;

@@ -50,7 +50,9 @@ using FillPort = std::function<LanePort(const LaneImagePort& port, bool receives
 uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const FillPort& port,
                     std::vector<std::byte>& bytes);
 
-// `straight`: messages may go straight to their place. Throws Error if no kernel can run it.
-LaneImage lane_image(const VerifiedSchedule& verified, int rank, int fifo_depth, bool straight);
+// `also`: another proof of the schedule, by which some rank may run it. `straight`: messages may go
+// straight to their place, as far as both proofs allow. Throws Error if no kernel can run it.
+LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
+                     int fifo_depth, bool straight);
 
 }  // namespace weft::cuda

@@ -68,12 +68,27 @@ size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t largest_lane, size
 
 }  // namespace
 
+// Usually there is room that was allocated at init: an allocation might wait for kernels that wait
+// for this rank.
+std::pair<std::byte*, std::byte*> GpuExecutor::State::plan_room(LanePlan& plan, size_t bytes) {
+  const size_t at = plan_bytes_used;
+  if (at + bytes <= kPlanBytes) {
+    plan_bytes_used = round_up(at + bytes, 256);
+    return {static_cast<std::byte*>(plan_memory.get()) + at,
+            static_cast<std::byte*>(plan_copy.get()) + at};
+  }
+  plan.memory = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
+  plan.copy = PooledResource(DeviceStore::Kind::kHostMemory, bytes);
+  return {static_cast<std::byte*>(plan.memory.get()), static_cast<std::byte*>(plan.copy.get())};
+}
+
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& schedule,
+                                                     const VerifiedSchedule* also,
                                                      int fifo_depth) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
   auto plan = std::make_shared<LanePlan>();
-  plan->image = lane_image(schedule, s.options.rank, fifo_depth, s.options.straight);
+  plan->image = lane_image(schedule, also, s.options.rank, fifo_depth, s.options.straight);
   const LaneImage& image = plan->image;
   std::vector<std::byte> bytes;
   std::vector<uint32_t> lane_at;
@@ -89,13 +104,10 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   const size_t at_at = bytes.size(), at_bytes = lane_at.size() * sizeof(uint32_t);
   const size_t progress_at = round_up(at_at + at_bytes, 128);
   const size_t all = progress_at + image.lanes.size() * static_cast<size_t>(s.max_ctas) * 8;
-  plan->memory = PooledResource(DeviceStore::Kind::kDeviceMemory, std::max<size_t>(all, 16));
-  const PooledResource pinned(DeviceStore::Kind::kHostMemory, std::max<size_t>(all, 16));
-  auto* copy = static_cast<std::byte*>(pinned.get());
+  auto [device, copy] = s.plan_room(*plan, all);
   std::memset(copy, 0, all);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
   if (!lane_at.empty()) std::memcpy(copy + at_at, lane_at.data(), at_bytes);
-  auto* device = static_cast<std::byte*>(plan->memory.get());
   check(cudaMemcpyAsync(device, copy, all, cudaMemcpyHostToDevice, s.own_stream.stream()),
         "uploading a schedule");
   check(cudaStreamSynchronize(s.own_stream.stream()), "uploading a schedule");

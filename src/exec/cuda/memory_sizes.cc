@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kUsualStage = 32 * kMiB;
-// Of a rank whose peers are other processes. 2 of 64 MiB are left for the driver's own rounding.
-constexpr size_t kBetweenProcesses = 62 * kMiB;
+// Of a rank whose peers are other processes. 4 of 64 MiB are left for programs and the driver's own rounding.
+constexpr size_t kBetweenProcesses = 60 * kMiB;
 constexpr int kLargeGpuBlocks = 128;  // that ranks of an H200 share
 
 size_t whole_units(size_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }

@@ -1,6 +1,7 @@
 // Replaces the GPU executor in builds without CUDA: there is never a GPU.
 #include "src/base/error.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/rank_device.h"
 
 namespace weft::cuda {
 
@@ -16,6 +17,15 @@ int driver_version() { return 0; }
 bool on_device(const void*) { return false; }
 void* allocate(size_t) { refuse(); }
 void release(void*) { refuse(); }
+int device_count() { return 0; }
+RankDevice::RankDevice(int device, size_t bytes) : device_(device), size_(bytes) { refuse(); }
+RankDevice::~RankDevice() = default;
+void RankDevice::make_current() const {}
+void RankDevice::upload(size_t, size_t) {}
+void RankDevice::download(size_t, size_t) {}
+void RankDevice::record(const std::function<void()>&) {}
+void RankDevice::replay() {}
+void RankDevice::wait() {}
 GpuExecutor::GpuExecutor(const GpuOptions&) { refuse(); }
 GpuExecutor::~GpuExecutor() = default;
 GpuPeer GpuExecutor::describe() { return {}; }
@@ -27,7 +37,10 @@ std::string GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* 
 void GpuExecutor::settle(std::span<const std::string>, std::span<std::byte* const>) {}
 size_t GpuExecutor::area_bytes(int, size_t) { return 0; }
 bool GpuExecutor::complete() const { return false; }
-std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&, int) { refuse(); }
+std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
+                                                     const VerifiedSchedule*, int) {
+  refuse();
+}
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
 void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}

@@ -50,7 +50,7 @@ class LaneTeam {
     ranks_.resize(static_cast<size_t>(c_.nranks));
     for (int r = 0; r < c_.nranks; r++) {
       LaneRank& rank = at(r);
-      rank.image = lane_image(verified, r, verified.fifo_depth(), shape.straight);
+      rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight);
       rank.memory.resize(sizeof(LaneWords) + shape.room().pool_bytes);
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);

@@ -23,7 +23,8 @@ struct LaneShared {
   Movement movement;
   PacketFlags flags;
   uint32_t rounds;  // movements of the current step
-  bool finished;
+  bool finished;    // written by leaders, before all meet
+  bool stopped;     // written while data is moved
 };
 
 template <typename Type, typename Op>
@@ -49,13 +50,13 @@ class LaneRunner {
           __syncthreads();
         }
         if (a_.packets) {
-          if (!move_packets<Type, Op>(a_, shared_.movement, shared_.flags)) shared_.finished = true;
+          if (!move_packets<Type, Op>(a_, shared_.movement, shared_.flags)) shared_.stopped = true;
         } else if (shared_.movement.elements > 0) {
           combine<Type, Op>(shared_.movement, whole_block());
         }
         __syncthreads();
       }
-      if (shared_.finished) return leave();
+      if (shared_.stopped) return leave();
       if (leads()) complete();
     }
   }
@@ -84,7 +85,7 @@ class LaneRunner {
         items_[i] = {to, lane, instance, 0, 0, 0, from->own ? from->data.iterations
                                                             : a_.data.iterations};
     }
-    if (threadIdx.x == 0) shared_.finished = false;
+    if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
   }
 
