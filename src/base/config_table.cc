@@ -84,8 +84,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_HOST_MODE", &Config::host_mode, "1: ignore GPUs."},
     {"WEFT_BLOCK_SHARE", &Config::block_share,
      "GPU only. Percent of a GPU's free thread blocks that a new communicator reserves. Ranks must "
-     "agree. 0: none, its calls take turns with those of others. -1: 50, or 100 where its ranks "
-     "share a GPU."},
+     "agree. 0: none, its calls take turns with those of others. -1: 50, or all but one per rank "
+     "where its ranks share a GPU."},
     {"WEFT_CTA_BYTES",
      &Config::cta_bytes,
      "GPU only. Data of a thread block before another one joins. At least 1024.",

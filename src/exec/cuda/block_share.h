@@ -24,8 +24,10 @@ inline constexpr int kOwnGpuBlocks = 32;
 
 // Percent of the free blocks that a communicator asks for, where the user does not say. A rank that
 // has its GPU to itself leaves half to later communicators. Ranks of one communicator that share a
-// GPU take all: their speed grows with their blocks, and later communicators take turns with them.
-inline constexpr int kShareOfOwnGpu = 50, kShareOfSharedGpu = 100;
+// GPU leave a block each, if they have many: their speed grows with their blocks. So a second
+// communicator has blocks of its own, and later ones take turns with it.
+inline constexpr int kShareOfOwnGpu = 50;
+inline constexpr int kManyBlocks = 8;
 
 // Per rank, equal on all ranks: `percent` (-1: as above) of what is free on the fullest GPU,
 // divided by its ranks, at least one where there is room. 0: there is none.

@@ -24,7 +24,8 @@ inline constexpr uint32_t kEarlyKernels = 2;
 // bytes: 8 bytes of data and two flags. A message fits in one slot. The sender writes a slot again
 // only after the peer has read it.
 inline constexpr uint32_t kPacketSlots = 2;
-inline constexpr uint32_t kSlotPackets = 1024;
+// 1024 and a few: with a block less than a power of two, messages still take no more slots.
+inline constexpr uint32_t kSlotPackets = 1152;
 inline constexpr size_t kSlotBytes = kSlotPackets * 8;  // of data
 inline constexpr int kPacketChannels = 3;               // two for programs, one for send/recv
 inline constexpr int kSendRecvChannel = 2;

@@ -110,7 +110,9 @@ class LanePlan {
   const std::byte* lanes = nullptr;
   const uint32_t* lane_at = nullptr;
   uint64_t* progress = nullptr;
-  size_t largest_lane = 0;  // bytes
+  std::byte* resolved = nullptr;  // see LaneArguments
+  uint32_t resolved_bytes = 0;
+  size_t largest_lane = 0;  // bytes, resolved too
 };
 
 // Kernel parameters. All fields that do not change between calls are filled in.

@@ -8,7 +8,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint64_t kUnit = 256;  // bytes: slots begin at multiples
+constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
 
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
@@ -67,11 +67,11 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
-  const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kUnit);
+  const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
   const uint64_t fifo = std::min(room.fifo_bytes, fifos / (ports * g.instances));
-  const uint64_t slot = fifo / g.slots / kUnit * kUnit;
+  const uint64_t slot = fifo / g.slots / kSlotUnit * kSlotUnit;
   if (slot < least_slot || ports > kMostLanePorts)
     fail(ncclInvalidUsage,
          "FIFOs for {} ports with {} messages of {} chunks each do not fit into {} bytes "
@@ -84,7 +84,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   g.slice = std::min(most_slice, up(share(std::max<uint64_t>(1, g.chunk),
                                           iterations * g.instances), unit));
   g.iterations = static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
-  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kUnit));
+  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kSlotUnit));
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
 }

@@ -169,7 +169,9 @@ uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const Fil
   LaneHead out = head;
   bytes.resize(begin + sizeof out);
   out.steps = static_cast<uint32_t>(lane.steps.size());
+  out.operands = static_cast<uint32_t>(lane.operands.size());
   out.receives = static_cast<uint32_t>(lane.receives.size());
+  out.sends = static_cast<uint32_t>(lane.sends.size());
   append(bytes, begin, lane.steps);
   out.operands_at = append(bytes, begin, lane.operands);
   out.dependencies_at = append(bytes, begin, lane.dependencies);

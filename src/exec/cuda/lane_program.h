@@ -68,6 +68,7 @@ inline size_t lane_words_bytes(int nranks) {
 }
 // In host memory the pool follows the words.
 inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
+inline constexpr size_t kLaneItemBytes = 48;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
   int32_t rank = 0, nranks = 0;
@@ -111,8 +112,6 @@ struct LanePort {
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
   uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
-  // What a block has seen, in its own copy: the tail or head, and the place that is granted.
-  uint64_t seen = 0, place = kPrivate;
 };
 
 // What a lane moves. In elements: from a block of the buffers to the next; the part of each that
@@ -125,17 +124,46 @@ struct LaneData {
   uint32_t iterations = 0, instances = 1;
 };
 
+// How far a block has come with an operand of an item: its data in this iteration, and for a message
+// the words to look at and to write. The block resolves all operands when the kernel begins.
+struct LaneEnd {
+  enum Kind : uint8_t { kMemory, kSlot, kPacket, kStraight };
+  std::byte* at = nullptr;
+  // A message: the tail or the head to wait for, the head or the tail to write then, and its value.
+  uint64_t* word = nullptr;
+  uint64_t* told = nullptr;
+  uint64_t next = 0;
+  uint32_t advance = 0;  // bytes from iteration to iteration
+  uint32_t slot = 0, slot_step = 0;
+  uint32_t per_iteration = 0;
+  uint16_t port = 0;
+  Kind kind = kMemory;
+  bool pending = false;  // to be straight: where, the consumer has not said yet
+  bool message = false, aligned = false, raw = false;
+};
+
+// Elements that a step moves: `slice` in so many iterations, then a rest, then nothing.
+struct LaneLength {
+  uint32_t full = 0, unused = 0;
+  uint64_t rest = 0;
+};
+
 // A lane in memory: this head, then steps, operands, dependencies, receiving and sending ports.
 // Blocks copy the lanes that they run into shared memory.
 struct alignas(16) LaneHead {
   uint32_t bytes = 0;  // of it all
-  uint32_t steps = 0, receives = 0;
+  uint32_t steps = 0, operands = 0, receives = 0, sends = 0;
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
   uint32_t own = 0;             // it has its own data and counter: a message of send/recv
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance
   LaneData data;
 
+  // Bytes of its LaneEnds and LaneLengths.
+  WEFT_HD uint32_t resolved_bytes() const {
+    return static_cast<uint32_t>(operands * sizeof(LaneEnd) + steps * sizeof(LaneLength) + 15) /
+           16 * 16;
+  }
   template <typename T>
   WEFT_HD const T* at(uint32_t offset) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(this) + offset);
@@ -148,13 +176,15 @@ struct LaneCounters {
   uint32_t leaving = 0;  // thread blocks that have finished
 };
 
-struct LaneArguments {
+struct alignas(16) LaneArguments {
   Watch watch;
   LaneCounters* counters = nullptr;  // nullptr: only launched to be loaded
   uint64_t* progress = nullptr;      // call_word() of steps, by lane and instance
   // In device memory, for all calls of a plan. An offset per lane.
   const std::byte* lanes = nullptr;
   const uint32_t* lane_at = nullptr;
+  std::byte* resolved = nullptr;  // for all items, if these do not fit into shared memory
+  uint32_t resolved_bytes = 0;    // of the largest lane
   uint32_t lane_count = 0;
   int32_t chunks = 1;
   LaneData data;

@@ -11,7 +11,6 @@ namespace weft::cuda {
 namespace {
 
 constexpr size_t kMostShared = 44 << 10;  // dynamic, besides what kernels declare
-constexpr size_t kItemBytes = 32;         // LaneItem of lane_kernel.cuh
 constexpr uint64_t kFewThreads = 64;
 
 // A port between this rank and a peer. `messages`: of send/recv, and not of a schedule.
@@ -43,6 +42,10 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   return out;
 }
 
+const LaneHead& head_at(const std::vector<std::byte>& bytes, uint32_t at) {
+  return *reinterpret_cast<const LaneHead*>(bytes.data() + at);
+}
+
 // Where peers find a buffer of this rank.
 uint64_t place_of(GpuExecutor::State& s, const void* pointer, size_t bytes) {
   if (s.registrations != nullptr) return s.registrations->place(pointer, bytes);
@@ -59,8 +62,8 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
 // Shared memory for the items of a block, and for their lanes if these fit.
 size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t largest_lane, size_t most) {
   const size_t items = ceil_div(a.items, blocks);
-  a.in_shared = items * (kItemBytes + largest_lane) <= most;
-  const size_t bytes = items * (kItemBytes + (a.in_shared ? largest_lane : 0));
+  a.in_shared = items * (kLaneItemBytes + largest_lane) <= most;
+  const size_t bytes = items * (kLaneItemBytes + (a.in_shared ? largest_lane : 0));
   if (bytes > most)
     fail(ncclInvalidUsage, "{} lanes are too many for {} thread blocks", a.items, blocks);
   return bytes;
@@ -99,21 +102,33 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
           return connected_port(s, port, receives, false);
         },
         bytes));
-    plan->largest_lane = std::max(plan->largest_lane, bytes.size() - lane_at.back());
+    const uint32_t resolved = head_at(bytes, lane_at.back()).resolved_bytes();
+    plan->resolved_bytes = std::max(plan->resolved_bytes, resolved);
+    plan->largest_lane = std::max(plan->largest_lane, bytes.size() - lane_at.back() + resolved);
   }
   const size_t at_at = bytes.size(), at_bytes = lane_at.size() * sizeof(uint32_t);
   const size_t progress_at = round_up(at_at + at_bytes, 128);
-  const size_t all = progress_at + image.lanes.size() * static_cast<size_t>(s.max_ctas) * 8;
+  // As many instances as lane_geometry() may take.
+  const size_t items = image.lanes.size() *
+                       std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
+  const size_t uploaded = round_up(progress_at + items * 8, 128);
+  // Items need it if a block has too many of them for its shared memory.
+  const size_t all =
+      uploaded + (ceil_div(items, static_cast<size_t>(s.max_ctas)) *
+                              (kLaneItemBytes + plan->largest_lane) <= kMostShared
+                      ? 0
+                      : items * plan->resolved_bytes);
   auto [device, copy] = s.plan_room(*plan, all);
-  std::memset(copy, 0, all);
+  std::memset(copy, 0, uploaded);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
   if (!lane_at.empty()) std::memcpy(copy + at_at, lane_at.data(), at_bytes);
-  check(cudaMemcpyAsync(device, copy, all, cudaMemcpyHostToDevice, s.own_stream.stream()),
+  check(cudaMemcpyAsync(device, copy, uploaded, cudaMemcpyHostToDevice, s.own_stream.stream()),
         "uploading a schedule");
   check(cudaStreamSynchronize(s.own_stream.stream()), "uploading a schedule");
   plan->lanes = device;
   plan->lane_at = reinterpret_cast<uint32_t*>(device + at_at);
   plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
+  plan->resolved = device + uploaded;
   return plan;
 }
 
@@ -132,6 +147,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.progress = plan.progress;
   a.lanes = plan.lanes;
   a.lane_at = plan.lane_at;
+  a.resolved = plan.resolved;
+  a.resolved_bytes = plan.resolved_bytes;
   a.lane_count = static_cast<uint32_t>(image.lanes.size());
   a.chunks = image.chunks;
   a.data.input = static_cast<const std::byte*>(call.input);
@@ -228,7 +245,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
           return connected_port(s, port, incoming, true);
         },
         bytes));
-    largest = std::max(largest, bytes.size() - lane_at.back());
+    largest = std::max(largest, bytes.size() - lane_at.back() +
+                                    head_at(bytes, lane_at.back()).resolved_bytes());
   };
   for (const GpuMessage& message : sends) add(message, true);
   for (const GpuMessage& message : receives) add(message, false);

@@ -22,7 +22,7 @@ struct LaneRank {
   std::vector<std::byte> memory;  // words, then the pool
   std::vector<int32_t> buffer;    // input and output
   size_t output_at = 0;
-  std::vector<std::byte> lanes;
+  std::vector<std::byte> lanes, resolved;
   std::vector<uint32_t> lane_at;
   std::vector<uint64_t> progress;
   LaneCounters counters;
@@ -68,7 +68,8 @@ class LaneTeam {
       blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(rank.arguments.items);
-      rooms.push_back(std::make_unique<std::byte[]>(rank.lanes.size() * rank.arguments.items));
+      rooms.push_back(std::make_unique<std::byte[]>(
+          (rank.lanes.size() + rank.arguments.resolved_bytes) * rank.arguments.items));
     }
     for (size_t r = 0; r < ranks_.size(); r++)
       for (uint32_t t = 0; t < kThreads; t++)
@@ -111,12 +112,17 @@ class LaneTeam {
       out.reachable = 1;
       return out;
     };
-    for (const LaneImage::Lane& lane : rank.image.lanes)
+    LaneArguments& a = rank.arguments;
+    for (const LaneImage::Lane& lane : rank.image.lanes) {
       rank.lane_at.push_back(write_lane(lane, {}, port, rank.lanes));
+      const auto& head = *reinterpret_cast<LaneHead*>(rank.lanes.data() + rank.lane_at.back());
+      a.resolved_bytes = std::max(a.resolved_bytes, head.resolved_bytes());
+    }
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
-    LaneArguments& a = rank.arguments;
+    rank.resolved.resize(rank.image.lanes.size() * g.instances * a.resolved_bytes);
+    a.resolved = rank.resolved.data();
     a.watch = {&rank.flags, uint64_t{60} * 1'000'000'000};
     a.counters = &rank.counters;
     a.progress = rank.progress.data();

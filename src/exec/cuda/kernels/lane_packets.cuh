@@ -11,7 +11,6 @@ namespace weft::cuda {
 // Which ends of a Movement are packets. In shared memory.
 struct PacketFlags {
   uint32_t sources[kMostEnds], destinations[kMostEnds];  // the packets' flag; 0: plain memory
-  bool any;
   int peer;  // for reports
 };
 
@@ -54,7 +53,7 @@ __device__ __noinline__ bool move_packets(const LaneArguments& a, const Movement
   using Element = typename Type::Element;
   constexpr int kSize = sizeof(Element), kCount = 8 / kSize;
   const uint64_t bytes = m.elements * kSize;
-  const uint64_t words = bytes == 0 ? (flags.any ? 1 : 0) : (bytes + 7) / 8;
+  const uint64_t words = bytes == 0 ? 1 : (bytes + 7) / 8;
   for (uint64_t w = threadIdx.x; w < words; w += blockDim.x) {
     const uint64_t left = bytes > w * 8 ? bytes - w * 8 : 0;
     uint64_t word = 0;
