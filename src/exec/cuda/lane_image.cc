@@ -13,7 +13,8 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint32_t kMostSources = 64;  // kMostEnds of combine.cuh
+constexpr uint32_t kMostSources = 64;  // kMostEnds of lane_kernel.cuh
+constexpr uint32_t kLeaders = 32;      // threads of a warp
 
 // The ports of a rank, by FIFO: those it receives from or sends to, in the order of the graph. Both
 // ends count alike, so they find each other's words.
@@ -92,13 +93,38 @@ class LaneWriter {
     to.completes = step.completes;
     to.count = step.count;
     to.sub = step.sub;
-    for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++)
+    for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++) {
       out_.operands.push_back(operand(step, i));
+      to.sends = to.sends ||
+                 (i >= step.sources && out_.operands.back().kind == LaneOperand::kMessage);
+    }
+    to.simple = step.count <= 1 && step.sources + step.destinations <= kLeaders;
+    skip_straight(to);
     for (uint32_t i = 0; i < step.dependencies; i++) {
       const ProgramDependency& d = program_.dependencies[step.first_dependency + i];
       out_.dependencies.push_back({d.lane, d.step, program_.lanes[d.lane].steps});
     }
     out_.steps.push_back(to);
+  }
+
+  // Puts the place of a straight message first among the destinations.
+  void skip_straight(LaneStep& step) {
+    const auto first = out_.operands.begin() + step.first_operand;
+    if (step.sources != 1 || first->straight == LaneOperand::kMessage) return;
+    const LaneOperand source = *first;
+    for (auto to = first + 1; to != out_.operands.end(); to++) {
+      if (to->kind != source.straight || to->block != source.block || to->index != source.index)
+        continue;
+      std::rotate(first + 1, to, to + 1);
+      step.skips = true;
+      return;
+    }
+  }
+
+  void place(LaneOperand& operand, LaneOperand::Kind kind, int32_t index) const {
+    const bool blocks = kind != LaneOperand::kScratch;
+    operand.block = blocks ? index / program_.chunks : 0;
+    operand.index = index - operand.block * program_.chunks;
   }
 
   LaneOperand operand(const ProgramStep& step, uint32_t i) {
@@ -111,7 +137,7 @@ class LaneWriter {
         fail(ncclInvalidUsage, "a step accesses the memory of rank {} without messages",
              from.owner);
       to.kind = kind_of(from.buffer);
-      to.index = from.index;
+      place(to, to.kind, from.index);
       return to;
     }
     const auto port = static_cast<size_t>(from.index);
@@ -123,13 +149,13 @@ class LaneWriter {
       list.push_back(ports_.port((receives ? program_.receives : program_.sends)[port], receives));
     }
     to.kind = LaneOperand::kMessage;
+    to.receives = receives;
     to.port = end->second.number;
     to.order = end->second.messages++;
     if (!places_.empty() && places_[step.first_operand + i].index >= 0) {
-      const StraightPlace& place = places_[step.first_operand + i];
-      to.straight =
-          place.buffer == Buffer::kOutput ? LaneOperand::kOutput : LaneOperand::kScratch;
-      to.index = place.index;
+      const StraightPlace& at = places_[step.first_operand + i];
+      to.straight = at.buffer == Buffer::kOutput ? LaneOperand::kOutput : LaneOperand::kScratch;
+      place(to, to.straight, at.index);
     }
     if (receives) {
       image_.messages++;

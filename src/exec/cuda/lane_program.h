@@ -68,7 +68,7 @@ inline size_t lane_words_bytes(int nranks) {
 }
 // In host memory the pool follows the words.
 inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
-inline constexpr size_t kLaneItemBytes = 48;  // of shared memory, per item of a block
+inline constexpr size_t kLaneItemBytes = 64;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
   int32_t rank = 0, nranks = 0;
@@ -81,18 +81,25 @@ struct LaneOperand {
   // A message that may go straight to this place of its consumer: kOutput or kScratch.
   // kMessage: it may not.
   Kind straight = kMessage;
-  int32_t index = 0;   // the first chunk in the buffer, or in the one that `straight` says
+  bool receives = false;  // kMessage: it is a source
+  // The first chunk, in the buffer or in the one that `straight` says: in block `block`, number
+  // `index`. Of scratch memory: number `index`.
+  int32_t block = 0, index = 0;
   uint32_t port = 0;   // kMessage: number of the port in its direction
   uint32_t order = 0;  // kMessage: messages on this port before it, in an iteration
 };
-static_assert(sizeof(LaneOperand) == 16);
 
-struct LaneStep {
+struct alignas(16) LaneStep {
   uint32_t first_operand = 0, first_dependency = 0;  // of the lane's
   uint16_t sources = 0, destinations = 0, dependencies = 0;
   bool completes = false;
   bool counted = false;        // other lanes wait for it
   int32_t count = 0, sub = 0;  // as in ProgramStep
+  bool sends = false;          // some destination is a message
+  // The first destination is where the only source may have gone straight. Then nothing is to be
+  // done for it.
+  bool skips = false;
+  bool simple = false;  // at most one chunk, and an operand for every leader at most
 };
 
 struct LaneDependency {
@@ -124,28 +131,26 @@ struct LaneData {
   uint32_t iterations = 0, instances = 1;
 };
 
-// How far a block has come with an operand of an item: its data in this iteration, and for a message
-// the words to look at and to write. The block resolves all operands when the kernel begins.
-struct LaneEnd {
+// How far a block has come with a message of an item: the words to look at and to write, and their
+// values. Data lies at LaneTrack::at. The block resolves all operands when the kernel begins.
+struct alignas(16) LaneEnd {
   enum Kind : uint8_t { kMemory, kSlot, kPacket, kStraight };
-  std::byte* at = nullptr;
-  // A message: the tail or the head to wait for, the head or the tail to write then, and its value.
-  uint64_t* word = nullptr;
-  uint64_t* told = nullptr;
-  uint64_t next = 0;
-  uint32_t advance = 0;  // bytes from iteration to iteration
-  uint32_t slot = 0, slot_step = 0;
+  uint64_t* word = nullptr;  // the tail or the head to wait for
+  uint64_t* told = nullptr;  // the head or the tail to write then
+  uint64_t next = 0;         // call_word() of the message
+  uint32_t advance = 0;      // bytes from iteration to iteration
+  uint16_t slot = 0, slot_step = 0;
   uint32_t per_iteration = 0;
   uint16_t port = 0;
   Kind kind = kMemory;
-  bool pending = false;  // to be straight: where, the consumer has not said yet
-  bool message = false, aligned = false, raw = false;
+  bool aligned = false;
 };
 
-// Elements that a step moves: `slice` in so many iterations, then a rest, then nothing.
-struct LaneLength {
-  uint32_t full = 0, unused = 0;
-  uint64_t rest = 0;
+// Elements that a step moves: `slice` in so many iterations, then a rest, then nothing. And which of
+// its sources are multiplied.
+struct alignas(16) LaneLength {
+  uint64_t rest = 0, scaled = 0;
+  uint32_t full = 0;
 };
 
 // A lane in memory: this head, then steps, operands, dependencies, receiving and sending ports.
@@ -159,9 +164,10 @@ struct alignas(16) LaneHead {
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance
   LaneData data;
 
-  // Bytes of its LaneEnds and LaneLengths.
+  // Bytes of its LaneEnds, LaneLengths and addresses.
   WEFT_HD uint32_t resolved_bytes() const {
-    return static_cast<uint32_t>(operands * sizeof(LaneEnd) + steps * sizeof(LaneLength) + 15) /
+    return static_cast<uint32_t>(operands * (sizeof(LaneEnd) + sizeof(std::byte*)) +
+                                 steps * sizeof(LaneLength) + 15) /
            16 * 16;
   }
   template <typename T>

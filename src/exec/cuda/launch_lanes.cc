@@ -232,9 +232,13 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     memory.kind = is_send ? LaneOperand::kInput : LaneOperand::kOutput;
     fifo.kind = LaneOperand::kMessage;
     fifo.straight = LaneOperand::kOutput;
+    fifo.receives = !is_send;
     LaneStep step;
     step.sources = step.destinations = 1;
     step.count = 1;
+    step.sends = is_send;
+    step.skips = !is_send;
+    step.simple = true;
     LaneImage::Lane lane;
     lane.steps = {step};
     lane.operands = is_send ? std::vector{memory, fifo} : std::vector{fifo, memory};

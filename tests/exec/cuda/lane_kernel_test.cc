@@ -51,6 +51,10 @@ class LaneTeam {
     for (int r = 0; r < c_.nranks; r++) {
       LaneRank& rank = at(r);
       rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight);
+      // The emulated warp has fewer leaders.
+      for (LaneImage::Lane& lane : rank.image.lanes)
+        for (LaneStep& step : lane.steps)
+          step.simple = step.simple && step.sources + step.destinations <= kWarp;
       rank.memory.resize(sizeof(LaneWords) + shape.room().pool_bytes);
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);

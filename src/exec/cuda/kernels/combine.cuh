@@ -7,12 +7,12 @@
 
 namespace weft::cuda {
 
-// The addresses of one step, in shared memory.
-inline constexpr uint32_t kMostEnds = 64;
+// The addresses of one step, in shared memory. (Functions here take other types with these members
+// too.)
 struct Movement {
-  const std::byte* sources[kMostEnds];
-  uint64_t scalars[kMostEnds];  // pre-multipliers of the sources that have one
-  std::byte* destinations[kMostEnds];
+  const std::byte* sources[kMaxRanks];
+  uint64_t scalars[kMaxRanks];  // pre-multipliers of the sources that have one
+  std::byte* destinations[kMaxRanks];
   uint32_t source_count, destination_count;
   uint64_t scaled;     // bit i: source i is multiplied by scalars[i]
   uint32_t divide_by;  // 0: no division
@@ -105,8 +105,8 @@ __device__ __forceinline__ void store_pack(std::byte* at, const P& pack) {
 }
 
 // Reduces the values read from source s into the sums. `scales` is m.scaled.
-template <typename Type, typename Op, int Count>
-__device__ __forceinline__ void accumulate(const Movement& m, uint64_t scales, uint32_t s,
+template <typename Type, typename Op, int Count, typename M>
+__device__ __forceinline__ void accumulate(const M& m, uint64_t scales, uint32_t s,
                                            const Pack<Type, Count>& read,
                                            typename Type::Accumulator (&sum)[Count]) {
   with_operator<Op>(m.op, [&](auto op) {
@@ -118,8 +118,8 @@ __device__ __forceinline__ void accumulate(const Movement& m, uint64_t scales, u
     }
   });
 }
-template <typename Type, typename Op, int Count>
-__device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
+template <typename Type, typename Op, int Count, typename M>
+__device__ __forceinline__ Pack<Type, Count> finish(const M& m,
                                                     typename Type::Accumulator (&sum)[Count]) {
   Pack<Type, Count> result;
 #pragma unroll
@@ -133,8 +133,8 @@ __device__ __forceinline__ Pack<Type, Count> finish(const Movement& m,
 // Bulk data: a warp moves tiles of `Unroll` times 32 vectors, so all addresses of a tile are one
 // address plus constants. `Group` sources are loaded before the first is needed. (Eight instead of
 // four took registers: 1 us more with two ranks, and a fifth of the bandwidth at 64 MiB.)
-template <typename Type, typename Op, int Unroll, int Group>
-__device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles, uint64_t offset,
+template <typename Type, typename Op, int Unroll, int Group, typename M>
+__device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64_t offset,
                                               const Team& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
   using P = Pack<Type, kCount>;
@@ -174,8 +174,8 @@ __device__ __forceinline__ void combine_tiles(const Movement& m, uint32_t tiles,
 // fetch.
 
 // The rest, pack by pack. `Group` sources are loaded before the first is needed.
-template <typename Type, typename Op, int Count, int Group, bool Aligned>
-__device__ __forceinline__ void combine_singles(const Movement& m, uint64_t packs, uint64_t offset,
+template <typename Type, typename Op, int Count, int Group, bool Aligned, typename M>
+__device__ __forceinline__ void combine_singles(const M& m, uint64_t packs, uint64_t offset,
                                                 const Team& team) {
   using P = Pack<Type, Count>;
   const uint32_t sources = m.source_count, destinations = m.destination_count;
@@ -323,8 +323,8 @@ inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 // A block's part of the movement is complete in its view after the next __syncthreads(). `Far`:
 // sources are in host memory, where a load takes a microsecond. So several loads are in flight at
 // once, as far as registers allow.
-template <typename Type, typename Op, bool Far = false>
-__device__ __noinline__ void combine(const Movement& m, Team team) {
+template <typename Type, typename Op, bool Far = false, typename M = Movement>
+__device__ __noinline__ void combine(const M& m, Team team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,

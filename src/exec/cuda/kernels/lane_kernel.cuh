@@ -1,24 +1,25 @@
 // Runs lanes. First all threads of a block resolve the operands of its items. Then the first warp
 // leads: it looks for an item whose next step can run, one thread per dependency and operand. All
 // threads move the step's data, and the leaders tell the peers. A step that has no data to move
-// needs only the leaders.
-//
-// Small messages are packets: data and flags in one store. All threads wait for their own.
+// needs only the leaders. A single warp takes microseconds for a few hundred instructions, so all
+// that can be known before is.
 #pragma once
 
 #include "src/exec/cuda/kernels/lane_packets.cuh"
-#include "src/exec/cuda/kernels/lane_places.cuh"
 #include "src/exec/cuda/kernels/ring_wait.cuh"
 
 namespace weft::cuda {
 
 // Shared by the threads of a block.
 struct LaneShared {
-  Movement movement;
-  PacketFlags flags;
+  LaneMovement movement;
   uint32_t rounds;  // movements of the current step
   bool finished;    // written by leaders, before all meet
   bool stopped;     // written while data is moved
+  // Of steps that are not simple: the addresses and ends of a round.
+  const std::byte* sources[kMostEnds];
+  std::byte* destinations[kMostEnds];
+  LaneEnd source_ends[kMostEnds], destination_ends[kMostEnds];
 };
 
 template <typename Type, typename Op>
@@ -44,9 +45,9 @@ class LaneRunner {
           __syncthreads();
         }
         if (a_.packets) {
-          if (!move_packets<Type, Op>(a_, shared_.movement, shared_.flags)) shared_.stopped = true;
+          if (!move_packets<Type, Op>(a_, shared_.movement)) shared_.stopped = true;
         } else if (shared_.movement.elements > 0) {
-          combine<Type, Op>(shared_.movement, whole_block());
+          combine<Type, Op, false, LaneMovement>(shared_.movement, whole_block());
         }
         __syncthreads();
       }
@@ -82,35 +83,43 @@ class LaneRunner {
         item.lane = to;
         item.ends = reinterpret_cast<LaneEnd*>(resolved);
         item.lengths = reinterpret_cast<LaneLength*>(item.ends + from->operands);
+        item.at = reinterpret_cast<std::byte**>(item.lengths + from->steps);
         item.number = lane;
         item.instance = instance;
         item.call = from->own ? load_volatile(from->counter + instance) + 1 : call;
         item.step = 0;
         item.iterations = d.iterations;
         item.iteration = from->steps == 0 || instance >= d.instances ? d.iterations : 0;
+        item.granted = false;
       }
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
+    if (leads()) grant();
     for (uint32_t i = 0; i < own_; i++)
-      if (items_[i].iteration < items_[i].iterations) LanePlaces(a_, items_[i]).resolve();
+      if (items_[i].iteration < items_[i].iterations)
+        LanePlaces(a_, items_[i]).resolve(threadIdx.x, blockDim.x);
     __syncthreads();
   }
 
   // Tells producers that they may send.
-  __device__ void enter() {
+  __device__ void grant() {
     for (uint32_t i = 0; i < own_; i++) {
       const LaneItem& item = items_[i];
       if (item.iteration == item.iterations) continue;
       left_++;
       const LaneHead& lane = *item.lane;
-      const uint64_t place = (lane.own ? lane.data : a_.data).output_place;
+      const LanePlaces places(a_, item);
+      const uint64_t place = places.data().output_place;
       const auto* ports = lane.at<LanePort>(lane.receives_at);
       for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp)
-        store_packet(&LanePlaces(a_, item).credit(ports[r]).grant, static_cast<uint32_t>(place),
+        store_packet(&places.credit(ports[r]).grant, static_cast<uint32_t>(place),
                      static_cast<uint32_t>(place >> 32), item.call, item.call ^ a_.signature);
     }
-    warp_meet();
+  }
+  __device__ void enter() {
+    next_ = 0;
+    if (own_ > 0) item_ = items_[0];
   }
 
   // Finds an item that can do its next step, and does steps that move nothing.
@@ -119,17 +128,16 @@ class LaneRunner {
     uint32_t looked = 0;
     for (;;) {
       if (left_ == 0) return finish();
-      item_ = &items_[next_];
-      if (item_->iteration < item_->iterations) {
-        if (ready()) {
+      if (item_.iteration < item_.iterations) {
+        if ((item_.granted || is_granted()) && ready()) {
           looked = 0;
-          patience.start_again();
           const uint32_t rounds = aim(0);
           if (rounds > 0) {
             if (threadIdx.x == 0) shared_.rounds = rounds;
             return;
           }
           complete();
+          patience.start_again();
           continue;
         }
         if (waits_other_call_) {
@@ -137,7 +145,7 @@ class LaneRunner {
           return finish();
         }
       }
-      if (++next_ == own_) next_ = 0;
+      if (own_ > 1) change_item();
       if (++looked < own_) continue;
       looked = 0;
       if (warp_ballot(!patience.lasts(a_.watch, waits_for_)) != 0) return finish();
@@ -146,188 +154,216 @@ class LaneRunner {
   __device__ void finish() {
     if (threadIdx.x == 0) shared_.finished = true;
   }
+  __device__ void change_item() {
+    if (threadIdx.x == 0) items_[next_] = item_;
+    if (++next_ == own_) next_ = 0;
+    warp_meet();
+    item_ = items_[next_];
+    warp_meet();
+  }
+
+  // Whether all consumers of the item have entered the call. Then it knows where straight messages
+  // go.
+  __device__ bool is_granted() {
+    const LaneHead& lane = *item_.lane;
+    const LanePlaces places(a_, item_);
+    const auto* ports = lane.at<LanePort>(lane.sends_at);
+    bool mine = true, other_call = false;
+    int waits = -1;
+    for (uint32_t s = threadIdx.x; s < lane.sends; s += kWarp) {
+      const Packet grant = load_packet(&places.credit(ports[s]).grant);
+      if (grant.flag0 == item_.call && grant.flag1 == (item_.call ^ a_.signature)) continue;
+      mine = false;
+      waits = ports[s].peer;
+      // A packet may arrive in two halves, so a mismatch counts only if it persists.
+      if (grant.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
+    }
+    if (!all_agree(mine, waits, other_call)) return false;
+    if (!a_.packets) places.settle(threadIdx.x, kWarp);
+    item_.granted = true;
+    warp_meet();
+    return true;
+  }
+  // Whether all leaders say yes. If not, notes whom the first of them waits for.
+  __device__ bool all_agree(bool mine, int waits, bool other_call) {
+    const uint32_t blocked = warp_ballot(!mine);
+    if (blocked == 0) return true;
+    const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
+    waits_for_ = warp_get(waits, first);
+    waits_other_call_ = warp_ballot(other_call) != 0;
+    return false;
+  }
 
   // Whether the dependencies of the item's step are complete, its messages have arrived and its
   // ports have room.
   __device__ bool ready() {
-    step_ = item_->lane->at<LaneStep>(sizeof(LaneHead)) + item_->step;
-    ends_ = item_->ends + step_->first_operand;
-    count_ = uint32_t{step_->sources} + step_->destinations;
-    const uint32_t all = count_ + step_->dependencies;
-    bool mine = true, other_call = false;
+    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
+    const uint32_t count = uint32_t{step_->sources} + step_->destinations,
+                   all = count + step_->dependencies;
+    const LaneEnd* ends = item_.ends + step_->first_operand;
+    bool mine = true;
     int waits = -1;
+    aligned_ = true;
     for (uint32_t i = threadIdx.x; i < all; i += kWarp) {
       bool here = true;
-      if (i >= count_) {
-        here = is_complete(item_->lane->at<LaneDependency>(
-            item_->lane->dependencies_at)[step_->first_dependency + i - count_]);
-      } else if (ends_[i].message) {
-        here = i < step_->sources ? has_arrived(ends_[i]) : has_room(ends_[i], other_call);
-        if (!here) waits = i;
+      if (i >= count) {
+        here = is_complete(item_.lane->at<LaneDependency>(
+            item_.lane->dependencies_at)[step_->first_dependency + i - count]);
+      } else {
+        end_ = ends[i];
+        aligned_ = aligned_ && end_.aligned;
+        if (end_.kind != LaneEnd::kMemory && end_.word != nullptr) {
+          here = i < step_->sources ? has_arrived(i) : has_room();
+          if (!here) waits = peer_of(i < step_->sources);
+        }
       }
       mine = mine && here;
     }
-    const uint32_t blocked = warp_ballot(!mine);
-    if (blocked == 0) return true;
-    const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
-    waits_for_ = peer_of(warp_get(waits, first));
-    waits_other_call_ = warp_ballot(other_call) != 0;
-    return false;
+    return all_agree(mine, waits, false);
   }
-  // The peer of an operand of the step; -1: it has none.
-  __device__ int peer_of(int operand) const {
-    if (operand < 0) return -1;
-    const LaneHead& lane = *item_->lane;
-    const bool receives = static_cast<uint32_t>(operand) < step_->sources;
-    return lane.at<LanePort>(receives ? lane.receives_at : lane.sends_at)[ends_[operand].port]
-        .peer;
+  __device__ int peer_of(bool receives) const {
+    const LaneHead& lane = *item_.lane;
+    return lane.at<LanePort>(receives ? lane.receives_at : lane.sends_at)[end_.port].peer;
   }
 
   __device__ bool is_complete(const LaneDependency& d) const {
-    const uint64_t steps = uint64_t{item_->iteration} * d.steps + d.step + 1;
-    return load_acquire(&a_.progress[item_->instance * a_.lane_count + d.lane], false) >=
-           call_word(item_->call, steps);
+    const uint64_t steps = uint64_t{item_.iteration} * d.steps + d.step + 1;
+    return load_acquire(&a_.progress[item_.instance * a_.lane_count + d.lane], false) >=
+           call_word(item_.call, steps);
   }
-
-  __device__ bool has_arrived(const LaneEnd& end) const {
-    if (!a_.packets) return load_acquire(end.word, a_.system) >= end.next;
+  __device__ bool has_arrived(uint32_t i) const {
+    if (!a_.packets) return load_acquire(end_.word, a_.system) >= end_.next;
     // A block with one item waits for the packets themselves.
-    return own_ == 1 || load_packet(reinterpret_cast<const Packet*>(end.at)).flag0 == item_->call;
+    if (own_ == 1) return true;
+    const std::byte* at = item_.at[step_->first_operand + i];
+    return load_packet(reinterpret_cast<const Packet*>(at)).flag0 == item_.call;
+  }
+  __device__ bool has_room() const {
+    if (static_cast<uint32_t>(end_.next) <= a_.slots) return true;
+    return load_acquire(end_.word, a_.system) >= end_.next - a_.slots;
   }
 
-  __device__ bool has_room(LaneEnd& end, bool& other_call) {
-    if (end.pending) {
-      const LaneHead& lane = *item_->lane;
-      const LanePort& port = lane.at<LanePort>(lane.sends_at)[end.port];
-      const LanePlaces places(a_, *item_);
-      const Packet grant = load_packet(&places.credit(port).grant);
-      if (grant.flag0 != item_->call) return false;
-      if (grant.flag1 != (item_->call ^ a_.signature)) {
-        // A packet may arrive in two halves, so a mismatch counts only if it persists.
-        if (++foreign_ > 4096) other_call = true;
-        return false;
-      }
-      const auto operand = static_cast<uint32_t>(&end - item_->ends);
-      places.settle(end, lane.at<LaneOperand>(lane.operands_at)[operand], port,
-                    uint64_t{grant.data1} << 32 | grant.data0);
-    }
-    if (static_cast<uint32_t>(end.next) <= a_.slots) return true;
-    return load_acquire(end.word, a_.system) >= end.next - a_.slots;
-  }
-
-  // Prepares the movement of a round: one chunk, to at most kMostEnds destinations. Returns the
-  // number of rounds.
+  // Prepares the movement of a round. Returns the number of rounds.
   __device__ uint32_t aim(uint32_t round) {
-    if (step_->count == 0 && !a_.packets) return 0;
-    const uint32_t passes = (step_->destinations + kMostEnds - 1) / kMostEnds;
-    uint32_t c = round, pass = 0;
-    if (passes > 1) {
-      c = round / passes;
-      pass = round - c * passes;
+    if (!step_->simple) {
+      const uint32_t rounds = aim_at_chunk(a_, shared_, item_, *step_, round);
+      if (threadIdx.x == 0)
+        fill(shared_.movement, shared_.movement.elements, false);
+      return rounds;
     }
-    const LanePlaces places(a_, *item_);
-    uint64_t elements = 0, before = 0;
-    if (c == 0) {
-      const LaneLength& length = item_->lengths[item_->step];
-      elements = item_->iteration < length.full    ? places.data().slice
-                 : item_->iteration == length.full ? length.rest
-                                                   : 0;
-    } else {
-      elements = places.length_of(*step_, c);
-      before = places.before(*step_, c);
-    }
-    Movement& m = shared_.movement;
-    warp_meet();  // what has_room() has settled
-    uint64_t scaled = 0;
-    bool aligned = true;
-    for (uint32_t g = 0; g < step_->sources; g += kWarp) {
-      const uint32_t i = g + threadIdx.x;
-      bool raw = false;
-      if (i < step_->sources) {
-        m.sources[i] = places.of_chunk(ends_[i], step_->first_operand + i, c, before);
-        m.scalars[i] = a_.reduction.scalar_bits;
-        shared_.flags.sources[i] = ends_[i].kind == LaneEnd::kPacket ? item_->call : 0;
-        raw = a_.reduction.premultiply && ends_[i].raw;
-        aligned = aligned && ends_[i].aligned;
-      }
-      scaled |= static_cast<uint64_t>(warp_ballot(raw)) << g;
-    }
-    const std::byte* only =
-        step_->sources == 1 && scaled == 0
-            ? places.of_chunk(ends_[0], step_->first_operand, c, before)
-            : nullptr;
-    uint32_t count = 0;
-    for (uint32_t g = 0; g < kMostEnds && pass * kMostEnds + g < step_->destinations; g += kWarp) {
-      const uint32_t i = step_->sources + pass * kMostEnds + g + threadIdx.x;
-      std::byte* at = nullptr;
-      if (i < count_) at = places.of_chunk(ends_[i], step_->first_operand + i, c, before);
-      // Data that is there already stays.
-      const bool moves = at != nullptr && at != only;
-      const uint32_t all = warp_ballot(moves);
-      if (moves) {
-        const uint32_t k = count + static_cast<uint32_t>(__popc(all & ((1u << threadIdx.x) - 1)));
-        m.destinations[k] = at;
-        shared_.flags.destinations[k] = ends_[i].kind == LaneEnd::kPacket ? item_->call : 0;
-        aligned = aligned && ends_[i].aligned;
-      }
-      count += static_cast<uint32_t>(__popc(all));
-    }
-    aligned = warp_ballot(!aligned) == 0 && step_->count <= 1;
-    const uint64_t moved = count == 0 ? 0 : elements;
+    const uint32_t first = step_->first_operand, sources = step_->sources;
+    const LaneLength& length = item_.lengths[item_.step];
+    const uint64_t elements = item_.iteration < length.full    ? slice()
+                              : item_.iteration == length.full ? length.rest
+                                                               : 0;
+    const bool aligned = warp_ballot(!aligned_) == 0;
+    // The first leader has the first operand, which is the only source then.
+    const uint32_t skipped =
+        step_->skips && warp_get(end_.kind, 0) == LaneEnd::kStraight ? 1 : 0;
+    const uint32_t destinations = step_->destinations - skipped;
     if (threadIdx.x == 0) {
-      m.source_count = step_->sources;
-      m.destination_count = count;
-      m.scaled = scaled;
-      m.divide_by = step_->completes ? a_.reduction.divide_by : 0;
-      m.aligned = aligned;
-      if constexpr (kToldLater<Op>) m.op = a_.reduction.op;
-      m.elements = std::is_same_v<Type, Bytes> ? moved * a_.element : moved;
-      shared_.flags.peer = waits_for_;
+      LaneMovement& m = shared_.movement;
+      m.sources = item_.at + first;
+      m.destinations = item_.at + first + sources + skipped;
+      m.source_ends = item_.ends + first;
+      m.destination_ends = m.source_ends + sources;
+      m.source_count = sources;
+      m.destination_count = destinations;
+      m.scaled = length.scaled;
+      fill(m, elements, aligned);
     }
-    const bool nothing = a_.packets ? count_ == 0 : moved == 0 && passes <= 1;
-    if (step_->count <= 1 && nothing) return 0;
-    const auto rounds = static_cast<uint32_t>(step_->count == 0 ? 1 : step_->count);
-    return rounds * (passes == 0 ? 1 : passes);
+    if (a_.packets) return sources + destinations > 0 ? 1 : 0;
+    return elements > 0 && destinations > 0 ? 1 : 0;
+  }
+  __device__ uint64_t slice() const { return (item_.lane->own ? item_.lane->data : a_.data).slice; }
+  __device__ void fill(LaneMovement& m, uint64_t elements, bool aligned) const {
+    m.divide_by = step_->completes ? a_.reduction.divide_by : 0;
+    m.scalars.bits = a_.reduction.scalar_bits;
+    m.aligned = aligned;
+    m.op = a_.reduction.op;
+    m.elements = std::is_same_v<Type, Bytes> ? elements * a_.element : elements;
+    m.call = item_.call;
+    m.peer = waits_for_;
+  }
+
+  // The same for a step of several chunks or many operands: a round is one chunk, to at most
+  // kMostEnds destinations.
+  // (Not a member: then all that the leaders know would lie in memory.)
+  static __device__ __noinline__ uint32_t aim_at_chunk(const LaneArguments& a, LaneShared& shared,
+                                                       LaneItem item, const LaneStep& step,
+                                                       uint32_t round) {
+    const uint32_t passes = (step.destinations + kMostEnds - 1) / kMostEnds;
+    const uint32_t c = passes > 1 ? round / passes : round, pass = passes > 1 ? round % passes : 0;
+    const LanePlaces places(a, item);
+    const uint64_t elements = places.length_of(step, c), before = places.before(step, c);
+    const uint32_t first = step.first_operand, to = first + step.sources + pass * kMostEnds;
+    const bool skips = step.skips && item.ends[first].kind == LaneEnd::kStraight && pass == 0;
+    uint32_t count = step.destinations - pass * kMostEnds;
+    if (count > kMostEnds) count = kMostEnds;
+    for (uint32_t i = threadIdx.x; i < step.sources; i += kWarp) {
+      shared.sources[i] = places.of_chunk(first + i, c, before);
+      shared.source_ends[i] = item.ends[first + i];
+    }
+    for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
+      shared.destinations[i] = places.of_chunk(to + i, c, before);
+      shared.destination_ends[i] = item.ends[to + i];
+    }
+    if (threadIdx.x == 0) {
+      LaneMovement& m = shared.movement;
+      m.sources = shared.sources;
+      m.destinations = shared.destinations + (skips ? 1 : 0);
+      m.source_ends = shared.source_ends;
+      m.destination_ends = shared.destination_ends + (skips ? 1 : 0);
+      m.source_count = step.sources;
+      m.destination_count = count - (skips ? 1 : 0);
+      m.scaled = item.lengths[item.step].scaled;
+      m.elements = m.destination_count > 0 || a.packets ? elements : 0;
+    }
+    if (step.count == 0) return a.packets ? (passes == 0 ? 1 : passes) : 0;
+    return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);
   }
 
   // The step's data has been moved. Gives slots back, tells consumers, and counts the step.
   __device__ void complete() {
-    const bool wraps = item_->step + 1 == item_->lane->steps;
-    const bool ended = wraps && item_->iteration + 1 == item_->iterations;
+    const uint32_t count = uint32_t{step_->sources} + step_->destinations;
     if (!a_.packets) {
-      const uint64_t messages = uint64_t{item_->iterations};
-      bool posts = step_->counted;
-      for (uint32_t i = threadIdx.x; i < count_; i += kWarp) {
-        const LaneEnd& end = ends_[i];
-        if (!end.message) continue;
-        if (i >= step_->sources) {
-          posts = true;
-        } else if (static_cast<uint32_t>(end.next) + a_.slots <= messages * end.per_iteration) {
-          store_relaxed(end.told, end.next, a_.system);
-        }
-      }
-      if (warp_ballot(posts) != 0) fence(a_.system);
-      for (uint32_t i = threadIdx.x; i < count_; i += kWarp) {
-        LaneEnd& end = ends_[i];
-        if (end.message && i >= step_->sources) store_relaxed(end.told, end.next, a_.system);
-        LanePlaces::advance(end, a_.slots, a_.slot_bytes);
+      if (step_->sends || step_->counted) fence(a_.system);
+      for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
+        LaneEnd& end = item_.ends[step_->first_operand + i];
+        if (!step_->simple) end_ = end;
+        if (end_.word != nullptr &&
+            (i >= step_->sources || static_cast<uint32_t>(end_.next) + a_.slots <=
+                                        item_.iterations * end_.per_iteration))
+          store_relaxed(end_.told, end_.next, a_.system);
+        go_on(end, item_.at[step_->first_operand + i]);
       }
     } else if (step_->counted) {
       fence(a_.system);
     }
+    const uint32_t steps = item_.lane->steps;
     if (step_->counted && threadIdx.x == 0)
-      store_relaxed(&a_.progress[item_->instance * a_.lane_count + item_->number],
-                    call_word(item_->call, uint64_t{item_->iteration} * item_->lane->steps +
-                                               item_->step + 1),
+      store_relaxed(&a_.progress[item_.instance * a_.lane_count + item_.number],
+                    call_word(item_.call, uint64_t{item_.iteration} * steps + item_.step + 1),
                     false);
-    warp_meet();  // all have read the item
-    if (threadIdx.x == 0) {
-      item_->step = wraps ? 0 : item_->step + 1;
-      if (wraps) item_->iteration++;
-      if (ended && item_->lane->own) item_->lane->counter[item_->instance] = item_->call;
-    }
     warp_meet();
-    if (ended) left_--;
+    if (++item_.step < steps) return;
+    item_.step = 0;
+    if (++item_.iteration < item_.iterations) return;
+    if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
+    left_--;
+  }
+  // To the operand of the next iteration.
+  __device__ void go_on(LaneEnd& end, std::byte*& at) const {
+    if (item_.iterations == 1) return;
+    end.next = end_.next + end_.per_iteration;
+    if (end_.kind != LaneEnd::kSlot) {
+      at += end_.advance;
+      return;
+    }
+    uint32_t slot = uint32_t{end_.slot} + end_.slot_step;
+    if (slot >= a_.slots) slot -= a_.slots;
+    end.slot = static_cast<uint16_t>(slot);
+    at += (static_cast<int64_t>(slot) - end_.slot) * static_cast<int64_t>(a_.slot_bytes);
   }
 
   // The last block of the rank counts the call.
@@ -345,12 +381,12 @@ class LaneRunner {
   LaneShared& shared_;
   LaneItem* const items_;
   uint32_t own_;
-  // The leaders' only, equal in all of them.
+  // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
-  LaneItem* item_ = nullptr;
+  LaneItem item_;
   const LaneStep* step_ = nullptr;
-  LaneEnd* ends_ = nullptr;  // of the step
-  uint32_t count_ = 0;       // of them
+  LaneEnd end_;
+  bool aligned_ = false;
   int waits_for_ = -1;
   uint32_t foreign_ = 0;
   bool waits_other_call_ = false;

@@ -1,45 +1,66 @@
-// Movements whose messages are packets. A thread moves eight bytes at a time from all sources to
-// all destinations, and waits for the packets among them itself.
+// The data of a lane's step. Its messages may be packets: a thread then moves eight bytes at a time
+// from all sources to all destinations, and waits for the packets among them itself.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
+#include "src/exec/cuda/kernels/lane_places.cuh"
 #include "src/exec/cuda/kernels/words.cuh"
-#include "src/exec/cuda/lane_program.h"
 
 namespace weft::cuda {
 
-// Which ends of a Movement are packets. In shared memory.
-struct PacketFlags {
-  uint32_t sources[kMostEnds], destinations[kMostEnds];  // the packets' flag; 0: plain memory
+// The most sources of a step, and destinations of a movement.
+inline constexpr uint32_t kMostEnds = 64;
+
+// The movement of a step, in shared memory. As combine() wants it.
+struct LaneMovement {
+  const std::byte* const* sources;
+  std::byte* const* destinations;
+  uint32_t source_count, destination_count;
+  uint64_t scaled;
+  uint64_t elements;
+  uint32_t divide_by;
+  ncclRedOp_t op;
+  bool aligned;
+  // All sources have the same multiplier.
+  struct {
+    uint64_t bits;
+    __device__ uint64_t operator[](uint32_t) const { return bits; }
+  } scalars;
+  // Packets: the ends of sources and destinations, and the flag of those that are messages.
+  const LaneEnd *source_ends, *destination_ends;
+  uint32_t call;
   int peer;  // for reports
 };
 
-// Waits for the word at `at` of up to `Batch` sources. Words of plain memory beyond `left` bytes
-// are zero. False: all threads must stop.
+// Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.
+// False: all threads must stop.
 template <int Batch>
-__device__ __forceinline__ bool gather_words(const LaneArguments& a, const Movement& m,
-                                             const PacketFlags& flags, uint32_t first, uint64_t w,
-                                             uint64_t left, uint64_t (&words)[Batch]) {
+__device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneMovement& m,
+                                             uint32_t first, uint64_t w, uint64_t left,
+                                             uint64_t (&words)[Batch]) {
+  const Packet* packets[Batch];  // nullptr: plain memory, or no source
 #pragma unroll
   for (int b = 0; b < Batch; b++) {
-    const uint32_t s = first + b;
-    if (s < m.source_count && flags.sources[s] == 0)
-      words[b] = left > 0 ? load_word(m.sources[s] + w * 8, left) : 0;
+    packets[b] = nullptr;
+    if (first + b >= m.source_count) continue;
+    const std::byte* at = m.sources[first + b];
+    if (m.source_ends[first + b].kind == LaneEnd::kPacket) {
+      packets[b] = reinterpret_cast<const Packet*>(at) + w;
+    } else {
+      words[b] = left > 0 ? load_word(at + w * 8, left) : 0;
+    }
   }
-  return wait_until(a.watch, flags.peer, [&] {
-    Packet packets[Batch];
+  return wait_until(a.watch, m.peer, [&] {
+    Packet read[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
-      if (first + b < m.source_count && flags.sources[first + b] != 0)
-        packets[b] = load_packet(reinterpret_cast<const Packet*>(m.sources[first + b]) + w);
+      if (packets[b] != nullptr) read[b] = load_packet(packets[b]);
     bool all = true;
 #pragma unroll
     for (int b = 0; b < Batch; b++) {
-      if (first + b >= m.source_count) continue;
-      const uint32_t flag = flags.sources[first + b];
-      if (flag == 0) continue;
-      words[b] = static_cast<uint64_t>(packets[b].data1) << 32 | packets[b].data0;
-      all = all && packets[b].flag0 == flag && packets[b].flag1 == (flag ^ a.signature);
+      if (packets[b] == nullptr) continue;
+      words[b] = static_cast<uint64_t>(read[b].data1) << 32 | read[b].data0;
+      all = all && read[b].flag0 == m.call && read[b].flag1 == (m.call ^ a.signature);
     }
     return all;
   });
@@ -48,8 +69,7 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const Movem
 // All threads of a block. False: all must stop. A message without data is one packet: peers rely on
 // the order that it creates.
 template <typename Type, typename Op>
-__device__ __noinline__ bool move_packets(const LaneArguments& a, const Movement& m,
-                                          const PacketFlags& flags) {
+__device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMovement& m) {
   using Element = typename Type::Element;
   constexpr int kSize = sizeof(Element), kCount = 8 / kSize;
   const uint64_t bytes = m.elements * kSize;
@@ -59,13 +79,13 @@ __device__ __noinline__ bool move_packets(const LaneArguments& a, const Movement
     uint64_t word = 0;
     if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0)) {
       uint64_t one[1];
-      if (!gather_words<1>(a, m, flags, 0, w, left, one)) return false;
+      if (!gather_words<1>(a, m, 0, w, left, one)) return false;
       word = one[0];
     } else if constexpr (!std::is_same_v<Type, Bytes>) {
       typename Type::Accumulator sum[kCount];
       for (uint32_t first = 0; first < m.source_count; first += 4) {
         uint64_t read[4];
-        if (!gather_words<4>(a, m, flags, first, w, left, read)) return false;
+        if (!gather_words<4>(a, m, first, w, left, read)) return false;
 #pragma unroll
         for (int b = 0; b < 4; b++) {
           if (first + b >= m.source_count) continue;
@@ -78,11 +98,10 @@ __device__ __noinline__ bool move_packets(const LaneArguments& a, const Movement
       memcpy(&word, &result, 8);
     }
     for (uint32_t k = 0; k < m.destination_count; k++) {
-      const uint32_t flag = flags.destinations[k];
-      if (flag != 0) {
+      if (m.destination_ends[k].kind == LaneEnd::kPacket) {
         store_packet(reinterpret_cast<Packet*>(m.destinations[k]) + w,
-                     static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), flag,
-                     flag ^ a.signature);
+                     static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), m.call,
+                     m.call ^ a.signature);
       } else if (left > 0) {
         store_word(m.destinations[k] + w * 8, left, word);
       }
