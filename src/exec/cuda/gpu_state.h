@@ -108,11 +108,9 @@ class LanePlan {
   PooledResource memory, copy;  // if it is large
   // In device memory.
   const std::byte* lanes = nullptr;
-  const uint32_t* lane_at = nullptr;
   uint64_t* progress = nullptr;
   std::byte* resolved = nullptr;  // see LaneArguments
-  uint32_t resolved_bytes = 0;
-  size_t largest_lane = 0;  // bytes, resolved too
+  uint32_t lane_bytes = 0, resolved_bytes = 0;
 };
 
 // Kernel parameters. All fields that do not change between calls are filled in.

@@ -173,12 +173,12 @@ class LaneWriter {
 };
 
 template <typename T>
-uint32_t append(std::vector<std::byte>& bytes, size_t begin, const std::vector<T>& items) {
+uint32_t append(std::vector<std::byte>& bytes, const std::vector<T>& items) {
   const size_t at = bytes.size();
   const auto* first = reinterpret_cast<const std::byte*>(items.data());
   bytes.insert(bytes.end(), first, first + items.size() * sizeof(T));
   bytes.resize((bytes.size() + 15) / 16 * 16);
-  return static_cast<uint32_t>(at - begin);
+  return static_cast<uint32_t>(at);
 }
 
 }  // namespace
@@ -189,26 +189,40 @@ size_t LaneImage::steps() const {
   return all;
 }
 
-uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const FillPort& port,
-                    std::vector<std::byte>& bytes) {
-  const size_t begin = bytes.size();
+std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& head,
+                                  const FillPort& port) {
   LaneHead out = head;
-  bytes.resize(begin + sizeof out);
+  std::vector<std::byte> bytes(sizeof out);
   out.steps = static_cast<uint32_t>(lane.steps.size());
   out.operands = static_cast<uint32_t>(lane.operands.size());
   out.receives = static_cast<uint32_t>(lane.receives.size());
   out.sends = static_cast<uint32_t>(lane.sends.size());
-  append(bytes, begin, lane.steps);
-  out.operands_at = append(bytes, begin, lane.operands);
-  out.dependencies_at = append(bytes, begin, lane.dependencies);
+  append(bytes, lane.steps);
+  out.operands_at = append(bytes, lane.operands);
+  out.dependencies_at = append(bytes, lane.dependencies);
   std::vector<LanePort> receives, sends;
   for (const LaneImagePort& from : lane.receives) receives.push_back(port(from, true));
   for (const LaneImagePort& from : lane.sends) sends.push_back(port(from, false));
-  out.receives_at = append(bytes, begin, receives);
-  out.sends_at = append(bytes, begin, sends);
-  out.bytes = static_cast<uint32_t>(bytes.size() - begin);
-  std::memcpy(bytes.data() + begin, &out, sizeof out);
-  return static_cast<uint32_t>(begin);
+  out.receives_at = append(bytes, receives);
+  out.sends_at = append(bytes, sends);
+  std::memcpy(bytes.data(), &out, sizeof out);
+  return bytes;
+}
+
+std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lanes,
+                                  uint32_t& lane_bytes, uint32_t& resolved_bytes) {
+  lane_bytes = resolved_bytes = 0;
+  for (const auto& lane : lanes) {
+    LaneHead head;
+    std::memcpy(&head, lane.data(), sizeof head);
+    lane_bytes = std::max(lane_bytes, static_cast<uint32_t>(lane.size()));
+    resolved_bytes = std::max(resolved_bytes, head.resolved_bytes());
+  }
+  std::vector<std::byte> all(lanes.size() * lane_bytes);
+  for (size_t i = 0; i < lanes.size(); i++)
+    std::copy(lanes[i].begin(), lanes[i].end(),
+              all.begin() + static_cast<ptrdiff_t>(i * lane_bytes));
+  return all;
 }
 
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,

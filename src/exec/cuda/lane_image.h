@@ -44,11 +44,13 @@ struct LaneImage {
   size_t steps() const;
 };
 
-// The lane as the kernel reads it, after what `bytes` holds; returns its offset. `port` fills in a
-// port.
+// The lane as the kernel reads it. `port` fills in a port.
 using FillPort = std::function<LanePort(const LaneImagePort& port, bool receives)>;
-uint32_t write_lane(const LaneImage::Lane& lane, const LaneHead& head, const FillPort& port,
-                    std::vector<std::byte>& bytes);
+std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& head,
+                                  const FillPort& port);
+// All of them, each in the room of the largest, `lane_bytes`. `resolved_bytes`: see LaneArguments.
+std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lanes,
+                                  uint32_t& lane_bytes, uint32_t& resolved_bytes);
 
 // `also`: another proof of the schedule, by which some rank may run it. `straight`: messages may go
 // straight to their place, as far as both proofs allow. Throws Error if no kernel can run it.

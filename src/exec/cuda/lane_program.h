@@ -156,7 +156,6 @@ struct alignas(16) LaneLength {
 // A lane in memory: this head, then steps, operands, dependencies, receiving and sending ports.
 // Blocks copy the lanes that they run into shared memory.
 struct alignas(16) LaneHead {
-  uint32_t bytes = 0;  // of it all
   uint32_t steps = 0, operands = 0, receives = 0, sends = 0;
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
@@ -186,9 +185,10 @@ struct alignas(16) LaneArguments {
   Watch watch;
   LaneCounters* counters = nullptr;  // nullptr: only launched to be loaded
   uint64_t* progress = nullptr;      // call_word() of steps, by lane and instance
-  // In device memory, for all calls of a plan. An offset per lane.
+  // In device memory, for all calls of a plan. All lanes have the size of the largest, so a block
+  // finds its own without a look at others.
   const std::byte* lanes = nullptr;
-  const uint32_t* lane_at = nullptr;
+  uint32_t lane_bytes = 0;
   std::byte* resolved = nullptr;  // for all items, if these do not fit into shared memory
   uint32_t resolved_bytes = 0;    // of the largest lane
   uint32_t lane_count = 0;
@@ -208,8 +208,7 @@ struct alignas(16) LaneArguments {
   Reduction reduction;
 };
 
-// The lanes of messages of send/recv are kernel parameters. Offsets of the lanes follow, then they
-// themselves.
+// The lanes of messages of send/recv are kernel parameters. They follow the arguments.
 struct alignas(16) MessageArguments : LaneArguments {
   uint32_t bytes = 0;  // of it all
 };

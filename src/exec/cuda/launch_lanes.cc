@@ -10,7 +10,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostShared = 44 << 10;  // dynamic, besides what kernels declare
+constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels declare
 constexpr uint64_t kFewThreads = 64;
 
 // A port between this rank and a peer. `messages`: of send/recv, and not of a schedule.
@@ -42,10 +42,6 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   return out;
 }
 
-const LaneHead& head_at(const std::vector<std::byte>& bytes, uint32_t at) {
-  return *reinterpret_cast<const LaneHead*>(bytes.data() + at);
-}
-
 // Where peers find a buffer of this rank.
 uint64_t place_of(GpuExecutor::State& s, const void* pointer, size_t bytes) {
   if (s.registrations != nullptr) return s.registrations->place(pointer, bytes);
@@ -60,8 +56,9 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
 }
 
 // Shared memory for the items of a block, and for their lanes if these fit.
-size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t largest_lane, size_t most) {
+size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most) {
   const size_t items = ceil_div(a.items, blocks);
+  const size_t largest_lane = size_t{a.lane_bytes} + a.resolved_bytes;
   a.in_shared = items * (kLaneItemBytes + largest_lane) <= most;
   const size_t bytes = items * (kLaneItemBytes + (a.in_shared ? largest_lane : 0));
   if (bytes > most)
@@ -93,21 +90,13 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   auto plan = std::make_shared<LanePlan>();
   plan->image = lane_image(schedule, also, s.options.rank, fifo_depth, s.options.straight);
   const LaneImage& image = plan->image;
-  std::vector<std::byte> bytes;
-  std::vector<uint32_t> lane_at;
-  for (const LaneImage::Lane& lane : image.lanes) {
-    lane_at.push_back(write_lane(
-        lane, {},
-        [&](const LaneImagePort& port, bool receives) {
-          return connected_port(s, port, receives, false);
-        },
-        bytes));
-    const uint32_t resolved = head_at(bytes, lane_at.back()).resolved_bytes();
-    plan->resolved_bytes = std::max(plan->resolved_bytes, resolved);
-    plan->largest_lane = std::max(plan->largest_lane, bytes.size() - lane_at.back() + resolved);
-  }
-  const size_t at_at = bytes.size(), at_bytes = lane_at.size() * sizeof(uint32_t);
-  const size_t progress_at = round_up(at_at + at_bytes, 128);
+  std::vector<std::vector<std::byte>> lanes;
+  for (const LaneImage::Lane& lane : image.lanes)
+    lanes.push_back(write_lane(lane, {}, [&](const LaneImagePort& port, bool receives) {
+      return connected_port(s, port, receives, false);
+    }));
+  const std::vector<std::byte> bytes = join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
+  const size_t progress_at = round_up(bytes.size(), 128);
   // As many instances as lane_geometry() may take.
   const size_t items = image.lanes.size() *
                        std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
@@ -115,18 +104,17 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   // Items need it if a block has too many of them for its shared memory.
   const size_t all =
       uploaded + (ceil_div(items, static_cast<size_t>(s.max_ctas)) *
-                              (kLaneItemBytes + plan->largest_lane) <= kMostShared
+                              (kLaneItemBytes + plan->lane_bytes + plan->resolved_bytes) <=
+                                  kMostShared
                       ? 0
                       : items * plan->resolved_bytes);
   auto [device, copy] = s.plan_room(*plan, all);
   std::memset(copy, 0, uploaded);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
-  if (!lane_at.empty()) std::memcpy(copy + at_at, lane_at.data(), at_bytes);
   check(cudaMemcpyAsync(device, copy, uploaded, cudaMemcpyHostToDevice, s.own_stream.stream()),
         "uploading a schedule");
   check(cudaStreamSynchronize(s.own_stream.stream()), "uploading a schedule");
   plan->lanes = device;
-  plan->lane_at = reinterpret_cast<uint32_t*>(device + at_at);
   plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
   plan->resolved = device + uploaded;
   return plan;
@@ -146,7 +134,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   fill_in(a, s);
   a.progress = plan.progress;
   a.lanes = plan.lanes;
-  a.lane_at = plan.lane_at;
+  a.lane_bytes = plan.lane_bytes;
   a.resolved = plan.resolved;
   a.resolved_bytes = plan.resolved_bytes;
   a.lane_count = static_cast<uint32_t>(image.lanes.size());
@@ -175,7 +163,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.data.slice = g.slice;
   a.items = a.lane_count * g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
-  const size_t shared = shared_bytes(a, blocks, plan.largest_lane, kMostShared);
+  const size_t shared = shared_bytes(a, blocks, kMostShared);
   const Kernels kernels = image.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
@@ -210,10 +198,7 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   if (a.slot_bytes == 0)
     fail(ncclInvalidUsage, "FIFOs for messages of {} ranks do not fit into {} bytes "
          "(WEFT_SCRATCH_BYTES)", s.options.nranks, s.room.pool_bytes);
-  std::vector<std::byte> bytes(
-      round_up(sizeof a + a.lane_count * sizeof(uint32_t), 16));
-  std::vector<uint32_t> lane_at;
-  size_t largest = 0;
+  std::vector<std::vector<std::byte>> lanes;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
     LaneData& d = head.data;
@@ -243,28 +228,23 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     lane.steps = {step};
     lane.operands = is_send ? std::vector{memory, fifo} : std::vector{fifo, memory};
     (is_send ? lane.sends : lane.receives).push_back({message.peer, 0, 0, 1});
-    lane_at.push_back(write_lane(
-        lane, head,
-        [&](const LaneImagePort& port, bool incoming) {
-          return connected_port(s, port, incoming, true);
-        },
-        bytes));
-    largest = std::max(largest, bytes.size() - lane_at.back() +
-                                    head_at(bytes, lane_at.back()).resolved_bytes());
+    lanes.push_back(write_lane(lane, head, [&](const LaneImagePort& port, bool incoming) {
+      return connected_port(s, port, incoming, true);
+    }));
   };
   for (const GpuMessage& message : sends) add(message, true);
   for (const GpuMessage& message : receives) add(message, false);
-  if (bytes.size() > sizeof parameters)
+  const std::vector<std::byte> bytes = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+  a.bytes = static_cast<uint32_t>(sizeof a + bytes.size());
+  if (a.bytes > sizeof parameters)
     fail(ncclInternalError, "{} messages do not fit into a kernel", a.lane_count);
   a.items = a.lane_count * kMessageInstances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
-  const bool few = bytes.size() <= kFewMessageBytes;
+  const bool few = a.bytes <= kFewMessageBytes;
   const size_t shared =
-      shared_bytes(a, blocks, largest, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));
-  a.bytes = static_cast<uint32_t>(bytes.size());
-  std::memcpy(bytes.data() + sizeof a, lane_at.data(), lane_at.size() * sizeof(uint32_t));
-  std::memcpy(bytes.data(), static_cast<const void*>(&a), sizeof a);
-  std::memcpy(parameters.bytes, bytes.data(), bytes.size());
+      shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));
+  std::memcpy(parameters.bytes, static_cast<const void*>(&a), sizeof a);
+  std::memcpy(parameters.bytes + sizeof a, bytes.data(), bytes.size());
   launch(message_kernel_function(few), blocks, kThreads, &parameters,
          s.order->follows_program(), shared);
   s.order->launched(true);

@@ -23,7 +23,6 @@ struct LaneRank {
   std::vector<int32_t> buffer;    // input and output
   size_t output_at = 0;
   std::vector<std::byte> lanes, resolved;
-  std::vector<uint32_t> lane_at;
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
@@ -73,7 +72,7 @@ class LaneTeam {
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(rank.arguments.items);
       rooms.push_back(std::make_unique<std::byte[]>(
-          (rank.lanes.size() + rank.arguments.resolved_bytes) * rank.arguments.items));
+          (rank.arguments.lane_bytes + rank.arguments.resolved_bytes) * rank.arguments.items));
     }
     for (size_t r = 0; r < ranks_.size(); r++)
       for (uint32_t t = 0; t < kThreads; t++)
@@ -117,11 +116,10 @@ class LaneTeam {
       return out;
     };
     LaneArguments& a = rank.arguments;
-    for (const LaneImage::Lane& lane : rank.image.lanes) {
-      rank.lane_at.push_back(write_lane(lane, {}, port, rank.lanes));
-      const auto& head = *reinterpret_cast<LaneHead*>(rank.lanes.data() + rank.lane_at.back());
-      a.resolved_bytes = std::max(a.resolved_bytes, head.resolved_bytes());
-    }
+    std::vector<std::vector<std::byte>> lanes;
+    for (const LaneImage::Lane& lane : rank.image.lanes)
+      lanes.push_back(write_lane(lane, {}, port));
+    rank.lanes = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
@@ -131,7 +129,6 @@ class LaneTeam {
     a.counters = &rank.counters;
     a.progress = rank.progress.data();
     a.lanes = rank.lanes.data();
-    a.lane_at = rank.lane_at.data();
     a.lane_count = static_cast<uint32_t>(rank.image.lanes.size());
     a.chunks = rank.image.chunks;
     a.in_shared = shape_.in_shared;

@@ -34,6 +34,7 @@ class LaneRunner {
   __device__ void run(std::byte* room) {
     take_items(room);
     if (leads()) enter();
+    if (a_.packets && own_ == 1) return run_packets();
     for (;;) {
       if (leads()) find();
       __syncthreads();
@@ -64,34 +65,35 @@ class LaneRunner {
     const uint32_t call = load_volatile(&a_.counters->call) + 1;
     for (uint32_t i = 0; i < own_; i++) {
       const uint32_t number = blockIdx.x + i * gridDim.x;
-      const uint32_t instance = number / a_.lane_count, lane = number - instance * a_.lane_count;
-      const auto* from = reinterpret_cast<const LaneHead*>(a_.lanes + a_.lane_at[lane]);
-      const auto* to = from;
-      std::byte* resolved = a_.resolved + uint64_t{number} * a_.resolved_bytes;
+      const uint32_t lane = number % a_.lane_count;
+      const std::byte* from = a_.lanes + uint64_t{lane} * a_.lane_bytes;
       if (a_.in_shared) {
-        const uint32_t bytes = from->bytes;
-        for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-          *reinterpret_cast<uint4*>(room + at) = *reinterpret_cast<const uint4*>(
-              reinterpret_cast<const std::byte*>(from) + at);
-        to = reinterpret_cast<const LaneHead*>(room);
-        resolved = room + bytes;
-        room = resolved + from->resolved_bytes();
+        std::byte* to = room + i * (a_.lane_bytes + a_.resolved_bytes);
+        for (uint32_t at = threadIdx.x * 16; at < a_.lane_bytes; at += blockDim.x * 16)
+          *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(from + at);
       }
-      if (threadIdx.x == 0) {
-        const LaneData& d = from->own ? from->data : a_.data;
-        LaneItem& item = items_[i];
-        item.lane = to;
-        item.ends = reinterpret_cast<LaneEnd*>(resolved);
-        item.lengths = reinterpret_cast<LaneLength*>(item.ends + from->operands);
-        item.at = reinterpret_cast<std::byte**>(item.lengths + from->steps);
-        item.number = lane;
-        item.instance = instance;
-        item.call = from->own ? load_volatile(from->counter + instance) + 1 : call;
-        item.step = 0;
-        item.iterations = d.iterations;
-        item.iteration = from->steps == 0 || instance >= d.instances ? d.iterations : 0;
-        item.granted = false;
-      }
+    }
+    if (a_.in_shared) __syncthreads();
+    for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
+      const uint32_t number = blockIdx.x + i * gridDim.x;
+      LaneItem& item = items_[i];
+      item.instance = number / a_.lane_count;
+      item.number = number - item.instance * a_.lane_count;
+      const std::byte* at = a_.in_shared ? room + i * (a_.lane_bytes + a_.resolved_bytes)
+                                         : a_.lanes + uint64_t{item.number} * a_.lane_bytes;
+      std::byte* resolved = a_.in_shared ? const_cast<std::byte*>(at) + a_.lane_bytes
+                                         : a_.resolved + uint64_t{number} * a_.resolved_bytes;
+      item.lane = reinterpret_cast<const LaneHead*>(at);
+      const LaneHead& head = *item.lane;
+      const LaneData& d = head.own ? head.data : a_.data;
+      item.ends = reinterpret_cast<LaneEnd*>(resolved);
+      item.lengths = reinterpret_cast<LaneLength*>(item.ends + head.operands);
+      item.at = reinterpret_cast<std::byte**>(item.lengths + head.steps);
+      item.call = head.own ? load_volatile(head.counter + item.instance) + 1 : call;
+      item.step = 0;
+      item.iterations = d.iterations;
+      item.iteration = head.steps == 0 || item.instance >= d.instances ? d.iterations : 0;
+      item.granted = false;
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
@@ -120,6 +122,59 @@ class LaneRunner {
   __device__ void enter() {
     next_ = 0;
     if (own_ > 0) item_ = items_[0];
+  }
+
+  // A block with a single item and small messages needs no leaders: nothing else could be done
+  // while it waits, so all threads go through the steps and wait for their own packets.
+  __device__ void run_packets() {
+    if (leads() && !wait_for([&] { return is_granted(); })) shared_.stopped = true;
+    __syncthreads();
+    item_ = items_[0];
+    const auto* steps = item_.lane->at<LaneStep>(sizeof(LaneHead));
+    const uint32_t count = shared_.stopped || item_.iteration > 0 ? 0 : item_.lane->steps;
+    for (item_.step = 0; item_.step < count; item_.step++) {
+      step_ = &steps[item_.step];
+      if (step_->dependencies > 0) {
+        if (leads() && !wait_for([&] { return ready(); })) shared_.stopped = true;
+        __syncthreads();
+        if (shared_.stopped) break;
+      }
+      const uint32_t rounds = step_->simple ? 1 : packet_rounds();
+      for (uint32_t round = 0; round < rounds; round++) {
+        LaneMovement m;
+        if (step_->simple) {
+          m = simple_movement(item_.lengths[item_.step].rest, false, 0);
+        } else {
+          if (leads()) aim(round);
+          __syncthreads();
+          m = shared_.movement;
+        }
+        const bool moved =
+            m.source_count + m.destination_count == 0 || move_packets<Type, Op>(a_, m);
+        if (__syncthreads_or(!moved)) return leave();
+      }
+      if (step_->counted && threadIdx.x == 0) {
+        fence(a_.system);
+        tell_progress();
+      }
+    }
+    leave();
+  }
+  __device__ uint32_t packet_rounds() const {
+    const uint32_t passes = (step_->destinations + kMostEnds - 1) / kMostEnds;
+    return (step_->count == 0 ? 1 : step_->count) * (passes == 0 ? 1 : passes);
+  }
+  template <typename Done>
+  __device__ bool wait_for(Done done) {
+    Patience patience;
+    while (!done()) {
+      if (waits_other_call_) {
+        if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_);
+        return false;
+      }
+      if (warp_ballot(!patience.lasts(a_.watch, waits_for_)) != 0) return false;
+    }
+    return true;
   }
 
   // Finds an item that can do its next step, and does steps that move nothing.
@@ -251,7 +306,7 @@ class LaneRunner {
         fill(shared_.movement, shared_.movement.elements, false);
       return rounds;
     }
-    const uint32_t first = step_->first_operand, sources = step_->sources;
+    const uint32_t sources = step_->sources;
     const LaneLength& length = item_.lengths[item_.step];
     const uint64_t elements = item_.iteration < length.full    ? slice()
                               : item_.iteration == length.full ? length.rest
@@ -261,19 +316,23 @@ class LaneRunner {
     const uint32_t skipped =
         step_->skips && warp_get(end_.kind, 0) == LaneEnd::kStraight ? 1 : 0;
     const uint32_t destinations = step_->destinations - skipped;
-    if (threadIdx.x == 0) {
-      LaneMovement& m = shared_.movement;
-      m.sources = item_.at + first;
-      m.destinations = item_.at + first + sources + skipped;
-      m.source_ends = item_.ends + first;
-      m.destination_ends = m.source_ends + sources;
-      m.source_count = sources;
-      m.destination_count = destinations;
-      m.scaled = length.scaled;
-      fill(m, elements, aligned);
-    }
+    if (threadIdx.x == 0) shared_.movement = simple_movement(elements, aligned, skipped);
     if (a_.packets) return sources + destinations > 0 ? 1 : 0;
     return elements > 0 && destinations > 0 ? 1 : 0;
+  }
+  // `skipped`: the first destinations that are not written.
+  __device__ LaneMovement simple_movement(uint64_t elements, bool aligned, uint32_t skipped) const {
+    const uint32_t first = step_->first_operand;
+    LaneMovement m;
+    m.source_count = step_->sources;
+    m.destination_count = step_->destinations - skipped;
+    m.sources = item_.at + first;
+    m.destinations = item_.at + first + step_->sources + skipped;
+    m.source_ends = item_.ends + first;
+    m.destination_ends = m.source_ends + step_->sources;
+    m.scaled = item_.lengths[item_.step].scaled;
+    fill(m, elements, aligned);
+    return m;
   }
   __device__ uint64_t slice() const { return (item_.lane->own ? item_.lane->data : a_.data).slice; }
   __device__ void fill(LaneMovement& m, uint64_t elements, bool aligned) const {
@@ -341,16 +400,18 @@ class LaneRunner {
       fence(a_.system);
     }
     const uint32_t steps = item_.lane->steps;
-    if (step_->counted && threadIdx.x == 0)
-      store_relaxed(&a_.progress[item_.instance * a_.lane_count + item_.number],
-                    call_word(item_.call, uint64_t{item_.iteration} * steps + item_.step + 1),
-                    false);
+    if (step_->counted && threadIdx.x == 0) tell_progress();
     warp_meet();
     if (++item_.step < steps) return;
     item_.step = 0;
     if (++item_.iteration < item_.iterations) return;
     if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
     left_--;
+  }
+  __device__ void tell_progress() const {
+    const uint64_t steps = uint64_t{item_.iteration} * item_.lane->steps + item_.step + 1;
+    store_relaxed(&a_.progress[item_.instance * a_.lane_count + item_.number],
+                  call_word(item_.call, steps), false);
   }
   // To the operand of the next iteration.
   __device__ void go_on(LaneEnd& end, std::byte*& at) const {
@@ -431,8 +492,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   auto& a = reinterpret_cast<MessageArguments&>(copy);
   if (threadIdx.x == 0) {
-    a.lanes = copy.bytes;
-    a.lane_at = reinterpret_cast<const uint32_t*>(copy.bytes + sizeof(MessageArguments));
+    a.lanes = copy.bytes + sizeof(MessageArguments);
   }
   __syncthreads();
   wait_for_predecessor();
