@@ -31,6 +31,7 @@ size_t known_bytes(unsigned version) {
 CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) {
   CommConfig result = parent != nullptr ? *parent : CommConfig{};
   if (parent != nullptr) result.name.clear();
+  result.shares_blocks = parent != nullptr && parent->split_share;
   const Config environment = Config::from_environment();
   const int forced = environment.comm_blocking;
   if (user != nullptr) {
@@ -67,6 +68,7 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
     if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT) result.max_ctas = config.maxCTAs;
     if (config.CTAPolicy != NCCL_CONFIG_UNDEF_INT)
       result.copy_engines = (config.CTAPolicy & NCCL_CTA_POLICY_ZERO) != 0;
+    if (config.splitShare != NCCL_CONFIG_UNDEF_INT) result.split_share = config.splitShare == 1;
     if (config.netName != nullptr) result.net_name = config.netName;
     if (config.commName != nullptr) result.name = config.commName;
   }

@@ -189,6 +189,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.straight = config_.straight;
   options.system_scope = config_.system_scope;
   options.graph_mixing = config_.graph_mixing;
+  options.shares_blocks = options_.shares_blocks;
   options.copy_engines = options_.copy_engines || config_.copy_engines;
   auto gpu = std::make_unique<GpuLauncher>(
       options, GpuLauncherParts{config_, context_, *control_, *mesh_, *chooser_, *plans_,

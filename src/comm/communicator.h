@@ -25,6 +25,7 @@ struct CommunicatorOptions {
   int max_ctas = 0;           // 0: the value of NCCL_MAX_CTAS
   uint64_t issuer = 0;        // identifies the thread that makes its calls
   bool copy_engines = false;  // move data with copy engines where possible
+  bool shares_blocks = false;  // of its parent: it has no thread blocks of its own
   std::string net_name;       // the network to use; empty: the first that works
   std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's
 };

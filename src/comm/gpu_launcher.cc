@@ -71,6 +71,8 @@ void GpuLauncher::share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline
   for (const cuda::GpuPeer& peer : peers)
     parts.claims.push_back({std::string(peer.gpu, sizeof peer.gpu), 0, peer.max_ctas});
   parts.percent = config_.block_share;
+  for (const cuda::GpuPeer& peer : peers)
+    if (peer.shares_blocks) parts.percent = 0;
   parts.most = cuda::kMaxCtas;
   parts.all_gather = [&](const std::string& mine) { return control_.all_gather(mine, deadline); };
   cuda::RankBlocks& mine = gpu_.blocks();

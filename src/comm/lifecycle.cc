@@ -86,6 +86,7 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
     options.issuer = comm.issuer;
     options.max_ctas = comm.config.max_ctas;
     options.copy_engines = comm.config.copy_engines;
+    options.shares_blocks = comm.config.shares_blocks;
     options.net_name = comm.config.net_name;
     comm.impl = std::make_unique<Communicator>(std::move(options));
     watch(comm, id);

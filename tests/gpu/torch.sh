@@ -14,3 +14,4 @@ for processes in 2 4; do
   NCCL_SOCKET_IFNAME=lo LD_PRELOAD=$1 timeout 120 python3 "$(dirname "$0")/torch_first_contact.py" "$processes"
 done
 NCCL_SOCKET_IFNAME=lo LD_PRELOAD=$1 timeout 60 python3 "$(dirname "$0")/torch_several_groups.py"
+NCCL_SOCKET_IFNAME=lo LD_PRELOAD=$1 timeout 60 python3 "$(dirname "$0")/torch_parallel_groups.py"

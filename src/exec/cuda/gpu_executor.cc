@@ -187,6 +187,7 @@ GpuPeer GpuExecutor::describe() {
     static_assert(sizeof handle == sizeof peer.handle);
     std::memcpy(peer.handle, &handle, sizeof handle);
   }
+  peer.shares_blocks = s.options.shares_blocks;
   peer.asks_copies = s.copies != nullptr;
   if (s.copies != nullptr && s.copies->missing().empty()) peer.copy_bytes = s.sizes.copy_stage;
   peer.copies_at = s.sizes.mailbox + s.sizes.stage + s.sizes.send_stage;

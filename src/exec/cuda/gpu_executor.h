@@ -47,7 +47,8 @@ struct GpuOptions {
   int sharing = 1;           // ranks of this process on this GPU, including this one
   uint64_t group = 0;        // identifies the communicator, the same on all ranks
   uint64_t issuer = 0;       // identifies the thread that makes its calls; see launch_slot.h
-  bool one_process = true;   // all ranks share this address space
+  bool shares_blocks = false;  // it takes the slot of another communicator
+  bool one_process = true;     // all ranks share this address space
   double timeout_s = 0;      // 0: kernels wait for ever
   size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
@@ -70,7 +71,7 @@ struct GpuPeer {
   char gpu[16] = {};     // UUID: shows which ranks share a GPU
   int32_t device = 0;    // in its own process's numbering
   int32_t max_ctas = 0;
-  bool asks_copies = false;
+  bool asks_copies = false, shares_blocks = false;
   uint64_t copies_at = 0, copy_bytes = 0;  // stage of the copy engines; 0: not usable
 };
 
