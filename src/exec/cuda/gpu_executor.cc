@@ -323,9 +323,11 @@ int GpuExecutor::missing_probe() const {
   const size_t bytes = s.blocks_of.size() * sizeof(uint32_t);
   const PooledResource kept(DeviceStore::Kind::kHostMemory, bytes);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
-  check(cudaMemcpyAsync(kept.get(), reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(s.options.nranks),
-                        bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
-        "reading the probes");
+  check(
+      cudaMemcpyAsync(kept.get(),
+                      reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(s.options.nranks),
+                      bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
+      "reading the probes");
   check(cudaStreamSynchronize(s.own_stream.stream()), "reading the probes");
   for (int peer = 0; peer < s.options.nranks; peer++)
     if (s.blocks_of[static_cast<size_t>(peer)] != nullptr &&
