@@ -65,6 +65,8 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   // As many instances as there are blocks for, while messages are large enough.
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
   const uint64_t by_blocks = std::max<uint64_t>(1, room.blocks / image.most_lanes);
+  if (ports > kMostLanePorts)
+    fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
@@ -72,9 +74,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
-  const uint64_t fifo = std::min(room.fifo_bytes, fifos / (ports * g.instances));
+  const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
+  const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));
   const uint64_t slot = fifo / g.slots / kSlotUnit * kSlotUnit;
-  if (slot < least_slot || ports > kMostLanePorts)
+  if (slot < least_slot)
     fail(ncclInvalidUsage,
          "FIFOs for {} ports with {} messages of {} chunks each do not fit into {} bytes "
          "(WEFT_SCRATCH_BYTES)",
@@ -89,6 +92,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kSlotUnit));
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
+}
+
+uint64_t lane_chunk(const LaneImage& image, const LaneGeometry& geometry, uint64_t count) {
+  return image.uniform_only ? share(count, static_cast<uint64_t>(image.chunks)) : geometry.chunk;
 }
 
 }  // namespace weft::cuda
