@@ -248,13 +248,13 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
     if (p < kMaxRanks) s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
   s.areas_of.assign(peers.size(), nullptr);
+  s.shared->hold(std::move(owner));
   if (peers.size() > kMaxRanks) return reach;
   if (!s.comm.one_process) {
     s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
                                                       processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
-  s.shared->hold(std::move(owner));
   if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
   return reach;
 }
