@@ -32,8 +32,8 @@ std::shared_ptr<const ImportedSchedules> imported_ring() {
   return ImportedSchedules::only(file, "small-ring.json");
 }
 
-CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host = "") {
-  Config config;
+CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host = "",
+                                const Config& config = {}) {
   HostSetting setting;
   setting.cores = 64;
   const Machine machine = load_machine(machine_name);
@@ -57,7 +57,7 @@ struct OnGpus {
   explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {},
                   std::shared_ptr<const ImportedSchedules> imported = nothing_imported())
       : chooser(config, 0, "test", std::move(imported)) {
-    chooser.agree(plans_of_gpus("dgx-h100"));
+    chooser.agree(plans_of_gpus("dgx-h100", "", config));
     weft::Placement placement;
     placement.peer_memory = placement.lanes = true;
     chooser.place(placement, copies);
