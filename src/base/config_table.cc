@@ -93,11 +93,12 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_SCRATCH_BYTES",
      &Config::scratch_bytes,
      "GPU only. Scratch memory that all ranks can reach, for private buffers. Between processes "
-     "sends have half as much besides. 0: 25 to 33 MiB between processes of one host, else 32 MiB.",
+     "sends have half as much besides. 0: 20 to 38 MiB between processes of one host, else 32 MiB.",
      {.not_negative = true}},
     {"WEFT_LANE_FIFO_BYTES",
      &Config::lane_fifo_bytes,
-     "GPU only. Most bytes of a FIFO between two GPUs, per port and instance of a lane.",
+     "GPU only. Most bytes of a FIFO between two GPUs, per port and instance of a lane. FIFOs are "
+     "larger for schedules that need it.",
      {.at_least = 4096}},
     {"WEFT_LANE_SLOTS", &Config::lane_slots,
      "GPU only. Messages that such a FIFO holds, at least."},

@@ -17,9 +17,10 @@ void GpuLauncher::settle(const std::vector<std::string>& reach) {
   for (size_t a = 0; a < reach.size(); a++)
     for (size_t b = 0; b < a; b++) apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
   if (apart > 0 && rank_ == 0)
-    WEFT_INFO(kInit, "{}: {} of {} pairs of GPUs have no access to each other's memory: their "
-              "messages go through host memory", context_.label, apart,
-              nranks_ * (nranks_ - 1) / 2);
+    WEFT_INFO(kInit,
+              "{}: {} of {} pairs of GPUs have no access to each other's memory: their "
+              "messages go through host memory",
+              context_.label, apart, nranks_ * (nranks_ - 1) / 2);
 }
 
 cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choice& choice,
@@ -43,16 +44,18 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
   LaneEntry entry{source, collective.root, in_place,
                   gpu_.prepare_lanes(*verified, also.get(), fifo_depth)};
   const auto shape = cuda::GpuExecutor::shape_of(*entry.plan);
-  WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here; {} of {} messages "
-            "may go straight to their place", context_.label, name(collective.kind),
-            collective.root, in_place ? "in place" : "out of place", choice.name, shape.lanes,
-            shape.steps, shape.straight, shape.messages);
+  WEFT_INFO(kTuning,
+            "{}: {} root {} {} runs as {}: {} lanes, {} steps here; {} of {} messages "
+            "may go straight to their place",
+            context_.label, name(collective.kind), collective.root,
+            in_place ? "in place" : "out of place", choice.name, shape.lanes, shape.steps,
+            shape.straight, shape.messages);
   plans.push_back(std::move(entry));
   return *plans.back().plan;
 }
 
-void GpuLauncher::launch_lanes(const Call& call, const Collective& collective,
-                               const Choice& choice, cuda::GpuCall gpu_call, bool in_place) {
+void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
+                               cuda::GpuCall gpu_call, bool in_place) {
   cuda::LanePlan& plan = lane_plan(collective, choice, in_place);
   const auto shape = cuda::GpuExecutor::shape_of(plan);
   if (shape.uniform_only && call.count % static_cast<size_t>(shape.chunks) != 0)
@@ -60,7 +63,8 @@ void GpuLauncher::launch_lanes(const Call& call, const Collective& collective,
          shape.chunks);
   gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums);
   // Ranks that chose different schedules must notice.
-  if (choice.schedule != nullptr) gpu_call.signature ^= static_cast<uint32_t>(choice.schedule->hash);
+  if (choice.schedule != nullptr)
+    gpu_call.signature ^= static_cast<uint32_t>(choice.schedule->hash);
   gpu_.run_lanes(plan, gpu_call);
 }
 

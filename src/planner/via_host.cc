@@ -52,9 +52,10 @@ std::string no_peer_access(const Machine& machine, std::span<const int> gpus) {
 
 bool has_direct_path(const Machine& machine, int rank, int peer) {
   const std::vector<int> nodes = gpus(machine);
-  const PathClass way = PathFinder(machine)
-                            .best(nodes[static_cast<size_t>(rank)], nodes[static_cast<size_t>(peer)])
-                            .path_class;
+  const PathClass way =
+      PathFinder(machine)
+          .best(nodes[static_cast<size_t>(rank)], nodes[static_cast<size_t>(peer)])
+          .path_class;
   return way == PathClass::kNvlink || way == PathClass::kPcieSwitch;
 }
 

@@ -31,9 +31,7 @@ struct ArenaLayout {
   size_t area_bytes = 0;  // after the FIFOs, for GPUs without access to each other's memory
 
   size_t fifo_stride() const { return (sizeof(FifoControl) + ring_bytes + 4095) / 4096 * 4096; }
-  size_t size() const {
-    return area_at() + area_bytes;
-  }
+  size_t size() const { return area_at() + area_bytes; }
   size_t area_at() const {
     return kFifosAt + fifo_stride() * static_cast<size_t>(senders) * static_cast<size_t>(channels);
   }

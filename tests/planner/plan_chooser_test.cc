@@ -32,8 +32,8 @@ std::shared_ptr<const ImportedSchedules> imported_ring() {
   return ImportedSchedules::only(file, "small-ring.json");
 }
 
-CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host = "") {
-  Config config;
+CommunicatorPlans plans_of_gpus(const char* machine_name, const char* via_host = "",
+                                const Config& config = {}) {
   HostSetting setting;
   setting.cores = 64;
   const Machine machine = load_machine(machine_name);
@@ -57,7 +57,7 @@ struct OnGpus {
   explicit OnGpus(const Config& config = {}, const PlanChooser::CopyTest& copies = {},
                   std::shared_ptr<const ImportedSchedules> imported = nothing_imported())
       : chooser(config, 0, "test", std::move(imported)) {
-    chooser.agree(plans_of_gpus("dgx-h100"));
+    chooser.agree(plans_of_gpus("dgx-h100", "", config));
     weft::Placement placement;
     placement.peer_memory = placement.lanes = true;
     chooser.place(placement, copies);
@@ -147,6 +147,78 @@ TEST(PlanChooser, RunsImportedSchedulesAsLanesOnGpus) {
   EXPECT_STREQ(gpus.chooser.choose(call_of_size(kHuge)).name, "peer_memory");
   gpus.chooser.force(kReduceAll, &kOneShot);
   EXPECT_STREQ(gpus.chooser.choose(call_of_size(kTiny)).name, "one_shot");
+}
+
+// GPUs of one host, some pairs of which have no access.
+struct WithoutAccess : OnGpus {
+  explicit WithoutAccess(const Config& config = {},
+                         std::shared_ptr<const ImportedSchedules> imported = nothing_imported())
+      : OnGpus(config, {}, std::move(imported)) {
+    weft::Placement placement;
+    placement.lanes = true;
+    chooser.place(placement);
+  }
+};
+
+TEST(PlanChooser, RunsMessagesAsLanesWhereSomeGpusHaveNoAccess) {
+  WithoutAccess gpus({}, imported_ring());
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kTiny)).name, "small-ring.json");
+  for (const size_t bytes : {kTiny, 2 * kTiny, kHuge}) {
+    const Choice choice = gpus.chooser.choose(call_of_size(bytes));
+    EXPECT_EQ(choice.path, PlanPath::kLanes);
+    EXPECT_FALSE(choice.generator != nullptr && choice.generator->peer_memory) << choice.name;
+  }
+  gpus.chooser.force(kReduceAll, &kTree);
+  EXPECT_STREQ(gpus.chooser.choose(call_of_size(kTiny)).name, "tree");
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).path, PlanPath::kLanes);
+  gpus.chooser.force(kReduceAll, &kPeerMemory);
+  EXPECT_THROW(gpus.chooser.choose(call_of_size(kHuge)), Error);
+}
+
+// More ranks than kernels for peer memory know: GpuExecutor::complete() is false.
+TEST(PlanChooser, RunsMessagesAsLanesForAnyNumberOfRanks) {
+  PlanChooser chooser({}, 0, "test", nothing_imported());
+  weft::Placement placement;
+  placement.lanes = true;
+  chooser.place(placement);
+  for (int kind = 0; kind < kCollectiveKinds; kind++)
+    for (const size_t bytes : {kTiny, kHuge}) {
+      const Collective c{static_cast<CollectiveKind>(kind), 72, 0};
+      const Choice choice = chooser.choose(PlanCall::of_size(c, bytes));
+      EXPECT_EQ(choice.path, PlanPath::kLanes) << name(c.kind);
+      EXPECT_FALSE(choice.generator->peer_memory) << choice.name;
+    }
+}
+
+TEST(PlanChooser, RunsForcedMessagesAsLanesBeyondPackets) {
+  OnGpus gpus;
+  gpus.chooser.force(kReduceAll, &kRing);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).path, PlanPath::kPackets);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(Config().packet_bytes)).path, PlanPath::kPackets);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(Config().packet_bytes + 4)).path, PlanPath::kLanes);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kHuge)).path, PlanPath::kLanes);
+  gpus.chooser.force(kReduceAll, &kPeerMemory);
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kHuge)).path, PlanPath::kLoadStore);
+}
+
+// WEFT_TOPO: what the table chose for that machine runs here, in every size.
+TEST(PlanChooser, RunsThePlansOfAnEmulatedMachineAsLanes) {
+  Config config;
+  config.topo = "dgx-h100";
+  const OnGpus gpus(config);
+  for (const size_t bytes : {kTiny, kHuge}) {
+    const Choice choice = gpus.chooser.choose(call_of_size(bytes));
+    EXPECT_EQ(choice.path, PlanPath::kLanes) << choice.name;
+    EXPECT_FALSE(choice.generator != nullptr && choice.generator->peer_memory) << choice.name;
+  }
+}
+
+TEST(PlanChooser, ALoneRankNeedsNoLanes) {
+  Config config;
+  config.topo = "dgx-h100";
+  const OnGpus gpus(config);
+  const PlanCall call = PlanCall::of_size({kReduceAll, 1, 0}, kHuge);
+  EXPECT_NE(gpus.chooser.choose(call).path, PlanPath::kLanes);
 }
 
 TEST(PlanChooser, RunsImportedSchedulesWithCpuNodesThroughHostFifosAndNotInGraphs) {

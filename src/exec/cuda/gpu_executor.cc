@@ -249,13 +249,13 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
     if (p < kMaxRanks) s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
   s.areas_of.assign(peers.size(), nullptr);
+  s.shared->hold(std::move(owner));
   if (peers.size() > kMaxRanks) return reach;
   if (!s.comm.one_process) {
     s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
                                                       processes, std::move(borrow));
     s.comm.registrations = s.registrations->table();
   }
-  s.shared->hold(std::move(owner));
   if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
   return reach;
 }
@@ -324,9 +324,11 @@ int GpuExecutor::missing_probe() const {
   const size_t bytes = s.blocks_of.size() * sizeof(uint32_t);
   const PooledResource kept(DeviceStore::Kind::kHostMemory, bytes);
   const auto* seen = static_cast<const uint32_t*>(kept.get());
-  check(cudaMemcpyAsync(kept.get(), reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(s.options.nranks),
-                        bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
-        "reading the probes");
+  check(
+      cudaMemcpyAsync(kept.get(),
+                      reinterpret_cast<LaneWords*>(s.memory + s.words_at)->probes(s.options.nranks),
+                      bytes, cudaMemcpyDeviceToHost, s.own_stream.stream()),
+      "reading the probes");
   check(cudaStreamSynchronize(s.own_stream.stream()), "reading the probes");
   for (int peer = 0; peer < s.options.nranks; peer++)
     if (s.blocks_of[static_cast<size_t>(peer)] != nullptr &&

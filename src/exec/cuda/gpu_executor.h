@@ -132,9 +132,9 @@ class GpuExecutor {
   RankBlocks& blocks();
   void use_blocks(int blocks);
   // Returns a '1' for every rank whose memory this rank's GPU can access, and a '0' for the others.
-  // `linked`: ranks for which it tries; nullptr: all. `boards`: kBoardBytes of memory per rank that the
-  // ranks of a host share, for registrations and copy engines. `owner` keeps that memory. `borrow`
-  // asks a peer in another process for a descriptor that it lends.
+  // `linked`: ranks for which it tries; nullptr: all. `boards`: kBoardBytes of memory per rank that
+  // the ranks of a host share, for registrations and copy engines. `owner` keeps that memory.
+  // `borrow` asks a peer in another process for a descriptor that it lends.
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
   std::string connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
                       std::shared_ptr<const void> owner, Borrow borrow,

@@ -65,8 +65,8 @@ struct GpuExecutor::State {
   // Per rank: its memory block as this GPU sees it, and its area in host memory if the two ranks
   // have no access to each other's GPU. One of them is nullptr.
   std::vector<std::byte*> blocks_of, areas_of;
-  size_t words_at = 0;            // from a block to its LaneWords
-  PooledResource lane_counters;   // LaneCounters, then those of messages
+  size_t words_at = 0;           // from a block to its LaneWords
+  PooledResource lane_counters;  // LaneCounters, then those of messages
   uint32_t* message_counters(bool sends, int peer) const {
     auto* first = reinterpret_cast<uint32_t*>(static_cast<LaneCounters*>(lane_counters.get()) + 1);
     return first + ((sends ? options.nranks : 0) + peer) * kMessageInstances;
@@ -75,7 +75,7 @@ struct GpuExecutor::State {
     return sizeof(LaneCounters) +
            size_t{2} * static_cast<size_t>(options.nranks) * kMessageInstances * sizeof(uint32_t);
   }
-  PooledResource peer_words;      // for ProbeArguments
+  PooledResource peer_words;  // for ProbeArguments
   // Programs of lanes, and what is uploaded.
   static constexpr size_t kPlanBytes = size_t{1} << 20;
   PooledResource plan_memory, plan_copy;

@@ -21,8 +21,10 @@ uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count,
   const uint64_t chunk =
       scratch_bytes / static_cast<uint64_t>(image.scratch_chunks) / element / unit * unit;
   if (chunk == 0)
-    fail(ncclInvalidUsage, "{} chunks of scratch memory do not fit into {} bytes "
-         "(WEFT_SCRATCH_BYTES)", image.scratch_chunks, scratch_bytes);
+    fail(ncclInvalidUsage,
+         "{} chunks of scratch memory do not fit into {} bytes "
+         "(WEFT_SCRATCH_BYTES)",
+         image.scratch_chunks, scratch_bytes);
   return std::min(count, chunk * chunks);
 }
 
@@ -31,8 +33,8 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
                   uint32_t element, LaneGeometry& g) {
   if (room.packet_bytes == 0 || image.scratch_chunks > 0 || image.most_messages == 0) return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
-  const uint64_t instances =
-      std::clamp<uint64_t>(share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
+  const uint64_t instances = std::clamp<uint64_t>(
+      share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
   const uint64_t slice = up(share(std::max<uint64_t>(1, g.chunk), instances), unit);
   const uint64_t packets = up(std::max<uint64_t>(1, share(slice * element, 8)) * chunks, 16);
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports) * instances;
@@ -63,6 +65,8 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   // As many instances as there are blocks for, while messages are large enough.
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
   const uint64_t by_blocks = std::max<uint64_t>(1, room.blocks / image.most_lanes);
+  if (ports > kMostLanePorts)
+    fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
@@ -70,23 +74,28 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
-  const uint64_t fifo = std::min(room.fifo_bytes, fifos / (ports * g.instances));
+  const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
+  const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));
   const uint64_t slot = fifo / g.slots / kSlotUnit * kSlotUnit;
-  if (slot < least_slot || ports > kMostLanePorts)
+  if (slot < least_slot)
     fail(ncclInvalidUsage,
          "FIFOs for {} ports with {} messages of {} chunks each do not fit into {} bytes "
          "(WEFT_SCRATCH_BYTES)",
          image.most_ports, g.slots, image.step_chunks, fifos);
   // All slices have the same length, if they can.
   const uint64_t most_slice = std::max<uint64_t>(1, slot / step_chunks / element / unit * unit);
-  const uint64_t iterations =
-      std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
-  g.slice = std::min(most_slice, up(share(std::max<uint64_t>(1, g.chunk),
-                                          iterations * g.instances), unit));
-  g.iterations = static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
+  const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
+  g.slice = std::min(most_slice,
+                     up(share(std::max<uint64_t>(1, g.chunk), iterations * g.instances), unit));
+  g.iterations =
+      static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
   g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kSlotUnit));
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
+}
+
+uint64_t lane_chunk(const LaneImage& image, const LaneGeometry& geometry, uint64_t count) {
+  return image.uniform_only ? share(count, static_cast<uint64_t>(image.chunks)) : geometry.chunk;
 }
 
 }  // namespace weft::cuda

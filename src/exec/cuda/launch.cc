@@ -13,7 +13,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint64_t kFewThreads = 128;
+constexpr uint64_t kFewProgramThreads = 128;
 
 // Turns ports back into ranks, because tokens go to mailboxes. Merges `joined` chunks into one.
 void translate(const Program& program, int joined, std::vector<ProgramStep>& steps,
@@ -170,8 +170,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Prog
   a.operands_at = static_cast<uint16_t>(step_bytes);
   std::memcpy(a.program_bytes, steps.data(), step_bytes);
   std::memcpy(a.program_bytes + step_bytes, operands.data(), operand_bytes);
-  a.bytes =
-      static_cast<uint16_t>(offsetof(KernelArguments, program_bytes) + step_bytes + operand_bytes);
+  a.bytes = static_cast<uint16_t>(a.program_bytes + step_bytes + operand_bytes -
+                                  reinterpret_cast<std::byte*>(&a));
   return plan;
 }
 
@@ -240,7 +240,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   if (plan.one_movement && a.input_place != kPrivate && a.output_place != kPrivate) {
     const uint64_t blocks = ctas * (a.program.together ? static_cast<uint64_t>(c.nranks) : 1);
     const uint64_t vectors = ceil_div(a.program.chunk * a.element, blocks * 16);
-    threads = std::clamp<uint64_t>(std::bit_ceil(vectors), kFewThreads, s.threads);
+    threads = std::clamp<uint64_t>(std::bit_ceil(vectors), kFewProgramThreads, s.threads);
   }
   // May start early behind another program kernel, which lets it start when all ranks are done.
   // Behind a kernel that lets it start at once, it would take SMs from peers that have not launched

@@ -93,8 +93,8 @@ std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program& program, bo
   a.operands_at = static_cast<uint16_t>(step_bytes);
   std::memcpy(a.program_bytes, steps.data(), step_bytes);
   std::memcpy(a.program_bytes + step_bytes, operands.data(), operand_bytes);
-  a.bytes =
-      static_cast<uint16_t>(offsetof(PacketArguments, program_bytes) + step_bytes + operand_bytes);
+  a.bytes = static_cast<uint16_t>(a.program_bytes + step_bytes + operand_bytes -
+                                  reinterpret_cast<std::byte*>(&a));
   return plan;
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kUsualStage = 32 * kMiB;
-// Of a rank whose peers are other processes. 4 of 64 MiB are left for programs and the driver's own rounding.
+// Of a rank whose peers are other processes. 4 of 64 MiB are left for programs and the driver's own
+// rounding.
 constexpr size_t kBetweenProcesses = 60 * kMiB;
 constexpr int kLargeGpuBlocks = 128;  // that ranks of an H200 share
 

@@ -27,9 +27,9 @@ Kernels reduction_kernels(ncclDataType_t type, ncclRedOp_t op);
 // For collectives that only move data.
 Kernels move_kernels();
 const void* send_recv_kernel_function(
-    bool packets);                    // SendRecvArguments; packets: all messages are in packets
+    bool packets);  // SendRecvArguments; packets: all messages are in packets
 const void* message_kernel_function(bool few);  // MessageArguments
-const void* probe_kernel_function();  // ProbeArguments
+const void* probe_kernel_function();            // ProbeArguments
 
 // Once per device. Two kinds of kernel would deadlock while another rank's kernel spins: one that
 // CUDA loads lazily, and one that needs more local memory than any before. So init loads all

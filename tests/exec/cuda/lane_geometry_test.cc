@@ -1,0 +1,225 @@
+// How calls of lane programs are cut: everything is moved once, and everything fits.
+#include "src/exec/cuda/lane_geometry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "tests/support/sampling.h"
+
+namespace weft::test {
+namespace {
+
+using namespace cuda;
+
+uint64_t divided_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+// As many values of each size, from 1 to 2^bits.
+uint64_t of_any_size(Random& random, uint64_t bits) {
+  return 1 + random.next() % (uint64_t{1} << random.below(bits + 1));
+}
+
+LaneImage random_image(Random& random) {
+  LaneImage image;
+  image.chunks = static_cast<int32_t>(of_any_size(random, 7));
+  image.uniform_only = random.below(4) == 0;
+  image.step_chunks = static_cast<int32_t>(1 + random.below(static_cast<uint64_t>(image.chunks)));
+  if (random.below(3) == 0) image.scratch_chunks = static_cast<int32_t>(of_any_size(random, 6));
+  image.fifo_depth = static_cast<int32_t>(of_any_size(random, 4));
+  image.most_lanes = static_cast<uint32_t>(of_any_size(random, 6));
+  image.most_ports = static_cast<uint32_t>(random.below(3) == 0 ? 0 : of_any_size(random, 7));
+  image.most_messages = image.most_ports == 0 ? 0 : static_cast<uint32_t>(of_any_size(random, 6));
+  return image;
+}
+
+LaneRoom random_room(Random& random) {
+  LaneRoom room;
+  room.blocks = static_cast<uint32_t>(of_any_size(random, 7));
+  room.pool_bytes = (1 + random.below(32)) << 20;
+  room.slots = static_cast<uint32_t>(of_any_size(random, 3));
+  room.fifo_bytes = 4096 * of_any_size(random, 8);
+  if (random.below(2) == 0) room.packet_bytes = of_any_size(random, 16);
+  return room;
+}
+
+struct Cut {
+  LaneImage image;
+  LaneRoom room;
+  uint64_t count = 1;
+  uint32_t element = 1;
+  LaneGeometry g;
+
+  uint64_t ports() const { return std::max<uint64_t>(1, image.most_ports) * g.instances; }
+  uint64_t fifos() const { return ports() * g.slots * g.slot_bytes; }
+  uint64_t message() const {
+    const uint64_t chunk = g.slice * element;
+    return static_cast<uint64_t>(image.step_chunks) *
+           (g.packets ? divided_up(chunk, 8) * sizeof(Packet) : chunk);
+  }
+};
+
+// Walks through the slices of each chunk of each part, as a rank's launches do. A slice must begin
+// where the one before it ended.
+void expect_covered(const Cut& cut) {
+  const LaneGeometry& g = cut.g;
+  ASSERT_GT(g.part, 0u);
+  ASSERT_GT(g.slice, 0u);
+  for (uint64_t begin = 0; begin < cut.count; begin += g.part) {
+    const uint64_t part = std::min(g.part, cut.count - begin);
+    const uint64_t iterations =
+        std::max<uint64_t>(1, divided_up(std::min(g.chunk, part), g.slice * g.instances));
+    ASSERT_LE(iterations, g.iterations);
+    const uint64_t chunk = lane_chunk(cut.image, g, part);
+    ASSERT_LE(chunk, g.chunk);
+    if (cut.image.uniform_only) {
+      ASSERT_EQ(chunk * static_cast<uint64_t>(cut.image.chunks), part) << "equal chunks";
+    }
+    uint64_t at = 0;
+    for (int32_t c = 0; c < cut.image.chunks; c++) {
+      const uint64_t first = static_cast<uint64_t>(c) * chunk;
+      const uint64_t end = std::min(part, first + chunk);
+      for (uint64_t n = 0; n < iterations * g.instances; n++) {
+        const uint64_t from = first + n * g.slice;
+        if (from >= end) break;
+        ASSERT_EQ(from, at);
+        at = std::min(end, from + g.slice);
+      }
+    }
+    ASSERT_EQ(at, part) << "elements of a part that are moved";
+  }
+}
+
+void expect_fits(const Cut& cut) {
+  const LaneGeometry& g = cut.g;
+  EXPECT_GE(g.instances, 1u);
+  EXPECT_LE(g.instances, std::max<uint32_t>(1, cut.room.blocks / cut.image.most_lanes));
+  EXPECT_LE(cut.ports(), kMostLanePorts);
+  EXPECT_LE(cut.message(), g.slot_bytes) << "the largest message";
+  EXPECT_EQ(g.slot_bytes % 256, 0u);
+  EXPECT_EQ(cut.image.uniform_only ? 0 : g.slice * cut.element % 64, 0u) << "whole vectors";
+  if (g.packets) {
+    EXPECT_EQ(g.iterations, 1u);
+    EXPECT_EQ(g.slots, cut.image.most_messages) << "no slot is used twice in a call";
+    EXPECT_EQ(cut.image.scratch_chunks, 0);
+    EXPECT_LE(g.slice * cut.element * static_cast<uint64_t>(cut.image.step_chunks),
+              cut.room.packet_bytes);
+    EXPECT_LE(cut.fifos(), kLanePackets * sizeof(Packet));
+    return;
+  }
+  EXPECT_GE(g.slots, cut.room.slots);
+  EXPECT_GE(g.slots, static_cast<uint32_t>(cut.image.fifo_depth));
+  const uint64_t scratch = static_cast<uint64_t>(cut.image.scratch_chunks) * g.chunk * cut.element;
+  EXPECT_LE(cut.fifos(), g.scratch_at);
+  EXPECT_LE(g.scratch_at + scratch, cut.room.pool_bytes);
+}
+
+TEST(LaneGeometry, MovesEverythingOnceAndFitsIntoThePool) {
+  Random random(mix(test_seed(), 41));
+  int packets = 0, parts = 0, refused = 0;
+  const int samples = test_samples(2000);
+  for (int i = 0; i < samples; i++) {
+    Cut cut{random_image(random), random_room(random), 1, 1, {}};
+    cut.element = 1u << random.below(4);
+    cut.count = of_any_size(random, 22);
+    if (cut.image.uniform_only)
+      cut.count = divided_up(cut.count, static_cast<uint64_t>(cut.image.chunks)) *
+                  static_cast<uint64_t>(cut.image.chunks);
+    try {
+      cut.g = lane_geometry(cut.image, cut.room, cut.count, cut.element);
+    } catch (const Error&) {
+      refused++;
+      continue;
+    }
+    expect_covered(cut);
+    expect_fits(cut);
+    packets += cut.g.packets ? 1 : 0;
+    parts += cut.g.part < cut.count ? 1 : 0;
+    ASSERT_FALSE(testing::Test::HasFailure())
+        << cut.image.chunks << " chunks, " << cut.count << " elements of " << cut.element;
+  }
+  EXPECT_GT(packets, 0);
+  EXPECT_GT(parts, 0) << "scratch memory makes several parts";
+  EXPECT_LT(refused, samples / 2);
+}
+
+LaneImage ring_of_eight() {
+  LaneImage image;
+  image.chunks = 8;
+  image.most_ports = 1;
+  image.most_messages = 14;
+  return image;
+}
+
+LaneRoom usual_room() {
+  LaneRoom room;
+  room.blocks = 16;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 128 << 10;
+  room.packet_bytes = 16 << 10;
+  return room;
+}
+
+TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
+  const LaneImage image = ring_of_eight();
+  LaneRoom room = usual_room();
+  EXPECT_TRUE(lane_geometry(image, room, 1, 4).packets);
+  EXPECT_TRUE(lane_geometry(image, room, 1 << 14, 4).packets);
+  EXPECT_FALSE(lane_geometry(image, room, 1 << 24, 4).packets) << "messages are large";
+  room.packet_bytes = 0;
+  EXPECT_FALSE(lane_geometry(image, room, 1, 4).packets) << "a rank cannot use them";
+  LaneImage many = image;
+  many.most_messages = kLanePackets;
+  EXPECT_FALSE(lane_geometry(many, usual_room(), 1, 4).packets) << "too few slots";
+  LaneImage scratch = image;
+  scratch.scratch_chunks = 1;
+  EXPECT_FALSE(lane_geometry(scratch, usual_room(), 1, 4).packets);
+}
+
+TEST(LaneGeometry, HasMoreInstancesOfALaneForLargerMessages) {
+  const LaneImage image = ring_of_eight();
+  uint32_t last = 1;
+  for (uint64_t count = 1 << 10; count <= 1 << 24; count *= 4) {
+    const uint32_t instances = lane_geometry(image, usual_room(), count, 4).instances;
+    EXPECT_GE(instances, count > 1 << 17 ? last : 1);
+    last = instances;
+  }
+  EXPECT_EQ(last, usual_room().blocks);
+}
+
+// What a schedule needs goes before WEFT_LANE_FIFO_BYTES.
+TEST(LaneGeometry, EnlargesFifosForDeepSchedules) {
+  LaneImage image = ring_of_eight();
+  image.fifo_depth = 2048;
+  const LaneGeometry g = lane_geometry(image, usual_room(), 1 << 20, 4);
+  EXPECT_EQ(g.slots, 2048u);
+  EXPECT_GT(uint64_t{g.slots} * g.slot_bytes, usual_room().fifo_bytes);
+}
+
+std::string refusal(const LaneImage& image, const LaneRoom& room) {
+  try {
+    lane_geometry(image, room, 1 << 20, 4);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LaneGeometry, SaysWhatDoesNotFit) {
+  LaneImage image = ring_of_eight();
+  image.scratch_chunks = 1 << 20;
+  EXPECT_EQ(refusal(image, usual_room()),
+            "1048576 chunks of scratch memory do not fit into 16777216 bytes "
+            "(WEFT_SCRATCH_BYTES)");
+  image = ring_of_eight();
+  image.fifo_depth = 1 << 20;
+  EXPECT_EQ(refusal(image, usual_room()),
+            "FIFOs for 1 ports with 1048576 messages of 1 chunks each do not fit into 33550336 "
+            "bytes (WEFT_SCRATCH_BYTES)");
+  image = ring_of_eight();
+  image.most_ports = kMostLanePorts + 1;
+  EXPECT_EQ(refusal(image, usual_room()), "a rank has 8193 ports; kernels do 8192");
+}
+
+}  // namespace
+}  // namespace weft::test
