@@ -225,7 +225,9 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
     s.comm.one_device = s.comm.one_device && same_gpu(peer, mine);
     s.comm.one_process = s.comm.one_process && here_too;
     auto* memory = reinterpret_cast<std::byte*>(peer.memory);
-    if (linked && static_cast<int>(p) != s.options.rank && !linked(static_cast<int>(p))) {
+    const bool other = static_cast<int>(p) != s.options.rank;
+    if ((linked && other && !linked(static_cast<int>(p))) ||
+        (here_too && !same_gpu(peer, mine) && !enable_access(s.options.device, peer))) {
       memory = nullptr;
     } else if (!here_too) {
       cudaIpcMemHandle_t handle;
@@ -241,8 +243,6 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
                   cudaGetErrorString(error));
       }
       memory = static_cast<std::byte*>(mapped);
-    } else if (!same_gpu(peer, mine) && !enable_access(s.options.device, peer)) {
-      memory = nullptr;
     }
     s.blocks_of.push_back(memory);
     if (memory == nullptr) reach[p] = '0';
@@ -298,7 +298,7 @@ void GpuExecutor::use_blocks(int blocks) {
 void GpuExecutor::write_probes() {
   State& s = *state_;
   const SetupScope scope(s.options.device);
-  const size_t bytes = s.blocks_of.size() * sizeof(LaneWords*);
+  const size_t bytes = s.blocks_of.size() * sizeof(std::byte*);
   s.peer_words = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
   const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
   auto* words = static_cast<LaneWords**>(pinned.get());

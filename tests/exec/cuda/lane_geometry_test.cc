@@ -11,7 +11,12 @@
 namespace weft::test {
 namespace {
 
-using namespace cuda;
+using cuda::kLanePackets;
+using cuda::kMostLanePorts;
+using cuda::LaneGeometry;
+using cuda::LaneImage;
+using cuda::LaneRoom;
+using cuda::Packet;
 
 uint64_t divided_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -70,7 +75,7 @@ void expect_covered(const Cut& cut) {
     const uint64_t iterations =
         std::max<uint64_t>(1, divided_up(std::min(g.chunk, part), g.slice * g.instances));
     ASSERT_LE(iterations, g.iterations);
-    const uint64_t chunk = lane_chunk(cut.image, g, part);
+    const uint64_t chunk = cuda::lane_chunk(cut.image, g, part);
     ASSERT_LE(chunk, g.chunk);
     if (cut.image.uniform_only) {
       ASSERT_EQ(chunk * static_cast<uint64_t>(cut.image.chunks), part) << "equal chunks";
@@ -126,7 +131,7 @@ TEST(LaneGeometry, MovesEverythingOnceAndFitsIntoThePool) {
       cut.count = divided_up(cut.count, static_cast<uint64_t>(cut.image.chunks)) *
                   static_cast<uint64_t>(cut.image.chunks);
     try {
-      cut.g = lane_geometry(cut.image, cut.room, cut.count, cut.element);
+      cut.g = cuda::lane_geometry(cut.image, cut.room, cut.count, cut.element);
     } catch (const Error&) {
       refused++;
       continue;
@@ -163,24 +168,24 @@ LaneRoom usual_room() {
 TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
   const LaneImage image = ring_of_eight();
   LaneRoom room = usual_room();
-  EXPECT_TRUE(lane_geometry(image, room, 1, 4).packets);
-  EXPECT_TRUE(lane_geometry(image, room, 1 << 14, 4).packets);
-  EXPECT_FALSE(lane_geometry(image, room, 1 << 24, 4).packets) << "messages are large";
+  EXPECT_TRUE(cuda::lane_geometry(image, room, 1, 4).packets);
+  EXPECT_TRUE(cuda::lane_geometry(image, room, 1 << 14, 4).packets);
+  EXPECT_FALSE(cuda::lane_geometry(image, room, 1 << 24, 4).packets) << "messages are large";
   room.packet_bytes = 0;
-  EXPECT_FALSE(lane_geometry(image, room, 1, 4).packets) << "a rank cannot use them";
+  EXPECT_FALSE(cuda::lane_geometry(image, room, 1, 4).packets) << "a rank cannot use them";
   LaneImage many = image;
   many.most_messages = kLanePackets;
-  EXPECT_FALSE(lane_geometry(many, usual_room(), 1, 4).packets) << "too few slots";
+  EXPECT_FALSE(cuda::lane_geometry(many, usual_room(), 1, 4).packets) << "too few slots";
   LaneImage scratch = image;
   scratch.scratch_chunks = 1;
-  EXPECT_FALSE(lane_geometry(scratch, usual_room(), 1, 4).packets);
+  EXPECT_FALSE(cuda::lane_geometry(scratch, usual_room(), 1, 4).packets);
 }
 
 TEST(LaneGeometry, HasMoreInstancesOfALaneForLargerMessages) {
   const LaneImage image = ring_of_eight();
   uint32_t last = 1;
   for (uint64_t count = 1 << 10; count <= 1 << 24; count *= 4) {
-    const uint32_t instances = lane_geometry(image, usual_room(), count, 4).instances;
+    const uint32_t instances = cuda::lane_geometry(image, usual_room(), count, 4).instances;
     EXPECT_GE(instances, count > 1 << 17 ? last : 1);
     last = instances;
   }
@@ -191,14 +196,14 @@ TEST(LaneGeometry, HasMoreInstancesOfALaneForLargerMessages) {
 TEST(LaneGeometry, EnlargesFifosForDeepSchedules) {
   LaneImage image = ring_of_eight();
   image.fifo_depth = 2048;
-  const LaneGeometry g = lane_geometry(image, usual_room(), 1 << 20, 4);
+  const LaneGeometry g = cuda::lane_geometry(image, usual_room(), 1 << 20, 4);
   EXPECT_EQ(g.slots, 2048u);
   EXPECT_GT(uint64_t{g.slots} * g.slot_bytes, usual_room().fifo_bytes);
 }
 
 std::string refusal(const LaneImage& image, const LaneRoom& room) {
   try {
-    lane_geometry(image, room, 1 << 20, 4);
+    cuda::lane_geometry(image, room, 1 << 20, 4);
   } catch (const Error& error) {
     return error.what();
   }

@@ -19,13 +19,16 @@
 namespace weft::test {
 namespace {
 
-using namespace cuda;
+using cuda::LaneDependency;
+using cuda::LaneImage;
+using cuda::LaneOperand;
+using cuda::LaneStep;
 
 std::vector<LaneImage> images_of(const VerifiedSchedule& verified, bool straight = true,
                                  const VerifiedSchedule* also = nullptr) {
   std::vector<LaneImage> images;
   for (int r = 0; r < verified.schedule().collective.nranks; r++)
-    images.push_back(lane_image(verified, also, r, verified.fifo_depth(), straight));
+    images.push_back(cuda::lane_image(verified, also, r, verified.fifo_depth(), straight));
   return images;
 }
 
