@@ -1,4 +1,5 @@
-// More ranks than kernels for special shapes take: 64, as threads of 4 processes that share the GPU.
+// More ranks than kernels for special shapes take: 64, as threads of 4 processes that share the
+// GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,9 +25,9 @@ struct ManyRank {
 
   std::vector<float> result(size_t count) const {
     std::vector<float> host(count);
-    EXPECT_EQ(cudaMemcpyAsync(host.data(), output, count * sizeof(float), cudaMemcpyDeviceToHost,
-                              stream),
-              cudaSuccess);
+    EXPECT_EQ(
+        cudaMemcpyAsync(host.data(), output, count * sizeof(float), cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     return host;
   }

@@ -13,6 +13,7 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/lane_messages.h"
 
 namespace weft::cuda {
 namespace {
@@ -145,6 +146,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
         "cudaMemsetAsync");
   s.plan_memory = PooledResource(DeviceStore::Kind::kDeviceMemory, State::kPlanBytes);
   s.plan_copy = PooledResource(DeviceStore::Kind::kHostMemory, State::kPlanBytes);
+  s.message_memory = PooledResource(DeviceStore::Kind::kDeviceMemory, kMessageResolvedBytes);
   s.room.pool_bytes = std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));

@@ -42,15 +42,15 @@ class RankBlocks;
 struct GpuOptions {
   int rank = 0, nranks = 1;
   int device = 0;
-  int max_ctas = 0;          // 0: as many as fit
-  uint64_t process = 0;      // identifies the process
-  int sharing = 1;           // ranks of this process on this GPU, including this one
-  uint64_t group = 0;        // identifies the communicator, the same on all ranks
-  uint64_t issuer = 0;       // identifies the thread that makes its calls; see launch_slot.h
+  int max_ctas = 0;            // 0: as many as fit
+  uint64_t process = 0;        // identifies the process
+  int sharing = 1;             // ranks of this process on this GPU, including this one
+  uint64_t group = 0;          // identifies the communicator, the same on all ranks
+  uint64_t issuer = 0;         // identifies the thread that makes its calls; see launch_slot.h
   bool shares_blocks = false;  // it takes the slot of another communicator
   bool one_process = true;     // all ranks share this address space
-  double timeout_s = 0;      // 0: kernels wait for ever
-  size_t scratch_bytes = 0;  // scratch memory that all ranks can access; 0: chosen
+  double timeout_s = 0;        // 0: kernels wait for ever
+  size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
@@ -193,7 +193,7 @@ class GpuExecutor {
   // As run_send_recvs(), where not all ranks reach each other or they are many. At most
   // one per peer and direction.
   void run_messages(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
-  static constexpr size_t kMostMessages = 32;  // in each direction
+  static constexpr size_t kMostMessages = 32;  // in each direction; see lane_messages.h
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   // One kernel runs all jobs in parallel. The operations differ only in buffers and counts.
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);

@@ -79,6 +79,7 @@ struct GpuExecutor::State {
   // Programs of lanes, and what is uploaded.
   static constexpr size_t kPlanBytes = size_t{1} << 20;
   PooledResource plan_memory, plan_copy;
+  PooledResource message_memory;  // for resolved messages of send/recv
   size_t plan_bytes_used = 0;
   std::pair<std::byte*, std::byte*> plan_room(LanePlan& plan, size_t bytes);
   LaneRoom room;

@@ -95,8 +95,8 @@ class LaneWriter {
     to.sub = step.sub;
     for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++) {
       out_.operands.push_back(operand(step, i));
-      to.sends = to.sends ||
-                 (i >= step.sources && out_.operands.back().kind == LaneOperand::kMessage);
+      to.sends =
+          to.sends || (i >= step.sources && out_.operands.back().kind == LaneOperand::kMessage);
     }
     to.simple = step.count <= 1 && step.sources + step.destinations <= kLeaders;
     skip_straight(to);

@@ -27,8 +27,8 @@ struct LaneImage {
   bool partial_sums = false;  // see Program
   // Equal on all ranks: of the rank that needs most.
   int32_t scratch_chunks = 0, step_chunks = 1, fifo_depth = 2;
-  uint32_t most_lanes = 1;  // of a rank
-  uint32_t most_ports = 0;  // of a rank, in one direction
+  uint32_t most_lanes = 1;     // of a rank
+  uint32_t most_ports = 0;     // of a rank, in one direction
   uint32_t most_messages = 0;  // of a port, in an iteration
   // Bytes that all ranks move per byte of a chunk, and messages: for reports.
   uint64_t straight_messages = 0, messages = 0;  // of this rank, received

@@ -42,7 +42,8 @@ inline constexpr uint32_t kMostLanePorts = 8192;
 // The most parts of a message of send/recv that are under way at once.
 inline constexpr int kMessageInstances = 8;
 
-// Slots of packets. They hold nothing else, so what an earlier call has left there shows its number.
+// Slots of packets. They hold nothing else, so what an earlier call has left there shows its
+// number.
 inline constexpr uint32_t kLanePackets = 128 << 10;
 
 // A rank's memory for lanes, at the same place in its block of device memory on all ranks, and once
@@ -62,9 +63,9 @@ struct LaneWords {
   }
 };
 inline size_t lane_words_bytes(int nranks) {
-  return sizeof(LaneWords) + static_cast<size_t>(nranks) *
-                                 (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) +
-                                  sizeof(uint32_t));
+  return sizeof(LaneWords) +
+         static_cast<size_t>(nranks) *
+             (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(uint32_t));
 }
 // In host memory the pool follows the words.
 inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
@@ -110,10 +111,10 @@ struct LaneDependency {
 // One end of a FIFO. The consumer's and the producer's memory, and which of the words and FIFOs
 // there belong to it: number `position` times instances, plus the instance.
 struct LanePort {
-  std::byte* pool = nullptr;    // the consumer's: FIFOs, then scratch memory
-  Tail* tails = nullptr;        // the consumer's
-  Credit* credits = nullptr;    // the producer's
-  Packet* packets = nullptr;    // the consumer's
+  std::byte* pool = nullptr;                // the consumer's: FIFOs, then scratch memory
+  Tail* tails = nullptr;                    // the consumer's
+  Credit* credits = nullptr;                // the producer's
+  Packet* packets = nullptr;                // the consumer's
   const uint64_t* registrations = nullptr;  // the consumer's, by number; nullptr: plain addresses
   uint32_t position = 0, credit_position = 0;
   uint32_t per_iteration = 0;  // messages
@@ -146,8 +147,8 @@ struct alignas(16) LaneEnd {
   bool aligned = false;
 };
 
-// Elements that a step moves: `slice` in so many iterations, then a rest, then nothing. And which of
-// its sources are multiplied.
+// Elements that a step moves: `slice` in so many iterations, then a rest, then nothing. And which
+// of its sources are multiplied.
 struct alignas(16) LaneLength {
   uint64_t rest = 0, scaled = 0;
   uint32_t full = 0;
@@ -200,8 +201,8 @@ struct alignas(16) LaneArguments {
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;
   uint32_t signature = 0;
-  uint32_t items = 0;  // lanes and their instances
-  bool system = false;  // some peer is on another GPU: memory order at system scope
+  uint32_t items = 0;      // lanes and their instances
+  bool system = false;     // some peer is on another GPU: memory order at system scope
   bool in_shared = false;  // a block's lanes fit into its shared memory
   bool counts = true;      // the run is a call of all ranks
   bool packets = false;    // messages are packets, each in a slot of its own

@@ -6,6 +6,7 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/lane_messages.h"
 
 namespace weft::cuda {
 namespace {
@@ -34,8 +35,9 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   if (s.registrations != nullptr)
     out.registrations =
         s.registrations->table() + static_cast<size_t>(consumer) * kMaxRegistrations;
-  out.position = messages ? static_cast<uint32_t>(producer) : from.position;
-  out.credit_position = messages ? static_cast<uint32_t>(consumer) : from.credit_position;
+  out.position = from.position;
+  out.credit_position = from.credit_position;
+  if (messages) place_message_port(out, consumer, producer);
   out.per_iteration = from.per_iteration;
   out.peer = from.peer;
   out.reachable = near ? 1 : 0;
@@ -83,8 +85,7 @@ std::pair<std::byte*, std::byte*> GpuExecutor::State::plan_room(LanePlan& plan, 
 }
 
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& schedule,
-                                                     const VerifiedSchedule* also,
-                                                     int fifo_depth) {
+                                                     const VerifiedSchedule* also, int fifo_depth) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
   auto plan = std::make_shared<LanePlan>();
@@ -98,14 +99,14 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   const std::vector<std::byte> bytes = join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
   const size_t progress_at = round_up(bytes.size(), 128);
   // As many instances as lane_geometry() may take.
-  const size_t items = image.lanes.size() *
-                       std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
+  const size_t items =
+      image.lanes.size() * std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
   const size_t uploaded = round_up(progress_at + items * 8, 128);
   // Items need it if a block has too many of them for its shared memory.
   const size_t all =
       uploaded + (ceil_div(items, static_cast<size_t>(s.max_ctas)) *
                               (kLaneItemBytes + plan->lane_bytes + plan->resolved_bytes) <=
-                                  kMostShared
+                          kMostShared
                       ? 0
                       : items * plan->resolved_bytes);
   auto [device, copy] = s.plan_room(*plan, all);
@@ -159,7 +160,6 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.slot_bytes = g.slot_bytes;
   a.scratch_at = g.scratch_at;
   a.packets = g.packets;
-  a.data.chunk = g.chunk;
   a.data.slice = g.slice;
   a.items = a.lane_count * g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
@@ -172,9 +172,10 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
       g.packets ? std::clamp<uint64_t>(round_up(words, 32), kFewThreads, kThreads) : kThreads;
   for (a.data.begin = 0; a.data.begin < call.count; a.data.begin += g.part) {
     a.data.count = std::min(g.part, call.count - a.data.begin);
+    a.data.chunk = lane_chunk(image, g, a.data.count);
     // A shorter last part has fewer slices, on all ranks alike.
     a.data.iterations = static_cast<uint32_t>(std::max<uint64_t>(
-        1, ceil_div(std::min(g.chunk, a.data.count), g.slice * g.instances)));
+        1, ceil_div(std::min(a.data.chunk, a.data.count), g.slice * g.instances)));
     launch(kernels.lanes, blocks, threads, &a, s.order->follows_program(), shared);
     s.order->launched(true);
   }
@@ -192,45 +193,19 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   a.lane_count = static_cast<uint32_t>(sends.size() + receives.size());
   a.word_instances = kMessageInstances;
   a.slots = s.room.slots;
-  const uint64_t fifos = static_cast<uint64_t>(s.options.nranks) * kMessageInstances * a.slots;
-  const uint64_t slot = std::min(s.room.fifo_bytes / a.slots, s.room.pool_bytes / fifos);
-  a.slot_bytes = static_cast<uint32_t>(slot / 256 * 256);
-  if (a.slot_bytes == 0)
-    fail(ncclInvalidUsage, "FIFOs for messages of {} ranks do not fit into {} bytes "
-         "(WEFT_SCRATCH_BYTES)", s.options.nranks, s.room.pool_bytes);
+  a.slot_bytes = message_slot_bytes(s.room, s.options.nranks);
+  a.resolved = static_cast<std::byte*>(s.message_memory.get());
   std::vector<std::vector<std::byte>> lanes;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
-    LaneData& d = head.data;
     head.own = 1;
     head.counter = s.message_counters(is_send, message.peer);
-    d.input = static_cast<const std::byte*>(message.pointer);
-    d.output = static_cast<std::byte*>(message.pointer);
-    d.count = d.stride = d.chunk = message.bytes;
-    d.instances = static_cast<uint32_t>(
-        std::clamp<uint64_t>(ceil_div(message.bytes, a.slot_bytes), 1, kMessageInstances));
-    d.slice = std::min<uint64_t>(a.slot_bytes,
-                                 round_up(ceil_div(message.bytes, d.instances), 256));
-    d.iterations = static_cast<uint32_t>(ceil_div(message.bytes, d.slice * d.instances));
-    if (!is_send) d.output_place = place_of(s, message.pointer, message.bytes);
-    LaneOperand memory, fifo;
-    memory.kind = is_send ? LaneOperand::kInput : LaneOperand::kOutput;
-    fifo.kind = LaneOperand::kMessage;
-    fifo.straight = LaneOperand::kOutput;
-    fifo.receives = !is_send;
-    LaneStep step;
-    step.sources = step.destinations = 1;
-    step.count = 1;
-    step.sends = is_send;
-    step.skips = !is_send;
-    step.simple = true;
-    LaneImage::Lane lane;
-    lane.steps = {step};
-    lane.operands = is_send ? std::vector{memory, fifo} : std::vector{fifo, memory};
-    (is_send ? lane.sends : lane.receives).push_back({message.peer, 0, 0, 1});
-    lanes.push_back(write_lane(lane, head, [&](const LaneImagePort& port, bool incoming) {
-      return connected_port(s, port, incoming, true);
-    }));
+    const uint64_t place = is_send ? kPrivate : place_of(s, message.pointer, message.bytes);
+    head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
+    lanes.push_back(write_lane(message_lane(message.peer, is_send), head,
+                               [&](const LaneImagePort& port, bool incoming) {
+                                 return connected_port(s, port, incoming, true);
+                               }));
   };
   for (const GpuMessage& message : sends) add(message, true);
   for (const GpuMessage& message : receives) add(message, false);
@@ -245,8 +220,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
       shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));
   std::memcpy(parameters.bytes, static_cast<const void*>(&a), sizeof a);
   std::memcpy(parameters.bytes + sizeof a, bytes.data(), bytes.size());
-  launch(message_kernel_function(few), blocks, kThreads, &parameters,
-         s.order->follows_program(), shared);
+  launch(message_kernel_function(few), blocks, kThreads, &parameters, s.order->follows_program(),
+         shared);
   s.order->launched(true);
 }
 

@@ -302,8 +302,7 @@ class LaneRunner {
   __device__ uint32_t aim(uint32_t round) {
     if (!step_->simple) {
       const uint32_t rounds = aim_at_chunk(a_, shared_, item_, *step_, round);
-      if (threadIdx.x == 0)
-        fill(shared_.movement, shared_.movement.elements, false);
+      if (threadIdx.x == 0) fill(shared_.movement, shared_.movement.elements, false);
       return rounds;
     }
     const uint32_t sources = step_->sources;
@@ -313,8 +312,7 @@ class LaneRunner {
                                                                : 0;
     const bool aligned = warp_ballot(!aligned_) == 0;
     // The first leader has the first operand, which is the only source then.
-    const uint32_t skipped =
-        step_->skips && warp_get(end_.kind, 0) == LaneEnd::kStraight ? 1 : 0;
+    const uint32_t skipped = step_->skips && warp_get(end_.kind, 0) == LaneEnd::kStraight ? 1 : 0;
     const uint32_t destinations = step_->destinations - skipped;
     if (threadIdx.x == 0) shared_.movement = simple_movement(elements, aligned, skipped);
     if (a_.packets) return sources + destinations > 0 ? 1 : 0;
@@ -391,8 +389,8 @@ class LaneRunner {
         LaneEnd& end = item_.ends[step_->first_operand + i];
         if (!step_->simple) end_ = end;
         if (end_.word != nullptr &&
-            (i >= step_->sources || static_cast<uint32_t>(end_.next) + a_.slots <=
-                                        item_.iterations * end_.per_iteration))
+            (i >= step_->sources ||
+             static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration))
           store_relaxed(end_.told, end_.next, a_.system);
         go_on(end, item_.at[step_->first_operand + i]);
       }

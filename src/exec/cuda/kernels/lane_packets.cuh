@@ -99,9 +99,8 @@ __device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMove
     }
     for (uint32_t k = 0; k < m.destination_count; k++) {
       if (m.destination_ends[k].kind == LaneEnd::kPacket) {
-        store_packet(reinterpret_cast<Packet*>(m.destinations[k]) + w,
-                     static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), m.call,
-                     m.call ^ a.signature);
+        store_packet(reinterpret_cast<Packet*>(m.destinations[k]) + w, static_cast<uint32_t>(word),
+                     static_cast<uint32_t>(word >> 32), m.call, m.call ^ a.signature);
       } else if (left > 0) {
         store_word(m.destinations[k] + w * 8, left, word);
       }

@@ -9,9 +9,9 @@ namespace weft::cuda {
 // A lane and an instance of it, and how far this block has come with it.
 struct alignas(16) LaneItem {
   const LaneHead* lane;
-  LaneEnd* ends;        // by operand
-  std::byte** at;       // by operand: its data in this iteration
-  LaneLength* lengths;  // by step
+  LaneEnd* ends;              // by operand
+  std::byte** at;             // by operand: its data in this iteration
+  LaneLength* lengths;        // by step
   uint32_t number, instance;  // number: of the lane
   uint32_t call;
   uint32_t step, iteration, iterations;

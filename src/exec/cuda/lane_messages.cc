@@ -1,0 +1,66 @@
+// See lane_messages.h.
+#include "src/exec/cuda/lane_messages.h"
+
+#include <algorithm>
+
+#include "src/base/error.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr uint64_t kMessageUnit = 256;  // bytes
+
+uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+uint32_t message_slot_bytes(const LaneRoom& room, int nranks) {
+  const uint64_t slots = static_cast<uint64_t>(nranks) * kMessageInstances * room.slots;
+  const uint64_t bytes =
+      std::min(room.fifo_bytes / room.slots, room.pool_bytes / slots) / kMessageUnit * kMessageUnit;
+  if (bytes == 0)
+    fail(ncclInvalidUsage,
+         "FIFOs for messages of {} ranks do not fit into {} bytes (WEFT_SCRATCH_BYTES)", nranks,
+         room.pool_bytes);
+  return static_cast<uint32_t>(bytes);
+}
+
+LaneData message_data(void* pointer, uint64_t bytes, uint64_t place, uint32_t slot_bytes) {
+  LaneData d;
+  d.input = static_cast<const std::byte*>(pointer);
+  d.output = static_cast<std::byte*>(pointer);
+  d.output_place = place;
+  d.count = d.stride = d.chunk = bytes;
+  d.instances = static_cast<uint32_t>(
+      std::clamp<uint64_t>(divide_up(bytes, slot_bytes), 1, kMessageInstances));
+  const uint64_t share = divide_up(bytes, d.instances);
+  d.slice = std::min<uint64_t>(slot_bytes, divide_up(share, kMessageUnit) * kMessageUnit);
+  d.iterations = static_cast<uint32_t>(divide_up(bytes, d.slice * d.instances));
+  return d;
+}
+
+LaneImage::Lane message_lane(int peer, bool sends) {
+  LaneOperand memory, fifo;
+  memory.kind = sends ? LaneOperand::kInput : LaneOperand::kOutput;
+  fifo.kind = LaneOperand::kMessage;
+  fifo.straight = LaneOperand::kOutput;
+  fifo.receives = !sends;
+  LaneStep step;
+  step.sources = step.destinations = 1;
+  step.count = 1;
+  step.sends = sends;
+  step.skips = !sends;
+  step.simple = true;
+  LaneImage::Lane lane;
+  lane.steps = {step};
+  lane.operands = sends ? std::vector{memory, fifo} : std::vector{fifo, memory};
+  (sends ? lane.sends : lane.receives).push_back({peer, 0, 0, 1});
+  return lane;
+}
+
+void place_message_port(LanePort& port, int consumer, int producer) {
+  port.position = static_cast<uint32_t>(producer);
+  port.credit_position = static_cast<uint32_t>(consumer);
+}
+
+}  // namespace weft::cuda
