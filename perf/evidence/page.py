@@ -39,6 +39,18 @@ Between 4 processes that share the GPU under MPS, 64 MiB reach {registered} of t
 {plain} with plain ones. A DDP step of PyTorch takes {ddp} ms there. Stock NCCL 2.28.9 can only use sockets between such
 processes and takes {ddp_nccl} ms; Weft over sockets takes {ddp_sockets} ms.
 
+## Any schedule on GPUs, as lanes
+
+Ranks are threads that share one H200 (`schedule_perf`). The share of the copy bandwidth counts every source of a step as a read and
+every destination as a write. Straight messages save some of them, so it can exceed 1.
+
+{lanes_table}
+
+A ring of 8 ranks is {ring_ag} (all_gather) and {ring_ar} (all_reduce) times as fast as NCCL 2.30.7 at 64 MiB. Where all messages go through
+slots its all_gather of 256 MiB reaches {ring_slots} of the copy bandwidth. A hop of small messages, as packets, takes {hop} us (goal: {hop_bar}).
+{synthesized} synthesized schedules of six machines gave the right data, with one thread block per rank too. Reductions of schedules with many
+lanes are slow still: a rank has 15 blocks for 32 lanes, and these schedules send from memory what they have just received.
+
 ## Host mode against OpenMPI
 
 ![Speed-up over OpenMPI by size, for 2 and 4 processes](charts/host.svg)
@@ -77,6 +89,20 @@ def h200_table(baselines):
         cells = [" / ".join(f"{baselines[f'rankperf/{who}/8/{name}/{size}/graph_us']['value']:g}" for who in ("weft", "nccl"))
                  for size in H200_SIZES]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def lanes_table(baselines):
+    lines = ["| schedule | ranks | 64 MiB, us | of copy | 256 MiB, us | of copy |", "|---|---|---|---|---|---|"]
+    for name in baselines:
+        parts = name.split("/")
+        if parts[0] != "schedule_perf" or parts[-1] != "graph_us" or parts[-2] != "256M":
+            continue
+        cells = []
+        for size in ("64M", "256M"):
+            for figure in ("graph_us", "copy_fraction"):
+                cells.append(f"{baselines['/'.join(parts[:-2] + [size, figure])]['value']:.3g}")
+        lines.append(f"| {parts[4]} | {parts[2]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -120,7 +146,12 @@ def text(baselines):
         tcp_least2=value("mpi_compare_tcp/weft/2/speedup_over_mpi_least"),
         tcp_least4=value("mpi_compare_tcp/weft/4/speedup_over_mpi_least"),
         synth_least=f"{least:g}", synth_where=f"{where[2]} on {where[1]}", synth_bar=f"{baselines['/'.join(where)]['bar']:g}",
-        h200_table=h200_table(baselines),
+        h200_table=h200_table(baselines), lanes_table=lanes_table(baselines),
+        ring_ag=value("schedule_perf/weft/8/all_gather/ring-all_gather-8/64M/speedup_over_nccl"),
+        ring_ar=value("schedule_perf/weft/8/all_reduce/ring-all_reduce-8/64M/speedup_over_nccl"),
+        ring_slots=value("schedule_perf/weft/8/all_gather/ring-slots/256M/copy_fraction"),
+        hop=value("schedule_perf/weft/hop_us"), hop_bar=bar("schedule_perf/weft/hop_us"),
+        synthesized=value("schedule_perf/weft/synthesized_right"),
         registered=span([baselines[f"process_perf/4/{name}/64M/registered_ratio"]["value"] for name in COLLECTIVES]),
         plain=span([baselines[f"process_perf/4/{name}/64M/plain_ratio"]["value"] for name in COLLECTIVES]),
         ddp=value("torch/4/ddp/weft/step_ms"), ddp_nccl=value("torch/4/ddp/nccl-own-hosts/step_ms"),
