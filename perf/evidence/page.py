@@ -101,7 +101,8 @@ def lanes_table(baselines):
         cells = []
         for size in ("64M", "256M"):
             for figure in ("graph_us", "copy_fraction"):
-                cells.append(f"{baselines['/'.join(parts[:-2] + [size, figure])]['value']:.3g}")
+                row = baselines['/'.join(parts[:-2] + [size, figure])]
+                cells.append(f"{row['value']:,.0f}" if figure == 'graph_us' else f"{row['value']:.2f}")
         lines.append(f"| {parts[4]} | {parts[2]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
