@@ -8,17 +8,21 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/parallel_for.h"
 #include "src/planner/rank_placement.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/graph/network.h"
 #include "src/topology/sources/discover.h"
+#include "src/topology/sources/hwloc_view.h"
 
 namespace weft {
 namespace {
 
 std::string look_at_host() {
-  const Machine machine = this_machine();
+  const Machine machine = this_machine({hwloc_view});
+  for (const std::string& note : machine.notes)
+    if (note.ends_with(kWithoutHwloc)) WEFT_INFO(kInit, "{}", note);
   double nic_gbps = 0;
   for (const int nic : nodes_of(machine, NodeType::kNic))
     nic_gbps += machine.nodes[static_cast<size_t>(nic)].gbps;

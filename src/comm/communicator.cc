@@ -12,6 +12,7 @@
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/topology/sources/discover.h"
+#include "src/topology/sources/hwloc_view.h"
 #include "src/transport/acceptor.h"
 
 namespace weft {
@@ -67,7 +68,7 @@ Communicator::Communicator(CommunicatorOptions options)
       gone_(static_cast<size_t>(options_.nranks) + kMostCpuNodes) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
-  if (!config_.topo_dump_file.empty()) dump_machine(this_machine(), options_.rank);
+  if (!config_.topo_dump_file.empty()) dump_machine(this_machine({hwloc_view}), options_.rank);
   chooser_ = std::make_unique<PlanChooser>(config_, options_.rank, options_.label,
                                            load_schedules(options_, config_));
   SilenceOnFailure control_thread(control_);

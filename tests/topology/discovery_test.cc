@@ -196,6 +196,22 @@ TEST(Discovery, SeesTheSameWithAndWithoutHwloc) {
   EXPECT_EQ(machine_text(this_machine(how)), machine_text(plain));
 }
 
+TEST(Discovery, SaysWhyHwlocDoesNotWork) {
+  const ScopedEnvironment environment{{"NCCL_TOPO_FILE", {}}};
+  std::string why_not;
+  EXPECT_EQ(hwloc_view_of("libno-such-hwloc.so", why_not), "");
+  EXPECT_NE(why_not.find("libno-such-hwloc.so"), std::string::npos) << why_not;
+  EXPECT_EQ(hwloc_view_of("libc.so.6", why_not), "") << "it has none of the functions";
+  EXPECT_NE(why_not.find("libc.so.6 is not hwloc"), std::string::npos) << why_not;
+  Discovery how;
+  how.hwloc = [](std::string& why) noexcept { return hwloc_view_of("libno-such-hwloc.so", why); };
+  const Machine machine = this_machine(how);
+  EXPECT_GE(nodes_of(machine, NodeType::kCpu).size(), 1u) << "/sys serves instead";
+  EXPECT_TRUE(std::any_of(
+      machine.notes.begin(), machine.notes.end(),
+      [](const std::string& note) { return note.ends_with(kWithoutHwloc); }));
+}
+
 TEST(Discovery, NeverFails) {
   FakeSysfs nothing;
   Discovery how;

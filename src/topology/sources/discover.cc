@@ -38,7 +38,7 @@ Host tree_of(const Discovery& how, const Sysfs& sysfs) {
     }
   }
   Host host = host_from_sysfs(sysfs);
-  if (!why_not.empty()) host.notes.push_back(why_not + ": /sys is used instead");
+  if (!why_not.empty()) host.notes.push_back(why_not + kWithoutHwloc);
   return host;
 }
 

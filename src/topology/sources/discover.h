@@ -9,9 +9,11 @@
 
 namespace weft {
 
+// How a note of a machine ends that /sys alone describes, because hwloc does not work.
+inline constexpr const char* kWithoutHwloc = ": /sys is used instead";
+
 struct Discovery {
-  // Asks hwloc for the PCI tree: hwloc_view() of hwloc_view.h, or nullptr for /sys alone. A
-  // pointer, so that only programs that want libhwloc link it.
+  // Asks hwloc for the PCI tree: hwloc_view() of hwloc_view.h, or nullptr for /sys alone.
   std::string (*hwloc)(std::string& why_not) noexcept = nullptr;
   std::string nvml = "libnvidia-ml.so.1";  // for dlopen
   std::string root;                        // prefix of /sys, /proc and /dev (tests)
