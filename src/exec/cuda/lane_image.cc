@@ -36,7 +36,7 @@ struct Positions {
 
 // The FIFOs of a rank, by peer and channel.
 struct Ports {
-  Ports(const Program& program, const ScheduleGraph& graph) : graph(graph), positions(graph) {
+  Ports(const Program& program, const ScheduleGraph& of) : graph(of), positions(of) {
     for (size_t f = 0; f < graph.fifos.size(); f++) {
       const auto& fifo = graph.fifos[f];
       if (fifo.destination == program.rank) in[{fifo.source, fifo.channel}] = f;
@@ -174,10 +174,9 @@ class LaneWriter {
 
 template <typename T>
 uint32_t append(std::vector<std::byte>& bytes, const std::vector<T>& items) {
-  const size_t at = bytes.size();
-  const auto* first = reinterpret_cast<const std::byte*>(items.data());
-  bytes.insert(bytes.end(), first, first + items.size() * sizeof(T));
-  bytes.resize((bytes.size() + 15) / 16 * 16);
+  const size_t at = bytes.size(), more = items.size() * sizeof(T);
+  bytes.resize((at + more + 15) / 16 * 16);
+  if (more > 0) std::memcpy(bytes.data() + at, items.data(), more);
   return static_cast<uint32_t>(at);
 }
 
