@@ -207,9 +207,8 @@ TEST(Discovery, SaysWhyHwlocDoesNotWork) {
   how.hwloc = [](std::string& why) noexcept { return hwloc_view_of("libno-such-hwloc.so", why); };
   const Machine machine = this_machine(how);
   EXPECT_GE(nodes_of(machine, NodeType::kCpu).size(), 1u) << "/sys serves instead";
-  EXPECT_TRUE(std::any_of(
-      machine.notes.begin(), machine.notes.end(),
-      [](const std::string& note) { return note.ends_with(kWithoutHwloc); }));
+  EXPECT_TRUE(std::any_of(machine.notes.begin(), machine.notes.end(),
+                          [](const std::string& note) { return note.ends_with(kWithoutHwloc); }));
 }
 
 TEST(Discovery, NeverFails) {

@@ -44,8 +44,8 @@ struct HwlocFunctions {
     get(load, "hwloc_topology_load");
     get(export_xmlbuffer, "hwloc_topology_export_xmlbuffer");
     get(free_xmlbuffer, "hwloc_free_xmlbuffer");
-    set_components = reinterpret_cast<decltype(set_components)>(
-        dlsym(library, "hwloc_topology_set_components"));
+    set_components =
+        reinterpret_cast<decltype(set_components)>(dlsym(library, "hwloc_topology_set_components"));
     return all;
   }
 };
