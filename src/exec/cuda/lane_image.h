@@ -30,8 +30,8 @@ struct LaneImage {
   uint32_t most_lanes = 1;     // of a rank
   uint32_t most_ports = 0;     // of a rank, in one direction
   uint32_t most_messages = 0;  // of a port, in an iteration
-  // Bytes that all ranks move per byte of a chunk, and messages: for reports.
-  uint64_t straight_messages = 0, messages = 0;  // of this rank, received
+  // Of the messages that this rank receives, for reports.
+  uint64_t straight_messages = 0, messages = 0;
 
   struct Lane {
     std::vector<LaneStep> steps;
