@@ -142,7 +142,7 @@ struct alignas(16) LaneEnd {
   uint32_t advance = 0;      // bytes from iteration to iteration
   uint16_t slot = 0, slot_step = 0;
   uint32_t per_iteration = 0;
-  uint16_t port = 0;
+  int32_t peer = -1;
   Kind kind = kMemory;
   bool aligned = false;
 };

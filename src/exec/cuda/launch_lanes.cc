@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels declare
 constexpr uint64_t kFewThreads = 64;
+static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
 
 // A port between this rank and a peer. `messages`: of send/recv, and not of a schedule.
 LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, bool receives,

@@ -62,6 +62,16 @@ class LaneTeam {
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
 
+  // All ranks but one run a call, and know that it has left. Returns the first error of each.
+  std::vector<uint32_t> run_without(int missing) {
+    missing_ = missing;
+    for (LaneRank& rank : ranks_) *gone_word(&rank.flags, missing) |= 1u << missing;
+    run();
+    std::vector<uint32_t> errors;
+    for (const LaneRank& rank : ranks_) errors.push_back(rank.flags.error);
+    return errors;
+  }
+
   // Runs a call. Returns "" or what is wrong.
   std::string run() {
     for (int r = 0; r < c_.nranks; r++) fill(r);
@@ -80,6 +90,7 @@ class LaneTeam {
     for (size_t r = 0; r < ranks_.size(); r++)
       for (uint32_t t = 0; t < kThreads; t++)
         threads.emplace_back([&, r, t] {
+          if (static_cast<int>(r) == missing_) return;
           emulated = {blocks[r].get(), t};
           const LaneArguments& a = ranks_[r].arguments;
           if (c_.reduces()) {
@@ -201,6 +212,7 @@ class LaneTeam {
   const Collective c_;
   const bool in_place_;
   const LaneCase shape_;
+  int missing_ = -1;
   std::vector<LaneRank> ranks_;
 };
 
@@ -228,6 +240,19 @@ TEST(LaneKernel, RunsGenerators) {
         }
       }
   EXPECT_GT(straight, 0u);
+}
+
+TEST(LaneKernel, NamesARankThatHasLeft) {
+  // All ranks receive from rank 1 and send nothing to it, so they wait for its packets or slots.
+  const Collective c{CollectiveKind::kBroadcast, 3, 1};
+  const VerifiedSchedule verified = verify(kDirect.make(c, false), false, 2);
+  for (const bool packets : {false, true}) {
+    LaneTeam team(verified, {true, 40, packets});
+    const std::vector<uint32_t> errors = team.run_without(1);
+    for (const int rank : {0, 2})
+      EXPECT_EQ(errors[static_cast<size_t>(rank)], error_word(KernelError::kLeft, 1))
+          << packets << rank;
+  }
 }
 
 TEST(LaneKernel, RunsManyRanks) {

@@ -269,16 +269,12 @@ class LaneRunner {
         aligned_ = aligned_ && end_.aligned;
         if (end_.kind != LaneEnd::kMemory && end_.word != nullptr) {
           here = i < step_->sources ? has_arrived(i) : has_room();
-          if (!here) waits = peer_of(i < step_->sources);
+          if (!here) waits = end_.peer;
         }
       }
       mine = mine && here;
     }
     return all_agree(mine, waits, false);
-  }
-  __device__ int peer_of(bool receives) const {
-    const LaneHead& lane = *item_.lane;
-    return lane.at<LanePort>(receives ? lane.receives_at : lane.sends_at)[end_.port].peer;
   }
 
   __device__ bool is_complete(const LaneDependency& d) const {
@@ -340,7 +336,6 @@ class LaneRunner {
     m.op = a_.reduction.op;
     m.elements = std::is_same_v<Type, Bytes> ? elements * a_.element : elements;
     m.call = item_.call;
-    m.peer = waits_for_;
   }
 
   // The same for a step of several chunks or many operands: a round is one chunk, to at most

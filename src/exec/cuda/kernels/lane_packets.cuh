@@ -29,7 +29,6 @@ struct LaneMovement {
   // Packets: the ends of sources and destinations, and the flag of those that are messages.
   const LaneEnd *source_ends, *destination_ends;
   uint32_t call;
-  int peer;  // for reports
 };
 
 // Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.
@@ -50,7 +49,8 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
       words[b] = left > 0 ? load_word(at + w * 8, left) : 0;
     }
   }
-  return wait_until(a.watch, m.peer, [&] {
+  int peer = -1;  // the peer waited for
+  return wait_until(a.watch, peer, [&] {
     Packet read[Batch];
 #pragma unroll
     for (int b = 0; b < Batch; b++)
@@ -60,7 +60,9 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
     for (int b = 0; b < Batch; b++) {
       if (packets[b] == nullptr) continue;
       words[b] = static_cast<uint64_t>(read[b].data1) << 32 | read[b].data0;
-      all = all && read[b].flag0 == m.call && read[b].flag1 == (m.call ^ a.signature);
+      if (read[b].flag0 == m.call && read[b].flag1 == (m.call ^ a.signature)) continue;
+      all = false;
+      peer = m.source_ends[first + b].peer;
     }
     return all;
   });

@@ -179,7 +179,7 @@ class LanePlaces {
     end.told = operand.receives ? &credit(port).head : tail;
     end.next = call_word(item_.call, operand.order + 1);
     end.per_iteration = port.per_iteration;
-    end.port = static_cast<uint16_t>(operand.port);
+    end.peer = port.peer;
     if (!a_.packets && operand.receives && is_straight(operand, port, d_.output_place)) {
       std::byte* at = memory(operand.straight, operand);
       go_with_memory(end, at);
