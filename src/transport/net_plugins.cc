@@ -8,19 +8,10 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/own_folder.h"
 
 namespace weft {
 namespace {
-
-// The folder of this library (or program), with a '/' at its end; empty: unknown.
-std::string own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
-    return "";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
 
 bool is_library_name(const std::string& name) {
   return name.rfind("lib", 0) == 0 && name.size() > 6 && name.substr(name.size() - 3) == ".so";

@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <hwloc.h>
+
+#include "src/base/own_folder.h"
 #endif
 
 namespace weft {
@@ -50,20 +52,10 @@ struct HwlocFunctions {
   }
 };
 
-// The folder of the package's own libraries, beside the file that this code is in; it may not
-// exist.
-std::string own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr)
-    return "";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash) + "/weft/";
-}
-
 // Never closed: other threads may be in it.
 void* open_library(const std::string& name) {
-  if (const std::string folder = own_folder(); !folder.empty() && name == kHwloc) {
+  if (const std::string own = own_folder(); !own.empty() && name == kHwloc) {
+    const std::string folder = own + "weft/";  // of the package's libraries; there may be none
     // hwloc needs it. Where it is not carried, the system's is found.
     dlopen((folder + "libudev.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (void* carried = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return carried;
