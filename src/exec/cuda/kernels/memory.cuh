@@ -51,12 +51,12 @@ __device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
 // Reports a kernel's first error to the host. Every wait ends.
 __device__ inline void report(const Watch& watch, KernelError error, int peer) {
   atomicCAS_system(&watch.flags->error, 0u, error_word(error, peer));
-  *static_cast<volatile uint32_t*>(&watch.flags->stop) = 1;
+  store_volatile(&watch.flags->stop, 1u);
 }
 
 // For the host's warning. The host clears the word.
 __device__ inline void tell_wait(const Watch& watch, int peer, uint64_t ns) {
-  if (peer >= 0) *static_cast<volatile uint64_t*>(&watch.flags->wait) = wait_word(peer, ns);
+  if (peer >= 0) store_volatile(&watch.flags->wait, wait_word(peer, ns));
 }
 
 // The host's flags, read with one load.
@@ -65,7 +65,7 @@ struct HostWord {
 };
 __device__ inline HostWord load_flags(const Watch& watch) {
   static_assert(offsetof(HostFlags, gone) == offsetof(HostFlags, stop) + 4);
-  const uint64_t both = *reinterpret_cast<const volatile uint64_t*>(&watch.flags->stop);
+  const uint64_t both = load_volatile(reinterpret_cast<const uint64_t*>(&watch.flags->stop));
   return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
 }
 

@@ -143,8 +143,13 @@ __device__ inline uint4 load_counters(const PortCounters* at) {
                : "memory");
   return v;
 }
-__device__ inline uint32_t load_volatile(const uint32_t* at) {
-  return *static_cast<const volatile uint32_t*>(at);
+template <typename T>
+__device__ inline T load_volatile(const T* at) {
+  return *static_cast<const volatile T*>(at);
+}
+template <typename T>
+__device__ inline void store_volatile(T* at, T value) {
+  *static_cast<volatile T*>(at) = value;
 }
 
 // Reads kernel parameters through the generic address space.

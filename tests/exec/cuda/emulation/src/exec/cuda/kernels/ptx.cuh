@@ -130,7 +130,14 @@ inline void store_relaxed_system(uint64_t* at, uint64_t value) {
 inline uint64_t load_acquire(const uint64_t* at, bool) { return load_acquire_system(at); }
 inline void store_relaxed(uint64_t* at, uint64_t value, bool) { store_relaxed_system(at, value); }
 inline void fence(bool) {}
-inline uint32_t load_volatile(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+template <typename T>
+T load_volatile(const T* at) {
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+template <typename T>
+void store_volatile(T* at, T value) {
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
 // Flags after data, as if a packet arrived in one piece.
 inline void store_packet(Packet* at, uint32_t data0, uint32_t data1, uint32_t flag0,
                          uint32_t flag1) {
