@@ -44,22 +44,6 @@ std::string unfit_for_fifos(const ImportedSchedule& schedule, const Mesh& mesh, 
       (schedule.in_place != nullptr ? schedule.in_place : schedule.out_of_place)->schedule());
 }
 
-// Silences the control thread if the constructor throws. Otherwise it could read destroyed members.
-class SilenceOnFailure {
- public:
-  explicit SilenceOnFailure(std::unique_ptr<ControlChannel>& control) : control_(control) {}
-  ~SilenceOnFailure() {
-    if (!made_ && control_ != nullptr) control_->silence();
-  }
-  SilenceOnFailure(const SilenceOnFailure&) = delete;
-  SilenceOnFailure& operator=(const SilenceOnFailure&) = delete;
-  void made() { made_ = true; }
-
- private:
-  std::unique_ptr<ControlChannel>& control_;
-  bool made_ = false;
-};
-
 }  // namespace
 
 Communicator::Communicator(CommunicatorOptions options)
@@ -71,19 +55,21 @@ Communicator::Communicator(CommunicatorOptions options)
   if (!config_.topo_dump_file.empty()) dump_machine(this_machine({hwloc_view}), options_.rank);
   chooser_ = std::make_unique<PlanChooser>(config_, options_.rank, options_.label,
                                            load_schedules(options_, config_));
-  SilenceOnFailure control_thread(control_);
-  join(deadline);
   try {
+    join(deadline);
     connect(deadline);
     if (cuda::available()) start_gpu(deadline);
     exclude_schedules_that_do_not_fit();
   } catch (const Error& error) {
-    control_->abort(fmt::format("rank {} could not join: {}", options_.rank, error.what()));
+    stop(error.code(), fmt::format("rank {} could not join: {}", options_.rank, error.what()),
+         true);
+    silence();
+    throw;
+  } catch (...) {
+    silence();
     throw;
   }
-  ready_.store(true);
   log_ready(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
-  control_thread.made();
 }
 
 // Joins the rendezvous and opens the control channel.
@@ -100,9 +86,26 @@ void Communicator::join(Deadline deadline) {
   context_.cpu_nodes_from = options_.nranks;
   context_.timeout_s = config_.timeout_s;
   context_.stall_warning_s = config_.stall_warning_s;
-  control_ = std::make_unique<ControlChannel>(
-      id.candidates(host_identity(config_)), id.secret, options_.rank, options_.nranks, deadline,
-      [this](int peer, bool failed, const std::string& why) { on_news(peer, failed, why); });
+  auto control = std::make_unique<ControlChannel>(id.candidates(host_identity(config_)), id.secret,
+                                                  options_.rank, options_.nranks, deadline,
+                                                  [this](const News& news) { hear(news); });
+  std::lock_guard lock(members_mutex_);
+  control_ = std::move(control);
+}
+
+// The process that made the id may end when all ranks are up. Then ranks could not gather any more.
+// So rank 0's process takes over.
+void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline) {
+  auto next = join_first_rank(*control_, options_.id.secret, options_.rank, infos, deadline,
+                              [this](const News& news) { hear(news); });
+  if (next == nullptr) return;
+  {
+    std::lock_guard lock(members_mutex_);
+    std::swap(control_, next);
+  }
+  // The old one still tells of ranks that die before they have moved.
+  control_->all_gather("moved", deadline);
+  next->move_on();
 }
 
 // Agrees on plans, then connects what the plans need: CPU nodes, and FIFOs to all peers.
@@ -111,9 +114,18 @@ void Communicator::connect(Deadline deadline) {
   const std::vector<PeerInfo> infos =
       gather_infos(*control_, config_, chooser_->imported(),
                    cuda::available() ? cuda::bus_id(options_.device) : "", deadline);
-  if (nranks > 1)
+  settle_rendezvous(infos, deadline);
+  if (nranks > 1) {
+    auto watch =
+        PeerWatch::join(options_.id.secret, rank, infos, [this](const News& news) { hear(news); });
+    {
+      std::lock_guard lock(members_mutex_);
+      watch_ = std::move(watch);
+    }
     chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                    infos, deadline));
+    watch_->connect(rank, deadline);
+  }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
   chooser_->set_cpu_nodes(nodes->count());
@@ -130,9 +142,9 @@ void Communicator::connect(Deadline deadline) {
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
   nodes->open(options_.id.secret, plan, config_, context_,
-              [this](ncclResult_t code, const std::string& text) { stop(code, text, true); });
+              [this](ncclResult_t code, const std::string& text) { give_up(code, text); });
   {
-    std::lock_guard lock(fault_.mutex);
+    std::lock_guard lock(members_mutex_);
     cpu_nodes_ = std::move(nodes);
   }
   auto mesh = std::make_unique<Mesh>(*control_, options_.id.secret, rank, plan, config_,
@@ -142,7 +154,7 @@ void Communicator::connect(Deadline deadline) {
   if (cpu_nodes_->count() > 0) control_->all_gather("CPU nodes", deadline);
   context_.local_ranks = mesh->ranks_of_machine();
   {
-    std::lock_guard lock(fault_.mutex);
+    std::lock_guard lock(members_mutex_);
     mesh_ = std::move(mesh);
     context_.door = &mesh_->door();
   }
@@ -196,7 +208,7 @@ void Communicator::start_gpu(Deadline deadline) {
       options, GpuLauncherParts{config_, context_, *control_, *mesh_, *chooser_, *plans_,
                                 *cpu_nodes_, *operations_});
   {
-    std::lock_guard lock(fault_.mutex);
+    std::lock_guard lock(members_mutex_);
     gpu_ = std::move(gpu);
   }
   gpu_->connect(deadline);
@@ -216,14 +228,14 @@ void Communicator::log_ready(double seconds) const {
 
 Communicator::~Communicator() {
   leave();
-  control_->silence();  // from here on the control thread must not call on_news()
-  control_.reset();
+  silence();
 }
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
-  if (fault().empty()) mesh_->drain(60);
+  if (!faults_.known()) mesh_->drain(60);
+  if (watch_ != nullptr) watch_->tell(report(News::Kind::kLeft, ncclSuccess, ""));
   control_->leave();
   // disconnect() waits for kernels, and a kernel may wait until the peer's goodbye arrives. So
   // every rank says goodbye first.
@@ -249,7 +261,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 
 void Communicator::launch(std::span<const Call* const> calls) {
   poll_gpu();
-  if (!fault().empty()) throw Error(fault_code(), fault());
+  check();
   gpu_->launch(calls);
 }
 

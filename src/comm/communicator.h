@@ -11,9 +11,12 @@
 
 #include "src/comm/call.h"
 #include "src/comm/control_channel.h"
+#include "src/comm/fault_state.h"
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/host_tasks.h"
+#include "src/comm/peer_watch.h"
 #include "src/comm/unique_id.h"
+#include "src/transport/timer.h"
 
 namespace weft {
 
@@ -62,13 +65,20 @@ class Communicator {
   void add_to(host::Batch& batch, const Call& call) { host_->add(batch, call); }
   void hand_over() { cpu_nodes_->hand_over(); }
 
-  // Why operations cannot go on; empty while they can. Sticky.
-  std::string fault() const;
-  ncclResult_t fault_code() const;
-  // Stops the communicator if a kernel has reported an error.
+  // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
+  const FaultState& faults() const { return faults_; }
+  // Every present and future wait ends.
+  bool stopped() const { return context_.stop.load(std::memory_order_acquire) != 0; }
+  // Throws the reason if it is stopped.
+  void check() const;
+  // Gives up if a kernel has reported an error.
   void poll_gpu();
-  // Ends every present and future wait with this text. `tell`: tells the other ranks, too.
+  // This rank ends its part: every present and future wait ends with this text. `tell`: tells the
+  // other ranks, too.
   void stop(ncclResult_t code, const std::string& why, bool tell);
+  // An operation failed here, so no rank can go on. Returns what all ranks report. `text` is empty
+  // if the operation ended because of what this rank had heard.
+  FaultState::Answer give_up(ncclResult_t code, const std::string& text);
 
   // Ids of communicators derived from this one. Split is collective; shrink needs no communication.
   struct Child {
@@ -83,6 +93,7 @@ class Communicator {
 
  private:
   void join(Deadline deadline);
+  void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void exclude_schedules_that_do_not_fit();
   void start_gpu(Deadline deadline);
@@ -90,22 +101,22 @@ class Communicator {
   // Delivers all sent data, then tells the other ranks goodbye.
   void leave();
   Child make_child(const Secret& secret, const std::vector<int>& members) const;
-  void on_news(int rank, bool failed, const std::string& why);
-  // The caller holds fault_.mutex.
-  void end_waits(ncclResult_t code, const std::string& why);
-
-  struct Fault {
-    mutable std::mutex mutex;  // also protects the members that on_news() reads
-    std::string text;
-    ncclResult_t code = ncclSuccess;
-  };
+  // Control thread.
+  void hear(const News& news);
+  // After this the control thread does not call hear() any more.
+  void silence();
+  void end_waits();
+  News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 
   const CommunicatorOptions options_;
   const Config config_;
   host::RankContext context_;
   std::vector<std::atomic<bool>> gone_;  // per rank, then per CPU node
-  Fault fault_;
+  FaultState faults_;
+  std::mutex members_mutex_;  // protects the members below while the constructor sets them
   std::unique_ptr<ControlChannel> control_;
+  std::shared_ptr<PeerWatch> watch_;
+  std::unique_ptr<Timer> patience_;  // runs after a rank has died
   std::unique_ptr<PlanChooser> chooser_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<OperationBuilder> operations_;
@@ -114,7 +125,6 @@ class Communicator {
   std::unique_ptr<HostTasks> host_;
   std::unique_ptr<GpuLauncher> gpu_;
   std::map<uint64_t, uint64_t> shrinks_;  // per hash of excluded ranks: the number of shrinks
-  std::atomic<bool> ready_{false};        // the constructor has set all of the above
 };
 
 }  // namespace weft

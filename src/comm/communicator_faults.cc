@@ -1,74 +1,105 @@
 // The part of a communicator that ends waits, after an abort, a dead peer or a kernel's error.
+#include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/transport/doorbell.h"
 
 namespace weft {
+namespace {
 
-std::string Communicator::fault() const {
-  std::lock_guard lock(fault_.mutex);
-  return fault_.text;
-}
+// After a rank has died, waits for others go on this long: what it sent before may be all that they
+// need. Waits for the dead rank itself end earlier.
+constexpr double kPatienceS = 1;
+// An operation may notice a broken connection before the watch tells whose process has died.
+constexpr std::chrono::milliseconds kNewsComes{300};
 
-ncclResult_t Communicator::fault_code() const {
-  std::lock_guard lock(fault_.mutex);
-  return fault_.code;
+}  // namespace
+
+News Communicator::report(News::Kind kind, ncclResult_t code, const std::string& text) const {
+  return {kind, !faults_.known(), options_.rank, options_.rank, code, wall_clock_us(), text};
 }
 
 void Communicator::poll_gpu() {
-  if (gpu_ == nullptr || !fault().empty()) return;
+  if (gpu_ == nullptr || stopped()) return;
   const std::string error = gpu_->error();
-  if (!error.empty()) stop(ncclInvalidUsage, fmt::format("{}: {}", context_.label, error), true);
+  if (!error.empty()) give_up(ncclInvalidUsage, fmt::format("{}: {}", context_.label, error));
 }
 
-void Communicator::end_waits(ncclResult_t code, const std::string& why) {
-  if (fault_.text.empty()) {
-    fault_.text = why;
-    fault_.code = code;
-  }
+void Communicator::end_waits() {
+  std::lock_guard lock(members_mutex_);
   context_.stop.store(1, std::memory_order_release);
   if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
   if (gpu_ != nullptr) gpu_->stop();
+  if (context_.door != nullptr) wake_all(*context_.door);
 }
 
 void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
-  {
-    std::lock_guard lock(fault_.mutex);
-    end_waits(code, why);
-    if (context_.door != nullptr) wake_all(*context_.door);
-  }
-  if (tell && control_ != nullptr) control_->abort(why);
+  const News news = report(News::Kind::kAborted, code, why);
+  faults_.add(news, why);
+  end_waits();
+  if (!tell) return;
+  if (watch_ != nullptr) watch_->tell(news);
+  if (control_ != nullptr) control_->abort(news);
 }
 
-// Runs on the control thread. During construction the control channel itself ends the wait of the
-// constructing thread.
-void Communicator::on_news(int peer, bool failed, const std::string& why) {
-  if (peer < 0) {
-    // The rendezvous is lost. If a rank's process held it, that rank died.
-    int holder = -1;
-    const uint64_t process = ready_.load() ? control_->rendezvous_process() : 0;
-    for (int r = 0; failed && ready_.load() && r < options_.nranks; r++)
-      if (mesh_->info(r).process == process && !gone_[static_cast<size_t>(r)].load()) holder = r;
-    if (holder < 0) {
-      WEFT_INFO(kBootstrap, "{}: {}; peers that die will not be noticed any more", context_.label,
-                why);
-      return;
-    }
-    return on_news(holder, true, fmt::format("rank {} died: {}", holder, why));
+void Communicator::silence() {
+  if (control_ != nullptr) control_->silence();
+  if (watch_ != nullptr) watch_->leave(options_.rank);
+  patience_.reset();
+}
+
+void Communicator::check() const {
+  if (!stopped()) return;
+  const FaultState::Answer answer = faults_.settle();
+  throw Error(answer.code, answer.text);
+}
+
+FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
+  if (!stopped()) {
+    const bool heard = text.empty() || (code == ncclRemoteError && faults_.wait_known(kNewsComes));
+    const News news = report(News::Kind::kGaveUp, heard ? ncclRemoteError : code, text);
+    faults_.add(news, text);
+    end_waits();
+    if (watch_ != nullptr) watch_->tell(news);
+    control_->abort(news);
   }
-  std::lock_guard lock(fault_.mutex);
-  const bool is_rank = peer < options_.nranks;
-  std::vector<int> nodes;  // CPU nodes that the rank ran
-  if (cpu_nodes_ != nullptr) nodes = cpu_nodes_->peers_of(peer);
-  if (is_rank) gone_[static_cast<size_t>(peer)].store(true);
-  for (const int node : nodes) gone_[static_cast<size_t>(node)].store(true);
-  if (failed) {
-    end_waits(ncclRemoteError, fmt::format("{}: {}", context_.label, why));
-  } else if (gpu_ != nullptr && is_rank) {
-    gpu_->peer_left(peer);
-    for (const int node : nodes) gpu_->peer_left(node);
+  return faults_.settle();
+}
+
+void Communicator::hear(const News& news) {
+  if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
+    std::lock_guard lock(members_mutex_);
+    gone_[static_cast<size_t>(news.rank)].store(true);
+    if (gpu_ != nullptr) gpu_->peer_left(news.rank);
+    if (cpu_nodes_ != nullptr)
+      for (const int node : cpu_nodes_->peers_of(news.rank)) {  // CPU nodes that the rank ran
+        gone_[static_cast<size_t>(node)].store(true);
+        if (gpu_ != nullptr) gpu_->peer_left(node);
+      }
+    if (context_.door != nullptr) wake_all(*context_.door);
   }
-  if (context_.door != nullptr) wake_all(*context_.door);
+  if (!news.is_failure()) return;
+  std::string text = news.text;
+  if (news.kind == News::Kind::kDied) {
+    std::lock_guard lock(members_mutex_);
+    text = fmt::format(
+        "{} died: {}",
+        watch_ != nullptr ? watch_->describe(news.rank) : fmt::format("rank {}", news.rank), text);
+  }
+  if (!faults_.known()) WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
+  faults_.add(news, text);
+  if (!news.is_departure()) return end_waits();
+  if (patience_ != nullptr) return;
+  try {
+    patience_ = std::make_unique<Timer>([this, text] {
+      end_waits();
+      std::lock_guard lock(members_mutex_);
+      if (control_ != nullptr) control_->interrupt(text);
+    });
+    patience_->once(kPatienceS);
+  } catch (const Error&) {
+    end_waits();  // the process has no descriptor left
+  }
 }
 
 }  // namespace weft

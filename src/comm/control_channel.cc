@@ -140,10 +140,7 @@ void ControlChannel::readable() {
       closed = closed_;
     }
     if (closed) return;
-    const std::string why = "the process that holds the rendezvous is gone";
-    interrupt(why);
-    listener_(-1, true, why);
-    return;
+    return interrupt("the process that holds the rendezvous is gone");
   }
   reader_.append(buffer.data(), static_cast<size_t>(got));
   Frame frame;
@@ -163,43 +160,42 @@ void ControlChannel::handle(Frame& frame) {
       return;
     case Frame::kLeft:
       interrupt(fmt::format("rank {} has left the communicator", frame.value));
-      return listener_(frame.value, false, "");
-    case Frame::kFailed:
-      interrupt(frame.text);
-      return listener_(frame.value, true, frame.text);
+      return listener_({News::Kind::kLeft, true, frame.value, frame.value, ncclSuccess, 0, ""});
+    case Frame::kFailed: {
+      const auto news = News::decode(frame.text);
+      if (!news) return;
+      interrupt(news->kind == News::Kind::kDied
+                    ? fmt::format("rank {} died: {}", news->rank, news->text)
+                    : news->text);
+      return listener_(*news);
+    }
     case Frame::kRefused:
-      interrupt(frame.text);
-      return listener_(-1, true, frame.text);
+      return interrupt(frame.text);
     default:
       return;
   }
 }
 
-void ControlChannel::leave() {
+void ControlChannel::close(const Frame& last_word) {
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
   }
   try {
-    say({Frame::kLeave, rank_, 0, {}});
+    say(last_word);
   } catch (const Error&) {
     // The rendezvous is gone already, so there is nobody to tell.
   }
 }
 
-void ControlChannel::abort(const std::string& why) {
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) return;
-    closed_ = true;
-    if (broken_.empty()) broken_ = why;
-    changed_.notify_all();
-  }
-  try {
-    say({Frame::kAbort, rank_, 0, why});
-  } catch (const Error&) {
-  }
+void ControlChannel::leave() { close({Frame::kLeave, rank_, 0, {}}); }
+
+void ControlChannel::move_on() { close({Frame::kMoved, rank_, 0, {}}); }
+
+void ControlChannel::abort(const News& why) {
+  interrupt(why.text);
+  close({Frame::kAbort, rank_, 0, why.encode()});
 }
 
 }  // namespace weft

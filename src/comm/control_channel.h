@@ -14,6 +14,7 @@
 #include "src/base/handles.h"
 #include "src/base/siphash.h"
 #include "src/comm/frame.h"
+#include "src/comm/news.h"
 #include "src/transport/address.h"
 #include "src/transport/socket.h"
 
@@ -23,9 +24,7 @@ namespace weft {
 // runs on the control thread.
 class ControlChannel {
  public:
-  // `failed`: the rank died or aborted; otherwise it said goodbye. rank < 0: the rendezvous itself
-  // is lost.
-  using Listener = std::function<void(int rank, bool failed, const std::string& why)>;
+  using Listener = std::function<void(const News&)>;
 
   // Tries the addresses in turn until the deadline.
   ControlChannel(const std::vector<Address>& addresses, const Secret& secret, int rank, int nranks,
@@ -50,7 +49,9 @@ class ControlChannel {
   uint64_t rendezvous_process() const { return rendezvous_process_.load(); }
 
   void leave();
-  void abort(const std::string& why);
+  // Leaves for another rendezvous. The other ranks are not told.
+  void move_on();
+  void abort(const News& why);
   // Ends a waiting all_gather() with this text.
   void interrupt(const std::string& why);
   // After this returns, the listener is never called again.
@@ -62,6 +63,8 @@ class ControlChannel {
   void readable();
   void handle(Frame& frame);
   void say(const Frame& frame);
+  // Says it, unless this rank has said its last word. Errors do not matter then.
+  void close(const Frame& last_word);
 
   const int rank_, nranks_;
   Fd fd_;

@@ -14,11 +14,13 @@ struct Frame {
     kGathered = 2,  // rendezvous -> ranks: number = round; text = all blobs, each preceded by its
                     // 8-byte size
     kLeave = 3,     // rank -> rendezvous: goodbye
-    kAbort = 4,     // rank -> rendezvous: this rank gave up; text = why
+    kAbort = 4,     // rank -> rendezvous: this rank gave up; text = News
     kLeft = 5,      // rendezvous -> ranks: value = rank
-    kFailed = 6,    // rendezvous -> ranks: value = rank; text = why
+    kFailed = 6,    // rendezvous -> ranks: value = rank; text = News
     kRefused = 7,   // rendezvous -> ranks: the communicator cannot come up; text = why
     kCollect = 9,  // as kGather, but only rank 0 gets the blobs; other ranks get an empty kGathered
+    kMoved = 10,   // rank -> rendezvous: goes on at another rendezvous; nobody needs to know
+    kNews = 11,    // between processes that watch each other: text = News
     kWelcome = 8,  // rendezvous -> rank: number = token of the rendezvous's process
   };
   uint32_t type = 0;

@@ -46,21 +46,15 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
   for (ncclComm* comm : comms)
     if (outcome.culprit != nullptr && &comm->impl->context() == outcome.culprit->context)
       culprit = comm;
-  ncclResult_t code = outcome.code;
-  std::string text = outcome.text;
-  if (text.empty() && culprit != nullptr) {
-    text = culprit->impl->fault();
-    code = culprit->impl->fault_code();
-  }
+  FaultState::Answer answer{outcome.code, outcome.text};
+  if (culprit != nullptr) answer = culprit->impl->give_up(outcome.code, outcome.text);
   for (ncclComm* comm : comms) {
-    // After an abort, a revoke or a dead peer, the other ranks know already.
-    if (comm->impl->fault().empty())
-      comm->impl->stop(
-          code, comm == culprit ? text : "an operation launched in the same group failed: " + text,
-          true);
-    set_text(*comm, text);
+    if (comm != culprit)
+      comm->impl->give_up(answer.code,
+                          "an operation launched in the same group failed: " + answer.text);
+    set_text(*comm, answer.text);
   }
-  throw Error(code, text);
+  throw Error(answer.code, answer.text);
 }
 
 void launch(host::Batch& batch, std::span<const PendingCall> calls) {
@@ -72,7 +66,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
   uses.reserve(comms.size());
   for (ncclComm* comm : comms) {
     uses.emplace_back(*comm);
-    if (!uses.back()->fault().empty()) throw Error(uses.back()->fault_code(), uses.back()->fault());
+    uses.back()->check();
     uses.back()->begin();
   }
   std::list<std::vector<const Call*>> per_comm;
@@ -104,8 +98,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
 // The common case: one blocking call outside a group. It allocates nothing once warm.
 void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
-  if (use->context().stop.load(std::memory_order_acquire) != 0)
-    throw Error(use->fault_code(), use->fault());
+  use->check();
   const Call* const calls[] = {&call};
   const Observation watched(comm, calls);
   if (use->on_gpu()) return use->launch(calls);
@@ -134,7 +127,13 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     comm->users.fetch_add(1);
     comm->progress = ncclInProgress;
   }
-  std::thread([calls = std::move(calls), comms] {
+  const auto finish = [comms](ncclResult_t result) {
+    for (ncclComm* comm : comms) {
+      comm->progress = result;
+      comm->users.fetch_sub(1);
+    }
+  };
+  const auto run = [calls = std::move(calls), comms, finish] {
     ncclResult_t result = ncclSuccess;
     try {
       host::Batch batch;
@@ -146,11 +145,14 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
       result = ncclInternalError;
       for (ncclComm* comm : comms) set_text(*comm, error.what());
     }
-    for (ncclComm* comm : comms) {
-      comm->progress = result;
-      comm->users.fetch_sub(1);
-    }
-  }).detach();
+    finish(result);
+  };
+  try {
+    std::thread(run).detach();
+  } catch (const std::system_error& error) {
+    finish(ncclSystemError);
+    fail(ncclSystemError, "no thread for a non-blocking call: {}", error.what());
+  }
   return ncclInProgress;
 }
 

@@ -256,10 +256,10 @@ ncclResult_t async_error(ncclComm& comm) {
   if (state == CommState::kReady || state == CommState::kFinalized) {
     const Use use(comm, false);  // another thread may destroy it
     use->poll_gpu();
-    const ncclResult_t fault = use->fault_code();
-    if (fault != ncclSuccess) {
-      set_text(comm, use->fault());
-      return fault;
+    const FaultState::Answer fault = use->faults().get();
+    if (fault.code != ncclSuccess) {
+      set_text(comm, fault.text);
+      return fault.code;
     }
   }
   return comm.progress.load();

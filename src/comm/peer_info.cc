@@ -9,12 +9,14 @@
 
 #include "src/base/error.h"
 #include "src/base/process_cores.h"
+#include "src/comm/rendezvous.h"
+#include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
 
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 7;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 8;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -62,6 +64,7 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
   std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
   std::strncpy(mine.unix_name, Acceptor::instance().unix_name().c_str(), sizeof mine.unix_name - 1);
+  gethostname(mine.host_name, sizeof mine.host_name - 1);
   return mine;
 }
 
@@ -103,6 +106,23 @@ std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config
     compare(infos.front(), info, rank, config);
   }
   return infos;
+}
+
+std::unique_ptr<ControlChannel> join_first_rank(const ControlChannel& control, const Secret& secret,
+                                                int rank, const std::vector<PeerInfo>& infos,
+                                                Deadline deadline,
+                                                ControlChannel::Listener listener) {
+  const PeerInfo& first = infos.front();
+  if (control.rendezvous_process() == first.process) return nullptr;
+  UniqueId id;
+  id.secret = derive(secret, "rendezvous");
+  id.host = first.host;
+  id.address_count = static_cast<uint8_t>(first.address_count);
+  std::copy_n(first.addresses, first.address_count, id.addresses);
+  if (rank == 0) Rendezvous::open(id.secret);
+  return std::make_unique<ControlChannel>(id.candidates(infos[static_cast<size_t>(rank)].host),
+                                          id.secret, rank, static_cast<int>(infos.size()), deadline,
+                                          std::move(listener));
 }
 
 }  // namespace weft

@@ -30,6 +30,7 @@ struct PeerInfo {
   int32_t address_count = 0;
   Address addresses[4];
   char unix_name[40] = {};
+  char host_name[64] = {};  // for messages
 };
 
 // Gathers every rank's info, in rank order. `gpu` is this rank's bus id. Collective. Throws
@@ -38,5 +39,11 @@ struct PeerInfo {
 std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
                                    const ImportedSchedules& imported, const std::string& gpu,
                                    Deadline deadline);
+
+// Joins a rendezvous in rank 0's process. nullptr if `control` leads there already. Collective.
+std::unique_ptr<ControlChannel> join_first_rank(const ControlChannel& control, const Secret& secret,
+                                                int rank, const std::vector<PeerInfo>& infos,
+                                                Deadline deadline,
+                                                ControlChannel::Listener listener);
 
 }  // namespace weft

@@ -9,10 +9,24 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/news.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
 
 namespace weft {
+namespace {
+
+Frame died(int rank, const std::string& how) {
+  News news;
+  news.kind = News::Kind::kDied;
+  news.rank = rank;
+  news.code = ncclRemoteError;
+  news.when_us = wall_clock_us();
+  news.text = how;
+  return {Frame::kFailed, rank, 0, news.encode()};
+}
+
+}  // namespace
 
 void Rendezvous::open(const Secret& secret) {
   auto rendezvous = std::make_shared<Rendezvous>(secret);
@@ -39,7 +53,8 @@ void Rendezvous::join(Fd connection, int rank) {
   });
   send(rank, Frame{Frame::kWelcome, rank, Acceptor::instance().token(), {}}.encode());
   if (!refused_.empty()) send(rank, Frame{Frame::kRefused, rank, 0, refused_}.encode());
-  for (const Frame& frame : news_) send(rank, frame.encode());
+  for (const Frame& frame : news_)
+    if (frame.type != Frame::kMoved) send(rank, frame.encode());
 }
 
 void Rendezvous::readable(int rank) {
@@ -48,17 +63,13 @@ void Rendezvous::readable(int rank) {
   std::array<char, 65536> buffer;
   const ssize_t got = recv(it->second.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0)
-    return remove(rank,
-                  {Frame::kFailed, rank, 0,
-                   fmt::format("rank {} died: its connection closed without a goodbye", rank)});
+  if (got <= 0) return remove(rank, died(rank, "its connection closed without a goodbye"));
   it->second.reader.append(buffer.data(), static_cast<size_t>(got));
   Frame frame;
   while (members_.count(rank) != 0 && members_[rank].reader.next(frame))
     handle(rank, std::move(frame));
   if (members_.count(rank) != 0 && members_[rank].reader.broken())
-    remove(rank,
-           {Frame::kFailed, rank, 0, fmt::format("rank {} sent something that is no frame", rank)});
+    remove(rank, died(rank, "it sent something that is no frame"));
 }
 
 void Rendezvous::handle(int rank, Frame frame) {
@@ -88,6 +99,8 @@ void Rendezvous::handle(int rank, Frame frame) {
       return remove(rank, {Frame::kLeft, rank, 0, {}});
     case Frame::kAbort:
       return remove(rank, {Frame::kFailed, rank, 0, frame.text});
+    case Frame::kMoved:
+      return remove(rank, {Frame::kMoved, rank, 0, {}});
     default:
       return;
   }
@@ -99,8 +112,8 @@ void Rendezvous::remove(int rank, Frame news) {
   EventLoop::instance().unwatch(it->second.fd.get());
   members_.erase(it);
   news_.push_back(news);
-  if (news.type == Frame::kFailed) WEFT_INFO(kBootstrap, "rendezvous: {}", news.text);
-  broadcast(news);
+  if (news.type == Frame::kFailed) WEFT_INFO(kBootstrap, "rendezvous: rank {} failed", rank);
+  if (news.type != Frame::kMoved) broadcast(news);
   if (static_cast<int>(news_.size()) == nranks_) Acceptor::instance().stop(secret_, -1);
 }
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
-#include "src/base/handles.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/transport/timer.h"
 
 namespace weft {
 
@@ -14,9 +15,6 @@ class StallWatch {
  public:
   // The control thread calls `long_wait` several times within `warning_s` seconds.
   StallWatch(std::string label, double warning_s, std::function<cuda::LongWait()> long_wait);
-  ~StallWatch();
-  StallWatch(const StallWatch&) = delete;
-  StallWatch& operator=(const StallWatch&) = delete;
 
  private:
   void look();
@@ -24,10 +22,10 @@ class StallWatch {
   const std::string label_;
   const double warning_s_;
   const std::function<cuda::LongWait()> long_wait_;
-  const Fd timer_;
   // Control thread only.
   double seen_s_ = 0;  // the length of the last reported wait
   bool warned_ = false;
+  std::unique_ptr<Timer> timer_;  // destroyed first: it uses the members above
 };
 
 }  // namespace weft

@@ -72,7 +72,7 @@ void GpuPlayer::launch() {
 void GpuPlayer::wait() {
   device_.wait();
   comm_.poll_gpu();
-  if (const std::string why = comm_.fault(); !why.empty()) throw Error(comm_.fault_code(), why);
+  comm_.check();
 }
 
 void GpuPlayer::run() {

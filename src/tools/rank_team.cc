@@ -108,9 +108,8 @@ void run_on_host(Communicator& comm, host::Batch& batch, const Call& call) {
   comm.hand_over();
   const host::Outcome outcome = batch.run(0);
   if (outcome.code == ncclSuccess) return;
-  const std::string text = outcome.text.empty() ? comm.fault() : outcome.text;
-  comm.stop(outcome.code, text, true);
-  throw Error(outcome.code, text);
+  const FaultState::Answer answer = comm.give_up(outcome.code, outcome.text);
+  throw Error(answer.code, answer.text);
 }
 
 }  // namespace weft

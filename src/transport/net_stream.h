@@ -45,7 +45,8 @@ class NetStream {
   Proxy& proxy() const { return proxy_; }
   // Keeps the ring's memory alive for its user, who may have pinned it.
   std::shared_ptr<const void> memory() const { return memory_; }
-  bool broken() const { return broken_; }
+  // Any thread may ask. Everything that came before is in the ring.
+  bool broken() const { return broken_.load(std::memory_order_acquire); }
   // The plugin's error when the connection broke; empty if it did not.
   const std::string& failure() const { return failure_; }
   // Moves all data that can be moved now. True if it moved any. `eager`: does not wait for a
@@ -100,7 +101,7 @@ class NetStream {
   Proxy& proxy_;
   // Set when the connection ends, for threads that wait for this peer.
   std::atomic<bool>* const lost_;
-  bool broken_ = false;
+  std::atomic<bool> broken_{false};
   uint32_t fruitless_ = 0;  // polls since the last news
   const bool takes_help_;
   std::atomic<bool> claimed_{false};

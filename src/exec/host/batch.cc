@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "src/base/error.h"
@@ -12,6 +13,7 @@
 #include "src/exec/host/workers.h"
 #include "src/exec/interpreter.h"
 #include "src/schedule/collective.h"
+#include "src/transport/net_stream.h"
 
 namespace weft::host {
 namespace {
@@ -29,6 +31,8 @@ constexpr int kNetworkSleepMs = 5;
 // waits for another one reports this much later. A rank that waits for a CPU node reports twice as
 // much later.
 constexpr double kNodeSpeaksFirstS = 0.25;
+// What a peer sent before it left may be in the network this long.
+constexpr double kOnTheWayS = 2;
 
 // A waiting thread runs at least every 50 ms. If it did not run for longer than this, its process
 // or machine was stopped. That time does not count against peers, whose data may have arrived
@@ -89,7 +93,7 @@ Outcome Batch::run(size_t helpers) {
     const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
-      idle.warned = false;
+      idle.warned = idle.peer_gone = false;
     } else {
       wait(idle);
     }
@@ -261,6 +265,19 @@ std::string Batch::describe_wait(const Task& task, const LaneState& lane) const 
       task.operation.iterations);
 }
 
+// Whether the peer that the lane waits for has gone, and everything it sent has arrived.
+bool Batch::is_over(const Task& task, const LaneState& lane, double seconds) {
+  const RankContext& context = *task.context;
+  if (context.gone == nullptr || !context.gone[lane.waits_for].load()) return false;
+  if (seconds > kOnTheWayS) return true;
+  if (lane.waits_for >= context.cpu_nodes_from || context.rank >= context.cpu_nodes_from)
+    return false;
+  if (lane.waits_to_send) return true;
+  return std::all_of(task.receives.begin(), task.receives.end(), [&](const RecvPort* port) {
+    return port->peer != lane.waits_for || port->stream == nullptr || port->stream->broken();
+  });
+}
+
 // Spins while an answer within microseconds is likely, then yields, then sleeps at the door.
 void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -293,8 +310,11 @@ void Batch::wait(Idle& idle) {
   if (task != nullptr && lane.waits_for >= task->context->cpu_nodes_from)
     seconds -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
   if (task != nullptr) {
-    const bool left = task->context->gone != nullptr && task->context->gone[lane.waits_for].load();
-    if (left && seconds > 2)
+    // One more pass after the look: the last data may have arrived in between.
+    const bool gone_before = idle.peer_gone;
+    idle.peer_gone = is_over(*task, lane, seconds);
+    if (idle.peer_gone && !gone_before) return;
+    if (idle.peer_gone)
       return report_failure(
           {ncclRemoteError,
            describe_wait(*task, lane) +

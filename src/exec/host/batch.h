@@ -92,6 +92,7 @@ class Batch {
     uint32_t passes = 0;
     std::chrono::steady_clock::time_point since, looked;
     bool warned = false;
+    bool peer_gone = false;  // and nothing more can come from it, as of the last look
   };
   void wait(Idle& idle);
   void check_stop();
@@ -99,6 +100,7 @@ class Batch {
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   const Task* first_unfinished(LaneState& lane);
+  static bool is_over(const Task& task, const LaneState& lane, double seconds);
   void take_back();
 
   std::deque<Task> tasks_;

@@ -1,0 +1,50 @@
+// See fault_state.h.
+#include "src/comm/fault_state.h"
+
+#include <thread>
+#include <tuple>
+
+namespace weft {
+
+// A rank that knew of a failure before tells of a consequence. So clocks decide only between ranks
+// that did not know of each other's reports.
+void FaultState::add(const News& news, const std::string& text) {
+  const auto order = [](const News& n) { return std::tuple(!n.primary, n.when_us, n.reporter); };
+  std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  if (known_ && (now - since_ > kSettle || order(news) >= order(news_))) return;
+  if (!known_) since_ = now;
+  known_ = true;
+  news_ = news;
+  text_ = text;
+  changed_.notify_all();
+}
+
+bool FaultState::known() const {
+  std::lock_guard lock(mutex_);
+  return known_;
+}
+
+bool FaultState::wait_known(std::chrono::milliseconds most) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, most, [&] { return known_; });
+}
+
+FaultState::Answer FaultState::get() const {
+  std::lock_guard lock(mutex_);
+  if (!known_ || Clock::now() - since_ <= kSettle) return {};
+  return {news_.code, text_};
+}
+
+FaultState::Answer FaultState::settle() const {
+  Clock::time_point settled;
+  {
+    std::lock_guard lock(mutex_);
+    settled = since_ + kSettle;
+  }
+  std::this_thread::sleep_until(settled + std::chrono::milliseconds(1));
+  std::lock_guard lock(mutex_);
+  return {news_.code, text_};
+}
+
+}  // namespace weft

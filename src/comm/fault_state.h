@@ -1,0 +1,47 @@
+// Why a communicator failed: one text and one code, the same on all ranks. A failure has many
+// reports, which come over several ways. The earliest one counts.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
+#include "src/comm/news.h"
+
+namespace weft {
+
+// Thread-safe. Sticky: once settled, nothing changes it.
+class FaultState {
+ public:
+  // Reports within this time of the first one compete.
+  static constexpr std::chrono::milliseconds kSettle{100};
+
+  // `text`: the whole report in words.
+  void add(const News& news, const std::string& text);
+  // A report has come.
+  bool known() const;
+  // Waits for a report. True if one has come.
+  bool wait_known(std::chrono::milliseconds most) const;
+
+  struct Answer {
+    ncclResult_t code = ncclSuccess;
+    std::string text;
+  };
+  // ncclSuccess until it is settled.
+  Answer get() const;
+  // Waits until it is settled; a report must have come.
+  Answer settle() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool known_ = false;
+  News news_;
+  std::string text_;
+  Clock::time_point since_;
+};
+
+}  // namespace weft
