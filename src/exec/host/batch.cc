@@ -76,8 +76,8 @@ Outcome Batch::run(size_t helpers) {
     task.unfinished_.store(lanes, std::memory_order_relaxed);
     task.context->activity.begin(operation_of(task));
   }
-  failed_ = false;
-  outcome_taken_ = false;
+  failed_.store(false, std::memory_order_relaxed);
+  outcome_taken_.store(false, std::memory_order_relaxed);
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
   most_helpers_ = helpers;
@@ -99,12 +99,13 @@ Outcome Batch::run(size_t helpers) {
     }
   }
   if (helped_) WorkerPool::instance().withdraw(*this);
-  if (failed_) {
+  const bool failed = failed_.load(std::memory_order_relaxed);
+  if (failed) {
     network_.abandon();
     take_back();
   }
   network_.leave(false);
-  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.end(failed_);
+  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.end(failed);
   return std::move(outcome_);
 }
 
