@@ -19,12 +19,14 @@ void expect_usage_error(Player& player, ncclComm_t comm, const Ending& ending,
 
 using Make = ncclResult_t (*)(Player& player, float* data, size_t count, ncclComm_t comm);
 
-// All ranks make one call, and after it others if it returned: an error may show one call later.
+// All ranks make one call. A rank that only sent may return from it before anybody can know. Then
+// its next call fails.
 void disagree(Player& player, const char* name, Make make, const std::vector<std::string>& words) {
   ncclComm_t comm = player.join();
   Ending ending = player.call(name, comm, [&] {
     return make(player, player.data().data(), player.bytes() / sizeof(float), comm);
   });
+  if (ending.code == ncclSuccess) ending = player.all_reduce_until_failure(comm);
   expect_usage_error(player, comm, ending, words);
 }
 
