@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "src/base/error.h"
 #include "src/tools/commands.h"
@@ -19,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kPatienceS = 2;
+constexpr double kPatienceS = 1;
 
 // Names of the acceptors' unix sockets in this network namespace: weft- and 16 hexadecimal digits.
 std::set<std::string> socket_names() {
@@ -35,11 +37,24 @@ std::set<std::string> socket_names() {
   return names;
 }
 
-// The answers of this user's processes. `pid` 0: all. A process that does not answer has "error".
+// A process that does not answer has "error".
+Json ask_process(const Fd& socket, int pid) {
+  try {
+    return Json::parse(request_status(socket.get(), in_seconds(kPatienceS)));
+  } catch (const std::exception& error) {
+    return {
+        {"pid", pid},
+        {"error", fmt::format("it gives no answer (it may be stopped, or of another version): {}",
+                              error.what())},
+        {"communicators", Json::array()}};
+  }
+}
+
+// The answers of this user's processes. `pid` 0: all.
 Json ask(int pid) {
-  Json processes = Json::array();
+  std::vector<std::future<Json>> answers;
   for (const std::string& name : socket_names()) {
-    const Fd socket = connect_unix(name);
+    Fd socket = connect_unix(name);
     if (!socket) continue;
     const SocketPeer peer = socket_peer(socket.get());
     if (peer.pid == getpid() || (pid != 0 && peer.pid != pid)) continue;
@@ -47,16 +62,11 @@ Json ask(int pid) {
       if (pid != 0) fail(ncclInvalidArgument, "process {} belongs to another user", pid);
       continue;
     }
-    try {
-      processes.push_back(Json::parse(request_status(socket.get(), in_seconds(kPatienceS))));
-    } catch (const std::exception& error) {
-      processes.push_back({{"pid", peer.pid},
-                           {"error", fmt::format("no answer in {:g} s (stopped, or of another "
-                                                 "version): {}",
-                                                 kPatienceS, error.what())},
-                           {"communicators", Json::array()}});
-    }
+    // All at once: one that is stopped does not delay the others.
+    answers.push_back(std::async(std::launch::async, ask_process, std::move(socket), peer.pid));
   }
+  Json processes = Json::array();
+  for (std::future<Json>& answer : answers) processes.push_back(answer.get());
   return processes;
 }
 

@@ -92,12 +92,20 @@ std::string request_status(int fd, Deadline deadline) {
   hello.purpose.kind = Purpose::kStatus;
   send_all(fd, bytes_of(hello), deadline);
   uint64_t size = 0;
-  const Fd answer = receive_descriptor(fd, size, deadline);
-  std::string text(size, ' ');
+  Fd answer;
+  try {
+    answer = receive_descriptor(fd, size, deadline);
+  } catch (const Error& error) {
+    fail(error.code(), "the process did not send its status");
+  }
+  constexpr uint64_t kMost = 64 << 20;
   struct stat file {};
-  if (!answer || fstat(answer.get(), &file) != 0 || static_cast<uint64_t>(file.st_size) != size ||
-      pread(answer.get(), text.data(), size, 0) != static_cast<ssize_t>(size))
-    fail(ncclSystemError, "the process gave no answer");
+  if (!answer || size > kMost || fstat(answer.get(), &file) != 0 ||
+      static_cast<uint64_t>(file.st_size) != size)
+    fail(ncclSystemError, "the process sent no status");
+  std::string text(size, ' ');
+  if (pread(answer.get(), text.data(), size, 0) != static_cast<ssize_t>(size))
+    fail(ncclSystemError, "the process sent half a status");
   return text;
 }
 

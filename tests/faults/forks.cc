@@ -35,8 +35,10 @@ void child_outlives_its_parent(Player& player) {
   player.stage().meet(0, player.nranks());
   if (player.rank() == 1) {
     const pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
+      alarm(15);  // it ends in any case, also when a survivor hangs
       for (;;) pause();
+    }
     player.stage().set_child(child);
     player.die();
   }

@@ -30,5 +30,6 @@ std::vector<FaultScenario> exit_scenarios();
 std::vector<FaultScenario> fork_scenarios();
 std::vector<FaultScenario> user_error_scenarios();
 std::vector<FaultScenario> lone_scenarios();
+std::vector<FaultScenario> status_scenarios();
 
 }  // namespace weft::test

@@ -361,7 +361,7 @@ void Batch::wait(Idle& idle) {
                                  fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
                              task});
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
-      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
+      WEFT_TELL("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
       idle.warned = true;
     }
   }
