@@ -63,7 +63,8 @@ constexpr ConfigVariable kConfigVariables[] = {
      "Seconds until init fails when a rank is missing."},
     {"WEFT_TIMEOUT", &Config::timeout_s, "Seconds a collective may wait for a peer. 0: no limit."},
     {"WEFT_STALL_WARNING", &Config::stall_warning_s,
-     "Seconds until a rank that waits logs which peer it waits for. 0: never."},
+     "Seconds until a rank that waits says so, and for which peer: in the log, or on stderr where "
+     "NCCL_DEBUG hides warnings. 0: never."},
     {"WEFT_TRACE", &Config::trace,
      "File for a timeline in Perfetto's format. %h is the host, %p the process id."},
     {"WEFT_SECRET", &Config::secret, "Shared secret to use with NCCL_COMM_ID.", {.secret = true}},

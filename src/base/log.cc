@@ -147,8 +147,10 @@ bool enabled(Level level, Subsystem subsystem) {
   return (current_subsystems.load(std::memory_order_relaxed) & subsystem) != 0;
 }
 
-void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text) {
-  if (!enabled(level, subsystem)) return;
+namespace {
+
+// One write per line keeps lines of many threads and processes whole.
+void write_to(int fd, Level level, const char* file, int line, const std::string& text) {
   static const std::string host = hostname();
   const long tid = syscall(SYS_gettid);
   std::string out;
@@ -162,8 +164,18 @@ void write(Level level, Subsystem subsystem, const char* file, int line, const s
     const char* word = level == Level::kTrace ? "TRACE" : "INFO";
     out = fmt::format("{}:{}:{} [{}] NCCL {} {}\n", host, getpid(), tid, thread_device, word, text);
   }
-  // One write per line keeps lines of many threads and processes whole.
-  [[maybe_unused]] ssize_t written = ::write(current_fd.load(), out.data(), out.size());
+  [[maybe_unused]] ssize_t written = ::write(fd, out.data(), out.size());
+}
+
+}  // namespace
+
+void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text) {
+  if (enabled(level, subsystem)) write_to(current_fd.load(), level, file, line, text);
+}
+
+void tell(const char* file, int line, const std::string& text) {
+  const bool shown = enabled(Level::kWarn, kAll);
+  write_to(shown ? current_fd.load() : STDERR_FILENO, Level::kWarn, file, line, text);
 }
 
 }  // namespace weft::log

@@ -41,6 +41,9 @@ bool enabled(Level level, Subsystem subsystem);
 // "host:pid:tid [0] NCCL INFO text". In warnings file:line comes before "NCCL WARN".
 void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text);
 
+// A warning that people must see: where NCCL_DEBUG hides warnings it goes to stderr.
+void tell(const char* file, int line, const std::string& text);
+
 // The next line reads the environment again (ncclResetDebugInit).
 void reset();
 
@@ -65,3 +68,5 @@ void set_thread_device(int device);
       ::weft::log::write(::weft::log::Level::kWarn, ::weft::log::kAll, __FILE__, __LINE__, \
                          fmt::format(__VA_ARGS__));                                        \
   } while (0)
+
+#define WEFT_TELL(...) ::weft::log::tell(__FILE__, __LINE__, fmt::format(__VA_ARGS__))

@@ -62,7 +62,7 @@ void GpuLauncher::connect(Deadline deadline) {
                  [this](CollectiveKind kind, size_t bytes) { return gpu_.copies(kind, bytes); });
   if (config_.stall_warning_s > 0)
     stalls_ = std::make_unique<StallWatch>(context_.label, config_.stall_warning_s,
-                                           [this] { return gpu_.long_wait(); });
+                                           [this] { return long_wait(); });
 }
 
 // All ranks use the same number of thread blocks.
@@ -139,7 +139,42 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
   return false;
 }
 
+void GpuLauncher::note_calls(std::span<const Call* const> calls) {
+  for (const Call* call : calls) {
+    const bool send_recv = call->kind == CollectiveKind::kSendRecv;
+    if (call->count > 0)
+      context_.activity.begin({call->kind, call->sends, static_cast<uint8_t>(call->reduction.type),
+                               static_cast<uint8_t>(call->reduction.op), call->root,
+                               send_recv ? 0 : launched_++, call->count});
+  }
+}
+
+// Runs on the control thread.
+cuda::LongWait GpuLauncher::long_wait() {
+  const cuda::LongWait wait = gpu_.long_wait();
+  if (wait.whom.empty()) {
+    context_.activity.moves();
+  } else {
+    Activity::Wait told;
+    told.peer = wait.peer;
+    told.since_ns = monotonic_ns() - static_cast<int64_t>(wait.seconds * 1e9);
+    context_.activity.waits(told);
+  }
+  return wait;
+}
+
 void GpuLauncher::launch(std::span<const Call* const> calls) {
+  note_calls(calls);
+  try {
+    launch_all(calls);
+  } catch (...) {
+    context_.activity.end(true);
+    throw;
+  }
+  context_.activity.launched();
+}
+
+void GpuLauncher::launch_all(std::span<const Call* const> calls) {
   std::vector<cudaStream_t> streams;
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())

@@ -66,6 +66,10 @@ class GpuLauncher {
     std::shared_ptr<cuda::LanePlan> plan;
   };
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
+  // The activity learns of the calls, or that their launch failed.
+  void launch_all(std::span<const Call* const> calls);
+  void note_calls(std::span<const Call* const> calls);
+  cuda::LongWait long_wait();
   bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
   void settle(const std::vector<std::string>& reach);
@@ -100,6 +104,7 @@ class GpuLauncher {
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   std::array<std::vector<LaneEntry>, kCollectiveKinds> lane_plans_;
+  uint64_t launched_ = 0;         // collectives
   bool rings_ = false;            // all calls use rings
   bool rings_connected_ = false;  // rings exist; calls whose plans have CPU nodes use them at least
   bool captured_ = false;         // the current launch becomes part of a graph

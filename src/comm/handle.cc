@@ -7,16 +7,34 @@
 
 namespace weft {
 
+namespace {
+
+struct Handles {
+  std::mutex mutex;
+  std::deque<ncclComm> all;
+};
+
+Handles& handles() {
+  static Handles& handles = *std::make_unique<Handles>().release();
+  return handles;
+}
+
+}  // namespace
+
 ncclComm* new_handle(int rank, int nranks, const CommConfig& config) {
-  static std::mutex& mutex = *std::make_unique<std::mutex>().release();
-  static std::deque<ncclComm>& handles = *std::make_unique<std::deque<ncclComm>>().release();
-  std::lock_guard lock(mutex);
-  ncclComm& comm = handles.emplace_back();
+  std::lock_guard lock(handles().mutex);
+  ncclComm& comm = handles().all.emplace_back();
   comm.rank = rank;
   comm.nranks = nranks;
   comm.config = config;
-  comm.tag = static_cast<uint32_t>(handles.size());
+  comm.tag = static_cast<uint32_t>(handles().all.size());
   return &comm;
+}
+
+void for_each_handle(const std::function<void(ncclComm&)>& fn) {
+  std::lock_guard lock(handles().mutex);
+  for (ncclComm& comm : handles().all)
+    if (comm.state.load() != CommState::kDead) fn(comm);
 }
 
 void check_handle(const ncclComm* comm, const char* argument) {

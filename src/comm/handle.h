@@ -41,7 +41,9 @@ struct ncclComm {
   std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; observes impl
   std::unique_ptr<weft::Communicator> impl;
 
-  std::mutex mutex;  // protects text and ops
+  std::atomic<uint64_t> identity{0};  // the same on all ranks; 0: not known yet
+
+  std::mutex mutex;  // protects text and ops, and rank and nranks until it is ready
   std::string text;  // of the last error
   std::vector<weft::UserOp> ops;
 };
@@ -50,6 +52,9 @@ namespace weft {
 
 // A handle in state kInitializing.
 ncclComm* new_handle(int rank, int nranks, const CommConfig& config);
+
+// Calls `fn` for every handle that is not dead. Meanwhile no handle is made.
+void for_each_handle(const std::function<void(ncclComm&)>& fn);
 
 // Throws Error(ncclInvalidArgument) if `comm` is null, no handle, or destroyed.
 void check_handle(const ncclComm* comm, const char* argument = "comm");

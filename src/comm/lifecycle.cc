@@ -16,6 +16,7 @@
 #include "src/base/trace.h"
 #include "src/base/variables.h"
 #include "src/comm/group.h"
+#include "src/comm/status.h"
 #include "src/comm/stream_spans.h"
 #include "src/transport/proxy.h"
 
@@ -50,9 +51,9 @@ void announce(int rank) {
 }
 
 // Attaches the observers: the profiler plugin and the timeline.
-void watch(ncclComm& comm, const UniqueId& id) {
+void watch(ncclComm& comm) {
   const Config config = Config::from_environment();
-  const uint64_t identity = siphash(id.secret, "observed", 8);
+  const uint64_t identity = comm.identity;
   ProfiledComm who{identity, comm.config.name, 1, comm.nranks, comm.rank};
   std::set<uint64_t> hosts;
   for (int r = 0; r < comm.nranks; r++) hosts.insert(comm.impl->mesh().info(r).host);
@@ -77,6 +78,8 @@ void watch(ncclComm& comm, const UniqueId& id) {
 // its own.
 void bring_up(ncclComm& comm, const UniqueId& id) {
   try {
+    serve_status();
+    comm.identity = siphash(id.secret, "observed", 8);
     CommunicatorOptions options;
     options.id = id;
     options.rank = comm.rank;
@@ -89,7 +92,7 @@ void bring_up(ncclComm& comm, const UniqueId& id) {
     options.shares_blocks = comm.config.shares_blocks;
     options.net_name = comm.config.net_name;
     comm.impl = std::make_unique<Communicator>(std::move(options));
-    watch(comm, id);
+    watch(comm);
     CommState expected = CommState::kInitializing;
     if (!comm.state.compare_exchange_strong(expected, CommState::kReady)) {
       comm.impl.reset();  // aborted meanwhile
@@ -178,8 +181,11 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
         holder->state = CommState::kDead;
         return;
       }
-      comm->rank = child.rank;
-      comm->nranks = child.nranks;
+      {
+        std::lock_guard lock(comm->mutex);
+        comm->rank = child.rank;
+        comm->nranks = child.nranks;
+      }
       bring_up(*comm, child.id);
     } catch (const Error& error) {
       set_text(*holder, error.what());

@@ -28,7 +28,7 @@ void StallWatch::look() {
   if (wait.seconds < 0.9 * seen_s_) warned_ = false;
   seen_s_ = wait.seconds;
   if (warned_ || wait.seconds < warning_s_) return;
-  WEFT_WARN("{} waits on its GPU for {}: for {:.0f} s already{}{}", label_, wait.whom, wait.seconds,
+  WEFT_TELL("{} waits on its GPU for {}: for {:.0f} s already{}{}", label_, wait.whom, wait.seconds,
             wait.hint.empty() ? "" : "; ", wait.hint);
   warned_ = true;
 }

@@ -20,5 +20,6 @@ void add_run(Command& program);
 void add_explain(Command& program);
 void add_calibrate(Command& program);
 void add_place(Command& program);
+void add_status(Command& program);
 
 }  // namespace weft

@@ -21,5 +21,6 @@ int main(int argc, char** argv) {
   weft::add_explain(program);
   weft::add_calibrate(program);
   weft::add_place(program);
+  weft::add_status(program);
   return program.run(argc, argv);
 }

@@ -2,6 +2,8 @@
 #include "src/transport/acceptor.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -75,6 +77,38 @@ bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline
   }
 }
 
+SocketPeer socket_peer(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) return {};
+  ucred peer{};
+  size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  return {peer.pid, peer.uid};
+}
+
+std::string request_status(int fd, Deadline deadline) {
+  Hello hello;
+  hello.purpose.kind = Purpose::kStatus;
+  send_all(fd, bytes_of(hello), deadline);
+  uint64_t size = 0;
+  Fd answer;
+  try {
+    answer = receive_descriptor(fd, size, deadline);
+  } catch (const Error& error) {
+    fail(error.code(), "the process did not send its status");
+  }
+  constexpr uint64_t kMost = 64 << 20;
+  struct stat file {};
+  if (!answer || size > kMost || fstat(answer.get(), &file) != 0 ||
+      static_cast<uint64_t>(file.st_size) != size)
+    fail(ncclSystemError, "the process sent no status");
+  std::string text(size, ' ');
+  if (pread(answer.get(), text.data(), size, 0) != static_cast<ssize_t>(size))
+    fail(ncclSystemError, "the process sent half a status");
+  return text;
+}
+
 struct Acceptor::Pending {
   Fd fd;
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
@@ -122,6 +156,31 @@ void Acceptor::stop(const Secret& secret, int to_rank) {
     std::lock_guard lock(mutex_);
     services_.erase({public_key(secret), to_rank});
   });
+}
+
+void Acceptor::serve_status(std::function<std::string()> answer) {
+  std::lock_guard lock(mutex_);
+  status_ = std::move(answer);
+}
+
+// The answer is a file in memory, so that this thread need not wait for a slow reader.
+void Acceptor::answer_status(int fd) {
+  const SocketPeer peer = socket_peer(fd);
+  if (peer.uid != 0 && peer.uid != static_cast<int64_t>(geteuid())) return;
+  std::function<std::string()> answer;
+  {
+    std::lock_guard lock(mutex_);
+    answer = status_;
+  }
+  if (!answer) return;
+  try {
+    const std::string text = answer();
+    const Fd file = make_memfd("weft status", text.size());
+    if (pwrite(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()))
+      send_descriptor(fd, text.size(), file.get());
+  } catch (const std::exception& error) {
+    WEFT_WARN("cannot answer a request for the status: {}", error.what());
+  }
 }
 
 void Acceptor::watch_listener(int listener, bool tcp) {
@@ -187,6 +246,11 @@ bool Acceptor::advance(Pending& p) {
   p.got += static_cast<size_t>(got);
   if (p.got < goal.size()) return true;
   p.got = 0;
+  if (!p.challenged && p.hello.magic == kMagic && p.hello.protocol == kProtocol &&
+      p.hello.purpose.kind == Purpose::kStatus) {
+    answer_status(p.fd.get());
+    return false;
+  }
   Secret secret;
   {
     std::lock_guard lock(mutex_);

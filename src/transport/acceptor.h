@@ -21,7 +21,7 @@ namespace weft {
 
 // The purpose of a connection. The proof covers it too.
 struct Purpose {
-  enum Kind : uint32_t { kRendezvous = 1, kMemory = 2, kStream = 3, kWatch = 4 };
+  enum Kind : uint32_t { kRendezvous = 1, kMemory = 2, kStream = 3, kStatus = 4, kWatch = 5 };
   uint32_t kind = 0;
   int32_t from_rank = -1, to_rank = -1;
   uint32_t channel = 0;
@@ -39,6 +39,10 @@ class Acceptor {
   using Accept = std::function<void(Fd connection, const Purpose& purpose)>;
   void serve(const Secret& secret, int to_rank, Accept accept);
   void stop(const Secret& secret, int to_rank);
+
+  // Processes of the same user, and root, may ask on the unix socket for what `answer` returns. It
+  // runs on the control thread. Others get no answer.
+  void serve_status(std::function<std::string()> answer);
 
   uint16_t port() const { return port_; }
   const std::string& unix_name() const { return unix_name_; }
@@ -59,6 +63,7 @@ class Acceptor {
   void watch_listener(int fd, bool tcp);
   void progress(const std::shared_ptr<Pending>& pending);
   bool advance(Pending& pending);
+  void answer_status(int fd);
   void drop_stale();
 
   Fd tcp_, unix_;
@@ -71,11 +76,22 @@ class Acceptor {
   std::string unix_name_;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, int>, Service> services_;
+  std::function<std::string()> status_;
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
 // The client's half of the handshake, blocking. False if the server does not know the secret (yet),
 // closed the connection, or did not answer before the deadline.
 bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
+
+// The user and the process at the other end of a unix socket; uid -1: it is no unix socket.
+struct SocketPeer {
+  int pid = 0;
+  int64_t uid = -1;
+};
+SocketPeer socket_peer(int fd);
+
+// The client's side of serve_status(). Throws Error if there is no answer before the deadline.
+std::string request_status(int fd, Deadline deadline);
 
 }  // namespace weft

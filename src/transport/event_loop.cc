@@ -10,6 +10,7 @@
 #include <condition_variable>
 
 #include "src/base/error.h"
+#include "src/base/rough_clock.h"
 
 namespace weft {
 
@@ -91,7 +92,9 @@ void EventLoop::unwatch(int fd) {
 void EventLoop::loop() {
   std::array<epoll_event, 64> events;
   for (;;) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    RoughClock::tick();
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 RoughClock::kTickMs);
     for (int i = 0; i < count; i++) {
       const epoll_event& event = events[static_cast<size_t>(i)];
       if (event.data.fd == wake_.get()) {

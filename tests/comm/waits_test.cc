@@ -89,6 +89,21 @@ TEST(StallWarning, NamesThePeerWhileTheWaitGoesOn) {
   EXPECT_TRUE(warned());
 }
 
+TEST(StallWarning, GoesToStderrOncePerWaitIfWarningsAreHidden) {
+  const ScopedEnvironment environment{{"WEFT_STALL_WARNING", "0.1"}, {"NCCL_DEBUG", std::nullopt}};
+  ncclResetDebugInit();
+  testing::internal::CaptureStderr();
+  run_ranks_as_threads(2, [&](int rank, ncclComm_t comm) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    expect_all_reduce_works(comm, 100);
+  });
+  const std::string text = testing::internal::GetCapturedStderr();
+  const char* const pattern =
+      "rank 0 of 2: waiting for data of peer 1 in operation 0 .all_reduce of 400 bytes.*already";
+  EXPECT_TRUE(says(text, pattern)) << text;
+  EXPECT_EQ(text.find("already"), text.rfind("already")) << text;
+}
+
 // Processes of separate hosts have spare cores: helper threads drive their large operations too.
 WEFT_SCENARIO(alone_with_helpers) {
   ncclComm_t comm = nullptr;

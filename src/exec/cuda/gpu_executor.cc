@@ -375,7 +375,7 @@ LongWait GpuExecutor::long_wait() {
   if (word == 0) return {};
   const int peer = waited_for(word);
   LongWait wait{fmt::format("{} {}", kind_of(peer, state_->options.nranks), peer), waited_s(word),
-                ""};
+                "", peer};
   if (state_->options.sharing > 1 && peer < state_->options.nranks)
     wait.hint =
         "ranks of this process share the GPU: if the peer has made its call, that may be queued "

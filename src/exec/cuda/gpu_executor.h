@@ -108,6 +108,7 @@ struct LongWait {
   std::string whom;
   double seconds = 0;
   std::string hint;
+  int peer = -1;
 };
 
 // A program made ready for kernels. Belongs to the executor that prepared it.

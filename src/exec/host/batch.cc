@@ -25,6 +25,8 @@ constexpr int kAttempts = 4;
 // After this many idle passes, data from the network goes into the FIFO even if its lane has not
 // asked yet.
 constexpr uint32_t kPatientPasses = 4;
+// After this many idle passes a rank looks at the clock. Most waits are over by then.
+constexpr uint32_t kClockPasses = 64;
 // A rank that sleeps on sockets checks this often whether it must stop.
 constexpr int kNetworkSleepMs = 5;
 // A CPU node knows which peer it waits for, so it should report a failure first. A CPU node that
@@ -76,9 +78,10 @@ Outcome Batch::run(size_t helpers) {
     }
     if (task.context->track.id() >= 0) task.began_ = trace::now();
     task.unfinished_.store(lanes, std::memory_order_relaxed);
+    task.context->activity.begin(operation_of(task));
   }
-  failed_ = false;
-  outcome_taken_ = false;
+  failed_.store(false, std::memory_order_relaxed);
+  outcome_taken_.store(false, std::memory_order_relaxed);
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
   most_helpers_ = helpers;
@@ -94,16 +97,19 @@ Outcome Batch::run(size_t helpers) {
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
       idle.warned = idle.peer_gone = false;
+      if (idle.noted) note_progress(idle);
     } else {
       wait(idle);
     }
   }
   if (helped_) WorkerPool::instance().withdraw(*this);
-  if (failed_) {
+  const bool failed = failed_.load(std::memory_order_relaxed);
+  if (failed) {
     network_.abandon();
     take_back();
   }
   network_.leave(false);
+  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.end(failed);
   return std::move(outcome_);
 }
 
@@ -231,26 +237,36 @@ void Batch::check_stop() {
   }
 }
 
-// A waiting lane, preferably one that waits for data. A lane that waits to send may only do so
-// because its peer waits for a third rank.
+// Finds a waiting lane, preferably one that waits for data. A lane that waits to send may only do
+// so because its peer waits for a third rank.
+bool Batch::find_wait(Task& task, LaneState& lane) {
+  bool found = false;
+  for (size_t l = 0; l < task.lane_count_; l++) {
+    Task::LaneSlot& slot = task.lanes_[l];
+    // A lane that a helper is driving is not waiting.
+    if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
+    const bool waits = !slot.done && slot.state.waits_for >= 0;
+    const bool for_data = waits && !slot.state.waits_to_send;
+    if (for_data || (waits && !found)) lane = slot.state;
+    found = found || waits;
+    if (helped_) slot.taken.store(false, std::memory_order_release);
+    if (for_data) return true;
+  }
+  return found;
+}
+
+// A task with a waiting lane, preferably one that waits for data.
 const Task* Batch::first_unfinished(LaneState& lane) {
   const Task* found = nullptr;
   for (size_t t = 0; t < used_; t++) {
     Task& task = tasks_[t];
-    if (task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
-    for (size_t l = 0; l < task.lane_count_; l++) {
-      Task::LaneSlot& slot = task.lanes_[l];
-      // A lane that a helper is driving is not waiting.
-      if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
-      const bool waits = !slot.done && slot.state.waits_for >= 0;
-      const bool for_data = waits && !slot.state.waits_to_send;
-      if (for_data || (waits && found == nullptr)) {
-        lane = slot.state;
-        found = &task;
-      }
-      if (helped_) slot.taken.store(false, std::memory_order_release);
-      if (for_data) return found;
-    }
+    LaneState waiting;
+    if (task.unfinished_.load(std::memory_order_relaxed) == 0 || !find_wait(task, waiting))
+      continue;
+    if (found != nullptr && waiting.waits_to_send) continue;
+    lane = waiting;
+    found = &task;
+    if (!lane.waits_to_send) return found;
   }
   return found;
 }
@@ -278,6 +294,43 @@ bool Batch::is_over(const Task& task, const LaneState& lane, double seconds) {
   });
 }
 
+Activity::Begin Batch::operation_of(const Task& task) {
+  const Operation& op = task.operation;
+  const auto kind = static_cast<CollectiveKind>(op.collective);
+  const bool send_recv = kind == CollectiveKind::kSendRecv, sends = !task.sends.empty();
+  const int peer = !send_recv ? op.root : sends ? task.sends[0]->peer : task.receives[0]->peer;
+  return {kind,
+          send_recv && sends,
+          static_cast<uint8_t>(op.reduction.type),
+          static_cast<uint8_t>(op.reduction.op),
+          peer,
+          op.sequence,
+          op.count};
+}
+
+void Batch::note_waits(Idle& idle) {
+  const int64_t since =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(idle.since.time_since_epoch()).count();
+  const RankContext* noted = nullptr;  // tasks of a rank mostly follow each other
+  for (size_t t = 0; t < used_; t++) {
+    Task& task = tasks_[t];
+    LaneState lane;
+    if (task.context == noted || task.unfinished_.load(std::memory_order_relaxed) == 0 ||
+        !find_wait(task, lane))
+      continue;
+    if (used_ > 1) task.context->activity.turn_to(operation_of(task));
+    task.context->activity.waits(
+        {lane.waits_for, lane.waits_to_send, lane.lane, lane.step, lane.iteration, since});
+    noted = task.context;
+  }
+  idle.noted = true;
+}
+
+void Batch::note_progress(Idle& idle) {
+  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.moves();
+  idle.noted = false;
+}
+
 // Spins while an answer within microseconds is likely, then yields, then sleeps at the door.
 void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -287,8 +340,8 @@ void Batch::wait(Idle& idle) {
   // ten looks, 6.0 with forty. How many yields come before a sleep makes no difference.
   const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
-  if (idle.passes == 0) idle.since = idle.looked = Clock::now();
   idle.passes++;
+  if (idle.passes == std::min(spins, kClockPasses)) idle.since = idle.looked = Clock::now();
   if (idle.passes < spins) {
     relax();
     if ((idle.passes & 63) == 0) check_stop();
@@ -304,6 +357,7 @@ void Batch::wait(Idle& idle) {
   const auto now = Clock::now();
   if (now - idle.looked > kStopped) idle.since += now - idle.looked - kStopped;
   idle.looked = now;
+  note_waits(idle);
   double seconds = std::chrono::duration<double>(now - idle.since).count();
   LaneState lane;
   const Task* task = first_unfinished(lane);
@@ -327,7 +381,7 @@ void Batch::wait(Idle& idle) {
                                  fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
                              task});
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
-      WEFT_WARN("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
+      WEFT_TELL("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
       idle.warned = true;
     }
   }

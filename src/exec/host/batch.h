@@ -12,6 +12,7 @@
 
 #include "include/nccl.h"
 #include "src/base/trace.h"
+#include "src/exec/activity.h"
 #include "src/exec/host/network_driver.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
@@ -32,6 +33,7 @@ struct RankContext {
   uint64_t longest_sleep_ns = 50'000'000;  // less if peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
   OperationObserver* observer = nullptr;                 // nullptr: none
+  Activity activity;
 };
 
 // An operation with its running state. A Batch creates it. Its vectors keep their memory between
@@ -93,14 +95,19 @@ class Batch {
     std::chrono::steady_clock::time_point since, looked;
     bool warned = false;
     bool peer_gone = false;  // and nothing more can come from it, as of the last look
+    bool noted = false;  // the ranks' activities say that they wait
   };
   void wait(Idle& idle);
   void check_stop();
+  static Activity::Begin operation_of(const Task& task);
+  void note_waits(Idle& idle);
+  void note_progress(Idle& idle);
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   const Task* first_unfinished(LaneState& lane);
   static bool is_over(const Task& task, const LaneState& lane, double seconds);
+  bool find_wait(Task& task, LaneState& lane);
   void take_back();
 
   std::deque<Task> tasks_;

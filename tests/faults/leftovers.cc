@@ -1,0 +1,54 @@
+// See leftovers.h.
+#include "tests/faults/leftovers.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace weft::test {
+namespace {
+
+// `own`: only files of Weft.
+int entries(const char* folder, bool own) {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!own || name.find("weft") != std::string::npos) count++;
+  }
+  return count;
+}
+
+}  // namespace
+
+size_t address_space() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+Leftovers::Leftovers()
+    : descriptors_(entries("/proc/self/fd", false)),
+      threads_(entries("/proc/self/task", false)),
+      shared_files_(entries("/dev/shm", true)) {}
+
+bool Leftovers::settle_to(const Leftovers& before) {
+  for (int i = 0; i < 200; i++) {
+    *this = Leftovers();
+    if (descriptors_ <= before.descriptors_ && threads_ <= before.threads_ &&
+        shared_files_ <= before.shared_files_)
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+std::string Leftovers::describe() const {
+  return std::to_string(descriptors_) + " descriptors, " + std::to_string(threads_) + " threads, " +
+         std::to_string(shared_files_) + " shared files";
+}
+
+}  // namespace weft::test

@@ -1,0 +1,23 @@
+// What a process holds: descriptors, threads, files in shared memory. Compared before and after.
+#pragma once
+
+#include <string>
+
+namespace weft::test {
+
+// Bytes of address space of this process.
+size_t address_space();
+
+class Leftovers {
+ public:
+  Leftovers();  // as it is now
+  // Waits until no more is held than `before`; false after two seconds. Threads end a little after
+  // the call that ended them.
+  bool settle_to(const Leftovers& before);
+  std::string describe() const;
+
+ private:
+  int descriptors_, threads_, shared_files_;
+};
+
+}  // namespace weft::test

@@ -1,0 +1,299 @@
+// The hang zoo: calls of the user that do not fit together. Every rank concerned gets
+// ncclInvalidUsage, and the text says who did what.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/faults/scenario.h"
+
+namespace weft::test {
+namespace {
+
+void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+void expect_usage_error(Player& player, ncclComm_t comm, const Ending& ending,
+                        const std::vector<std::string>& words) {
+  player.expect_failure(ending, ncclInvalidUsage, words);
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+using Make = ncclResult_t (*)(Player& player, float* data, size_t count, ncclComm_t comm);
+
+// All ranks make one call. A rank that only sent may return from it before anybody can know. Then
+// its next call fails.
+void disagree(Player& player, const char* name, Make make, const std::vector<std::string>& words) {
+  ncclComm_t comm = player.join();
+  Ending ending = player.call(name, comm, [&] {
+    return make(player, player.data().data(), player.bytes() / sizeof(float), comm);
+  });
+  if (ending.code == ncclSuccess) ending = player.all_reduce_until_failure(comm);
+  expect_usage_error(player, comm, ending, words);
+}
+
+void different_kinds(Player& player) {
+  disagree(player, "all_reduce or all_gather",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return p.rank() == 0
+                        ? ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, nullptr)
+                        : ncclAllGather(data, p.data().data(), count / 2, ncclFloat32, comm,
+                                        nullptr);
+           },
+           {"all_reduce", "all_gather"});
+}
+
+// Two calls in another order.
+void different_order(Player& player) {
+  disagree(player, "two calls",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             const auto reduce = [&] {
+               return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, nullptr);
+             };
+             const auto broadcast = [&] {
+               return ncclBroadcast(data, data, count, ncclFloat32, 0, comm, nullptr);
+             };
+             const ncclResult_t first = p.rank() == 0 ? reduce() : broadcast();
+             if (first != ncclSuccess) return first;
+             return p.rank() == 0 ? broadcast() : reduce();
+           },
+           {"all_reduce", "broadcast"});
+}
+
+void different_roots(Player& player) {
+  disagree(player, "broadcast",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return ncclBroadcast(data, data, count, ncclFloat32, p.rank() == 0 ? 0 : 1, comm,
+                                  nullptr);
+           },
+           {"broadcast", "root 0", "root 1"});
+}
+
+void different_reduce_roots(Player& player) {
+  disagree(player, "reduce",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return ncclReduce(data, data, count, ncclFloat32, ncclSum, p.rank() == 0 ? 0 : 1, comm,
+                               nullptr);
+           },
+           {"reduce", "root 0", "root 1"});
+}
+
+void different_counts(Player& player) {
+  disagree(player, "all_reduce",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return ncclAllReduce(data, data, p.rank() == 0 ? count : count / 2, ncclFloat32,
+                                  ncclSum, comm, nullptr);
+           },
+           {"all_reduce", std::to_string(player.bytes()), std::to_string(player.bytes() / 2)});
+}
+
+void one_count_is_zero(Player& player) {
+  disagree(player, "all_reduce",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             const ncclResult_t first = ncclAllReduce(data, data, p.rank() == 0 ? 0 : count,
+                                                      ncclFloat32, ncclSum, comm, nullptr);
+             if (first != ncclSuccess) return first;
+             return ncclAllReduce(data, data, 2 * count / 4, ncclFloat32, ncclSum, comm, nullptr);
+           },
+           {"all_reduce"});
+}
+
+void different_types(Player& player) {
+  disagree(player, "all_reduce",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return ncclAllReduce(data, data, count, p.rank() == 0 ? ncclFloat32 : ncclInt32,
+                                  ncclSum, comm, nullptr);
+           },
+           {"all_reduce", "type"});
+}
+
+void different_types_of_equal_bytes(Player& player) {
+  disagree(player, "broadcast",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return p.rank() == 0
+                        ? ncclBroadcast(data, data, count, ncclFloat32, 0, comm, nullptr)
+                        : ncclBroadcast(data, data, 4 * count, ncclInt8, 0, comm, nullptr);
+           },
+           {"broadcast", "type"});
+}
+
+void different_operators(Player& player) {
+  disagree(player, "all_reduce",
+           [](Player& p, float* data, size_t count, ncclComm_t comm) {
+             return ncclAllReduce(data, data, count, ncclFloat32, p.rank() == 0 ? ncclSum : ncclMax,
+                                  comm, nullptr);
+           },
+           {"all_reduce", "op"});
+}
+
+// Rank 1 makes no call.
+void missing_call(Player& player) {
+  ncclComm_t comm = player.join();
+  if (player.rank() == 1) {
+    player.stage().await(Stage::kDone, 20);
+    EXPECT_EQ(player.async_error(comm, 5).code, ncclRemoteError);
+    ncclCommAbort(comm);
+    return;
+  }
+  const Ending ending = player.all_reduce(comm);
+  player.stage().mark(Stage::kDone);
+  player.expect_failure(ending, ncclRemoteError,
+                        {"(rank|peer) 1([^0-9]|$)", "all_reduce", "WEFT_TIMEOUT"});
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+// Two communicators in opposite order. Both ranks wait for ever for each other.
+void opposite_order(Player& player) {
+  ncclComm_t first = player.join(0), second = player.join(1);
+  player.stage().meet(0, player.nranks());
+  const bool straight = player.rank() == 0;
+  const Ending ending = player.all_reduce(straight ? first : second);
+  expect_usage_error(player, straight ? first : second, ending, {"rank 0", "rank 1", "all_reduce"});
+  EXPECT_EQ(ncclCommAbort(straight ? second : first), ncclSuccess);
+}
+
+void send_without_receive(Player& player) {
+  ncclComm_t comm = player.join();
+  Ending ending;
+  if (player.rank() == 0)
+    ending = player.call("send", comm, [&] {
+      return ncclSend(player.data().data(), 64, ncclFloat32, 1, comm, nullptr);
+    });
+  if (ending.code == ncclSuccess) ending = player.all_reduce(comm);
+  // Nobody takes the message, so it shows when the communicator ends.
+  player.expect_success(ending);
+  ending = player.call("destroy", nullptr, [&] { return ncclCommDestroy(comm); });
+  player.expect_failure(ending, ncclInvalidUsage, {"send", "rank 0", "rank 1"});
+}
+
+void send_and_receive(Player& player, size_t received, ncclDataType_t type,
+                      const std::vector<std::string>& words) {
+  ncclComm_t comm = player.join();
+  const size_t count = player.bytes() / sizeof(float);
+  Ending ending = player.call("send or recv", comm, [&] {
+    return player.rank() == 0 ? ncclSend(player.data().data(), count, ncclFloat32, 1, comm, nullptr)
+                              : ncclRecv(player.data().data(), received, type, 0, comm, nullptr);
+  });
+  if (ending.code == ncclSuccess && player.rank() == 0) ending = player.async_error(comm, 2);
+  expect_usage_error(player, comm, ending, words);
+}
+
+void receive_of_another_size(Player& player) {
+  send_and_receive(player, player.bytes() / 8, ncclFloat32, {"bytes"});
+}
+
+void receive_of_another_type(Player& player) {
+  send_and_receive(player, player.bytes(), ncclInt8, {"type"});
+}
+
+void different_numbers_of_ranks(Player& player) {
+  const ncclUniqueId id = player.id(0, 0);
+  ncclComm_t comm = nullptr;
+  const Ending ending = player.call("init", nullptr, [&] {
+    return ncclCommInitRank(&comm, player.nranks() + (player.rank() == 1 ? 1 : 0), id,
+                            player.rank());
+  });
+  player.expect_failure(ending, ncclInvalidUsage, {"ranks"});
+}
+
+void same_rank_twice(Player& player) {
+  const ncclUniqueId id = player.id(0, 0);
+  ncclComm_t comm = nullptr;
+  const Ending ending =
+      player.call("init", nullptr, [&] { return ncclCommInitRank(&comm, player.nranks(), id, 0); });
+  player.expect_failure(ending, ncclInvalidUsage, {"rank 0", "twice|already"});
+}
+
+// Rank 1 forgets ncclGroupEnd and destroys.
+void group_left_open(Player& player) {
+  ncclComm_t comm = player.join();
+  if (player.rank() == 1) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(player.all_reduce(comm).code, ncclSuccess);
+    player.stage().mark(Stage::kFault);
+    EXPECT_NE(ncclCommDestroy(comm), ncclSuccess) << "it has calls that were never launched";
+    Player::leave_without_destroy();
+  }
+  pause_ms(100);
+  const Ending ending = player.all_reduce(comm);
+  EXPECT_EQ(ending.code, ncclRemoteError) << ending.text;
+  player.expect_within("all_reduce", ending.seconds, 3);
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+}  // namespace
+
+std::vector<FaultScenario> user_error_scenarios() {
+  return {
+      {"different_kinds", "all_reduce on rank 0, all_gather on the others", 3, different_kinds},
+      {"different_order", "two calls in another order on rank 0", 3, different_order},
+      {"different_order_1M", "the same, 1 MB", 3, different_order, 2, {}, {}, 1 << 20},
+      {"different_roots", "broadcast of 4 KB with two roots", 3, different_roots},
+      {"different_roots_1M",
+       "broadcast of 1 MB with two roots",
+       3,
+       different_roots,
+       2,
+       {},
+       {},
+       1 << 20},
+      {"different_roots_hosts",
+       "broadcast with two roots, every rank on its own host",
+       3,
+       different_roots,
+       2,
+       {},
+       kOwnHosts},
+      {"different_reduce_roots", "reduce with two roots", 3, different_reduce_roots},
+      {"different_counts", "all_reduce, rank 0 has twice the count", 3, different_counts},
+      {"one_count_is_zero", "all_reduce, rank 0 has count 0; then another call", 3,
+       one_count_is_zero},
+      {"different_types", "all_reduce of float and int", 3, different_types},
+      {"different_types_of_equal_bytes", "broadcast of float and int8, equal bytes", 3,
+       different_types_of_equal_bytes},
+      {"different_operators", "all_reduce with sum and max", 3, different_operators},
+      {"missing_call",
+       "rank 1 makes no call (WEFT_TIMEOUT=1)",
+       3,
+       missing_call,
+       3,
+       {},
+       {},
+       4096,
+       {{"WEFT_TIMEOUT", "1"}}},
+      {"opposite_order",
+       "two communicators in opposite order",
+       2,
+       opposite_order,
+       15,
+       {},
+       {},
+       4096,
+       {},
+       true},
+      {"send_without_receive", "a send that nobody receives, then destroy", 2,
+       send_without_receive},
+      {"receive_of_another_size", "send of n, recv of n/2", 2, receive_of_another_size, 3},
+      {"receive_of_another_type", "send of float, recv of int8, equal bytes", 2,
+       receive_of_another_type, 3},
+      {"different_numbers_of_ranks",
+       "rank 1 joins with one rank more",
+       2,
+       different_numbers_of_ranks,
+       3,
+       {},
+       {},
+       4096,
+       {{"WEFT_INIT_TIMEOUT", "5"}}},
+      {"same_rank_twice",
+       "two processes join as rank 0",
+       2,
+       same_rank_twice,
+       3,
+       {},
+       {},
+       4096,
+       {{"WEFT_INIT_TIMEOUT", "5"}}},
+      {"group_left_open", "rank 1 leaves a group open and destroys", 2, group_left_open, 3, {1}},
+  };
+}
+
+}  // namespace weft::test
