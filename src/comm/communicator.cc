@@ -7,6 +7,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"

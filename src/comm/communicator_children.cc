@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/siphash.h"
 #include "src/comm/communicator.h"
 #include "src/comm/rendezvous.h"
 

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "src/base/handles.h"
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 #include "src/comm/frame.h"
+#include "src/transport/acceptor.h"
 #include "src/transport/address.h"
 #include "src/transport/socket.h"
 
@@ -60,10 +61,12 @@ class ControlChannel {
   std::string round_trip(const Frame& frame, Deadline deadline);
   std::vector<std::string> split(const std::string& text) const;
   void readable();
+  void lose(const std::string& why);
   void handle(Frame& frame);
   void say(const Frame& frame);
 
   const int rank_, nranks_;
+  Session session_;
   Fd fd_;
   Listener listener_;
   FrameReader reader_;  // control thread only
@@ -72,7 +75,8 @@ class ControlChannel {
   uint64_t round_ = 0;
   std::map<uint64_t, std::string> gathered_;
   std::string broken_;
-  std::mutex say_mutex_;
+  std::mutex say_mutex_;  // protects sealer_ and the order of frames
+  FrameSealer sealer_;
   std::atomic<uint64_t> rendezvous_process_{0};
   bool closed_ = false;
 };

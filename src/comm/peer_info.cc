@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/process_cores.h"
+#include "src/base/siphash.h"
 #include "src/transport/acceptor.h"
 
 namespace weft {

@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
 
 using Nonce = std::array<uint8_t, 16>;
 
@@ -30,14 +30,27 @@ struct Challenge {
   Proof proof{};
 };
 
-// Everything that both sides have said so far, hashed with the secret. `side` prevents a proof from
-// being sent back as the other side's.
+// Everything that both sides have said before the proofs.
+struct Transcript {
+  Hello hello;
+  Nonce server;
+};
+
+// `side` prevents a proof from being sent back as the other side's.
 Proof prove(const Secret& secret, std::string_view side, const Hello& hello, const Nonce& server) {
-  struct {
-    Hello hello;
-    Nonce server;
-  } transcript{hello, server};
+  const Transcript transcript{hello, server};
   return weft::prove(secret, side, &transcript, sizeof transcript);
+}
+
+Session client_session(const Secret& secret, const Hello& hello, const Nonce& server) {
+  const Transcript transcript{hello, server};
+  return {session_key(secret, "to server", &transcript, sizeof transcript),
+          session_key(secret, "to client", &transcript, sizeof transcript)};
+}
+
+Session server_session(const Secret& secret, const Hello& hello, const Nonce& server) {
+  const Session client = client_session(secret, hello, server);
+  return {client.in, client.out};
 }
 
 template <typename T>
@@ -51,12 +64,10 @@ std::span<std::byte> writable_bytes_of(T& value) {
 
 }  // namespace
 
-uint64_t public_key(const Secret& secret) {
-  constexpr std::string_view kLabel = "weft communicator";
-  return siphash(secret, kLabel.data(), kLabel.size());
-}
+uint64_t public_key(const Secret& secret) { return public_number(secret, "communicator"); }
 
-bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline) {
+std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
+                                    Deadline deadline) {
   Hello hello;
   hello.key = public_key(secret);
   hello.purpose = purpose;
@@ -65,13 +76,15 @@ bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline
     send_all(fd, bytes_of(hello), deadline);
     Challenge challenge;
     receive_all(fd, writable_bytes_of(challenge), deadline);
-    if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce))) return false;
+    if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce)))
+      return std::nullopt;
     send_all(fd, bytes_of(prove(secret, "client", hello, challenge.nonce)), deadline);
     uint32_t word = 0;
     receive_all(fd, writable_bytes_of(word), deadline);
-    return word == kMagic;
+    if (word != kMagic) return std::nullopt;
+    return client_session(secret, hello, challenge.nonce);
   } catch (const Error&) {
-    return false;  // closed or timed out: the caller may try another address, or try again
+    return std::nullopt;  // closed or timed out: the caller may try another address, or try again
   }
 }
 
@@ -81,6 +94,7 @@ struct Acceptor::Pending {
   Hello hello;
   Nonce nonce{};
   Proof proof{};
+  Session session;
   size_t got = 0;
   bool challenged = false;
   bool accepted = false;
@@ -174,7 +188,7 @@ void Acceptor::progress(const std::shared_ptr<Pending>& pending) {
     pending->fd.reset();
     return;
   }
-  accept(std::move(pending->fd), pending->hello.purpose);
+  accept(std::move(pending->fd), pending->hello.purpose, pending->session);
 }
 
 // Reads the available bytes. True while more is needed. `accepted` holds the result.
@@ -197,7 +211,9 @@ bool Acceptor::advance(Pending& p) {
   }
   if (p.challenged) {
     p.accepted = same(p.proof, prove(secret, "client", p.hello, p.nonce));
-    if (!p.accepted)
+    if (p.accepted)
+      p.session = server_session(secret, p.hello, p.nonce);
+    else
       WEFT_WARN("dropped a connection whose peer does not know the communicator's secret");
     return false;
   }

@@ -2,7 +2,8 @@
 // is authenticated before its user sees it.
 //
 // Each side proves that it knows the communicator's secret. It answers the other side's random
-// challenge with a keyed hash. The secret itself is never sent.
+// challenge with a keyed hash. The secret itself is never sent. Both sides end with the same keys,
+// which are new for every connection.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 #include "src/transport/event_loop.h"
 #include "src/transport/socket.h"
 
@@ -27,6 +29,12 @@ struct Purpose {
   uint32_t channel = 0;
 };
 
+// The keys of an authenticated connection, one per direction. What is sent with `out` is checked
+// with the peer's `in`. src/comm/frame.h uses them.
+struct Session {
+  SessionKey out{}, in{};
+};
+
 // The public name of a secret: identifies the communicator.
 uint64_t public_key(const Secret& secret);
 
@@ -36,7 +44,7 @@ class Acceptor {
   static Acceptor& instance();
 
   // `accept` runs on the control thread, once per authenticated connection for (secret, to_rank).
-  using Accept = std::function<void(Fd connection, const Purpose& purpose)>;
+  using Accept = std::function<void(Fd connection, const Purpose& purpose, const Session& session)>;
   void serve(const Secret& secret, int to_rank, Accept accept);
   void stop(const Secret& secret, int to_rank);
 
@@ -74,8 +82,9 @@ class Acceptor {
   std::map<int, std::shared_ptr<Pending>> pending_;  // control thread only
 };
 
-// The client's half of the handshake, blocking. False if the server does not know the secret (yet),
+// The client's half of the handshake, blocking. Empty if the server does not know the secret (yet),
 // closed the connection, or did not answer before the deadline.
-bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline);
+std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
+                                    Deadline deadline);
 
 }  // namespace weft

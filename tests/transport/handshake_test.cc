@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "src/base/error.h"
@@ -20,7 +21,7 @@ constexpr int kRank = 3;
 
 // A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
-  uint32_t magic = 0x57454654, protocol = 1;
+  uint32_t magic = 0x57454654, protocol = 2;
   uint64_t key = 0;
   Purpose purpose;
   uint8_t nonce[16] = {};
@@ -28,7 +29,7 @@ struct Hello {
 static_assert(sizeof(Hello) == 48);
 struct Challenge {
   uint8_t nonce[16] = {};
-  uint64_t proof[2] = {};
+  Proof proof{};
 };
 
 template <typename T>
@@ -50,11 +51,13 @@ class Handshake : public testing::Test {
     purpose_.from_rank = 1;
     purpose_.to_rank = kRank;
     purpose_.channel = 2;
-    acceptor().serve(secret_, kRank, [this](Fd connection, const Purpose& purpose) {
-      std::lock_guard lock(mutex_);
-      accepted_.emplace_back(std::move(connection), purpose);
-      changed_.notify_all();
-    });
+    acceptor().serve(secret_, kRank,
+                     [this](Fd connection, const Purpose& purpose, const Session& session) {
+                       std::lock_guard lock(mutex_);
+                       accepted_.emplace_back(std::move(connection), purpose);
+                       sessions_.push_back(session);
+                       changed_.notify_all();
+                     });
   }
   void TearDown() override { acceptor().stop(secret_, kRank); }
 
@@ -85,6 +88,7 @@ class Handshake : public testing::Test {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::pair<Fd, Purpose>> accepted_;
+  std::vector<Session> sessions_;
 };
 
 TEST_F(Handshake, LetsInWhoKnowsTheSecretAndTellsWhatFor) {
@@ -106,6 +110,20 @@ TEST_F(Handshake, LetsInWhoKnowsTheSecretAndTellsWhatFor) {
   EXPECT_EQ(std::string(word, 2), "hi");
 }
 
+TEST_F(Handshake, GivesBothEndsTheSameNewKeys) {
+  const Fd one = connection(), two = connection();
+  const auto first = authenticate(one.get(), secret_, purpose_, in_seconds(60));
+  const auto second = authenticate(two.get(), secret_, purpose_, in_seconds(60));
+  ASSERT_TRUE(first && second);
+  std::unique_lock lock(mutex_);
+  ASSERT_TRUE(
+      changed_.wait_for(lock, std::chrono::seconds(60), [&] { return sessions_.size() == 2; }));
+  EXPECT_EQ(first->out, sessions_[0].in);
+  EXPECT_EQ(first->in, sessions_[0].out);
+  EXPECT_EQ(second->out, sessions_[1].in);
+  EXPECT_EQ((std::set<SessionKey>{first->out, first->in, second->out, second->in}).size(), 4u);
+}
+
 TEST_F(Handshake, RefusesAnotherSecretAndAnotherRank) {
   EXPECT_FALSE(authenticate(connection().get(), random_secret(), purpose_, in_seconds(60)));
   purpose_.to_rank = kRank + 1;
@@ -119,7 +137,7 @@ TEST_F(Handshake, RefusesWhoKnowsOnlyThePublicName) {
   send_all(fd.get(), bytes(h), in_seconds(60));
   Challenge challenge;
   receive_all(fd.get(), bytes(challenge), in_seconds(60));
-  uint64_t proof[2] = {1, 2};
+  Proof proof{1, 2};
   send_all(fd.get(), bytes(proof), in_seconds(60));
   EXPECT_TRUE(is_closed(fd.get()));
   EXPECT_EQ(accepted(), 0u);
@@ -145,7 +163,7 @@ TEST_F(Handshake, AsksEveryoneSomethingElse) {
     receive_all(fd.get(), bytes(challenge), in_seconds(60));
   }
   EXPECT_NE(std::memcmp(challenges[0].nonce, challenges[1].nonce, 16), 0);
-  EXPECT_NE(challenges[0].proof[0], challenges[1].proof[0]);
+  EXPECT_NE(challenges[0].proof, challenges[1].proof);
 }
 
 TEST_F(Handshake, DropsWhoSpeaksAnotherLanguage) {
