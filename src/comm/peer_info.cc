@@ -59,8 +59,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
   std::strncpy(mine.gpu, gpu.c_str(), sizeof mine.gpu - 1);
-  const auto addresses = local_addresses(config, Acceptor::instance().port());
-  mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
+  const auto addresses = Acceptor::instance().offer(config, std::size(mine.addresses));
+  mine.address_count = static_cast<int32_t>(addresses.size());
   std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
   std::strncpy(mine.unix_name, Acceptor::instance().unix_name().c_str(), sizeof mine.unix_name - 1);
   return mine;

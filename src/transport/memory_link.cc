@@ -19,6 +19,8 @@ MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int m
     : socket_(connect_unix(unix_name)) {
   if (!socket_)
     fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
+  if (!is_own_user(socket_.get()))
+    fail(ncclSystemError, "the unix socket of rank {} belongs to another user", peer_rank);
   Purpose purpose;
   purpose.kind = Purpose::kMemory;
   purpose.from_rank = my_rank;
