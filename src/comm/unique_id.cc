@@ -12,6 +12,7 @@ namespace weft {
 
 UniqueId UniqueId::create() {
   const Config config = Config::from_environment();
+  config.require_valid();
   UniqueId id;
   id.host = host_identity(config);
   if (!config.comm_id.empty()) {
