@@ -41,6 +41,7 @@ std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadli
   auto [fd, size] = fetch(0, deadline);
   if (!fd || size != layout.size())
     fail(ncclInternalError, "a peer's arena has {} bytes, {} were expected", size, layout.size());
+  require_sealed_memfd(fd.get(), layout.size());
   return std::make_unique<Arena>(layout, std::move(fd));
 }
 
@@ -56,6 +57,7 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   try {
     auto [fd, size] = fetch(segment, in_seconds(10));
     if (!fd) return nullptr;
+    require_sealed_memfd(fd.get(), size);
     // Most recent first. The peer does not announce when it frees a segment, so the oldest mapping
     // is dropped.
     if (mapped_.size() >= kMostMapped) mapped_.pop_back();
