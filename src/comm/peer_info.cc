@@ -94,14 +94,14 @@ std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config
   std::vector<PeerInfo> infos;
   for (const std::string& text : control.all_gather(
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
-    PeerInfo& info = infos.emplace_back();
-    const auto rank = static_cast<int>(infos.size()) - 1;
+    const auto rank = static_cast<int>(infos.size());
     // The version is the first field in every release.
-    if (text.size() != sizeof info)
+    const auto info = decode_peer_info(text);
+    if (!info)
       fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0",
            rank == 0 ? 1 : rank);
-    std::memcpy(&info, text.data(), sizeof info);
-    compare(infos.front(), info, rank, config);
+    infos.push_back(*info);
+    compare(infos.front(), *info, rank, config);
   }
   return infos;
 }
