@@ -10,12 +10,25 @@ add_library(weft_pugixml INTERFACE)
 target_link_libraries(weft_pugixml INTERFACE
   $<IF:$<TARGET_EXISTS:pugixml::static>,pugixml::static,pugixml::pugixml>)
 
+# The static library, so that ours load where libsodium is not installed. Its symbols stay inside.
+find_path(WEFT_SODIUM_INCLUDE sodium.h)
+find_library(WEFT_SODIUM_LIBRARY NAMES libsodium.a sodium)
+if(NOT WEFT_SODIUM_INCLUDE OR NOT WEFT_SODIUM_LIBRARY)
+  message(FATAL_ERROR "libsodium was not found (Debian: libsodium-dev): handshakes need its keyed hash")
+endif()
+add_library(weft_sodium INTERFACE)
+target_include_directories(weft_sodium SYSTEM INTERFACE ${WEFT_SODIUM_INCLUDE})
+target_link_libraries(weft_sodium INTERFACE ${WEFT_SODIUM_LIBRARY})
+
 set(WEFT_SUMMARY "")
 macro(weft_note text)
   string(APPEND WEFT_SUMMARY "${text}; ")
 endmacro()
 
 weft_note("${CMAKE_BUILD_TYPE}${WEFT_SANITIZE}")
+if(NOT WEFT_SODIUM_LIBRARY MATCHES "[.]a$")
+  weft_note("libsodium shared (no static one found): it must be installed wherever this runs")
+endif()
 
 set(WEFT_HAVE_CUDA OFF)
 if(WEFT_CUDA)

@@ -58,6 +58,8 @@ class Listener {
     std::string peer;
   };
   void admit(Newcomer& newcomer);
+  bool is_offered(int fd) const;
+  bool has_room();
 
   Handle handle_;
   Secret key_;

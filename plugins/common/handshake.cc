@@ -54,7 +54,7 @@ Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_n
   Secret nonce;
   std::memcpy(nonce.data(), handle_nonce.data(), nonce.size());
   if (!secret) return derive(nonce, "net socket");
-  return derive(*secret, "net socket", siphash(*secret, nonce.data(), nonce.size()));
+  return derive(derive(*secret, "net socket"), "nonce", public_number(nonce, "handle"));
 }
 
 ConnectorHandshake::ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index,

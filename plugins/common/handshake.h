@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 
 namespace weft::net_common {
 
@@ -25,7 +25,7 @@ struct Claim {
   uint16_t index = 0, count = 0;
   uint64_t connection = 0;  // random; the same for all sockets of a connection
   Nonce nonce{};
-  std::array<uint64_t, 2> proof{};
+  Proof proof{};
 };
 
 // A value that is sent or received in pieces through a non-blocking socket.
@@ -47,7 +47,7 @@ class ConnectorHandshake {
   Secret key_;
   Transfer<Nonce> challenge_;
   Transfer<Claim> claim_;
-  Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<Proof> answer_;
   Transfer<uint8_t> word_;
   bool claimed_ = false;
 };
@@ -62,7 +62,7 @@ class ListenerHandshake {
   Secret key_;
   Transfer<Nonce> challenge_;
   Transfer<Claim> claim_;
-  Transfer<std::array<uint64_t, 2>> answer_;
+  Transfer<Proof> answer_;
   Transfer<uint8_t> word_;
   bool answered_ = false;
 };

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <memory>
 
-#include "src/base/log.h"
+#include "src/base/error.h"
 
 namespace weft::net_common {
 namespace {
@@ -82,8 +82,8 @@ std::vector<Interface> find_interfaces(const Config& config) {
   if (!config.socket_ifname.empty()) {
     interfaces = collect(config, Choice::kListed);
     if (interfaces.empty())
-      WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using what there is",
-                config.socket_ifname);
+      fail(ncclInvalidUsage, "NCCL_SOCKET_IFNAME={} names no interface that is up",
+           config.socket_ifname);
   }
   Config usual = config;
   usual.socket_ifname.clear();

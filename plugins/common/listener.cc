@@ -12,6 +12,11 @@
 namespace weft::net_common {
 namespace {
 
+// Connections of a listener that have not proved themselves, and how long they may stay when more
+// come.
+constexpr size_t kMostNewcomers = 64;
+constexpr double kPatienceWhenFull = 0.25;
+
 std::string peer_of(int fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
@@ -25,11 +30,33 @@ Listener::Listener(const std::vector<Interface>& interfaces, size_t first,
                    const std::optional<Secret>& secret) {
   fill_random(handle_.nonce.data(), handle_.nonce.size());
   key_ = connection_key(secret, handle_.nonce);
+  auto addresses = addresses_from(interfaces, first, 0, Handle::kAddresses);
   uint16_t port = 0;
-  listener_ = listen_tcp(nullptr, port);
+  // Every connection has a listener. It must not cost a descriptor per address, so with several
+  // addresses it is at all of them, and join() turns away who comes to another one.
+  listener_ = listen_tcp(addresses.size() == 1 ? &addresses[0] : nullptr, port);
   set_blocking(listener_.get(), false);
-  const auto addresses = addresses_from(interfaces, first, port, Handle::kAddresses);
+  for (Address& address : addresses) address.port = port;
   std::copy(addresses.begin(), addresses.end(), handle_.addresses);
+}
+
+bool Listener::is_offered(int fd) const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return false;
+  Address here = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage));
+  here.scope = 0;
+  return std::find(std::begin(handle_.addresses), std::end(handle_.addresses), here) !=
+         std::end(handle_.addresses);
+}
+
+// Makes room for a newcomer. False: all have come just now.
+bool Listener::has_room() {
+  if (newcomers_.size() < kMostNewcomers) return true;
+  const double age = std::chrono::duration<double>(Clock::now() - newcomers_.front().since).count();
+  if (age < kPatienceWhenFull) return false;
+  newcomers_.erase(newcomers_.begin());  // the oldest
+  return true;
 }
 
 // Adds an authenticated socket to its connection.
@@ -47,9 +74,10 @@ void Listener::admit(Newcomer& newcomer) {
 }
 
 std::optional<Joined> Listener::join() {
-  for (;;) {
+  while (has_room()) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) break;
+    if (!is_offered(fd.get())) continue;
     set_no_delay(fd.get());
     newcomers_.push_back({std::move(fd), ListenerHandshake(key_), Clock::now()});
   }

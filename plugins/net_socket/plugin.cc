@@ -48,6 +48,11 @@ bool known(int dev) { return dev >= 0 && static_cast<size_t>(dev) < all_interfac
 
 ncclResult_t start(net_abi::Logger log) {
   logger = log;
+  try {
+    all_interfaces();
+  } catch (const Error& error) {
+    return failed(error.code(), "{}", error.what());
+  }
   for (const Interface& interface : all_interfaces())
     inform(fmt::format("interface {}, {}, {} Mb/s", interface.name,
                        describe(interface.addresses.front()), interface.speed_mbps));

@@ -1,5 +1,6 @@
 // Version, errors, groups, and the functions of weft.h.
 #include "include/weft.h"
+#include "src/base/last_error.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 #include "src/comm/cluster.h"
@@ -40,7 +41,7 @@ WEFT_EXPORT(const char*, GetErrorString, (ncclResult_t result)) {
   }
 }
 
-// The calling thread's last error; if it has none, the communicator's.
+// The calling thread's last error; if it has none, the communicator's, then the process's.
 WEFT_EXPORT(const char*, GetLastError, (ncclComm_t comm)) {
   thread_local std::string text;
   text = last_error();
@@ -48,6 +49,7 @@ WEFT_EXPORT(const char*, GetLastError, (ncclComm_t comm)) {
     std::lock_guard lock(comm->mutex);
     text = comm->text;
   }
+  if (text.empty()) text = remembered_error();
   return text.c_str();
 }
 

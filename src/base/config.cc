@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <type_traits>
 
 #include "src/base/config_table.h"
+#include "src/base/error.h"
 #include "src/base/variables.h"
 
 namespace weft {
@@ -18,21 +22,33 @@ namespace {
 std::string text(const char* name) { return variable(name).value_or(""); }
 bool is_set(const char* name) { return !text(name).empty(); }
 
-// A whole number in C's notation, with K, M or G behind it.
+// Nothing but blanks.
+bool is_blank(const char* rest) { return rest[std::strspn(rest, " \t")] == '\0'; }
+
+// A whole number in C's notation, perhaps with K, M or G behind it. Nothing else may follow.
 std::optional<long long> whole_number(const std::string& word) {
   char* end = nullptr;
+  errno = 0;
   const long long number = std::strtoll(word.c_str(), &end, 0);
-  if (end == word.c_str()) return std::nullopt;
+  if (end == word.c_str() || errno == ERANGE) return std::nullopt;
+  long long unit = 1;
   switch (std::toupper(static_cast<unsigned char>(*end))) {
     case 'K':
-      return number << 10;
+      unit = 1 << 10;
+      break;
     case 'M':
-      return number << 20;
+      unit = 1 << 20;
+      break;
     case 'G':
-      return number << 30;
+      unit = 1 << 30;
+      break;
     default:
-      return number;
+      break;
   }
+  long long product = 0;
+  if (!is_blank(unit == 1 ? end : end + 1) || __builtin_mul_overflow(number, unit, &product))
+    return std::nullopt;
+  return product;
 }
 
 // These put the value of a variable into a member, or return false where it cannot be used.
@@ -49,7 +65,7 @@ bool put(const std::string& word, const ValueRules&, std::optional<std::string>&
 bool put(const std::string& word, const ValueRules&, double& member) {
   char* end = nullptr;
   const double number = std::strtod(word.c_str(), &end);
-  if (end == word.c_str() || *end != '\0') return false;
+  if (end == word.c_str() || !is_blank(end) || std::isnan(number)) return false;
   member = number;
   return true;
 }
@@ -62,8 +78,9 @@ bool put(const std::string& word, const ValueRules&, bool& member) {
 
 bool put(const std::string& word, const ValueRules&, int& member) {
   const auto number = whole_number(word);
-  if (number) member = static_cast<int>(*number);
-  return number.has_value();
+  if (!number || *number != static_cast<int>(*number)) return false;
+  member = static_cast<int>(*number);
+  return true;
 }
 
 bool put(const std::string& word, const ValueRules& rules, size_t& member) {
@@ -81,7 +98,7 @@ void read(const ConfigVariable& row, Config& config) {
   if (word->empty() && !may_be_empty) return;
   if (!std::visit([&](auto member) { return put(*word, row.rules, config.*member); }, row.member))
     config.complaints.push_back(
-        fmt::format("{}={} is no number that can be used: its default stays", row.name, *word));
+        fmt::format("{}={} is no number that can be used", row.name, *word));
 }
 
 std::string value_of(const ConfigVariable& row, const Config& config) {
@@ -132,7 +149,14 @@ Config Config::from_environment() {
   Config config;
   for (const ConfigVariable& row : config_variables()) read(row, config);
   apply_joint_rules(config);
+  for (std::string& problem : conf_file_problems()) config.complaints.push_back(std::move(problem));
   return config;
+}
+
+void Config::require_valid() const {
+  std::string all;
+  for (const std::string& complaint : complaints) all += (all.empty() ? "" : "; ") + complaint;
+  if (!all.empty()) fail(ncclInvalidUsage, "{}", all);
 }
 
 std::vector<ConfigEntry> describe(const Config& config) {

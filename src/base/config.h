@@ -85,8 +85,11 @@ struct Config {
   bool local_register = true, win_enable = true;
   bool lose_probes = false;
 
-  // One text for each value that could not be read, for the log.
+  // One text for each value that could not be read. Defaults stand in for them until
+  // require_valid() refuses them.
   std::vector<std::string> complaints;
+  // Throws Error(ncclInvalidUsage) with the complaints if there are any.
+  void require_valid() const;
 
   // Reads the environment, and NCCL's configuration files for names that it does not hold.
   static Config from_environment();

@@ -18,6 +18,7 @@ namespace weft {
 // - bool is a number, and every number but 0 is true;
 // - int and size_t are whole numbers, in base 8, 10 or 16, with K, M or G behind them;
 // - double is a number of seconds.
+// A number with anything else behind it is an error when a communicator is made.
 using ConfigMember =
     std::variant<std::string Config::*, std::optional<std::string> Config::*, bool Config::*,
                  int Config::*, size_t Config::*, double Config::*>;
@@ -25,7 +26,7 @@ using ConfigMember =
 // What else holds for the value of one variable.
 struct ValueRules {
   bool secret = false;        // never printed
-  bool not_negative = false;  // a negative value is refused, and the default stays
+  bool not_negative = false;  // a negative value is an error
   size_t at_least = 0;        // bytes: a smaller value is raised to this
 };
 

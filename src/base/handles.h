@@ -63,7 +63,10 @@ class Mapping {
   size_t size_ = 0;
 };
 
-// An unnamed file in memory of this size. The name shows up only in /proc.
+// An unnamed file in memory. Its size is sealed: whoever maps it cannot lose pages. The name shows
+// up only in /proc.
 Fd make_memfd(const char* name, size_t size);
+// Throws Error(ncclRemoteError) unless a descriptor from a peer is such a file of at least `size`.
+void require_sealed_memfd(int fd, size_t size);
 
 }  // namespace weft

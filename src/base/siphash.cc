@@ -1,14 +1,8 @@
 // SipHash-2-4 as published by Aumasson and Bernstein; the unit test holds their vectors.
 #include "src/base/siphash.h"
 
-#include <sys/random.h>
-
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <string>
-
-#include "src/base/error.h"
 
 namespace weft {
 namespace {
@@ -56,42 +50,6 @@ uint64_t siphash(const Secret& key, const void* data, size_t size) {
   s.c ^= 0xff;
   for (int i2 = 0; i2 < 4; i2++) s.round();
   return s.a ^ s.b ^ s.c ^ s.d;
-}
-
-Secret derive(const Secret& key, std::string_view label, uint64_t number) {
-  Secret out{};
-  for (uint8_t half = 0; half < 2; half++) {
-    std::string text(label);
-    text.append(reinterpret_cast<const char*>(&number), sizeof number);
-    text.push_back(static_cast<char>(half));
-    const uint64_t word = siphash(key, text.data(), text.size());
-    std::memcpy(out.data() + 8 * half, &word, 8);
-  }
-  return out;
-}
-
-Proof prove(const Secret& secret, std::string_view side, const void* said, size_t size) {
-  Proof proof;
-  for (uint64_t half = 0; half < 2; half++)
-    proof[half] = siphash(derive(secret, side, half), said, size);
-  return proof;
-}
-
-void fill_random(void* data, size_t size) {
-  auto* bytes = static_cast<uint8_t*>(data);
-  while (size > 0) {
-    const ssize_t got = getrandom(bytes, size, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno(errno, "getrandom failed, no secret can be made");
-    bytes += got;
-    size -= static_cast<size_t>(got);
-  }
-}
-
-Secret random_secret() {
-  Secret secret;
-  fill_random(secret.data(), secret.size());
-  return secret;
 }
 
 }  // namespace weft

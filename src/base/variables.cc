@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
 
 #include "src/base/config.h"
+#include "src/base/error.h"
+#include "src/base/regular_file.h"
 
 namespace weft {
 namespace {
@@ -30,8 +31,8 @@ class ConfFiles {
     return all;
   }
   std::map<std::string, std::string> values() {
-    const char* named = std::getenv("NCCL_CONF_FILE");
-    const char* home = std::getenv("HOME");
+    const char* named = secure_getenv("NCCL_CONF_FILE");
+    const char* home = secure_getenv("HOME");
     std::string own;
     if (named != nullptr && *named != '\0')
       own = named;
@@ -39,6 +40,7 @@ class ConfFiles {
       own = std::string(home) + "/.nccl.conf";
     std::lock_guard lock(mutex_);
     if (!read_ || own != own_) {
+      problems_.clear();
       values_ = read_file(own);
       values_.merge(read_file("/etc/nccl.conf"));
       own_ = own;
@@ -46,20 +48,28 @@ class ConfFiles {
     }
     return values_;
   }
+  std::vector<std::string> problems() {
+    values();
+    std::lock_guard lock(mutex_);
+    return problems_;
+  }
 
  private:
-  static std::map<std::string, std::string> read_file(const std::string& path) {
-    std::ostringstream text;
-    const std::ifstream file(path);
-    if (!file) return {};
-    text << file.rdbuf();
-    return parse_conf(text.str());
+  std::map<std::string, std::string> read_file(const std::string& path) {
+    constexpr size_t kMostBytes = 1u << 20;
+    try {
+      return parse_conf(read_if_readable(path, kMostBytes).value_or(""));
+    } catch (const Error& error) {
+      problems_.push_back(fmt::format("configuration file {}", error.what()));
+      return {};
+    }
   }
 
   std::mutex mutex_;
   bool read_ = false;
   std::string own_;
   std::map<std::string, std::string> values_;
+  std::vector<std::string> problems_;
 };
 
 bool stands_for(const IdleVariable& idle, const std::string& name) {
@@ -83,12 +93,14 @@ std::map<std::string, std::string> parse_conf(const std::string& text) {
 }
 
 std::optional<std::string> variable(const char* name) {
-  if (const char* value = std::getenv(name)) return value;
+  if (const char* value = secure_getenv(name)) return value;
   const auto values = ConfFiles::instance().values();
   const auto it = values.find(name);
   if (it == values.end()) return std::nullopt;
   return it->second;
 }
+
+std::vector<std::string> conf_file_problems() { return ConfFiles::instance().problems(); }
 
 std::vector<std::string> environment_notes(const Config& config) {
   std::map<std::string, std::string> known;

@@ -14,6 +14,9 @@ struct Config;
 // The value of a variable. The environment goes before files, the user's file before the system's.
 std::optional<std::string> variable(const char* name);
 
+// A text for each configuration file that is there but cannot be used: a FIFO, or a huge one.
+std::vector<std::string> conf_file_problems();
+
 // KEY=VALUE lines as NCCL reads them: '#' begins a comment line, blanks around a key do not count.
 std::map<std::string, std::string> parse_conf(const std::string& text);
 

@@ -6,6 +6,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
 #include "src/comm/cluster.h"
 #include "src/comm/cpu_nodes.h"
 #include "src/comm/mesh.h"

@@ -33,6 +33,7 @@ CommConfig CommConfig::from(const ncclConfig_t* user, const CommConfig* parent) 
   if (parent != nullptr) result.name.clear();
   result.shares_blocks = parent != nullptr && parent->split_share;
   const Config environment = Config::from_environment();
+  environment.require_valid();
   const int forced = environment.comm_blocking;
   if (user != nullptr) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

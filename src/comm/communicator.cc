@@ -7,6 +7,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
@@ -61,8 +62,10 @@ Communicator::Communicator(CommunicatorOptions options)
     if (cuda::available()) start_gpu(deadline);
     exclude_schedules_that_do_not_fit();
   } catch (const Error& error) {
-    stop(error.code(), fmt::format("rank {} could not join: {}", options_.rank, error.what()),
-         true);
+    // All ranks report the same text and code.
+    const std::string what = error.what(), me = fmt::format("rank {}", options_.rank);
+    const bool heard = error.code() == ncclRemoteError || what.compare(0, me.size(), me) == 0;
+    stop(error.code(), heard ? what : fmt::format("{} could not join: {}", me, what), true);
     silence();
     throw;
   } catch (...) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/siphash.h"
 #include "src/comm/communicator.h"
 #include "src/comm/rendezvous.h"
 
@@ -32,9 +33,15 @@ Communicator::Child Communicator::split(uint64_t round, int color, int key) {
   struct Wish {
     int color, key;
   } mine{color, key};
-  const auto blobs =
-      control_->all_gather(round, std::string(reinterpret_cast<const char*>(&mine), sizeof mine),
-                           in_seconds(config_.init_timeout_s));
+  const std::string blob(reinterpret_cast<const char*>(&mine), sizeof mine);
+  std::vector<std::string> blobs;
+  try {
+    blobs = control_->all_gather(round, blob, in_seconds(config_.init_timeout_s));
+  } catch (const Error& error) {
+    if (error.code() != ncclRemoteError || !faults_.known()) throw;
+    const FaultState::Answer answer = faults_.settle();
+    throw Error(answer.code, answer.text);
+  }
   std::vector<std::pair<int, int>> order;  // key, rank
   for (int r = 0; r < options_.nranks; r++) {
     Wish wish{};

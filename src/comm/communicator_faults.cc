@@ -1,5 +1,6 @@
 // The part of a communicator that ends waits, after an abort, a dead peer or a kernel's error.
 #include "src/base/error.h"
+#include "src/base/last_error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
 #include "src/transport/doorbell.h"
@@ -34,10 +35,11 @@ void Communicator::end_waits() {
 }
 
 void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
-  const News news = report(News::Kind::kAborted, code, why);
+  News news = report(News::Kind::kAborted, code, why);
   faults_.add(news, why);
   end_waits();
   if (!tell) return;
+  if (code == ncclInternalError) news.code = ncclRemoteError;  // for the others it is remote
   if (watch_ != nullptr) watch_->tell(news);
   if (control_ != nullptr) control_->abort(news);
 }
@@ -88,6 +90,7 @@ void Communicator::hear(const News& news) {
   }
   if (!faults_.known()) WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
   faults_.add(news, text);
+  if (news.code != ncclSuccess) remember_error(text);
   if (!news.is_departure()) return end_waits();
   if (patience_ != nullptr) return;
   try {

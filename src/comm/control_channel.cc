@@ -16,7 +16,8 @@
 namespace weft {
 namespace {
 
-Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, Deadline deadline) {
+Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, Deadline deadline,
+        Session& session) {
   Purpose purpose;
   purpose.kind = Purpose::kRendezvous;
   purpose.from_rank = rank;
@@ -25,8 +26,11 @@ Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, D
   while (std::chrono::steady_clock::now() < deadline) {
     for (const Address& address : addresses) {
       Fd fd = connect_tcp(address, deadline);
-      if (fd && authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20))))
-        return fd;
+      if (!fd) continue;
+      const auto met = authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)));
+      if (!met) continue;
+      session = *met;
+      return fd;
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(200));
@@ -51,8 +55,10 @@ ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secr
                                int rank, int nranks, Deadline deadline, Listener listener)
     : rank_(rank),
       nranks_(nranks),
-      fd_(join(addresses, secret, rank, deadline)),
-      listener_(std::move(listener)) {
+      fd_(join(addresses, secret, rank, deadline, session_)),
+      listener_(std::move(listener)),
+      reader_(session_.in),
+      sealer_(session_.out) {
   EventLoop::instance().watch(fd_.get(), EPOLLIN, [this](uint32_t) { readable(); });
 }
 
@@ -63,8 +69,8 @@ void ControlChannel::silence() {
 }
 
 void ControlChannel::say(const Frame& frame) {
-  const std::string bytes = frame.encode();
   std::lock_guard lock(say_mutex_);
+  const std::string bytes = sealer_.seal(frame);
   send_all(fd_.get(), std::as_bytes(std::span(bytes.data(), bytes.size())), in_seconds(10));
 }
 
@@ -75,7 +81,7 @@ uint64_t ControlChannel::reserve() {
 
 void ControlChannel::check() {
   std::lock_guard lock(mutex_);
-  if (!broken_.empty()) throw Error(ncclRemoteError, broken_);
+  if (!broken_.empty()) throw Error(code_, broken_);
 }
 
 std::vector<std::string> ControlChannel::all_gather(const std::string& blob, Deadline deadline) {
@@ -102,7 +108,7 @@ std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
          "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)",
          rank_, nranks_);
   const auto it = gathered_.find(frame.number);
-  if (it == gathered_.end()) throw Error(ncclRemoteError, broken_);
+  if (it == gathered_.end()) throw Error(code_, broken_);
   std::string text = std::move(it->second);
   gathered_.erase(it);
   return text;
@@ -122,9 +128,12 @@ std::vector<std::string> ControlChannel::split(const std::string& text) const {
   return blobs;
 }
 
-void ControlChannel::interrupt(const std::string& why) {
+void ControlChannel::interrupt(const std::string& why, ncclResult_t code) {
   std::lock_guard lock(mutex_);
-  if (broken_.empty()) broken_ = why;
+  if (broken_.empty()) {
+    broken_ = why;
+    code_ = code;
+  }
   changed_.notify_all();
 }
 
@@ -132,19 +141,20 @@ void ControlChannel::readable() {
   std::array<char, 65536> buffer;
   const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    EventLoop::instance().unwatch(fd_.get());
-    bool closed = false;
-    {
-      std::lock_guard lock(mutex_);
-      closed = closed_;
-    }
-    if (closed) return;
-    return interrupt("the process that holds the rendezvous is gone");
-  }
+  if (got <= 0) return lose("the process that holds the rendezvous is gone");
   reader_.append(buffer.data(), static_cast<size_t>(got));
   Frame frame;
   while (reader_.next(frame)) handle(frame);
+  if (reader_.broken()) lose("the connection to the rendezvous carried a damaged or forged frame");
+}
+
+void ControlChannel::lose(const std::string& why) {
+  EventLoop::instance().unwatch(fd_.get());
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+  }
+  interrupt(why);
 }
 
 void ControlChannel::handle(Frame& frame) {
@@ -166,11 +176,12 @@ void ControlChannel::handle(Frame& frame) {
       if (!news) return;
       interrupt(news->kind == News::Kind::kDied
                     ? fmt::format("rank {} died: {}", news->rank, news->text)
-                    : news->text);
+                    : news->text,
+                news->code);
       return listener_(*news);
     }
     case Frame::kRefused:
-      return interrupt(frame.text);
+      return interrupt(frame.text, ncclInvalidUsage);
     default:
       return;
   }

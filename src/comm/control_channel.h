@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "src/base/handles.h"
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 #include "src/comm/frame.h"
 #include "src/comm/news.h"
+#include "src/transport/acceptor.h"
 #include "src/transport/address.h"
 #include "src/transport/socket.h"
 
@@ -53,7 +54,7 @@ class ControlChannel {
   void move_on();
   void abort(const News& why);
   // Ends a waiting all_gather() with this text.
-  void interrupt(const std::string& why);
+  void interrupt(const std::string& why, ncclResult_t code = ncclRemoteError);
   // After this returns, the listener is never called again.
   void silence();
 
@@ -61,12 +62,14 @@ class ControlChannel {
   std::string round_trip(const Frame& frame, Deadline deadline);
   std::vector<std::string> split(const std::string& text) const;
   void readable();
+  void lose(const std::string& why);
   void handle(Frame& frame);
   void say(const Frame& frame);
   // Says it, unless this rank has said its last word. Errors do not matter then.
   void close(const Frame& last_word);
 
   const int rank_, nranks_;
+  Session session_;
   Fd fd_;
   Listener listener_;
   FrameReader reader_;  // control thread only
@@ -75,7 +78,9 @@ class ControlChannel {
   uint64_t round_ = 0;
   std::map<uint64_t, std::string> gathered_;
   std::string broken_;
-  std::mutex say_mutex_;
+  ncclResult_t code_ = ncclRemoteError;  // goes with it
+  std::mutex say_mutex_;  // protects sealer_ and the order of frames
+  FrameSealer sealer_;
   std::atomic<uint64_t> rendezvous_process_{0};
   bool closed_ = false;
 };

@@ -1,10 +1,11 @@
-// Frames of the control connections, and a reader that cuts a byte stream into frames.
+// Frames of the control connections. Every frame ends with a tag that only the two ends of the
+// connection can make, and a lost, repeated or exchanged frame does not match its tag.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <string>
-#include <vector>
+
+#include "src/base/secret.h"
 
 namespace weft {
 
@@ -28,49 +29,41 @@ struct Frame {
   uint64_t number = 0;
   std::string text;
 
-  std::string encode() const {
-    const uint64_t size = text.size();
-    std::string out(kHeader, '\0');
-    std::memcpy(out.data(), &type, 4);
-    std::memcpy(out.data() + 4, &value, 4);
-    std::memcpy(out.data() + 8, &number, 8);
-    std::memcpy(out.data() + 16, &size, 8);
-    return out + text;
-  }
+  Digest text_digest() const { return digest(text.data(), text.size()); }
 
   static constexpr size_t kHeader = 24;
   static constexpr uint64_t kLargest = 1u << 30;  // a larger size means that this is no frame
 };
 
-// Collects bytes and cuts them into frames. Not thread-safe.
+// Makes the frames of one direction of a connection (Session::out). The frames must be sent in the
+// order in which they were sealed. Not thread-safe.
+class FrameSealer {
+ public:
+  explicit FrameSealer(const SessionKey& key) : key_(key) {}
+  std::string seal(const Frame& frame) { return seal(frame, frame.text_digest()); }
+  // For a text that goes to many connections: its digest is computed once.
+  std::string seal(const Frame& frame, const Digest& text_digest);
+
+ private:
+  SessionKey key_;
+  uint64_t count_ = 0;
+};
+
+// Collects bytes of the other direction (Session::in) and cuts them into frames. Not thread-safe.
 class FrameReader {
  public:
+  explicit FrameReader(const SessionKey& key) : key_(key) {}
   void append(const char* data, size_t size) { buffer_.append(data, size); }
-  // False: no whole frame has arrived. If broken() is true then, the bytes are no frame.
-  bool next(Frame& frame) {
-    if (buffer_.size() - at_ < Frame::kHeader) return compact();
-    uint64_t size = 0;
-    std::memcpy(&size, buffer_.data() + at_ + 16, 8);
-    if (size > Frame::kLargest) {
-      broken_ = true;
-      return false;
-    }
-    if (buffer_.size() - at_ - Frame::kHeader < size) return compact();
-    std::memcpy(&frame.type, buffer_.data() + at_, 4);
-    std::memcpy(&frame.value, buffer_.data() + at_ + 4, 4);
-    std::memcpy(&frame.number, buffer_.data() + at_ + 8, 8);
-    frame.text.assign(buffer_, at_ + Frame::kHeader, size);
-    at_ += Frame::kHeader + size;
-    return true;
-  }
+  // False: no whole frame has arrived. If broken() is true then, the bytes are no frame of the
+  // peer's, and no frame follows.
+  bool next(Frame& frame);
   bool broken() const { return broken_; }
 
  private:
-  bool compact() {
-    buffer_.erase(0, at_);
-    at_ = 0;
-    return false;
-  }
+  bool compact();
+
+  SessionKey key_;
+  uint64_t count_ = 0;
   std::string buffer_;
   size_t at_ = 0;
   bool broken_ = false;

@@ -7,6 +7,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
 #include "src/comm/block_agreement.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/rank_blocks.h"

@@ -13,6 +13,7 @@
 #include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/siphash.h"
 #include "src/base/trace.h"
 #include "src/base/variables.h"
 #include "src/comm/group.h"

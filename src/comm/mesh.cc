@@ -98,9 +98,10 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
   receives_.resize(ports);
   peer_arenas_.resize(peers());
   links_.resize(peers());
-  Acceptor::instance().serve(secret_, rank_, [this](Fd connection, const Purpose& purpose) {
-    accept(std::move(connection), purpose);
-  });
+  Acceptor::instance().serve(secret_, rank_,
+                             [this](Fd connection, const Purpose& purpose, const Session&) {
+                               accept(std::move(connection), purpose);
+                             });
 }
 
 // If this constructor throws, the destructor runs, because the delegated constructor has finished.

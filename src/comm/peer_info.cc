@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/process_cores.h"
+#include "src/base/siphash.h"
 #include "src/comm/rendezvous.h"
 #include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
@@ -60,8 +61,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
   std::strncpy(mine.gpu, gpu.c_str(), sizeof mine.gpu - 1);
-  const auto addresses = local_addresses(config, Acceptor::instance().port());
-  mine.address_count = static_cast<int32_t>(std::min<size_t>(addresses.size(), 4));
+  const auto addresses = Acceptor::instance().offer(config, std::size(mine.addresses));
+  mine.address_count = static_cast<int32_t>(addresses.size());
   std::copy_n(addresses.begin(), mine.address_count, mine.addresses);
   std::strncpy(mine.unix_name, Acceptor::instance().unix_name().c_str(), sizeof mine.unix_name - 1);
   gethostname(mine.host_name, sizeof mine.host_name - 1);
@@ -96,14 +97,14 @@ std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config
   std::vector<PeerInfo> infos;
   for (const std::string& text : control.all_gather(
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
-    PeerInfo& info = infos.emplace_back();
-    const auto rank = static_cast<int>(infos.size()) - 1;
+    const auto rank = static_cast<int>(infos.size());
     // The version is the first field in every release.
-    if (text.size() != sizeof info)
+    const auto info = decode_peer_info(text);
+    if (!info)
       fail(ncclInvalidUsage, "rank {} runs another version of this library than rank 0",
            rank == 0 ? 1 : rank);
-    std::memcpy(&info, text.data(), sizeof info);
-    compare(infos.front(), info, rank, config);
+    infos.push_back(*info);
+    compare(infos.front(), *info, rank, config);
   }
   return infos;
 }

@@ -1,6 +1,7 @@
 // The first message of every rank to the others: its place, and the settings that all must share.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct PeerInfo {
   char unix_name[40] = {};
   char host_name[64] = {};  // for messages
 };
+
+// Empty: the message is of another version of this library, or damaged.
+std::optional<PeerInfo> decode_peer_info(const std::string& text);
 
 // Gathers every rank's info, in rank order. `gpu` is this rank's bus id. Collective. Throws
 // Error(ncclInvalidUsage) if ranks contradict each other. All ranks compare with rank 0, so all

@@ -82,11 +82,11 @@ std::shared_ptr<PeerWatch> PeerWatch::join(const Secret& secret, int rank,
       entry = watch;
       const std::weak_ptr<PeerWatch> weak = watch;
       Acceptor::instance().serve(watch->secret_, watch->members_[watch->own_].ranks.front(),
-                                 [weak](Fd connection, const Purpose& purpose) {
+                                 [weak](Fd connection, const Purpose& purpose, const Session& s) {
                                    const auto self = weak.lock();
                                    if (self == nullptr || purpose.kind != Purpose::kWatch) return;
                                    self->add(self->process_of(purpose.from_rank),
-                                             std::move(connection));
+                                             std::move(connection), s);
                                  });
     }
   }
@@ -106,7 +106,7 @@ std::string PeerWatch::describe(int rank) const {
   return fmt::format("rank {} (host {}, pid {})", rank, info.host_name, info.pid);
 }
 
-Fd PeerWatch::dial(const Member& member, Deadline deadline) const {
+std::pair<Fd, Session> PeerWatch::dial(const Member& member, Deadline deadline) const {
   const int first = member.ranks.front();
   const PeerInfo& info = infos_[static_cast<size_t>(first)];
   Purpose purpose;
@@ -114,16 +114,18 @@ Fd PeerWatch::dial(const Member& member, Deadline deadline) const {
   purpose.from_rank = members_[own_].ranks.front();
   purpose.to_rank = first;
   const bool same_host = info.host == infos_[static_cast<size_t>(purpose.from_rank)].host;
+  const auto prove = [&](const Fd& fd) {
+    return fd ? authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20)))
+              : std::nullopt;
+  };
   while (std::chrono::steady_clock::now() < deadline) {
     if (same_host) {
       Fd fd = connect_unix(info.unix_name);
-      if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20))))
-        return fd;
+      if (const auto session = prove(fd)) return {std::move(fd), *session};
     }
     for (int a = 0; a < info.address_count; a++) {
       Fd fd = connect_tcp(info.addresses[a], deadline);
-      if (fd && authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20))))
-        return fd;
+      if (const auto session = prove(fd)) return {std::move(fd), *session};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -135,15 +137,14 @@ void PeerWatch::connect(int rank, Deadline deadline) {
   if (rank != members_[own_].ranks.front()) return;
   for (const size_t process : neighbours(own_, members_.size())) {
     if (process < own_) continue;  // that one connects to this one
-    Fd socket = dial(members_[process], deadline);
-    EventLoop::instance().run([&] { add(process, std::move(socket)); });
+    auto dialed = dial(members_[process], deadline);
+    EventLoop::instance().run([&] { add(process, std::move(dialed.first), dialed.second); });
   }
 }
 
-void PeerWatch::add(size_t process, Fd socket) {
+void PeerWatch::add(size_t process, Fd socket, const Session& session) {
   if (process == own_ || links_.count(process) != 0) return;
-  Link& link = links_[process];
-  link.socket = std::move(socket);
+  Link& link = links_.try_emplace(process, std::move(socket), session).first->second;
   if (is_unix(link.socket.get())) link.process = process_behind(link.socket.get());
   const std::weak_ptr<PeerWatch> weak = weak_from_this();
   const auto call = [weak, process](void (PeerWatch::*what)(size_t)) {
@@ -177,10 +178,14 @@ void PeerWatch::readable(size_t process) {
       return lost(process, fmt::format("its connection broke ({})", std::strerror(errno)));
     it->second.reader.append(buffer.data(), static_cast<size_t>(got));
     Frame frame;
-    while (links_.count(process) != 0 && links_[process].reader.next(frame))
+    const auto reader = [&] {  // spread() may drop the link
+      const auto found = links_.find(process);
+      return found == links_.end() ? nullptr : &found->second.reader;
+    };
+    while (reader() != nullptr && reader()->next(frame))
       if (const auto news = News::decode(frame.text)) spread(*news, process);
-    if (links_.count(process) != 0 && links_[process].reader.broken())
-      return lost(process, "it sent something that is no frame");
+    if (reader() != nullptr && reader()->broken())
+      return lost(process, "its connection carried a damaged or forged frame");
   }
 }
 
@@ -210,15 +215,17 @@ void PeerWatch::spread(const News& news, size_t from) {
   if (!heard_.emplace(news.kind, news.rank, news.reporter).second) return;
   if (news.is_departure()) departed_.insert(news.rank);
   failed_ = failed_ || news.is_failure();
-  const std::string bytes = Frame{Frame::kNews, news.rank, 0, news.encode()}.encode();
+  const Frame frame{Frame::kNews, news.rank, 0, news.encode()};
   std::vector<size_t> broken;
-  for (const auto& [process, link] : links_) {
+  for (auto& [process, link] : links_) {
     if (process == from) continue;
+    const std::string bytes = link.sealer.seal(frame);
     // Messages are few and small. A socket that takes none belongs to a process that has stopped
-    // for long; half a message would confuse it.
+    // for long. readable() finds a broken connection.
     const ssize_t sent =
         send(link.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0 && sent < static_cast<ssize_t>(bytes.size())) broken.push_back(process);
+    if (sent < static_cast<ssize_t>(bytes.size()) && (sent >= 0 || errno == EAGAIN))
+      broken.push_back(process);
   }
   for (const size_t process : broken) lost(process, "it reads no messages");
   std::vector<Listener> listeners;

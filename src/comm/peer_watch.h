@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "src/base/handles.h"
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 #include "src/comm/frame.h"
 #include "src/comm/news.h"
 #include "src/comm/peer_info.h"
@@ -54,11 +54,14 @@ class PeerWatch : public std::enable_shared_from_this<PeerWatch> {
     std::vector<int> ranks;  // ascending
   };
   struct Link {
+    Link(Fd connection, const Session& session)
+        : socket(std::move(connection)), sealer(session.out), reader(session.in) {}
     Fd socket, process;  // `process` becomes readable when the process ends; may be empty
+    FrameSealer sealer;
     FrameReader reader;
   };
 
-  void add(size_t process, Fd socket);
+  void add(size_t process, Fd socket, const Session& session);
   void readable(size_t process);
   void ended(size_t process);
   void lost(size_t process, const std::string& how);
@@ -66,7 +69,7 @@ class PeerWatch : public std::enable_shared_from_this<PeerWatch> {
   // Control thread. `from`: the process that sent it; own_ if a rank of this process did.
   void spread(const News& news, size_t from);
   size_t process_of(int rank) const;
-  Fd dial(const Member& member, Deadline deadline) const;
+  std::pair<Fd, Session> dial(const Member& member, Deadline deadline) const;
 
   const Secret secret_;
   const std::vector<PeerInfo> infos_;

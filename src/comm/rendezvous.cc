@@ -30,31 +30,33 @@ Frame died(int rank, const std::string& how) {
 
 void Rendezvous::open(const Secret& secret) {
   auto rendezvous = std::make_shared<Rendezvous>(secret);
-  Acceptor::instance().serve(secret, -1, [rendezvous](Fd connection, const Purpose& purpose) {
-    if (purpose.kind == Purpose::kRendezvous)
-      rendezvous->join(std::move(connection), purpose.from_rank);
-  });
+  Acceptor::instance().serve(
+      secret, -1, [rendezvous](Fd connection, const Purpose& purpose, const Session& session) {
+        if (purpose.kind == Purpose::kRendezvous)
+          rendezvous->join(std::move(connection), purpose.from_rank, session);
+      });
 }
 
-void Rendezvous::join(Fd connection, int rank) {
+void Rendezvous::join(Fd connection, int rank, const Session& session) {
   if (members_.count(rank) != 0) {
     const Frame frame{
         Frame::kRefused, rank, 0,
         fmt::format("rank {} joined twice: every rank must have its own number", rank)};
-    const std::string bytes = frame.encode();
+    const std::string bytes = FrameSealer(session.out).seal(frame);
     ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return refuse(frame.text);
   }
   const int fd = connection.get();
-  members_[rank].fd = std::move(connection);
+  members_.emplace(
+      rank, Member{std::move(connection), FrameSealer(session.out), FrameReader(session.in), {}});
   EventLoop::instance().watch(fd, EPOLLIN, [self = shared_from_this(), rank](uint32_t events) {
     if ((events & EPOLLOUT) != 0) self->flush(rank);
     if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) self->readable(rank);
   });
-  send(rank, Frame{Frame::kWelcome, rank, Acceptor::instance().token(), {}}.encode());
-  if (!refused_.empty()) send(rank, Frame{Frame::kRefused, rank, 0, refused_}.encode());
+  send(rank, {Frame::kWelcome, rank, Acceptor::instance().token(), {}});
+  if (!refused_.empty()) send(rank, {Frame::kRefused, rank, 0, refused_});
   for (const Frame& frame : news_)
-    if (frame.type != Frame::kMoved) send(rank, frame.encode());
+    if (frame.type != Frame::kMoved) send(rank, frame);
 }
 
 void Rendezvous::readable(int rank) {
@@ -66,10 +68,13 @@ void Rendezvous::readable(int rank) {
   if (got <= 0) return remove(rank, died(rank, "its connection closed without a goodbye"));
   it->second.reader.append(buffer.data(), static_cast<size_t>(got));
   Frame frame;
-  while (members_.count(rank) != 0 && members_[rank].reader.next(frame))
-    handle(rank, std::move(frame));
-  if (members_.count(rank) != 0 && members_[rank].reader.broken())
-    remove(rank, died(rank, "it sent something that is no frame"));
+  const auto member = [&] {  // handle() may remove it
+    const auto found = members_.find(rank);
+    return found == members_.end() ? nullptr : &found->second;
+  };
+  while (member() != nullptr && member()->reader.next(frame)) handle(rank, std::move(frame));
+  if (member() != nullptr && member()->reader.broken())
+    remove(rank, died(rank, "its control connection carried a damaged or forged frame"));
 }
 
 void Rendezvous::handle(int rank, Frame frame) {
@@ -91,9 +96,8 @@ void Rendezvous::handle(int rank, Frame frame) {
       }
       rounds_.erase(frame.number);
       if (frame.type == Frame::kGather) return broadcast(answer);
-      for (int r = 1; r < nranks_; r++)
-        send(r, Frame{Frame::kGathered, 0, frame.number, {}}.encode());
-      return send(0, answer.encode());
+      for (int r = 1; r < nranks_; r++) send(r, {Frame::kGathered, 0, frame.number, {}});
+      return send(0, answer);
     }
     case Frame::kLeave:
       return remove(rank, {Frame::kLeft, rank, 0, {}});
@@ -124,16 +128,18 @@ void Rendezvous::refuse(const std::string& why) {
 }
 
 void Rendezvous::broadcast(const Frame& frame) {
-  const std::string bytes = frame.encode();
+  const Digest text_digest = frame.text_digest();
   std::vector<int> ranks;
   for (const auto& [rank, member] : members_) ranks.push_back(rank);
-  for (const int rank : ranks) send(rank, bytes);
+  for (const int rank : ranks) send(rank, frame, text_digest);
 }
 
-void Rendezvous::send(int rank, const std::string& bytes) {
+void Rendezvous::send(int rank, const Frame& frame) { send(rank, frame, frame.text_digest()); }
+
+void Rendezvous::send(int rank, const Frame& frame, const Digest& text_digest) {
   const auto it = members_.find(rank);
   if (it == members_.end()) return;
-  it->second.outgoing += bytes;
+  it->second.outgoing += it->second.sealer.seal(frame, text_digest);
   flush(rank);
 }
 

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "src/base/handles.h"
-#include "src/base/siphash.h"
+#include "src/base/secret.h"
 #include "src/comm/frame.h"
+#include "src/transport/acceptor.h"
 
 namespace weft {
 
@@ -26,6 +27,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
  private:
   struct Member {
     Fd fd;
+    FrameSealer sealer;
     FrameReader reader;
     std::string outgoing;
     bool left = false;
@@ -34,12 +36,13 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
     std::map<int, std::string> blobs;
   };
 
-  void join(Fd connection, int rank);
+  void join(Fd connection, int rank, const Session& session);
   void readable(int rank);
   void handle(int rank, Frame frame);
   void remove(int rank, Frame news);
   void broadcast(const Frame& frame);
-  void send(int rank, const std::string& bytes);
+  void send(int rank, const Frame& frame);
+  void send(int rank, const Frame& frame, const Digest& text_digest);
   void flush(int rank);
   void refuse(const std::string& why);
 

@@ -12,6 +12,7 @@ namespace weft {
 
 UniqueId UniqueId::create() {
   const Config config = Config::from_environment();
+  config.require_valid();
   UniqueId id;
   id.host = host_identity(config);
   if (!config.comm_id.empty()) {
@@ -22,13 +23,12 @@ UniqueId UniqueId::create() {
     id.address_count = 1;
     id.addresses[0] = parse_address(config.comm_id);
     if (config.secret.empty())
-      WEFT_INFO(kBootstrap,
-                "NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
+      WEFT_WARN("NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
     return id;
   }
   id.secret = random_secret();
-  const auto addresses = local_addresses(config, Acceptor::instance().port());
-  id.address_count = static_cast<uint8_t>(std::min(addresses.size(), kMostAddresses));
+  const auto addresses = Acceptor::instance().offer(config, kMostAddresses);
+  id.address_count = static_cast<uint8_t>(addresses.size());
   std::copy_n(addresses.begin(), id.address_count, id.addresses);
   Rendezvous::open(id.secret);
   return id;

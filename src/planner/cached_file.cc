@@ -7,19 +7,16 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 
 #include "src/base/error.h"
 #include "src/base/handles.h"
+#include "src/base/regular_file.h"
 
 namespace weft {
 
 std::string read_cached(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file.good() && !file.eof()) fail_errno(errno == 0 ? EIO : errno, "{} cannot be read", path);
-  return text;
+  constexpr size_t kMostBytes = 256u << 20;
+  return read_regular_file(path, kMostBytes);
 }
 
 void write_cached(const std::string& path, const std::string& text) {

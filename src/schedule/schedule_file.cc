@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "src/base/error.h"
+#include "src/base/regular_file.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
 #include "src/schedule/schedule_text.h"
@@ -15,18 +16,7 @@ std::string read_text(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error))
     fail(ncclSystemError, "{}: there is no such file", path.string());
-  if (!std::filesystem::is_regular_file(path, error))
-    fail(ncclSystemError, "{}: not a file", path.string());
-  const uint64_t size = std::filesystem::file_size(path, error);
-  if (error) fail(ncclSystemError, "{}: {}", path.string(), error.message());
-  if (size > kMostScheduleBytes)
-    fail(ncclInvalidUsage, "{}: {} bytes, more than the {} a schedule may have", path.string(),
-         size, kMostScheduleBytes);
-  std::ifstream in(path, std::ios::binary);
-  std::string text(size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(size));
-  if (!in) fail(ncclSystemError, "{}: cannot be read", path.string());
-  return text;
+  return read_regular_file(path.string(), kMostScheduleBytes);
 }
 
 }  // namespace

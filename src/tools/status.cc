@@ -14,7 +14,7 @@
 
 #include "src/base/error.h"
 #include "src/tools/commands.h"
-#include "src/transport/acceptor.h"
+#include "src/transport/status_request.h"
 
 namespace weft {
 namespace {

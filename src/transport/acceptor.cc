@@ -1,124 +1,40 @@
-// Handshake: client hello -> server challenge and proof -> client proof -> server's confirmation.
+// See acceptor.h.
 #include "src/transport/acceptor.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/transport/status_request.h"
 
 namespace weft {
 namespace {
 
-constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
-constexpr uint32_t kProtocol = 1;
+using std::chrono::milliseconds;
 
-using Nonce = std::array<uint8_t, 16>;
+constexpr size_t kMostPending = 64;
+// Accepted in one go, so that a flood of strangers does not keep the control thread from its work.
+constexpr int kAtOnce = 64;
+// When the room is full: how long a connection may stay without naming a communicator, and how long
+// with a name but without a proof. Peers say their name as soon as they are connected.
+constexpr double kStrangerSeconds = 0.02, kNamedSeconds = 1;
+constexpr milliseconds kFullPause{20}, kNoDescriptorPause{100};
 
-struct Hello {
-  uint32_t magic = kMagic, protocol = kProtocol;
-  uint64_t key = 0;
-  Purpose purpose;
-  Nonce nonce{};
-};
-struct Challenge {
-  Nonce nonce{};
-  Proof proof{};
-};
-
-// Everything that both sides have said so far, hashed with the secret. `side` prevents a proof from
-// being sent back as the other side's.
-Proof prove(const Secret& secret, std::string_view side, const Hello& hello, const Nonce& server) {
-  struct {
-    Hello hello;
-    Nonce server;
-  } transcript{hello, server};
-  return weft::prove(secret, side, &transcript, sizeof transcript);
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-template <typename T>
-std::span<std::byte> writable_bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
+bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 }  // namespace
-
-uint64_t public_key(const Secret& secret) {
-  constexpr std::string_view kLabel = "weft communicator";
-  return siphash(secret, kLabel.data(), kLabel.size());
-}
-
-bool authenticate(int fd, const Secret& secret, const Purpose& purpose, Deadline deadline) {
-  Hello hello;
-  hello.key = public_key(secret);
-  hello.purpose = purpose;
-  fill_random(hello.nonce.data(), hello.nonce.size());
-  try {
-    send_all(fd, bytes_of(hello), deadline);
-    Challenge challenge;
-    receive_all(fd, writable_bytes_of(challenge), deadline);
-    if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce))) return false;
-    send_all(fd, bytes_of(prove(secret, "client", hello, challenge.nonce)), deadline);
-    uint32_t word = 0;
-    receive_all(fd, writable_bytes_of(word), deadline);
-    return word == kMagic;
-  } catch (const Error&) {
-    return false;  // closed or timed out: the caller may try another address, or try again
-  }
-}
-
-SocketPeer socket_peer(int fd) {
-  int domain = 0;
-  socklen_t size = sizeof domain;
-  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX) return {};
-  ucred peer{};
-  size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
-  return {peer.pid, peer.uid};
-}
-
-std::string request_status(int fd, Deadline deadline) {
-  Hello hello;
-  hello.purpose.kind = Purpose::kStatus;
-  send_all(fd, bytes_of(hello), deadline);
-  uint64_t size = 0;
-  Fd answer;
-  try {
-    answer = receive_descriptor(fd, size, deadline);
-  } catch (const Error& error) {
-    fail(error.code(), "the process did not send its status");
-  }
-  constexpr uint64_t kMost = 64 << 20;
-  struct stat file {};
-  if (!answer || size > kMost || fstat(answer.get(), &file) != 0 ||
-      static_cast<uint64_t>(file.st_size) != size)
-    fail(ncclSystemError, "the process sent no status");
-  std::string text(size, ' ');
-  if (pread(answer.get(), text.data(), size, 0) != static_cast<ssize_t>(size))
-    fail(ncclSystemError, "the process sent half a status");
-  return text;
-}
-
-struct Acceptor::Pending {
-  Fd fd;
-  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
-  Hello hello;
-  Nonce nonce{};
-  Proof proof{};
-  size_t got = 0;
-  bool challenged = false;
-  bool accepted = false;
-};
 
 Acceptor& Acceptor::instance() {
   static Acceptor& acceptor =
@@ -126,23 +42,86 @@ Acceptor& Acceptor::instance() {
   return acceptor;
 }
 
-Acceptor::Acceptor(double handshake_seconds) : handshake_seconds_(handshake_seconds) {
+size_t Acceptor::most_pending() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMostPending;
+  return std::clamp<size_t>(limit.rlim_cur / 16, 4, kMostPending);
+}
+
+Acceptor::Acceptor(double handshake_seconds)
+    : handshake_seconds_(handshake_seconds),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (!timer_) fail_errno(errno, "cannot make the acceptor's timer");
   fill_random(&token_, sizeof token_);
   unix_name_ = fmt::format("weft-{:016x}", token_);
-  tcp_ = listen_tcp(nullptr, port_);
-  unix_ = listen_unix(unix_name_);
-  watch_listener(tcp_.get(), true);
-  watch_listener(unix_.get(), false);
+  Fd local = listen_unix(unix_name_);
+  listen_first();
+  EventLoop::instance().watch(timer_.get(), EPOLLIN, [this](uint32_t) { tick(); });
+  add_listener(std::move(local), false);
+}
+
+// Loopback, and the addresses of the interfaces in use, all at one port.
+void Acceptor::listen_first() {
+  const Config config = Config::from_environment();
+  constexpr int kTries = 20;
+  for (int attempt = 1;; attempt++) {
+    std::vector<Fd> sockets;
+    std::vector<Address> bound;
+    uint16_t port = 0;
+    bool taken = false;
+    std::vector<Address> wanted = local_addresses(config, 0);
+    wanted.insert(wanted.begin(), Address::loopback(0));
+    for (Address& address : wanted) {
+      address.port = port;
+      if (std::find(bound.begin(), bound.end(), address) != bound.end()) continue;
+      int error = 0;
+      Fd fd = try_listen_tcp(&address, port, error);
+      taken = taken || error == EADDRINUSE;
+      if (!fd) continue;
+      address.port = port;
+      bound.push_back(address);
+      sockets.push_back(std::move(fd));
+    }
+    if (taken && attempt < kTries) continue;  // another program has this port at some address
+    if (sockets.empty())
+      fail(ncclSystemError, "cannot listen at loopback or any other address of this machine");
+    port_ = port;
+    addresses_ = std::move(bound);
+    for (Fd& fd : sockets) add_listener(std::move(fd), true);
+    return;
+  }
+}
+
+std::vector<Address> Acceptor::offer(const Config& config, size_t most) {
+  std::vector<Address> offered;
+  std::lock_guard lock(listen_mutex_);
+  std::string why;
+  for (const Address& address : local_addresses(config, port_)) {
+    if (offered.size() == most) break;
+    if (std::find(addresses_.begin(), addresses_.end(), address) == addresses_.end()) {
+      int error = 0;
+      uint16_t port = 0;
+      Fd fd = try_listen_tcp(&address, port, error);
+      if (!fd) {
+        why = fmt::format("{}: {}", describe(address), std::strerror(error));
+        WEFT_INFO(kNet, "not offered to peers: {}", why);
+        continue;
+      }
+      add_listener(std::move(fd), true);
+      addresses_.push_back(address);
+    }
+    offered.push_back(address);
+  }
+  if (offered.empty()) fail(ncclSystemError, "cannot listen at any address ({})", why);
+  return offered;
 }
 
 void Acceptor::listen_at(const Address& address, Deadline patience) {
   std::lock_guard lock(listen_mutex_);  // a second caller waits until the first has a listener
-  if (std::find(listening_.begin(), listening_.end(), address) != listening_.end()) return;
+  if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) return;
   uint16_t port = 0;
-  Fd fd = listen_tcp(&address, port, patience);
-  watch_listener(fd.get(), true);
-  listening_.push_back(address);
-  extra_.push_back(std::move(fd));
+  add_listener(listen_tcp(&address, port, patience), true);
+  addresses_.push_back(address);
 }
 
 void Acceptor::serve(const Secret& secret, int to_rank, Accept accept) {
@@ -183,96 +162,144 @@ void Acceptor::answer_status(int fd) {
   }
 }
 
-void Acceptor::watch_listener(int listener, bool tcp) {
-  set_blocking(listener, false);
-  EventLoop::instance().watch(listener, EPOLLIN, [this, listener, tcp](uint32_t) {
-    drop_stale();
-    for (;;) {
-      Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd) return;
-      if (tcp) set_no_delay(fd.get());
-      auto pending = std::make_shared<Pending>();
-      pending->fd = std::move(fd);
-      const int number = pending->fd.get();
-      pending_[number] = pending;
-      EventLoop::instance().watch(number, EPOLLIN,
-                                  [this, pending](uint32_t) { progress(pending); });
-    }
+std::optional<Secret> Acceptor::find_secret(uint64_t key, const Purpose& purpose) {
+  std::lock_guard lock(mutex_);
+  const auto it = services_.find({key, purpose.to_rank});
+  if (it == services_.end()) return std::nullopt;
+  return it->second.secret;
+}
+
+void Acceptor::add_listener(Fd fd, bool tcp) {
+  set_blocking(fd.get(), false);
+  EventLoop::instance().run([&] {
+    listeners_.push_back(std::make_unique<Listening>(Listening{std::move(fd), tcp}));
+    const Listening& added = *listeners_.back();
+    EventLoop::instance().watch(added.fd.get(), paused_ ? 0u : static_cast<uint32_t>(EPOLLIN),
+                                [this, &added](uint32_t) { accept_some(added); });
   });
 }
 
-void Acceptor::drop_stale() {
-  const auto now = std::chrono::steady_clock::now();
-  for (auto it = pending_.begin(); it != pending_.end();) {
-    if (std::chrono::duration<double>(now - it->second->since).count() > handshake_seconds_) {
-      EventLoop::instance().unwatch(it->first);
-      it = pending_.erase(it);
-    } else {
-      ++it;
+void Acceptor::accept_some(const Listening& listening) {
+  for (int n = 0; n < kAtOnce && !paused_; n++) {
+    if (pending_.size() >= most_pending() && !make_room()) return pause(kFullPause);
+    Fd fd(accept4(listening.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd && is_shortage(errno)) {
+      drop_older(kStrangerSeconds, kNamedSeconds, false);
+      return pause(kNoDescriptorPause);
     }
+    if (!fd && errno != EINTR && errno != ECONNABORTED) break;
+    if (!fd) continue;
+    if (listening.tcp) {
+      set_no_delay(fd.get());
+    } else if (!is_own_user(fd.get())) {
+      WEFT_WARN("dropped a connection of another user to this process's unix socket");
+      continue;
+    }
+    auto pending = std::make_shared<Pending>();
+    pending->fd = std::move(fd);
+    const int number = pending->fd.get();
+    pending_[number] = pending;
+    EventLoop::instance().watch(number, EPOLLIN, [this, pending](uint32_t) { progress(pending); });
+    progress(pending);  // often its first words are there already
   }
+  set_timer();
 }
 
 void Acceptor::progress(const std::shared_ptr<Pending>& pending) {
-  const int fd = pending->fd.get();
-  if (advance(*pending)) return;
-  EventLoop::instance().unwatch(fd);
-  pending_.erase(fd);
-  if (!pending->accepted) {
-    pending->fd.reset();
-    return;
-  }
+  using State = ServerHandshake::State;
+  const State state = pending->handshake.advance(
+      pending->fd.get(),
+      [this](uint64_t key, const Purpose& purpose) { return find_secret(key, purpose); });
+  if (state == State::kStranger || state == State::kNamed) return;
+  forget(pending->fd.get());
+  if (state == State::kProved) finish(*pending);
+  if (state == State::kAsksStatus) answer_status(pending->fd.get());
+  pending->fd.reset();
+  if (paused_ && pending_.size() < most_pending() && resume_at_ <= Clock::now() + kFullPause)
+    resume();
+}
+
+void Acceptor::finish(Pending& pending) {
   Accept accept;
   {
     std::lock_guard lock(mutex_);
-    const auto it = services_.find({pending->hello.key, pending->hello.purpose.to_rank});
+    const auto it = services_.find({pending.handshake.key(), pending.handshake.purpose().to_rank});
     if (it != services_.end()) accept = it->second.accept;
   }
-  const uint32_t word = kMagic;
-  if (!accept || send(fd, &word, sizeof word, MSG_NOSIGNAL) != sizeof word) {
-    pending->fd.reset();
-    return;
-  }
-  accept(std::move(pending->fd), pending->hello.purpose);
+  if (!accept || !pending.handshake.confirm(pending.fd.get())) return;
+  accept(std::move(pending.fd), pending.handshake.purpose(), pending.handshake.session());
 }
 
-// Reads the available bytes. True while more is needed. `accepted` holds the result.
-bool Acceptor::advance(Pending& p) {
-  const std::span<std::byte> goal =
-      p.challenged ? writable_bytes_of(p.proof) : writable_bytes_of(p.hello);
-  const ssize_t got = recv(p.fd.get(), goal.data() + p.got, goal.size() - p.got, MSG_DONTWAIT);
-  if (got < 0) return errno == EAGAIN || errno == EINTR;
-  if (got == 0) return false;
-  p.got += static_cast<size_t>(got);
-  if (p.got < goal.size()) return true;
-  p.got = 0;
-  if (!p.challenged && p.hello.magic == kMagic && p.hello.protocol == kProtocol &&
-      p.hello.purpose.kind == Purpose::kStatus) {
-    answer_status(p.fd.get());
-    return false;
+void Acceptor::forget(int fd) {
+  EventLoop::instance().unwatch(fd);
+  pending_.erase(fd);
+}
+
+void Acceptor::drop_older(double stranger_seconds, double named_seconds, bool only_one) {
+  using State = ServerHandshake::State;
+  std::vector<std::shared_ptr<Pending>> old;
+  for (const auto& [fd, pending] : pending_) {
+    const bool stranger = pending->handshake.state() == State::kStranger;
+    if (seconds_since(pending->since) > (stranger ? stranger_seconds : named_seconds))
+      old.push_back(pending);
   }
-  Secret secret;
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = services_.find({p.hello.key, p.hello.purpose.to_rank});
-    if (p.hello.magic != kMagic || p.hello.protocol != kProtocol || it == services_.end())
-      return false;
-    secret = it->second.secret;
+  std::sort(old.begin(), old.end(),
+            [](const auto& a, const auto& b) { return a->since < b->since; });
+  if (only_one && old.size() > 1) old.resize(1);
+  for (const auto& pending : old) {
+    forget(pending->fd.get());
+    pending->fd.reset();
   }
-  if (p.challenged) {
-    p.accepted = same(p.proof, prove(secret, "client", p.hello, p.nonce));
-    if (!p.accepted)
-      WEFT_WARN("dropped a connection whose peer does not know the communicator's secret");
-    return false;
-  }
-  Challenge challenge;
-  fill_random(challenge.nonce.data(), challenge.nonce.size());
-  p.nonce = challenge.nonce;
-  challenge.proof = prove(secret, "server", p.hello, challenge.nonce);
-  if (send(p.fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL) != sizeof challenge)
-    return false;
-  p.challenged = true;
+}
+
+// The oldest that has had its chance leaves. False: all are new.
+bool Acceptor::make_room() {
+  const size_t before = pending_.size();
+  drop_older(kStrangerSeconds, kNamedSeconds, true);
+  if (pending_.size() == before) return false;
+  if (!told_) WEFT_WARN("strangers hold connections to port {}; the oldest are dropped", port_);
+  told_ = true;
   return true;
+}
+
+void Acceptor::pause(milliseconds duration) {
+  paused_ = true;
+  resume_at_ = Clock::now() + duration;
+  for (const auto& listening : listeners_) EventLoop::instance().change(listening->fd.get(), 0);
+  set_timer();
+}
+
+void Acceptor::resume() {
+  paused_ = false;
+  for (const auto& listening : listeners_)
+    EventLoop::instance().change(listening->fd.get(), EPOLLIN);
+}
+
+void Acceptor::tick() {
+  uint64_t ignored = 0;
+  [[maybe_unused]] const ssize_t got = read(timer_.get(), &ignored, sizeof ignored);
+  drop_older(handshake_seconds_, handshake_seconds_, false);
+  if (paused_ && Clock::now() >= resume_at_) resume();
+  set_timer();
+}
+
+// The next moment at which there is something to do without an event.
+void Acceptor::set_timer() {
+  auto next = Clock::time_point::max();
+  const auto patience = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(handshake_seconds_));
+  for (const auto& [fd, pending] : pending_) next = std::min(next, pending->since + patience);
+  if (paused_) next = std::min(next, resume_at_);
+  itimerspec spec{};  // zero: no timer
+  if (next != Clock::time_point::max()) {
+    const auto left = std::max<int64_t>(
+        1'000'000,
+        std::chrono::duration_cast<std::chrono::nanoseconds>(next - Clock::now()).count() +
+            1'000'000);
+    spec.it_value.tv_sec = left / 1'000'000'000;
+    spec.it_value.tv_nsec = left % 1'000'000'000;
+  }
+  timerfd_settime(timer_.get(), 0, &spec, nullptr);
 }
 
 }  // namespace weft

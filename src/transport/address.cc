@@ -142,8 +142,9 @@ std::vector<Address> local_addresses(const Config& config, uint16_t port) {
   }
   if (addresses.empty()) {
     if (!config.socket_ifname.empty())
-      WEFT_WARN("NCCL_SOCKET_IFNAME={} matches no interface that is up; using loopback",
-                config.socket_ifname);
+      fail(ncclInvalidUsage, "NCCL_SOCKET_IFNAME={} names no interface that is up{}{}",
+           config.socket_ifname, config.socket_family.empty() ? "" : " and has addresses of ",
+           config.socket_family);
     addresses.push_back(Address::loopback(port));
   }
   return addresses;

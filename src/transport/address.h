@@ -41,7 +41,7 @@ bool interface_matches(std::string_view list, std::string_view name);
 bool is_virtual_interface(std::string_view name);
 
 // The addresses that peers should try, best first, all with this port. Never empty: the last resort
-// is loopback.
+// is loopback. Throws Error(ncclInvalidUsage) if NCCL_SOCKET_IFNAME names no interface.
 std::vector<Address> local_addresses(const Config& config, uint16_t port);
 
 // Equal for processes that share this host's memory and loopback. NCCL_HOSTID replaces it.

@@ -19,6 +19,8 @@ MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int m
     : socket_(connect_unix(unix_name)) {
   if (!socket_)
     fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
+  if (!is_own_user(socket_.get()))
+    fail(ncclSystemError, "the unix socket of rank {} belongs to another user", peer_rank);
   Purpose purpose;
   purpose.kind = Purpose::kMemory;
   purpose.from_rank = my_rank;
@@ -39,6 +41,7 @@ std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadli
   auto [fd, size] = fetch(0, deadline);
   if (!fd || size != layout.size())
     fail(ncclInternalError, "a peer's arena has {} bytes, {} were expected", size, layout.size());
+  require_sealed_memfd(fd.get(), layout.size());
   return std::make_unique<Arena>(layout, std::move(fd));
 }
 
@@ -54,6 +57,7 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
   try {
     auto [fd, size] = fetch(segment, in_seconds(10));
     if (!fd) return nullptr;
+    require_sealed_memfd(fd.get(), size);
     // Most recent first. The peer does not announce when it frees a segment, so the oldest mapping
     // is dropped.
     if (mapped_.size() >= kMostMapped) mapped_.pop_back();

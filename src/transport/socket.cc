@@ -77,26 +77,32 @@ Deadline in_seconds(double seconds) {
              std::chrono::duration<double>(seconds));
 }
 
+Fd try_listen_tcp(const Address* address, uint16_t& port, int& error) {
+  sockaddr_storage storage;
+  socklen_t size = 0;
+  Fd fd = listening_socket(address, storage, size);
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0 ||
+      listen(fd.get(), 4096) != 0) {
+    error = errno;
+    return {};
+  }
+  size = sizeof storage;
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &size);
+  port = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage)).port;
+  return fd;
+}
+
 Fd listen_tcp(const Address* address, uint16_t& port, Deadline patience) {
   for (bool said = false;; said = true) {
-    sockaddr_storage storage;
-    socklen_t size = 0;
-    Fd fd = listening_socket(address, storage, size);
-    const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) == 0 &&
-        listen(fd.get(), 4096) == 0) {
-      size = sizeof storage;
-      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &size);
-      port = Address::from_sockaddr(reinterpret_cast<sockaddr*>(&storage)).port;
-      return fd;
-    }
-    const int error = errno;
+    int error = 0;
+    Fd fd = try_listen_tcp(address, port, error);
+    if (fd) return fd;
     const std::string where = address ? describe(*address) : "a TCP port";
     if (error != EADDRINUSE || std::chrono::steady_clock::now() >= patience)
       fail_errno(error, "cannot listen at {}", where);
     if (!said) WEFT_WARN("{} is in use; trying again for a while", where);
-    fd.reset();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -146,6 +152,13 @@ bool is_connected_to_itself(int fd) {
   const linger reset{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   return true;
+}
+
+bool is_own_user(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
 }
 
 bool is_connected_locally(int fd) {

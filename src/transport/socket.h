@@ -18,6 +18,9 @@ Deadline in_seconds(double seconds);
 // wildcard address. If an address is in use, perhaps by a connection that is about to end, they try
 // again until `patience`.
 Fd listen_tcp(const Address* address, uint16_t& port, Deadline patience = {});
+// Once. Returns an empty Fd and sets `error` if the address cannot be used. A port other than 0
+// must be free.
+Fd try_listen_tcp(const Address* address, uint16_t& port, int& error);
 Fd listen_unix(const std::string& abstract_name);
 
 // Return an empty Fd if nobody answers (refused, unreachable). Throw on errors of this machine.
@@ -30,6 +33,9 @@ Fd connect_unix(const std::string& abstract_name);
 bool is_connected_to_itself(int fd);
 // Whether the peer has the same address. Data then does not leave this machine.
 bool is_connected_locally(int fd);
+
+// Whether the process at the other end of a unix socket belongs to this process's user or to root.
+bool is_own_user(int fd);
 
 // Whole buffers or an exception: Error(ncclRemoteError) if the peer closes, ncclSystemError on a
 // time-out.

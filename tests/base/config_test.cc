@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "src/base/error.h"
 #include "src/base/variables.h"
 #include "src/transport/proxy.h"
 #include "tests/support/environment.h"
@@ -73,6 +74,29 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
   ASSERT_EQ(config.complaints.size(), 1u);
   EXPECT_NE(config.complaints[0].find("NCCL_MAX_CTAS=many"), std::string::npos);
   EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
+}
+
+TEST(Config, TakesNumbersOnlyAsAWhole) {
+  constexpr std::pair<const char*, const char*> kBad[] = {
+      {"WEFT_TIMEOUT", "5s"},           {"NCCL_BUFFSIZE", "12abc"},
+      {"NCCL_BUFFSIZE", "4MB"},         {"NCCL_MAX_CTAS", "1.5"},
+      {"NCCL_MAX_CTAS", "4294967297"},  {"NCCL_BUFFSIZE", "99999999999999999999"},
+      {"NCCL_BUFFSIZE", "9999999999G"}, {"NCCL_SHM_DISABLE", "yes"},
+      {"WEFT_TIMEOUT", "nan"}};
+  for (const auto& [name, value] : kBad) {
+    const Config config = with(name, value);
+    const std::string both = std::string(name) + "=" + value;
+    ASSERT_EQ(config.complaints.size(), 1u) << both;
+    try {
+      config.require_valid();
+      ADD_FAILURE() << "accepted " << both;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ncclInvalidUsage);
+      EXPECT_NE(std::string(error.what()).find(both), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_NO_THROW(with("NCCL_BUFFSIZE", "0x10K ").require_valid());
+  EXPECT_EQ(with("WEFT_TIMEOUT", "5").timeout_s, 5);
 }
 
 TEST(Config, RefusesANegativeScratchSize) {

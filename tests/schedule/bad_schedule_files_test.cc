@@ -136,14 +136,14 @@ TEST(BadScheduleFiles, ThatCannotBeReadAreTold) {
     return "";
   };
   EXPECT_EQ(error_of("/nonexistent/a.xml"), "/nonexistent/a.xml: there is no such file");
-  EXPECT_EQ(error_of("/tmp"), "/tmp: not a file");
-  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: not a file");
+  EXPECT_EQ(error_of("/tmp"), "/tmp: is a folder, not a regular file");
+  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: is a device, not a regular file");
   // A sparse file: larger than the reader accepts, though it takes no disk space.
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("weft-large-{}.xml", static_cast<const void*>(&error_of));
   std::ofstream(path).close();
   std::filesystem::resize_file(path, kMostScheduleBytes + 1);
-  EXPECT_NE(error_of(path).find("more than the"), std::string::npos) << error_of(path);
+  EXPECT_NE(error_of(path).find("has more than"), std::string::npos) << error_of(path);
   std::filesystem::remove(path);
 }
 

@@ -71,10 +71,23 @@ TEST(LocalAddresses, FollowTheInterfacesNamed) {
   config.socket_ifname = "=lo";
   config.socket_family = "AF_INET";
   EXPECT_EQ(local_addresses(config, 99), (std::vector<Address>{Address::loopback(99)}));
-  config.socket_ifname = "=none-such";
-  EXPECT_EQ(local_addresses(config, 99), (std::vector<Address>{Address::loopback(99)}))
-      << "never empty";
   for (const Address& address : local_addresses({}, 99)) EXPECT_EQ(address.port, 99);
+}
+
+TEST(LocalAddresses, OfAnInterfaceThatIsNotThereAreAnErrorThatNamesIt) {
+  for (const char* name : {"=none-such", "none-such", "=lo0,none"}) {
+    Config config;
+    config.socket_ifname = name;
+    try {
+      local_addresses(config, 99);
+      ADD_FAILURE() << "accepted " << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ncclInvalidUsage);
+      EXPECT_NE(std::string(error.what()).find("NCCL_SOCKET_IFNAME=" + std::string(name)),
+                std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 TEST(HostIdentity, IsTheHostsUnlessNcclHostidSaysOtherwise) {

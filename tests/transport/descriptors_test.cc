@@ -78,8 +78,9 @@ TEST(Descriptors, AreBorrowedOverALink) {
   constexpr int kLender = 2, kBorrower = 5;
   const Secret secret = random_secret();
   MemoryServer server(std::make_shared<Arena>(ArenaLayout{1, 4096}, true));
-  Acceptor::instance().serve(
-      secret, kLender, [&](Fd connection, const Purpose&) { server.add(std::move(connection)); });
+  Acceptor::instance().serve(secret, kLender, [&](Fd connection, const Purpose&, const Session&) {
+    server.add(std::move(connection));
+  });
   MemoryLink link(Acceptor::instance().unix_name(), secret, kBorrower, kLender, in_seconds(60));
   const uint64_t first = Descriptors::instance().lend(three());
   for (const auto& [n, text] :

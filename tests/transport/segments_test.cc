@@ -2,10 +2,14 @@
 #include "src/transport/segments.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <thread>
+
+#include "src/base/error.h"
 
 namespace weft::test {
 namespace {
@@ -23,6 +27,21 @@ TEST(Segments, AreFoundFromAnyAddressInside) {
   EXPECT_EQ(inside.offset, 4097u);
   std::memset(memory, 7, 10000);
   EXPECT_TRUE(segments.release(memory));
+}
+
+TEST(Segments, CannotChangeTheirSizeUnderAPeer) {
+  Segments& segments = Segments::instance();
+  void* memory = segments.allocate(8192);
+  EXPECT_TRUE(segments.share(segments.find(memory, 1).id, [](int fd, size_t size) {
+    EXPECT_NO_THROW(require_sealed_memfd(fd, size));
+    EXPECT_THROW(require_sealed_memfd(fd, size + 1), Error);
+    EXPECT_NE(ftruncate(fd, 0), 0);
+    EXPECT_NE(ftruncate(fd, 1 << 20), 0);
+  }));
+  EXPECT_TRUE(segments.release(memory));
+  const Fd open_ended(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(open_ended.get(), 8192), 0);
+  EXPECT_THROW(require_sealed_memfd(open_ended.get(), 8192), Error);
 }
 
 TEST(Segments, AreNotFoundFromOutsideOrAcrossTheirEnd) {

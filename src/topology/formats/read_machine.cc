@@ -1,13 +1,8 @@
 // See read_machine.h.
 #include "src/topology/formats/read_machine.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
-#include <cerrno>
-
 #include "src/base/error.h"
-#include "src/base/handles.h"
+#include "src/base/regular_file.h"
 #include "src/topology/formats/hwloc_xml.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/formats/nccl_xml.h"
@@ -18,22 +13,7 @@ namespace weft {
 constexpr size_t kLargestFile = 64u << 20;
 
 std::string read_text_file(const std::string& path) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) fail_errno(errno, "{}: cannot be opened", path);
-  struct stat status {};
-  if (fstat(fd.get(), &status) != 0) fail_errno(errno, "{}: cannot be read", path);
-  if (S_ISDIR(status.st_mode)) fail(ncclInvalidArgument, "{}: is a folder", path);
-  std::string text;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t got = read(fd.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno(errno, "{}: cannot be read", path);
-    if (got == 0) return text;
-    text.append(buffer, static_cast<size_t>(got));
-    if (text.size() > kLargestFile)
-      fail(ncclInvalidArgument, "{}: larger than {} MiB", path, kLargestFile >> 20);
-  }
+  return read_regular_file(path, kLargestFile);
 }
 
 Machine parse_machine(std::string_view text, const std::string& where) {

@@ -1,16 +1,20 @@
-// The handshake of connections. Only peers with the secret are accepted, and none blocks the
-// others.
+// How peers get in. Only those with the secret are accepted, and nobody blocks the others.
+#include "src/transport/acceptor.h"
+
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <condition_variable>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "src/base/error.h"
-#include "src/transport/acceptor.h"
 #include "tests/support/ports.h"
 
 namespace weft::test {
@@ -20,7 +24,7 @@ constexpr int kRank = 3;
 
 // A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
-  uint32_t magic = 0x57454654, protocol = 1;
+  uint32_t magic = 0x57454654, protocol = 2;
   uint64_t key = 0;
   Purpose purpose;
   uint8_t nonce[16] = {};
@@ -28,12 +32,24 @@ struct Hello {
 static_assert(sizeof(Hello) == 48);
 struct Challenge {
   uint8_t nonce[16] = {};
-  uint64_t proof[2] = {};
+  Proof proof{};
 };
 
 template <typename T>
 std::span<std::byte> bytes(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// CPU time of the control thread so far.
+double control_thread_seconds() {
+  timespec time{};
+  EventLoop::instance().run([&] { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time); });
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 class Handshake : public testing::Test {
@@ -50,11 +66,13 @@ class Handshake : public testing::Test {
     purpose_.from_rank = 1;
     purpose_.to_rank = kRank;
     purpose_.channel = 2;
-    acceptor().serve(secret_, kRank, [this](Fd connection, const Purpose& purpose) {
-      std::lock_guard lock(mutex_);
-      accepted_.emplace_back(std::move(connection), purpose);
-      changed_.notify_all();
-    });
+    acceptor().serve(secret_, kRank,
+                     [this](Fd connection, const Purpose& purpose, const Session& session) {
+                       std::lock_guard lock(mutex_);
+                       accepted_.emplace_back(std::move(connection), purpose);
+                       sessions_.push_back(session);
+                       changed_.notify_all();
+                     });
   }
   void TearDown() override { acceptor().stop(secret_, kRank); }
 
@@ -85,6 +103,7 @@ class Handshake : public testing::Test {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::pair<Fd, Purpose>> accepted_;
+  std::vector<Session> sessions_;
 };
 
 TEST_F(Handshake, LetsInWhoKnowsTheSecretAndTellsWhatFor) {
@@ -106,6 +125,20 @@ TEST_F(Handshake, LetsInWhoKnowsTheSecretAndTellsWhatFor) {
   EXPECT_EQ(std::string(word, 2), "hi");
 }
 
+TEST_F(Handshake, GivesBothEndsTheSameNewKeys) {
+  const Fd one = connection(), two = connection();
+  const auto first = authenticate(one.get(), secret_, purpose_, in_seconds(60));
+  const auto second = authenticate(two.get(), secret_, purpose_, in_seconds(60));
+  ASSERT_TRUE(first && second);
+  std::unique_lock lock(mutex_);
+  ASSERT_TRUE(
+      changed_.wait_for(lock, std::chrono::seconds(60), [&] { return sessions_.size() == 2; }));
+  EXPECT_EQ(first->out, sessions_[0].in);
+  EXPECT_EQ(first->in, sessions_[0].out);
+  EXPECT_EQ(second->out, sessions_[1].in);
+  EXPECT_EQ((std::set<SessionKey>{first->out, first->in, second->out, second->in}).size(), 4u);
+}
+
 TEST_F(Handshake, RefusesAnotherSecretAndAnotherRank) {
   EXPECT_FALSE(authenticate(connection().get(), random_secret(), purpose_, in_seconds(60)));
   purpose_.to_rank = kRank + 1;
@@ -119,7 +152,7 @@ TEST_F(Handshake, RefusesWhoKnowsOnlyThePublicName) {
   send_all(fd.get(), bytes(h), in_seconds(60));
   Challenge challenge;
   receive_all(fd.get(), bytes(challenge), in_seconds(60));
-  uint64_t proof[2] = {1, 2};
+  Proof proof{1, 2};
   send_all(fd.get(), bytes(proof), in_seconds(60));
   EXPECT_TRUE(is_closed(fd.get()));
   EXPECT_EQ(accepted(), 0u);
@@ -145,7 +178,7 @@ TEST_F(Handshake, AsksEveryoneSomethingElse) {
     receive_all(fd.get(), bytes(challenge), in_seconds(60));
   }
   EXPECT_NE(std::memcmp(challenges[0].nonce, challenges[1].nonce, 16), 0);
-  EXPECT_NE(challenges[0].proof[0], challenges[1].proof[0]);
+  EXPECT_NE(challenges[0].proof, challenges[1].proof);
 }
 
 TEST_F(Handshake, DropsWhoSpeaksAnotherLanguage) {
@@ -166,10 +199,50 @@ TEST_F(Handshake, IsNotHeldUpByWhoSaysNothingAndDropsThemInTheEnd) {
   Hello h = hello();
   send_all(slow.get(), bytes(h).first(10), in_seconds(60));
   EXPECT_TRUE(authenticate(connection().get(), secret_, purpose_, in_seconds(60)));
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  connection();  // the acceptor tidies up when a client connects
   EXPECT_TRUE(is_closed(silent.get()));
   EXPECT_TRUE(is_closed(slow.get()));
+}
+
+TEST_F(Handshake, LetsPeersInBetweenManyStrangersAndKeepsFewOfThem) {
+  constexpr size_t kStrangers = 400;
+  const size_t before = open_descriptors();
+  std::vector<Fd> strangers;
+  for (size_t i = 0; i < kStrangers; i++) strangers.push_back(connection());
+  const Fd peer = connection();
+  EXPECT_TRUE(authenticate(peer.get(), secret_, purpose_, in_seconds(60)));
+  EXPECT_LE(open_descriptors(), before + kStrangers + Acceptor::most_pending() + 2);
+}
+
+TEST_F(Handshake, WaitsForADescriptorWithoutSpinning) {
+  const Fd early = connection();
+  Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_TRUE(authenticate(early.get(), secret_, purpose_, in_seconds(60)));
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit few{0, limit.rlim_max};  // what is open stays open
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  sockaddr_storage storage;
+  const socklen_t size = Address::loopback(acceptor().port()).to_sockaddr(storage);
+  const int connected = connect(client.get(), reinterpret_cast<sockaddr*>(&storage), size);
+  const double cpu = control_thread_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const double spent = control_thread_seconds() - cpu;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_EQ(connected, 0);
+  EXPECT_LT(spent, 0.1);
+  EXPECT_TRUE(authenticate(client.get(), secret_, purpose_, in_seconds(60)));
+}
+
+TEST_F(Handshake, IsOfferedOnlyAtTheInterfacesInUse) {
+  Config config;
+  config.socket_ifname = "=lo";
+  config.socket_family = "AF_INET";
+  const auto offered = acceptor().offer(config, 4);
+  ASSERT_EQ(offered.size(), 1u);
+  EXPECT_EQ(offered[0], Address::loopback(acceptor().port()));
+  Address elsewhere = Address::loopback(acceptor().port());
+  elsewhere.bytes[3] = 77;  // 127.0.0.77 is an address of this machine too
+  EXPECT_FALSE(connect_tcp(elsewhere, in_seconds(60)));
 }
 
 TEST_F(Handshake, WorksByteByByte) {

@@ -1,0 +1,33 @@
+// See last_error.h.
+#include "src/base/last_error.h"
+
+#include <memory>
+#include <mutex>
+
+namespace weft {
+namespace {
+
+struct LastError {
+  std::mutex mutex;
+  std::string text;
+  static LastError& instance() {
+    static LastError& last = *std::make_unique<LastError>().release();  // exit handlers may need it
+    return last;
+  }
+};
+
+}  // namespace
+
+void remember_error(const std::string& text) {
+  LastError& last = LastError::instance();
+  std::lock_guard lock(last.mutex);
+  last.text = text;
+}
+
+std::string remembered_error() {
+  LastError& last = LastError::instance();
+  std::lock_guard lock(last.mutex);
+  return last.text;
+}
+
+}  // namespace weft
