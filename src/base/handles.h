@@ -7,12 +7,17 @@
 #include <cstddef>
 #include <utility>
 
+#include "src/base/fork.h"
+
 namespace weft {
 
+// Forked children close it.
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  explicit Fd(int fd) : fd_(fd) {
+    if (fd >= 0) own_descriptor(fd);
+  }
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
@@ -25,9 +30,13 @@ class Fd {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
+  int release() {
+    if (fd_ >= 0) disown_descriptor(fd_);
+    return std::exchange(fd_, -1);
+  }
   void reset() {
-    if (fd_ >= 0) close(fd_);
+    // In a forked child the number may belong to somebody else by now.
+    if (fd_ >= 0 && disown_descriptor(fd_)) close(fd_);
     fd_ = -1;
   }
 

@@ -1,8 +1,9 @@
 // See last_error.h.
 #include "src/base/last_error.h"
 
-#include <memory>
 #include <mutex>
+
+#include "src/base/fork.h"
 
 namespace weft {
 namespace {
@@ -11,8 +12,8 @@ struct LastError {
   std::mutex mutex;
   std::string text;
   static LastError& instance() {
-    static LastError& last = *std::make_unique<LastError>().release();  // exit handlers may need it
-    return last;
+    static PerProcess<LastError> last;
+    return last.get();
   }
 };
 

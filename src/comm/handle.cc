@@ -21,6 +21,16 @@ Handles& handles() {
 
 }  // namespace
 
+namespace {
+
+void check_process(const ncclComm& comm) {
+  if (comm.generation != fork_generation())
+    fail(ncclInvalidUsage,
+         "comm belongs to the process that forked this one: a child makes its own communicators");
+}
+
+}  // namespace
+
 ncclComm* new_handle(int rank, int nranks, const CommConfig& config) {
   std::lock_guard lock(handles().mutex);
   ncclComm& comm = handles().all.emplace_back();
@@ -41,11 +51,13 @@ void check_handle(const ncclComm* comm, const char* argument) {
   if (comm == nullptr) fail(ncclInvalidArgument, "{} is NULL", argument);
   if (comm->magic != ncclComm::kMagic)
     fail(ncclInvalidArgument, "{} is not a communicator", argument);
+  check_process(*comm);
   if (comm->state.load() == CommState::kDead)
     fail(ncclInvalidArgument, "{} has been destroyed or aborted already", argument);
 }
 
 Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
+  check_process(comm);
   comm.users.fetch_add(1);
   const CommState state = comm.state.load();
   const bool usable =

@@ -32,6 +32,7 @@ struct ncclComm {
   static constexpr uint64_t kMagic = 0x6d6d6f6374666577;
   const uint64_t magic = kMagic;
   std::atomic<weft::CommState> state{weft::CommState::kInitializing};
+  const int generation = weft::fork_generation();
   std::atomic<int> users{0};                           // calls under way
   std::atomic<ncclResult_t> progress{ncclInProgress};  // of the init or the last non-blocking call
   int rank = 0, nranks = 0, device = 0;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/acceptor.h"
@@ -19,9 +20,8 @@ namespace {
 class LocalArenas {
  public:
   static LocalArenas& instance() {
-    static LocalArenas& arenas =
-        *std::make_unique<LocalArenas>().release();  // exit handlers may need it
-    return arenas;
+    static PerProcess<LocalArenas> arenas;
+    return arenas.get();
   }
   void publish(uint64_t key, int rank, const std::shared_ptr<Arena>& arena) {
     std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/transport/event_loop.h"
 #include "src/transport/socket.h"
@@ -24,8 +25,8 @@ struct Watches {
   std::mutex mutex;
   std::map<uint64_t, std::weak_ptr<PeerWatch>> by_key;
   static Watches& instance() {
-    static Watches& watches = *std::make_unique<Watches>().release();  // exit handlers may need it
-    return watches;
+    static PerProcess<Watches> watches;
+    return watches.get();
   }
 };
 

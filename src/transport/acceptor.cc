@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/transport/status_request.h"
 
@@ -37,9 +38,8 @@ bool is_shortage(int error) {
 }  // namespace
 
 Acceptor& Acceptor::instance() {
-  static Acceptor& acceptor =
-      *std::make_unique<Acceptor>().release();  // lives as long as the control thread
-  return acceptor;
+  static PerProcess<Acceptor> acceptor;
+  return acceptor.get();
 }
 
 size_t Acceptor::most_pending() {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "src/base/siphash.h"
+#include "src/base/fork.h"
 
 namespace weft {
 namespace {
@@ -20,8 +21,8 @@ size_t most() {
 }  // namespace
 
 Descriptors& Descriptors::instance() {
-  static Descriptors& descriptors = *std::make_unique<Descriptors>().release();
-  return descriptors;
+  static PerProcess<Descriptors> descriptors;
+  return descriptors.get();
 }
 
 // Never 0, and far from overflow.

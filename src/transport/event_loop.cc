@@ -10,14 +10,14 @@
 #include <condition_variable>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/rough_clock.h"
 
 namespace weft {
 
 EventLoop& EventLoop::instance() {
-  // Never destroyed: the thread may outlive exit handlers.
-  static EventLoop& loop = *std::make_unique<EventLoop>().release();
-  return loop;
+  static PerProcess<EventLoop> loop;
+  return loop.get();
 }
 
 EventLoop::EventLoop()

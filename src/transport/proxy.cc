@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/process_cores.h"
 #include "src/base/relax.h"
@@ -43,8 +44,8 @@ struct Proxies {
   std::array<std::atomic<Proxy*>, kMostThreads> list{};  // existing proxies come first
 
   static Proxies& instance() {
-    static Proxies& proxies = *std::make_unique<Proxies>().release();
-    return proxies;
+    static PerProcess<Proxies> proxies;
+    return proxies.get();
   }
 };
 

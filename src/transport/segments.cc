@@ -8,15 +8,15 @@
 #include <memory>
 
 #include "src/base/error.h"
+#include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 
 namespace weft {
 
 Segments& Segments::instance() {
-  static Segments& segments =
-      *std::make_unique<Segments>().release();  // users may free from exit handlers
-  return segments;
+  static PerProcess<Segments> segments;
+  return segments.get();
 }
 
 Segments::Segments() {

@@ -8,13 +8,14 @@
 #include <memory>
 
 #include "src/base/config.h"
+#include "src/base/fork.h"
 #include "src/exec/host/batch.h"
 
 namespace weft::host {
 
 WorkerPool& WorkerPool::instance() {
-  static WorkerPool& pool = *std::make_unique<WorkerPool>().release();  // see the header
-  return pool;
+  static PerProcess<WorkerPool> pool;
+  return pool.get();
 }
 
 WorkerPool::WorkerPool() {
