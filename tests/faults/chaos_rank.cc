@@ -162,25 +162,29 @@ void ChaosRank::use(ncclComm_t comm) {
   done("end of the part", [&] { return fine ? ncclCommDestroy(part) : ncclCommAbort(part); });
 }
 
-void ChaosRank::play() {
+ncclComm_t ChaosRank::join(int number) {
   ncclUniqueId id;
+  if (rank_ == 0) {
+    EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    stage_.give(number, id);
+  }
+  id = stage_.take(number);
+  stage_.meet(number, plan_.ranks);
+  if (number > 0) enter(ChaosPlan::kInit);
   ncclComm_t comm = nullptr;
-  // The library's own thread and sockets stay for the next communicator.
-  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclSuccess);
+  done("init", [&] { return ncclCommInitRank(&comm, plan_.ranks, id, rank_); });
+  return comm;
+}
+
+void ChaosRank::play() {
+  // Threads and sockets of the process stay for the next communicator, so the first one makes them.
+  ncclComm_t comm = join(0);
+  run_calls(comm, 4, 7);
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
-  if (rank_ == 0)
-    stage_.give(
-        0, id = [] {
-          ncclUniqueId made;
-          EXPECT_EQ(ncclGetUniqueId(&made), ncclSuccess);
-          return made;
-        }());
-  id = stage_.take(0);
+  stage_.meet(Stage::kMostIds, plan_.ranks);
   const Leftovers before;
-  stage_.meet(0, plan_.ranks);
-  enter(ChaosPlan::kInit);
-  if (done("init", [&] { return ncclCommInitRank(&comm, plan_.ranks, id, rank_); })) {
+  comm = join(1);
+  if (comm != nullptr) {
     use(comm);
     enter(ChaosPlan::kEnd);
     const bool finalizes = mix(plan_.seed, 9) % 2 == 0;

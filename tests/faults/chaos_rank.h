@@ -20,6 +20,7 @@ class ChaosRank {
  private:
   // False: the call failed. It must return within the bound after the fault.
   bool done(const std::string& what, const std::function<ncclResult_t()>& call);
+  ncclComm_t join(int number);  // nullptr: it failed
   void enter(ChaosPlan::Phase phase);
   void break_something();
   static void close_a_socket();
