@@ -47,6 +47,7 @@ Task& Batch::add() {
 }
 
 Outcome Batch::run(size_t helpers) {
+  if (used_ == 0) return {};
   single_rank_ = true;
   network_.clear();
   for (size_t t = 0; t < used_; t++) {
@@ -87,7 +88,7 @@ Outcome Batch::run(size_t helpers) {
   network_.enter();
 
   Idle idle;
-  while (!finished() && !failed_.load(std::memory_order_acquire)) {
+  do {  // not finished yet: every task has a lane
     const bool lanes_moved = pass(0) == Pass::kProgress;
     const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
@@ -97,7 +98,7 @@ Outcome Batch::run(size_t helpers) {
     } else {
       wait(idle);
     }
-  }
+  } while (!finished() && !failed_.load(std::memory_order_acquire));
   if (helped_) WorkerPool::instance().withdraw(*this);
   const bool failed = failed_.load(std::memory_order_relaxed);
   if (failed) {
@@ -105,7 +106,8 @@ Outcome Batch::run(size_t helpers) {
     take_back();
   }
   network_.leave(false);
-  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.end(failed);
+  tasks_[0].context->activity.end(failed);
+  for (size_t t = 1; t < used_ && !single_rank_; t++) tasks_[t].context->activity.end(failed);
   return std::move(outcome_);
 }
 
