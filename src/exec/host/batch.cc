@@ -23,8 +23,6 @@ constexpr int kAttempts = 4;
 // After this many idle passes, data from the network goes into the FIFO even if its lane has not
 // asked yet.
 constexpr uint32_t kPatientPasses = 4;
-// After this many idle passes a rank looks at the clock. Most waits are over by then.
-constexpr uint32_t kClockPasses = 64;
 // A rank that sleeps on sockets checks this often whether it must stop.
 constexpr int kNetworkSleepMs = 5;
 // A CPU node knows which peer it waits for, so it should report a failure first. A CPU node that
@@ -325,8 +323,8 @@ void Batch::wait(Idle& idle) {
   // ten looks, 6.0 with forty. How many yields come before a sleep makes no difference.
   const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
+  if (idle.passes == 0) idle.since = idle.looked = Clock::now();
   idle.passes++;
-  if (idle.passes == std::min(spins, kClockPasses)) idle.since = idle.looked = Clock::now();
   if (idle.passes < spins) {
     relax();
     if ((idle.passes & 63) == 0) check_stop();
