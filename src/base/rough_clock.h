@@ -1,6 +1,6 @@
-// A clock that costs one load. The control thread sets it several times a second. Calls that last
-// less than a microsecond cannot afford another one: CLOCK_MONOTONIC_COARSE twice in a call of
-// 8 bytes between two threads cost 7%.
+// A clock that costs one load. The control thread sets it several times a second. A call of a few
+// bytes between two threads takes 450 ns and cannot afford another one: CLOCK_MONOTONIC_COARSE took
+// 26 ns, CLOCK_MONOTONIC 92 ns.
 #pragma once
 
 #include <time.h>

@@ -44,7 +44,7 @@ ncclComm* new_handle(int rank, int nranks, const CommConfig& config) {
 void for_each_handle(const std::function<void(ncclComm&)>& fn) {
   std::lock_guard lock(handles().mutex);
   for (ncclComm& comm : handles().all)
-    if (comm.state.load() != CommState::kDead) fn(comm);
+    if (comm.generation == fork_generation() && comm.state.load() != CommState::kDead) fn(comm);
 }
 
 void check_handle(const ncclComm* comm, const char* argument) {

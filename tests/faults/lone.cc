@@ -124,6 +124,7 @@ void many_splits(Player& player) {
     player.expect_success(player.call(
         "split", nullptr, [&] { return ncclCommSplit(comm, 0, player.rank(), &part, nullptr); }));
     player.expect_works(part);
+    player.stage().meet(1 + i, player.nranks());  // an abort ends calls of others
     EXPECT_EQ(i % 2 == 0 ? ncclCommDestroy(part) : ncclCommAbort(part), ncclSuccess);
     if (i == 3) before = Leftovers();
   }

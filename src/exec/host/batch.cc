@@ -25,8 +25,6 @@ constexpr int kAttempts = 4;
 // After this many idle passes, data from the network goes into the FIFO even if its lane has not
 // asked yet.
 constexpr uint32_t kPatientPasses = 4;
-// After this many idle passes a rank looks at the clock. Most waits are over by then.
-constexpr uint32_t kClockPasses = 64;
 // A rank that sleeps on sockets checks this often whether it must stop.
 constexpr int kNetworkSleepMs = 5;
 // A CPU node knows which peer it waits for, so it should report a failure first. A CPU node that
@@ -51,6 +49,7 @@ Task& Batch::add() {
 }
 
 Outcome Batch::run(size_t helpers) {
+  if (used_ == 0) return {};
   single_rank_ = true;
   network_.clear();
   for (size_t t = 0; t < used_; t++) {
@@ -91,7 +90,7 @@ Outcome Batch::run(size_t helpers) {
   network_.enter();
 
   Idle idle;
-  while (!finished() && !failed_.load(std::memory_order_acquire)) {
+  do {  // not finished yet: every task has a lane
     const bool lanes_moved = pass(0) == Pass::kProgress;
     const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
@@ -101,7 +100,7 @@ Outcome Batch::run(size_t helpers) {
     } else {
       wait(idle);
     }
-  }
+  } while (!finished() && !failed_.load(std::memory_order_acquire));
   if (helped_) WorkerPool::instance().withdraw(*this);
   const bool failed = failed_.load(std::memory_order_relaxed);
   if (failed) {
@@ -109,7 +108,8 @@ Outcome Batch::run(size_t helpers) {
     take_back();
   }
   network_.leave(false);
-  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.end(failed);
+  tasks_[0].context->activity.end(failed);
+  for (size_t t = 1; t < used_ && !single_rank_; t++) tasks_[t].context->activity.end(failed);
   return std::move(outcome_);
 }
 
@@ -340,8 +340,8 @@ void Batch::wait(Idle& idle) {
   // ten looks, 6.0 with forty. How many yields come before a sleep makes no difference.
   const uint32_t spins = crowded ? 2 : 4000;
   const uint32_t yields = ranks > 4 * cores ? 2 : crowded ? 100 : 20;
+  if (idle.passes == 0) idle.since = idle.looked = Clock::now();
   idle.passes++;
-  if (idle.passes == std::min(spins, kClockPasses)) idle.since = idle.looked = Clock::now();
   if (idle.passes < spins) {
     relax();
     if ((idle.passes & 63) == 0) check_stop();

@@ -100,14 +100,14 @@ class Batch {
   void wait(Idle& idle);
   void check_stop();
   static Activity::Begin operation_of(const Task& task);
-  void note_waits(Idle& idle);
-  void note_progress(Idle& idle);
+  [[gnu::cold]] void note_waits(Idle& idle);
+  [[gnu::cold]] void note_progress(Idle& idle);
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
-  const Task* first_unfinished(LaneState& lane);
-  static bool is_over(const Task& task, const LaneState& lane, double seconds);
-  bool find_wait(Task& task, LaneState& lane);
+  [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
+  [[gnu::cold]] bool find_wait(Task& task, LaneState& lane);
+  [[gnu::cold]] static bool is_over(const Task& task, const LaneState& lane, double seconds);
   void take_back();
 
   std::deque<Task> tasks_;

@@ -1,0 +1,205 @@
+// See chaos_rank.h.
+#include "tests/faults/chaos_rank.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "tests/faults/leftovers.h"
+
+namespace weft::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From the fault to the end of a call. A stopped process adds its second. A lost socket may look
+// like a host that went dark.
+double bound_s(ChaosPlan::Fault fault) {
+  const double normal = fault == ChaosPlan::kClose ? 12 : fault == ChaosPlan::kStop ? 4 : 3;
+  return kSanitized ? 4 * normal : normal;
+}
+
+void limit(decltype(RLIMIT_AS) what, rlim_t most) {
+  rlimit now{};
+  getrlimit(what, &now);
+  now.rlim_cur = most;
+  setrlimit(what, &now);
+}
+
+int value(int rank, uint64_t draw) {
+  return static_cast<int>(mix(draw, static_cast<uint64_t>(rank)) % 1000);
+}
+
+}  // namespace
+
+bool ChaosRank::done(const std::string& what, const std::function<ncclResult_t()>& call) {
+  const auto begin = Clock::now();
+  const ncclResult_t result = call();
+  double took = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (stage_.has(Stage::kFault)) took = std::min(took, stage_.since(Stage::kFault));
+  EXPECT_LE(took, bound_s(plan_.fault))
+      << what << " returned " << result << ": " << ncclGetLastError(nullptr);
+  std::printf("TOOK %.3f\n", took);
+  if (result != ncclSuccess)
+    std::printf("%s: %d %s\n", what.c_str(), result, ncclGetLastError(nullptr));
+  return result == ncclSuccess;
+}
+
+// The fault comes a little after the begin of its phase, on another thread.
+void ChaosRank::enter(ChaosPlan::Phase phase) {
+  if (rank_ != plan_.victim || phase != plan_.phase) return;
+  std::thread([this] {
+    std::this_thread::sleep_for(std::chrono::microseconds(plan_.delay_us));
+    break_something();
+  }).detach();
+}
+
+void ChaosRank::break_something() {
+  stage_.mark(Stage::kFault);
+  switch (plan_.fault) {
+    case ChaosPlan::kForkAndKill:
+      if (fork() == 0) {
+        alarm(6);
+        for (;;) pause();
+      }
+      [[fallthrough]];
+    case ChaosPlan::kKill:
+      kill(getpid(), SIGKILL);
+      return;
+    case ChaosPlan::kStop:
+      if (const pid_t waker = fork(); waker == 0) {
+        sleep(1);
+        kill(getppid(), SIGCONT);
+        _exit(0);
+      }
+      kill(getpid(), SIGSTOP);
+      return;
+    case ChaosPlan::kClose:
+      return close_a_socket();
+    case ChaosPlan::kFewDescriptors:
+      return limit(RLIMIT_NOFILE, 3);
+    default:
+      return limit(RLIMIT_AS, address_space());
+  }
+}
+
+// shutdown(), not close(): another thread could get the number for a new file.
+void ChaosRank::close_a_socket() {
+  std::vector<int> sockets;
+  DIR* folder = opendir("/proc/self/fd");
+  for (const dirent* entry = readdir(folder); entry != nullptr; entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat file {};
+    if (fd > 2 && fstat(fd, &file) == 0 && S_ISSOCK(file.st_mode)) sockets.push_back(fd);
+  }
+  closedir(folder);
+  if (!sockets.empty())
+    shutdown(sockets[mix(static_cast<uint64_t>(getpid())) % sockets.size()], SHUT_RDWR);
+}
+
+// The same draw on all ranks is the same call. Data of a call that succeeded is right.
+bool ChaosRank::run_call(ncclComm_t comm, uint64_t draw) {
+  Random random(draw);
+  int n = 0, me = 0;
+  ncclCommCount(comm, &n);
+  ncclCommUserRank(comm, &me);
+  const uint64_t kind = random.below(4);
+  const size_t count = random.below(2) == 0 ? 1 + random.below(100) : 1 + random.below(100000);
+  const int root = static_cast<int>(random.below(static_cast<uint64_t>(n)));
+  std::vector<int> in(count, value(me, draw));
+  std::vector<int> out(count * static_cast<size_t>(n), -1);
+  const bool succeeded = done("call " + std::to_string(kind), [&] {
+    switch (kind) {
+      case 0:
+        return ncclAllReduce(in.data(), out.data(), count, ncclInt32, ncclSum, comm, nullptr);
+      case 1:
+        return ncclBroadcast(in.data(), out.data(), count, ncclInt32, root, comm, nullptr);
+      case 2:
+        return ncclAllGather(in.data(), out.data(), count, ncclInt32, comm, nullptr);
+      default:
+        ncclGroupStart();
+        ncclSend(in.data(), count, ncclInt32, (me + 1) % n, comm, nullptr);
+        ncclRecv(out.data(), count, ncclInt32, (me + n - 1) % n, comm, nullptr);
+        return ncclGroupEnd();
+    }
+  });
+  if (!succeeded) return false;
+  int expected = 0;
+  for (int r = 0; r < n; r++) expected += value(r, draw);
+  if (kind == 1) expected = value(root, draw);
+  if (kind == 2) expected = value(0, draw);
+  if (kind == 3) expected = value((me + n - 1) % n, draw);
+  EXPECT_EQ(out[0], expected) << "call " << kind;
+  EXPECT_EQ(out[count - 1], expected) << "call " << kind;
+  if (kind == 2) EXPECT_EQ(out.back(), value(n - 1, draw));
+  return true;
+}
+
+bool ChaosRank::run_calls(ncclComm_t comm, int count, uint64_t salt) {
+  for (int i = 0; i < count; i++)
+    if (!run_call(comm, mix(plan_.seed, salt, static_cast<uint64_t>(i)))) return false;
+  return true;
+}
+
+// Calls, a split, and calls of its part. Ends at the first failure.
+void ChaosRank::use(ncclComm_t comm) {
+  enter(ChaosPlan::kCalls);
+  if (!run_calls(comm, plan_.calls, 1)) return;
+  enter(ChaosPlan::kSplit);
+  ncclComm_t part = nullptr;
+  const int color = rank_ % 2;
+  if (!done("split", [&] { return ncclCommSplit(comm, color, rank_, &part, nullptr); })) return;
+  enter(ChaosPlan::kPart);
+  const bool fine = run_calls(part, plan_.calls, 2 + static_cast<uint64_t>(color));
+  done("end of the part", [&] { return fine ? ncclCommDestroy(part) : ncclCommAbort(part); });
+}
+
+ncclComm_t ChaosRank::join(int number) {
+  ncclUniqueId id;
+  if (rank_ == 0) {
+    EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    stage_.give(number, id);
+  }
+  id = stage_.take(number);
+  stage_.meet(number, plan_.ranks);
+  if (number > 0) enter(ChaosPlan::kInit);
+  ncclComm_t comm = nullptr;
+  done("init", [&] { return ncclCommInitRank(&comm, plan_.ranks, id, rank_); });
+  return comm;
+}
+
+void ChaosRank::play() {
+  // Threads and sockets of the process stay for the next communicator, so the first one makes them.
+  ncclComm_t comm = join(0);
+  run_calls(comm, 4, 7);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  stage_.meet(Stage::kMostIds, plan_.ranks);
+  const Leftovers before;
+  comm = join(1);
+  if (comm != nullptr) {
+    use(comm);
+    enter(ChaosPlan::kEnd);
+    const bool finalizes = mix(plan_.seed, 9) % 2 == 0;
+    done("end", [&] {
+      return finalizes && !stage_.has(Stage::kFault) ? ncclCommDestroy(comm) : ncclCommAbort(comm);
+    });
+  }
+  if (rank_ == plan_.victim) {
+    // The fault may come later than the last call.
+    std::this_thread::sleep_for(std::chrono::microseconds(plan_.delay_us + 20000));
+    limit(RLIMIT_AS, RLIM_INFINITY);
+    limit(RLIMIT_NOFILE, 1024);
+  }
+  Leftovers now;
+  EXPECT_TRUE(now.settle_to(before)) << now.describe() << ", before " << before.describe();
+}
+
+}  // namespace weft::test

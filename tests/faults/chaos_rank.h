@@ -1,0 +1,36 @@
+// One process of a random run.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nccl.h"
+#include "tests/faults/chaos_plan.h"
+#include "tests/faults/stage.h"
+
+namespace weft::test {
+
+class ChaosRank {
+ public:
+  ChaosRank(const ChaosPlan& plan, int rank, Stage& stage)
+      : plan_(plan), rank_(rank), stage_(stage) {}
+  // Failures are gtest's. Returns when this rank has no communicator any more.
+  void play();
+
+ private:
+  // False: the call failed. It must return within the bound after the fault.
+  bool done(const std::string& what, const std::function<ncclResult_t()>& call);
+  ncclComm_t join(int number);  // nullptr: it failed
+  void enter(ChaosPlan::Phase phase);
+  void break_something();
+  static void close_a_socket();
+  bool run_calls(ncclComm_t comm, int count, uint64_t salt);
+  bool run_call(ncclComm_t comm, uint64_t draw);
+  void use(ncclComm_t comm);
+
+  const ChaosPlan& plan_;
+  const int rank_;
+  Stage& stage_;
+};
+
+}  // namespace weft::test
