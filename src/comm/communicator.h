@@ -10,27 +10,15 @@
 #include <vector>
 
 #include "src/comm/call.h"
+#include "src/comm/communicator_options.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/fault_state.h"
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/host_tasks.h"
 #include "src/comm/peer_watch.h"
-#include "src/comm/unique_id.h"
 #include "src/transport/timer.h"
 
 namespace weft {
-
-struct CommunicatorOptions {
-  UniqueId id;
-  int rank = 0, nranks = 1;
-  std::string label;                                 // its name in messages: "rank 3 of 8"
-  int device = 0;                                    // this and the next ones are for GPUs only
-  int max_ctas = 0;                                  // 0: the value of NCCL_MAX_CTAS
-  uint64_t issuer = 0;                               // identifies the thread that makes its calls
-  bool copy_engines = false, shares_blocks = false;  // see CommConfig
-  std::string net_name;  // the network to use; empty: the first that works
-  std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's
-};
 
 // One thread at a time makes calls that move data (NCCL's rule). Any thread may call stop() and the
 // queries.
@@ -62,8 +50,11 @@ class Communicator {
   // Host mode: begin() before the first call of a batch, add_to() for each call, hand_over() just
   // before the batch runs. hand_over() gives this rank's CPU nodes their parts of the calls.
   void begin() { host_->begin(); }
-  void add_to(host::Batch& batch, const Call& call) { host_->add(batch, call); }
+  // add_to() gives up if ranks disagree.
+  void add_to(host::Batch& batch, const Call& call);
   void hand_over() { cpu_nodes_->hand_over(); }
+  // In words: a message that nobody received; empty: there is none, or operations have failed.
+  std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
 
   // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
   const FaultState& faults() const { return faults_; }

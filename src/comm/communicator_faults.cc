@@ -68,6 +68,16 @@ FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& t
   return faults_.settle();
 }
 
+void Communicator::add_to(host::Batch& batch, const Call& call) {
+  try {
+    host_->add(batch, call);
+  } catch (const Error& error) {
+    if (error.code() != ncclInvalidUsage) throw;
+    const FaultState::Answer answer = give_up(error.code(), error.what());
+    throw Error(answer.code, answer.text);
+  }
+}
+
 void Communicator::hear(const News& news) {
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
     std::lock_guard lock(members_mutex_);
@@ -88,9 +98,11 @@ void Communicator::hear(const News& news) {
         "{} died: {}",
         watch_ != nullptr ? watch_->describe(news.rank) : fmt::format("rank {}", news.rank), text);
   }
-  if (!faults_.known()) WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
+  if (!faults_.known()) {
+    WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
+    remember_error(text);
+  }
   faults_.add(news, text);
-  if (news.code != ncclSuccess) remember_error(text);
   if (!news.is_departure()) return end_waits();
   if (patience_ != nullptr) return;
   try {

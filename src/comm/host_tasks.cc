@@ -85,6 +85,39 @@ void HostTasks::lend(const Call& call, const Program& program, Operation& op) co
   }
 }
 
+// A rank that receives nothing in a call, as the root of a broadcast, sees no message with which it
+// could compare its call. Such ranks of a host compare with each other.
+void HostTasks::compare(const Operation& op) const {
+  uint64_t* words = mesh_.calls();
+  if (words == nullptr) return;
+  const uint64_t mine = (op.sequence + 1) << 32 | uint64_t{op.collective} << 24 |
+                        (static_cast<uint64_t>(op.root) & 0xffffff);
+  uint64_t& word = words[op.sequence % kCallWords];
+  uint64_t seen = __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+  while (seen >> 32 != mine >> 32)
+    if (__atomic_compare_exchange_n(&word, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return;
+  if (seen == mine) return;
+  fail(ncclInvalidUsage,
+       "{}: operation {} is {} with root {} here, but {} with root {} on another rank: all ranks "
+       "must make the same calls in the same order",
+       context_.label, op.sequence, name(static_cast<CollectiveKind>(op.collective)), op.root,
+       name(static_cast<CollectiveKind>(seen >> 24 & 0xff)), seen & 0xffffff);
+}
+
+std::string HostTasks::unreceived() const {
+  for (int peer = 0; peer < nranks_; peer++) {
+    const SendPort& out = mesh_.sender(peer, kPointToPointChannel);
+    if (out.control != nullptr && out.stream == nullptr &&
+        __atomic_load_n(&out.control->head, __ATOMIC_ACQUIRE) < out.tail)
+      return fmt::format("a send of rank {} to rank {} was never received", context_.rank, peer);
+    const RecvPort& in = mesh_.receiver(peer, kPointToPointChannel);
+    if (in.control != nullptr && in.head < __atomic_load_n(&in.control->tail, __ATOMIC_ACQUIRE))
+      return fmt::format("a send of rank {} to rank {} was never received", peer, context_.rank);
+  }
+  return "";
+}
+
 void HostTasks::connect_ports(const Call& call, const Program& program, host::Task& task) {
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
@@ -111,6 +144,7 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
   Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);
   op.sequence = send_recv ? 0 : sequence_++;
+  if (!send_recv && program.receives.empty()) compare(op);
   if (plan != nullptr && !plan->cpu_programs.empty())
     add_cpu_parts(call, *plan, op.sequence, operations_, nodes_);
   op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);

@@ -23,11 +23,15 @@ class HostTasks {
   // Called before the first call of a batch.
   void begin();
   // Appends the call's task. A call with count 0 adds none.
+  // In words: a message that was sent and never received; empty: there is none.
+  std::string unreceived() const;
+  // Throws Error(ncclInvalidUsage) if another rank of the host makes a different call.
   void add(host::Batch& batch, const Call& call);
 
  private:
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
+  void compare(const Operation& op) const;
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
 

@@ -228,8 +228,10 @@ void destroy(ncclComm& comm) {
   if (comm.state.exchange(CommState::kDead) == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
+  const std::string lost = comm.impl == nullptr ? "" : comm.impl->unreceived();
   comm.impl.reset();
   comm.profiler.reset();
+  if (!lost.empty()) fail(ncclInvalidUsage, "{}; the communicator is destroyed", lost);
 }
 
 void abort(ncclComm& comm) {

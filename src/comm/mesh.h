@@ -60,6 +60,11 @@ class Mesh {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->board();
   }
+  // kCallWords words that all ranks of the host share; nullptr: they share no memory.
+  uint64_t* calls() const {
+    const auto& arena = peer_arenas_[static_cast<size_t>(local_.front())];
+    return arena == nullptr ? nullptr : arena->calls();
+  }
   // A rank's area in shared memory; nullptr for ranks of other hosts.
   std::byte* area(int peer) const {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];

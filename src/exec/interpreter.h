@@ -300,9 +300,8 @@ class Interpreter {
     if (header.bytes != bytes || header.sequence != op_.sequence ||
         header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
         header.root != op_.root || header.plan != op_.plan ||
-        (op_.collective != static_cast<uint8_t>(CollectiveKind::kSendRecv) &&
-         (header.type != static_cast<uint8_t>(op_.reduction.type) ||
-          header.op != static_cast<uint8_t>(op_.reduction.op)))) {
+        header.type != static_cast<uint8_t>(op_.reduction.type) ||
+        header.op != static_cast<uint8_t>(op_.reduction.op)) {
       lane.failure = LaneState::Failure::kMismatch;
       lane.waits_for = port.peer;
       lane.seen = header;

@@ -19,8 +19,9 @@ inline int collective_channel(int number) {
   return number < kCollectiveChannels ? number : number + kChannels - kCollectiveChannels;
 }
 
-// The first page holds the doorbell. Then comes a board of 64 KiB for small data that a rank shows
+// The first page holds the doorbell, and words with which ranks compare their calls. Then comes a board of 64 KiB for small data that a rank shows
 // to all ranks of the host. Then come the FIFOs. Unused pages cost nothing.
+inline constexpr size_t kCallsAt = 1024, kCallWords = 16;
 inline constexpr size_t kBoardAt = 4096, kBoardBytes = 64u << 10;
 inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;
 
@@ -46,6 +47,7 @@ class Arena {
   Arena(const ArenaLayout& layout, Fd fd);
 
   Doorbell& door() const { return *reinterpret_cast<Doorbell*>(memory_.data()); }
+  uint64_t* calls() const { return reinterpret_cast<uint64_t*>(memory_.data() + kCallsAt); }
   std::byte* board() const { return memory_.data() + kBoardAt; }
   std::byte* area() const { return memory_.data() + layout_.area_at(); }
   FifoControl& control(int sender, int channel) const;

@@ -77,7 +77,12 @@ Outcome Batch::run(size_t helpers) {
     }
     if (task.context->track.id() >= 0) task.began_ = trace::now();
     task.unfinished_.store(lanes, std::memory_order_relaxed);
-    task.context->activity.begin(operation_of(task));
+    const Activity::Begin begun = operation_of(task);
+    task.context->activity.begin(begun);
+    if (begun.kind != CollectiveKind::kSendRecv)
+      task.context->history.add(begun.number,
+                                {begun.kind, begun.type, begun.op, begun.root,
+                                 task.operation.count * task.operation.element});
   }
   failed_.store(false, std::memory_order_relaxed);
   outcome_taken_.store(false, std::memory_order_relaxed);
@@ -157,17 +162,22 @@ Outcome Batch::failure_of(const Task& task, const LaneState& lane) {
                                        : "another one",
                         lane.waits_for),
             &task};
-  return {
-      ncclInvalidUsage,
-      fmt::format(
-          "{}: operation {} is {} of {} bytes (type {}, op {}, root {}) here, but peer "
-          "{} sent a message of operation {}, {} of {} bytes (type {}, op {}, root "
-          "{}): all ranks must make the same calls in the same order",
-          label, op.sequence, kind, op.count * op.element, static_cast<int>(op.reduction.type),
-          static_cast<int>(op.reduction.op), op.root, lane.waits_for, h.sequence,
-          h.collective < kCollectiveKinds ? name(static_cast<CollectiveKind>(h.collective)) : "?",
-          h.call_bytes, h.type, h.op, h.root),
-      &task};
+  const bool send_recv = op.collective == static_cast<uint8_t>(CollectiveKind::kSendRecv);
+  PastCall here{static_cast<CollectiveKind>(op.collective), static_cast<uint8_t>(op.reduction.type),
+                static_cast<uint8_t>(op.reduction.op), op.root, op.count * op.element};
+  uint64_t number = op.sequence;
+  // The message may belong to an earlier call, in which this rank received nothing.
+  if (const auto past = task.context->history.find(h.sequence); past && !send_recv) {
+    here = *past;
+    number = h.sequence;
+  }
+  const PastCall there{static_cast<CollectiveKind>(std::min<int>(h.collective, kCollectiveKinds)),
+                       h.type, h.op, h.root, h.call_bytes};
+  return {ncclInvalidUsage,
+          fmt::format("{}: operation {} is {} here, but peer {} sent a message of operation {}, {}: "
+                      "all ranks must make the same calls in the same order",
+                      label, number, describe(here), lane.waits_for, h.sequence, describe(there)),
+          &task};
 }
 
 // Advances a lane. True if it moved.

@@ -14,6 +14,7 @@
 #include "src/base/trace.h"
 #include "src/exec/activity.h"
 #include "src/exec/host/network_driver.h"
+#include "src/exec/call_history.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
@@ -32,6 +33,7 @@ struct RankContext {
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less if peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
+  CallHistory history;                                   // for comparisons with peers
   OperationObserver* observer = nullptr;                 // nullptr: none
   Activity activity;
 };
