@@ -24,7 +24,7 @@ install(RUNTIME_DEPENDENCY_SET weft_needs
   PRE_EXCLUDE_REGEXES "^lib(c|m|dl|pthread|rt|stdc[+][+]|gcc_s)[.]so" "^ld-linux" "^lib[at]san"
   LIBRARY DESTINATION lib/weft)
 install(DIRECTORY algorithms/catalogue/machines DESTINATION share/weft)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/weft)
+install(FILES README.md CHANGELOG.md LICENSE SECURITY.md DESTINATION share/doc/weft)
 install(DIRECTORY docs/ DESTINATION share/doc/weft)
 foreach(bundled libhwloc15 libsodium-dev libudev1)  # bundled libraries come with their licences
   install(FILES /usr/share/doc/${bundled}/copyright DESTINATION share/doc/weft RENAME ${bundled}.copyright OPTIONAL)

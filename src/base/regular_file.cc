@@ -33,7 +33,7 @@ bool is_in_shared_folder(const std::string& path) {
 // Does not wait for the writer of a FIFO.
 Fd open_to_read(const std::string& path) {
   const int links = is_in_shared_folder(path) ? O_NOFOLLOW : 0;
-  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | links));
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | links));
   if (!fd && errno == ELOOP && links != 0)
     fail(ncclSystemError, "{}: is a link in a folder where others may write", path);
   return fd;
@@ -47,7 +47,7 @@ std::string read_all(const Fd& fd, const std::string& path, size_t most_bytes) {
   std::string text;
   char buffer[16384];
   for (;;) {
-    const ssize_t got = read(fd.get(), buffer, sizeof buffer);
+    const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(errno, "{}: cannot be read", path);
     if (got == 0) return text;

@@ -46,8 +46,13 @@ Address Address::from_sockaddr(const sockaddr* in) {
     std::memcpy(address.bytes, &v4->sin_addr, 4);
   } else if (in->sa_family == AF_INET6) {
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(in);
-    address.family = 6;
     address.port = ntohs(v6->sin6_port);
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {  // IPv4 through a socket of both families
+      address.family = 4;
+      std::memcpy(address.bytes, v6->sin6_addr.s6_addr + 12, 4);
+      return address;
+    }
+    address.family = 6;
     address.scope = v6->sin6_scope_id;
     std::memcpy(address.bytes, &v6->sin6_addr, 16);
   }

@@ -95,6 +95,28 @@ TEST(Listener, IsNotDisturbedByStrangersWhoSayNothing) {
   EXPECT_NE(meet(listener, listener.handle(), {}, std::nullopt).receiver, nullptr);
 }
 
+TEST(Listener, OfSeveralAddressesTurnsAwayWhoComesToAnotherOne) {
+  Interface two = loopback().front();
+  two.addresses = {Address::loopback(0), Address::loopback(0)};
+  two.addresses[1].bytes[3] = 2;
+  Listener listener({two}, 0, std::nullopt);
+  Handle second = listener.handle(), elsewhere = listener.handle();
+  second.addresses[0] = second.addresses[1];
+  second.addresses[1] = {};
+  EXPECT_NE(meet(listener, second, {}, std::nullopt).receiver, nullptr);
+  elsewhere.addresses[0].bytes[3] = 77;
+  elsewhere.addresses[1] = {};
+  EXPECT_EQ(meet(listener, elsewhere, {}, std::nullopt, 0.3).receiver, nullptr);
+}
+
+TEST(Listener, LetsAPeerInBetweenManyStrangers) {
+  Listener listener(loopback(), 0, std::nullopt);
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 200; i++)
+    strangers.push_back(connect_tcp(listener.handle().addresses[0], in_seconds(60)));
+  EXPECT_NE(meet(listener, listener.handle(), {}, std::nullopt).receiver, nullptr);
+}
+
 TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {
   Listener listener(loopback(), 0, std::nullopt);
   Handle handle = listener.handle();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <thread>
 
 #include "algorithms/generators/generators.h"
@@ -19,13 +20,24 @@ using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of
 
 constexpr uint32_t kThreads = 6;  // of a block; the first four lead
 
+// As aligned as device memory.
+template <typename T>
+struct AlignedAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{256};
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
+  bool operator==(const AlignedAllocator&) const = default;
+};
+using DeviceBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
+
 // A rank's memory and program.
 struct LaneRank {
   LaneImage image;
-  std::vector<std::byte> memory;  // words, then the pool
-  std::vector<int32_t> buffer;    // input and output
+  DeviceBytes memory;           // words, then the pool
+  std::vector<int32_t> buffer;  // input and output
   size_t output_at = 0;
-  std::vector<std::byte> lanes, resolved;
+  DeviceBytes lanes, resolved;
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
@@ -79,13 +91,13 @@ class LaneTeam {
     std::vector<std::unique_ptr<EmulatedBlock>> blocks;
     std::vector<std::unique_ptr<LaneShared>> shared;
     std::vector<std::vector<LaneItem>> items;
-    std::vector<std::unique_ptr<std::byte[]>> rooms;
+    std::vector<DeviceBytes> rooms;
     for (LaneRank& rank : ranks_) {
       blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(rank.arguments.items);
-      rooms.push_back(std::make_unique<std::byte[]>(
-          (rank.arguments.lane_bytes + rank.arguments.resolved_bytes) * rank.arguments.items));
+      rooms.emplace_back((rank.arguments.lane_bytes + rank.arguments.resolved_bytes) *
+                         rank.arguments.items);
     }
     for (size_t r = 0; r < ranks_.size(); r++)
       for (uint32_t t = 0; t < kThreads; t++)
@@ -94,9 +106,9 @@ class LaneTeam {
           emulated = {blocks[r].get(), t};
           const LaneArguments& a = ranks_[r].arguments;
           if (c_.reduces()) {
-            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].get());
+            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
           } else {
-            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].get());
+            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
           }
         });
     for (std::thread& thread : threads) thread.join();
@@ -133,7 +145,8 @@ class LaneTeam {
     std::vector<std::vector<std::byte>> lanes;
     for (const LaneImage::Lane& lane : rank.image.lanes)
       lanes.push_back(write_lane(lane, {}, port));
-    rank.lanes = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+    const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+    rank.lanes.assign(joined.begin(), joined.end());
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
@@ -318,7 +331,7 @@ class MessageTeam {
 
  private:
   struct Rank {
-    std::vector<std::byte> memory, lanes, room, resolved;
+    DeviceBytes memory, lanes, room, resolved;
     std::vector<uint32_t> counters_of_messages;
     std::vector<std::vector<std::byte>> sent, received;
     LaneCounters counters;
@@ -368,7 +381,8 @@ class MessageTeam {
       if (const uint64_t in = sizes[static_cast<size_t>(peer * n_ + r)]; in > 0)
         add(peer, false, rank.received[p], in);
     }
-    rank.lanes = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+    const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+    rank.lanes.assign(joined.begin(), joined.end());
     a.lanes = rank.lanes.data();
     a.lane_count = static_cast<uint32_t>(lanes.size());
     a.items = a.lane_count * kMessageInstances;
