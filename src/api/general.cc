@@ -1,8 +1,8 @@
 // Version, errors, groups, and the functions of weft.h.
 #include "include/weft.h"
-#include "src/base/last_error.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
+#include "src/base/last_error.h"
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
 #include "src/comm/group.h"

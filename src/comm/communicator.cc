@@ -15,6 +15,7 @@
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/hwloc_view.h"
 #include "src/transport/acceptor.h"
+#include "src/transport/event_loop.h"
 
 namespace weft {
 namespace {
@@ -128,6 +129,12 @@ void Communicator::connect(Deadline deadline) {
     chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                    infos, deadline));
     watch_->connect(rank, deadline);
+    auto stalls = std::make_unique<StallExchange>(
+        options_, context_, infos[static_cast<size_t>(rank)].process,
+        [this](const News& news) { watch_->tell(news); },
+        [this](const std::string& text) { announce(ncclInvalidUsage, text); });
+    EventLoop::instance().run([&] { stalls_ = std::move(stalls); });
+    context_.stalls = [this] { stalls_->tell(); };
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);

@@ -16,6 +16,7 @@
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/host_tasks.h"
 #include "src/comm/peer_watch.h"
+#include "src/comm/stall_exchange.h"
 #include "src/transport/timer.h"
 
 namespace weft {
@@ -33,6 +34,9 @@ class Communicator {
   int rank() const { return options_.rank; }
   int nranks() const { return options_.nranks; }
   host::RankContext& context() { return context_; }
+  const host::RankContext& context() const { return context_; }
+  // Names the communicator.
+  uint64_t key() const { return public_key(options_.id.secret); }
   const Mesh& mesh() const { return *mesh_; }
   const PlanChooser& chooser() const { return *chooser_; }
   // The predicted time of a call in microseconds; 0: unknown.
@@ -70,6 +74,8 @@ class Communicator {
   // An operation failed here, so no rank can go on. Returns what all ranks report. `text` is empty
   // if the operation ended because of what this rank had heard.
   FaultState::Answer give_up(ncclResult_t code, const std::string& text);
+  // The same without a wait for what others report.
+  void announce(ncclResult_t code, const std::string& text);
 
   // Ids of communicators derived from this one. Split is collective; shrink needs no communication.
   struct Child {
@@ -107,6 +113,7 @@ class Communicator {
   std::mutex members_mutex_;  // protects the members below while the constructor sets them
   std::unique_ptr<ControlChannel> control_;
   std::shared_ptr<PeerWatch> watch_;
+  std::unique_ptr<StallExchange> stalls_;
   std::unique_ptr<Timer> patience_;  // runs after a rank has died
   std::unique_ptr<PlanChooser> chooser_;
   std::unique_ptr<Mesh> mesh_;

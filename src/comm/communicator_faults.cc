@@ -59,13 +59,17 @@ void Communicator::check() const {
 FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
   if (!stopped()) {
     const bool heard = text.empty() || (code == ncclRemoteError && faults_.wait_known(kNewsComes));
-    const News news = report(News::Kind::kGaveUp, heard ? ncclRemoteError : code, text);
-    faults_.add(news, text);
-    end_waits();
-    if (watch_ != nullptr) watch_->tell(news);
-    control_->abort(news);
+    announce(heard ? ncclRemoteError : code, text);
   }
   return faults_.settle();
+}
+
+void Communicator::announce(ncclResult_t code, const std::string& text) {
+  const News news = report(News::Kind::kGaveUp, code, text);
+  faults_.add(news, text);
+  end_waits();
+  if (watch_ != nullptr) watch_->tell(news);
+  control_->abort(news);
 }
 
 void Communicator::add_to(host::Batch& batch, const Call& call) {
@@ -79,6 +83,10 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
 }
 
 void Communicator::hear(const News& news) {
+  if (news.kind == News::Kind::kStalls) {
+    if (stalls_ != nullptr && !stopped()) stalls_->hear(news);
+    return;
+  }
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
     std::lock_guard lock(members_mutex_);
     gone_[static_cast<size_t>(news.rank)].store(true);

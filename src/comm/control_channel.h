@@ -79,7 +79,7 @@ class ControlChannel {
   std::map<uint64_t, std::string> gathered_;
   std::string broken_;
   ncclResult_t code_ = ncclRemoteError;  // goes with it
-  std::mutex say_mutex_;  // protects sealer_ and the order of frames
+  std::mutex say_mutex_;                 // protects sealer_ and the order of frames
   FrameSealer sealer_;
   std::atomic<uint64_t> rendezvous_process_{0};
   bool closed_ = false;

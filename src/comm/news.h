@@ -16,6 +16,7 @@ struct News {
     kDied = 2,     // its process ended, or cannot be reached any more
     kAborted = 3,  // it gave up the communicator by itself
     kGaveUp = 4,   // an operation failed on `reporter`; all ranks give up
+    kStalls = 5,   // what the rank does, while it or another one waits for long: a StallReport
   };
   Kind kind = Kind::kLeft;
   bool primary = true;  // the reporter knew of no failure before this one
@@ -23,11 +24,11 @@ struct News {
   int reporter = -1;    // -1: the rendezvous
   ncclResult_t code = ncclSuccess;
   int64_t when_us = 0;  // by the reporter's clock, since 1970
-  std::string text;     // kDied: how it was noticed; otherwise the whole text
+  std::string text;     // kDied: how it was noticed; kStalls: the report; otherwise the whole text
 
-  bool is_failure() const { return kind != Kind::kLeft; }
+  bool is_failure() const { return kind != Kind::kLeft && kind != Kind::kStalls; }
   // The rank takes part in nothing more.
-  bool is_departure() const { return kind != Kind::kGaveUp; }
+  bool is_departure() const { return kind != Kind::kGaveUp && kind != Kind::kStalls; }
 
   std::string encode() const;
   // Nothing if the bytes are no news.

@@ -213,7 +213,13 @@ void PeerWatch::lost(size_t process, const std::string& how) {
 }
 
 void PeerWatch::spread(const News& news, size_t from) {
-  if (!heard_.emplace(news.kind, news.rank, news.reporter).second) return;
+  if (news.kind == News::Kind::kStalls) {  // a rank may send many of these
+    int64_t& last = stalls_[news.rank];
+    if (news.when_us <= last) return;
+    last = news.when_us;
+  } else if (!heard_.emplace(news.kind, news.rank, news.reporter).second) {
+    return;
+  }
   if (news.is_departure()) departed_.insert(news.rank);
   failed_ = failed_ || news.is_failure();
   const Frame frame{Frame::kNews, news.rank, 0, news.encode()};

@@ -80,6 +80,7 @@ class PeerWatch : public std::enable_shared_from_this<PeerWatch> {
   std::map<int, Listener> listeners_;
   std::set<int> departed_;
   std::set<std::tuple<News::Kind, int, int>> heard_;  // with rank and reporter
+  std::map<int, int64_t> stalls_;                     // per rank: the time of its last report
   bool failed_ = false;
 };
 

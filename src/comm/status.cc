@@ -129,8 +129,6 @@ std::string status_json() {
                      json_quoted(hostname()), communicators);
 }
 
-void serve_status() {
-  Acceptor::instance().serve_status(status_json);
-}
+void serve_status() { Acceptor::instance().serve_status(status_json); }
 
 }  // namespace weft

@@ -8,9 +8,9 @@
 namespace weft {
 namespace {
 
-constexpr std::array<const char*, 12> kTypes = {
-    "int8",    "uint8",   "int32",   "uint32",   "int64",       "uint64",
-    "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+constexpr std::array<const char*, 12> kTypes = {"int8",    "uint8",    "int32",      "uint32",
+                                                "int64",   "uint64",   "float16",    "float32",
+                                                "float64", "bfloat16", "float8e4m3", "float8e5m2"};
 constexpr std::array<const char*, 5> kOps = {"sum", "prod", "max", "min", "avg"};
 
 }  // namespace

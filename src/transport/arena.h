@@ -19,8 +19,9 @@ inline int collective_channel(int number) {
   return number < kCollectiveChannels ? number : number + kChannels - kCollectiveChannels;
 }
 
-// The first page holds the doorbell, and words with which ranks compare their calls. Then comes a board of 64 KiB for small data that a rank shows
-// to all ranks of the host. Then come the FIFOs. Unused pages cost nothing.
+// The first page holds the doorbell, and words with which ranks compare their calls. Then comes a
+// board of 64 KiB for small data that a rank shows to all ranks of the host. Then come the FIFOs.
+// Unused pages cost nothing.
 inline constexpr size_t kCallsAt = 1024, kCallWords = 16;
 inline constexpr size_t kBoardAt = 4096, kBoardBytes = 64u << 10;
 inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "src/base/siphash.h"
 #include "src/base/fork.h"
+#include "src/base/siphash.h"
 
 namespace weft {
 namespace {

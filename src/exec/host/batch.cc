@@ -33,6 +33,8 @@ constexpr int kNetworkSleepMs = 5;
 constexpr double kNodeSpeaksFirstS = 0.25;
 // What a peer sent before it left may be in the network this long.
 constexpr double kOnTheWayS = 2;
+// After this long it is worth asking the others what they do.
+constexpr double kStallsS = 1;
 
 // A waiting thread runs at least every 50 ms. If it did not run for longer than this, its process
 // or machine was stopped. That time does not count against peers, whose data may have arrived
@@ -80,9 +82,8 @@ Outcome Batch::run(size_t helpers) {
     const Activity::Begin begun = operation_of(task);
     task.context->activity.begin(begun);
     if (begun.kind != CollectiveKind::kSendRecv)
-      task.context->history.add(begun.number,
-                                {begun.kind, begun.type, begun.op, begun.root,
-                                 task.operation.count * task.operation.element});
+      task.context->history.add(begun.number, {begun.kind, begun.type, begun.op, begun.root,
+                                               task.operation.count * task.operation.element});
   }
   failed_.store(false, std::memory_order_relaxed);
   outcome_taken_.store(false, std::memory_order_relaxed);
@@ -100,7 +101,7 @@ Outcome Batch::run(size_t helpers) {
     const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
-      idle.warned = idle.peer_gone = false;
+      idle.warned = idle.told = idle.peer_gone = false;
       if (idle.noted) note_progress(idle);
     } else {
       wait(idle);
@@ -173,11 +174,12 @@ Outcome Batch::failure_of(const Task& task, const LaneState& lane) {
   }
   const PastCall there{static_cast<CollectiveKind>(std::min<int>(h.collective, kCollectiveKinds)),
                        h.type, h.op, h.root, h.call_bytes};
-  return {ncclInvalidUsage,
-          fmt::format("{}: operation {} is {} here, but peer {} sent a message of operation {}, {}: "
-                      "all ranks must make the same calls in the same order",
-                      label, number, describe(here), lane.waits_for, h.sequence, describe(there)),
-          &task};
+  return {
+      ncclInvalidUsage,
+      fmt::format("{}: operation {} is {} here, but peer {} sent a message of operation {}, {}: "
+                  "all ranks must make the same calls in the same order",
+                  label, number, describe(here), lane.waits_for, h.sequence, describe(there)),
+      &task};
 }
 
 // Advances a lane. True if it moved.
@@ -336,6 +338,16 @@ void Batch::note_waits(Idle& idle) {
   idle.noted = true;
 }
 
+void Batch::tell_stalls() {
+  const RankContext* told = nullptr;
+  for (size_t t = 0; t < used_; t++) {
+    const Task& task = tasks_[t];
+    if (task.context == told || task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
+    told = task.context;
+    if (task.context->stalls) task.context->stalls();
+  }
+}
+
 void Batch::note_progress(Idle& idle) {
   for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.moves();
   idle.noted = false;
@@ -390,6 +402,10 @@ void Batch::wait(Idle& idle) {
                              describe_wait(*task, lane) +
                                  fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
                              task});
+    if (seconds > kStallsS && !idle.told) {
+      idle.told = true;
+      tell_stalls();
+    }
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
       WEFT_TELL("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
       idle.warned = true;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,8 +14,8 @@
 #include "include/nccl.h"
 #include "src/base/trace.h"
 #include "src/exec/activity.h"
-#include "src/exec/host/network_driver.h"
 #include "src/exec/call_history.h"
+#include "src/exec/host/network_driver.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
@@ -33,8 +34,9 @@ struct RankContext {
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less if peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
-  CallHistory history;                                   // for comparisons with peers
-  OperationObserver* observer = nullptr;                 // nullptr: none
+  std::function<void()> stalls;           // called when the rank has waited long; may be empty
+  CallHistory history;                    // for comparisons with peers
+  OperationObserver* observer = nullptr;  // nullptr: none
   Activity activity;
 };
 
@@ -96,13 +98,15 @@ class Batch {
     uint32_t passes = 0;
     std::chrono::steady_clock::time_point since, looked;
     bool warned = false;
+    bool told = false;       // RankContext::stalls
     bool peer_gone = false;  // and nothing more can come from it, as of the last look
-    bool noted = false;  // the ranks' activities say that they wait
+    bool noted = false;      // the ranks' activities say that they wait
   };
   void wait(Idle& idle);
   void check_stop();
   static Activity::Begin operation_of(const Task& task);
   [[gnu::cold]] void note_waits(Idle& idle);
+  [[gnu::cold]] void tell_stalls();
   [[gnu::cold]] void note_progress(Idle& idle);
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);

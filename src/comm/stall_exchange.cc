@@ -1,0 +1,139 @@
+// See stall_exchange.h.
+#include "src/comm/stall_exchange.h"
+
+#include <cstring>
+
+#include "src/base/error.h"
+#include "src/comm/handle.h"
+#include "src/exec/datatype.h"
+#include "src/schedule/collective.h"
+#include "src/transport/handshake.h"
+
+namespace weft {
+namespace {
+
+using Phase = OperationState::Phase;
+
+PastCall call_of(const OperationState& state) {
+  return {state.kind, state.type, state.op, state.root,
+          state.count * element_size(static_cast<ncclDataType_t>(state.type))};
+}
+
+bool is_collective(const OperationState& state) {
+  return state.phase != Phase::kNone && state.kind != CollectiveKind::kSendRecv;
+}
+
+uint64_t thread_of(uint64_t issuer) { return issuer >> 16; }
+
+// Calls `fn` for every communicator of this process that can be used, with its options' issuer.
+void for_each_ready(const std::function<void(const ncclComm&, Communicator&)>& fn) {
+  for_each_handle([&](ncclComm& comm) {
+    try {
+      const Use use(comm, false);
+      fn(comm, *use);
+    } catch (const Error&) {
+      // It is not ready yet, or not any more.
+    }
+  });
+}
+
+}  // namespace
+
+std::string StallReport::encode() const {
+  return {reinterpret_cast<const char*>(this), sizeof *this};
+}
+
+bool StallReport::decode(const std::string& bytes, StallReport& report) {
+  if (bytes.size() != sizeof report) return false;
+  std::memcpy(static_cast<void*>(&report), bytes.data(), sizeof report);
+  report.elsewhere_text[sizeof report.elsewhere_text - 1] = 0;
+  return static_cast<int>(report.state.kind) < kCollectiveKinds + 1 && report.state.type < 16;
+}
+
+StallExchange::StallExchange(const CommunicatorOptions& options, host::RankContext& context,
+                             uint64_t process, Tell tell, Disagree disagree)
+    : options_(options),
+      context_(context),
+      process_(process),
+      tell_(std::move(tell)),
+      disagree_(std::move(disagree)) {}
+
+StallReport StallExchange::report() const {
+  StallReport mine;
+  mine.state = context_.activity.state();
+  for_each_ready([&](const ncclComm& comm, const Communicator& other) {
+    if (&other.context() == &context_ || thread_of(comm.issuer) != thread_of(options_.issuer))
+      return;
+    const OperationState state = other.context().activity.state();
+    if (state.phase != Phase::kRunning || state.waits_for < 0 || state.waits_for >= comm.nranks)
+      return;
+    mine.elsewhere = other.key();
+    mine.elsewhere_process = other.mesh().info(state.waits_for).process;
+    const std::string text =
+        fmt::format("{} waits for rank {} in operation {}, {}", other.context().label,
+                    state.waits_for, state.number, describe(call_of(state)));
+    std::strncpy(mine.elsewhere_text, text.c_str(), sizeof mine.elsewhere_text - 1);
+  });
+  return mine;
+}
+
+void StallExchange::tell() {
+  StallReport mine = report();
+  mine.asks = true;
+  tell_({News::Kind::kStalls, true, context_.rank, context_.rank, ncclSuccess, wall_clock_us(),
+         mine.encode()});
+}
+
+std::string StallExchange::disagreement(int other, const StallReport& theirs) const {
+  if (!is_collective(theirs.state)) return "";
+  const auto mine = context_.history.find(theirs.state.number);
+  const PastCall call = call_of(theirs.state);
+  if (!mine || *mine == call) return "";
+  const bool first = context_.rank < other;
+  return fmt::format(
+      "operation {} is {} on rank {}, but {} on rank {}: all ranks must make the same calls in the "
+      "same order",
+      theirs.state.number, describe(first ? *mine : call), first ? context_.rank : other,
+      describe(first ? call : *mine), first ? other : context_.rank);
+}
+
+std::string StallExchange::crossing(int other, const StallReport& theirs) const {
+  const OperationState mine = context_.activity.state();
+  if (theirs.elsewhere == 0 || theirs.elsewhere_process != process_ ||
+      mine.phase != Phase::kRunning || mine.waits_for != other)
+    return "";
+  bool idle_there = false;  // this rank's thread would have to make that call, but it waits here
+  for_each_ready([&](const ncclComm& comm, const Communicator& there) {
+    idle_there = idle_there || (there.key() == theirs.elsewhere &&
+                                thread_of(comm.issuer) == thread_of(options_.issuer) &&
+                                there.context().activity.state().phase != Phase::kRunning);
+  });
+  if (!idle_there) return "";
+  return fmt::format(
+      "two communicators are used in opposite orders: {} waits for rank {} in operation {}, {}, "
+      "while {}",
+      context_.label, other, mine.number, describe(call_of(mine)), theirs.elsewhere_text);
+}
+
+void StallExchange::hear(const News& news) {
+  StallReport theirs;
+  if (news.rank == context_.rank || !StallReport::decode(news.text, theirs)) return;
+  if (const std::string text = disagreement(news.rank, theirs); !text.empty())
+    return disagree_(text);
+  if (const std::string text = crossing(news.rank, theirs); !text.empty()) {
+    disagree_(text);
+    // The other rank waits in the other communicator.
+    return for_each_ready([&](const ncclComm&, Communicator& there) {
+      if (there.key() == theirs.elsewhere) there.announce(ncclInvalidUsage, text);
+    });
+  }
+  // The one that is waited for answers once per wait.
+  if (!theirs.asks || theirs.state.waits_for != context_.rank) return;
+  uint64_t& answered = answered_[news.rank];
+  if (answered == theirs.state.begun) return;
+  answered = theirs.state.begun;
+  tell_({News::Kind::kStalls, true, context_.rank, context_.rank, ncclSuccess, wall_clock_us(),
+         report().encode()});
+}
+
+}  // namespace weft

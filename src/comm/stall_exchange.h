@@ -1,0 +1,59 @@
+// Finds out why a rank waits for long. It tells the other ranks what it does. A rank that does
+// something else in the same call, or for which it waits, answers. So ranks whose calls disagree
+// are named although no message passes between them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "src/comm/communicator_options.h"
+#include "src/comm/news.h"
+#include "src/exec/host/batch.h"
+
+namespace weft {
+
+// What a rank says about itself. A plain value.
+struct StallReport {
+  OperationState state;
+  bool asks = false;  // it waits for long; otherwise this is an answer
+  // Another communicator in which the thread that makes this rank's calls waits; 0: none.
+  uint64_t elsewhere = 0;          // its public_key()
+  uint64_t elsewhere_process = 0;  // the process that it waits for there
+  char elsewhere_text[160] = {};
+
+  std::string encode() const;
+  static bool decode(const std::string& bytes, StallReport& report);
+};
+
+// hear() is for the control thread, tell() for the thread that waits.
+class StallExchange {
+ public:
+  using Tell = std::function<void(const News&)>;
+  // Ranks disagree: all must give up with this text.
+  using Disagree = std::function<void(const std::string& text)>;
+  StallExchange(const CommunicatorOptions& options, host::RankContext& context, uint64_t process,
+                Tell tell, Disagree disagree);
+
+  // This rank has waited long.
+  void tell();
+  // Another rank's report.
+  void hear(const News& news);
+
+ private:
+  StallReport report() const;
+  // Looks for a call in which both take part and which they make differently.
+  std::string disagreement(int other, const StallReport& theirs) const;
+  // The two communicators in which two ranks wait for each other; empty: none.
+  std::string crossing(int other, const StallReport& theirs) const;
+
+  const CommunicatorOptions& options_;
+  host::RankContext& context_;
+  const uint64_t process_;
+  const Tell tell_;
+  const Disagree disagree_;
+  std::map<int, uint64_t> answered_;  // per rank: its operations begun when this rank answered
+};
+
+}  // namespace weft
