@@ -93,7 +93,7 @@ void Communicator::join(Deadline deadline) {
   auto control = std::make_unique<ControlChannel>(id.candidates(host_identity(config_)), id.secret,
                                                   options_.rank, options_.nranks, deadline,
                                                   [this](const News& news) { hear(news); });
-  std::lock_guard lock(members_mutex_);
+  std::lock_guard lock(vigil_.mutex);
   control_ = std::move(control);
 }
 
@@ -104,7 +104,7 @@ void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadlin
                               [this](const News& news) { hear(news); });
   if (next == nullptr) return;
   {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     std::swap(control_, next);
   }
   // The old one still tells of ranks that die before they have moved.
@@ -123,18 +123,18 @@ void Communicator::connect(Deadline deadline) {
     auto watch =
         PeerWatch::join(options_.id.secret, rank, infos, [this](const News& news) { hear(news); });
     {
-      std::lock_guard lock(members_mutex_);
-      watch_ = std::move(watch);
+      std::lock_guard lock(vigil_.mutex);
+      vigil_.watch = std::move(watch);
     }
     chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                    infos, deadline));
-    watch_->connect(rank, deadline);
+    vigil_.watch->connect(rank, deadline);
     auto stalls = std::make_unique<StallExchange>(
         options_, context_, infos[static_cast<size_t>(rank)].process,
-        [this](const News& news) { watch_->tell(news); },
+        [this](const News& news) { vigil_.watch->tell(news); },
         [this](const std::string& text) { announce(ncclInvalidUsage, text); });
-    EventLoop::instance().run([&] { stalls_ = std::move(stalls); });
-    context_.stalls = [this] { stalls_->tell(); };
+    EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
+    context_.stalls = [this] { vigil_.stalls->tell(); };
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
@@ -154,7 +154,7 @@ void Communicator::connect(Deadline deadline) {
   nodes->open(options_.id.secret, plan, config_, context_,
               [this](ncclResult_t code, const std::string& text) { give_up(code, text); });
   {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     cpu_nodes_ = std::move(nodes);
   }
   auto mesh = std::make_unique<Mesh>(*control_, options_.id.secret, rank, plan, config_,
@@ -164,7 +164,7 @@ void Communicator::connect(Deadline deadline) {
   if (cpu_nodes_->count() > 0) control_->all_gather("CPU nodes", deadline);
   context_.local_ranks = mesh->ranks_of_machine();
   {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     mesh_ = std::move(mesh);
     context_.door = &mesh_->door();
   }
@@ -218,7 +218,7 @@ void Communicator::start_gpu(Deadline deadline) {
       options, GpuLauncherParts{config_, context_, *control_, *mesh_, *chooser_, *plans_,
                                 *cpu_nodes_, *operations_});
   {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     gpu_ = std::move(gpu);
   }
   gpu_->connect(deadline);
@@ -244,8 +244,8 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
-  if (!faults_.known()) mesh_->drain(60);
-  if (watch_ != nullptr) watch_->tell(report(News::Kind::kLeft, ncclSuccess, ""));
+  if (!vigil_.faults.known()) mesh_->drain(60);
+  if (vigil_.watch != nullptr) vigil_.watch->tell(report(News::Kind::kLeft, ncclSuccess, ""));
   control_->leave();
   // disconnect() waits for kernels, and a kernel may wait until the peer's goodbye arrives. So
   // every rank says goodbye first.

@@ -12,12 +12,9 @@
 #include "src/comm/call.h"
 #include "src/comm/communicator_options.h"
 #include "src/comm/control_channel.h"
-#include "src/comm/fault_state.h"
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/host_tasks.h"
-#include "src/comm/peer_watch.h"
-#include "src/comm/stall_exchange.h"
-#include "src/transport/timer.h"
+#include "src/comm/vigil.h"
 
 namespace weft {
 
@@ -61,15 +58,14 @@ class Communicator {
   std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
 
   // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
-  const FaultState& faults() const { return faults_; }
+  const FaultState& faults() const { return vigil_.faults; }
   // Every present and future wait ends.
   bool stopped() const { return context_.stop.load(std::memory_order_acquire) != 0; }
   // Throws the reason if it is stopped.
   void check() const;
   // Gives up if a kernel has reported an error.
   void poll_gpu();
-  // This rank ends its part: every present and future wait ends with this text. `tell`: tells the
-  // other ranks, too.
+  // This rank ends its part, with this text. `tell`: tells the other ranks, too.
   void stop(ncclResult_t code, const std::string& why, bool tell);
   // An operation failed here, so no rank can go on. Returns what all ranks report. `text` is empty
   // if the operation ended because of what this rank had heard.
@@ -109,12 +105,8 @@ class Communicator {
   const Config config_;
   host::RankContext context_;
   std::vector<std::atomic<bool>> gone_;  // per rank, then per CPU node
-  FaultState faults_;
-  std::mutex members_mutex_;  // protects the members below while the constructor sets them
+  Vigil vigil_;
   std::unique_ptr<ControlChannel> control_;
-  std::shared_ptr<PeerWatch> watch_;
-  std::unique_ptr<StallExchange> stalls_;
-  std::unique_ptr<Timer> patience_;  // runs after a rank has died
   std::unique_ptr<PlanChooser> chooser_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<OperationBuilder> operations_;

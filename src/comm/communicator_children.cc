@@ -38,8 +38,8 @@ Communicator::Child Communicator::split(uint64_t round, int color, int key) {
   try {
     blobs = control_->all_gather(round, blob, in_seconds(config_.init_timeout_s));
   } catch (const Error& error) {
-    if (error.code() != ncclRemoteError || !faults_.known()) throw;
-    const FaultState::Answer answer = faults_.settle();
+    if (error.code() != ncclRemoteError || !vigil_.faults.known()) throw;
+    const FaultState::Answer answer = vigil_.faults.settle();
     throw Error(answer.code, answer.text);
   }
   std::vector<std::pair<int, int>> order;  // key, rank

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kNewsComes{300};
 }  // namespace
 
 News Communicator::report(News::Kind kind, ncclResult_t code, const std::string& text) const {
-  return {kind, !faults_.known(), options_.rank, options_.rank, code, wall_clock_us(), text};
+  return {kind, !vigil_.faults.known(), options_.rank, options_.rank, code, wall_clock_us(), text};
 }
 
 void Communicator::poll_gpu() {
@@ -27,7 +27,7 @@ void Communicator::poll_gpu() {
 }
 
 void Communicator::end_waits() {
-  std::lock_guard lock(members_mutex_);
+  std::lock_guard lock(vigil_.mutex);
   context_.stop.store(1, std::memory_order_release);
   if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
   if (gpu_ != nullptr) gpu_->stop();
@@ -36,39 +36,39 @@ void Communicator::end_waits() {
 
 void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
   News news = report(News::Kind::kAborted, code, why);
-  faults_.add(news, why);
+  vigil_.faults.add(news, why);
   end_waits();
   if (!tell) return;
   if (code == ncclInternalError) news.code = ncclRemoteError;  // for the others it is remote
-  if (watch_ != nullptr) watch_->tell(news);
+  if (vigil_.watch != nullptr) vigil_.watch->tell(news);
   if (control_ != nullptr) control_->abort(news);
 }
 
 void Communicator::silence() {
   if (control_ != nullptr) control_->silence();
-  if (watch_ != nullptr) watch_->leave(options_.rank);
-  patience_.reset();
+  if (vigil_.watch != nullptr) vigil_.watch->leave(options_.rank);
+  vigil_.patience.reset();
 }
 
 void Communicator::check() const {
   if (!stopped()) return;
-  const FaultState::Answer answer = faults_.settle();
+  const FaultState::Answer answer = vigil_.faults.settle();
   throw Error(answer.code, answer.text);
 }
 
 FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
   if (!stopped()) {
-    const bool heard = text.empty() || (code == ncclRemoteError && faults_.wait_known(kNewsComes));
+    const bool heard = text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
     announce(heard ? ncclRemoteError : code, text);
   }
-  return faults_.settle();
+  return vigil_.faults.settle();
 }
 
 void Communicator::announce(ncclResult_t code, const std::string& text) {
   const News news = report(News::Kind::kGaveUp, code, text);
-  faults_.add(news, text);
+  vigil_.faults.add(news, text);
   end_waits();
-  if (watch_ != nullptr) watch_->tell(news);
+  if (vigil_.watch != nullptr) vigil_.watch->tell(news);
   control_->abort(news);
 }
 
@@ -84,11 +84,11 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
 
 void Communicator::hear(const News& news) {
   if (news.kind == News::Kind::kStalls) {
-    if (stalls_ != nullptr && !stopped()) stalls_->hear(news);
+    if (vigil_.stalls != nullptr && !stopped()) vigil_.stalls->hear(news);
     return;
   }
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     gone_[static_cast<size_t>(news.rank)].store(true);
     if (gpu_ != nullptr) gpu_->peer_left(news.rank);
     if (cpu_nodes_ != nullptr)
@@ -101,25 +101,25 @@ void Communicator::hear(const News& news) {
   if (!news.is_failure()) return;
   std::string text = news.text;
   if (news.kind == News::Kind::kDied) {
-    std::lock_guard lock(members_mutex_);
+    std::lock_guard lock(vigil_.mutex);
     text = fmt::format(
         "{} died: {}",
-        watch_ != nullptr ? watch_->describe(news.rank) : fmt::format("rank {}", news.rank), text);
+        vigil_.watch != nullptr ? vigil_.watch->describe(news.rank) : fmt::format("rank {}", news.rank), text);
   }
-  if (!faults_.known()) {
+  if (!vigil_.faults.known()) {
     WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
     remember_error(text);
   }
-  faults_.add(news, text);
+  vigil_.faults.add(news, text);
   if (!news.is_departure()) return end_waits();
-  if (patience_ != nullptr) return;
+  if (vigil_.patience != nullptr) return;
   try {
-    patience_ = std::make_unique<Timer>([this, text] {
+    vigil_.patience = std::make_unique<Timer>([this, text] {
       end_waits();
-      std::lock_guard lock(members_mutex_);
+      std::lock_guard lock(vigil_.mutex);
       if (control_ != nullptr) control_->interrupt(text);
     });
-    patience_->once(kPatienceS);
+    vigil_.patience->once(kPatienceS);
   } catch (const Error&) {
     end_waits();  // the process has no descriptor left
   }

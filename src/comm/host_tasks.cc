@@ -107,13 +107,18 @@ void HostTasks::compare(const Operation& op) const {
 
 std::string HostTasks::unreceived() const {
   for (int peer = 0; peer < nranks_; peer++) {
-    const SendPort& out = mesh_.sender(peer, kPointToPointChannel);
-    if (out.control != nullptr && out.stream == nullptr &&
-        __atomic_load_n(&out.control->head, __ATOMIC_ACQUIRE) < out.tail)
-      return fmt::format("a send of rank {} to rank {} was never received", context_.rank, peer);
-    const RecvPort& in = mesh_.receiver(peer, kPointToPointChannel);
-    if (in.control != nullptr && in.head < __atomic_load_n(&in.control->tail, __ATOMIC_ACQUIRE))
-      return fmt::format("a send of rank {} to rank {} was never received", peer, context_.rank);
+    const RecvPort& port = mesh_.receiver(peer, kPointToPointChannel);
+    if (port.control == nullptr || port.stream != nullptr) continue;
+    const uint64_t tail = __atomic_load_n(&port.control->tail, __ATOMIC_ACQUIRE);
+    uint64_t head = port.head, at = port.at;
+    while (head < tail) {
+      const auto& header = *reinterpret_cast<const MessageHeader*>(port.data + at);
+      if (header.kind != MessageHeader::kSkip)
+        return fmt::format("a send of {} bytes from rank {} to rank {} was never received",
+                           header.call_bytes, peer, context_.rank);
+      head += header.bytes;
+      at = further(at, header.bytes, port.size);
+    }
   }
   return "";
 }

@@ -23,7 +23,7 @@ class HostTasks {
   // Called before the first call of a batch.
   void begin();
   // Appends the call's task. A call with count 0 adds none.
-  // In words: a message that was sent and never received; empty: there is none.
+  // In words: a message that a rank of this host sent and this one never received; empty: none.
   std::string unreceived() const;
   // Throws Error(ncclInvalidUsage) if another rank of the host makes a different call.
   void add(host::Batch& batch, const Call& call);

@@ -161,6 +161,8 @@ void send_without_receive(Player& player) {
   // Nobody takes the message, so it shows when the communicator ends.
   player.expect_success(ending);
   ending = player.call("destroy", nullptr, [&] { return ncclCommDestroy(comm); });
+  // Rank 0 may be gone before rank 1 looks.
+  if (player.rank() == 0) return player.expect_success(ending);
   player.expect_failure(ending, ncclInvalidUsage, {"send", "rank 0", "rank 1"});
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/transport/acceptor.h"
+#include "src/transport/status_request.h"
 
 namespace weft::test {
 namespace {
