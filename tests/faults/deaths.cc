@@ -11,8 +11,6 @@
 namespace weft::test {
 namespace {
 
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 // A rank dies while the others make calls.
 template <int kVictim>
 void dies_in_calls(Player& player) {

@@ -10,8 +10,6 @@
 namespace weft::test {
 namespace {
 
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 // Every rank exits after its last call. None of these calls fails.
 void exits_after_last_call(Player& player) {
   ncclComm_t comm = player.join();

@@ -13,8 +13,6 @@
 namespace weft::test {
 namespace {
 
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 // The exit status of a child; -1: it was ended by a signal, or it hung and is killed now.
 int status_within(pid_t child, double seconds) {
   for (int i = 0; i < static_cast<int>(seconds * 100); i++) {

@@ -17,8 +17,6 @@
 namespace weft::test {
 namespace {
 
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 void limit(decltype(RLIMIT_AS) what, rlim_t most) {
   rlimit now{};
   getrlimit(what, &now);

@@ -2,6 +2,8 @@
 // and unique ids. It is memory, so a process that was killed leaves it whole.
 #pragma once
 
+#include <chrono>
+#include <thread>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -10,6 +12,8 @@
 #include "nccl.h"
 
 namespace weft::test {
+
+inline void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 class Stage {
  public:

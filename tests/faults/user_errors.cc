@@ -9,8 +9,6 @@
 namespace weft::test {
 namespace {
 
-void pause_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 void expect_usage_error(Player& player, ncclComm_t comm, const Ending& ending,
                         const std::vector<std::string>& words) {
   player.expect_failure(ending, ncclInvalidUsage, words);

@@ -300,10 +300,12 @@ bool Batch::is_over(const Task& task, const LaneState& lane, double seconds) {
   if (seconds > kOnTheWayS) return true;
   if (lane.waits_for >= context.cpu_nodes_from || context.rank >= context.cpu_nodes_from)
     return false;
-  if (lane.waits_to_send) return true;
-  return std::all_of(task.receives.begin(), task.receives.end(), [&](const RecvPort* port) {
+  // Another stream of the peer may have ended first.
+  const auto ended = [&](const auto* port) {
     return port->peer != lane.waits_for || port->stream == nullptr || port->stream->broken();
-  });
+  };
+  return lane.waits_to_send ? std::all_of(task.sends.begin(), task.sends.end(), ended)
+                            : std::all_of(task.receives.begin(), task.receives.end(), ended);
 }
 
 Activity::Begin Batch::operation_of(const Task& task) {
