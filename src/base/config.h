@@ -21,6 +21,7 @@ struct Config {
   int comm_blocking = -1;
   double init_timeout_s = 300;
   double timeout_s = 0;
+  double peer_timeout_s = 10;
   double stall_warning_s = 30;
 
   // Plugins. Unset and empty differ: unset means the usual file name.

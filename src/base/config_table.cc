@@ -62,6 +62,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_INIT_TIMEOUT", &Config::init_timeout_s,
      "Seconds until init fails when a rank is missing."},
     {"WEFT_TIMEOUT", &Config::timeout_s, "Seconds a collective may wait for a peer. 0: no limit."},
+    {"WEFT_PEER_TIMEOUT", &Config::peer_timeout_s,
+     "Seconds after which a host that does not answer counts as dead."},
     {"WEFT_STALL_WARNING", &Config::stall_warning_s,
      "Seconds until a rank that waits says so, and for which peer: in the log, or on stderr where "
      "NCCL_DEBUG hides warnings. 0: never."},

@@ -58,7 +58,8 @@ void Communicator::check() const {
 
 FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
   if (!stopped()) {
-    const bool heard = text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
+    const bool heard =
+        text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
     announce(heard ? ncclRemoteError : code, text);
   }
   return vigil_.faults.settle();
@@ -102,9 +103,10 @@ void Communicator::hear(const News& news) {
   std::string text = news.text;
   if (news.kind == News::Kind::kDied) {
     std::lock_guard lock(vigil_.mutex);
-    text = fmt::format(
-        "{} died: {}",
-        vigil_.watch != nullptr ? vigil_.watch->describe(news.rank) : fmt::format("rank {}", news.rank), text);
+    text = fmt::format("{} died: {}",
+                       vigil_.watch != nullptr ? vigil_.watch->describe(news.rank)
+                                               : fmt::format("rank {}", news.rank),
+                       text);
   }
   if (!vigil_.faults.known()) {
     WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/transport/acceptor.h"
@@ -59,6 +60,7 @@ ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secr
       listener_(std::move(listener)),
       reader_(session_.in),
       sealer_(session_.out) {
+  expect_answers(fd_.get(), Config::from_environment().peer_timeout_s);
   EventLoop::instance().watch(fd_.get(), EPOLLIN, [this](uint32_t) { readable(); });
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
@@ -146,6 +147,7 @@ void PeerWatch::connect(int rank, Deadline deadline) {
 void PeerWatch::add(size_t process, Fd socket, const Session& session) {
   if (process == own_ || links_.count(process) != 0) return;
   Link& link = links_.try_emplace(process, std::move(socket), session).first->second;
+  expect_answers(link.socket.get(), Config::from_environment().peer_timeout_s);
   if (is_unix(link.socket.get())) link.process = process_behind(link.socket.get());
   const std::weak_ptr<PeerWatch> weak = weak_from_this();
   const auto call = [weak, process](void (PeerWatch::*what)(size_t)) {

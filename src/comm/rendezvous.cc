@@ -7,11 +7,13 @@
 #include <array>
 #include <cerrno>
 
+#include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/news.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
+#include "src/transport/socket.h"
 
 namespace weft {
 namespace {
@@ -46,6 +48,7 @@ void Rendezvous::join(Fd connection, int rank, const Session& session) {
     ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return refuse(frame.text);
   }
+  expect_answers(connection.get(), Config::from_environment().peer_timeout_s);
   const int fd = connection.get();
   members_.emplace(
       rank, Member{std::move(connection), FrameSealer(session.out), FrameReader(session.in), {}});

@@ -48,5 +48,8 @@ Fd receive_descriptor(int socket, uint64_t& value, Deadline deadline);
 
 void set_blocking(int fd, bool blocking);
 void set_no_delay(int fd);
+// The connection breaks if the other host does not answer for this long. A process that is stopped
+// does not matter: its host answers. Nothing happens to a unix socket.
+void expect_answers(int fd, double seconds);
 
 }  // namespace weft

@@ -2,12 +2,12 @@
 // and unique ids. It is memory, so a process that was killed leaves it whole.
 #pragma once
 
-#include <chrono>
-#include <thread>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "nccl.h"
 

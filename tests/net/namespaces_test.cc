@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
+#include <thread>
 
 #include "tests/comm/checks.h"
 #include "tests/support/conformance.h"
@@ -101,6 +103,45 @@ TEST(HostThatDies, IsReportedByNameOverALossyWire) {
   for (int r : {0, 2})
     EXPECT_EQ(results[static_cast<size_t>(r)].exit_code, 0)
         << results[static_cast<size_t>(r)].output;
+}
+
+// Host 1 goes dark: no connection is closed, nobody answers any more.
+WEFT_SCENARIO(host_goes_dark) {
+  ncclUniqueId id{};
+  WEFT_OK(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  WEFT_OK(ncclCommInitRank(&comm, context.nranks, id, context.rank));
+  expect_all_reduce_works(comm);
+  if (context.rank == 1) {
+    EXPECT_EQ(std::system("ip link set eth0 down"), 0);
+    std::this_thread::sleep_for(std::chrono::seconds(5));  // alive, and silent
+    WEFT_OK(ncclCommAbort(comm));
+    return;
+  }
+  const auto before = std::chrono::steady_clock::now();
+  std::vector<float> data(1000, 1.0f);
+  const ncclResult_t result =
+      ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr);
+  EXPECT_EQ(result, ncclRemoteError);
+  // The bound is WEFT_PEER_TIMEOUT, and a second for what was on its way.
+  EXPECT_LT(std::chrono::steady_clock::now() - before, patience(std::chrono::milliseconds(4500)));
+  const std::string text = ncclGetLastError(comm);
+  EXPECT_TRUE(says(text, "rank 1 .*died")) << text;
+  WEFT_OK(ncclCommAbort(comm));
+}
+
+TEST(HostThatGoesDark, IsNoticedWithinTheLimit) {
+  const Setting setting{"dark", 3, {}};
+  Hosts hosts(setting.hosts, setting.quality, false);
+  if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
+  ProcessOptions options = options_for(hosts, setting);
+  const auto usual = options.environment;
+  options.environment = [usual](int rank) {
+    auto variables = usual(rank);
+    variables["WEFT_PEER_TIMEOUT"] = "3";
+    return variables;
+  };
+  run_ranks_as_processes("host_goes_dark", setting.hosts, options);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Only processes of the same user, and root, learn what a process does.
+#include "src/transport/status_request.h"
+
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,7 +11,6 @@
 
 #include "src/base/error.h"
 #include "src/transport/acceptor.h"
-#include "src/transport/status_request.h"
 
 namespace weft::test {
 namespace {
