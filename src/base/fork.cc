@@ -14,7 +14,7 @@ constexpr size_t kMostDescriptors = 1 << 20;  // more are not closed in children
 // Pages that nobody touches cost nothing.
 std::array<std::atomic<uint64_t>, kMostDescriptors / 64> owned;
 std::atomic<int> generation{0};
-constinit ForgottenByChildren* first = nullptr;
+std::atomic<ForgottenByChildren*> first{nullptr};
 
 bool has_place(int fd) { return fd >= 0 && static_cast<size_t>(fd) < kMostDescriptors; }
 uint64_t bit_of(int fd) { return uint64_t{1} << (fd % 64); }
@@ -32,7 +32,7 @@ void start_anew() noexcept {
       if ((bits >> b & 1) != 0) close(static_cast<int>(w) * 64 + b);
     owned[w].store(0, std::memory_order_relaxed);
   }
-  for (ForgottenByChildren* one = first; one != nullptr; one = one->next_) one->forget();
+  for (ForgottenByChildren* one = first.load(); one != nullptr; one = one->next_) one->forget();
 }
 
 int fork_generation() {
@@ -51,6 +51,10 @@ bool disown_descriptor(int fd) noexcept {
   return (word_of(fd).fetch_and(~bit_of(fd), std::memory_order_relaxed) & bit_of(fd)) != 0;
 }
 
-ForgottenByChildren::ForgottenByChildren() : next_(first) { first = this; }
+// Function-local ones may be made by several threads at once.
+ForgottenByChildren::ForgottenByChildren() : next_(first.load()) {
+  while (!first.compare_exchange_weak(next_, this)) {
+  }
+}
 
 }  // namespace weft
