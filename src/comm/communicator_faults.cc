@@ -13,6 +13,8 @@ namespace {
 constexpr double kPatienceS = 1;
 // An operation may notice a broken connection before the watch tells whose process has died.
 constexpr std::chrono::milliseconds kNewsComes{300};
+// Begins what a batch says about a peer that has gone, after what it waited for.
+constexpr std::string_view kGonePeer = ", but that peer";
 
 }  // namespace
 
@@ -60,7 +62,8 @@ FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& t
   if (!stopped()) {
     const bool heard =
         text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
-    announce(heard ? ncclRemoteError : code, text);
+    // What was heard says why. This operation only says where.
+    announce(heard ? ncclRemoteError : code, heard ? text.substr(0, text.find(kGonePeer)) : text);
   }
   return vigil_.faults.settle();
 }

@@ -12,8 +12,14 @@ void FaultState::add(const News& news, const std::string& text) {
   const auto order = [](const News& n) { return std::tuple(!n.primary, n.when_us, n.reporter); };
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  if (known_ && (now - since_ > kSettle || order(news) >= order(news_))) return;
+  if (known_ && now - since_ > kSettle) return;
   if (!known_) since_ = now;
+  if (news.kind == News::Kind::kGaveUp && !news.primary && !text.empty() &&
+      (stuck_.text.empty() || order(news) < order(stuck_))) {
+    stuck_ = news;
+    stuck_.text = text;
+  }
+  if (known_ && order(news) >= order(news_)) return;
   known_ = true;
   news_ = news;
   text_ = text;
@@ -30,10 +36,14 @@ bool FaultState::wait_known(std::chrono::milliseconds most) const {
   return changed_.wait_for(lock, most, [&] { return known_; });
 }
 
+std::string FaultState::whole_text() const {
+  return stuck_.text.empty() || !news_.is_departure() ? text_ : text_ + "; " + stuck_.text;
+}
+
 FaultState::Answer FaultState::get() const {
   std::lock_guard lock(mutex_);
   if (!known_ || Clock::now() - since_ <= kSettle) return {};
-  return {news_.code, text_};
+  return {news_.code, whole_text()};
 }
 
 FaultState::Answer FaultState::settle() const {
@@ -44,7 +54,7 @@ FaultState::Answer FaultState::settle() const {
   }
   std::this_thread::sleep_until(settled + std::chrono::milliseconds(1));
   std::lock_guard lock(mutex_);
-  return {news_.code, text_};
+  return {news_.code, whole_text()};
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // Why a communicator failed: one text and one code, the same on all ranks. A failure has many
-// reports, which come over several ways. The earliest one counts.
+// reports, which come over several ways. The earliest one counts. After a death, the first
+// operation that could not go on is named too.
 #pragma once
 
 #include <chrono>
@@ -35,12 +36,14 @@ class FaultState {
 
  private:
   using Clock = std::chrono::steady_clock;
+  std::string whole_text() const;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool known_ = false;
   News news_;
   std::string text_;
+  News stuck_;  // the operation that could not go on; its text is empty: none
   Clock::time_point since_;
 };
 

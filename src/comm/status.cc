@@ -48,11 +48,6 @@ const char* name_of(CommState state) {
 }
 
 // In the order of ncclDataType_t and ncclRedOp_t.
-constexpr std::array<const char*, 12> kTypes = {"int8",    "uint8",    "int32",      "uint32",
-                                                "int64",   "uint64",   "float16",    "float32",
-                                                "float64", "bfloat16", "float8e4m3", "float8e5m2"};
-constexpr std::array<const char*, 5> kOperators = {"sum", "prod", "max", "min", "avg"};
-
 std::string kind_of(const OperationState& state) {
   if (state.kind != CollectiveKind::kSendRecv) return std::string(name(state.kind));
   return state.sends ? "send" : "receive";
@@ -63,13 +58,10 @@ std::string operation_json(const OperationState& state) {
   return fmt::format(
       R"({{"phase": "{}", "kind": "{}", "number": {}, "count": {}, "type": "{}", "bytes": {}, )"
       R"("op": "{}", "root": {}, "seconds": {:.3f}, "begun": {}, "together": {}}})",
-      name_of(state.phase), kind_of(state), state.number, state.count,
-      state.type < kTypes.size() ? kTypes[state.type] : "?",
+      name_of(state.phase), kind_of(state), state.number, state.count, type_name(state.type),
       state.count * element_size(static_cast<ncclDataType_t>(state.type)),
-      !reduces                       ? "-"
-      : state.op < kOperators.size() ? kOperators[state.op]
-                                     : "user",
-      state.root, state.seconds, state.begun, state.together);
+      reduces ? operator_name(state.op) : "-", state.root, state.seconds, state.begun,
+      state.together);
 }
 
 std::string wait_json(const OperationState& state, const Communicator& comm) {

@@ -15,12 +15,20 @@ constexpr std::array<const char*, 5> kOps = {"sum", "prod", "max", "min", "avg"}
 
 }  // namespace
 
+const char* type_name(int type) {
+  return type >= 0 && static_cast<size_t>(type) < kTypes.size() ? kTypes[static_cast<size_t>(type)]
+                                                                : "?";
+}
+
+const char* operator_name(int op) {
+  return op >= 0 && static_cast<size_t>(op) < kOps.size() ? kOps[static_cast<size_t>(op)] : "user";
+}
+
 std::string describe(const PastCall& call) {
   const auto kind = static_cast<int>(call.kind);
   return fmt::format("{} of {} bytes (type {}, op {}, root {})",
                      kind < kCollectiveKinds ? name(call.kind) : "something", call.bytes,
-                     call.type < kTypes.size() ? kTypes[call.type] : "?",
-                     call.op < kOps.size() ? kOps[call.op] : "of its own", call.root);
+                     type_name(call.type), operator_name(call.op), call.root);
 }
 
 }  // namespace weft

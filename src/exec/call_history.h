@@ -20,6 +20,10 @@ struct PastCall {
   bool operator==(const PastCall&) const = default;
 };
 
+// "float32", of an ncclDataType_t; "sum", of an ncclRedOp_t. "?" and "user" for others.
+const char* type_name(int type);
+const char* operator_name(int op);
+
 // "broadcast of 4096 bytes (type float32, op sum, root 1)".
 std::string describe(const PastCall& call);
 

@@ -63,6 +63,7 @@ const VariableOf kVariableOf[] = {
     {"MSCCL_ALGO_DIR", &Config::msccl_algo_dir},
     {"WEFT_INIT_TIMEOUT", &Config::init_timeout_s},
     {"WEFT_TIMEOUT", &Config::timeout_s},
+    {"WEFT_PEER_TIMEOUT", &Config::peer_timeout_s},
     {"WEFT_STALL_WARNING", &Config::stall_warning_s},
     {"WEFT_TRACE", &Config::trace},
     {"WEFT_SECRET", &Config::secret},

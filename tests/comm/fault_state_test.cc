@@ -30,6 +30,18 @@ TEST(FaultState, PrefersACauseToItsConsequencesWhateverTheClocksSay) {
   EXPECT_EQ(state.settle().text, "cause");
 }
 
+TEST(FaultState, NamesTheFirstOperationThatADeathStopped) {
+  FaultState state;
+  state.add(report(2, 100), "rank 1 died");
+  News stuck = report(3, 300, false);
+  stuck.kind = News::Kind::kGaveUp;
+  state.add(stuck, "rank 3 waited for it in operation 7");
+  stuck.reporter = 0;
+  stuck.when_us = 200;
+  state.add(stuck, "rank 0 waited for it in operation 7");
+  EXPECT_EQ(state.settle().text, "rank 1 died; rank 0 waited for it in operation 7");
+}
+
 TEST(FaultState, SaysNothingBeforeItIsSettledAndNothingElseAfterwards) {
   FaultState state;
   EXPECT_FALSE(state.wait_known(std::chrono::milliseconds(1)));
