@@ -131,6 +131,7 @@ WEFT_SCENARIO(host_goes_dark) {
 }
 
 TEST(HostThatGoesDark, IsNoticedWithinTheLimit) {
+  if (kSanitized) GTEST_SKIP() << "it is about time, and takes five seconds";
   const Setting setting{"dark", 3, {}};
   Hosts hosts(setting.hosts, setting.quality, false);
   if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
