@@ -79,8 +79,7 @@ void Communicator::announce(ncclResult_t code, const std::string& text) {
 void Communicator::add_to(host::Batch& batch, const Call& call) {
   try {
     host_->add(batch, call);
-  } catch (const Error& error) {
-    if (error.code() != ncclInvalidUsage) throw;
+  } catch (const Disagreement& error) {
     const FaultState::Answer answer = give_up(error.code(), error.what());
     throw Error(answer.code, answer.text);
   }

@@ -98,11 +98,12 @@ void HostTasks::compare(const Operation& op) const {
     if (__atomic_compare_exchange_n(&word, &seen, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
       return;
   if (seen == mine) return;
-  fail(ncclInvalidUsage,
-       "{}: operation {} is {} with root {} here, but {} with root {} on another rank: all ranks "
-       "must make the same calls in the same order",
-       context_.label, op.sequence, name(static_cast<CollectiveKind>(op.collective)), op.root,
-       name(static_cast<CollectiveKind>(seen >> 24 & 0xff)), seen & 0xffffff);
+  throw Disagreement(
+      ncclInvalidUsage,
+      fmt::format("{}: operation {} is {} with root {} here, but {} with root {} on another rank: "
+                  "all ranks must make the same calls in the same order",
+                  context_.label, op.sequence, name(static_cast<CollectiveKind>(op.collective)),
+                  op.root, name(static_cast<CollectiveKind>(seen >> 24 & 0xff)), seen & 0xffffff));
 }
 
 std::string HostTasks::unreceived() const {

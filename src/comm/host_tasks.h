@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "src/base/error.h"
 #include "src/base/handles.h"
 #include "src/comm/call.h"
 #include "src/comm/lowered_plans.h"
@@ -11,6 +12,11 @@
 #include "src/exec/host/batch.h"
 
 namespace weft {
+
+// Ranks make different calls, so the communicator cannot go on.
+class Disagreement : public Error {
+  using Error::Error;
+};
 
 // For the thread that makes calls.
 class HostTasks {
@@ -25,7 +31,7 @@ class HostTasks {
   // Appends the call's task. A call with count 0 adds none.
   // In words: a message that a rank of this host sent and this one never received; empty: none.
   std::string unreceived() const;
-  // Throws Error(ncclInvalidUsage) if another rank of the host makes a different call.
+  // Throws Disagreement if another rank of the host makes a different call.
   void add(host::Batch& batch, const Call& call);
 
  private:

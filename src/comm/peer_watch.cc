@@ -17,6 +17,7 @@
 #include "src/base/log.h"
 #include "src/transport/event_loop.h"
 #include "src/transport/socket.h"
+#include "src/transport/status_request.h"
 
 namespace weft {
 namespace {
@@ -31,19 +32,11 @@ struct Watches {
   }
 };
 
-// Becomes readable when the process at the other end of a unix socket ends. Empty where the kernel
-// has no such descriptors, or the process lies in another pid namespace.
+// Becomes readable when the process at the other end of a unix socket ends. Empty for other
+// sockets, where the kernel has no such descriptors, and for processes in another pid namespace.
 Fd process_behind(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return {};
-  return Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
-}
-
-bool is_unix(int socket) {
-  int domain = 0;
-  socklen_t size = sizeof domain;
-  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+  const int pid = socket_peer(socket).pid;
+  return pid <= 0 ? Fd() : Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 }  // namespace
@@ -148,7 +141,7 @@ void PeerWatch::add(size_t process, Fd socket, const Session& session) {
   if (process == own_ || links_.count(process) != 0) return;
   Link& link = links_.try_emplace(process, std::move(socket), session).first->second;
   expect_answers(link.socket.get(), Config::from_environment().peer_timeout_s);
-  if (is_unix(link.socket.get())) link.process = process_behind(link.socket.get());
+  link.process = process_behind(link.socket.get());
   const std::weak_ptr<PeerWatch> weak = weak_from_this();
   const auto call = [weak, process](void (PeerWatch::*what)(size_t)) {
     return [weak, process, what](uint32_t) {

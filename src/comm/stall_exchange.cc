@@ -1,6 +1,7 @@
 // See stall_exchange.h.
 #include "src/comm/stall_exchange.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/error.h"
@@ -24,6 +25,13 @@ bool is_collective(const OperationState& state) {
 }
 
 uint64_t thread_of(uint64_t issuer) { return issuer >> 16; }
+
+// At most as long as a report can carry.
+std::string waits_in_words(const std::string& label, const OperationState& state) {
+  return fmt::format("{} waits for rank {} in operation {}, {}", label, state.waits_for,
+                     state.number, describe(call_of(state)))
+      .substr(0, sizeof StallReport::elsewhere_text - 1);
+}
 
 // Calls `fn` for every communicator of this process that can be used, with its options' issuer.
 void for_each_ready(const std::function<void(const ncclComm&, Communicator&)>& fn) {
@@ -69,9 +77,7 @@ StallReport StallExchange::report() const {
       return;
     mine.elsewhere = other.key();
     mine.elsewhere_process = other.mesh().info(state.waits_for).process;
-    const std::string text =
-        fmt::format("{} waits for rank {} in operation {}, {}", other.context().label,
-                    state.waits_for, state.number, describe(call_of(state)));
+    const std::string text = waits_in_words(other.context().label, state);
     std::strncpy(mine.elsewhere_text, text.c_str(), sizeof mine.elsewhere_text - 1);
   });
   return mine;
@@ -109,10 +115,10 @@ std::string StallExchange::crossing(int other, const StallReport& theirs) const 
                                 there.context().activity.state().phase != Phase::kRunning);
   });
   if (!idle_there) return "";
-  return fmt::format(
-      "two communicators are used in opposite orders: {} waits for rank {} in operation {}, {}, "
-      "while {}",
-      context_.label, other, mine.number, describe(call_of(mine)), theirs.elsewhere_text);
+  // Both ranks may find it at once. They must say it alike.
+  const std::string here = waits_in_words(context_.label, mine), there = theirs.elsewhere_text;
+  return fmt::format("two communicators are used in opposite orders: {}, while {}",
+                     std::min(here, there), std::max(here, there));
 }
 
 void StallExchange::hear(const News& news) {

@@ -2,7 +2,9 @@
 // finished, other work ends.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/faults/scenario.h"
 #include "tests/support/threads.h"
@@ -122,6 +124,22 @@ void comes_late(Player& player) {
   ncclComm_t comm = player.join();
   if (player.rank() == 1) pause_ms(1500);
   player.expect_success(player.all_reduce(comm));
+  // Ranks compare their calls after a second. Equal calls of every kind must not look different.
+  const auto late = [&](const char* name, const std::function<ncclResult_t()>& fn) {
+    if (player.rank() == 1) pause_ms(1200);
+    player.expect_success(player.call(name, comm, fn));
+  };
+  std::vector<int16_t> in(64), out(128);
+  late("all_gather",
+       [&] { return ncclAllGather(in.data(), out.data(), 64, ncclFloat16, comm, nullptr); });
+  late("broadcast",
+       [&] { return ncclBroadcast(in.data(), out.data(), 64, ncclBfloat16, 1, comm, nullptr); });
+  late("reduce", [&] {
+    return ncclReduce(in.data(), out.data(), 64, ncclFloat16, ncclAvg, 0, comm, nullptr);
+  });
+  late("reduce_scatter", [&] {
+    return ncclReduceScatter(out.data(), in.data(), 64, ncclFloat16, ncclMin, comm, nullptr);
+  });
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
