@@ -99,9 +99,10 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
 
 CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline) {
-  const std::vector<int> leaders = host_leaders(infos);
-  const bool speaks = std::find(leaders.begin(), leaders.end(), rank.rank) != leaders.end();
-  const auto texts = rank.control.collect(speaks ? describe_host(rank.config) : "", deadline);
+  const std::vector<int> speakers = host_speakers(infos);
+  const bool speaks = std::find(speakers.begin(), speakers.end(), rank.rank) != speakers.end();
+  const std::string mine = speaks ? describe_host(rank.config, cuda::available()) : "";
+  const auto texts = rank.control.collect(mine, deadline);
   std::string decided;
   if (rank.rank == 0) try {
       decided = "+" + plan_for(rank, infos, texts).encode();

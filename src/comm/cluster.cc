@@ -3,24 +3,35 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/parallel_for.h"
+#include "src/base/siphash.h"
 #include "src/planner/rank_placement.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/graph/network.h"
+#include "src/topology/graph/rank_machine.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/hwloc_view.h"
 
 namespace weft {
 namespace {
 
-std::string look_at_host() {
-  const Machine machine = this_machine({hwloc_view});
+std::string look_at_host(bool hidden_gpus) {
+  Discovery how;
+  how.hwloc = hwloc_view;
+  how.hidden_gpus = hidden_gpus;
+  const auto begin = std::chrono::steady_clock::now();
+  const Machine machine = this_machine(how);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  WEFT_INFO(kInit, "this host was looked at in {:.1f} ms: {} GPUs, {} NICs", took.count(),
+            gpus(machine).size(), nodes_of(machine, NodeType::kNic).size());
   for (const std::string& note : machine.notes)
     if (note.ends_with(kWithoutHwloc)) WEFT_INFO(kInit, "{}", note);
   double nic_gbps = 0;
@@ -31,13 +42,20 @@ std::string look_at_host() {
 
 }  // namespace
 
-std::string describe_host(const Config& config) {
+std::string describe_host(const Config& config, bool hidden_gpus) {
+  using Key = std::pair<std::string, bool>;
   static std::mutex mutex;
-  static auto& known = *std::make_unique<std::map<std::string, std::string>>().release();
+  static auto& known = *std::make_unique<std::map<Key, std::string>>().release();
   std::lock_guard lock(mutex);
-  std::string& text = known[config.topo_file];
-  if (text.empty()) text = look_at_host();
+  std::string& text = known[{config.topo_file, hidden_gpus}];
+  if (text.empty()) text = look_at_host(hidden_gpus);
   return text;
+}
+
+uint64_t view_of_host(const Config& config) {
+  const std::string text = describe_host(config, true);
+  const size_t machine = text.find('\n');  // cores differ between processes
+  return siphash(Secret{}, text.data() + machine, text.size() - machine);
 }
 
 HostReport read_host_report(const std::string& text, int rank) {
@@ -59,13 +77,12 @@ HostReport read_host_report(const std::string& text, int rank) {
   return report;
 }
 
-std::vector<int> host_leaders(const std::vector<PeerInfo>& infos) {
-  std::map<uint64_t, int> seen;
-  std::vector<int> leaders;
+std::vector<int> host_speakers(const std::vector<PeerInfo>& infos) {
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  std::vector<int> speakers;
   for (size_t r = 0; r < infos.size(); r++)
-    if (seen.emplace(infos[r].host, static_cast<int>(r)).second)
-      leaders.push_back(static_cast<int>(r));
-  return leaders;
+    if (seen.emplace(infos[r].host, infos[r].view).second) speakers.push_back(static_cast<int>(r));
+  return speakers;
 }
 
 void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
@@ -84,15 +101,21 @@ Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::s
   for (const PeerInfo& info : infos)
     cluster.host_of.push_back(
         numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
-  std::vector<Machine> machines;
   // Hosts of one kind often have equal descriptions. Each description is parsed once.
   std::map<std::string, HostReport> read;
-  for (const int leader : host_leaders(infos)) {
-    const std::string& text = texts[static_cast<size_t>(leader)];
+  std::vector<std::vector<Machine>> views(numbers.size());
+  for (const int speaker : host_speakers(infos)) {
+    const std::string& text = texts[static_cast<size_t>(speaker)];
     const auto [it, fresh] = read.try_emplace(text);
-    if (fresh) it->second = read_host_report(text, leader);
-    cluster.hosts.push_back(it->second);
-    machines.push_back(it->second.machine);
+    if (fresh) it->second = read_host_report(text, speaker);
+    const auto host = static_cast<size_t>(cluster.host_of[static_cast<size_t>(speaker)]);
+    if (views[host].empty()) cluster.hosts.push_back(it->second);
+    views[host].push_back(it->second.machine);
+  }
+  std::vector<Machine> machines;
+  for (size_t host = 0; host < views.size(); host++) {
+    if (views[host].size() > 1) cluster.hosts[host].machine = unite_views(views[host]);
+    machines.push_back(cluster.hosts[host].machine);
   }
   cluster.machine = join(machines);
   return cluster;

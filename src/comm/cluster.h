@@ -16,8 +16,11 @@ struct HostReport {
   Machine machine;
 };
 
-// This host, as text for rank 0. A process inspects its host once and keeps the text.
-std::string describe_host(const Config& config);
+// This host, as text for rank 0. A process inspects its host once and keeps the text. `hidden_gpus`:
+// also the GPUs that CUDA_VISIBLE_DEVICES hides from this process, where other ranks may be.
+std::string describe_host(const Config& config, bool hidden_gpus = false);
+// A number that is equal for processes that see the same devices and links.
+uint64_t view_of_host(const Config& config);
 // Reads the text of describe_host(). Throws Error if it is malformed.
 HostReport read_host_report(const std::string& text, int rank);
 
@@ -27,9 +30,10 @@ struct Cluster {
   Machine machine;  // all hosts joined
 };
 
-// The lowest rank of each host. It describes the host.
-std::vector<int> host_leaders(const std::vector<PeerInfo>& infos);
-// `texts` has one entry per rank: the leaders' descriptions, and empty texts for the other ranks.
+// The ranks that describe their hosts: the lowest rank of each host, and the lowest rank with each
+// other view of it.
+std::vector<int> host_speakers(const std::vector<PeerInfo>& infos);
+// `texts` has one entry per rank: the speakers' descriptions, and empty texts for the other ranks.
 Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts);
 
 // Writes a GPU for every rank of a pipeline or ring, as a number in the machine's order. `topo` is

@@ -10,6 +10,7 @@
 #include "src/base/error.h"
 #include "src/base/process_cores.h"
 #include "src/base/siphash.h"
+#include "src/comm/cluster.h"
 #include "src/comm/rendezvous.h"
 #include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
@@ -17,7 +18,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 8;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 9;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -47,6 +48,7 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.pid = getpid();
   mine.host = host_identity(config);
   mine.machine = machine_identity();
+  if (!gpu.empty()) mine.view = view_of_host(config);
   // Computed once per process. It inspects all threads, and ranks of one process must agree.
   static const cpu_set_t cores = cores_of_process();
   mine.core_set = siphash(Secret{}, &cores, sizeof cores);

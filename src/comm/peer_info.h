@@ -23,6 +23,7 @@ struct PeerInfo {
   uint64_t settings[kAgreedSettings] = {};  // hashes
   uint64_t schedules = 0;  // fingerprint of the imported schedules; must be equal on all ranks
   uint64_t machine = 0;    // as host, but ignores NCCL_HOSTID
+  uint64_t view = 0;       // view_of_host(), on GPUs; 0 in host mode, where links decide nothing
   uint64_t core_set = 0;   // a hash of the cores that this rank's process may use
   int32_t cores = 1;       // the number of those cores
   int32_t shm_disable = 0;

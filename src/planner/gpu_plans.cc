@@ -23,15 +23,15 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
 }
 
 // For GPUs whose data goes through host memory, with or without CPU nodes.
-SelectionTable via_host_table(const InitPlansRequest& request, std::span<const int> places,
-                              TableRequest table) {
+SelectionTable via_host_table(const InitPlansRequest& request, const Machine& whole,
+                              std::span<const int> places, TableRequest table) {
   const auto measured = load_rates(request.config);
   const auto rates = [&](const char* section) {
     const bool known = measured.has_value() && measured->rates.contains(section);
     return known ? measured->rates.at(section) : default_rates(section);
   };
   const Rates fifos = rates(kHostFifoRates), cpus = rates(kThreadRates);
-  const Machine machine = machine_of_ranks(request.machine, places, true);
+  const Machine machine = machine_of_ranks(whole, places, true);
   table.machine = &machine;
   table.simulation = via_host_simulation(fifos, cpus, request.setting.slice_bytes, request.nranks);
   table.cpus = cpu_rates(cpus, request.setting.cores);
@@ -59,52 +59,46 @@ SelectionTable via_host_table(const InitPlansRequest& request, std::span<const i
   return built;
 }
 
-// For GPUs with peer access. Rules choose plans; the table lists the choices and their costs.
-SelectionTable peer_access_table(const InitPlansRequest& request, std::span<const int> places,
-                                 TableRequest table) {
+// For ranks that share GPUs with peer access. Rules choose plans; the table lists the choices and
+// their costs.
+SelectionTable shared_gpus_table(const InitPlansRequest& request, TableRequest table) {
   // GPUs work in parallel. Ranks that share a GPU share its time.
   const auto found = static_cast<int>(gpus(request.machine).size());
   table.setting.cores = std::clamp(found, 1, request.nranks);
   table.setting.on_gpus = true;
   if (!request.config.algo.empty())
     WEFT_INFO(kInit,
-              "NCCL_ALGO has no effect between GPUs that reach each other's memory: WEFT_PLAN "
-              "forces a plan");
-  // If every byte between GPUs crosses a CPU, CPU nodes can reduce it there.
-  Machine linked;
-  std::vector<PlanOption> helpers;
-  if (request.setting.no_cpu_nodes.empty() && only_over_host_bridge(request.machine, places)) {
-    TableRequest helped = table;
-    helped.cpu_plans_only = true;
-    helpers = via_host_table(request, places, helped).options;
-    linked = machine_of_ranks(request.machine, places, false);
-    table.machine = &linked;
-    table.simulation = quick_simulation(request.nranks);
-  }
-  SelectionTable built = build_gpu_table(table, request.config.packet_bytes, helpers);
-  built.machine = fmt::format("{} ranks on {} GPUs, whose thresholds are measured", request.nranks,
-                              table.setting.cores);
+              "NCCL_ALGO has no effect between ranks that share a GPU: WEFT_PLAN forces a plan");
+  SelectionTable built = build_gpu_table(table, request.config.packet_bytes);
+  built.machine = fmt::format("{} ranks on {} GPU{}, whose thresholds are measured", request.nranks,
+                              table.setting.cores, table.setting.cores == 1 ? "" : "s");
   return built;
 }
 
 }  // namespace
 
-CommunicatorPlans plans_for_gpus(const InitPlansRequest& request) {
+std::vector<PlanOption> cpu_node_options(const InitPlansRequest& request, const Machine& machine,
+                                         std::span<const int> places) {
+  TableRequest table = table_request(request);
+  table.cpu_plans_only = true;
+  return via_host_table(request, machine, places, table).options;
+}
+
+CommunicatorPlans plans_for_gpus(const InitPlansRequest& request, std::span<const int> places) {
   CommunicatorPlans plans;
   TableRequest table = table_request(request);
   take_rates(request, table);
-  const std::vector<int> places = gpus_of_ranks(request.machine, request.gpus, request.nranks);
   std::string via_host = request.via_host;
   if (via_host.empty()) via_host = no_peer_access(request.machine, places);
   if (!via_host.empty() && !places.empty()) {
-    plans.table = via_host_table(request, places, table);
+    plans.table = via_host_table(request, request.machine, places, table);
     plans.table.via_host = via_host;
     return plans;
   }
-  if (!via_host.empty())
-    WEFT_INFO(kInit, "{}, but not all GPUs of these ranks are seen here: simple rules decide",
-              via_host);
-  plans.table = peer_access_table(request, places, table);
+  if (places.empty())
+    WEFT_INFO(kInit, "{}not all GPUs of these ranks are seen here: simple rules decide",
+              via_host.empty() ? "" : via_host + ", but ");
+  plans.table = shared_gpus_table(request, table);
   return plans;
 }
 

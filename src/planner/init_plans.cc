@@ -7,6 +7,8 @@
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/tuner_plugin.h"
+#include "src/planner/via_host.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -100,8 +102,16 @@ CommunicatorPlans plans_for_cores(const InitPlansRequest& request) {
 
 CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   if (!request.config.topo.empty()) return plans_for_topo(request);
-  if (request.on_gpus && request.hosts == 1) return plans_for_gpus(request);
-  return plans_for_cores(request);
+  if (!request.on_gpus) return plans_for_cores(request);
+  const std::vector<int> places =
+      gpus_of_ranks(request.machine, {request.gpus, request.setting.hosts}, request.nranks);
+  const bool via_host = request.hosts == 1 && !no_peer_access(request.machine, places).empty();
+  if (each_has_a_gpu(places) && request.via_host.empty() && !via_host && request.nranks > 1) {
+    const Machine machine = reduce_to(request.machine, places);
+    return plans_for_machine(request, machine,
+                             machine.name.empty() ? "this machine" : machine.name);
+  }
+  return request.hosts == 1 ? plans_for_gpus(request, places) : plans_for_cores(request);
 }
 
 }  // namespace weft

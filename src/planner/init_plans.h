@@ -1,5 +1,5 @@
-// Plans one communicator, on its rank 0: finds the machine, synthesizes schedules or takes them
-// from the cache, and builds the selection table.
+// Plans one communicator, on its rank 0: reduces the machine to the ranks' GPUs, synthesizes
+// schedules or takes them from the cache, and builds the selection table.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct InitPlansRequest {
   int hosts = 1;
   ScheduleTest fits;          // whether a synthesized schedule can be run
   uint64_t communicator = 0;  // a number for tuner plugins
-  // For GPUs of one host only.
+  // For GPUs.
   std::vector<std::string> gpus;  // PCI bus id per rank; empty: ranks go to the GPUs in turn
   std::string via_host;           // why data must go through host memory; empty: it need not
   std::function<std::string(const Schedule&)> unfit_for_host_fifos;  // why no kernel can run it

@@ -14,6 +14,11 @@ Choice made_by(const Generator& generator, PlanPath path) {
   return {&generator, nullptr, path, generator.name.data()};
 }
 
+// One of the kernels for special shapes. They need access between all pairs.
+bool needs_peer_memory(const PlanOption& option) {
+  return option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore;
+}
+
 }  // namespace
 
 PlanChooser::PlanChooser(const Config& config, int rank, std::string label,
@@ -123,47 +128,50 @@ const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
   return nullptr;
 }
 
-// Whether messages carry the call, and not one of the kernels for special shapes. These need access
-// between all pairs.
-bool PlanChooser::runs_lanes(const PlanCall& call, const Generator* forced) const {
-  if (call.collective.nranks == 1) return false;
+const PlanOption* PlanChooser::tabled(const PlanCall& call, bool kernels) const {
+  const CollectiveKind kind = call.collective.kind;
+  const SelectionTable& table = agreed_.table;
+  if (goes_by_rules()) return nullptr;
+  const PlanOption* option = table.choose(kind, call.bytes, false);
+  if (option == nullptr) return nullptr;
+  bool fits = option->schedule < 0 ||
+              unfit(*agreed_.schedules->all()[static_cast<size_t>(option->schedule)], call) ==
+                  Unfit::kNone;
+  if (needs_peer_memory(*option)) fits = kernels && placement_.peer_memory;
+  return fits ? option : table.choose(kind, call.bytes, true);
+}
+
+// Whether a forced plan, or the lack of access between some pairs, leaves only messages.
+bool PlanChooser::sends_messages(const PlanCall& call, const Generator* forced) const {
   if (forced != nullptr && forced->cpu_nodes > 0) return false;  // refused
   if (!placement_.peer_memory) return true;
-  if (forced != nullptr) return !forced->peer_memory && call.bytes > packet_bytes_;
-  return emulates_topo_;
+  return forced != nullptr && !forced->peer_memory && call.bytes > packet_bytes_;
 }
 
 Choice PlanChooser::on_gpus(const PlanCall& call, const Generator* forced) const {
-  const CollectiveKind kind = call.collective.kind;
-  if (runs_lanes(call, forced)) {
-    Choice choice = through_fifos(call, forced);
-    choice.path = PlanPath::kLanes;
-    return choice;
-  }
-  if (copies_ && copies_(kind, call.message_bytes()))
+  const bool alone = call.collective.nranks == 1;
+  if (!alone && sends_messages(call, forced)) return by_messages(call, forced, PlanPath::kLanes);
+  if (!emulates_topo_ && copies_ && copies_(call.collective.kind, call.message_bytes()))
     return {nullptr, nullptr, PlanPath::kCopyEngines, "copy_engines"};
+  if (!alone && forced == nullptr && !agreed_.table.advisory)
+    if (const PlanOption* option = tabled(call, true)) {
+      if (needs_peer_memory(*option)) return made_by(*generator_of(option), option->path);
+      return by_messages(call, forced, PlanPath::kLanes);
+    }
   const GpuChoice choice =
       choose_for_gpu(call.collective, call.bytes, packet_bytes_, forced, placement_.together);
   return made_by(*choice.generator, choice.packets ? PlanPath::kPackets : PlanPath::kLoadStore);
 }
 
-Choice PlanChooser::through_fifos(const PlanCall& call, const Generator* forced) const {
-  const CollectiveKind kind = call.collective.kind;
-  const SelectionTable& table = agreed_.table;
-  const PlanOption* option =
-      forced != nullptr || goes_by_rules() ? nullptr : table.choose(kind, call.bytes, false);
-  if (option != nullptr && option->schedule >= 0) {
-    const ImportedSchedule& schedule =
-        *agreed_.schedules->all()[static_cast<size_t>(option->schedule)];
-    if (unfit(schedule, call) == Unfit::kNone)
-      return {nullptr, &schedule, PlanPath::kFifos, option->name.c_str()};
-    option = table.choose(kind, call.bytes, true);
-  }
+Choice PlanChooser::by_messages(const PlanCall& call, const Generator* forced,
+                                PlanPath path) const {
+  const PlanOption* option = forced == nullptr ? tabled(call, false) : nullptr;
+  if (option != nullptr && option->schedule >= 0)
+    return {nullptr, agreed_.schedules->all()[static_cast<size_t>(option->schedule)].get(), path,
+            option->name.c_str()};
   const Generator* generator = unless_captured(generator_of(option), call);
-  if (generator != nullptr && generator->cpu_nodes <= cpu_nodes_)
-    return made_by(*generator, PlanPath::kFifos);
-  return made_by(choose_generator(call.collective, call.bytes, placement_, forced),
-                 PlanPath::kFifos);
+  if (generator != nullptr && generator->cpu_nodes <= cpu_nodes_) return made_by(*generator, path);
+  return made_by(choose_generator(call.collective, call.bytes, placement_, forced), path);
 }
 
 Choice PlanChooser::choose(const PlanCall& call) const {
@@ -176,10 +184,14 @@ Choice PlanChooser::choose(const PlanCall& call) const {
               schedule->path.c_str()};
     }
   if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
-  return through_fifos(call, forced);
+  return by_messages(call, forced, PlanPath::kFifos);
 }
 
 const PlanOption* PlanChooser::option_of(const Choice& choice, CollectiveKind kind) const {
+  for (const PlanOption& option : agreed_.table.options)
+    if (option.kind == kind && option.name == choice.name && option.path == choice.path)
+      return &option;
+  // A table for messages through FIFOs, or a forced plan.
   for (const PlanOption& option : agreed_.table.options)
     if (option.kind == kind && option.name == choice.name) return &option;
   return nullptr;

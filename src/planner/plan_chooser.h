@@ -16,15 +16,6 @@
 
 namespace weft {
 
-// How a plan moves data.
-enum class PlanPath : uint8_t {
-  kFifos,        // messages through FIFOs in host memory
-  kLanes,        // GPUs: messages, pair by pair through peer memory or host memory
-  kPackets,      // GPUs: packets with flags beside the data, as in NCCL's LL
-  kLoadStore,    // GPUs: loads and stores in peer memory
-  kCopyEngines,  // GPUs: copy engines move the data
-};
-
 struct Choice {
   const Generator* generator = nullptr;
   const ImportedSchedule* schedule = nullptr;  // imported or synthesized; then generator is nullptr
@@ -85,8 +76,11 @@ class PlanChooser {
   bool uses_cpu_nodes(const Generator* forced, const PlanCall& call) const;
   const ImportedSchedule* imported_for(const PlanCall& call) const;
   Choice on_gpus(const PlanCall& call, const Generator* forced) const;
-  bool runs_lanes(const PlanCall& call, const Generator* forced) const;
-  Choice through_fifos(const PlanCall& call, const Generator* forced) const;
+  bool sends_messages(const PlanCall& call, const Generator* forced) const;
+  // The table's choice for the call; nullptr: rules decide. `kernels`: not only messages.
+  const PlanOption* tabled(const PlanCall& call, bool kernels) const;
+  // A plan whose ranks send messages.
+  Choice by_messages(const PlanCall& call, const Generator* forced, PlanPath path) const;
 
   const int rank_;
   const std::string label_;

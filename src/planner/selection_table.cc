@@ -52,6 +52,18 @@ class Fields {
   std::string_view rest_;
 };
 
+// Not synthesized for some calls, and not a kernel that needs access between all GPUs.
+bool serves_all_calls(const PlanOption& option) {
+  return option.schedule < 0 &&
+         (option.path == PlanPath::kFifos || option.path == PlanPath::kLanes);
+}
+
+PlanPath path_of(int number) {
+  if (number < 0 || number > static_cast<int>(PlanPath::kCopyEngines))
+    fail(ncclInternalError, "a selection table has a path {} that nobody knows", number);
+  return static_cast<PlanPath>(number);
+}
+
 }  // namespace
 
 double SelectionTable::estimate(const PlanOption& option, double bytes) {
@@ -75,7 +87,7 @@ std::vector<SelectionTable::Range> SelectionTable::best_ranges(CollectiveKind ki
     for (int o = 0; o < static_cast<int>(options.size()); o++) {
       const PlanOption& option = options[static_cast<size_t>(o)];
       if (option.kind != kind || !option.barred.empty() || option.us.empty() ||
-          (generators_only && option.schedule >= 0))
+          (generators_only && !serves_all_calls(option)))
         continue;
       if (best < 0 || cost(o) < cost(best)) best = o;
     }
@@ -102,7 +114,7 @@ void SelectionTable::find_ranges() {
 void SelectionTable::set_ranges(CollectiveKind kind, std::vector<Range> ranges) {
   const auto k = static_cast<size_t>(kind);
   const bool generators = std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) {
-    return options[static_cast<size_t>(range.option)].schedule < 0;
+    return serves_all_calls(options[static_cast<size_t>(range.option)]);
   });
   if (generators) generator_ranges_[k] = ranges;
   ranges_[k] = std::move(ranges);
@@ -127,8 +139,9 @@ std::string SelectionTable::encode() const {
   std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\t{}\n", machine, origin, slice_bytes,
                                  lend_bytes, advisory, via_host);
   for (const PlanOption& o : options) {
-    text += fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
-                        o.schedule, o.lanes, o.channels, o.chunks, o.barred);
+    text += fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
+                        o.schedule, static_cast<int>(o.path), o.lanes, o.channels, o.chunks,
+                        o.barred);
     for (const double us : o.us) text += fmt::format("\t{}", us);
     text += '\n';
   }
@@ -167,6 +180,7 @@ SelectionTable SelectionTable::decode(std::string_view text) {
       o.kind = static_cast<CollectiveKind>(kind);
       o.name = line.text();
       o.schedule = line.number<int>();
+      o.path = path_of(line.number<int>());
       o.lanes = line.number<int>();
       o.channels = line.number<int>();
       o.chunks = line.number<int>();

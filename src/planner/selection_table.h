@@ -13,11 +13,23 @@
 
 namespace weft {
 
+// How a plan moves data.
+enum class PlanPath : uint8_t {
+  kFifos,        // messages through FIFOs in host memory
+  kLanes,        // GPUs: messages, pair by pair through peer memory or host memory
+  kPackets,      // GPUs: packets with flags beside the data, as in NCCL's LL
+  kLoadStore,    // GPUs: loads and stores in peer memory
+  kCopyEngines,  // GPUs: copy engines move the data
+};
+// "lanes", "packets": as tools print it.
+std::string_view name_of(PlanPath path);
+
 // One way to do a collective.
 struct PlanOption {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string name;        // of the generator or synthesized schedule
   int schedule = -1;       // number of the synthesized schedule; -1: a generator
+  PlanPath path = PlanPath::kFifos;
   int lanes = 0;           // most of any rank
   int channels = 0;        // most between two ranks
   int chunks = 1;          // per block
@@ -56,7 +68,7 @@ class SelectionTable {
     return ranges_[static_cast<size_t>(kind)];
   }
   // nullptr: the table has no ranges for the collective. `generators_only`: ignores synthesized
-  // schedules, for calls that they do not fit.
+  // schedules and kernels that need access between all GPUs, for calls that they do not fit.
   const PlanOption* choose(CollectiveKind kind, uint64_t bytes, bool generators_only) const;
 
   // Whether choose() returns the option for some size.

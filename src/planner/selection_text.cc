@@ -40,6 +40,21 @@ std::string manner(const SelectionTable& table, const PlanOption& option) {
 
 }  // namespace
 
+std::string_view name_of(PlanPath path) {
+  switch (path) {
+    case PlanPath::kFifos:
+      return "fifos";
+    case PlanPath::kLanes:
+      return "lanes";
+    case PlanPath::kPackets:
+      return "packets";
+    case PlanPath::kLoadStore:
+      return "load_store";
+    default:
+      return "copy_engines";
+  }
+}
+
 std::string size_text(uint64_t bytes) {
   if (bytes == std::numeric_limits<uint64_t>::max()) return "any";
   for (const auto& [shift, unit] : {std::pair{30, 'G'}, {20, 'M'}, {10, 'K'}})

@@ -28,16 +28,23 @@ bool has_fifos(const Generator& generator) {
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
+// How a plan is simulated.
+struct Manner {
+  const SimulationOptions& options;
+  double bytes_sent = 1;  // per byte of data; packets have as many bytes of flags as of data
+};
+
 // The times at all sizes of a table.
 std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
-                                    SimulatedMachine& simulated) {
+                                    SimulatedMachine& simulated, const Manner& manner) {
   std::span<const int> sizes = kSimulatedSizes;
   if (request.nranks > kManyRanks) sizes = kFewSimulatedSizes;
   std::vector<double> known, us;
   for (const int i : sizes)
     known.push_back(
         request.call_us +
-        simulate(simulated, graph, SelectionTable::size(i), request.simulation).time_us);
+        simulate(simulated, graph, SelectionTable::size(i) * manner.bytes_sent, manner.options)
+            .time_us);
   for (int i = 0; i < SelectionTable::kSizes; i++) {
     size_t k = 0;
     while (k + 2 < known.size() && sizes[k + 1] < i) k++;
@@ -69,16 +76,17 @@ class Builder {
     for (int k = 0; k < kCollectiveKinds; k++) {
       const Collective c{static_cast<CollectiveKind>(k), request_.nranks, 0};
       if (c.kind == CollectiveKind::kSendRecv) {
-        if (!request_.cpu_plans_only) add(kSendRecv, {c.kind, 2, 0});
+        if (!request_.cpu_plans_only) add(kSendRecv, {c.kind, 2, 0}, request_.path);
         continue;
       }
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
-        if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c);
+        if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c, request_.path);
         if (generator.cpu_nodes > 0 && request_.machine != nullptr &&
             cpus_could_help(*request_.machine, generator.cpu_nodes))
           add_with_cpus(generator, c);
       }
+      if (request_.kernels) add_kernels(c);
     }
     for (size_t i = 0; i < request_.schedules.size(); i++)
       add(*request_.schedules[i], static_cast<int>(i));
@@ -90,14 +98,25 @@ class Builder {
   }
 
  private:
-  void add(const Generator& generator, const Collective& c) {
+  // A single round of packets, a tree of packets, or loads and stores in peer memory.
+  void add_kernels(const Collective& c) {
+    const Generator& round = c.kind == CollectiveKind::kAllReduce ? kOneShot : kOneRound;
+    for (const Generator* generator : {&round, &kTree})
+      if (request_.packets && generator->supports(c) &&
+          (generator != &kTree || c.kind == CollectiveKind::kBroadcast))
+        add(*generator, c, PlanPath::kPackets);
+    if (kPeerMemory.supports(c)) add(kPeerMemory, c, PlanPath::kLoadStore);
+  }
+
+  void add(const Generator& generator, const Collective& c, PlanPath path) {
     PlanOption& option = table_.options.emplace_back();
     option.kind = c.kind;
     option.name = generator.name;
+    option.path = path;
     option.barred = request_.rules.bars_generator(c.kind, generator.name);
     // one_round sends the same messages as direct, so its time on links is the same.
     const bool only_links = request_.machine != nullptr && request_.simulation.step_us == 0 &&
-                            request_.simulation.message_us == 0;
+                            request_.simulation.message_us == 0 && path == request_.path;
     sources_.push_back({&generator, c, nullptr, only_links && generator.name == kOneRound.name});
   }
 
@@ -106,6 +125,7 @@ class Builder {
     option.kind = schedule.collective.kind;
     option.name = schedule.path;
     option.schedule = number;
+    option.path = request_.path;
     sources_.push_back({nullptr, schedule.collective, &schedule});
   }
 
@@ -143,7 +163,8 @@ class Builder {
 
   void copy_direct(PlanOption& option) const {
     for (const PlanOption& direct : table_.options) {
-      if (direct.kind != option.kind || direct.name != kDirect.name) continue;
+      if (direct.kind != option.kind || direct.name != kDirect.name || direct.path != option.path)
+        continue;
       option.lanes = 1;
       option.channels = direct.channels;
       option.chunks = direct.chunks;
@@ -239,6 +260,8 @@ class Builder {
   }
 
   bool cannot_run(PlanOption& option, const Schedule& schedule) const {
+    // Kernels for special shapes do not use FIFOs.
+    if (option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore) return false;
     const std::string why = request_.unfit ? request_.unfit(schedule) : "";
     if (!why.empty()) option.barred = why;
     return !why.empty();
@@ -252,7 +275,10 @@ class Builder {
 
   void simulate_option(PlanOption& option, const ScheduleGraph& graph,
                        SimulatedMachine& simulated) const {
-    option.us = simulated_times(request_, graph, simulated);
+    const bool kernel = option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore;
+    const Manner manner{kernel ? *request_.kernels : request_.simulation,
+                        option.path == PlanPath::kPackets ? 2.0 : 1.0};
+    option.us = simulated_times(request_, graph, simulated, manner);
     const Generator& single = option.kind == CollectiveKind::kAllReduce ? kOneShot : kOneRound;
     if (request_.one_round_us == 0 || option.name != single.name) return;
     const double n = request_.nranks;
@@ -291,80 +317,7 @@ class Builder {
   std::vector<Source> sources_;  // per option of the table
 };
 
-constexpr double kFasterByFar = 0.8;
-
-// A choice of choose_for_gpu().
-PlanOption gpu_option(const TableRequest& request, const Generator& generator, const Collective& c,
-                      SimulatedMachine* links) {
-  PlanOption option;
-  option.kind = c.kind;
-  option.name = generator.name;
-  const Schedule schedule = generator.make(c, false);
-  const ScheduleGraph graph = step_graph(schedule);
-  const ScheduleShape shape = shape_of(graph);
-  option.lanes = shape.lanes;
-  option.channels = shape.channels;
-  option.chunks = shape.chunks;
-  for (int i = 0; i < SelectionTable::kSizes; i++)
-    option.us.push_back(predict(shape, c, SelectionTable::size(i), request.setting, request.rates) *
-                        factor_at(request.factors, c, option.name, SelectionTable::size(i)));
-  if (links == nullptr) return option;
-  const std::vector<double> least = simulated_times(request, graph, *links);
-  for (size_t i = 0; i < least.size(); i++) option.us[i] = std::max(option.us[i], least[i]);
-  return option;
-}
-
 }  // namespace
-
-SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
-                               const std::vector<PlanOption>& helpers) {
-  SelectionTable table;
-  table.origin = request.origin;
-  table.advisory = true;
-  const auto links =
-      request.machine != nullptr ? std::make_unique<SimulatedMachine>(*request.machine) : nullptr;
-  for (int k = 0; k < kCollectiveKinds; k++) {
-    const Collective c{static_cast<CollectiveKind>(k), request.nranks, 0};
-    if (c.kind == CollectiveKind::kSendRecv || request.nranks < 2 ||
-        request.nranks > kMostTableRanks)
-      continue;
-    const Generator* forced = forced_generator(c.kind, request.rules.plan);
-    // Not for a forced plan with CPU nodes: it is not known yet whether GPUs reach each other.
-    if (forced != nullptr && (!forced->supports(c) || forced->cpu_nodes > 0)) continue;
-    std::vector<SelectionTable::Range> ranges;
-    const Generator* last = nullptr;
-    int ruled = 0;
-    const auto first_helper = static_cast<int>(table.options.size());
-    for (const PlanOption& helper : helpers)
-      if (helper.kind == c.kind && forced == nullptr) table.options.push_back(helper);
-    const auto end_of_helpers = static_cast<int>(table.options.size());
-    const auto cost = [&](int option, uint64_t bytes) {
-      return SelectionTable::estimate(table.options[static_cast<size_t>(option)],
-                                      static_cast<double>(bytes));
-    };
-    for (int power = 0; power <= 32; power++) {
-      const auto bytes = uint64_t{1} << power;
-      const GpuChoice choice =
-          choose_for_gpu(c, bytes, packet_bytes, forced,
-                         request.setting.cores == 1 && request.setting.one_process);
-      if (choice.generator != last) {
-        ruled = static_cast<int>(table.options.size());
-        table.options.push_back(gpu_option(request, *choice.generator, c, links.get()));
-        last = choice.generator;
-      }
-      int best = ruled;
-      for (int h = first_helper; h < end_of_helpers; h++)
-        if (const PlanOption& helper = table.options[static_cast<size_t>(h)];
-            helper.barred.empty() && !helper.us.empty() &&
-            cost(h, bytes) < (best == ruled ? kFasterByFar : 1) * cost(best, bytes))
-          best = h;
-      if (ranges.empty() || ranges.back().option != best) ranges.push_back({0, best});
-      ranges.back().most_bytes = power == 32 ? ~uint64_t{0} : bytes * 2 - 1;
-    }
-    table.set_ranges(c.kind, std::move(ranges));
-  }
-  return table;
-}
 
 SelectionTable build_table(const TableRequest& request) { return Builder(request).build(); }
 

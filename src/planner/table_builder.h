@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,11 @@ struct TableRequest {
   PlanFactors factors;
   SimulationOptions simulation;
   CpuRates cpus;
-  double call_us = 0;  // per call, added to simulated times
+  double call_us = 0;                // per call, added to simulated times
+  PlanPath path = PlanPath::kFifos;  // of plans whose ranks send messages
+  // GPUs that all reach each other: the costs of kernels for special shapes, which compete then.
+  std::optional<SimulationOptions> kernels;
+  bool packets = true;  // one of them may send packets
   // If not 0: the time of a single round of messages up to kMostOneRoundBytes, and the time per
   // megabyte that a rank sends in it.
   double one_round_us = 0, one_round_us_mb = 0;
@@ -43,12 +48,10 @@ struct TableRequest {
 // then, and the rules of selection.h decide.
 inline constexpr int kMostTableRanks = 128;
 
-// For GPUs that reach each other's memory. Options are the choices of choose_for_gpu(). The cost
-// model predicts their times; `setting.cores` is the number of GPUs. If there is a machine, the
-// simulated time on its links is a lower bound. `helpers` are plans with CPU nodes. They have not
-// been measured, so they are chosen only if predicted to be at least 1.25 times faster.
-SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes,
-                               const std::vector<PlanOption>& helpers = {});
+// For ranks that share GPUs and reach each other's memory. Options are the choices of
+// choose_for_gpu(), whose thresholds are measured on such ranks. The cost model predicts their
+// times; `setting.cores` is the number of GPUs.
+SelectionTable build_gpu_table(const TableRequest& request, size_t packet_bytes);
 
 SelectionTable build_table(const TableRequest& request);
 

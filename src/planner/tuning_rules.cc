@@ -95,7 +95,8 @@ bool is_of(NcclAlgorithm algorithm, std::string_view generator) {
       return generator == kRecursive.name || generator == kPairwise.name;
     default:
       return generator == kDirect.name || generator == kOneShot.name ||
-             generator == kOneRound.name || generator == kMultiConnection.name;
+             generator == kOneRound.name || generator == kMultiConnection.name ||
+             generator == kPeerMemory.name;
   }
 }
 

@@ -3,7 +3,7 @@
 //
 // NCCL's algorithms stand for families of generators. Ring is ring. Tree and NVLSTree are tree and
 // recursive. PAT is recursive and pairwise. CollNetDirect, CollNetChain and NVLS, in which all
-// ranks work at once, are direct, one_shot and one_round. Schedules made for the machine belong to
+// ranks work at once, are direct, one_shot, one_round and peer_memory. Schedules made for the machine belong to
 // no family. They are used only if the user leaves the choice open.
 #pragma once
 

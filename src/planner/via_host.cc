@@ -22,24 +22,6 @@ bool between_gpus(const Link& link) {
 
 }  // namespace
 
-std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
-                               int nranks) {
-  const std::vector<int> all = gpus(machine);
-  std::vector<int> found;
-  for (size_t r = 0; r < static_cast<size_t>(nranks) && !all.empty(); r++) {
-    if (ids.empty()) {
-      found.push_back(all[r % all.size()]);
-      continue;
-    }
-    const auto it = std::find_if(all.begin(), all.end(), [&](int gpu) {
-      return machine.nodes[static_cast<size_t>(gpu)].pci == ids[r];
-    });
-    if (it == all.end()) return {};
-    found.push_back(*it);
-  }
-  return found;
-}
-
 std::string no_peer_access(const Machine& machine, std::span<const int> gpus) {
   for (const int gpu : gpus) {
     const bool others = std::any_of(gpus.begin(), gpus.end(), [&](int o) { return o != gpu; });

@@ -15,11 +15,6 @@
 
 namespace weft {
 
-// The node of every rank's GPU, by PCI bus id. Without ids, ranks go to the GPUs in turn. Empty if
-// the machine lacks one of them.
-std::vector<int> gpus_of_ranks(const Machine& machine, std::span<const std::string> ids,
-                               int nranks);
-
 // Why these GPUs have no peer access to each other. Empty: they have it, or the machine does not
 // say.
 std::string no_peer_access(const Machine& machine, std::span<const int> gpus);

@@ -53,7 +53,7 @@ Host look(const Discovery& how) {
   apply_nvml(host, report);
   if (report.present) apply_device_files(host, sysfs);
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-      visible != nullptr && report.present) {
+      visible != nullptr && report.present && !how.hidden_gpus) {
     const char* order = std::getenv("CUDA_DEVICE_ORDER");
     apply_visible_devices(host, visible, order != nullptr && std::string(order) == "PCI_BUS_ID");
   }

@@ -18,10 +18,12 @@ struct Discovery {
   std::string nvml = "libnvidia-ml.so.1";  // for dlopen
   std::string root;                        // prefix of /sys, /proc and /dev (tests)
   std::string hwloc_xml;                   // replaces the call of hwloc (tests)
+  bool hidden_gpus = false;                // also those that CUDA_VISIBLE_DEVICES hides
 };
 
 // PCI tree and NUMA nodes from hwloc (from /sys without it), GPUs and NVLink from NVML, NICs from
-// /sys. Leaves out devices that CUDA_VISIBLE_DEVICES and containers hide.
+// /sys. Leaves out devices that CUDA_VISIBLE_DEVICES and containers hide. Ranks of one host often
+// see one GPU each that way. So init asks for the hidden ones too.
 Host discover_host(const Discovery& how = {}) noexcept;
 
 // The machine for init and tools. If NCCL_TOPO_FILE (or NVIDIA's

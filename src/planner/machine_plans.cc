@@ -1,4 +1,4 @@
-// plans_for_topo() of init_plan_builders.h.
+// plans_for_machine() and plans_for_topo() of init_plan_builders.h.
 #include <filesystem>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -6,17 +6,26 @@
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
+#include "src/planner/gpu_rates.h"
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/tuner_plugin.h"
+#include "src/planner/via_host.h"
 
 namespace weft {
 namespace {
 
+// Kernels that load and store in peer memory, or send packets, know this many ranks.
+constexpr int kMostKernelRanks = 32;
+
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("3 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("4 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
+  text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
+                      request.simulation.step_us, request.simulation.message_us,
+                      request.packets);
+  if (request.kernels) text += fmt::format(" {}", request.kernels->message_us);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
@@ -46,12 +55,37 @@ SelectionTable simulated_table(const Config& config, const TableRequest& request
   return table;
 }
 
-void log_unfinished(const InitPlansRequest& request, const MadeSchedules& made) {
+// What steps cost on GPUs, and whether kernels for special shapes may compete.
+void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, TableRequest& table) {
+  const auto measured = load_rates(request.config);
+  const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
+  table.path = PlanPath::kLanes;
+  table.call_us = rates.call_us;
+  if (request.hosts == 1 && request.nranks <= kMostKernelRanks)
+    table.kernels = kernel_costs(table.simulation, rates);
+  table.packets = request.config.packet_bytes > 0;
+  table.simulation = lane_costs(table.simulation, rates);
+  table.origin += " with " + rates.origin;
+}
+
+// If every byte between GPUs crosses a CPU, CPU nodes can reduce it there.
+void add_cpu_plans(const InitPlansRequest& request, const Machine& machine,
+                   SelectionTable& table) {
+  const std::vector<int> all = gpus(machine);
+  if (request.hosts > 1 || !request.setting.no_cpu_nodes.empty() ||
+      all.size() != static_cast<size_t>(request.nranks) || !only_over_host_bridge(machine, all))
+    return;
+  for (const PlanOption& option : cpu_node_options(request, machine, all))
+    table.options.push_back(option);
+  table.find_ranges();
+}
+
+void log_unfinished(const std::string& title, const MadeSchedules& made) {
   if (made.cut_short + made.left == 0) return;
   WEFT_INFO(kInit,
             "{}: {} of {} schedules are the first that were found{}; "
             "WEFT_SYNTHESIS_SECONDS=60 looks for better ones once, and the cache keeps them",
-            request.config.topo, made.cut_short, made.fetched + made.made,
+            title, made.cut_short, made.fetched + made.made,
             made.left == 0 ? ""
                            : fmt::format(", for {} more there was no time and generators "
                                          "serve instead",
@@ -60,31 +94,38 @@ void log_unfinished(const InitPlansRequest& request, const MadeSchedules& made) 
 
 }  // namespace
 
-CommunicatorPlans plans_for_topo(const InitPlansRequest& request) {
+CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machine& machine,
+                                    const std::string& title) {
   CommunicatorPlans plans;
   TableRequest table = table_request(request);
+  table.machine = &machine;
+  table.simulation = quick_simulation(request.nranks);
+  table.origin = "times are simulated";
+  if (request.on_gpus) take_gpu_rates(request, machine, table);
+  const auto available = static_cast<int>(gpus(machine).size());
+  if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
+    const MadeSchedules made = schedules_for(
+        request.config, machine, synthesis_seconds(request.config, machine), request.fits);
+    plans.schedules = made.schedules;
+    table.schedules = made.schedules->all();
+    table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
+                                made.fetched, made.made, made.seconds * 1e3);
+    log_unfinished(title, made);
+  }
+  plans.table = simulated_table(request.config, table, plans.schedules->fingerprint());
+  if (request.on_gpus) add_cpu_plans(request, machine, plans.table);
+  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
+  plans.table.machine = fmt::format("{} ({} of its {} GPUs)", title, request.nranks, available);
+  return plans;
+}
+
+CommunicatorPlans plans_for_topo(const InitPlansRequest& request) {
   const Machine emulated = load_machine(request.config.topo);
   const auto available = static_cast<int>(gpus(emulated).size());
   if (available < request.nranks)
     fail(ncclInvalidUsage, "WEFT_TOPO: {} has {} GPUs, the communicator has {} ranks",
          request.config.topo, available, request.nranks);
-  table.machine = &emulated;
-  table.simulation = quick_simulation(request.nranks);
-  table.origin = "times are simulated";
-  if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
-    const MadeSchedules made = schedules_for(
-        request.config, emulated, synthesis_seconds(request.config, emulated), request.fits);
-    plans.schedules = made.schedules;
-    table.schedules = made.schedules->all();
-    table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
-                                made.fetched, made.made, made.seconds * 1e3);
-    log_unfinished(request, made);
-  }
-  plans.table = simulated_table(request.config, table, plans.schedules->fingerprint());
-  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
-  plans.table.machine = fmt::format("{} ({} of its {} GPUs)", request.config.topo, request.nranks,
-                                    gpus(emulated).size());
-  return plans;
+  return plans_for_machine(request, emulated, request.config.topo);
 }
 
 }  // namespace weft

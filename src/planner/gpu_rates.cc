@@ -1,0 +1,81 @@
+// See gpu_rates.h.
+#include "src/planner/gpu_rates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace weft {
+namespace {
+
+// Measured: eight ranks that share an H200, in CUDA graphs. A call whose kernel does nothing takes
+// 1.8 us, a round of packets 0.87 us, a hop of a lane 1.6 us (a step, a message in, a message out).
+constexpr std::string_view kMeasured = "ranks that share an H200, in graphs";
+// NCCL's tables have the same latencies for Volta, Ampere and Hopper, and so do these rows.
+constexpr std::string_view kAssumed = "as Hopper: nobody has measured them";
+
+constexpr std::array<GpuGeneration, 7> kGenerations = {{
+    {100, "Blackwell", 148, 1.8, 0.4, 0.6, 0.87, kAssumed},
+    {90, "Hopper", 132, 1.8, 0.4, 0.6, 0.87, kMeasured},
+    {89, "Ada", 128, 1.8, 0.4, 0.6, 0.87, kAssumed},
+    {86, "Ampere (GA10x)", 82, 1.8, 0.4, 0.6, 0.87, kAssumed},
+    {80, "Ampere", 108, 1.8, 0.4, 0.6, 0.87, kAssumed},
+    {70, "Volta", 80, 1.8, 0.4, 0.6, 0.87, kAssumed},
+    {0, "unknown", 56, 1.8, 0.4, 0.6, 0.87, kAssumed},
+}};
+
+// By name, where files do not say the compute capability.
+int capability_of(const Node& gpu) {
+  if (const std::string_view sm = fact(gpu, "sm"); !sm.empty())
+    return std::atoi(std::string(sm).c_str());
+  constexpr std::pair<std::string_view, int> kModels[] = {
+      {"B200", 100}, {"H100", 90}, {"H200", 90}, {"H800", 90}, {"L20", 89},
+      {"4090", 89},  {"A100", 80}, {"A800", 80}, {"3090", 86}, {"V100", 70}};
+  for (const auto& [model, sm] : kModels)
+    if (gpu.model.find(model) != std::string::npos) return sm;
+  return 0;
+}
+
+const GpuGeneration& generation_from(int sm) {
+  return *std::find_if(kGenerations.begin(), kGenerations.end(),
+                       [sm](const GpuGeneration& row) { return sm >= row.sm; });
+}
+
+}  // namespace
+
+std::span<const GpuGeneration> gpu_generations() { return kGenerations; }
+
+const GpuGeneration& generation_of(const Machine& machine) {
+  int least = 1000;
+  for (const int gpu : gpus(machine))
+    least = std::min(least, capability_of(machine.nodes[static_cast<size_t>(gpu)]));
+  return generation_from(least);
+}
+
+GpuRates gpu_rates(const Machine& machine, const Calibration* measured) {
+  if (measured != nullptr)
+    if (const auto it = measured->rates.find(kOwnGpuRates); it != measured->rates.end()) {
+      const Rates& rates = it->second;
+      return {rates.call_us, rates.step_us, rates.message_us, rates.hop_us,
+              "rates " + measured->measured};
+    }
+  const GpuGeneration& row = generation_of(machine);
+  return {row.call_us, row.step_us, row.message_us, row.packet_us,
+          fmt::format("rates of {} ({})", row.name, row.origin)};
+}
+
+SimulationOptions lane_costs(SimulationOptions options, const GpuRates& rates) {
+  options.step_us = rates.step_us;
+  options.message_us = rates.message_us;
+  return options;
+}
+
+SimulationOptions kernel_costs(SimulationOptions options, const GpuRates& rates) {
+  options.step_us = 0;
+  options.message_us = rates.packet_us / 2;  // one end of it
+  return options;
+}
+
+}  // namespace weft

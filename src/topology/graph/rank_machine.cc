@@ -1,0 +1,110 @@
+// See rank_machine.h.
+#include "src/topology/graph/rank_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace weft {
+namespace {
+
+// The same device or place in another view of the host; -1: that view lacks it.
+int find_same(const Machine& machine, const Node& node) {
+  for (size_t i = 0; i < machine.nodes.size(); i++) {
+    const Node& other = machine.nodes[i];
+    // Ports of one card share its bus id; their names differ.
+    const bool by_bus = !node.pci.empty() && node.type != NodeType::kNic;
+    if (other.type == node.type && (by_bus ? other.pci == node.pci : other.id == node.id))
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string free_id(const Machine& machine, const Node& node) {
+  std::string id = node.id;
+  for (int i = 1; find_node(machine, id) >= 0; i++) id = fmt::format("{}.{}", node.id, i);
+  return id;
+}
+
+void add_view(Machine& all, const Machine& view) {
+  std::vector<int> index;
+  const size_t known = all.nodes.size();
+  for (const Node& node : view.nodes) {
+    int at = find_same(all, node);
+    if (at < 0) {
+      at = static_cast<int>(all.nodes.size());
+      all.nodes.push_back(node);
+      all.nodes.back().id = free_id(all, node);
+    }
+    index.push_back(at);
+  }
+  for (Link link : view.links) {
+    link.from = index[static_cast<size_t>(link.from)];
+    link.to = index[static_cast<size_t>(link.to)];
+    const bool fresh =
+        static_cast<size_t>(link.from) >= known || static_cast<size_t>(link.to) >= known;
+    if (fresh) all.links.push_back(link);
+  }
+}
+
+}  // namespace
+
+std::vector<int> gpus_of_ranks(const Machine& machine, const RankPlaces& places, int nranks) {
+  const std::vector<int> all = gpus(machine);
+  std::vector<int> found;
+  for (size_t r = 0; r < static_cast<size_t>(nranks) && !all.empty(); r++) {
+    if (places.ids.empty()) {
+      found.push_back(all[r % all.size()]);
+      continue;
+    }
+    const auto it = std::find_if(all.begin(), all.end(), [&](int gpu) {
+      const Node& node = machine.nodes[static_cast<size_t>(gpu)];
+      return node.pci == places.ids[r] && (places.hosts.empty() || node.host == places.hosts[r]);
+    });
+    if (it == all.end()) return {};
+    found.push_back(*it);
+  }
+  return found;
+}
+
+bool each_has_a_gpu(std::span<const int> gpus) {
+  return !gpus.empty() && std::set<int>(gpus.begin(), gpus.end()).size() == gpus.size();
+}
+
+Machine reduce_to(const Machine& machine, std::span<const int> gpus) {
+  Machine reduced;
+  reduced.name = machine.name;
+  reduced.notes = machine.notes;
+  std::vector<int> index(machine.nodes.size(), -1);
+  const auto take = [&](int node) {
+    index[static_cast<size_t>(node)] = static_cast<int>(reduced.nodes.size());
+    reduced.nodes.push_back(machine.nodes[static_cast<size_t>(node)]);
+  };
+  for (const int gpu : gpus) take(gpu);
+  for (size_t i = 0; i < machine.nodes.size(); i++)
+    if (machine.nodes[i].type != NodeType::kGpu) take(static_cast<int>(i));
+  for (Link link : machine.links) {
+    link.from = index[static_cast<size_t>(link.from)];
+    link.to = index[static_cast<size_t>(link.to)];
+    if (link.from >= 0 && link.to >= 0) reduced.links.push_back(link);
+  }
+  return reduced;
+}
+
+Machine unite_views(const std::vector<Machine>& views) {
+  const auto most =
+      std::max_element(views.begin(), views.end(), [](const Machine& a, const Machine& b) {
+        return gpus(a).size() < gpus(b).size();
+      });
+  Machine all = *most;
+  for (const Machine& view : views)
+    if (&view != &*most) add_view(all, view);
+  if (all.nodes.size() > most->nodes.size())
+    all.notes.push_back(
+        fmt::format("{} processes see different devices of this host: {} GPUs together",
+                    views.size(), gpus(all).size()));
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// The part of a machine that the ranks of a communicator use. Pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/topology/graph/machine.h"
+
+namespace weft {
+
+// Where the ranks are, as they say themselves. Without ids, ranks go to the GPUs in turn.
+struct RankPlaces {
+  std::span<const std::string> ids;  // PCI bus id per rank
+  std::span<const int> hosts;        // host per rank; empty: ids are unique in the machine
+};
+
+// The node of every rank's GPU. Empty if the machine lacks one of them.
+std::vector<int> gpus_of_ranks(const Machine& machine, const RankPlaces& places, int nranks);
+
+// Whether no two ranks share a GPU. False without GPUs.
+bool each_has_a_gpu(std::span<const int> gpus);
+
+// The machine with only these GPUs, in this order, so rank r is GPU number r. No two may be the
+// same. Links of other GPUs are left out: nobody runs there who could pass data on.
+Machine reduce_to(const Machine& machine, std::span<const int> gpus);
+
+// Joins what several processes of one host see of it. A container may show each process other
+// devices. Devices are the same if they have the same bus id.
+Machine unite_views(const std::vector<Machine>& views);
+
+}  // namespace weft
