@@ -77,16 +77,22 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
   // Where GPUs have peer access nothing else is asked.
   if (setting.no_cpu_nodes.empty() && cuda::available() && !config.topo.empty())
     setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
+  // Lanes cut FIFOs to measure.
+  const std::string via_host = must_go_via_host(infos);
+  const bool lanes = cuda::available() && via_host.empty() &&
+                     (config.topo.empty() || cluster.hosts.size() == 1);
   InitPlansRequest request{config,
                            nranks,
                            cuda::available(),
                            setting,
                            cluster.machine,
                            static_cast<int>(cluster.hosts.size()),
-                           [ring](const ImportedSchedule& s) { return fits_fifos(s, ring); },
+                           [ring, lanes](const ImportedSchedule& s) {
+                             return lanes || fits_fifos(s, ring);
+                           },
                            siphash(rank.secret, "tuner", 5),
                            {},
-                           must_go_via_host(infos),
+                           via_host,
                            unfit_for_host_fifos};
   for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
   CommunicatorPlans plans = make_init_plans(request);

@@ -1,4 +1,5 @@
 // plans_for_machine() and plans_for_topo() of init_plan_builders.h.
+#include <algorithm>
 #include <filesystem>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -8,6 +9,7 @@
 #include "src/planner/cached_file.h"
 #include "src/planner/gpu_rates.h"
 #include "src/planner/init_plan_builders.h"
+#include "src/planner/plan_facts.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
 
@@ -25,7 +27,10 @@ std::string table_name(const TableRequest& request, uint64_t schedules) {
   text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
                       request.simulation.step_us, request.simulation.message_us,
                       request.packets);
-  if (request.kernels) text += fmt::format(" {}", request.kernels->message_us);
+  if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
+  if (request.lanes)
+    text += fmt::format(" {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
+                        request.lanes->slots);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
@@ -60,8 +65,13 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   const auto measured = load_rates(request.config);
   const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   table.path = PlanPath::kLanes;
+  table.lanes.emplace();
+  if (request.config.max_ctas > 0)
+    table.lanes->blocks = std::min(table.lanes->blocks, request.config.max_ctas);
+  table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
+  table.lanes->slots = request.config.lane_slots;
   table.call_us = rates.call_us;
-  if (request.hosts == 1 && request.nranks <= kMostKernelRanks)
+  if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates);
   table.packets = request.config.packet_bytes > 0;
   table.simulation = lane_costs(table.simulation, rates);

@@ -42,9 +42,9 @@ constexpr Wanted kWanted[] = {
 constexpr size_t kMostSearchedRanks = 32;
 constexpr size_t kWantedOfMany = 5;  // the first of kWanted
 
-// Init may take 50 ms for one host and half a second for 128 GPUs. These times remain after reading
+// Init may take 0.15 s for one host and half a second for 128 GPUs. These times remain after reading
 // and proving schedules and building the table.
-constexpr double kOneHostSeconds = 0.02, kManyHostsSeconds = 0.2;
+constexpr double kOneHostSeconds = 0.06, kManyHostsSeconds = 0.2;
 
 // A schedule serves several sizes. Its name says which size it was made for.
 std::string title_of(const Wanted& wanted) {

@@ -30,9 +30,20 @@ constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
 // How a plan is simulated.
 struct Manner {
-  const SimulationOptions& options;
+  SimulationOptions options;
   double bytes_sent = 1;  // per byte of data; packets have as many bytes of flags as of data
+  const LaneCut* lanes = nullptr;
 };
+
+double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, double bytes,
+                      const Manner& manner) {
+  SimulationOptions options = manner.options;
+  const Schedule& schedule = graph.schedule;
+  if (manner.lanes != nullptr)
+    options.slice_bytes = bytes_per_pass(
+        *manner.lanes, graph, block_bytes(schedule.collective, bytes) / schedule.chunks);
+  return simulate(simulated, graph, bytes * manner.bytes_sent, options).time_us;
+}
 
 // The times at all sizes of a table.
 std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
@@ -41,10 +52,8 @@ std::vector<double> simulated_times(const TableRequest& request, const ScheduleG
   if (request.nranks > kManyRanks) sizes = kFewSimulatedSizes;
   std::vector<double> known, us;
   for (const int i : sizes)
-    known.push_back(
-        request.call_us +
-        simulate(simulated, graph, SelectionTable::size(i) * manner.bytes_sent, manner.options)
-            .time_us);
+    known.push_back(request.call_us +
+                    simulated_time(simulated, graph, SelectionTable::size(i), manner));
   for (int i = 0; i < SelectionTable::kSizes; i++) {
     size_t k = 0;
     while (k + 2 < known.size() && sizes[k + 1] < i) k++;
@@ -277,7 +286,8 @@ class Builder {
                        SimulatedMachine& simulated) const {
     const bool kernel = option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore;
     const Manner manner{kernel ? *request_.kernels : request_.simulation,
-                        option.path == PlanPath::kPackets ? 2.0 : 1.0};
+                        option.path == PlanPath::kPackets ? 2.0 : 1.0,
+                        kernel || !request_.lanes ? nullptr : &*request_.lanes};
     option.us = simulated_times(request_, graph, simulated, manner);
     const Generator& single = option.kind == CollectiveKind::kAllReduce ? kOneShot : kOneRound;
     if (request_.one_round_us == 0 || option.name != single.name) return;

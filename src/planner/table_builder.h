@@ -10,6 +10,7 @@
 
 #include "src/planner/cost_model.h"
 #include "src/planner/imported_schedules.h"
+#include "src/planner/lane_cut.h"
 #include "src/planner/selection_table.h"
 #include "src/planner/tuning_rules.h"
 #include "src/simulator/cpu_nodes.h"
@@ -30,6 +31,7 @@ struct TableRequest {
   CpuRates cpus;
   double call_us = 0;                // per call, added to simulated times
   PlanPath path = PlanPath::kFifos;  // of plans whose ranks send messages
+  std::optional<LaneCut> lanes;      // GPUs run these plans as lanes
   // GPUs that all reach each other: the costs of kernels for special shapes, which compete then.
   std::optional<SimulationOptions> kernels;
   bool packets = true;  // one of them may send packets

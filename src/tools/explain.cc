@@ -1,6 +1,7 @@
 // weft explain: which plan is chosen at which size, and the cost of the others.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -8,15 +9,22 @@
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
 #include "src/comm/rank_config.h"
+#include "src/exec/cuda/block_share.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/plan_chooser.h"
+#include "src/planner/plan_facts.h"
 #include "src/tools/answers.h"
 #include "src/tools/commands.h"
+#include "src/tools/explain_gpus.h"
+#include "src/topology/graph/network.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
 
-constexpr int kUnknownCores = 64;  // assumed for other machines
+constexpr int kUnknownCores = 64;         // assumed for other machines
+constexpr int kMostPeerMemoryRanks = 32;  // beyond, and where some pairs have no access: lanes
+constexpr int kOwnBlocks = cuda::kOwnGpuBlocks;
 
 struct ExplainArguments {
   std::string topo, collective;
@@ -25,18 +33,30 @@ struct ExplainArguments {
   bool processes = false, on_gpus = false, json = false;
 };
 
+// Who is asked about.
+struct Asked {
+  Config config;
+  Machine machine;  // of all hosts
+  int ranks = 0, hosts = 1, cores = 1;
+  bool own_gpus = false;  // every rank has one
+};
+
 // As a communicator of such ranks would be placed.
-Placement placement_of(const ExplainArguments& arguments, const Config& config, int ranks,
-                       const SelectionTable& table, const Machine& machine) {
+Placement placement_of(const ExplainArguments& arguments, const Asked& asked,
+                       const SelectionTable& table) {
   Placement placement;
-  placement.one_process = !arguments.processes && arguments.hosts == 1;
-  placement.one_host = arguments.hosts == 1;
-  placement.peer_memory = arguments.on_gpus && placement.one_host && table.via_host.empty();
-  placement.lanes = placement.peer_memory;
-  placement.via_host = arguments.on_gpus && !placement.peer_memory;
-  placement.together = placement.peer_memory && placement.one_process && gpus(machine).size() == 1;
+  placement.one_process = !arguments.processes && asked.hosts == 1;
+  placement.one_host = asked.hosts == 1;
+  const bool reach = arguments.on_gpus && table.via_host.empty();
+  placement.lanes = reach && (placement.one_host || asked.own_gpus);
+  placement.peer_memory =
+      reach && placement.one_host &&
+      (!asked.own_gpus || (asked.ranks <= kMostPeerMemoryRanks && all_direct(asked.machine)));
+  placement.via_host = arguments.on_gpus && !placement.lanes;
+  placement.together =
+      placement.peer_memory && placement.one_process && gpus(asked.machine).size() == 1;
   placement.multi_connection =
-      !placement.one_host && uses_multi_connection(config, ranks, arguments.on_gpus);
+      !placement.one_host && uses_multi_connection(asked.config, asked.ranks, arguments.on_gpus);
   return placement;
 }
 
@@ -101,61 +121,126 @@ void print(const PlanChooser& chooser, int ranks, CollectiveKind kind, uint64_t 
       fmt::print("{} is not chosen: {}\n", option.name, option.barred);
 }
 
-void answer(const ExplainArguments& arguments) {
+Asked asked_about(const ExplainArguments& arguments) {
+  Asked asked;
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
-  HostReport here = read_host_report(describe_host(config), 0);
-  // One GPU per rank, as for a communicator on that machine.
+  const HostReport here = read_host_report(describe_host(config), 0);
+  asked.machine = here.machine;
+  asked.cores = here.cores;
+  asked.hosts = arguments.hosts;
+  // As for a communicator on that machine.
   if (arguments.on_gpus && !config.topo.empty()) {
-    here.machine = load_machine(config.topo);
-    here.cores = kUnknownCores;
+    asked.machine = load_machine(config.topo);
+    asked.cores = kUnknownCores;
     config.topo.clear();
   }
-  int ranks = arguments.ranks;
-  if (ranks == 0 && arguments.on_gpus) ranks = static_cast<int>(gpus(here.machine).size());
-  if (ranks == 0)
-    ranks = config.topo.empty() ? std::max(2, here.cores)
-                                : static_cast<int>(gpus(load_machine(config.topo)).size());
-  if (arguments.on_gpus && gpus(here.machine).empty())
+  if (arguments.on_gpus && gpus(asked.machine).empty())
     fail(ncclInvalidUsage, "there is no GPU: name a machine that has some");
-  config = rank_config(config, ranks, arguments.on_gpus);
+  if (arguments.on_gpus) {
+    if (arguments.hosts > 1) asked.machine = replicate(asked.machine, arguments.hosts);
+    asked.hosts = std::max(1, count_hosts(asked.machine));
+  }
+  asked.ranks = arguments.ranks;
+  if (asked.ranks == 0 && arguments.on_gpus)
+    asked.ranks = static_cast<int>(gpus(asked.machine).size());
+  if (asked.ranks == 0)
+    asked.ranks = config.topo.empty() ? std::max(2, asked.cores)
+                                      : static_cast<int>(gpus(load_machine(config.topo)).size());
+  asked.own_gpus = arguments.on_gpus && asked.ranks > 1 &&
+                   static_cast<size_t>(asked.ranks) <= gpus(asked.machine).size();
+  if (asked.own_gpus) {
+    // The first GPUs of every host, as many on each.
+    std::vector<int> places;
+    const auto n = static_cast<size_t>(asked.ranks), h = static_cast<size_t>(asked.hosts);
+    std::vector<size_t> taken(h, 0);
+    for (const int gpu : gpus(asked.machine)) {
+      size_t& mine = taken[static_cast<size_t>(
+          std::max(0, asked.machine.nodes[static_cast<size_t>(gpu)].host))];
+      if (places.size() < n && mine++ < (n + h - 1) / h) places.push_back(gpu);
+    }
+    asked.machine = reduce_to(asked.machine, places);
+  }
+  asked.config = rank_config(config, asked.ranks, arguments.on_gpus);
+  return asked;
+}
+
+HostSetting setting_of(const ExplainArguments& arguments, const Asked& asked) {
+  const Config& config = asked.config;
   HostSetting setting;
-  setting.cores = here.cores;
+  setting.cores = asked.cores;
   setting.one_process = !arguments.processes;
   setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
-      config.slice_bytes, Mesh::ring_bytes_for(config, ranks, false) / 4 - kFifoAlign));
+      config.slice_bytes, Mesh::ring_bytes_for(config, asked.ranks, false) / 4 - kFifoAlign));
   setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
   if (arguments.processes && config.shm_disable) setting.no_cpu_nodes = "NCCL_SHM_DISABLE is set";
-  if (arguments.hosts > 1) {
-    for (int r = 0; r < ranks; r++) setting.hosts.push_back(r * arguments.hosts / ranks);
-    setting.nic_gbps = here.nic_gbps;
-    setting.one_process = false;
-    setting.no_cpu_nodes = "ranks are on several hosts";
+  if (asked.hosts == 1) return setting;
+  const std::vector<int> all = gpus(asked.machine);
+  for (int r = 0; r < asked.ranks; r++)
+    setting.hosts.push_back(asked.own_gpus
+                                ? asked.machine.nodes[static_cast<size_t>(all[r])].host
+                                : r * asked.hosts / asked.ranks);
+  for (const int nic : nodes_of(asked.machine, NodeType::kNic))
+    if (asked.machine.nodes[static_cast<size_t>(nic)].host == 0)
+      setting.nic_gbps += asked.machine.nodes[static_cast<size_t>(nic)].gbps;
+  setting.one_process = false;
+  setting.no_cpu_nodes = "ranks are on several hosts";
+  return setting;
+}
+
+// What the machine decides about all calls, or calls of one kind or size.
+void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
+                     const PlanChooser& chooser) {
+  const int blocks = asked.config.max_ctas > 0 ? std::min(asked.config.max_ctas, kOwnBlocks)
+                                               : kOwnBlocks;
+  const GpuExplanation on{chooser, asked.machine, blocks};
+  const auto named = collective_named(arguments.collective);
+  if (named && arguments.size > 0) {
+    if (!arguments.json) return print_call(on, *named, arguments.size);
+    nlohmann::ordered_json out = to_json(chooser, asked.ranks, *named, arguments.size);
+    out.update(explain_call(on, *named, arguments.size));
+    fmt::print("{}\n", out.dump());
+    return;
   }
-  CommunicatorPlans plans =
-      make_init_plans({config,
-                       ranks,
-                       arguments.on_gpus,
-                       setting,
-                       here.machine,
-                       arguments.hosts,
-                       [&](const ImportedSchedule& schedule) {
-                         return fits_fifos(schedule, Mesh::ring_bytes_for(config, ranks, false));
-                       },
-                       0,
-                       {},
-                       config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
-                       unfit_for_host_fifos});
-  PlanChooser chooser(config, 0, "explain", imports(config, ranks));
-  chooser.place(placement_of(arguments, config, ranks, plans.table, here.machine));
+  for (int k = 0; k < kCollectiveKinds; k++) {
+    const auto kind = static_cast<CollectiveKind>(k);
+    if (kind == CollectiveKind::kSendRecv || (named && *named != kind)) continue;
+    if (arguments.json) {
+      fmt::print("{}\n", to_json(chooser, asked.ranks, kind, 0).dump());
+    } else {
+      print_sizes(on, kind);
+    }
+  }
+}
+
+void answer(const ExplainArguments& arguments) {
+  if (arguments.collective.empty() && !arguments.on_gpus)
+    fail(ncclInvalidUsage, "--coll is missing: which collective?");
+  const Asked asked = asked_about(arguments);
+  const Config& config = asked.config;
+  const HostSetting setting = setting_of(arguments, asked);
+  const uint64_t ring = Mesh::ring_bytes_for(config, asked.ranks, false);
+  CommunicatorPlans plans = make_init_plans(
+      {config, asked.ranks, arguments.on_gpus, setting, asked.machine, asked.hosts,
+       [&](const ImportedSchedule& schedule) {
+         return arguments.on_gpus || fits_fifos(schedule, ring);
+       },
+       0, {}, config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "", unfit_for_host_fifos});
+  PlanChooser chooser(config, 0, "explain", imports(config, asked.ranks));
+  chooser.place(placement_of(arguments, asked, plans.table));
   chooser.agree(std::move(plans));
   chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
                                                      : 0);
+  if (asked.own_gpus && chooser.placement().lanes) {
+    answer_for_gpus(arguments, asked, chooser);
+    return;
+  }
+  if (arguments.collective.empty()) fail(ncclInvalidUsage, "--coll is missing: which collective?");
   const CollectiveKind kind = *collective_named(arguments.collective);
   if (arguments.json) {
-    fmt::print("{}\n", to_json(chooser, ranks, kind, arguments.size).dump());
+    fmt::print("{}\n", to_json(chooser, asked.ranks, kind, arguments.size).dump());
   } else {
-    print(chooser, ranks, kind, arguments.size);
+    print(chooser, asked.ranks, kind, arguments.size);
   }
 }
 
@@ -166,7 +251,8 @@ void add_explain(Command& program) {
       program.add_command("explain", "which plan at which size, and what the others would cost");
   const auto arguments = std::make_shared<ExplainArguments>();
   command.add_option("TOPO", arguments->topo, "a machine; without it host memory, on this one");
-  command.add_option("--coll", arguments->collective, "collective").required().collective();
+  command.add_option("--coll", arguments->collective, "collective; with --gpus all without it")
+      .collective();
   command.add_option("--size", arguments->size, "bytes of the whole array; K, M, G").in_bytes();
   command.add_option("--ranks", arguments->ranks, "ranks; without it all GPUs, or all cores")
       .between(2, 4096);
@@ -174,7 +260,7 @@ void add_explain(Command& program) {
       .between(1, 4096);
   command.add_flag("--processes", arguments->processes, "ranks are processes, not threads");
   command.add_flag("--gpus", arguments->on_gpus,
-                   "ranks are on GPUs, dealt out in turn; see NCCL_P2P_DISABLE");
+                   "ranks are on GPUs, one each while there are enough; see NCCL_P2P_DISABLE");
   command.add_flag("--json", arguments->json, "one JSON object");
   command.calls([arguments] { answer(*arguments); });
 }

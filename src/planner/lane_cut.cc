@@ -1,0 +1,32 @@
+// See lane_cut.h.
+#include "src/planner/lane_cut.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace weft {
+namespace {
+
+constexpr double kLeastMessage = 8192;  // before another instance of a lane pays
+constexpr double kLeastSlice = 1024;
+
+}  // namespace
+
+double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes) {
+  std::vector<double> ports(graph.schedule.ranks.size(), 0);
+  double chunks = 1;  // in a message
+  for (const ScheduleGraph::Fifo& fifo : graph.fifos) {
+    ports[static_cast<size_t>(fifo.destination)]++;
+    chunks = std::max<double>(chunks, fifo.most_chunks);
+  }
+  size_t lanes = 1;
+  for (const RankSchedule& rank : graph.schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
+  const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
+  const double instances =
+      std::clamp(chunk_bytes / kLeastMessage, 1.0,
+                 std::max(1.0, cut.blocks / static_cast<double>(lanes)));
+  const double fifo = std::min(cut.fifo_bytes, cut.pool_bytes / (most_ports * instances));
+  return std::max(kLeastSlice, fifo / cut.slots / chunks) * instances;
+}
+
+}  // namespace weft

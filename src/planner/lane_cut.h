@@ -1,0 +1,19 @@
+// How the lane kernel would cut a call, for predictions: src/exec/cuda/lane_geometry.h decides it
+// when the call runs. A pure function.
+#pragma once
+
+#include "src/schedule/schedule_graph.h"
+
+namespace weft {
+
+// What a rank has. The defaults are those of the settings.
+struct LaneCut {
+  int blocks = 32;  // thread blocks
+  double fifo_bytes = 1 << 20, pool_bytes = 16 << 20;
+  int slots = 4;
+};
+
+// The bytes of a chunk that all instances of a lane move in one pass over the program.
+double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes);
+
+}  // namespace weft

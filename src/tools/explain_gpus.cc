@@ -1,0 +1,113 @@
+// See explain_gpus.h.
+#include "src/tools/explain_gpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/bounds/bounds.h"
+#include "src/planner/plan_facts.h"
+#include "src/simulator/simulator.h"
+#include "src/tools/answers.h"
+
+namespace weft {
+namespace {
+
+struct Answer {
+  Choice choice;
+  PlanFacts facts;
+  int lanes = 0, channels = 0, chunks = 1;
+  double time_us = 0, bound_us = 0, network_bytes = 0;
+};
+
+Schedule schedule_of(const Choice& choice, const Collective& collective) {
+  if (choice.schedule == nullptr) return choice.generator->make(collective, false);
+  const ImportedSchedule& made = *choice.schedule;
+  return (made.out_of_place != nullptr ? made.out_of_place : made.in_place)->schedule();
+}
+
+Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64_t bytes) {
+  Answer answer;
+  const PlanCall call = PlanCall::of_size(collective, bytes);
+  answer.choice = on.chooser.choose(call);
+  const Schedule schedule = schedule_of(answer.choice, collective);
+  answer.facts = plan_facts(on.machine, schedule);
+  const ScheduleShape shape = shape_of(schedule);
+  answer.lanes = shape.lanes;
+  answer.channels = shape.channels;
+  answer.chunks = shape.chunks;
+  const double size = static_cast<double>(bytes);
+  const double gbps = throughput_bound(on.machine, collective).algbw_gbps;
+  answer.bound_us = gbps > 0 ? size / gbps * 1e-3 : 0;
+  // Times between simulated sizes are interpolated. No plan beats the bound.
+  answer.time_us = std::max(on.chooser.estimate_us(call), answer.bound_us);
+  answer.network_bytes = answer.facts.network_blocks * block_bytes(collective, size);
+  return answer;
+}
+
+Collective collective_on(const GpuExplanation& on, CollectiveKind kind) {
+  return {kind, static_cast<int>(gpus(on.machine).size()), 0};
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kind,
+                                    uint64_t bytes) {
+  const Answer answer = answer_for(on, collective_on(on, kind), bytes);
+  nlohmann::ordered_json out;
+  out["plan"] = answer.choice.name;
+  out["path"] = name_of(answer.choice.path);
+  out["lanes"] = answer.lanes;
+  out["channels"] = answer.channels;
+  out["chunks"] = answer.chunks;
+  out["blocks"] = on.blocks;
+  out["ports"] = {{"peer_memory", answer.facts.peer_memory},
+                  {"host_memory", answer.facts.host_memory},
+                  {"network", answer.facts.network}};
+  out["nics"] = answer.facts.nics;
+  out["network_bytes"] = number(answer.network_bytes);
+  if (answer.time_us > 0) out["time_us"] = number(answer.time_us);
+  out["bound_us"] = number(answer.bound_us);
+  return out;
+}
+
+void print_call(const GpuExplanation& on, CollectiveKind kind, uint64_t bytes) {
+  const Answer answer = answer_for(on, collective_on(on, kind), bytes);
+  const PlanFacts& facts = answer.facts;
+  const SelectionTable& table = on.chooser.agreed().table;
+  fmt::print("{} of {} bytes takes {}\n", name(kind), bytes, answer.choice.name);
+  fmt::print("path     {}, {} lane{}, {} channel{}, {} chunk{} a block, {} thread blocks a rank\n",
+             name_of(answer.choice.path), answer.lanes, answer.lanes == 1 ? "" : "s",
+             answer.channels, answer.channels == 1 ? "" : "s", answer.chunks,
+             answer.chunks == 1 ? "" : "s", on.blocks);
+  fmt::print("ports    {} in peer memory, {} in host memory, {} to the network\n",
+             facts.peer_memory, facts.host_memory, facts.network);
+  fmt::print("NICs     {}\n", list(facts.nics));
+  if (facts.network > 0) fmt::print("network  {:.0f} bytes between hosts\n", answer.network_bytes);
+  fmt::print("time     {}, the bound is {}\n",
+             answer.time_us > 0 ? duration(answer.time_us) : "unknown",
+             duration(answer.bound_us));
+  fmt::print("machine  {}\ncosts    {}\n{}", table.machine, table.origin,
+             describe_options(table, kind, bytes, on.chooser.option_of(answer.choice, kind)));
+}
+
+void print_sizes(const GpuExplanation& on, CollectiveKind kind) {
+  for (const uint64_t bytes : {1u << 10, 32u << 10, 1u << 20, 32u << 20, 1u << 30}) {
+    const Answer answer = answer_for(on, collective_on(on, kind), bytes);
+    fmt::print("{:14} {:>5} {:26} {:10} {:>3} lanes  {} + {} + {} ports  {}; the bound is {}\n",
+               name(kind), size_text(bytes), answer.choice.name, name_of(answer.choice.path),
+               answer.lanes, answer.facts.peer_memory, answer.facts.host_memory,
+               answer.facts.network,
+               answer.time_us > 0 ? duration(answer.time_us) : "unknown",
+               duration(answer.bound_us));
+  }
+}
+
+}  // namespace weft
