@@ -58,16 +58,17 @@ class Facts {
     if (!seen_.insert(fifo).second) return;
     if (cpu_node) {
       facts_.host_memory++;
-    } else if (crosses) {
+    } else if (crosses && note_nic(fifo)) {
       facts_.network++;
-      note_nic(fifo);
+    } else if (crosses) {
+      facts_.peer_memory++;  // one NVLink domain
     } else {
       (direct(from, to) ? facts_.peer_memory : facts_.host_memory)++;
     }
   }
 
-  // The first NIC on the way is the sender's.
-  void note_nic(const Fifo& fifo) {
+  // The first NIC on the way is the sender's. False: there is none, the hosts share NVSwitches.
+  bool note_nic(const Fifo& fifo) {
     const auto hint = hints_.find(fifo);
     const auto route = simulated_.routes.between(std::get<0>(fifo), std::get<1>(fifo));
     const std::span<const int32_t> links =
@@ -77,8 +78,9 @@ class Facts {
           machine_.links[static_cast<size_t>(link)].to)];
       if (node.type != NodeType::kNic) continue;
       nics_.insert(node.id);
-      return;
+      return true;
     }
+    return false;
   }
 
   bool direct(int from, int to) {

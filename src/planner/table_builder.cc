@@ -91,7 +91,8 @@ class Builder {
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
         if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c, request_.path);
-        if (generator.cpu_nodes > 0 && request_.machine != nullptr &&
+        // Beside lanes their steps cost something else: the caller adds them.
+        if (generator.cpu_nodes > 0 && request_.machine != nullptr && !request_.lanes &&
             cpus_could_help(*request_.machine, generator.cpu_nodes))
           add_with_cpus(generator, c);
       }

@@ -202,15 +202,35 @@ TEST(PlanChooser, RunsForcedMessagesAsLanesBeyondPackets) {
 }
 
 // WEFT_TOPO: what the table chose for that machine runs here, in every size.
-TEST(PlanChooser, RunsThePlansOfAnEmulatedMachineAsLanes) {
+TEST(PlanChooser, RunsThePlansOfAnEmulatedMachine) {
   Config config;
-  config.topo = "dgx-h100";
-  const OnGpus gpus(config);
-  for (const size_t bytes : {kTiny, kHuge}) {
-    const Choice choice = gpus.chooser.choose(call_of_size(bytes));
-    EXPECT_EQ(choice.path, PlanPath::kLanes) << choice.name;
-    EXPECT_FALSE(choice.generator != nullptr && choice.generator->peer_memory) << choice.name;
+  for (const char* topo : {"dgx-h100", "dgx1v"}) {
+    config.topo = topo;
+    PlanChooser chooser(config, 0, "test", nothing_imported());
+    chooser.agree(plans_of_gpus(topo, "", config));
+    weft::Placement placement;
+    placement.lanes = true;
+    placement.peer_memory = config.topo == "dgx-h100";
+    chooser.place(placement);
+    for (const size_t bytes : {kTiny, kHuge}) {
+      const Choice choice = chooser.choose(call_of_size(bytes));
+      const PlanOption* option = chooser.agreed().table.choose(kReduceAll, bytes, false);
+      ASSERT_NE(option, nullptr);
+      EXPECT_EQ(choice.name, option->name) << topo;
+      EXPECT_EQ(choice.path, option->path) << topo;
+      if (!placement.peer_memory) EXPECT_EQ(choice.path, PlanPath::kLanes) << choice.name;
+    }
   }
+}
+
+// A machine on which all GPUs should reach each other, and then init finds that some do not.
+TEST(PlanChooser, TakesTheCheapestMessagesWhereThePlannedKernelCannotRun) {
+  const OnGpus gpus;
+  const WithoutAccess lame;
+  EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).path, PlanPath::kPackets);
+  const Choice choice = lame.chooser.choose(call_of_size(kTiny));
+  EXPECT_EQ(choice.path, PlanPath::kLanes);
+  EXPECT_EQ(choice.name, lame.chooser.agreed().table.choose(kReduceAll, kTiny, true)->name);
 }
 
 TEST(PlanChooser, ALoneRankNeedsNoLanes) {

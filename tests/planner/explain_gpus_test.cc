@@ -1,0 +1,78 @@
+// What the machine decides, for every machine of the catalogue: predictions against bounds, chosen
+// plans against a fine-sliced simulation, and NICs.
+#include "src/tools/explain_gpus.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "algorithms/bounds/bounds.h"
+#include "algorithms/catalogue/catalogue.h"
+#include "src/planner/plan_facts.h"
+#include "src/simulator/simulator.h"
+#include "tests/planner/planned_machine.h"
+
+namespace weft::test {
+namespace {
+
+constexpr CollectiveKind kFive[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                    CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
+                                    CollectiveKind::kReduce};
+
+std::vector<std::string> machines(size_t most_gpus) {
+  std::vector<std::string> names;
+  for (const std::string& name : catalogue_names()) {
+    const Machine machine = load_machine(name);
+    const size_t n = gpus(machine).size();
+    if (n <= most_gpus) names.push_back(name);
+    if (2 * n <= most_gpus && !nodes_of(machine, NodeType::kNic).empty())
+      names.push_back(name + "x2");
+  }
+  return names;
+}
+
+TEST(ExplainGpus, NeverPredictsLessThanTheBound) {
+  for (const std::string& name : machines(72)) {
+    const PlannedMachine on(load_machine(name), "0.2");
+    for (const CollectiveKind kind : kFive)
+      for (const uint64_t bytes : {1u << 10, 64u << 10, 4u << 20, 64u << 20, 1u << 30}) {
+        const auto said = explain_call(on.explained(), kind, bytes);
+        ASSERT_TRUE(said.contains("time_us")) << name << said.dump();
+        const double bound = said["bound_us"];
+        EXPECT_GE(said["time_us"].get<double>(), bound) << name << said.dump();
+        // The prediction itself, too. For all_reduce the bound is one that a schedule may beat.
+        if (kind == CollectiveKind::kAllReduce) continue;
+        const double predicted = on.chooser().estimate_us(
+            PlanCall::of_size({kind, on.ranks(), 0}, bytes));
+        EXPECT_GE(predicted, 0.99 * bound) << name << said.dump();
+      }
+  }
+}
+
+// One simulation per piece of 64 KiB, without the costs of steps.
+double reached(const PlannedMachine& on, CollectiveKind kind, double bytes) {
+  const Collective c{kind, on.ranks(), 0};
+  const Choice choice = on.chooser().choose(PlanCall::of_size(c, static_cast<size_t>(bytes)));
+  const Schedule schedule = choice.schedule != nullptr
+                                ? choice.schedule->out_of_place->schedule()
+                                : choice.generator->make(c, false);
+  return simulate(on.machine(), schedule, bytes).algbw_gbps /
+         throughput_bound(on.machine(), c).algbw_gbps;
+}
+
+TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
+  for (const std::string& name : machines(16)) {
+    const PlannedMachine on(load_machine(name), "10");
+    if (!on.chooser().placement().lanes) continue;  // through host memory: no links of GPUs
+    for (const CollectiveKind kind : kFive) {
+      const double share = reached(on, kind, 1 << 30);
+      const auto said = explain_call(on.explained(), kind, 1 << 30);
+      std::printf("%-16s %-14s %.3f %s\n", name.c_str(), std::string(weft::name(kind)).c_str(),
+                  share, said["plan"].get<std::string>().c_str());
+      EXPECT_GE(share, 0.95) << name << said.dump();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
