@@ -6,10 +6,11 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 14> all = {
+  static const std::array<Generator, 16> all = {
       kDirect,     kOneRound,        kOneShot,   kRing,       kTree,
-      kRecursive,  kPairwise,        kSendRecv,  kPeerMemory, kSweep,
-      kViaScratch, kMultiConnection, kCpuReduce, kCpuPair};
+      kRecursive,  kHalving,         kChain,     kPairwise,   kSendRecv,
+      kPeerMemory, kSweep,           kViaScratch, kMultiConnection, kCpuReduce,
+      kCpuPair};
   return all;
 }
 

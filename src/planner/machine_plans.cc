@@ -9,6 +9,7 @@
 #include "src/planner/cached_file.h"
 #include "src/planner/gpu_rates.h"
 #include "src/planner/init_plan_builders.h"
+#include "src/planner/ordered_plans.h"
 #include "src/planner/plan_facts.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
@@ -58,6 +59,20 @@ SelectionTable simulated_table(const Config& config, const TableRequest& request
     WEFT_INFO(kInit, "the table is not kept: {}", error.what());
   }
   return table;
+}
+
+// Other ranks need only the schedules that some size chooses.
+void keep_chosen(CommunicatorPlans& plans) {
+  std::vector<std::shared_ptr<const ImportedSchedule>> chosen;
+  for (size_t i = 0; i < plans.table.options.size(); i++) {
+    PlanOption& option = plans.table.options[i];
+    if (option.schedule < 0) continue;
+    const auto& schedule = plans.schedules->all()[static_cast<size_t>(option.schedule)];
+    const bool kept = plans.table.chooses(static_cast<int>(i));
+    option.schedule = kept ? static_cast<int>(chosen.size()) : PlanOption::kNotKept;
+    if (kept) chosen.push_back(schedule);
+  }
+  plans.schedules = ImportedSchedules::of(chosen);
 }
 
 // What steps cost on GPUs, and whether kernels for special shapes may compete.
@@ -116,8 +131,11 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
     const MadeSchedules made = schedules_for(
         request.config, machine, synthesis_seconds(request.config, machine), request.fits);
-    plans.schedules = made.schedules;
-    table.schedules = made.schedules->all();
+    std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
+    if (request.on_gpus)
+      for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);
+    plans.schedules = ImportedSchedules::of(all);
+    table.schedules = all;
     table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
                                 made.fetched, made.made, made.seconds * 1e3);
     log_unfinished(title, made);
@@ -125,6 +143,7 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   plans.table = simulated_table(request.config, table, plans.schedules->fingerprint());
   if (request.on_gpus) add_cpu_plans(request, machine, plans.table);
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
+  keep_chosen(plans);
   plans.table.machine = fmt::format("{} ({} of its {} GPUs)", title, request.nranks, available);
   return plans;
 }

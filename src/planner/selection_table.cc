@@ -54,7 +54,7 @@ class Fields {
 
 // Not synthesized for some calls, and not a kernel that needs access between all GPUs.
 bool serves_all_calls(const PlanOption& option) {
-  return option.schedule < 0 &&
+  return option.schedule == -1 &&
          (option.path == PlanPath::kFifos || option.path == PlanPath::kLanes);
 }
 

@@ -28,7 +28,9 @@ std::string_view name_of(PlanPath path);
 struct PlanOption {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string name;        // of the generator or synthesized schedule
-  int schedule = -1;       // number of the synthesized schedule; -1: a generator
+  // The number of a schedule made for the machine; -1: a generator makes it.
+  static constexpr int kNotKept = -2;  // a schedule that no size chooses
+  int schedule = -1;
   PlanPath path = PlanPath::kFifos;
   int lanes = 0;           // most of any rank
   int channels = 0;        // most between two ranks

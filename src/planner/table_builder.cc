@@ -23,9 +23,9 @@ bool has_fifos(const Generator& generator) {
          generator.channels <= kUsualChannels;
 }
 
-// Simulations take time, so only these sizes are simulated, up to 64 MiB. Times between and beyond
+// Simulations take time, so only these sizes are simulated, up to 1 GiB. Times between and beyond
 // them are linear. While a message fits one slice, times are nearly linear.
-constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
+constexpr int kSimulatedSizes[] = {0, 10, 14, 18, 22}, kFewSimulatedSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
 // How a plan is simulated.

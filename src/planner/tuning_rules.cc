@@ -90,7 +90,8 @@ bool is_of(NcclAlgorithm algorithm, std::string_view generator) {
       return generator == kRing.name;
     case NcclAlgorithm::kTrees:
     case NcclAlgorithm::kNvlsTree:
-      return generator == kTree.name || generator == kRecursive.name;
+      return generator == kTree.name || generator == kRecursive.name ||
+             generator == kHalving.name || generator == kChain.name;
     case NcclAlgorithm::kPat:
       return generator == kRecursive.name || generator == kPairwise.name;
     default:
