@@ -20,12 +20,17 @@ double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chu
     chunks = std::max<double>(chunks, fifo.most_chunks);
   }
   size_t lanes = 1;
-  for (const RankSchedule& rank : graph.schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
+  bool scratch = false;
+  for (const RankSchedule& rank : graph.schedule.ranks) {
+    lanes = std::max(lanes, rank.lanes.size());
+    scratch = scratch || rank.scratch_chunks > 0;
+  }
+  const double pool = scratch ? cut.pool_bytes / 2 : cut.pool_bytes;
   const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
   const double instances =
       std::clamp(chunk_bytes / kLeastMessage, 1.0,
                  std::max(1.0, cut.blocks / static_cast<double>(lanes)));
-  const double fifo = std::min(cut.fifo_bytes, cut.pool_bytes / (most_ports * instances));
+  const double fifo = std::min(cut.fifo_bytes, pool / (most_ports * instances));
   return std::max(kLeastSlice, fifo / cut.slots / chunks) * instances;
 }
 

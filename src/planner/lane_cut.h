@@ -9,7 +9,8 @@ namespace weft {
 // What a rank has. The defaults are those of the settings.
 struct LaneCut {
   int blocks = 32;  // thread blocks
-  double fifo_bytes = 1 << 20, pool_bytes = 16 << 20;
+  double fifo_bytes = 1 << 20;
+  double pool_bytes = 32 << 20;  // for FIFOs; half of it if the schedule has scratch chunks
   int slots = 4;
 };
 

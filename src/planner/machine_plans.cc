@@ -20,6 +20,9 @@ namespace {
 // Kernels that load and store in peer memory, or send packets, know this many ranks.
 constexpr int kMostKernelRanks = 32;
 
+// With this many ranks there is time at init to simulate many slices.
+constexpr int kFewRanks = 16, kMostSlices = 64;
+
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
   std::string text = fmt::format("4 {} {} {} {} {} {}", request.nranks, request.rules.plan,
@@ -30,8 +33,8 @@ std::string table_name(const TableRequest& request, uint64_t schedules) {
                       request.packets);
   if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
   if (request.lanes)
-    text += fmt::format(" {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
-                        request.lanes->slots);
+    text += fmt::format(" {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
+                        request.lanes->pool_bytes, request.lanes->slots);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
@@ -85,11 +88,18 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
     table.lanes->blocks = std::min(table.lanes->blocks, request.config.max_ctas);
   table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
   table.lanes->slots = request.config.lane_slots;
+  if (request.config.scratch_bytes > 0)
+    table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
   table.call_us = rates.call_us;
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates);
   table.packets = request.config.packet_bytes > 0;
   table.simulation = lane_costs(table.simulation, rates);
+  if (request.nranks <= kFewRanks) {
+    // Long chains are slow with few slices.
+    table.simulation.most_slices = kMostSlices;
+    table.simulation.estimate = true;
+  }
   table.origin += " with " + rates.origin;
 }
 

@@ -10,6 +10,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/planner/plan_facts.h"
 #include "src/simulator/simulator.h"
+#include "tests/planner/instances.h"
 #include "tests/planner/planned_machine.h"
 
 namespace weft::test {
@@ -49,15 +50,36 @@ TEST(ExplainGpus, NeverPredictsLessThanTheBound) {
   }
 }
 
-// One simulation per piece of 64 KiB, without the costs of steps.
+// The bound of what kernels can use. Stores to a peer that NVLink reaches never go over PCIe, so the
+// PCIe links of such boxes carry nothing between GPUs.
+double reachable_gbps(const Machine& machine, const Collective& c) {
+  Machine used = machine;
+  const bool side_by_side = all_direct(machine) && std::any_of(
+      machine.links.begin(), machine.links.end(), [](const Link& link) {
+        return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
+      });
+  if (side_by_side)
+    std::erase_if(used.links, [](const Link& link) { return link.type == LinkType::kPcie; });
+  return throughput_bound(used, c).algbw_gbps;
+}
+
+// A fine-sliced simulation of what executors run, without the costs of steps: as many instances of
+// lanes as there are thread blocks, and loads and stores of small pieces.
 double reached(const PlannedMachine& on, CollectiveKind kind, double bytes) {
   const Collective c{kind, on.ranks(), 0};
   const Choice choice = on.chooser().choose(PlanCall::of_size(c, static_cast<size_t>(bytes)));
   const Schedule schedule = choice.schedule != nullptr
                                 ? choice.schedule->out_of_place->schedule()
                                 : choice.generator->make(c, false);
-  return simulate(on.machine(), schedule, bytes).algbw_gbps /
-         throughput_bound(on.machine(), c).algbw_gbps;
+  SimulationOptions fine;
+  if (choice.path == PlanPath::kLoadStore) fine.most_slices = 4096;
+  size_t lanes = 1;
+  for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
+  const auto instances = std::max(1, 32 / static_cast<int>(lanes));
+  const auto run = choice.path == PlanPath::kLanes ? with_instances(schedule, instances)
+                                                   : std::nullopt;
+  return simulate(on.machine(), run ? *run : schedule, bytes, fine).algbw_gbps /
+         reachable_gbps(on.machine(), c);
 }
 
 TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
