@@ -40,8 +40,9 @@ Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64
   const double size = static_cast<double>(bytes);
   const double gbps = throughput_bound(on.machine, collective).algbw_gbps;
   answer.bound_us = gbps > 0 ? size / gbps * 1e-3 : 0;
-  // Times between simulated sizes are interpolated. No plan beats the bound.
-  answer.time_us = std::max(on.chooser.estimate_us(call), answer.bound_us);
+  // Times between simulated sizes are interpolated. No plan beats the bound. 0: unknown.
+  answer.time_us = on.chooser.estimate_us(call);
+  if (answer.time_us > 0) answer.time_us = std::max(answer.time_us, answer.bound_us);
   answer.network_bytes = answer.facts.network_blocks * block_bytes(collective, size);
   return answer;
 }

@@ -7,7 +7,9 @@
 #include "src/topology/formats/nccl_xml.h"
 #include "src/topology/formats/read_machine.h"
 #include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/network.h"
 #include "src/topology/graph/paths.h"
+#include "src/topology/graph/rank_machine.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/health.h"
 #include "src/topology/sources/hwloc_view.h"
@@ -85,6 +87,68 @@ TEST(Discovery, SeesSwitchesGpusNicsAndSockets) {
   for (auto& link : machine.links)
     if (link.type == LinkType::kSocket) link.gbps = 10;  // depends on this machine's processor
   expect_text("discovered-two-sockets", machine_text(machine));
+}
+
+// Ranks of one host often see one GPU each. Rank 0 plans for all of them.
+TEST(Discovery, SeesTheGpusThatAreHiddenFromThisProcessWhereItIsAsked) {
+  const TwoSockets box;
+  const ScopedEnvironment environment{
+      {"WEFT_FAKE_NVML", box.gpus}, {"NCCL_TOPO_FILE", {}}, {"CUDA_VISIBLE_DEVICES", "2"}};
+  Discovery how = box.how();
+  EXPECT_EQ(gpus(this_machine(how)).size(), 1u);
+  how.hidden_gpus = true;
+  EXPECT_EQ(gpus(this_machine(how)).size(), 4u);
+}
+
+// A container for each rank: every one shows one GPU.
+TEST(Discovery, OfSeveralContainersIsUnitedToOneHost) {
+  TwoSockets box;
+  const ScopedEnvironment environment{
+      {"WEFT_FAKE_NVML", box.gpus}, {"NCCL_TOPO_FILE", {}}, {"CUDA_VISIBLE_DEVICES", {}}};
+  const Machine whole = this_machine(box.how());
+  std::vector<Machine> views;
+  for (int shown = 0; shown < 4; shown++) {
+    for (int i = 0; i < 4; i++) {
+      std::filesystem::remove(box.root() + "/dev/nvidia" + std::to_string(i));
+      if (i == shown) box.write("dev/nvidia" + std::to_string(i), "");
+    }
+    views.push_back(this_machine(box.how()));
+    ASSERT_EQ(gpus(views.back()).size(), 1u);
+  }
+  const Machine all = unite_views(views);
+  EXPECT_EQ(gpus(all).size(), 4u);
+  EXPECT_EQ(nodes_of(all, NodeType::kNic).size(), 2u) << "each once";
+  EXPECT_TRUE(has_note(all.notes, "4 processes see different devices"));
+  std::vector<std::string> ids;
+  for (const int gpu : gpus(whole)) ids.push_back(whole.nodes[static_cast<size_t>(gpu)].pci);
+  const std::vector<int> places = gpus_of_ranks(all, {ids, {}}, 4);
+  ASSERT_EQ(places.size(), 4u);
+  EXPECT_TRUE(each_has_a_gpu(places));
+  EXPECT_NE(best_path(all, places[0], places[3]).path_class, PathClass::kNone);
+}
+
+TEST(RankMachines, HaveTheGpusOfTheRanksInTheirOrder) {
+  const TwoSockets box;
+  const ScopedEnvironment environment{
+      {"WEFT_FAKE_NVML", box.gpus}, {"NCCL_TOPO_FILE", {}}, {"CUDA_VISIBLE_DEVICES", {}}};
+  const Machine host = this_machine(box.how()), two = join({host, host});
+  const std::string third = host.nodes[2].pci, first = host.nodes[0].pci;
+  // Both hosts have the same bus numbers.
+  const std::vector<std::string> ids = {third, first, third};
+  const std::vector<int> hosts = {1, 0, 0};
+  const std::vector<int> places = gpus_of_ranks(two, {ids, hosts}, 3);
+  ASSERT_TRUE(each_has_a_gpu(places));
+  const Machine ranks = reduce_to(two, places);
+  ASSERT_EQ(gpus(ranks).size(), 3u);
+  for (size_t r = 0; r < 3; r++) {
+    EXPECT_EQ(ranks.nodes[r].pci, ids[r]);
+    EXPECT_EQ(ranks.nodes[r].host, hosts[r]);
+  }
+  // NVLink went to the GPU that no rank uses. PCIe and the network are left.
+  EXPECT_EQ(best_path(ranks, 1, 2).path_class, PathClass::kSockets);
+  EXPECT_EQ(best_path(ranks, 0, 1).path_class, PathClass::kNetwork);
+  EXPECT_FALSE(each_has_a_gpu(gpus_of_ranks(host, {std::vector<std::string>{first, first}, {}}, 2)));
+  EXPECT_TRUE(gpus_of_ranks(host, {std::vector<std::string>{"0000:77:00.0"}, {}}, 1).empty());
 }
 
 TEST(Discovery, GivesTheSameFingerprintWhateverTheBusNumbers) {
