@@ -112,6 +112,7 @@ class Recorder {
     if (span.step >= 0) more += fmt::format(R"(,"step":{},"slice":{})", span.step, span.slice);
     if (span.from >= 0) more += fmt::format(R"(,"from":"rank {}")", span.from);
     if (span.to >= 0) more += fmt::format(R"(,"to":"rank {}")", span.to);
+    if (span.plan != nullptr) more += fmt::format(R"(,"plan":{})", quoted_text(span.plan));
     const auto event = [&](int row, const char* name) {
       if (rows_.emplace(span.track, row).second) text += row_name(span.track, row);
       text += fmt::format(R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
@@ -205,6 +206,13 @@ void add(const Span& span) {
   Buffer& buffer = recorder.buffer();
   std::lock_guard lock(buffer.mutex);
   buffer.spans.push_back(span);
+}
+
+const char* keep(const std::string& text) {
+  static std::mutex mutex;
+  static auto& kept = *std::make_unique<std::set<std::string>>().release();
+  std::lock_guard lock(mutex);
+  return kept.insert(text).first->c_str();
 }
 
 }  // namespace weft::trace

@@ -34,6 +34,7 @@ struct Span {
   int64_t track = -1;
   int32_t row = 0;         // 0: operations; network_row(); else lane + 1
   const char* name = "";   // never freed
+  const char* plan = nullptr;  // of an operation: from keep()
   uint64_t operation = 0;  // its number in the communicator
   uint64_t bytes = 0;
   int32_t step = -1;
@@ -47,5 +48,7 @@ int32_t network_row(int peer, int channel, bool sends);
 // Nanoseconds of the host's steady clock.
 int64_t now();
 void add(const Span& span);
+// A copy of the text that is never freed, one per text.
+const char* keep(const std::string& text);
 
 }  // namespace weft::trace

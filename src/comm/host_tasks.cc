@@ -158,6 +158,7 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   host::Task& task = batch.add();
   task.context = &context_;
   task.call = &call;
+  task.plan = plan != nullptr ? plan->traced : nullptr;
   task.operation = op;
   connect_ports(call, program, task);
   // Calls that use the same FIFOs run one after the other. Other calls of a group run in parallel.

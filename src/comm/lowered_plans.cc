@@ -5,6 +5,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/trace.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
@@ -48,6 +49,7 @@ const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const ch
                                      const Collective& collective, const VerifiedSchedule& verified,
                                      int fifo_depth) {
   const Schedule& schedule = verified.schedule();
+  plan->traced = trace::keep(name);
   plan->root = collective.root;
   plan->in_place = verified.in_place();
   plan->program = lower(verified, rank_);

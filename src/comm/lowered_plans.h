@@ -19,6 +19,7 @@ namespace weft {
 struct LoweredPlan {
   const void* source = nullptr;  // the Generator or ImportedSchedule
   uint32_t tag = 0;              // see MessageHeader::plan
+  const char* traced = nullptr;  // its name in traces
   int root = 0;
   bool in_place = false;
   Program program;

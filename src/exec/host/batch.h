@@ -50,6 +50,7 @@ class Task {
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
   const void* call = nullptr;  // the observer's name for it
+  const char* plan = nullptr;  // its name, for traces; from trace::keep()
 
  private:
   friend class Batch;

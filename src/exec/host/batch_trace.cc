@@ -77,6 +77,7 @@ void Batch::trace_operation(const Task& task) {
   span.name = name(static_cast<CollectiveKind>(task.operation.collective)).data();
   span.operation = task.operation.sequence;
   span.bytes = task.operation.count * task.operation.element;
+  span.plan = task.plan;
   trace::add(span);
 }
 
