@@ -11,7 +11,7 @@
 #include "src/base/parallel_for.h"
 #include "src/base/siphash.h"
 #include "src/planner/schedule_paths.h"
-#include "src/schedule/schedule_json.h"
+#include "src/schedule/schedule_bytes.h"
 
 namespace weft {
 namespace {
@@ -106,7 +106,7 @@ std::shared_ptr<const ImportedSchedule> import(ScheduleFile file, const std::str
     for (const Lane& lane : rank.lanes)
       for (const Step& step : lane.steps)
         imported->most_step_chunks = std::max(imported->most_step_chunks, step.count);
-  imported->text = text != nullptr ? *text : write_schedule_json(file);
+  imported->text = text != nullptr ? *text : write_schedule_bytes(file);
   imported->hash = siphash(Secret{}, imported->text.data(), imported->text.size());
   return imported;
 }

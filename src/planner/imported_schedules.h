@@ -25,7 +25,7 @@ struct ImportedSchedule {
   bool uniform_only = false;                    // correct only if `chunks` divides the count
   int fifo_depth = 1;                           // messages that a FIFO must hold
   int most_step_chunks = 1;                     // chunks in one message
-  std::string text;                             // as JSON, for other ranks
+  std::string text;                             // as bytes, for other ranks
   uint64_t hash = 0;                            // of everything that decides when and how it runs
   std::map<std::pair<int, int>, int> channels;  // between two ranks that use more than one
 

@@ -14,6 +14,7 @@
 #include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/synthesizer.h"
+#include "src/schedule/schedule_bytes.h"
 #include "src/topology/graph/fingerprint.h"
 
 namespace weft {
@@ -104,9 +105,10 @@ class Maker {
     const auto made =
         synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, searches_ ? share : 0);
     if (!made) return outcome;
-    outcome.schedule = import_text(name, made->text);
+    const std::string bytes = write_schedule_bytes(parse_schedule(made->text, name));
+    outcome.schedule = import_text(name, bytes);
     outcome.cut_short = made->cut_short;
-    if (!folder_.empty()) keep(path_of(name, made->cut_short ? kQuick : ""), made->text);
+    if (!folder_.empty()) keep(path_of(name, made->cut_short ? kQuick : ""), bytes);
     return outcome;
   }
 
@@ -115,7 +117,7 @@ class Maker {
   static constexpr const char* kQuick = "-quick";
 
   std::string path_of(const std::string& name, const char* kind) const {
-    return fmt::format("{}/{}{}.json", folder_, name, kind);
+    return fmt::format("{}/{}{}.schedule", folder_, name, kind);
   }
 
   // nullptr: missing or unusable.

@@ -6,6 +6,7 @@
 #include "src/base/error.h"
 #include "src/base/regular_file.h"
 #include "src/schedule/msccl_xml.h"
+#include "src/schedule/schedule_bytes.h"
 #include "src/schedule/schedule_json.h"
 #include "src/schedule/schedule_text.h"
 
@@ -28,6 +29,7 @@ ScheduleFile load_schedule(const std::filesystem::path& path,
 
 ScheduleFile parse_schedule(std::string_view text, const std::string& source,
                             std::optional<CollectiveKind> collective) {
+  if (text.starts_with(kScheduleBytes)) return read_schedule_bytes(text, source);
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string_view::npos) fail(ncclInvalidUsage, "{}: the file is empty", source);
   if (text[first] == '<') return read_msccl_xml(text, source, collective);
