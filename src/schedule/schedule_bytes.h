@@ -1,4 +1,4 @@
-// Schedules as bytes: what ranks send each other, and what the cache keeps. A tenth of the size of
+// Schedules as bytes: what ranks send each other, and what the cache keeps. A seventh of the size of
 // JSON, and many times as fast to read. Functions only, callable from any thread.
 #pragma once
 
