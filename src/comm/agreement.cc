@@ -115,4 +115,14 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
   return CommunicatorPlans::decode(std::string_view(answer).substr(1));
 }
 
+bool uses_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool has_schedules) {
+  std::vector<uint64_t> hosts;
+  for (const PeerInfo& info : infos) {
+    if (info.p2p_disable != 0 || info.shm_disable != 0) return false;
+    if (std::find(hosts.begin(), hosts.end(), info.host) == hosts.end()) hosts.push_back(info.host);
+  }
+  if (hosts.size() < 2 || config.net_lanes == 0) return false;
+  return hosts.size() < infos.size() || has_schedules || config.net_lanes > 1;
+}
+
 }  // namespace weft

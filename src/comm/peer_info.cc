@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 8;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 9;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -37,7 +37,8 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)},
            {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
            {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
-           {"WEFT_STRAIGHT", fmt::format("{}", config.straight)}}};
+           {"WEFT_STRAIGHT", fmt::format("{}", config.straight)},
+           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,

@@ -83,7 +83,8 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
   }
   if (placement.peer_memory) return kPeerMemory;
   const bool few = c.nranks <= 16;
-  if (placement.via_host && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
+  const bool far = placement.via_host || (placement.lanes && !placement.one_host);
+  if (far && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
       one_round_bytes(c, bytes) <= kLarge)
     return kOneRound;
   if (placement.multi_connection && bytes > kLarge && kMultiConnection.supports(c))

@@ -14,8 +14,8 @@ struct Placement {
   bool one_host = true;      // all ranks share memory
   // All ranks are GPUs that load and store in each other's memory.
   bool peer_memory = false;
-  // All ranks are GPUs of one host that exchange messages: in peer memory, or in host memory where
-  // a pair has no access.
+  // All ranks are GPUs that exchange messages: in peer memory, in host memory where a pair of one
+  // host has no access, and over the network.
   bool lanes = false;
   bool together = false;  // with peer_memory: all ranks share a GPU and an address space
   // GPUs of different hosts, with the channels that kMultiConnection needs.

@@ -79,6 +79,7 @@ bool LaneOut::prepare() noexcept {
       body_bytes_ = post.bytes;
     } else if (post.bytes > 0) {
       std::memcpy(to + used + sizeof wire, area_.memory.data() + post.from, post.bytes);
+      count_sent();
     }
     std::memcpy(to + used, &wire, sizeof wire);
     used += sizeof wire + (body_bytes_ == 0 ? padded(post.bytes) : 0);
@@ -118,6 +119,7 @@ bool LaneOut::send_next() noexcept {
     fail(code);
     return false;
   }
+  bodies_[(first_ + flying_) % kMostFlying] = body_bytes_ > 0;
   flying_++;
   prepared_ = false;
   return true;
@@ -135,6 +137,7 @@ bool LaneOut::complete_some() noexcept {
       if (!done || broken()) return moved;
       request = nullptr;
     }
+    if (bodies_[first_]) count_sent();
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
     moved = true;

@@ -19,6 +19,7 @@ namespace weft {
 struct LaneArea {
   std::span<std::byte> memory;
   size_t words_bytes = 0;
+  uint64_t* sent = nullptr;  // counts posts whose data the network is done with, for all streams
   std::shared_ptr<const void> owner;
 };
 
@@ -49,6 +50,7 @@ class LaneOut final : public NetStream {
   bool prepare() noexcept;
   bool send_next() noexcept;
   bool complete_some() noexcept;
+  void count_sent() noexcept { __atomic_fetch_add(area_.sent, 1, __ATOMIC_ACQ_REL); }
   std::byte* frame() const;
 
   static constexpr size_t kMostFlying = 8;
@@ -61,8 +63,9 @@ class LaneOut final : public NetStream {
   bool prepared_ = false, frame_sent_ = false;
   size_t frame_bytes_ = 0;
   uint32_t body_at_ = 0, body_bytes_ = 0;
-  // Two requests per frame, at most.
+  // Two requests per frame, at most, and whether data goes with it.
   std::array<std::array<void*, 2>, kMostFlying> requests_{};
+  std::array<bool, kMostFlying> bodies_{};
   size_t first_ = 0, flying_ = 0;
 };
 

@@ -69,7 +69,10 @@ inline size_t lane_words_bytes(int nranks) {
              (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(uint32_t));
 }
 // In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
-inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
+// Before the pool is a word that proxies write: posts with data that the network is done with.
+inline size_t lane_area_pool(int nranks) {
+  return (lane_words_bytes(nranks) + sizeof(uint64_t) + 4095) / 4096 * 4096;
+}
 inline constexpr size_t kLaneItemBytes = 64;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
@@ -197,6 +200,9 @@ struct alignas(16) LaneHead {
 struct LaneCounters {
   uint32_t call = 0;     // calls that have completed
   uint32_t leaving = 0;  // thread blocks that have finished
+  // Posts with data, and how many there were when the last call ended. Calls lay out the outbox
+  // anew. So nothing is written there before the network is done with these.
+  uint32_t posted = 0, settled = 0;
 };
 
 struct alignas(16) LaneArguments {
@@ -213,6 +219,7 @@ struct alignas(16) LaneArguments {
   int32_t chunks = 1;
   LaneData data;
   std::byte* pool = nullptr;  // this rank's
+  const uint64_t* sent = nullptr;  // see lane_area_pool(); nullptr: all ranks are on this host
   uint64_t scratch_at = 0;    // in every rank's pool
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;

@@ -112,6 +112,7 @@ struct LaneRank {
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
+  uint64_t sent = 0;  // see lane_area_pool()
   LaneArguments arguments;
 };
 
@@ -145,7 +146,7 @@ class LaneTeam {
     }
     if (shape.host > 0) {
       std::vector<LaneArea> areas;
-      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), nullptr});
+      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
       network_ = std::make_unique<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
@@ -242,6 +243,7 @@ class LaneTeam {
     a.in_shared = shape_.in_shared;
     a.packets = g.packets;
     a.pool = rank.memory.data() + sizeof(LaneWords);
+    if (shape_.host > 0) a.sent = &rank.sent;
     a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
     a.signature = 77;

@@ -239,6 +239,10 @@ class LaneRunner {
       // A packet may arrive in two halves, so a mismatch counts only if it persists.
       if (grant.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
+    // The last leader has the fewest ports.
+    if (a_.sent != nullptr && lane.sends > 0 && threadIdx.x == kWarp - 1)
+      mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
+                                          load_volatile(&a_.counters->settled)) >= 0;
     if (!all_agree(mine, waits, other_call)) return false;
     if (!a_.packets) places.settle(threadIdx.x, kWarp);
     item_.granted = true;
@@ -417,6 +421,7 @@ class LaneRunner {
         lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
     const LanePlaces places(a_, item_);
     const uint64_t bytes = places.before(*step_, static_cast<uint32_t>(step_->count));
+    if (!operand.receives && bytes > 0) atomicAdd(&a_.counters->posted, 1);
     send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
               port.peer);
   }
@@ -446,6 +451,7 @@ class LaneRunner {
     fence(false);
     if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
     a_.counters->leaving = 0;
+    a_.counters->settled = load_volatile(&a_.counters->posted);
     if (a_.counts) a_.counters->call = call;
     fence(false);
   }
