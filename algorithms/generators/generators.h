@@ -29,6 +29,6 @@ const Generator* find_generator(std::string_view name);
 
 // The generators; most are in the file of the same name.
 extern const Generator kDirect, kOneRound, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kPeerMemory, kSweep, kViaScratch, kMultiConnection, kCpuReduce, kCpuPair;
+    kPeerMemory, kSweep, kViaScratch, kMultiConnection, kHierarchical, kCpuReduce, kCpuPair;
 
 }  // namespace weft
