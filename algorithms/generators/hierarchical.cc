@@ -20,8 +20,8 @@ namespace {
 // Owners of up to this many hosts talk directly, in two network hops. Owners of more hosts form
 // rings, because every connection costs memory and time.
 constexpr int kMostDirectHosts = 8;
-// Without a host map.
-constexpr int kPretendedRanks = 4;
+// Ranks of a host, if nobody knows the hosts.
+constexpr int kAssumedRanks = 4;
 
 enum : int { kSpread, kSum, kComplete, kCollect, kTake, kLanes };
 enum : int { kSums, kResults };  // channels
@@ -32,6 +32,12 @@ struct Part {
 };
 
 bool is_all_reduce(const Collective& c) { return c.kind == CollectiveKind::kAllReduce; }
+
+bool makes(const Collective& c) {
+  return is_all_reduce(c) || c.kind == CollectiveKind::kAllGather ||
+         c.kind == CollectiveKind::kReduceScatter || c.kind == CollectiveKind::kBroadcast ||
+         c.kind == CollectiveKind::kReduce;
+}
 
 class Hierarchy {
  public:
@@ -228,35 +234,33 @@ class Hierarchy {
   std::vector<std::vector<Part>> parts_;  // per home
 };
 
+Schedule make_without_hosts(const Collective& c, bool) {
+  std::vector<int> hosts;
+  for (int r = 0; r < c.nranks; r++) hosts.push_back(r / kAssumedRanks);
+  return make_hierarchical(c, hosts);
+}
+
 }  // namespace
 
 bool supports_hierarchical(const Collective& c, std::span<const int> hosts) {
-  const bool made = is_all_reduce(c) || c.kind == CollectiveKind::kAllGather ||
-                    c.kind == CollectiveKind::kReduceScatter ||
-                    c.kind == CollectiveKind::kBroadcast || c.kind == CollectiveKind::kReduce;
-  return made && (!c.reduces() || HostMap(hosts).most < kMostReducedRanks);
+  return makes(c) && (!c.reduces() || HostMap(hosts).most < kMostReducedRanks);
 }
 
 Schedule make_hierarchical(const Collective& c, std::span<const int> hosts) {
-  const HostMap map(hosts);
   if (c.nranks == 1) return single_rank("hierarchical", c);
+  const HostMap map(hosts);
   if (c.rooted()) return make_hierarchical_rooted(c, map);
   return Hierarchy(c, map).make();
 }
 
-namespace {
-
-std::vector<int> pretended_hosts(int nranks) {
-  std::vector<int> hosts;
-  for (int r = 0; r < nranks; r++) hosts.push_back(r / kPretendedRanks);
-  return hosts;
-}
-
-}  // namespace
-
 const Generator kHierarchical = {
-    "hierarchical", "inside hosts first, then between them (without hosts: four ranks make one)",
-    [](const Collective& c) { return supports_hierarchical(c, pretended_hosts(c.nranks)); },
-    [](const Collective& c, bool) { return make_hierarchical(c, pretended_hosts(c.nranks)); }};
+    "hierarchical",
+    "inside hosts first, then between them",
+    makes,
+    make_without_hosts,
+    false,
+    kUsualChannels,
+    0,
+    make_hierarchical};
 
 }  // namespace weft

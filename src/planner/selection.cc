@@ -1,6 +1,8 @@
 // See selection.h.
 #include "src/planner/selection.h"
 
+#include "algorithms/generators/hierarchical.h"
+#include "algorithms/generators/host_map.h"
 #include "src/base/error.h"
 
 namespace weft {
@@ -42,6 +44,12 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
   }
 }
 
+// The kernels for FIFOs in host memory have no scratch memory, which kHierarchical needs.
+bool goes_by_hosts(const Collective& c, size_t bytes, const Placement& placement) {
+  return !placement.hosts.empty() && !placement.via_host && bytes > kLarge &&
+         kHierarchical.supports(c);
+}
+
 // The most bytes that a rank sends or receives in a single round. It exchanges the whole array, or
 // a block of it, with every peer.
 size_t one_round_bytes(const Collective& c, size_t bytes) {
@@ -52,6 +60,13 @@ size_t one_round_bytes(const Collective& c, size_t bytes) {
 }
 
 }  // namespace
+
+std::vector<int> hosts_of_hierarchy(std::vector<int> hosts) {
+  const HostMap map(hosts);
+  const Collective sum{CollectiveKind::kAllReduce, static_cast<int>(hosts.size()), 0};
+  if (map.hosts() < 2 || map.most < 2 || !supports_hierarchical(sum, hosts)) hosts.clear();
+  return hosts;
+}
 
 const Generator* forced_generator(CollectiveKind kind, const std::string& forced) {
   size_t begin = 0;
@@ -82,6 +97,7 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     return *forced;
   }
   if (placement.peer_memory) return kPeerMemory;
+  if (goes_by_hosts(c, bytes, placement)) return kHierarchical;
   const bool few = c.nranks <= 16;
   if (placement.via_host && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
       one_round_bytes(c, bytes) <= kLarge)
