@@ -14,6 +14,7 @@ constexpr size_t kLarge = 64u << 10;
 // Up to kStraightGather, an all_gather that sends straight to every peer beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
+constexpr size_t kHostsRooted = 512u << 10;
 // Up to this many ranks, a root sends large messages itself, to one rank after the other.
 constexpr int kFewReceivers = 4;
 // From this size on, ranks that share a GPU sweep through its memory together. Ranks of different
@@ -44,10 +45,12 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
   }
 }
 
-// The kernels for FIFOs in host memory have no scratch memory, which kHierarchical needs.
+// Few bytes between hosts outweigh more rounds beyond these sizes, measured on loopback with two
+// hosts of four processes. The kernels for FIFOs in host memory have no scratch memory, which
+// kHierarchical needs.
 bool goes_by_hosts(const Collective& c, size_t bytes, const Placement& placement) {
-  return !placement.hosts.empty() && !placement.via_host && bytes > kLarge &&
-         kHierarchical.supports(c);
+  return !placement.hosts.empty() && !placement.via_host && kHierarchical.supports(c) &&
+         bytes > (c.rooted() ? kHostsRooted : kLarge);
 }
 
 // The most bytes that a rank sends or receives in a single round. It exchanges the whole array, or
