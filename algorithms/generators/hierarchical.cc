@@ -23,14 +23,6 @@ constexpr int kMostDirectHosts = 8;
 // Ranks of a host, if nobody knows the hosts.
 constexpr int kAssumedRanks = 4;
 
-enum : int { kSpread, kSum, kComplete, kCollect, kTake, kLanes };
-enum : int { kSums, kResults };  // channels
-
-struct Part {
-  int piece = 0;              // owner on every host: HostMap::owner
-  int input = 0, output = 0;  // chunks
-};
-
 bool is_all_reduce(const Collective& c) { return c.kind == CollectiveKind::kAllReduce; }
 
 bool makes(const Collective& c) {
@@ -69,6 +61,13 @@ class Hierarchy {
   }
 
  private:
+  enum : int { kSpread, kSum, kComplete, kCollect, kTake, kLanes };
+  enum : int { kSums, kResults };  // channels
+
+  struct Part {
+    int piece = 0;              // owner on every host: HostMap::owner
+    int input = 0, output = 0;  // chunks
+  };
   struct Rank {
     int rank = 0, host = 0;
     RankSchedule& schedule;
@@ -110,8 +109,7 @@ class Hierarchy {
   // Homes in the order in which their sums leave this host, then the own one.
   template <typename Visit>
   void for_homes(const Rank& me, Visit visit) const {
-    for (int k = 1; k < map_.hosts() && !swaps_; k++)
-      visit(steps_away(me, ring_ ? -k : k), k);
+    for (int k = 1; k < map_.hosts() && !swaps_; k++) visit(steps_away(me, ring_ ? -k : k), k);
     visit(me.host, map_.hosts());
   }
 
@@ -123,8 +121,8 @@ class Hierarchy {
     for_homes(me, [&](int g, int) {
       for (const int q : map_.neighbours(me.rank))
         for_owned(q, g, [&](const Part& part) {
-          const int step = add(lane(me, kSpread), {Operand::input(part.input)},
-                               {Operand::peer(q, kSums)});
+          const int step =
+              add(lane(me, kSpread), {Operand::input(part.input)}, {Operand::peer(q, kSums)});
           me.read[static_cast<size_t>(part.input)] = {{kSpread, step}};
         });
     });
@@ -253,14 +251,13 @@ Schedule make_hierarchical(const Collective& c, std::span<const int> hosts) {
   return Hierarchy(c, map).make();
 }
 
-const Generator kHierarchical = {
-    "hierarchical",
-    "inside hosts first, then between them",
-    makes,
-    make_without_hosts,
-    false,
-    kUsualChannels,
-    0,
-    make_hierarchical};
+const Generator kHierarchical = {"hierarchical",
+                                 "inside hosts first, then between them",
+                                 makes,
+                                 make_without_hosts,
+                                 false,
+                                 kUsualChannels,
+                                 0,
+                                 make_hierarchical};
 
 }  // namespace weft

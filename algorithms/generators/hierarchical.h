@@ -9,7 +9,8 @@
 namespace weft {
 
 // `hosts`: the host of every rank. Ranks of a host need not be neighbours, and hosts may differ in
-// size. Works in place and out of place. At most two channels between two ranks, at most five lanes.
+// size. Works in place and out of place. At most two channels between two ranks, at most five
+// lanes.
 Schedule make_hierarchical(const Collective& collective, std::span<const int> hosts);
 // Hosts of up to 63 ranks; all_reduce, all_gather, reduce_scatter, broadcast and reduce.
 bool supports_hierarchical(const Collective& collective, std::span<const int> hosts);

@@ -1,15 +1,12 @@
-// See hierarchical_rooted.h. The data consists of pieces, and every piece has an owner on each host.
-// The owners of a piece form a chain that starts at the root's host. Each host sends and receives
-// the data once at most.
+// See hierarchical_rooted.h. The data consists of pieces, and every piece has an owner on each
+// host. The owners of a piece form a chain that starts at the root's host. Each host sends and
+// receives the data once at most.
 #include "algorithms/generators/hierarchical_rooted.h"
 
 #include "algorithms/generators/building.h"
 
 namespace weft {
 namespace {
-
-enum : int { kSpread, kPass, kTake, kLanes };
-enum : int { kToOwner, kFromOwner };  // channels; between hosts kToOwner
 
 class Chains {
  public:
@@ -30,10 +27,11 @@ class Chains {
   }
 
  private:
+  enum : int { kSpread, kPass, kTake, kLanes };
+  enum : int { kToOwner, kFromOwner };  // channels; between hosts kToOwner
+
   // Hosts between a rank's host and the root's.
-  int distance(int r) const {
-    return wrap(map_.host_of(r) - map_.host_of(c_.root), map_.hosts());
-  }
+  int distance(int r) const { return wrap(map_.host_of(r) - map_.host_of(c_.root), map_.hosts()); }
   bool last(int r) const { return distance(r) == map_.hosts() - 1; }
   // The owner of a piece on the host that many hosts further from the root.
   Operand further(int r, int p, int steps) const {
@@ -77,8 +75,7 @@ class Chains {
     const std::vector<int> neighbours = map_.neighbours(r);
     for (const int q : neighbours)
       for_owned(q, [&](int p) {
-        const int sent =
-            add(lanes[kSpread], {Operand::input(p)}, {Operand::peer(q, kToOwner)});
+        const int sent = add(lanes[kSpread], {Operand::input(p)}, {Operand::peer(q, kToOwner)});
         // In place, the result overwrites the root's input.
         if (root)
           add(lanes[kTake], {Operand::peer(q, kFromOwner)}, {Operand::output(p)}, 1,

@@ -27,7 +27,9 @@ struct Settings {
                                           "reduce"};
 };
 
-float value_of(int rank, size_t i) { return static_cast<float>((static_cast<size_t>(rank) + i) % 7); }
+float value_of(int rank, size_t i) {
+  return static_cast<float>((static_cast<size_t>(rank) + i) % 7);
+}
 
 // One rank's buffers for a collective of all ranks. `size` is that of the whole array.
 class Rank {
@@ -123,9 +125,10 @@ class Rank {
     if (name == "reduce" && rank_ != 0) return 0;
     size_t wrong = 0;
     for (size_t i = 0; i < (scatters ? block() : block() * static_cast<size_t>(ranks_)); i++) {
-      const float want = gathers              ? value_of(static_cast<int>(i / block()), i % block())
-                         : name == "broadcast" ? value_of(0, i)
-                                               : sum(scatters ? block() * static_cast<size_t>(rank_) + i : i);
+      const float want = gathers ? value_of(static_cast<int>(i / block()), i % block())
+                         : name == "broadcast"
+                             ? value_of(0, i)
+                             : sum(scatters ? block() * static_cast<size_t>(rank_) + i : i);
       if (out_[i] != want) wrong++;
     }
     return wrong;
@@ -164,23 +167,28 @@ int main(int argc, char** argv) {
   using namespace weft::perf;
   Settings settings;
   weft::CommandLine program("wire_perf", "collectives of two hosts with a slow cable between them");
-  program.add_option("--gbit", settings.gbit, "rate of the cable").between(0.01, 100.0).with_default();
-  program.add_option("--ranks", settings.ranks, "processes of each host").between(1, 32).with_default();
+  program.add_option("--gbit", settings.gbit, "rate of the cable")
+      .between(0.01, 100.0)
+      .with_default();
+  program.add_option("--ranks", settings.ranks, "processes of each host")
+      .between(1, 32)
+      .with_default();
   program.add_option("--size", settings.size, "bytes of the whole array; K, M, G").in_bytes();
   program.add_option("--runs", settings.runs, "timed calls; the median counts").between(1, 1000);
   program.add_option("--coll", settings.collectives, "collectives").separated_by(',');
   program.add_option("--least-share", settings.least_share, "of the cable, or exit with 1");
   program.add_option("--most-bytes", settings.most_bytes, "times the bound, or exit with 1");
   program.calls([&] {
-    fmt::print("# 2 hosts of {} processes, a cable of {} Gbit/s\n# {:13} {:>12} {:>10} {:>10} {:>10} {:>8}  {}\n",
-               settings.ranks, settings.gbit, "collective", "size(B)", "time(ms)", "share", "bytes",
-               "wrong", "plan");
+    fmt::print(
+        "# 2 hosts of {} processes, a cable of {} Gbit/s\n# {:13} {:>12} {:>10} {:>10} {:>10} "
+        "{:>8}  {}\n",
+        settings.ranks, settings.gbit, "collective", "size(B)", "time(ms)", "share", "bytes",
+        "wrong", "plan");
     std::fflush(stdout);
     int result = kSkipped;
     try {
-      result = run_on_wire(settings.gbit, settings.ranks, [&](int host, int index) {
-        return play(settings, host, index);
-      });
+      result = run_on_wire(settings.gbit, settings.ranks,
+                           [&](int host, int index) { return play(settings, host, index); });
     } catch (const std::exception& error) {
       fmt::print(stderr, "wire_perf: {}\n", error.what());
     }

@@ -179,7 +179,8 @@ TEST(Hierarchical, HasFewLanesAndTheUsualChannels) {
 }
 
 TEST(Hierarchical, RefusesHostsWhoseSumsHaveTooManySources) {
-  const Collective sum{CollectiveKind::kAllReduce, 128, 0}, copy{CollectiveKind::kAllGather, 128, 0};
+  const Collective sum{CollectiveKind::kAllReduce, 128, 0},
+      copy{CollectiveKind::kAllGather, 128, 0};
   EXPECT_FALSE(supports_hierarchical(sum, equal_hosts(2, 64)));
   EXPECT_TRUE(supports_hierarchical(copy, equal_hosts(2, 64)));
   EXPECT_TRUE(supports_hierarchical(sum, equal_hosts(4, 32)));

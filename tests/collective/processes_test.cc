@@ -124,7 +124,9 @@ WEFT_SCENARIO(names_its_plan) {
 TEST(HostsOfSeveralProcesses, TakeHierarchicalPlansForLargeArrays) {
   for (const std::string hosts : {"0011", "010", "001"}) {
     ProcessOptions options;
-    options.environment = [&](int rank) { return separate_hosts(hosts[static_cast<size_t>(rank)]); };
+    options.environment = [&](int rank) {
+      return separate_hosts(hosts[static_cast<size_t>(rank)]);
+    };
     run_ranks_as_processes("names_its_plan", static_cast<int>(hosts.size()), options);
   }
 }
@@ -140,10 +142,11 @@ INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfTwoHosts, testing::ValuesIn(cou
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 
 INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfHosts,
-                         testing::ValuesIn(kSanitized ? std::vector<const char*>{"010"}
-                                                      : std::vector<const char*>{
-                                                            "00001111", "00112233", "0001",
-                                                            "01010101", "01", "1100022"}),
+                         testing::ValuesIn(kSanitized
+                                               ? std::vector<const char*>{"010"}
+                                               : std::vector<const char*>{"00001111", "00112233",
+                                                                          "0001", "01010101", "01",
+                                                                          "1100022"}),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

@@ -92,7 +92,7 @@ WEFT_SCENARIO(hosts_all_reduce) {
 }
 
 TEST(HostsOfFourRanks, ReduceAMegabyteOverASlowAndLossyWire) {
-  const Setting setting{"slowAndLossy", 2, {10000, 0.01}};  // 20 ms there and back
+  const Setting setting{"slowAndLossy", 2, {20000, 0.01}};
   Hosts hosts(setting.hosts, setting.quality, false);
   if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
   ProcessOptions options = options_for(hosts, setting);

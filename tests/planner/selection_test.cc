@@ -82,9 +82,9 @@ TEST(Selection, GoesByHostsWhereRanksShareSomeOfThem) {
     return choose_generator({kind, 8, 0}, bytes, placement, nullptr).name;
   };
   placement.hosts = hosts_of_hierarchy({0, 0, 0, 0, 1, 1, 1, 1});
-  for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
-                          CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
-                          CollectiveKind::kReduce}) {
+  for (const auto kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+        CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
     EXPECT_EQ(chosen(kind, 1u << 20), "hierarchical");
     EXPECT_NE(chosen(kind, 16u << 10), "hierarchical");
   }
