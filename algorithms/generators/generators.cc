@@ -6,10 +6,10 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 14> all = {
-      kDirect,     kOneRound,        kOneShot,   kRing,       kTree,
-      kRecursive,  kPairwise,        kSendRecv,  kPeerMemory, kSweep,
-      kViaScratch, kMultiConnection, kCpuReduce, kCpuPair};
+  static const std::array<Generator, 15> all = {
+      kDirect,     kOneRound,        kOneShot,      kRing,       kTree,
+      kRecursive,  kPairwise,        kSendRecv,     kPeerMemory, kSweep,
+      kViaScratch, kMultiConnection, kHierarchical, kCpuReduce,  kCpuPair};
   return all;
 }
 

@@ -59,6 +59,14 @@ HostReport read_host_report(const std::string& text, int rank) {
   return report;
 }
 
+std::vector<int> host_numbers(const std::vector<PeerInfo>& infos) {
+  std::map<uint64_t, int> numbers;
+  std::vector<int> hosts;
+  for (const PeerInfo& info : infos)
+    hosts.push_back(numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
+  return hosts;
+}
+
 std::vector<int> host_leaders(const std::vector<PeerInfo>& infos) {
   std::map<uint64_t, int> seen;
   std::vector<int> leaders;
@@ -80,10 +88,7 @@ void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
 
 Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts) {
   Cluster cluster;
-  std::map<uint64_t, int> numbers;
-  for (const PeerInfo& info : infos)
-    cluster.host_of.push_back(
-        numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
+  cluster.host_of = host_numbers(infos);
   std::vector<Machine> machines;
   // Hosts of one kind often have equal descriptions. Each description is parsed once.
   std::map<std::string, HostReport> read;

@@ -27,6 +27,8 @@ struct Cluster {
   Machine machine;  // all hosts joined
 };
 
+// The host of every rank, numbered from 0 by their lowest rank.
+std::vector<int> host_numbers(const std::vector<PeerInfo>& infos);
 // The lowest rank of each host. It describes the host.
 std::vector<int> host_leaders(const std::vector<PeerInfo>& infos);
 // `texts` has one entry per rank: the leaders' descriptions, and empty texts for the other ranks.

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
+#include "src/comm/cluster.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
@@ -177,6 +178,7 @@ void Communicator::connect(Deadline deadline) {
   placement.one_process = mesh_->one_process();
   placement.one_host = mesh_->one_host();
   placement.multi_connection = multi_connection && !net_lanes;
+  placement.hosts = hosts_of_hierarchy(host_numbers(infos));
   chooser_->place(placement);
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());

@@ -57,7 +57,8 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
   const auto proved = [&](bool aliased) -> std::shared_ptr<const VerifiedSchedule> {
     if (choice.schedule != nullptr)
       return aliased ? choice.schedule->in_place : choice.schedule->out_of_place;
-    return ProvedSchedules::instance().get(*choice.generator, collective, aliased);
+    return ProvedSchedules::instance().get(*choice.generator, collective, aliased,
+                                           chooser_.placement().hosts);
   };
   const auto verified = proved(in_place);
   const int fifo_depth =

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "algorithms/generators/generators.h"
 
@@ -22,7 +23,12 @@ struct Placement {
   bool multi_connection = false;
   bool via_host = false;   // GPUs whose data goes through host memory; a single round is fastest
   bool own_hosts = false;  // no two ranks share a host, so each has its NICs for itself
+  // The host of every rank, where kHierarchical can use it; else empty.
+  std::vector<int> hosts;
 };
+
+// `hosts` if there are several, some rank shares one, and none has too many ranks; else empty.
+std::vector<int> hosts_of_hierarchy(std::vector<int> hosts);
 
 // The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for; nullptr: none. Throws
 // Error if the text is malformed.

@@ -20,7 +20,7 @@ namespace {
 // Whether the generator's programs run on the FIFOs that every communicator has.
 bool has_fifos(const Generator& generator) {
   return !generator.peer_memory && generator.name != kSendRecv.name &&
-         generator.channels <= kUsualChannels;
+         generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr;
 }
 
 // Simulations take time, so only these sizes are simulated, up to 64 MiB. Times between and beyond
@@ -58,7 +58,9 @@ struct Source {
 
 class Builder {
  public:
-  explicit Builder(const TableRequest& request) : request_(request) {}
+  explicit Builder(const TableRequest& request) : request_(request) {
+    if (request.machine == nullptr) hierarchy_ = hosts_of_hierarchy(request.setting.hosts);
+  }
 
   SelectionTable build() {
     table_.origin = request_.origin;
@@ -74,7 +76,8 @@ class Builder {
       }
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
-        if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c);
+        const bool for_hosts = generator.make_for_hosts != nullptr && !hierarchy_.empty();
+        if ((has_fifos(generator) || for_hosts) && !request_.cpu_plans_only) add(generator, c);
         if (generator.cpu_nodes > 0 && request_.machine != nullptr &&
             cpus_could_help(*request_.machine, generator.cpu_nodes))
           add_with_cpus(generator, c);
@@ -163,7 +166,8 @@ class Builder {
     } else if (source.generator->cpu_nodes > 0) {
       predict_with_cpus(option, source.generator->make(source.collective, false));
     } else {
-      predict_option(option, source.generator->make(source.collective, false), simulated);
+      predict_option(option, source.generator->make_on(hierarchy_, source.collective, false),
+                     simulated);
     }
   }
 
@@ -173,6 +177,7 @@ class Builder {
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
+    placement.hosts = hierarchy_;
     placement.own_hosts =
         std::set<int>(request_.setting.hosts.begin(), request_.setting.hosts.end()).size() ==
         static_cast<size_t>(request_.nranks);
@@ -289,6 +294,7 @@ class Builder {
   const TableRequest& request_;
   SelectionTable table_;
   std::vector<Source> sources_;  // per option of the table
+  std::vector<int> hierarchy_;   // Placement::hosts
 };
 
 constexpr double kFasterByFar = 0.8;

@@ -27,7 +27,8 @@ struct ExplainArguments {
 
 // As a communicator of such ranks would be placed.
 Placement placement_of(const ExplainArguments& arguments, const Config& config, int ranks,
-                       const SelectionTable& table, const Machine& machine) {
+                       const SelectionTable& table, const Machine& machine,
+                       const std::vector<int>& hosts) {
   Placement placement;
   placement.one_process = !arguments.processes && arguments.hosts == 1;
   placement.one_host = arguments.hosts == 1;
@@ -37,6 +38,7 @@ Placement placement_of(const ExplainArguments& arguments, const Config& config, 
   placement.together = placement.peer_memory && placement.one_process && gpus(machine).size() == 1;
   placement.multi_connection =
       !placement.one_host && uses_multi_connection(config, ranks, arguments.on_gpus);
+  placement.hosts = hosts_of_hierarchy(hosts);
   return placement;
 }
 
@@ -147,7 +149,7 @@ void answer(const ExplainArguments& arguments) {
                        config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
                        unfit_for_host_fifos});
   PlanChooser chooser(config, 0, "explain", imports(config, ranks));
-  chooser.place(placement_of(arguments, config, ranks, plans.table, here.machine));
+  chooser.place(placement_of(arguments, config, ranks, plans.table, here.machine, setting.hosts));
   chooser.agree(std::move(plans));
   chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
                                                      : 0);

@@ -28,6 +28,10 @@ NCCL_P2P_DISABLE=1 expect 'takes cpu_pair$' pcie-8x --gpus --coll all_reduce --s
 expect 'takes multi_connection$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '^simple rules decide' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce
 expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --json
+# Ranks that share hosts go by them, unless the array is small.
+expect 'takes hierarchical$' --ranks 8 --hosts 2 --coll all_reduce --size 1M
+expect 'takes one_shot$' --ranks 8 --hosts 2 --coll all_reduce --size 4K
+expect 'takes [^h]' --ranks 2 --hosts 2 --coll all_reduce --size 1M
 # What the environment imports comes first, on GPUs too.
 schedule=$work/ours.json
 "$weft" synth pcie-4x --coll all_reduce --size 64K -o "$schedule" >/dev/null || { echo "FAILED: no schedule"; failed=1; }
