@@ -33,6 +33,23 @@ inline int add(Lane& lane, Operands from, Operands to, int count = 1,
   return static_cast<int>(lane.steps.size()) - 1;
 }
 
+// Removes lanes without steps. Dependencies name the lanes by their new numbers.
+inline void drop_empty_lanes(Schedule& schedule) {
+  for (RankSchedule& rank : schedule.ranks) {
+    std::vector<int> number;
+    std::vector<Lane> kept;
+    for (Lane& lane : rank.lanes) {
+      number.push_back(static_cast<int>(kept.size()));
+      if (!lane.steps.empty()) kept.push_back(std::move(lane));
+    }
+    for (Lane& lane : kept)
+      for (Step& step : lane.steps)
+        for (Dependency& dependency : step.after)
+          dependency.lane = number[static_cast<size_t>(dependency.lane)];
+    rank.lanes = std::move(kept);
+  }
+}
+
 // All ranks but `rank`, nearest successor first, as peers on a channel.
 inline Operands everyone_else(int rank, int nranks, int channel = 0) {
   Operands peers;

@@ -6,10 +6,10 @@
 namespace weft {
 
 std::span<const Generator> generators() {
-  static const std::array<Generator, 16> all = {
+  static const std::array<Generator, 17> all = {
       kDirect,     kOneRound,        kOneShot,   kRing,       kTree,
       kRecursive,  kHalving,         kChain,     kPairwise,   kSendRecv,
-      kPeerMemory, kSweep,           kViaScratch, kMultiConnection, kCpuReduce,
+      kPeerMemory, kSweep,           kViaScratch, kMultiConnection, kHierarchical, kCpuReduce,
       kCpuPair};
   return all;
 }

@@ -21,6 +21,14 @@ struct Generator {
   bool peer_memory = false;  // ranks load and store in peer memory; otherwise they send messages
   int channels = kUsualChannels;  // most between two ranks
   int cpu_nodes = 0;              // see Schedule; such plans need all ranks on one host
+  // Set if the schedule depends on the host of every rank. Then make() assumes hosts.
+  Schedule (*make_for_hosts)(const Collective& collective, std::span<const int> hosts) = nullptr;
+
+  // `hosts`: the host of every rank; empty: not known.
+  Schedule make_on(std::span<const int> hosts, const Collective& collective, bool in_place) const {
+    return make_for_hosts != nullptr && !hosts.empty() ? make_for_hosts(collective, hosts)
+                                                       : make(collective, in_place);
+  }
 };
 
 // All generators, in the order of the tools' lists.
@@ -29,6 +37,7 @@ const Generator* find_generator(std::string_view name);
 
 // The generators; most are in the file of the same name.
 extern const Generator kDirect, kOneRound, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
-    kPeerMemory, kSweep, kViaScratch, kMultiConnection, kCpuReduce, kCpuPair, kHalving, kChain;
+    kPeerMemory, kSweep, kViaScratch, kMultiConnection, kHierarchical, kCpuReduce, kCpuPair,
+    kHalving, kChain;
 
 }  // namespace weft

@@ -19,7 +19,8 @@ bool generators_apply(const SynthesisTask& task) {
 std::vector<std::function<Schedule()>> generator_candidates(const SynthesisTask& task) {
   std::vector<std::function<Schedule()>> candidates;
   for (const Generator& generator : generators())
-    if (generator.channels <= kUsualChannels && generator.supports(task.collective))
+    if (generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr &&
+        generator.supports(task.collective))
       candidates.emplace_back(
           [&task, &generator] { return generator.make(task.collective, false); });
   return candidates;

@@ -14,7 +14,8 @@ std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   std::vector<Entrant> list(1);
   std::vector<Schedule> schedules(1);
   for (const Generator& generator : generators()) {
-    if (generator.channels > kUsualChannels) continue;  // for GPUs of several hosts
+    // Those are for several hosts.
+    if (generator.channels > kUsualChannels || generator.make_for_hosts != nullptr) continue;
     const Collective collective{kind, ranks, 0};
     if (!generator.supports(collective) || (generator.peer_memory && weftHostMode() == 1)) continue;
     Schedule schedule = generator.make(collective, false);

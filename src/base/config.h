@@ -78,6 +78,7 @@ struct Config {
   size_t lane_fifo_bytes = 1u << 20;
   int lane_slots = 4;
   bool system_scope = false, straight = true;
+  int net_lanes = 1;
   size_t packet_bytes = 1u << 20;
   bool copy_engines = false;
   bool graph_mixing = true;

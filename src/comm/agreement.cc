@@ -79,8 +79,9 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
     setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
   // Lanes cut FIFOs to measure.
   const std::string via_host = must_go_via_host(infos);
-  const bool lanes = cuda::available() && via_host.empty() &&
-                     (config.topo.empty() || cluster.hosts.size() == 1);
+  const bool net_lanes = uses_net_lanes(config, infos, !config.topo.empty());
+  const bool lanes =
+      cuda::available() && via_host.empty() && (cluster.hosts.size() == 1 || net_lanes);
   InitPlansRequest request{config,
                            nranks,
                            cuda::available(),
@@ -93,7 +94,8 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
                            siphash(rank.secret, "tuner", 5),
                            {},
                            via_host,
-                           unfit_for_host_fifos};
+                           unfit_for_host_fifos,
+                           net_lanes};
   for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
   CommunicatorPlans plans = make_init_plans(request);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
@@ -120,6 +122,16 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
     fail(ncclInvalidUsage, "planning failed on rank 0: {}",
          answer.empty() ? "it says nothing" : answer.substr(1));
   return CommunicatorPlans::decode(std::string_view(answer).substr(1));
+}
+
+bool uses_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool has_schedules) {
+  std::vector<uint64_t> hosts;
+  for (const PeerInfo& info : infos) {
+    if (info.p2p_disable != 0 || info.shm_disable != 0) return false;
+    if (std::find(hosts.begin(), hosts.end(), info.host) == hosts.end()) hosts.push_back(info.host);
+  }
+  if (hosts.size() < 2 || config.net_lanes == 0) return false;
+  return hosts.size() < infos.size() || has_schedules || config.net_lanes > 1;
 }
 
 }  // namespace weft

@@ -24,4 +24,7 @@ struct AgreeingRank {
 CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline);
 
+// Whether GPUs of several hosts run lanes (WEFT_NET_LANES). All ranks decide alike.
+bool uses_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool has_schedules);
+
 }  // namespace weft

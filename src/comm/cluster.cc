@@ -77,6 +77,14 @@ HostReport read_host_report(const std::string& text, int rank) {
   return report;
 }
 
+std::vector<int> host_numbers(const std::vector<PeerInfo>& infos) {
+  std::map<uint64_t, int> numbers;
+  std::vector<int> hosts;
+  for (const PeerInfo& info : infos)
+    hosts.push_back(numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
+  return hosts;
+}
+
 std::vector<int> host_speakers(const std::vector<PeerInfo>& infos) {
   std::set<std::pair<uint64_t, uint64_t>> seen;
   std::vector<int> speakers;
@@ -97,13 +105,11 @@ void advise_placement(const char* topo, int nranks, bool ring, int* gpus) {
 
 Cluster merge_hosts(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts) {
   Cluster cluster;
-  std::map<uint64_t, int> numbers;
-  for (const PeerInfo& info : infos)
-    cluster.host_of.push_back(
-        numbers.emplace(info.host, static_cast<int>(numbers.size())).first->second);
+  cluster.host_of = host_numbers(infos);
   // Hosts of one kind often have equal descriptions. Each description is parsed once.
   std::map<std::string, HostReport> read;
-  std::vector<std::vector<Machine>> views(numbers.size());
+  std::vector<std::vector<Machine>> views(
+      static_cast<size_t>(*std::max_element(cluster.host_of.begin(), cluster.host_of.end())) + 1);
   for (const int speaker : host_speakers(infos)) {
     const std::string& text = texts[static_cast<size_t>(speaker)];
     const auto [it, fresh] = read.try_emplace(text);

@@ -30,6 +30,8 @@ struct Cluster {
   Machine machine;  // all hosts joined
 };
 
+// The host of every rank, numbered from 0 by their lowest rank.
+std::vector<int> host_numbers(const std::vector<PeerInfo>& infos);
 // The ranks that describe their hosts: the lowest rank of each host, and the lowest rank with each
 // other view of it.
 std::vector<int> host_speakers(const std::vector<PeerInfo>& infos);

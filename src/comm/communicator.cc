@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
+#include "src/comm/cluster.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
@@ -143,11 +144,16 @@ void Communicator::connect(Deadline deadline) {
       infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
   const bool multi_connection =
       !one_host && uses_multi_connection(config_, nranks, cuda::available());
+  const bool net_lanes = cuda::available() && uses_net_lanes(
+      config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
   MeshPlan plan{
-      infos, nodes->count(),
+      infos,
+      nodes->count(),
       chooser_->channels(multi_connection ? kMultiConnection.channels : kCollectiveChannels),
-      one_host && cuda::available() ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes)
-                                    : 0,
+      (one_host && cuda::available()) || net_lanes
+          ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
+          : 0,
+      net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
       chooser_->connected()};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
@@ -171,7 +177,8 @@ void Communicator::connect(Deadline deadline) {
   Placement placement;
   placement.one_process = mesh_->one_process();
   placement.one_host = mesh_->one_host();
-  placement.multi_connection = multi_connection;
+  placement.multi_connection = multi_connection && !net_lanes;
+  placement.hosts = hosts_of_hierarchy(host_numbers(infos));
   chooser_->place(placement);
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());
@@ -202,6 +209,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.sharing = mesh_->ranks_sharing_gpu();
   options.one_process = mesh_->one_process();
   options.one_host = mesh_->one_host();
+  options.net_lanes = mesh_->net_lanes();
   options.group = siphash(options_.id.secret, "gpu", 3);
   options.issuer = options_.issuer;
   options.timeout_s = config_.timeout_s;

@@ -38,7 +38,7 @@ GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts
 
 void GpuLauncher::connect(Deadline deadline) {
   std::string why;
-  if (!mesh_.one_host()) {
+  if (!mesh_.one_host() && !mesh_.net_lanes()) {
     why = "ranks are on several hosts";
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
@@ -48,8 +48,12 @@ void GpuLauncher::connect(Deadline deadline) {
   // All ranks use the same data path.
   for (const std::string& reason : control_.all_gather(why, deadline))
     if (why.empty()) why = reason;
-  if (why.empty() && !connect_peers(deadline))
+  if (why.empty() && !connect_peers(deadline)) {
     why = "writes to a peer's memory do not arrive there";
+    if (mesh_.net_lanes())
+      fail(ncclSystemError, "{}: {}; NCCL_P2P_DISABLE=1 goes through host memory", context_.label,
+           why);
+  }
   Placement placement = chooser_.placement();
   placement.lanes = why.empty();
   placement.peer_memory = why.empty() && gpu_.complete();
@@ -101,12 +105,12 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
   std::vector<std::byte*> boards;
   for (int peer = 0; peer < nranks_; peer++) boards.push_back(mesh_.board(peer));
   static_assert(kBoardBytes >= cuda::GpuExecutor::kBoardBytes);
-  std::function<bool(int)> linked;
   Machine emulated;
-  if (!config_.topo.empty()) {
-    emulated = load_machine(config_.topo);
-    linked = [&](int peer) { return has_direct_path(emulated, rank_, peer); };
-  }
+  if (!config_.topo.empty()) emulated = load_machine(config_.topo);
+  const auto linked = [&](int peer) {
+    if (mesh_.info(peer).host != mesh_.info(rank_).host) return false;
+    return config_.topo.empty() || has_direct_path(emulated, rank_, peer);
+  };
   std::string trouble, reach;
   try {
     reach = gpu_.connect(

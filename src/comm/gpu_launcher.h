@@ -73,6 +73,8 @@ class GpuLauncher {
   bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
   void settle(const std::vector<std::string>& reach);
+  cuda::GpuPosts posts();
+  void poll(Proxy& proxy);
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   void launch_collective(const Call& call);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
@@ -110,7 +112,7 @@ class GpuLauncher {
   bool captured_ = false;         // the current launch becomes part of a graph
   int ring_channels_ = 0;         // ports per peer
   Program send_recv_program_;     // lane 0 sends, lane 1 receives
-  std::vector<Proxy*> proxies_;   // they keep polling the rings
+  std::vector<Proxy*> proxies_;   // they keep polling
 };
 
 }  // namespace weft

@@ -4,18 +4,41 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/gpu_launcher.h"
+#include "src/transport/proxy.h"
 #include "src/planner/proved_schedules.h"
 
 namespace weft {
+
+// The ways to ranks of other hosts. A GPU rings no doorbell, so their proxies must poll.
+cuda::GpuPosts GpuLauncher::posts() {
+  cuda::GpuPosts posts;
+  if (!mesh_.net_lanes()) return posts;
+  for (int peer = 0; peer < nranks_; peer++)
+    for (int s = 0; s < kLaneStreams; s++) {
+      LaneOut* stream = mesh_.lane_stream(peer, s);
+      posts.rings.push_back(stream == nullptr ? nullptr : &stream->posts());
+      if (stream != nullptr) posts.owners.push_back(stream->memory());
+    }
+  for (const NetworkLinks::Link& link : mesh_.network_links()) poll(link.stream->proxy());
+  return posts;
+}
+
+void GpuLauncher::poll(Proxy& proxy) {
+  if (std::find(proxies_.begin(), proxies_.end(), &proxy) != proxies_.end()) return;
+  proxies_.push_back(&proxy);
+  proxy.keep_polling(true);
+}
 
 // How each pair of ranks exchanges messages, now that all have tried.
 void GpuLauncher::settle(const std::vector<std::string>& reach) {
   std::vector<std::byte*> areas;
   for (int peer = 0; peer < nranks_; peer++) areas.push_back(mesh_.area(peer));
-  gpu_.settle(reach, areas);
+  gpu_.settle(reach, areas, posts());
   int apart = 0;
   for (size_t a = 0; a < reach.size(); a++)
-    for (size_t b = 0; b < a; b++) apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
+    for (size_t b = 0; b < a; b++)
+      if (mesh_.info(static_cast<int>(a)).host == mesh_.info(static_cast<int>(b)).host)
+        apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
   if (apart > 0 && rank_ == 0)
     WEFT_INFO(kInit,
               "{}: {} of {} pairs of GPUs have no access to each other's memory: their "
@@ -34,7 +57,8 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
   const auto proved = [&](bool aliased) -> std::shared_ptr<const VerifiedSchedule> {
     if (choice.schedule != nullptr)
       return aliased ? choice.schedule->in_place : choice.schedule->out_of_place;
-    return ProvedSchedules::instance().get(*choice.generator, collective, aliased);
+    return ProvedSchedules::instance().get(*choice.generator, collective, aliased,
+                                           chooser_.placement().hosts);
   };
   const auto verified = proved(in_place);
   const int fifo_depth =

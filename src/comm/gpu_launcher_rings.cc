@@ -29,23 +29,19 @@ void GpuLauncher::connect_rings() {
       for (NetStream* stream : {sends.back().stream, receives.back().stream}) {
         if (stream == nullptr) continue;
         owners.push_back(stream->memory());
-        if (std::find(proxies_.begin(), proxies_.end(), &stream->proxy()) == proxies_.end())
-          proxies_.push_back(&stream->proxy());
+        poll(stream->proxy());
       }
     }
   }
   gpu_.connect_rings(sends, receives, std::move(owners));
-  // A GPU rings no doorbell, so proxies must poll.
-  for (Proxy* proxy : proxies_) proxy->keep_polling(true);
   nodes_.serve_gpus();
   plans_.check_for_kernels();
   rings_connected_ = true;
 }
 
 void GpuLauncher::disconnect() {
-  if (!rings_connected_) return;
-  rings_ = rings_connected_ = false;
-  gpu_.disconnect_rings();
+  rings_ = false;
+  if (std::exchange(rings_connected_, false)) gpu_.disconnect_rings();
   for (Proxy* proxy : proxies_) proxy->keep_polling(false);
   proxies_.clear();
 }

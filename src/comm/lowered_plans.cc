@@ -41,7 +41,8 @@ const LoweredPlan& LoweredPlans::get(const Choice& choice, const Collective& col
     return add(std::move(plan), schedule->path.c_str(), collective,
                *(in_place ? schedule->in_place : schedule->out_of_place), schedule->fifo_depth);
   }
-  const auto verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place);
+  const auto verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place,
+                                                        chooser_.placement().hosts);
   return add(std::move(plan), choice.name, collective, *verified, verified->fifo_depth());
 }
 
@@ -63,7 +64,7 @@ const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const ch
       plan->cpu_programs.back().fifo_depth = fifo_depth;
     }
   // The check comes before CPU nodes get a job of this plan.
-  if (for_kernels_ && schedule.cpu_nodes > 0)
+  if (for_kernels_ && (schedule.cpu_nodes > 0 || plan->program.scratch_chunks > 0))
     if (const std::string why = unfit_for_host_fifos(schedule); !why.empty())
       fail(ncclInvalidUsage, "schedule {}: {}", name, why);
   check_channels(plan->program, name);

@@ -85,6 +85,7 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
       imported_(plan.imported),
       channels_(most_channels(std::max(plan.plan_channels, plan.imported.most_channels()))),
       area_bytes_(plan.area_bytes),
+      lane_words_bytes_(plan.lane_words_bytes),
       infos_(plan.infos) {
   classify();
   ring_bytes_ = ring_bytes_for(config, nranks_, own_hosts_);
@@ -188,9 +189,16 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
 
 void Mesh::listen(const Config& config, const std::string& net_name) {
   std::vector<NetworkLinks::Route> outgoing, incoming;
+  for (int s = 0; s < kLaneStreams && net_lanes(); s++)
+    for (int peer = 0; peer < nranks_; peer++) {
+      if (link_kind(peer) != LinkKind::kNetwork) continue;
+      outgoing.push_back({peer, NetworkLinks::kFirstLaneChannel + s});
+      incoming.push_back({peer, NetworkLinks::kFirstLaneChannel + s});
+    }
   // Streams go to proxies round robin. Streams that are busy at the same time follow each other
   // here, so they get different proxies.
   for (const bool collective : {true, false}) {
+    if (net_lanes()) break;
     for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
       if (link_kind(peer) != LinkKind::kNetwork) continue;
       const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
@@ -228,6 +236,16 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const Config&
   ends.receive = [this](const NetworkLinks::Route& route, const RecvPort& port) {
     receives_[index(route.peer, route.channel)] = port;
   };
+  if (net_lanes()) {
+    const auto memory = std::span(arena_->area(), area_bytes_);
+    auto* sent = reinterpret_cast<uint64_t*>(memory.data() + lane_words_bytes_) - 1;
+    ends.area = {memory, lane_words_bytes_, sent, arena_};
+    lane_streams_.resize(static_cast<size_t>(nranks_ * kLaneStreams));
+    ends.posts = [this](const NetworkLinks::Route& route, LaneOut& stream) {
+      lane_streams_[static_cast<size_t>(route.peer * kLaneStreams + route.channel -
+                                        NetworkLinks::kFirstLaneChannel)] = &stream;
+    };
+  }
   network_->connect(offers, control, deadline, ends);
 }
 

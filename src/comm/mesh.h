@@ -32,6 +32,8 @@ struct MeshPlan {
   int cpu_nodes = 0;
   int plan_channels = 0;
   size_t area_bytes = 0;  // see ArenaLayout
+  // GPUs send to other hosts by posts, and areas begin with so many bytes of words. 0: they do not.
+  size_t lane_words_bytes = 0;
   const ImportedSchedules& imported;
 };
 
@@ -69,6 +71,13 @@ class Mesh {
   std::byte* area(int peer) const {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->area();
+  }
+  // GPUs of several hosts run lanes.
+  bool net_lanes() const { return lane_words_bytes_ > 0; }
+  // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
+  LaneOut* lane_stream(int peer, int number) const {
+    return lane_streams_.empty() ? nullptr
+                                 : lane_streams_[static_cast<size_t>(peer * kLaneStreams + number)];
   }
   // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {
@@ -119,7 +128,7 @@ class Mesh {
   const int plan_channels_;
   const ImportedSchedules& imported_;
   const int channels_;  // the most between any two ranks
-  const size_t area_bytes_;
+  const size_t area_bytes_, lane_words_bytes_;
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<LinkKind> link_kinds_;
@@ -133,6 +142,7 @@ class Mesh {
   std::vector<SendPort> sends_;
   std::vector<RecvPort> receives_;
   std::unique_ptr<NetworkLinks> network_;  // nullptr: all ranks are on this host
+  std::vector<LaneOut*> lane_streams_;     // of network_
   int machine_ranks_ = 0;
   int core_ranks_ = 0;  // of machine_ranks_: those that may use the same cores as this rank
 };

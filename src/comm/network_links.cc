@@ -142,16 +142,30 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
   }
   network_->use_secret(nullptr);
   for (Pending& pending : outgoing_) {
-    auto stream =
-        std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                    ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
+    std::atomic<bool>* lost = &ends.gone[pending.route.peer];
+    if (pending.route.channel >= kFirstLaneChannel) {
+      auto posts = std::make_shared<LaneOut>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                             ends.area, *ends.door, lost);
+      ends.posts(pending.route, *posts);
+      links_.push_back({pending.route, true, std::move(posts)});
+      continue;
+    }
+    auto stream = std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                              ends.ring_bytes, *ends.door, lost);
     ends.send(pending.route, stream->port(pending.route.peer));
     links_.push_back({pending.route, true, std::move(stream)});
   }
   for (Pending& pending : incoming_) {
-    auto stream =
-        std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                   ends.ring_bytes, *ends.door, &ends.gone[pending.route.peer]);
+    std::atomic<bool>* lost = &ends.gone[pending.route.peer];
+    if (pending.route.channel >= kFirstLaneChannel) {
+      links_.push_back({pending.route, false,
+                        std::make_shared<LaneIn>(std::move(pending.comm),
+                                                 Proxy::next(ends.proxies), ends.area, *ends.door,
+                                                 lost)});
+      continue;
+    }
+    auto stream = std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                             ends.ring_bytes, *ends.door, lost);
     ends.receive(pending.route, stream->port(pending.route.peer));
     links_.push_back({pending.route, false, std::move(stream)});
   }

@@ -10,6 +10,7 @@
 
 #include "src/base/config.h"
 #include "src/comm/control_channel.h"
+#include "src/transport/lane_stream.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/network.h"
 
@@ -22,6 +23,8 @@ class NetworkLinks {
     int peer = 0, channel = 0;
     bool operator==(const Route&) const = default;
   };
+  // Routes with these numbers and larger ones carry posts of GPUs (lane_stream.h), not FIFOs.
+  static constexpr int kFirstLaneChannel = 1 << 16;
 
   // Chooses a network and listens for every incoming route. Throws Error.
   NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret, int rank,
@@ -40,6 +43,8 @@ class NetworkLinks {
     int proxies = 1;  // the number of proxies that serve the streams
     std::function<void(const Route&, const SendPort&)> send;
     std::function<void(const Route&, const RecvPort&)> receive;
+    LaneArea area;
+    std::function<void(const Route&, LaneOut&)> posts;
   };
   // Connects all routes. `offers`: one offer() per rank. Throws Error and names the peer.
   void connect(const std::vector<std::string>& offers, ControlChannel& control, Deadline deadline,

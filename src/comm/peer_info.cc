@@ -38,7 +38,8 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_SCRATCH_BYTES", fmt::format("{}", config.scratch_bytes)},
            {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
            {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
-           {"WEFT_STRAIGHT", fmt::format("{}", config.straight)}}};
+           {"WEFT_STRAIGHT", fmt::format("{}", config.straight)},
+           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,

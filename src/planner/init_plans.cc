@@ -106,7 +106,8 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   const std::vector<int> places =
       gpus_of_ranks(request.machine, {request.gpus, request.setting.hosts}, request.nranks);
   const bool via_host = request.hosts == 1 && !no_peer_access(request.machine, places).empty();
-  if (each_has_a_gpu(places) && request.via_host.empty() && !via_host && request.nranks > 1) {
+  if (each_has_a_gpu(places) && request.via_host.empty() && !via_host && request.nranks > 1 &&
+      (request.hosts == 1 || request.net_lanes)) {
     const Machine machine = reduce_to(request.machine, places);
     return plans_for_machine(request, machine,
                              machine.name.empty() ? "this machine" : machine.name);

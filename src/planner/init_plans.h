@@ -29,6 +29,7 @@ struct InitPlansRequest {
   std::vector<std::string> gpus;  // PCI bus id per rank; empty: ranks go to the GPUs in turn
   std::string via_host;           // why data must go through host memory; empty: it need not
   std::function<std::string(const Schedule&)> unfit_for_host_fifos;  // why no kernel can run it
+  bool net_lanes = true;  // GPUs of several hosts run lanes
 };
 
 // The plans that all ranks of a communicator agree on. Immutable once made.

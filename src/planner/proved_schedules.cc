@@ -11,11 +11,13 @@ ProvedSchedules& ProvedSchedules::instance() {
 
 std::shared_ptr<const VerifiedSchedule> ProvedSchedules::get(const Generator& generator,
                                                              const Collective& collective,
-                                                             bool in_place) {
-  const Key key{generator.name, collective.kind, collective.nranks, collective.root, in_place};
+                                                             bool in_place,
+                                                             const std::vector<int>& hosts) {
+  Key key{generator.name, collective.kind, collective.nranks, collective.root, in_place, {}};
+  if (generator.make_for_hosts != nullptr) std::get<std::vector<int>>(key) = hosts;
   return cache_.get(key, [&] {
     return std::make_shared<const VerifiedSchedule>(
-        verify(generator.make(collective, in_place), in_place));
+        verify(generator.make_on(hosts, collective, in_place), in_place));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "algorithms/generators/generators.h"
 #include "src/base/once_cache.h"
@@ -16,11 +17,13 @@ class ProvedSchedules {
  public:
   static ProvedSchedules& instance();
 
+  // `hosts`: Placement::hosts. Only generators for hosts look at it.
   std::shared_ptr<const VerifiedSchedule> get(const Generator& generator,
-                                              const Collective& collective, bool in_place);
+                                              const Collective& collective, bool in_place,
+                                              const std::vector<int>& hosts = {});
 
  private:
-  using Key = std::tuple<std::string_view, CollectiveKind, int, int, bool>;
+  using Key = std::tuple<std::string_view, CollectiveKind, int, int, bool, std::vector<int>>;
   OnceCache<Key, VerifiedSchedule> cache_{512};
 };
 

@@ -1,6 +1,8 @@
 // See selection.h.
 #include "src/planner/selection.h"
 
+#include "algorithms/generators/hierarchical.h"
+#include "algorithms/generators/host_map.h"
 #include "src/base/error.h"
 
 namespace weft {
@@ -12,6 +14,7 @@ constexpr size_t kLarge = 64u << 10;
 // Up to kStraightGather, an all_gather that sends straight to every peer beats both.
 constexpr size_t kFewRoundsReduce = 128u << 10, kFewRoundsGather = 256u << 10,
                  kStraightGather = 1u << 20;
+constexpr size_t kHostsRooted = 512u << 10;
 // Up to this many ranks, a root sends large messages itself, to one rank after the other.
 constexpr int kFewReceivers = 4;
 // From this size on, ranks that share a GPU sweep through its memory together. Ranks of different
@@ -42,6 +45,14 @@ bool goes_straight(const Collective& c, size_t bytes, const Placement& placement
   }
 }
 
+// Few bytes between hosts outweigh more rounds beyond these sizes, measured on loopback with two
+// hosts of four processes. The kernels for FIFOs in host memory have no scratch memory, which
+// kHierarchical needs.
+bool goes_by_hosts(const Collective& c, size_t bytes, const Placement& placement) {
+  return !placement.hosts.empty() && !placement.via_host && kHierarchical.supports(c) &&
+         bytes > (c.rooted() ? kHostsRooted : kLarge);
+}
+
 // The most bytes that a rank sends or receives in a single round. It exchanges the whole array, or
 // a block of it, with every peer.
 size_t one_round_bytes(const Collective& c, size_t bytes) {
@@ -52,6 +63,13 @@ size_t one_round_bytes(const Collective& c, size_t bytes) {
 }
 
 }  // namespace
+
+std::vector<int> hosts_of_hierarchy(std::vector<int> hosts) {
+  const HostMap map(hosts);
+  const Collective sum{CollectiveKind::kAllReduce, static_cast<int>(hosts.size()), 0};
+  if (map.hosts() < 2 || map.most < 2 || !supports_hierarchical(sum, hosts)) hosts.clear();
+  return hosts;
+}
 
 const Generator* forced_generator(CollectiveKind kind, const std::string& forced) {
   size_t begin = 0;
@@ -82,8 +100,10 @@ const Generator& choose_generator(const Collective& c, size_t bytes, const Place
     return *forced;
   }
   if (placement.peer_memory) return kPeerMemory;
+  if (goes_by_hosts(c, bytes, placement)) return kHierarchical;
   const bool few = c.nranks <= 16;
-  if (placement.via_host && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
+  const bool far = placement.via_host || (placement.lanes && !placement.one_host);
+  if (far && few && c.kind != CollectiveKind::kAllReduce && kOneRound.supports(c) &&
       one_round_bytes(c, bytes) <= kLarge)
     return kOneRound;
   if (placement.multi_connection && bytes > kLarge && kMultiConnection.supports(c))

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "algorithms/generators/generators.h"
 
@@ -14,15 +15,20 @@ struct Placement {
   bool one_host = true;      // all ranks share memory
   // All ranks are GPUs that load and store in each other's memory.
   bool peer_memory = false;
-  // All ranks are GPUs of one host that exchange messages: in peer memory, or in host memory where
-  // a pair has no access.
+  // All ranks are GPUs that exchange messages: in peer memory, in host memory where a pair of one
+  // host has no access, and over the network.
   bool lanes = false;
   bool together = false;  // with peer_memory: all ranks share a GPU and an address space
   // GPUs of different hosts, with the channels that kMultiConnection needs.
   bool multi_connection = false;
   bool via_host = false;   // GPUs whose data goes through host memory; a single round is fastest
   bool own_hosts = false;  // no two ranks share a host, so each has its NICs for itself
+  // The host of every rank, where kHierarchical can use it; else empty.
+  std::vector<int> hosts;
 };
+
+// `hosts` if there are several, some rank shares one, and none has too many ranks; else empty.
+std::vector<int> hosts_of_hierarchy(std::vector<int> hosts);
 
 // The generator that WEFT_PLAN ("all_reduce=ring,broadcast=tree") asks for; nullptr: none. Throws
 // Error if the text is malformed.

@@ -20,7 +20,7 @@ namespace {
 // Whether the generator's programs run on the FIFOs that every communicator has.
 bool has_fifos(const Generator& generator) {
   return !generator.peer_memory && generator.name != kSendRecv.name &&
-         generator.channels <= kUsualChannels;
+         generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr;
 }
 
 // Simulations take time, so only these sizes are simulated, up to 1 GiB. Times between and beyond
@@ -74,7 +74,9 @@ struct Source {
 
 class Builder {
  public:
-  explicit Builder(const TableRequest& request) : request_(request) {}
+  explicit Builder(const TableRequest& request) : request_(request) {
+    if (request.machine == nullptr || request.lanes) hierarchy_ = hosts_of_hierarchy(request.setting.hosts);
+  }
 
   SelectionTable build() {
     table_.origin = request_.origin;
@@ -90,7 +92,9 @@ class Builder {
       }
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
-        if (has_fifos(generator) && !request_.cpu_plans_only) add(generator, c, request_.path);
+        const bool for_hosts = generator.make_for_hosts != nullptr && !hierarchy_.empty();
+        if ((has_fifos(generator) || for_hosts) && !request_.cpu_plans_only)
+          add(generator, c, request_.path);
         // Beside lanes their steps cost something else: the caller adds them.
         if (generator.cpu_nodes > 0 && request_.machine != nullptr && !request_.lanes &&
             cpus_could_help(*request_.machine, generator.cpu_nodes))
@@ -194,7 +198,8 @@ class Builder {
     } else if (source.generator->cpu_nodes > 0) {
       predict_with_cpus(option, source.generator->make(source.collective, false));
     } else {
-      predict_option(option, source.generator->make(source.collective, false), simulated);
+      predict_option(option, source.generator->make_on(hierarchy_, source.collective, false),
+                     simulated);
     }
   }
 
@@ -204,6 +209,7 @@ class Builder {
   void follow_rules() {
     Placement placement;
     placement.one_host = placement.one_process = false;
+    placement.hosts = hierarchy_;
     placement.own_hosts =
         std::set<int>(request_.setting.hosts.begin(), request_.setting.hosts.end()).size() ==
         static_cast<size_t>(request_.nranks);
@@ -326,6 +332,7 @@ class Builder {
   const TableRequest& request_;
   SelectionTable table_;
   std::vector<Source> sources_;  // per option of the table
+  std::vector<int> hierarchy_;   // Placement::hosts
 };
 
 }  // namespace

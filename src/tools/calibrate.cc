@@ -47,7 +47,7 @@ class Calibrator {
         verbose_(verbose) {
     for (const Generator& generator : generators())
       if (!generator.peer_memory && generator.name != kSendRecv.name &&
-          generator.channels <= kUsualChannels)
+          generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr)
         plans_.push_back(&generator);
   }
 

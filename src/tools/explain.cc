@@ -39,16 +39,21 @@ struct Asked {
   Machine machine;  // of all hosts
   int ranks = 0, hosts = 1, cores = 1;
   bool own_gpus = false;  // every rank has one
+
+  // As uses_net_lanes() decides.
+  bool net_lanes() const {
+    return config.net_lanes > 1 || (config.net_lanes == 1 && ranks > hosts);
+  }
 };
 
 // As a communicator of such ranks would be placed.
 Placement placement_of(const ExplainArguments& arguments, const Asked& asked,
-                       const SelectionTable& table) {
+                       const SelectionTable& table, const std::vector<int>& hosts) {
   Placement placement;
   placement.one_process = !arguments.processes && asked.hosts == 1;
   placement.one_host = asked.hosts == 1;
   const bool reach = arguments.on_gpus && table.via_host.empty();
-  placement.lanes = reach && (placement.one_host || asked.own_gpus);
+  placement.lanes = reach && (placement.one_host || (asked.own_gpus && asked.net_lanes()));
   placement.peer_memory =
       reach && placement.one_host &&
       (!asked.own_gpus || (asked.ranks <= kMostPeerMemoryRanks && all_direct(asked.machine)));
@@ -57,6 +62,7 @@ Placement placement_of(const ExplainArguments& arguments, const Asked& asked,
       placement.peer_memory && placement.one_process && gpus(asked.machine).size() == 1;
   placement.multi_connection =
       !placement.one_host && uses_multi_connection(asked.config, asked.ranks, arguments.on_gpus);
+  placement.hosts = hosts_of_hierarchy(hosts);
   return placement;
 }
 
@@ -225,9 +231,10 @@ void answer(const ExplainArguments& arguments) {
        [&](const ImportedSchedule& schedule) {
          return arguments.on_gpus || fits_fifos(schedule, ring);
        },
-       0, {}, config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "", unfit_for_host_fifos});
+       0, {}, config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "", unfit_for_host_fifos,
+       asked.net_lanes()});
   PlanChooser chooser(config, 0, "explain", imports(config, asked.ranks));
-  chooser.place(placement_of(arguments, asked, plans.table));
+  chooser.place(placement_of(arguments, asked, plans.table, setting.hosts));
   chooser.agree(std::move(plans));
   chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
                                                      : 0);

@@ -80,6 +80,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_LANE_FIFO_BYTES", &Config::lane_fifo_bytes},
     {"WEFT_LANE_SLOTS", &Config::lane_slots},
     {"WEFT_STRAIGHT", &Config::straight},
+    {"WEFT_NET_LANES", &Config::net_lanes},
     {"WEFT_SYSTEM_SCOPE", &Config::system_scope},
     {"WEFT_CTA_BYTES", &Config::cta_bytes},
     {"WEFT_SCRATCH_BYTES", &Config::scratch_bytes},

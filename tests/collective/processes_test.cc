@@ -6,6 +6,7 @@
 
 #include "tests/support/conformance.h"
 #include "tests/support/sampling.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
@@ -73,6 +74,63 @@ TEST_P(ProcessesOfTwoHosts, GiveTheReferenceResults) {
   run_ranks_as_processes("conformance", GetParam(), options);
 }
 
+// The argument of a process is that of `conformance`. Arrays of all sizes take the plan.
+std::map<std::string, std::string> by_hierarchy(const std::string& hosts, int rank) {
+  std::map<std::string, std::string> environment = separate_hosts(hosts[static_cast<size_t>(rank)]);
+  std::string plan;
+  for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+    plan += (plan.empty() ? "" : ",") + std::string(kind) + "=hierarchical";
+  environment["WEFT_PLAN"] = plan;
+  return environment;
+}
+
+// One character per rank names its host.
+class ProcessesOfHosts : public testing::TestWithParam<const char*> {};
+
+TEST_P(ProcessesOfHosts, GiveTheReferenceResultsByHierarchicalPlans) {
+  const std::string hosts = GetParam();
+  ProcessOptions options = options_for(test_samples(25), mix(test_seed(), 7));
+  options.environment = [&](int rank) { return by_hierarchy(hosts, rank); };
+  run_ranks_as_processes("conformance", static_cast<int>(hosts.size()), options);
+}
+
+TEST_P(ProcessesOfHosts, GiveThemWithMessagesCutSmall) {
+  const std::string hosts = GetParam();
+  for (const char* zero_copy : {"1", "1G"}) {
+    ProcessOptions options = options_for(test_samples(10), mix(test_seed(), 8));
+    options.environment = [&](int rank) {
+      auto environment = by_hierarchy(hosts, rank);
+      environment.insert({{"WEFT_SLICE_BYTES", "1K"},
+                          {"WEFT_RING_BYTES", "8K"},
+                          {"WEFT_ZERO_COPY_BYTES", zero_copy}});
+      return environment;
+    };
+    run_ranks_as_processes("conformance", static_cast<int>(hosts.size()), options);
+  }
+}
+
+WEFT_SCENARIO(names_its_plan) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}) {
+      const char* plan = "";
+      EXPECT_EQ(weftPlanOf(comm, kind, 1u << 20, &plan), ncclSuccess);
+      EXPECT_STREQ(plan, "hierarchical") << kind;
+      EXPECT_EQ(weftPlanOf(comm, kind, 4u << 10, &plan), ncclSuccess);
+      EXPECT_STRNE(plan, "hierarchical") << kind;
+    }
+  });
+}
+
+TEST(HostsOfSeveralProcesses, TakeHierarchicalPlansForLargeArrays) {
+  for (const std::string hosts : {"0011", "010", "001"}) {
+    ProcessOptions options;
+    options.environment = [&](int rank) {
+      return separate_hosts(hosts[static_cast<size_t>(rank)]);
+    };
+    run_ranks_as_processes("names_its_plan", static_cast<int>(hosts.size()), options);
+  }
+}
+
 std::vector<int> counts(const std::vector<int>& all) {
   return kSanitized ? std::vector<int>{3} : all;
 }
@@ -82,6 +140,14 @@ INSTANTIATE_TEST_SUITE_P(Conformance, Processes, testing::ValuesIn(counts({1, 2,
 
 INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfTwoHosts, testing::ValuesIn(counts({3, 4, 7})),
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
+
+INSTANTIATE_TEST_SUITE_P(Conformance, ProcessesOfHosts,
+                         testing::ValuesIn(kSanitized
+                                               ? std::vector<const char*>{"010"}
+                                               : std::vector<const char*>{"00001111", "00112233",
+                                                                          "0001", "01010101", "01",
+                                                                          "1100022"}),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace weft::test

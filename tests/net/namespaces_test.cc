@@ -14,6 +14,7 @@
 #include "tests/support/processes.h"
 #include "tests/support/require.h"
 #include "tests/support/sampling.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
@@ -75,6 +76,32 @@ INSTANTIATE_TEST_SUITE_P(Conformance, HostsOfTheirOwn,
                                          Setting{"ipv6", 2, {}, false, true},
                                          Setting{"silentFirstAddress", 2, {}, true}),
                          [](const auto& tested) { return std::string(tested.param.name); });
+
+// The data of a call is right, and the call ends in time, though packets get lost.
+WEFT_SCENARIO(hosts_all_reduce) {
+  with_communicator_by_address(context, [&](ncclComm_t comm) {
+    const auto before = std::chrono::steady_clock::now();
+    expect_all_reduce_works(comm, (1u << 20) / sizeof(int));
+    const auto took = std::chrono::steady_clock::now() - before;
+    EXPECT_LT(took, patience(std::chrono::seconds(60)));
+    const char* plan = "";
+    WEFT_OK(weftPlanOf(comm, "all_reduce", 1u << 20, &plan));
+    EXPECT_STREQ(plan, "hierarchical");
+    std::printf("took %.1f s\n", std::chrono::duration<double>(took).count());
+  });
+}
+
+TEST(HostsOfFourRanks, ReduceAMegabyteOverASlowAndLossyWire) {
+  const Setting setting{"slowAndLossy", 2, {20000, 0.01}};
+  Hosts hosts(setting.hosts, setting.quality, false);
+  if (!hosts.obstacle().empty()) WEFT_SKIP("namespaces", hosts.obstacle());
+  ProcessOptions options = options_for(hosts, setting);
+  options.place = [&hosts](int rank, const std::function<void()>& start) {
+    hosts.run_on(rank / 4, start);
+  };
+  run_ranks_as_processes("hosts_all_reduce", 8, options);
+  EXPECT_GT(hosts.lost(), 0) << "the wire lost nothing";
+}
 
 // The victim dies in the middle. The others learn it from its connections alone.
 WEFT_SCENARIO(host_dies) {

@@ -75,6 +75,34 @@ TEST(Selection, GoesStraightToFewRanksThatAreAloneOnTheirHosts) {
   EXPECT_EQ(chosen(kSum, 4, 512u << 10), "ring");
 }
 
+TEST(Selection, GoesByHostsWhereRanksShareSomeOfThem) {
+  Placement placement;
+  placement.one_host = placement.one_process = false;
+  const auto chosen = [&](CollectiveKind kind, size_t bytes) {
+    return choose_generator({kind, 8, 0}, bytes, placement, nullptr).name;
+  };
+  placement.hosts = hosts_of_hierarchy({0, 0, 0, 0, 1, 1, 1, 1});
+  for (const auto kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+        CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
+    EXPECT_EQ(chosen(kind, 1u << 20), "hierarchical");
+    EXPECT_NE(chosen(kind, 16u << 10), "hierarchical");
+  }
+  EXPECT_NE(chosen(CollectiveKind::kAllToAll, 1u << 20), "hierarchical");
+  placement.via_host = true;
+  EXPECT_NE(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical") << "no scratch memory";
+}
+
+TEST(Selection, KnowsWhereAHierarchyIsOfUse) {
+  EXPECT_TRUE(hosts_of_hierarchy({}).empty());
+  EXPECT_TRUE(hosts_of_hierarchy({3, 3, 3}).empty()) << "one host";
+  EXPECT_TRUE(hosts_of_hierarchy({0, 1, 2}).empty()) << "nobody shares a host";
+  EXPECT_EQ(hosts_of_hierarchy({0, 1, 0}), (std::vector<int>{0, 1, 0}));
+  std::vector<int> large(64, 0);
+  large.push_back(1);
+  EXPECT_TRUE(hosts_of_hierarchy(large).empty()) << "too many sources for one step";
+}
+
 TEST(Selection, SendsPacketsBetweenGpusWhileDataIsSmallAndForLongerBetweenProcesses) {
   constexpr size_t kPackets = 1u << 20;
   const auto chosen = [](CollectiveKind kind, int n, size_t bytes, bool together) {
@@ -179,6 +207,17 @@ TEST(ProvedSchedules, MakesAPlanOnceForAllRanksThatAskAtTheSameTime) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set(plans.begin(), plans.end()).size(), 1u);
   EXPECT_NE(ProvedSchedules::instance().get(kRing, c, true), plans[0]);
+}
+
+TEST(ProvedSchedules, DiffersByHostsOnlyWhereTheGeneratorDoes) {
+  const Collective c{CollectiveKind::kAllReduce, 4, 0};
+  const auto get = [&](const Generator& generator, const std::vector<int>& hosts) {
+    return ProvedSchedules::instance().get(generator, c, false, hosts);
+  };
+  EXPECT_NE(get(kHierarchical, {0, 0, 1, 1})->schedule(),
+            get(kHierarchical, {0, 1, 0, 1})->schedule());
+  EXPECT_EQ(get(kHierarchical, {0, 0, 1, 1}), get(kHierarchical, {0, 0, 1, 1}));
+  EXPECT_EQ(get(kRing, {0, 0, 1, 1}), get(kRing, {}));
 }
 
 TEST(ProvedSchedules, TellsEveryoneWhoAsksThatAPlanCannotBeMade) {

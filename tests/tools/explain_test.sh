@@ -28,6 +28,13 @@ NCCL_P2P_DISABLE=1 expect 'takes cpu_pair$' pcie-8x --gpus --coll all_reduce --s
 expect 'takes synth-all_reduce-large$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '^NICs +h0.nic0 h0.nic1 h1.nic0 h1.nic1$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '"nics":\["h0.nic0","h0.nic1","h1.nic0","h1.nic1"\]' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M --json
+# A rank per host goes by rules.
+expect '^simple rules decide' dgx-h100 --gpus --hosts 2 --ranks 2 --coll all_reduce
+expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 2 --coll all_reduce --json
+# Ranks that share hosts go by them, unless the array is small.
+expect 'takes hierarchical$' --ranks 8 --hosts 2 --coll all_reduce --size 1M
+expect 'takes one_shot$' --ranks 8 --hosts 2 --coll all_reduce --size 4K
+expect 'takes [^h]' --ranks 2 --hosts 2 --coll all_reduce --size 1M
 # Without a collective or a size: all of them.
 expect '^broadcast +1K ' dgx1v --gpus
 expect '^all_gather +1G synth-all_gather-large' dgx1v --gpus --coll all_gather

@@ -147,7 +147,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.plan_memory = PooledResource(DeviceStore::Kind::kDeviceMemory, State::kPlanBytes);
   s.plan_copy = PooledResource(DeviceStore::Kind::kHostMemory, State::kPlanBytes);
   s.message_memory = PooledResource(DeviceStore::Kind::kDeviceMemory, kMessageResolvedBytes);
-  s.room.pool_bytes = std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes));
+  s.room.pool_bytes =
+      std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes, options.net_lanes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
@@ -202,9 +203,11 @@ GpuPeer GpuExecutor::describe() {
 int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
-size_t GpuExecutor::area_bytes(int nranks, size_t scratch_bytes) {
-  return lane_area_pool(nranks) + lane_pool_bytes(scratch_bytes);
+size_t GpuExecutor::area_bytes(int nranks, size_t scratch_bytes, bool net_lanes) {
+  const size_t pool = lane_pool_bytes(scratch_bytes, net_lanes);
+  return lane_area_pool(nranks) + (net_lanes ? 2 : 1) * pool;
 }
+size_t GpuExecutor::area_words_bytes(int nranks) { return lane_area_pool(nranks); }
 
 bool GpuExecutor::complete() const {
   const State& s = *state_;
@@ -251,8 +254,9 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
     if (p < kMaxRanks) s.comm.mailboxes[p] = reinterpret_cast<Mailbox*>(memory);
   }
   s.areas_of.assign(peers.size(), nullptr);
+  s.remote.assign(peers.size(), false);
   s.shared->hold(std::move(owner));
-  if (peers.size() > kMaxRanks) return reach;
+  if (peers.size() > kMaxRanks || s.options.net_lanes) return reach;
   if (!s.comm.one_process) {
     s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
                                                       processes, std::move(borrow));
@@ -262,22 +266,47 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
   return reach;
 }
 
-void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte* const> areas) {
+// The GPU's end of the rings for posts.
+void GpuExecutor::State::connect_posts(const GpuPosts& posts, std::byte* area) {
+  const size_t bytes = posts.rings.size() * sizeof(Postbox);
+  postboxes = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
+  const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
+  auto* boxes = static_cast<Postbox*>(pinned.get());
+  for (size_t i = 0; i < posts.rings.size(); i++) {
+    boxes[i] = {};
+    boxes[i].area = area;
+    if (posts.rings[i] == nullptr) continue;
+    shared->pin(reinterpret_cast<std::byte*>(posts.rings[i]), sizeof(LanePostRing));
+    void* ring = nullptr;
+    check(cudaHostGetDevicePointer(&ring, posts.rings[i], 0), "cudaHostGetDevicePointer");
+    boxes[i].ring = static_cast<LanePostRing*>(ring);
+  }
+  for (const auto& owner : posts.owners) shared->hold(owner);
+  check(cudaMemcpyAsync(postboxes.get(), boxes, bytes, cudaMemcpyHostToDevice, own_stream.stream()),
+        "writing the postboxes");
+  check(cudaStreamSynchronize(own_stream.stream()), "writing the postboxes");
+}
+
+void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte* const> areas,
+                         const GpuPosts& posts) {
   State& s = *state_;
   const SetupScope scope(s.options.device);
   const auto me = static_cast<size_t>(s.options.rank);
   const auto area_of = [&](size_t rank) {
-    s.shared->pin(areas[rank], area_bytes(s.options.nranks, s.options.scratch_bytes));
+    s.shared->pin(areas[rank], area_bytes(s.options.nranks, s.options.scratch_bytes,
+                                          s.options.net_lanes));
     void* device = nullptr;
     check(cudaHostGetDevicePointer(&device, areas[rank], 0), "cudaHostGetDevicePointer");
     return static_cast<std::byte*>(device);
   };
   for (size_t p = 0; p < reach.size(); p++) {
     if (p == me || (reach[me][p] == '1' && reach[p][me] == '1')) continue;
-    s.areas_of[p] = area_of(p);
+    s.remote[p] = areas[p] == nullptr;
+    if (!s.remote[p]) s.areas_of[p] = area_of(p);
     s.areas_of[me] = area_of(me);
     s.blocks_of[p] = nullptr;
   }
+  if (!posts.rings.empty()) s.connect_posts(posts, s.areas_of[me]);
   // Packets need peer memory on all ranks.
   const bool all = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
     return ranks.find('0') == std::string::npos;

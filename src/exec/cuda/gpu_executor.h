@@ -19,6 +19,7 @@
 #include "src/exec/stream_gate.h"
 #include "src/schedule/program.h"
 #include "src/schedule/verify.h"
+#include "src/transport/lane_post.h"
 
 namespace weft::cuda {
 
@@ -52,6 +53,7 @@ struct GpuOptions {
   double timeout_s = 0;        // 0: kernels wait for ever
   size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
+  bool net_lanes = false;      // of several hosts, and lanes reach the others through posts
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool copy_engines = false;  // move data without thread blocks if possible
@@ -103,6 +105,13 @@ struct GpuRingExchange {
   std::vector<size_t> ports;
 };
 
+// Rings for posts to ranks of other hosts: kLaneStreams per rank, nullptr for ranks of this host.
+// `owners` keep them.
+struct GpuPosts {
+  std::vector<LanePostRing*> rings;
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
 // A long wait: the rank waited for ("" if none), the time so far, and a hint ("" if none).
 struct LongWait {
   std::string whom;
@@ -141,9 +150,12 @@ class GpuExecutor {
                       std::shared_ptr<const void> owner, Borrow borrow,
                       const std::function<bool(int)>& linked);
   // With what all ranks returned. Pairs that lack access in one direction use `areas`: host memory
-  // per rank, of area_bytes().
-  void settle(std::span<const std::string> reach, std::span<std::byte* const> areas);
-  static size_t area_bytes(int nranks, size_t scratch_bytes);
+  // per rank, of area_bytes(). Ranks of other hosts have none here. They are reached by `posts`.
+  void settle(std::span<const std::string> reach, std::span<std::byte* const> areas,
+              const GpuPosts& posts);
+  static size_t area_bytes(int nranks, size_t scratch_bytes, bool net_lanes);
+  // The part of an area that holds words and no data.
+  static size_t area_words_bytes(int nranks);
   // All ranks reach each other, and are few enough for kernels that need that.
   bool complete() const;
   int device() const;
@@ -170,8 +182,8 @@ class GpuExecutor {
   // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
-  // For any schedule whose ranks send messages. Throws Error if no kernel can run it.
-  // `also`: another proof, by which other ranks may run it.
+  // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if no
+  // kernel can run it. `also`: another proof, by which other ranks may run it.
   std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule,
                                           const VerifiedSchedule* also, int fifo_depth);
   struct LaneShape {

@@ -65,6 +65,9 @@ struct GpuExecutor::State {
   // Per rank: its memory block as this GPU sees it, and its area in host memory if the two ranks
   // have no access to each other's GPU. One of them is nullptr.
   std::vector<std::byte*> blocks_of, areas_of;
+  // Of ranks of other hosts: kLaneStreams per rank, and whether a rank is one.
+  PooledResource postboxes;
+  std::vector<bool> remote;
   size_t words_at = 0;           // from a block to its LaneWords
   PooledResource lane_counters;  // LaneCounters, then those of messages
   uint32_t* message_counters(bool sends, int peer) const {
@@ -82,6 +85,7 @@ struct GpuExecutor::State {
   PooledResource message_memory;  // for resolved messages of send/recv
   size_t plan_bytes_used = 0;
   std::pair<std::byte*, std::byte*> plan_room(LanePlan& plan, size_t bytes);
+  void connect_posts(const GpuPosts& posts, std::byte* area);
   LaneRoom room;
   DeviceComm comm;
   PooledResource own_stream;  // for the communicator's own work, besides the caller's streams

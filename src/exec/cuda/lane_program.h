@@ -16,6 +16,7 @@
 
 #include "src/exec/cuda/device_comm.h"
 #include "src/schedule/program_view.h"
+#include "src/transport/lane_post.h"
 
 namespace weft::cuda {
 
@@ -67,8 +68,11 @@ inline size_t lane_words_bytes(int nranks) {
          static_cast<size_t>(nranks) *
              (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(uint32_t));
 }
-// In host memory the pool follows the words.
-inline size_t lane_area_pool(int nranks) { return (lane_words_bytes(nranks) + 4095) / 4096 * 4096; }
+// In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
+// Before the pool is a word that proxies write: posts with data that the network is done with.
+inline size_t lane_area_pool(int nranks) {
+  return (lane_words_bytes(nranks) + sizeof(uint64_t) + 4095) / 4096 * 4096;
+}
 inline constexpr size_t kLaneItemBytes = 64;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
@@ -108,6 +112,16 @@ struct LaneDependency {
   uint32_t steps = 0;  // of that lane
 };
 
+// A way to a rank of another host, in this rank's device memory. What belongs to the peer has
+// addresses from kRemote on: offsets in its area. The proxy writes there what is posted.
+struct Postbox {
+  LanePostRing* ring = nullptr;
+  uint32_t ticket = 0;        // of the next post
+  uint32_t seen = 0;          // posts that the proxy has taken, at least
+  std::byte* area = nullptr;  // this rank's
+};
+inline constexpr uint64_t kRemote = 1 << 20;
+
 // One end of a FIFO. The consumer's and the producer's memory, and which of the words and FIFOs
 // there belong to it: number `position` times instances, plus the instance.
 struct LanePort {
@@ -120,6 +134,11 @@ struct LanePort {
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
   uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
+  // The peer is on another host; nullptr: it is not. Then a producer's data lies in `outbox` until
+  // the proxy has sent it, by `credit_position`, and `pool` and `tails` are remote. So are a
+  // consumer's `credits`.
+  Postbox* post = nullptr;
+  std::byte* outbox = nullptr;
 };
 
 // What a lane moves. In elements: from a block of the buffers to the next; the part of each that
@@ -145,6 +164,7 @@ struct alignas(16) LaneEnd {
   int32_t peer = -1;
   Kind kind = kMemory;
   bool aligned = false;
+  bool posted = false;  // `told` is remote
 };
 
 // Elements that a step moves: `slice` in so many iterations, then a rest, then nothing. And which
@@ -180,6 +200,9 @@ struct alignas(16) LaneHead {
 struct LaneCounters {
   uint32_t call = 0;     // calls that have completed
   uint32_t leaving = 0;  // thread blocks that have finished
+  // Posts with data, and how many there were when the last call ended. Calls lay out the outbox
+  // anew. So nothing is written there before the network is done with these.
+  uint32_t posted = 0, settled = 0;
 };
 
 struct alignas(16) LaneArguments {
@@ -196,6 +219,7 @@ struct alignas(16) LaneArguments {
   int32_t chunks = 1;
   LaneData data;
   std::byte* pool = nullptr;  // this rank's
+  const uint64_t* sent = nullptr;  // see lane_area_pool(); nullptr: all ranks are on this host
   uint64_t scratch_at = 0;    // in every rank's pool
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;

@@ -7,6 +7,7 @@
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
 #include "src/exec/cuda/lane_messages.h"
+#include "src/exec/cuda/memory_sizes.h"
 
 namespace weft::cuda {
 namespace {
@@ -15,12 +16,39 @@ constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels decla
 constexpr uint64_t kFewThreads = 64;
 static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
 
+// A port between this rank and one of another host, which is reached by posts. Words and pools have
+// the same places in all areas.
+LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, bool receives,
+                     bool messages) {
+  const int me = s.options.rank, n = s.options.nranks;
+  std::byte* const area = s.areas_of[static_cast<size_t>(me)];
+  auto* words = reinterpret_cast<LaneWords*>(area);
+  const auto theirs = [&](void* mine) { return kRemote + (static_cast<std::byte*>(mine) - area); };
+  Tail* tails = messages ? words->message_tails() : words->tails;
+  Credit* credits = messages ? words->message_credits(n) : words->credits;
+  std::byte* pool = area + lane_area_pool(n);
+  LanePort out;
+  out.peer = from.peer;
+  out.position = from.position;
+  out.credit_position = from.credit_position;
+  if (messages) place_message_port(out, receives ? me : from.peer, receives ? from.peer : me);
+  out.per_iteration = from.per_iteration;
+  out.pool = receives ? pool : reinterpret_cast<std::byte*>(theirs(pool));
+  out.tails = receives ? tails : reinterpret_cast<Tail*>(theirs(tails));
+  out.credits = receives ? reinterpret_cast<Credit*>(theirs(credits)) : credits;
+  out.outbox = pool + lane_pool_bytes(s.options.scratch_bytes, true);
+  out.post = static_cast<Postbox*>(s.postboxes.get()) +
+             static_cast<size_t>(from.peer) * kLaneStreams + out.position % kLaneStreams;
+  return out;
+}
+
 // A port between this rank and a peer. `messages`: of send/recv, and not of a schedule.
 LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, bool receives,
                         bool messages) {
   const int me = s.options.rank, n = s.options.nranks;
   const int consumer = receives ? me : from.peer, producer = receives ? from.peer : me;
   const auto peer = static_cast<size_t>(from.peer);
+  if (s.remote[peer]) return remote_port(s, from, receives, messages);
   const bool near = s.areas_of[peer] == nullptr || from.peer == me;
   const auto memory_of = [&](int rank) {
     return (near ? s.blocks_of : s.areas_of)[static_cast<size_t>(rank)];
@@ -55,7 +83,11 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
   a.watch = s.comm;
   a.counters = static_cast<LaneCounters*>(s.lane_counters.get());
   a.pool = s.memory + s.comm.stage;
-  a.system = !s.comm.one_device || s.options.system_scope;
+  if (s.options.net_lanes) {
+    std::byte* area = s.areas_of[static_cast<size_t>(s.options.rank)];
+    a.sent = reinterpret_cast<uint64_t*>(area + lane_area_pool(s.options.nranks)) - 1;
+  }
+  a.system = !s.comm.one_device || s.options.system_scope || s.options.net_lanes;
 }
 
 // Shared memory for the items of a block, and for their lanes if these fit.
@@ -113,9 +145,13 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   auto [device, copy] = s.plan_room(*plan, all);
   std::memset(copy, 0, uploaded);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
-  check(cudaMemcpyAsync(device, copy, uploaded, cudaMemcpyHostToDevice, s.own_stream.stream()),
+  // In the stream of the call nothing must wait: another stream may share its hardware queue with a
+  // kernel that waits for this rank. A graph must not upload at every replay.
+  const cudaStream_t stream = captured() ? s.own_stream.stream() : s.order->stream();
+  check(cudaMemcpyAsync(device, copy, uploaded, cudaMemcpyHostToDevice, stream),
         "uploading a schedule");
-  check(cudaStreamSynchronize(s.own_stream.stream()), "uploading a schedule");
+  if (captured()) check(cudaStreamSynchronize(stream), "uploading a schedule");
+  s.order->forbid_early_start();
   plan->lanes = device;
   plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
   plan->resolved = device + uploaded;

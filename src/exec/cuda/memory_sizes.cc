@@ -21,8 +21,9 @@ size_t whole_units(size_t bytes) { return (bytes + kMiB - 1) / kMiB * kMiB; }
 
 }  // namespace
 
-size_t lane_pool_bytes(size_t scratch_bytes) {
-  return scratch_bytes == 0 ? kUsualStage : whole_units(scratch_bytes);
+size_t lane_pool_bytes(size_t scratch_bytes, bool net_lanes) {
+  if (scratch_bytes != 0) return whole_units(scratch_bytes);
+  return net_lanes ? kUsualStage / 2 : kUsualStage;
 }
 
 MemorySizes memory_sizes(const GpuOptions& options) {

@@ -23,7 +23,8 @@ struct MemorySizes {
 // At most 64 MiB, unless the user asks for more or for copy engines.
 MemorySizes memory_sizes(const GpuOptions& options);
 
-// The part of a stage that lanes use for FIFOs and scratch memory, at most. Bytes.
-size_t lane_pool_bytes(size_t scratch_bytes);
+// The part of a stage that lanes use for FIFOs and scratch memory, at most. Bytes. `net_lanes`: its
+// FIFOs to other hosts lie in pinned memory.
+size_t lane_pool_bytes(size_t scratch_bytes, bool net_lanes);
 
 }  // namespace weft::cuda

@@ -34,8 +34,10 @@ std::string GpuExecutor::connect(std::span<const GpuPeer>, std::span<std::byte* 
                                  const std::function<bool(int)>&) {
   return {};
 }
-void GpuExecutor::settle(std::span<const std::string>, std::span<std::byte* const>) {}
-size_t GpuExecutor::area_bytes(int, size_t) { return 0; }
+void GpuExecutor::settle(std::span<const std::string>, std::span<std::byte* const>,
+                         const GpuPosts&) {}
+size_t GpuExecutor::area_bytes(int, size_t, bool) { return 0; }
+size_t GpuExecutor::area_words_bytes(int) { return 0; }
 bool GpuExecutor::complete() const { return false; }
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
                                                      const VerifiedSchedule*, int) {

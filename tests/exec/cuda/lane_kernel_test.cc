@@ -4,14 +4,19 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <new>
 #include <thread>
 
 #include "algorithms/generators/generators.h"
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/lane_messages.h"
+#include "src/transport/lane_stream.h"
+#include "src/transport/proxy.h"
 #include "tests/simulator/random_schedules.h"
 #include "tests/support/sampling.h"
+#include "tests/transport/loopback_network.h"
 
 namespace weft::test {
 namespace {
@@ -31,6 +36,72 @@ struct AlignedAllocator {
 };
 using DeviceBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
 
+// Streams between ranks of different hosts, and the threads that move them.
+class LaneNetwork {
+ public:
+  // `areas`: of each rank.
+  LaneNetwork(const std::vector<LaneArea>& areas, const std::function<bool(int, int)>& apart)
+      : areas_(areas) {
+    const int n = static_cast<int>(areas.size());
+    const std::shared_ptr<Network> network = loopback_network();
+    boxes_.resize(static_cast<size_t>(n * n * kLaneStreams));
+    for (int from = 0; from < n; from++)
+      for (int to = 0; to < n; to++)
+        for (int s = 0; s < kLaneStreams && apart(from, to); s++) {
+          auto [out, in] = connect_pair(network);
+          outs_.push_back(std::make_shared<LaneOut>(
+              std::move(out), proxy_, areas[static_cast<size_t>(from)], door_, nullptr,
+              kInlineBytes));
+          ins_.push_back(std::make_shared<LaneIn>(std::move(in), proxy_,
+                                                  areas[static_cast<size_t>(to)], door_, nullptr));
+          Postbox& box = boxes_[static_cast<size_t>((from * n + to) * kLaneStreams + s)];
+          box.ring = &outs_.back()->posts();
+          box.area = areas[static_cast<size_t>(from)].memory.data();
+        }
+    n_ = n;
+    pump_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        bool moved = false;
+        for (const auto& out : outs_) moved = out->progress(true) || moved;
+        for (const auto& in : ins_) moved = in->progress(true) || moved;
+        if (!moved) std::this_thread::yield();
+      }
+    });
+  }
+  Postbox& box(int from, int to, uint32_t position) {
+    return boxes_[static_cast<size_t>((from * n_ + to) * kLaneStreams) + position % kLaneStreams];
+  }
+  // A port between ranks of different hosts. Areas are words, pool and outbox.
+  void connect(LanePort& port, int me, std::byte* area, bool receives, size_t pool_at,
+               size_t outbox_at) {
+    port.post = &box(me, port.peer, port.position);
+    if (receives) {
+      port.credits = reinterpret_cast<Credit*>(kRemote + offset(port.credits, port.peer));
+    } else {
+      port.pool = reinterpret_cast<std::byte*>(kRemote + pool_at);
+      port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
+      port.outbox = area + outbox_at;
+    }
+    port.reachable = 0;
+  }
+
+ private:
+  uint64_t offset(const void* at, int rank) const {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(at) -
+                                 areas_[static_cast<size_t>(rank)].memory.data());
+  }
+  static constexpr size_t kInlineBytes = 200;  // larger data follows its frame
+
+  int n_ = 0;
+  Proxy& proxy_ = Proxy::next();  // has nothing to do: the pump moves the streams
+  Doorbell door_;
+  std::vector<LaneArea> areas_;
+  std::vector<Postbox> boxes_;
+  std::vector<std::shared_ptr<LaneOut>> outs_;
+  std::vector<std::shared_ptr<LaneIn>> ins_;
+  std::jthread pump_;
+};
+
 // A rank's memory and program.
 struct LaneRank {
   LaneImage image;
@@ -41,6 +112,7 @@ struct LaneRank {
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
+  uint64_t sent = 0;  // see lane_area_pool()
   LaneArguments arguments;
 };
 
@@ -49,6 +121,7 @@ struct LaneCase {
   uint64_t count = 1;
   bool packets = false;
   bool in_shared = true;
+  int host = 0;  // ranks of a host; 0: all are on one
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = 64;
@@ -69,7 +142,12 @@ class LaneTeam {
       for (LaneImage::Lane& lane : rank.image.lanes)
         for (LaneStep& step : lane.steps)
           step.simple = step.simple && step.sources + step.destinations <= kWarp;
-      rank.memory.resize(sizeof(LaneWords) + shape.room().pool_bytes);
+      rank.memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
+    }
+    if (shape.host > 0) {
+      std::vector<LaneArea> areas;
+      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
+      network_ = std::make_unique<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
@@ -123,6 +201,8 @@ class LaneTeam {
 
  private:
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  size_t outbox_at() const { return sizeof(LaneWords) + shape_.room().pool_bytes; }
+  bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
   void connect(int r) {
     LaneRank& rank = at(r);
@@ -139,6 +219,8 @@ class LaneTeam {
       out.per_iteration = from.per_iteration;
       out.peer = from.peer;
       out.reachable = 1;
+      if (apart(r, from.peer))
+        network_->connect(out, r, rank.memory.data(), receives, sizeof(LaneWords), outbox_at());
       return out;
     };
     LaneArguments& a = rank.arguments;
@@ -161,6 +243,7 @@ class LaneTeam {
     a.in_shared = shape_.in_shared;
     a.packets = g.packets;
     a.pool = rank.memory.data() + sizeof(LaneWords);
+    if (shape_.host > 0) a.sent = &rank.sent;
     a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
     a.signature = 77;
@@ -227,6 +310,7 @@ class LaneTeam {
   const LaneCase shape_;
   int missing_ = -1;
   std::vector<LaneRank> ranks_;
+  std::unique_ptr<LaneNetwork> network_;
 };
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
@@ -257,6 +341,27 @@ TEST(LaneKernel, RunsGenerators) {
         }
       }
   EXPECT_GT(straight, 0u);
+}
+
+TEST(LaneKernel, ReachesOtherHosts) {
+  const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 23 : 7;
+  uint64_t number = test_seed();
+  for (const Generator* generator : {&kRing, &kRecursive, &kDirect})
+    for (const CollectiveKind kind : kKinds) {
+      const Collective c{kind, 4, 0};
+      if (!generator->supports(c)) continue;
+      const VerifiedSchedule verified = verify(generator->make(c, false), false, 2);
+      for (const int host : {1, 2})
+        for (const LaneCase& shape :
+             {LaneCase{true, 29, false, true, host}, LaneCase{true, 1000, false, false, host},
+              LaneCase{false, 1500, false, true, host}}) {
+          if (number++ % stride != 0) continue;
+          LaneTeam team(verified, shape);
+          for (int call = 0; call < 3; call++)
+            ASSERT_EQ(team.run(), "")
+                << generator->name << ' ' << name(kind) << ' ' << host << ' ' << shape.count;
+        }
+    }
 }
 
 TEST(LaneKernel, NamesARankThatHasLeft) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/lane_packets.cuh"
+#include "src/exec/cuda/kernels/lane_posts.cuh"
 #include "src/exec/cuda/kernels/ring_wait.cuh"
 
 namespace weft::cuda {
@@ -114,9 +115,14 @@ class LaneRunner {
       const LanePlaces places(a_, item);
       const uint64_t place = places.data().output_place;
       const auto* ports = lane.at<LanePort>(lane.receives_at);
-      for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp)
+      for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp) {
+        if (ports[r].post != nullptr) {
+          send_post(a_.watch, *ports[r].post, places.grant_of(ports[r]), ports[r].peer);
+          continue;
+        }
         store_packet(&places.credit(ports[r]).grant, static_cast<uint32_t>(place),
                      static_cast<uint32_t>(place >> 32), item.call, item.call ^ a_.signature);
+      }
     }
   }
   __device__ void enter() {
@@ -233,6 +239,10 @@ class LaneRunner {
       // A packet may arrive in two halves, so a mismatch counts only if it persists.
       if (grant.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
+    // The last leader has the fewest ports.
+    if (a_.sent != nullptr && lane.sends > 0 && threadIdx.x == kWarp - 1)
+      mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
+                                          load_volatile(&a_.counters->settled)) >= 0;
     if (!all_agree(mine, waits, other_call)) return false;
     if (!a_.packets) places.settle(threadIdx.x, kWarp);
     item_.granted = true;
@@ -386,7 +396,7 @@ class LaneRunner {
         if (end_.word != nullptr &&
             (i >= step_->sources ||
              static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration))
-          store_relaxed(end_.told, end_.next, a_.system);
+          tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
     } else if (step_->counted) {
@@ -400,6 +410,20 @@ class LaneRunner {
     if (++item_.iteration < item_.iterations) return;
     if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
     left_--;
+  }
+  // Tells the other end of operand i's message, which is in end_.
+  __device__ void tell(uint32_t i) const {
+    if (!end_.posted) return store_relaxed(end_.told, end_.next, a_.system);
+    const LaneHead& lane = *item_.lane;
+    const uint32_t number = step_->first_operand + i;
+    const auto& operand = lane.at<LaneOperand>(lane.operands_at)[number];
+    const auto& port =
+        lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
+    const LanePlaces places(a_, item_);
+    const uint64_t bytes = places.before(*step_, static_cast<uint32_t>(step_->count));
+    if (!operand.receives && bytes > 0) atomicAdd(&a_.counters->posted, 1);
+    send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
+              port.peer);
   }
   __device__ void tell_progress() const {
     const uint64_t steps = uint64_t{item_.iteration} * item_.lane->steps + item_.step + 1;
@@ -427,6 +451,7 @@ class LaneRunner {
     fence(false);
     if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
     a_.counters->leaving = 0;
+    a_.counters->settled = load_volatile(&a_.counters->posted);
     if (a_.counts) a_.counters->call = call;
     fence(false);
   }

@@ -82,6 +82,31 @@ class LanePlaces {
     }
     return at + (offset(kind, block, index) - offset(kind, o.block, o.index));
   }
+  // What the proxy is told of a message: that this rank has consumed or produced it, and then its
+  // data, `bytes` at `at`.
+  __device__ LanePost post_of(const LaneOperand& operand, const LanePort& port, const LaneEnd& end,
+                              uint64_t bytes, const std::byte* at) const {
+    LanePost post;
+    post.word = static_cast<uint32_t>(reinterpret_cast<uint64_t>(end.told) - kRemote);
+    post.call = item_.call;
+    post.value = static_cast<uint32_t>(end.next);
+    if (operand.receives || bytes == 0) return post;
+    post.bytes = static_cast<uint32_t>(bytes);
+    post.to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(port.pool) - kRemote +
+                                    slot_offset(port.position, end.slot));
+    post.from = static_cast<uint32_t>(at - port.post->area);
+    return post;
+  }
+  // The consumer has entered the call.
+  __device__ LanePost grant_of(const LanePort& port) const {
+    LanePost post;
+    post.word = static_cast<uint32_t>(reinterpret_cast<uint64_t>(&credit(port)) - kRemote);
+    post.kind = LanePost::kGrant;
+    post.call = item_.call;
+    post.value = a_.signature;
+    return post;
+  }
+
   // Elements of chunk c of a step, and what comes before it in messages.
   __device__ uint64_t length_of(const LaneStep& step, uint32_t c) const {
     const uint64_t in_chunk = chunk_length(sub_of(step, c)), begin = slice_begin();
@@ -180,6 +205,7 @@ class LanePlaces {
     end.next = call_word(item_.call, operand.order + 1);
     end.per_iteration = port.per_iteration;
     end.peer = port.peer;
+    end.posted = port.post != nullptr;
     if (!a_.packets && operand.receives && is_straight(operand, port, d_.output_place)) {
       std::byte* at = memory(operand.straight, operand);
       go_with_memory(end, at);
@@ -192,8 +218,13 @@ class LanePlaces {
     end.slot_step = static_cast<uint16_t>(end.per_iteration % slots);
     end.aligned = true;
     end.kind = a_.packets ? LaneEnd::kPacket : LaneEnd::kSlot;
+    if (end.posted && !operand.receives)
+      return port.outbox + slot_offset(port.credit_position, slot);
     std::byte* base = a_.packets ? reinterpret_cast<std::byte*>(port.packets) : port.pool;
-    return base + (uint64_t{number_of(port.position)} * slots + slot) * a_.slot_bytes;
+    return base + slot_offset(port.position, slot);
+  }
+  __device__ uint64_t slot_offset(uint32_t position, uint32_t slot) const {
+    return (uint64_t{number_of(position)} * a_.slots + slot) * a_.slot_bytes;
   }
 
   const LaneArguments& a_;

@@ -1,0 +1,18 @@
+// Schedules for ranks on several hosts. Data crosses between hosts as few times as the collective
+// allows, and every rank of a host carries its part of it. Inside a host all ranks talk to all.
+#pragma once
+
+#include <span>
+
+#include "src/schedule/schedule.h"
+
+namespace weft {
+
+// `hosts`: the host of every rank. Ranks of a host need not be neighbours, and hosts may differ in
+// size. Works in place and out of place. At most two channels between two ranks, at most five
+// lanes.
+Schedule make_hierarchical(const Collective& collective, std::span<const int> hosts);
+// Hosts of up to 63 ranks; all_reduce, all_gather, reduce_scatter, broadcast and reduce.
+bool supports_hierarchical(const Collective& collective, std::span<const int> hosts);
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// Two hosts on one machine: network namespaces, and a cable of a given rate between them (a veth
+// pair that tc slows down). Everything is gone when the processes have ended.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace weft::perf {
+
+inline constexpr const char* kWire = "wire0";  // the interface, on both hosts
+
+// The address of host 0 or 1 on the wire.
+std::string wire_address(int host);
+// Bytes that this host has sent and received.
+struct WireBytes {
+  uint64_t sent = 0, received = 0;
+};
+WireBytes wire_bytes();
+
+// Starts `ranks` processes on each of the two hosts, which call play(host, rank in host) and exit
+// with its result. Returns the worst result. Throws std::runtime_error if this machine does not
+// allow namespaces or has no tc.
+int run_on_wire(double gbit, int ranks, const std::function<int(int host, int index)>& play);
+
+}  // namespace weft::perf

@@ -1,0 +1,34 @@
+// Posts to the proxy (src/transport/lane_post.h).
+#pragma once
+
+#include "src/exec/cuda/kernels/ring_wait.cuh"
+#include "src/exec/cuda/lane_program.h"
+
+namespace weft::cuda {
+
+// Any thread. The caller has fenced the data. `peer`: for whom it waits if the ring is full. The
+// proxy empties rings whatever GPUs do, so that is over soon.
+// (Not inlined: it is rare, and would take registers.)
+__device__ __noinline__ inline void send_post(const Watch& watch, Postbox& box,
+                                              const LanePost& post, int peer) {
+  static_assert(sizeof(LanePost) % sizeof(uint64_t) == 0 && sizeof(PostedWords) == sizeof(Packet));
+  const uint32_t ticket = atomicAdd(&box.ticket, 1);
+  Patience patience;
+  while (ticket - load_volatile(&box.seen) >= kLanePosts) {
+    const auto taken = static_cast<uint32_t>(load_acquire_system(&box.ring->taken));
+    if (ticket - taken < kLanePosts) {
+      store_volatile(&box.seen, taken);
+    } else if (!patience.lasts(watch, peer)) {
+      return;
+    }
+  }
+  constexpr uint32_t kHalves = sizeof(LanePost) / sizeof(uint64_t);
+  uint32_t words[2 * kHalves];
+  memcpy(words, &post, sizeof post);
+  auto* to = reinterpret_cast<Packet*>(box.ring->posts[ticket % kLanePosts]);
+#pragma unroll
+  for (uint32_t i = 0; i < kHalves; i++)
+    store_packet(to + i, words[2 * i], words[2 * i + 1], ticket + 1, ticket + 1);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,116 @@
+// The receiving half of lane_stream.h.
+#include <cstring>
+
+#include "src/transport/lane_stream.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+
+LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
+               std::atomic<bool>* lost)
+    : NetStream(std::move(comm), proxy, Mapping::anonymous(kLaneFrameBytes), rank_door,
+                lost),
+      area_(area),
+      frame_registration_(comm_.reg(ring_.data(), ring_.size())),
+      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())) {}
+
+bool LaneIn::progress(bool) noexcept {
+  bool moved = false;
+  while (!broken() && receive_next()) moved = true;
+  return moved;
+}
+
+// Receives are posted in the order of messages: the data that a frame announces, then a frame.
+bool LaneIn::receive_next() noexcept {
+  Network& network = comm_.network();
+  while (flying_ < receives_.size()) {
+    // What follows a frame is known when it has come.
+    if (flying_ > 0 && !receives_[flying_ - 1].body) break;
+    Receive& next = receives_[flying_];
+    next = {};
+    next.body = owes_body_;
+    next.post = owed_;
+    const ncclResult_t code =
+        owes_body_ ? network.irecv(comm_.get(), area_.memory.data() + owed_.to, owed_.bytes,
+                                   area_registration_, &next.request)
+                   : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
+                                   frame_registration_, &next.request);
+    if (code != ncclSuccess) fail(code);
+    if (next.request == nullptr || broken()) break;
+    owes_body_ = false;
+    flying_++;
+  }
+  if (flying_ == 0 || broken()) return false;
+  bool done = false;
+  size_t size = 0;
+  const Receive first = receives_[0];
+  const ncclResult_t code = network.test(first.request, done, size);
+  if (code != ncclSuccess) fail(code);
+  if (!done || broken()) return false;
+  receives_[0] = receives_[1];
+  flying_--;
+  if (!first.body) return read_frame(size);
+  if (size != first.post.bytes) {
+    fail(ncclInternalError);
+    return false;
+  }
+  publish(first.post);
+  return true;
+}
+
+bool LaneIn::is_valid(const WirePost& post) const noexcept {
+  const uint32_t kind = post.kind & ~WirePost::kBodyFollows;
+  const size_t word = kind == LanePost::kGrant ? 16 : 8;
+  if (kind > LanePost::kGrant || post.codec != 0 || post.word % word != 0 ||
+      post.word + word > area_.words_bytes)
+    return false;
+  return post.bytes == 0 || (post.to >= area_.words_bytes &&
+                             uint64_t{post.to} + post.bytes <= area_.memory.size());
+}
+
+bool LaneIn::read_frame(size_t size) noexcept {
+  const std::byte* const from = ring_.data();
+  size_t at = 0;
+  bool good = size <= kLaneFrameBytes;
+  while (good && at < size && !owes_body_) {
+    WirePost post;
+    good = size - at >= sizeof post;
+    if (!good) break;
+    std::memcpy(&post, from + at, sizeof post);
+    at += sizeof post;
+    good = is_valid(post);
+    if (!good) break;
+    if ((post.kind & WirePost::kBodyFollows) != 0) {
+      good = post.bytes > 0;
+      owes_body_ = true;
+      owed_ = post;
+      continue;
+    }
+    good = post.bytes <= size - at;
+    if (!good) break;
+    if (post.bytes > 0) std::memcpy(area_.memory.data() + post.to, from + at, post.bytes);
+    at += (post.bytes + 15) / 16 * 16;
+    publish(post);
+  }
+  if (good && at >= size) return true;
+  fail(ncclInternalError);
+  return false;
+}
+
+// The GPU polls the word, and then reads the data.
+void LaneIn::publish(const WirePost& post) noexcept {
+  std::byte* const at = area_.memory.data() + post.word;
+  if ((post.kind & ~WirePost::kBodyFollows) == LanePost::kGrant) {
+    // As a Packet of the lane kernel: data, flag, data, flag. Nothing is known of a place.
+    constexpr uint64_t kNoPlace = ~uint32_t{0};
+    auto* halves = reinterpret_cast<uint64_t*>(at);
+    const uint64_t second = uint64_t{post.call ^ post.value} << 32 | kNoPlace;
+    __atomic_store_n(&halves[1], second, __ATOMIC_RELEASE);
+    __atomic_store_n(&halves[0], uint64_t{post.call} << 32 | kNoPlace, __ATOMIC_RELEASE);
+  } else {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(at), uint64_t{post.call} << 32 | post.value,
+                     __ATOMIC_RELEASE);
+  }
+}
+
+}  // namespace weft

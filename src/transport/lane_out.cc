@@ -1,0 +1,148 @@
+// The sending half of lane_stream.h.
+#include <cstring>
+
+#include "src/transport/lane_stream.h"
+#include "src/transport/proxy.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kFramesAt = (sizeof(LanePostRing) + 4095) / 4096 * 4096;
+
+size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+LaneOut::LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
+                 std::atomic<bool>* lost, size_t inline_bytes)
+    : NetStream(std::move(comm), proxy,
+                Mapping::anonymous(kFramesAt + kMostFlying * kLaneFrameBytes), rank_door, lost),
+      area_(area),
+      inline_bytes_(inline_bytes),
+      frames_registration_(comm_.reg(ring_.data() + kFramesAt, kMostFlying * kLaneFrameBytes)),
+      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())) {}
+
+std::byte* LaneOut::frame() const {
+  return ring_.data() + kFramesAt + (first_ + flying_) % kMostFlying * kLaneFrameBytes;
+}
+
+bool LaneOut::unsent() const {
+  LanePost next;
+  return !broken() && (flying_ > 0 || prepared_ || take(next));
+}
+
+bool LaneOut::progress(bool) noexcept {
+  bool moved = false;
+  while (!broken()) {
+    bool again = false;
+    while (flying_ < kMostFlying && send_next()) again = true;
+    again = complete_some() || again;
+    if (!again) break;
+    moved = true;
+  }
+  return moved;
+}
+
+// The next post, if all of it has arrived.
+bool LaneOut::take(LanePost& post) const noexcept {
+  const auto& halves = posts().posts[taken_ % kLanePosts];
+  const auto flag = static_cast<uint32_t>(taken_ + 1);
+  uint32_t words[sizeof(LanePost) / 4];
+  size_t n = 0;
+  for (const PostedWords& half : halves) {
+    if (__atomic_load_n(&half.flag0, __ATOMIC_ACQUIRE) != flag ||
+        __atomic_load_n(&half.flag1, __ATOMIC_ACQUIRE) != flag)
+      return false;
+    words[n++] = __atomic_load_n(&half.data0, __ATOMIC_RELAXED);
+    words[n++] = __atomic_load_n(&half.data1, __ATOMIC_RELAXED);
+  }
+  std::memcpy(&post, words, sizeof post);
+  return true;
+}
+
+// Puts as many posts as there are into a frame. One whose data follows is the last.
+bool LaneOut::prepare() noexcept {
+  std::byte* const to = frame();
+  size_t used = 0;
+  body_bytes_ = 0;
+  LanePost post;
+  while (body_bytes_ == 0 && used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes &&
+         take(post)) {
+    if (uint64_t{post.from} + post.bytes > area_.memory.size()) {
+      fail(ncclInternalError);
+      return false;
+    }
+    WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
+    if (post.bytes > inline_bytes_) {
+      wire.kind |= WirePost::kBodyFollows;
+      body_at_ = post.from;
+      body_bytes_ = post.bytes;
+    } else if (post.bytes > 0) {
+      std::memcpy(to + used + sizeof wire, area_.memory.data() + post.from, post.bytes);
+      count_sent();
+    }
+    std::memcpy(to + used, &wire, sizeof wire);
+    used += sizeof wire + (body_bytes_ == 0 ? padded(post.bytes) : 0);
+    taken_++;
+  }
+  if (used == 0) return false;
+  store(posts().taken, taken_);
+  frame_bytes_ = used;
+  frame_sent_ = false;
+  prepared_ = true;
+  return true;
+}
+
+bool LaneOut::send_next() noexcept {
+  if (!prepared_ && !prepare()) return false;
+  Network& network = comm_.network();
+  auto& requests = requests_[(first_ + flying_) % kMostFlying];
+  std::byte* body = area_.memory.data() + body_at_;
+  ncclResult_t code = ncclSuccess;
+  if (body_bytes_ > 0 && network.can_lend()) {
+    requests = {};
+    code = network.isend_two(comm_.get(), frame(), frame_bytes_, body, body_bytes_, &requests[0]);
+    if (code == ncclSuccess && requests[0] == nullptr) return false;
+  } else {
+    if (!frame_sent_) {
+      requests = {};
+      code = network.isend(comm_.get(), frame(), frame_bytes_, frames_registration_, &requests[0]);
+      if (code == ncclSuccess && requests[0] == nullptr) return false;
+      frame_sent_ = true;
+    }
+    if (code == ncclSuccess && body_bytes_ > 0) {
+      code = network.isend(comm_.get(), body, body_bytes_, area_registration_, &requests[1]);
+      if (code == ncclSuccess && requests[1] == nullptr) return false;
+    }
+  }
+  if (code != ncclSuccess) {
+    fail(code);
+    return false;
+  }
+  bodies_[(first_ + flying_) % kMostFlying] = body_bytes_ > 0;
+  flying_++;
+  prepared_ = false;
+  return true;
+}
+
+bool LaneOut::complete_some() noexcept {
+  bool moved = false;
+  while (flying_ > 0 && !broken()) {
+    for (void*& request : requests_[first_]) {
+      if (request == nullptr) continue;
+      bool done = false;
+      size_t size = 0;
+      const ncclResult_t code = comm_.network().test(request, done, size);
+      if (code != ncclSuccess) fail(code);
+      if (!done || broken()) return moved;
+      request = nullptr;
+    }
+    if (bodies_[first_]) count_sent();
+    first_ = (first_ + 1) % kMostFlying;
+    flying_--;
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace weft

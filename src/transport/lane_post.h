@@ -1,0 +1,46 @@
+// How a GPU tells its proxy what to send to a rank of another host: posts in a ring of pinned host
+// memory. A post says which word of the peer is to get which value, and which data must be in the
+// peer's area before. The proxy never reads what the data says. Plain structs, the same for host
+// and device.
+//
+// Thread blocks draw tickets, so several of them write one ring. Each half of a post carries the
+// number of its ticket: a post counts when all of its halves do. Tickets only grow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+// A pair of words with flags: what a GPU stores at once.
+struct alignas(16) PostedWords {
+  uint32_t data0 = 0, flag0 = 0, data1 = 0, flag1 = 0;
+};
+
+// One post, as the proxy reads it. Offsets are in bytes, from the begin of a rank's area.
+struct LanePost {
+  // What happens to the peer's word when the data is there.
+  enum Kind : uint32_t {
+    kCount = 0,  // it becomes `call` and `value`: messages produced or consumed
+    kGrant = 1,  // a packet without a place: `call`, signed with `value`
+  };
+  uint32_t word = 0;  // offset in the peer's area
+  uint32_t call = 0, value = 0;
+  uint32_t bytes = 0, to = 0;  // data, and its place in the peer's area
+  uint32_t from = 0;           // its place in the sender's area
+  uint32_t kind = kCount;
+  uint32_t codec = 0;  // 0: plain. Also room for a part
+};
+
+inline constexpr uint32_t kLanePosts = 1024;  // of a ring; a power of two
+
+// In pinned memory. The proxy writes `taken`.
+struct LanePostRing {
+  alignas(64) uint64_t taken = 0;  // posts that may be overwritten
+  alignas(64) PostedWords posts[kLanePosts][sizeof(LanePost) / 8];
+};
+
+// The rings of a rank: one per peer and stream. A word's stream is known to both ends.
+inline constexpr int kLaneStreams = 2;
+
+}  // namespace weft

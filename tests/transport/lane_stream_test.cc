@@ -1,0 +1,150 @@
+// Posts of a GPU, which a thread stands for here, reach the area of a rank on another host.
+#include "src/transport/lane_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "src/transport/proxy.h"
+#include "tests/support/sampling.h"
+#include "tests/transport/loopback_network.h"
+
+namespace weft::test {
+namespace {
+
+constexpr size_t kWords = 4096, kAreaBytes = kWords + (4u << 20);
+
+struct Area {
+  std::vector<std::byte> memory = std::vector<std::byte>(kAreaBytes + 64);
+  uint64_t sent = 0;
+  std::byte* begin() {
+    const auto at = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + ((at + 63) / 64 * 64 - at);
+  }
+  LaneArea area() { return {{begin(), kAreaBytes}, kWords, &sent, nullptr}; }
+  uint64_t word(size_t number) {
+    return __atomic_load_n(reinterpret_cast<uint64_t*>(begin()) + number, __ATOMIC_ACQUIRE);
+  }
+};
+
+// What a kernel does: see lane_posts.cuh.
+class Poster {
+ public:
+  explicit Poster(LanePostRing& ring) : ring_(ring) {}
+  void post(const LanePost& post) {
+    while (ticket_ - __atomic_load_n(&ring_.taken, __ATOMIC_ACQUIRE) >= kLanePosts)
+      std::this_thread::yield();
+    uint32_t words[sizeof post / 4];
+    std::memcpy(words, &post, sizeof post);
+    const auto flag = static_cast<uint32_t>(ticket_ + 1);
+    PostedWords* to = ring_.posts[ticket_++ % kLanePosts];
+    for (size_t i = 0; i < sizeof post / 8; i++) {
+      __atomic_store_n(&to[i].data0, words[2 * i], __ATOMIC_RELAXED);
+      __atomic_store_n(&to[i].data1, words[2 * i + 1], __ATOMIC_RELAXED);
+      __atomic_store_n(&to[i].flag0, flag, __ATOMIC_RELEASE);
+      __atomic_store_n(&to[i].flag1, flag, __ATOMIC_RELEASE);
+    }
+  }
+
+ private:
+  LanePostRing& ring_;
+  uint64_t ticket_ = 0;
+};
+
+class LaneStreams : public testing::Test {
+ protected:
+  LaneStreams() {
+    auto [out, in] = connect_pair(loopback_network());
+    out_ = std::make_shared<LaneOut>(std::move(out), proxy_, from_.area(), door_, nullptr);
+    in_ = std::make_shared<LaneIn>(std::move(in), proxy_, to_.area(), door_, nullptr);
+    proxy_.keep_polling(true);
+    proxy_.add(out_);
+    proxy_.add(in_);
+  }
+  ~LaneStreams() override {
+    proxy_.remove(out_, 1);
+    proxy_.remove(in_, 0);
+    proxy_.keep_polling(false);
+  }
+  bool comes(size_t word, uint64_t value) {
+    for (int tries = 0; tries < 20000 && to_.word(word) != value; tries++)
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    return to_.word(word) == value;
+  }
+
+  Area from_, to_;
+  Doorbell door_;
+  Proxy& proxy_ = Proxy::next();
+  std::shared_ptr<LaneOut> out_;
+  std::shared_ptr<LaneIn> in_;
+};
+
+// Data of any size is there when its word is, and the sender learns that it may use its room again.
+TEST_F(LaneStreams, BringDataBeforeItsWord) {
+  Poster poster(out_->posts());
+  Random random(mix(test_seed(), 5));
+  uint64_t with_data = 0;
+  for (uint32_t n = 1; n <= 400; n++) {
+    const uint32_t largest[] = {0, 40, 8192, 8193, 30000, 400000};
+    const auto bytes = static_cast<uint32_t>(random.below(largest[random.below(6)] + 1));
+    const auto at = static_cast<uint32_t>(kWords + random.below(kAreaBytes - kWords - bytes + 1));
+    for (uint32_t i = 0; i < bytes; i++)
+      from_.begin()[at + i] = static_cast<std::byte>(i * 7 + n);
+    LanePost post;
+    post.word = 8 * (n % 16);
+    post.call = 3;
+    post.value = n;
+    post.bytes = bytes;
+    post.from = post.to = at;
+    with_data += bytes > 0 ? 1 : 0;
+    poster.post(post);
+    // Several are under way at once, but not with the same memory.
+    if (bytes == 0) continue;
+    ASSERT_TRUE(comes(n % 16, uint64_t{3} << 32 | n)) << n;
+    for (uint32_t i = 0; i < bytes; i++)
+      ASSERT_EQ(to_.begin()[at + i], static_cast<std::byte>(i * 7 + n)) << n << ' ' << i;
+  }
+  for (int tries = 0; tries < 2000 && __atomic_load_n(&from_.sent, __ATOMIC_ACQUIRE) != with_data;
+       tries++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(__atomic_load_n(&from_.sent, __ATOMIC_ACQUIRE), with_data);
+}
+
+TEST_F(LaneStreams, KeepTheOrderOfManyPosts) {
+  Poster poster(out_->posts());
+  for (uint32_t n = 1; n <= 5 * kLanePosts; n++) {
+    LanePost post;
+    post.word = 64;
+    post.value = n;
+    post.bytes = n % 7 == 0 ? 20000 : n % 3 * 100;
+    post.from = post.to = kWords + (n % 64) * 32768;
+    poster.post(post);
+  }
+  EXPECT_TRUE(comes(8, 5 * kLanePosts));
+}
+
+TEST_F(LaneStreams, WriteGrantsAsPackets) {
+  LanePost post;
+  post.kind = LanePost::kGrant;
+  post.word = 32;
+  post.call = 9;
+  post.value = 5;
+  Poster(out_->posts()).post(post);
+  EXPECT_TRUE(comes(4, uint64_t{9} << 32 | 0xffffffffu));
+  EXPECT_TRUE(comes(5, uint64_t{9 ^ 5} << 32 | 0xffffffffu));
+}
+
+// A peer writes nowhere else.
+TEST_F(LaneStreams, RefuseWhatLiesOutsideTheArea) {
+  LanePost post;
+  post.word = kWords;
+  Poster(out_->posts()).post(post);
+  for (int tries = 0; tries < 5000 && !in_->broken(); tries++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(in_->broken());
+}
+
+}  // namespace
+}  // namespace weft::test
