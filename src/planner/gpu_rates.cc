@@ -72,13 +72,14 @@ SimulationOptions lane_costs(SimulationOptions options, const GpuRates& rates) {
   return options;
 }
 
-SimulationOptions kernel_costs(SimulationOptions options, const GpuRates& rates) {
+SimulationOptions kernel_costs(SimulationOptions options, const GpuRates& rates, int nranks) {
   // Threads send and poll in parallel: a step with many messages takes hardly longer.
   options.step_us = rates.packet_us / 2;  // one end of a message
   options.message_us = 0;
-  // Loads and stores move in small pieces.
+  // Loads and stores move in small pieces, few at a time. As small as there is time to simulate.
   options.slice_bytes = 64 << 10;
-  options.most_slices = 64;
+  options.most_slices = std::max(64, 2048 / std::max(1, nranks));
+  options.fifo_depth = 4;
   return options;
 }
 

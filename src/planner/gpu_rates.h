@@ -39,6 +39,6 @@ GpuRates gpu_rates(const Machine& machine, const Calibration* measured);
 
 // `options` with the costs of lanes, or of kernels that load and store or send packets.
 SimulationOptions lane_costs(SimulationOptions options, const GpuRates& rates);
-SimulationOptions kernel_costs(SimulationOptions options, const GpuRates& rates);
+SimulationOptions kernel_costs(SimulationOptions options, const GpuRates& rates, int nranks);
 
 }  // namespace weft

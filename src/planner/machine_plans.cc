@@ -92,7 +92,7 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
     table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
   table.call_us = rates.call_us;
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
-    table.kernels = kernel_costs(table.simulation, rates);
+    table.kernels = kernel_costs(table.simulation, rates, request.nranks);
   table.packets = request.config.packet_bytes > 0;
   table.simulation = lane_costs(table.simulation, rates);
   if (request.nranks <= kFewRanks) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kReduceAll = CollectiveKind::kAllReduce;
 constexpr int kEight = 8;
-constexpr size_t kTiny = 1 << 10, kHuge = 64 << 20;
+constexpr size_t kTiny = 1 << 10, kHuge = 4 << 20;
 
 std::shared_ptr<const ImportedSchedules> nothing_imported() {
   return std::make_shared<const ImportedSchedules>();

@@ -157,11 +157,11 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
   // No search is that short, so the cache holds the first schedule found.
   planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache",
                    " 0 synthesized");
-  EXPECT_TRUE(kept("synth-all_reduce-large-quick.json"));
-  EXPECT_FALSE(kept("synth-all_reduce-large.json"));
+  EXPECT_TRUE(kept("synth-all_reduce-large-quick.schedule"));
+  EXPECT_FALSE(kept("synth-all_reduce-large.schedule"));
   planning_seconds("dgx1v", 8, folder, 1, 0, "0", " 0 synthesized", " 0 schedules");
   planning_seconds("dgx1v", 8, folder, 1, 0, "60", " synthesized", " 0 synthesized");
-  EXPECT_TRUE(kept("synth-all_reduce-large.json"));
+  EXPECT_TRUE(kept("synth-all_reduce-large.schedule"));
   planning_seconds("dgx1v", 8, folder, 1, 0, "60", " 0 synthesized");
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);

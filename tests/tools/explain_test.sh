@@ -16,10 +16,10 @@ expect() {
 }
 
 expect 'all_reduce of 8192 bytes takes one_shot$' dgx-h100 --gpus --coll all_reduce --size 8K
-expect 'all_reduce of 67108864 bytes takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 64M
-expect '"plan":"peer_memory"' dgx-h100 --gpus --coll all_reduce --size 64M --json
+expect 'all_reduce of 4194304 bytes takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 4M
+expect '"plan":"peer_memory"' dgx-h100 --gpus --coll all_reduce --size 4M --json
 # The table marks the same plan.
-expect '^\* peer_memory ' dgx-h100 --gpus --coll all_reduce --size 64M
+expect '^\* peer_memory ' dgx-h100 --gpus --coll all_reduce --size 4M
 # Without the low-latency protocols there are no packets.
 NCCL_PROTO=Simple expect 'takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 8K
 WEFT_PLAN=all_reduce=ring expect 'takes ring$' dgx-h100 --gpus --coll all_reduce --size 64M
