@@ -21,8 +21,10 @@ struct Answer {
   double time_us = 0, bound_us = 0, network_bytes = 0;
 };
 
-Schedule schedule_of(const Choice& choice, const Collective& collective) {
-  if (choice.schedule == nullptr) return choice.generator->make(collective, false);
+Schedule schedule_of(const Choice& choice, const Collective& collective,
+                     const Placement& placement) {
+  if (choice.schedule == nullptr)
+    return choice.generator->make_on(placement.hosts, collective, false);
   const ImportedSchedule& made = *choice.schedule;
   return (made.out_of_place != nullptr ? made.out_of_place : made.in_place)->schedule();
 }
@@ -31,7 +33,7 @@ Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64
   Answer answer;
   const PlanCall call = PlanCall::of_size(collective, bytes);
   answer.choice = on.chooser.choose(call);
-  const Schedule schedule = schedule_of(answer.choice, collective);
+  const Schedule schedule = schedule_of(answer.choice, collective, on.chooser.placement());
   answer.facts = plan_facts(on.machine, schedule);
   const ScheduleShape shape = shape_of(schedule);
   answer.lanes = shape.lanes;

@@ -70,7 +70,7 @@ double reached(const PlannedMachine& on, CollectiveKind kind, double bytes) {
   const Choice choice = on.chooser().choose(PlanCall::of_size(c, static_cast<size_t>(bytes)));
   const Schedule schedule = choice.schedule != nullptr
                                 ? choice.schedule->out_of_place->schedule()
-                                : choice.generator->make(c, false);
+                                : choice.generator->make_on(on.chooser().placement().hosts, c, false);
   SimulationOptions fine;
   if (choice.path == PlanPath::kLoadStore) fine.most_slices = 4096;
   size_t lanes = 1;

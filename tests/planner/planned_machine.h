@@ -40,6 +40,7 @@ class PlannedMachine {
     placement.lanes = plans.table.via_host.empty();
     placement.peer_memory = placement.lanes && hosts == 1 && ranks() <= 32 && all_direct(machine_);
     placement.via_host = !placement.lanes;
+    placement.hosts = hosts_of_hierarchy(setting.hosts);
     chooser_.place(placement);
     chooser_.agree(std::move(plans));
     chooser_.set_cpu_nodes(chooser_.most_cpu_nodes(true));
