@@ -7,10 +7,9 @@ namespace weft {
 
 std::span<const Generator> generators() {
   static const std::array<Generator, 17> all = {
-      kDirect,     kOneRound,        kOneShot,   kRing,       kTree,
-      kRecursive,  kHalving,         kChain,     kPairwise,   kSendRecv,
-      kPeerMemory, kSweep,           kViaScratch, kMultiConnection, kHierarchical, kCpuReduce,
-      kCpuPair};
+      kDirect,     kOneRound,        kOneShot,      kRing,      kTree,       kRecursive,
+      kHalving,    kChain,           kPairwise,     kSendRecv,  kPeerMemory, kSweep,
+      kViaScratch, kMultiConnection, kHierarchical, kCpuReduce, kCpuPair};
   return all;
 }
 

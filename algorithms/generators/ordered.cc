@@ -17,8 +17,8 @@ class OrderedRing {
 
   void make() {
     const Collective& c = schedule_.collective;
-    const auto root = static_cast<int>(std::find(order_.begin(), order_.end(), c.root) -
-                                       order_.begin());
+    const auto root =
+        static_cast<int>(std::find(order_.begin(), order_.end(), c.root) - order_.begin());
     for (int p = 0; p < n_; p++) {
       Lane& steps = schedule_.ranks[static_cast<size_t>(at(p))].lanes[static_cast<size_t>(lane_)];
       const int distance = wrap(p - root, n_);
@@ -61,9 +61,8 @@ class OrderedRing {
   // Of the block of the rank at this place; in an all_reduce, of the only block.
   int chunk(int place) const {
     const int parts = schedule_.chunks;
-    return schedule_.collective.kind == CollectiveKind::kAllReduce
-               ? lane_ * n_ + wrap(place, n_)
-               : at(place) * parts + lane_;
+    return schedule_.collective.kind == CollectiveKind::kAllReduce ? lane_ * n_ + wrap(place, n_)
+                                                                   : at(place) * parts + lane_;
   }
 
   void reduce(Lane& steps, int p, Operands to) const {

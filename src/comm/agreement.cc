@@ -82,20 +82,19 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
   const bool net_lanes = uses_net_lanes(config, infos, !config.topo.empty());
   const bool lanes =
       cuda::available() && via_host.empty() && (cluster.hosts.size() == 1 || net_lanes);
-  InitPlansRequest request{config,
-                           nranks,
-                           cuda::available(),
-                           setting,
-                           cluster.machine,
-                           static_cast<int>(cluster.hosts.size()),
-                           [ring, lanes](const ImportedSchedule& s) {
-                             return lanes || fits_fifos(s, ring);
-                           },
-                           siphash(rank.secret, "tuner", 5),
-                           {},
-                           via_host,
-                           unfit_for_host_fifos,
-                           net_lanes};
+  InitPlansRequest request{
+      config,
+      nranks,
+      cuda::available(),
+      setting,
+      cluster.machine,
+      static_cast<int>(cluster.hosts.size()),
+      [ring, lanes](const ImportedSchedule& s) { return lanes || fits_fifos(s, ring); },
+      siphash(rank.secret, "tuner", 5),
+      {},
+      via_host,
+      unfit_for_host_fifos,
+      net_lanes};
   for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
   CommunicatorPlans plans = make_init_plans(request);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;

@@ -16,8 +16,9 @@ struct HostReport {
   Machine machine;
 };
 
-// This host, as text for rank 0. A process inspects its host once and keeps the text. `hidden_gpus`:
-// also the GPUs that CUDA_VISIBLE_DEVICES hides from this process, where other ranks may be.
+// This host, as text for rank 0. A process inspects its host once and keeps the text.
+// `hidden_gpus`: also the GPUs that CUDA_VISIBLE_DEVICES hides from this process, where other ranks
+// may be.
 std::string describe_host(const Config& config, bool hidden_gpus = false);
 // A number that is equal for processes that see the same devices and links.
 uint64_t view_of_host(const Config& config);

@@ -27,9 +27,8 @@ double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chu
   }
   const double pool = scratch ? cut.pool_bytes / 2 : cut.pool_bytes;
   const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
-  const double instances =
-      std::clamp(chunk_bytes / kLeastMessage, 1.0,
-                 std::max(1.0, cut.blocks / static_cast<double>(lanes)));
+  const double instances = std::clamp(chunk_bytes / kLeastMessage, 1.0,
+                                      std::max(1.0, cut.blocks / static_cast<double>(lanes)));
   const double fifo = std::min(cut.fifo_bytes, pool / (most_ports * instances));
   return std::max(kLeastSlice, fifo / cut.slots / chunks) * instances;
 }

@@ -29,8 +29,7 @@ std::string table_name(const TableRequest& request, uint64_t schedules) {
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
-                      request.simulation.step_us, request.simulation.message_us,
-                      request.packets);
+                      request.simulation.step_us, request.simulation.message_us, request.packets);
   if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
   if (request.lanes)
     text += fmt::format(" {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
@@ -104,8 +103,7 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
 }
 
 // If every byte between GPUs crosses a CPU, CPU nodes can reduce it there.
-void add_cpu_plans(const InitPlansRequest& request, const Machine& machine,
-                   SelectionTable& table) {
+void add_cpu_plans(const InitPlansRequest& request, const Machine& machine, SelectionTable& table) {
   const std::vector<int> all = gpus(machine);
   if (request.hosts > 1 || !request.setting.no_cpu_nodes.empty() ||
       all.size() != static_cast<size_t>(request.nranks) || !only_over_host_bridge(machine, all))

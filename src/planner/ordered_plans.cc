@@ -85,7 +85,8 @@ std::vector<int> ring_order(const Machine& machine) {
     for (size_t a = 1; a < order.size(); a++)
       for (size_t b = a + 1; b < order.size(); b++) {
         std::vector<int> other = order;
-        std::reverse(other.begin() + static_cast<long>(a), other.begin() + static_cast<long>(b) + 1);
+        std::reverse(other.begin() + static_cast<long>(a),
+                     other.begin() + static_cast<long>(b) + 1);
         const double value = length(other, distances);
         if (value >= best * (1 - 1e-9)) continue;
         best = value;

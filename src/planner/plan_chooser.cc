@@ -134,9 +134,9 @@ const PlanOption* PlanChooser::tabled(const PlanCall& call, bool kernels) const 
   if (goes_by_rules()) return nullptr;
   const PlanOption* option = table.choose(kind, call.bytes, false);
   if (option == nullptr) return nullptr;
-  bool fits = option->schedule < 0 ||
-              unfit(*agreed_.schedules->all()[static_cast<size_t>(option->schedule)], call) ==
-                  Unfit::kNone;
+  bool fits =
+      option->schedule < 0 ||
+      unfit(*agreed_.schedules->all()[static_cast<size_t>(option->schedule)], call) == Unfit::kNone;
   if (needs_peer_memory(*option)) fits = kernels && placement_.peer_memory;
   return fits ? option : table.choose(kind, call.bytes, true);
 }

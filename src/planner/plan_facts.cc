@@ -74,8 +74,8 @@ class Facts {
     const std::span<const int32_t> links =
         hint != hints_.end() ? std::span<const int32_t>(hint->second) : route;
     for (const int32_t link : links) {
-      const Node& node = machine_.nodes[static_cast<size_t>(
-          machine_.links[static_cast<size_t>(link)].to)];
+      const Node& node =
+          machine_.nodes[static_cast<size_t>(machine_.links[static_cast<size_t>(link)].to)];
       if (node.type != NodeType::kNic) continue;
       nics_.insert(node.id);
       return true;
@@ -86,8 +86,8 @@ class Facts {
   bool direct(int from, int to) {
     const auto [it, fresh] = direct_.try_emplace({std::min(from, to), std::max(from, to)}, false);
     if (fresh)
-      it->second = is_direct(finder_.best(gpus_[static_cast<size_t>(from)],
-                                          gpus_[static_cast<size_t>(to)]));
+      it->second =
+          is_direct(finder_.best(gpus_[static_cast<size_t>(from)], gpus_[static_cast<size_t>(to)]));
     return it->second;
   }
 

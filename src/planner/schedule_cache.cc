@@ -43,8 +43,8 @@ constexpr Wanted kWanted[] = {
 constexpr size_t kMostSearchedRanks = 32;
 constexpr size_t kWantedOfMany = 5;  // the first of kWanted
 
-// Init may take 0.15 s for one host and half a second for 128 GPUs. These times remain after reading
-// and proving schedules and building the table.
+// Init may take 0.15 s for one host and half a second for 128 GPUs. These times remain after
+// reading and proving schedules and building the table.
 constexpr double kOneHostSeconds = 0.06, kManyHostsSeconds = 0.2;
 
 // A schedule serves several sizes. Its name says which size it was made for.

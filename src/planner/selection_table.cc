@@ -139,9 +139,9 @@ std::string SelectionTable::encode() const {
   std::string text = fmt::format("table\t{}\t{}\t{}\t{}\t{:d}\t{}\n", machine, origin, slice_bytes,
                                  lend_bytes, advisory, via_host);
   for (const PlanOption& o : options) {
-    text += fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
-                        o.schedule, static_cast<int>(o.path), o.lanes, o.channels, o.chunks,
-                        o.barred);
+    text +=
+        fmt::format("option\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", static_cast<int>(o.kind), o.name,
+                    o.schedule, static_cast<int>(o.path), o.lanes, o.channels, o.chunks, o.barred);
     for (const double us : o.us) text += fmt::format("\t{}", us);
     text += '\n';
   }

@@ -27,7 +27,7 @@ std::string_view name_of(PlanPath path);
 // One way to do a collective.
 struct PlanOption {
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::string name;        // of the generator or synthesized schedule
+  std::string name;  // of the generator or synthesized schedule
   // The number of a schedule made for the machine; -1: a generator makes it.
   static constexpr int kNotKept = -2;  // a schedule that no size chooses
   int schedule = -1;

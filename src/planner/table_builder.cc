@@ -40,8 +40,8 @@ double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, d
   SimulationOptions options = manner.options;
   const Schedule& schedule = graph.schedule;
   if (manner.lanes != nullptr)
-    options.slice_bytes = bytes_per_pass(
-        *manner.lanes, graph, block_bytes(schedule.collective, bytes) / schedule.chunks);
+    options.slice_bytes = bytes_per_pass(*manner.lanes, graph,
+                                         block_bytes(schedule.collective, bytes) / schedule.chunks);
   return simulate(simulated, graph, bytes * manner.bytes_sent, options).time_us;
 }
 
@@ -75,7 +75,8 @@ struct Source {
 class Builder {
  public:
   explicit Builder(const TableRequest& request) : request_(request) {
-    if (request.machine == nullptr || request.lanes) hierarchy_ = hosts_of_hierarchy(request.setting.hosts);
+    if (request.machine == nullptr || request.lanes)
+      hierarchy_ = hosts_of_hierarchy(request.setting.hosts);
   }
 
   SelectionTable build() {

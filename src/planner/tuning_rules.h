@@ -2,9 +2,9 @@
 // Pure functions and plain data.
 //
 // NCCL's algorithms stand for families of generators. Ring is ring. Tree and NVLSTree are tree,
-// recursive, halving and chain. PAT is recursive and pairwise. CollNetDirect, CollNetChain and NVLS, in which all
-// ranks work at once, are direct, one_shot, one_round and peer_memory. Schedules made for the machine belong to
-// no family. They are used only if the user leaves the choice open.
+// recursive, halving and chain. PAT is recursive and pairwise. CollNetDirect, CollNetChain and
+// NVLS, in which all ranks work at once, are direct, one_shot, one_round and peer_memory. Schedules
+// made for the machine belong to no family. They are used only if the user leaves the choice open.
 #pragma once
 
 #include <array>

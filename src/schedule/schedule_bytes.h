@@ -1,5 +1,5 @@
-// Schedules as bytes: what ranks send each other, and what the cache keeps. A seventh of the size of
-// JSON, and many times as fast to read. Functions only, callable from any thread.
+// Schedules as bytes: what ranks send each other, and what the cache keeps. A seventh of the size
+// of JSON, and many times as fast to read. Functions only, callable from any thread.
 #pragma once
 
 #include <string>

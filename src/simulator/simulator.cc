@@ -122,8 +122,7 @@ void SimulationRun::plan_steps() {
     plan.end = here();
     // The simulation has larger slices than the executor. Count the overhead of all the executor's
     // slices. Schedules that access peer memory have none.
-    const double cut =
-        uses_peer_memory_ ? 1.0 : std::max(1.0, slice_bytes_ / options_.slice_bytes);
+    const double cut = uses_peer_memory_ ? 1.0 : std::max(1.0, slice_bytes_ / options_.slice_bytes);
     const bool node = rank >= graph_.schedule.collective.nranks;
     plan.us = cut * (options_.step_us + (plan.end - plan.takes) * (node ? options_.node_message_us
                                                                         : options_.message_us));

@@ -183,9 +183,8 @@ HostSetting setting_of(const ExplainArguments& arguments, const Asked& asked) {
   if (asked.hosts == 1) return setting;
   const std::vector<int> all = gpus(asked.machine);
   for (int r = 0; r < asked.ranks; r++)
-    setting.hosts.push_back(asked.own_gpus
-                                ? asked.machine.nodes[static_cast<size_t>(all[r])].host
-                                : r * asked.hosts / asked.ranks);
+    setting.hosts.push_back(asked.own_gpus ? asked.machine.nodes[static_cast<size_t>(all[r])].host
+                                           : r * asked.hosts / asked.ranks);
   for (const int nic : nodes_of(asked.machine, NodeType::kNic))
     if (asked.machine.nodes[static_cast<size_t>(nic)].host == 0)
       setting.nic_gbps += asked.machine.nodes[static_cast<size_t>(nic)].gbps;
@@ -197,8 +196,8 @@ HostSetting setting_of(const ExplainArguments& arguments, const Asked& asked) {
 // What the machine decides about all calls, or calls of one kind or size.
 void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
                      const PlanChooser& chooser) {
-  const int blocks = asked.config.max_ctas > 0 ? std::min(asked.config.max_ctas, kOwnBlocks)
-                                               : kOwnBlocks;
+  const int blocks =
+      asked.config.max_ctas > 0 ? std::min(asked.config.max_ctas, kOwnBlocks) : kOwnBlocks;
   const GpuExplanation on{chooser, asked.machine, blocks};
   const auto named = collective_named(arguments.collective);
   if (named && arguments.size > 0) {
@@ -226,13 +225,21 @@ void answer(const ExplainArguments& arguments) {
   const Config& config = asked.config;
   const HostSetting setting = setting_of(arguments, asked);
   const uint64_t ring = Mesh::ring_bytes_for(config, asked.ranks, false);
-  CommunicatorPlans plans = make_init_plans(
-      {config, asked.ranks, arguments.on_gpus, setting, asked.machine, asked.hosts,
-       [&](const ImportedSchedule& schedule) {
-         return arguments.on_gpus || fits_fifos(schedule, ring);
-       },
-       0, {}, config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "", unfit_for_host_fifos,
-       asked.net_lanes()});
+  CommunicatorPlans plans =
+      make_init_plans({config,
+                       asked.ranks,
+                       arguments.on_gpus,
+                       setting,
+                       asked.machine,
+                       asked.hosts,
+                       [&](const ImportedSchedule& schedule) {
+                         return arguments.on_gpus || fits_fifos(schedule, ring);
+                       },
+                       0,
+                       {},
+                       config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
+                       unfit_for_host_fifos,
+                       asked.net_lanes()});
   PlanChooser chooser(config, 0, "explain", imports(config, asked.ranks));
   chooser.place(placement_of(arguments, asked, plans.table, setting.hosts));
   chooser.agree(std::move(plans));

@@ -61,8 +61,7 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kind,
-                                    uint64_t bytes) {
+nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kind, uint64_t bytes) {
   const Answer answer = answer_for(on, collective_on(on, kind), bytes);
   nlohmann::ordered_json out;
   out["plan"] = answer.choice.name;
@@ -95,8 +94,7 @@ void print_call(const GpuExplanation& on, CollectiveKind kind, uint64_t bytes) {
   fmt::print("NICs     {}\n", list(facts.nics));
   if (facts.network > 0) fmt::print("network  {:.0f} bytes between hosts\n", answer.network_bytes);
   fmt::print("time     {}, the bound is {}\n",
-             answer.time_us > 0 ? duration(answer.time_us) : "unknown",
-             duration(answer.bound_us));
+             answer.time_us > 0 ? duration(answer.time_us) : "unknown", duration(answer.bound_us));
   fmt::print("machine  {}\ncosts    {}\n{}", table.machine, table.origin,
              describe_options(table, kind, bytes, on.chooser.option_of(answer.choice, kind)));
 }
@@ -107,8 +105,7 @@ void print_sizes(const GpuExplanation& on, CollectiveKind kind) {
     fmt::print("{:14} {:>5} {:26} {:10} {:>3} lanes  {} + {} + {} ports  {}; the bound is {}\n",
                name(kind), size_text(bytes), answer.choice.name, name_of(answer.choice.path),
                answer.lanes, answer.facts.peer_memory, answer.facts.host_memory,
-               answer.facts.network,
-               answer.time_us > 0 ? duration(answer.time_us) : "unknown",
+               answer.facts.network, answer.time_us > 0 ? duration(answer.time_us) : "unknown",
                duration(answer.bound_us));
   }
 }

@@ -33,8 +33,9 @@ WEFT_SCENARIO(runs_what_was_explained) {
     EXPECT_EQ(plan, explained) << collective << " " << bytes;
     if (collective != "all_reduce") continue;
     std::vector<int> data(bytes / sizeof(int), context.rank + 1), sum(data.size());
-    ASSERT_EQ(ncclAllReduce(data.data(), sum.data(), data.size(), ncclInt32, ncclSum, comm, nullptr),
-              ncclSuccess);
+    ASSERT_EQ(
+        ncclAllReduce(data.data(), sum.data(), data.size(), ncclInt32, ncclSum, comm, nullptr),
+        ncclSuccess);
     EXPECT_EQ(std::accumulate(sum.begin(), sum.end(), int64_t{0}),
               int64_t{kRanks} * (kRanks + 1) / 2 * static_cast<int64_t>(sum.size()));
   }
@@ -70,9 +71,8 @@ TEST(Emulation, RunsThePlansThatExplainNamesOnFakeHosts) {
       options.argument += std::string(collective) + " " + std::to_string(bytes) + " " + plan + "\n";
     }
   options.environment = [&](int rank) {
-    return std::map<std::string, std::string>{{"WEFT_TOPO", kTopo},
-                                              {"WEFT_TRACE", trace},
-                                              {"NCCL_HOSTID", rank < 4 ? "one" : "two"}};
+    return std::map<std::string, std::string>{
+        {"WEFT_TOPO", kTopo}, {"WEFT_TRACE", trace}, {"NCCL_HOSTID", rank < 4 ? "one" : "two"}};
   };
   run_ranks_as_processes("runs_what_was_explained", kRanks, options);
   unsetenv("WEFT_SYNTHESIS_SECONDS");

@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr CollectiveKind kAsked[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+constexpr CollectiveKind kAsked[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                      CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
-                                     CollectiveKind::kReduce, CollectiveKind::kAllToAll};
+                                     CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 constexpr uint64_t kMiB = 1 << 20;
 
 // Up to this many GPUs synthesis runs to its end, so its schedules are always the same. With more,

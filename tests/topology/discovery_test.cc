@@ -147,7 +147,8 @@ TEST(RankMachines, HaveTheGpusOfTheRanksInTheirOrder) {
   // NVLink went to the GPU that no rank uses. PCIe and the network are left.
   EXPECT_EQ(best_path(ranks, 1, 2).path_class, PathClass::kSockets);
   EXPECT_EQ(best_path(ranks, 0, 1).path_class, PathClass::kNetwork);
-  EXPECT_FALSE(each_has_a_gpu(gpus_of_ranks(host, {std::vector<std::string>{first, first}, {}}, 2)));
+  EXPECT_FALSE(
+      each_has_a_gpu(gpus_of_ranks(host, {std::vector<std::string>{first, first}, {}}, 2)));
   EXPECT_TRUE(gpus_of_ranks(host, {std::vector<std::string>{"0000:77:00.0"}, {}}, 1).empty());
 }
 

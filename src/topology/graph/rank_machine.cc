@@ -93,10 +93,9 @@ Machine reduce_to(const Machine& machine, std::span<const int> gpus) {
 }
 
 Machine unite_views(const std::vector<Machine>& views) {
-  const auto most =
-      std::max_element(views.begin(), views.end(), [](const Machine& a, const Machine& b) {
-        return gpus(a).size() < gpus(b).size();
-      });
+  const auto most = std::max_element(
+      views.begin(), views.end(),
+      [](const Machine& a, const Machine& b) { return gpus(a).size() < gpus(b).size(); });
   Machine all = *most;
   for (const Machine& view : views)
     if (&view != &*most) add_view(all, view);
