@@ -19,6 +19,8 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
+// Of a message to another host, before another instance of a lane pays.
+constexpr uint64_t kLeastNetBytes = 64 << 10;
 
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
@@ -150,6 +152,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.room.pool_bytes =
       std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes, options.net_lanes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
+  if (options.net_lanes) s.room.least_bytes = kLeastNetBytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);

@@ -113,6 +113,8 @@ class LanePlan {
   PooledResource memory, copy;  // if it is large
   // In device memory.
   const std::byte* lanes = nullptr;
+  const LanePort* producers = nullptr;
+  uint32_t producer_count = 0;
   uint64_t* progress = nullptr;
   std::byte* resolved = nullptr;  // see LaneArguments
   uint32_t lane_bytes = 0, resolved_bytes = 0;

@@ -77,6 +77,7 @@ class LaneNetwork {
     port.post = &box(me, port.peer, port.position);
     if (receives) {
       port.credits = reinterpret_cast<Credit*>(kRemote + offset(port.credits, port.peer));
+      port.grant = reinterpret_cast<Packet*>(kRemote + offset(port.grant, port.peer));
     } else {
       port.pool = reinterpret_cast<std::byte*>(kRemote + pool_at);
       port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
@@ -109,6 +110,7 @@ struct LaneRank {
   std::vector<int32_t> buffer;  // input and output
   size_t output_at = 0;
   DeviceBytes lanes, resolved;
+  std::vector<LanePort> producers;
   std::vector<uint64_t> progress;
   LaneCounters counters;
   HostFlags flags;
@@ -146,7 +148,7 @@ class LaneTeam {
     }
     if (shape.host > 0) {
       std::vector<LaneArea> areas;
-      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
+      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, lane_area_pool(c_.nranks), &rank.sent, nullptr});
       network_ = std::make_unique<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
@@ -201,16 +203,17 @@ class LaneTeam {
 
  private:
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
-  size_t outbox_at() const { return sizeof(LaneWords) + shape_.room().pool_bytes; }
+  size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
   void connect(int r) {
     LaneRank& rank = at(r);
+    const int n = c_.nranks;
     const auto port = [&](const LaneImagePort& from, bool receives) {
       const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
       auto& words = *reinterpret_cast<LaneWords*>(at(consumer).memory.data());
       LanePort out;
-      out.pool = at(consumer).memory.data() + sizeof(LaneWords);
+      out.pool = at(consumer).memory.data() + lane_area_pool(n);
       out.tails = words.tails;
       out.packets = words.packets;
       out.credits = reinterpret_cast<LaneWords*>(at(producer).memory.data())->credits;
@@ -219,14 +222,22 @@ class LaneTeam {
       out.per_iteration = from.per_iteration;
       out.peer = from.peer;
       out.reachable = 1;
+      out.grant = reinterpret_cast<LaneWords*>(at(producer).memory.data())->grants(n) + consumer;
       if (apart(r, from.peer))
-        network_->connect(out, r, rank.memory.data(), receives, sizeof(LaneWords), outbox_at());
+        network_->connect(out, r, rank.memory.data(), receives, lane_area_pool(n), outbox_at());
       return out;
     };
     LaneArguments& a = rank.arguments;
     std::vector<std::vector<std::byte>> lanes;
-    for (const LaneImage::Lane& lane : rank.image.lanes)
+    for (const LaneImage::Lane& lane : rank.image.lanes) {
       lanes.push_back(write_lane(lane, {}, port));
+      for (const LaneImagePort& from : lane.receives)
+        if (std::none_of(rank.producers.begin(), rank.producers.end(),
+                         [&](const LanePort& other) { return other.peer == from.peer; }))
+          rank.producers.push_back(port(from, true));
+    }
+    a.producers = rank.producers.data();
+    a.producer_count = static_cast<uint32_t>(rank.producers.size());
     const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
     rank.lanes.assign(joined.begin(), joined.end());
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
@@ -242,7 +253,7 @@ class LaneTeam {
     a.chunks = rank.image.chunks;
     a.in_shared = shape_.in_shared;
     a.packets = g.packets;
-    a.pool = rank.memory.data() + sizeof(LaneWords);
+    a.pool = rank.memory.data() + lane_area_pool(n);
     if (shape_.host > 0) a.sent = &rank.sent;
     a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
