@@ -49,9 +49,9 @@ class LaneNetwork {
       for (int to = 0; to < n; to++)
         for (int s = 0; s < kLaneStreams && apart(from, to); s++) {
           auto [out, in] = connect_pair(network);
-          outs_.push_back(std::make_shared<LaneOut>(
-              std::move(out), proxy_, areas[static_cast<size_t>(from)], door_, nullptr,
-              kInlineBytes));
+          outs_.push_back(std::make_shared<LaneOut>(std::move(out), proxy_,
+                                                    areas[static_cast<size_t>(from)], door_,
+                                                    nullptr, kInlineBytes));
           ins_.push_back(std::make_shared<LaneIn>(std::move(in), proxy_,
                                                   areas[static_cast<size_t>(to)], door_, nullptr));
           Postbox& box = boxes_[static_cast<size_t>((from * n + to) * kLaneStreams + s)];
@@ -146,7 +146,8 @@ class LaneTeam {
     }
     if (shape.host > 0) {
       std::vector<LaneArea> areas;
-      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
+      for (LaneRank& rank : ranks_)
+        areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
       network_ = std::make_unique<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
