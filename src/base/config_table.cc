@@ -108,7 +108,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,
-     "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. 1: "
+     "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. "
+     "1: "
      "where a host has several ranks, or schedules are imported or made for WEFT_TOPO. 2: always."},
     {"WEFT_SYSTEM_SCOPE", &Config::system_scope,
      "For tests. 1: kernels order memory as for several GPUs, on one GPU too."},

@@ -144,8 +144,9 @@ void Communicator::connect(Deadline deadline) {
       infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
   const bool multi_connection =
       !one_host && uses_multi_connection(config_, nranks, cuda::available());
-  const bool net_lanes = cuda::available() && uses_net_lanes(
-      config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
+  const bool net_lanes =
+      cuda::available() &&
+      uses_net_lanes(config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
   MeshPlan plan{
       infos,
       nodes->count(),

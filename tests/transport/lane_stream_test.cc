@@ -90,8 +90,7 @@ TEST_F(LaneStreams, BringDataBeforeItsWord) {
     const uint32_t largest[] = {0, 40, 8192, 8193, 30000, 400000};
     const auto bytes = static_cast<uint32_t>(random.below(largest[random.below(6)] + 1));
     const auto at = static_cast<uint32_t>(kWords + random.below(kAreaBytes - kWords - bytes + 1));
-    for (uint32_t i = 0; i < bytes; i++)
-      from_.begin()[at + i] = static_cast<std::byte>(i * 7 + n);
+    for (uint32_t i = 0; i < bytes; i++) from_.begin()[at + i] = static_cast<std::byte>(i * 7 + n);
     LanePost post;
     post.word = 8 * (n % 16);
     post.call = 3;

@@ -296,8 +296,8 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
   const SetupScope scope(s.options.device);
   const auto me = static_cast<size_t>(s.options.rank);
   const auto area_of = [&](size_t rank) {
-    s.shared->pin(areas[rank], area_bytes(s.options.nranks, s.options.scratch_bytes,
-                                          s.options.net_lanes));
+    s.shared->pin(areas[rank],
+                  area_bytes(s.options.nranks, s.options.scratch_bytes, s.options.net_lanes));
     void* device = nullptr;
     check(cudaHostGetDevicePointer(&device, areas[rank], 0), "cudaHostGetDevicePointer");
     return static_cast<std::byte*>(device);

@@ -53,7 +53,7 @@ struct GpuOptions {
   double timeout_s = 0;        // 0: kernels wait for ever
   size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
-  bool net_lanes = false;      // of several hosts, and lanes reach the others through posts
+  bool net_lanes = false;     // of several hosts, and lanes reach the others through posts
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool copy_engines = false;  // move data without thread blocks if possible
@@ -182,8 +182,8 @@ class GpuExecutor {
   // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
-  // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if no
-  // kernel can run it. `also`: another proof, by which other ranks may run it.
+  // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if
+  // no kernel can run it. `also`: another proof, by which other ranks may run it.
   std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule,
                                           const VerifiedSchedule* also, int fifo_depth);
   struct LaneShape {

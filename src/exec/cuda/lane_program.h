@@ -231,7 +231,7 @@ struct alignas(16) LaneArguments {
   LaneData data;
   std::byte* pool = nullptr;       // this rank's
   const uint64_t* sent = nullptr;  // see lane_area_pool(); nullptr: all ranks are on this host
-  uint64_t scratch_at = 0;    // in every rank's pool
+  uint64_t scratch_at = 0;         // in every rank's pool
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;
