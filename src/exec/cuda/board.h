@@ -10,7 +10,7 @@ namespace weft::cuda {
 
 // An allocation as its owner describes it.
 struct BoardEntry {
-  uint64_t version = 0;        // of the entry; 0: never used
+  uint64_t version = 0;         // of the entry; 0: never used
   uint64_t base = 0, size = 0;  // size 0: withdrawn
   // 0: mapped alone, by its CUDA IPC handle. Otherwise the number of its region, from 1 on: peers
   // map all allocations of a region into one address range, by descriptors.

@@ -11,11 +11,12 @@
 
 namespace weft::cuda {
 
-CudaMemory::CudaMemory(int device, size_t entries, Borrow borrow,
-                       std::shared_ptr<LaunchOrder> order)
+CudaMemory::CudaMemory(int device, size_t entries, HostFlags* flags,
+                       std::shared_ptr<LaunchOrder> order, Borrow borrow)
     : device_(device),
-      borrow_(std::move(borrow)),
+      flags_(flags),
       order_(std::move(order)),
+      borrow_(std::move(borrow)),
       table_bytes_(entries * sizeof(uint64_t)) {
   std::fill_n(mirror_, entries, 0);
   copy_table(0, entries);  // also uses the stream for the first time, while no kernel of this
@@ -74,6 +75,7 @@ void CudaMemory::mark(cudaStream_t stream) {
 
 bool CudaMemory::reached() { return cudaEventQuery(kept_mark_.event()) == cudaSuccess; }
 bool CudaMemory::is_quiet() { return order_->is_done(); }
+bool CudaMemory::is_stopped() { return __atomic_load_n(&flags_->stop, __ATOMIC_SEQ_CST) != 0; }
 uint64_t CudaMemory::reserve(uint64_t bytes) { return reserve_addresses(bytes); }
 void CudaMemory::unreserve(uint64_t base, uint64_t bytes) { free_addresses(base, bytes); }
 
@@ -82,8 +84,7 @@ uint64_t CudaMemory::map(int peer, const BoardEntry& entry, uint64_t at, std::st
     cudaIpcMemHandle_t handle;
     std::memcpy(&handle, entry.handle, sizeof handle);
     void* opened = nullptr;
-    const cudaError_t error =
-        cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess);
+    const cudaError_t error = cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess);
     if (error == cudaSuccess) return reinterpret_cast<uint64_t>(opened);
     cudaGetLastError();
     // Another communicator of this process has not yet unmapped what was there before.

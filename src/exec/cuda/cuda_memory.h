@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/handles.h"
+#include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/memory_driver.h"
@@ -19,8 +20,9 @@ class CudaMemory : public MemoryDriver {
   // Asks a peer for a descriptor that it lends. Returns an empty one if the peer has taken it back.
   // May throw.
   using Borrow = std::function<std::pair<Fd, uint64_t>(int peer, uint64_t id)>;
-  // `entries`: of the table. `device` must be current. `order`: of the launches.
-  CudaMemory(int device, size_t entries, Borrow borrow, std::shared_ptr<LaunchOrder> order);
+  // `entries`: of the table. `device` must be current. `flags` and `order`: of the launches.
+  CudaMemory(int device, size_t entries, HostFlags* flags, std::shared_ptr<LaunchOrder> order,
+             Borrow borrow);
 
   const uint64_t* table() const { return table_; }
 
@@ -34,6 +36,7 @@ class CudaMemory : public MemoryDriver {
   void mark(cudaStream_t stream) override;
   bool reached() override;
   bool is_quiet() override;
+  bool is_stopped() override;
   uint64_t reserve(uint64_t bytes) override;
   void unreserve(uint64_t base, uint64_t bytes) override;
   uint64_t map(int peer, const BoardEntry& entry, uint64_t at, std::string& why) override;
@@ -46,8 +49,9 @@ class CudaMemory : public MemoryDriver {
   void copy_table(size_t first, size_t end);
 
   const int device_;
-  const Borrow borrow_;
+  HostFlags* const flags_;
   const std::shared_ptr<LaunchOrder> order_;
+  const Borrow borrow_;
   const size_t table_bytes_;
   const PooledResource kept_mirror_{DeviceStore::Kind::kHostMemory, table_bytes_},
       kept_table_{DeviceStore::Kind::kDeviceMemory, table_bytes_},

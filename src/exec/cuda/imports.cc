@@ -17,21 +17,26 @@ Imports::Imports(int rank, std::span<const Board> boards, std::span<const uint64
                  size_t slots, size_t regions, std::shared_ptr<MemoryDriver> driver)
     : rank_(rank), slots_(slots), regions_(regions), driver_(std::move(driver)) {
   for (size_t p = 0; p < boards.size(); p++)
-    peers_.push_back({boards[p], processes[p] == processes[static_cast<size_t>(rank)], 0,
-                      std::vector<Mapped>(slots), {}, 0, false});
+    peers_.push_back({boards[p],
+                      processes[p] == processes[static_cast<size_t>(rank)],
+                      0,
+                      std::vector<Mapped>(slots),
+                      {},
+                      0,
+                      false});
 }
 
 Imports::~Imports() {
   // Kernels of other ranks of this process may still run.
-  driver_->when_quiet([peers = std::make_shared<std::vector<Peer>>(std::move(peers_)),
-                       driver = driver_] {
-    for (const Peer& peer : *peers) {
-      if (peer.here) continue;
-      for (const Mapped& mapped : peer.slots)
-        if (mapped.at != 0) driver->unmap(mapped.entry, mapped.at);
-      for (const auto& [number, base] : peer.regions) driver->unreserve(base, kRegionBytes);
-    }
-  });
+  driver_->when_quiet(
+      [peers = std::make_shared<std::vector<Peer>>(std::move(peers_)), driver = driver_] {
+        for (const Peer& peer : *peers) {
+          if (peer.here) continue;
+          for (const Mapped& mapped : peer.slots)
+            if (mapped.at != 0) driver->unmap(mapped.entry, mapped.at);
+          for (const auto& [number, base] : peer.regions) driver->unreserve(base, kRegionBytes);
+        }
+      });
 }
 
 void Imports::close(size_t peer, Mapped& mapped) {

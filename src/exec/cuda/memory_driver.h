@@ -34,6 +34,9 @@ class MemoryDriver {
 
   // Called first by a thread that uses the driver in the background.
   virtual void enter() = 0;
+  // The communicator was aborted. Kernels of peers may still use this rank's memory although its
+  // own have ended: nothing may be withdrawn or unmapped any more.
+  virtual bool is_stopped() = 0;
 
   // The id of the allocation at an address; 0: there is none. Takes less than 0.1 us.
   virtual uint64_t id(uint64_t address) = 0;

@@ -66,9 +66,8 @@ void OwnMemory::remove(const void* pointer) {
   const auto address = reinterpret_cast<uint64_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found =
-      std::find_if(registrations_.begin(), registrations_.end(), [&](const Registration& r) {
-        return r.begin <= address && address < r.end;
-      });
+      std::find_if(registrations_.begin(), registrations_.end(),
+                   [&](const Registration& r) { return r.begin <= address && address < r.end; });
   if (found == registrations_.end()) return;
   release(found->parts);
   registrations_.erase(found);
@@ -123,7 +122,8 @@ uint64_t OwnMemory::place(const void* pointer, size_t size, int peer, bool captu
   }
   const Own& own = first->second;
   const uint64_t index = own.region == 0 ? own.slot : options_.slots + own.region - 1;
-  const uint64_t from = own.region == 0 ? own.memory.base : own.memory.base / kRegionBytes * kRegionBytes;
+  const uint64_t from =
+      own.region == 0 ? own.memory.base : own.memory.base / kRegionBytes * kRegionBytes;
   return (index + 1) << kOffsetBits | (begin - from);
 }
 

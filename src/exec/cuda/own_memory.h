@@ -17,9 +17,9 @@
 namespace weft::cuda {
 
 struct SharingOptions {
-  bool automatic = true;       // also memory that nobody registered
-  uint64_t most_bytes = 0;     // of such memory
-  uint64_t least_bytes = 0;    // of such an allocation
+  bool automatic = true;     // also memory that nobody registered
+  uint64_t most_bytes = 0;   // of such memory
+  uint64_t least_bytes = 0;  // of such an allocation
   size_t slots = 0, regions = 0;
   // Memory that calls have used since is not given up for other memory.
   std::chrono::milliseconds idle{1000};

@@ -15,8 +15,7 @@ constexpr size_t kMostRefused = 4096;
 }  // namespace
 
 // Only an allocation that is still the same is put on the board.
-Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours,
-                                       bool kept) {
+Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, bool kept) {
   {
     std::lock_guard lock(mutex_);
     const auto it = own_.find(memory.base);
@@ -52,7 +51,7 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours,
 }
 
 Shared OwnMemory::share(uint64_t begin, uint64_t end, bool ours,
-                                   std::vector<Allocation>* registered) {
+                        std::vector<Allocation>* registered) {
   for (uint64_t next = begin; next < end;) {
     Allocation memory;
     if (!driver_->find(next, memory)) return Shared::kNo;

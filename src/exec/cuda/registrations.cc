@@ -102,12 +102,13 @@ void Registrations::work() {
     for (auto delay = kSoon; !stopping_;) {
       if (std::exchange(news_, false)) delay = kSoon;
       lock.unlock();
+      const bool stopped = driver_->is_stopped();
       bool soon = false;
-      if (!frozen_) {
+      if (!stopped) {
         soon = imports_.catch_up();
         soon = own_.tend() || soon;
       }
-      const bool idle = frozen_ || (!soon && imports_.empty() && own_.empty());
+      const bool idle = stopped || (!soon && imports_.empty() && own_.empty());
       delay = soon ? std::min(delay * 2, kSweep) : kSweep;
       lock.lock();
       const auto woken = [&] { return news_ || stopping_; };

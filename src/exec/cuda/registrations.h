@@ -4,7 +4,6 @@
 // thread maps or unmaps: one thread per communicator does, from the first need on.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace weft::cuda {
 
-// One thread at a time calls it; freeze(): any thread.
+// One thread at a time calls it.
 class Registrations {
  public:
   // `processes`: the process of each rank. Memory that nobody registered is shared only if every
@@ -39,10 +38,6 @@ class Registrations {
   uint64_t place(const void* pointer, size_t size, int peer = -1);
   void end_launch(cudaStream_t stream);
 
-  // Nothing is withdrawn or unmapped from now on: kernels of peers may still use this rank's memory
-  // although its own have been stopped.
-  void freeze() noexcept { frozen_ = true; }
-
  private:
   void wake();
   void work();
@@ -55,7 +50,6 @@ class Registrations {
   std::mutex mutex_;
   std::condition_variable woken_;
   bool news_ = false, stopping_ = false;
-  std::atomic<bool> frozen_ = false;
   bool captured_ = false, looked_ = false;
   OwnMemory own_;
   Imports imports_;

@@ -73,7 +73,7 @@ uint64_t id_of_new(uint64_t at, uint64_t size, int device) {
 }
 
 bool try_ids() {
-  constexpr uint64_t kSize = 32 << 20;  // a multiple of every granularity
+  constexpr uint64_t kSize = 2 << 20;  // the granularity of all GPUs so far
   int device = 0;
   if (!Functions::get().complete() || cudaGetDevice(&device) != cudaSuccess) return false;
   const uint64_t at = reserve_addresses(kSize);
@@ -81,7 +81,7 @@ bool try_ids() {
   const uint64_t one = id_of_new(at, kSize, device), none = allocation_id(at),
                  two = id_of_new(at, kSize, device);
   free_addresses(at, kSize);
-  return one != 0 && two != 0 && none == 0 && one != two;
+  return one != 0 && two != 0 && one != two && none != one;
 }
 
 }  // namespace
