@@ -54,7 +54,7 @@ Shared OwnMemory::share(uint64_t begin, uint64_t end, bool ours,
                         std::vector<Allocation>* registered) {
   for (uint64_t next = begin; next < end;) {
     Allocation memory;
-    if (!driver_->find(next, memory)) return Shared::kNo;
+    if (!driver_->find(next, memory)) return Shared::kLater;  // freed meanwhile
     const Shared shared = share_one(memory, end, ours, registered != nullptr);
     if (shared != Shared::kYes) return shared;
     if (registered != nullptr) registered->push_back(memory);
