@@ -59,8 +59,7 @@ void use_for_a_while(ProcessRank& me, void* memory, size_t bytes) {
 WEFT_SCENARIO(plain_buffers) {
   ProcessRank me(context);
   {
-    Arena arena(64 * kMB,
-                context.argument == "virtual" ? Origin::kVirtual : Origin::kCudaMalloc);
+    Arena arena(64 * kMB, context.argument == "virtual" ? Origin::kVirtual : Origin::kCudaMalloc);
     use_for_a_while(me, arena.data() + kMB / 2, 40 * kMB);
     me.run(process_cases(me.nranks(), 10, 3), arena);
     me.meet(arena);
@@ -73,7 +72,7 @@ WEFT_SCENARIO(plain_buffers) {
 // 1,000 calls. In between every rank frees buffers and allocates others, often at the same address.
 WEFT_SCENARIO(exchanged_buffers) {
   ProcessRank me(context);
-  constexpr size_t kBuffers = 6, kBytes = 3 * kMB;
+  constexpr size_t kBuffers = 6, kEach = 3 * kMB;
   const bool virtual_memory = context.argument == "virtual";
   std::mt19937 own(static_cast<unsigned>(me.rank()) + 1);
   std::vector<std::unique_ptr<Arena>> buffers(kBuffers);
@@ -92,7 +91,7 @@ WEFT_SCENARIO(exchanged_buffers) {
       buffer = make();
       same_address += buffer->data() == before ? 1 : 0;
     }
-    const std::string bad = sum_bytes(me, buffer->data() + own() % 8 * 4096, kBytes, round);
+    const std::string bad = sum_bytes(me, buffer->data() + own() % 8 * 4096, kEach, round);
     if (!bad.empty() && ++failures <= 3) ADD_FAILURE() << bad;
   }
   EXPECT_GT(same_address, 10) << "the test is too easy";
@@ -103,14 +102,13 @@ WEFT_SCENARIO(exchanged_buffers) {
 void expect_given_back(size_t free_before, size_t bytes, milliseconds limit) {
   const auto start = Clock::now();
   const auto enough = [&] { return free_bytes() + bytes / 20 >= free_before; };
-  while (!enough() && Clock::now() - start < limit)
-    std::this_thread::sleep_for(milliseconds(10));
+  while (!enough() && Clock::now() - start < limit) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_TRUE(enough()) << (free_before - free_bytes()) / kMB << " of " << bytes / kMB
                         << " MiB are not free";
 }
 
 WEFT_SCENARIO(freed_buffers) {
-  constexpr size_t kBytes = 256 * kMB, kBuffers = 4;
+  constexpr size_t kEach = 256 * kMB, kBuffers = 4;
   ProcessRank me(context);
   Arena still(kMB, Origin::kCudaMalloc);
   me.meet(still);
@@ -120,26 +118,26 @@ WEFT_SCENARIO(freed_buffers) {
     std::vector<std::unique_ptr<Arena>> buffers;
     for (size_t i = 0; i < kBuffers; i++)
       buffers.push_back(std::make_unique<Arena>(
-          kBytes, context.argument == "virtual" ? Origin::kVirtual : Origin::kCudaMalloc));
+          kEach, context.argument == "virtual" ? Origin::kVirtual : Origin::kCudaMalloc));
     for (const auto& buffer : buffers) use_for_a_while(me, buffer->data(), 4 * kMB);
     me.meet(still);
   }
   me.meet(still);  // all have freed theirs
-  expect_given_back(before, kBuffers * kBytes * static_cast<size_t>(me.nranks()),
+  expect_given_back(before, kBuffers * kEach * static_cast<size_t>(me.nranks()),
                     milliseconds(1000));
   me.meet(still);
 }
 
 // Rank 1 dies, or does not take part in a call ("away"). The others abort and free their memory.
 WEFT_SCENARIO(shared_buffers_of_the_dead) {
-  constexpr size_t kBytes = 512 * kMB;
+  constexpr size_t kEach = 512 * kMB;
   ProcessRank me(context);
   Arena still(kMB, Origin::kCudaMalloc);
   me.meet(still);
   const size_t before = free_bytes();
   me.meet(still);
   {
-    Arena arena(kBytes, Origin::kCudaMalloc);
+    Arena arena(kEach, Origin::kCudaMalloc);
     use_for_a_while(me, arena.data(), 4 * kMB);
     if (me.rank() == 1 && context.argument == "killed") {
       WEFT_CUDA(cudaDeviceSynchronize());
@@ -148,13 +146,14 @@ WEFT_SCENARIO(shared_buffers_of_the_dead) {
     if (me.rank() != 1) {
       WEFT_OK(ncclAllReduce(arena.data(), arena.data(), kMB, ncclFloat32, ncclSum, me.comm(),
                             me.stream()));
-      if (context.argument == "killed")
+      if (context.argument == "killed") {
         EXPECT_NE(async_error_within(me.comm(), seconds(10)), ncclSuccess);
+      }
     }
     expect_abort_succeeds(me.take());
     EXPECT_EQ(finish_within(me.stream(), seconds(5)), "");
   }
-  expect_given_back(before, kBytes * static_cast<size_t>(me.nranks()), milliseconds(10000));
+  expect_given_back(before, kEach * static_cast<size_t>(me.nranks()), milliseconds(10000));
 }
 
 // Rank 0 maps what rank 1 shares while its own kernel waits for rank 1. Its thread must not be

@@ -127,7 +127,8 @@ uint64_t FakeMemory::map(int, const BoardEntry& entry, uint64_t at_address, std:
   uint64_t id = entry.descriptor;
   if (entry.region == 0) std::memcpy(&id, entry.handle, sizeof id);
   FakeDevice::Physical& physical = device_.all[id];
-  if (refuses || (entry.region != 0 && !physical.lent) || (!physical.owned && physical.mappings == 0))
+  if (refuses || (entry.region != 0 && !physical.lent) ||
+      (!physical.owned && physical.mappings == 0))
     return 0;
   if (entry.region == 0) {
     at_address = next_address_;

@@ -35,7 +35,9 @@ struct Calls {
   void run(int rank, int rounds) {
     std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
     FakeMemory& memory = world.memory(rank);
-    const auto kind = [](uint64_t n) { return n % 2 == 0 ? FakeKind::kIpc : FakeKind::kDescriptor; };
+    const auto kind = [](uint64_t n) {
+      return n % 2 == 0 ? FakeKind::kIpc : FakeKind::kDescriptor;
+    };
     for (uint64_t n = 0; n < kBuffers; n++) memory.allocate(buffer(n), 8 * kMiB, kind(n));
     for (int round = 0; round < rounds; round++) {
       if (random() % 16 == 0) {
@@ -74,8 +76,8 @@ struct Calls {
 
 TEST(SharedMemoryStress, OfRanksThatFreeAndAllocateIsNeverStale) {
   Calls calls;
-  run_threads(Calls::kRanks, [&](int rank) { calls.run(rank, 1500); },
-              std::chrono::seconds(120));
+  run_threads(
+      Calls::kRanks, [&](int rank) { calls.run(rank, 1500); }, std::chrono::seconds(120));
   EXPECT_GT(calls.in_place, 100);
   EXPECT_EQ(calls.world.device.wrong, "");
   for (int rank = 0; rank < Calls::kRanks; rank++)
