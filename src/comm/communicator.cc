@@ -219,6 +219,8 @@ void Communicator::start_gpu(Deadline deadline) {
   options.lane_fifo_bytes = config_.lane_fifo_bytes;
   options.lane_slots = config_.lane_slots;
   options.straight = config_.straight;
+  options.share_buffers = config_.share_buffers;
+  options.share_bytes = config_.share_bytes;
   options.system_scope = config_.system_scope;
   options.graph_mixing = config_.graph_mixing;
   options.shares_blocks = options_.shares_blocks;

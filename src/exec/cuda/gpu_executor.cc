@@ -260,11 +260,7 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
   s.remote.assign(peers.size(), false);
   s.shared->hold(std::move(owner));
   if (peers.size() > kMaxRanks || s.options.net_lanes) return reach;
-  if (!s.comm.one_process) {
-    s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
-                                                      processes, std::move(borrow));
-    s.comm.registrations = s.registrations->table();
-  }
+  if (!s.comm.one_process) share_memory(boards, processes, std::move(borrow));
   if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
   return reach;
 }
@@ -371,22 +367,13 @@ int GpuExecutor::missing_probe() const {
   return -1;
 }
 
-void GpuExecutor::register_memory(const void* pointer, size_t size) {
-  State& s = *state_;
-  if (s.registrations == nullptr) return;  // peers use plain addresses
-  const SetupScope scope(s.options.device);
-  s.registrations->add(pointer, size);
-}
-
-void GpuExecutor::deregister_memory(const void* pointer) {
-  if (state_->registrations != nullptr) state_->registrations->remove(pointer);
-}
-
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   Launch launch;
   if (state_->slot != nullptr) launch.slot = std::unique_lock(state_->slot->mutex);
   launch.pass = state_->order->begin(streams);
+  if (state_->registrations != nullptr)
+    state_->registrations->begin_launch(state_->order->is_captured());
   return launch;
 }
 
@@ -395,6 +382,7 @@ bool GpuExecutor::captured() const { return state_->order->is_captured(); }
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   state_->order->end(streams);
+  if (state_->registrations != nullptr) state_->registrations->end_launch(streams.front());
 }
 
 void GpuExecutor::stop() noexcept {

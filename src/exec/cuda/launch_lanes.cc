@@ -65,8 +65,7 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   out.packets = of_consumer->packets;
   out.grant = &of_producer->grants(n)[consumer];
   if (s.registrations != nullptr)
-    out.registrations =
-        s.registrations->table() + static_cast<size_t>(consumer) * kMaxRegistrations;
+    out.registrations = s.comm.registrations + static_cast<size_t>(consumer) * kPlaces;
   out.position = from.position;
   out.credit_position = from.credit_position;
   if (messages) place_message_port(out, consumer, producer);
@@ -85,12 +84,6 @@ std::vector<LanePort> producers_of(const GpuExecutor::State& s, const LaneImage&
                        [&](const LanePort& other) { return other.peer == port.peer; }))
         producers.push_back(connected_port(s, port, true, false));
   return producers;
-}
-
-// Where peers find a buffer of this rank.
-uint64_t place_of(GpuExecutor::State& s, const void* pointer, size_t bytes) {
-  if (s.registrations != nullptr) return s.registrations->place(pointer, bytes);
-  return s.comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
 }
 
 void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
@@ -209,10 +202,9 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   if (a.reduction.scale != 0)
     a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
                                << 32;
-  if (s.registrations != nullptr) s.registrations->catch_up();
   const auto blocks_out = static_cast<size_t>(image.collective.output_blocks(s.options.rank));
   if (blocks_out > 0)
-    a.data.output_place = place_of(s, call.output, blocks_out * call.count * a.element);
+    a.data.output_place = s.place_of(call.output, blocks_out * call.count * a.element);
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);
   a.data.instances = a.word_instances = g.instances;
   a.slots = g.slots;
@@ -244,7 +236,6 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
                                std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (s.registrations != nullptr) s.registrations->catch_up();
   alignas(16) ParameterBytes<kMostMessageBytes> parameters;
   MessageArguments a;
   fill_in(a, s);
@@ -259,7 +250,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     LaneHead head;
     head.own = 1;
     head.counter = s.message_counters(is_send, message.peer);
-    const uint64_t place = is_send ? kPrivate : place_of(s, message.pointer, message.bytes);
+    const uint64_t place =
+        is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
     head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
     lanes.push_back(write_lane(message_lane(message.peer, is_send), head,
                                [&](const LaneImagePort& port, bool incoming) {
