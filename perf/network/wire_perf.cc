@@ -58,7 +58,10 @@ class Rank {
     WireBytes before{};
     for (int run = -1; run < settings_.runs; run++) {
       meet();
-      if (run == 0) before = wire_bytes();
+      if (run == 0) {
+        before = wire_bytes();
+        meet();  // nobody starts before the bytes are read
+      }
       const auto start = std::chrono::steady_clock::now();
       call(collective);
       meet();  // the call takes as long as its last rank

@@ -16,10 +16,11 @@ struct Board {
   struct Row {
     double us;
     long wrong;
+    double launch_us;
   };
   ncclUniqueId id;
   std::atomic<int> arrived, round;
-  double us[kMostRanks];
+  double us[kMostRanks], launch_us[kMostRanks];
   long wrong[kMostRanks];
   Row rows[kMostRows];
 

@@ -105,11 +105,11 @@ void print_table(const Settings& settings, const std::vector<Board::Row> (&parts
   std::printf("# registered: %s\n", settings.registration == 2
                                         ? "ncclMemAlloc and ncclCommWindowRegister"
                                         : "cudaMalloc and ncclCommRegister");
-  std::printf("# %-14s %12s %12s  %18s  %26s  %26s\n", "", "", "", "threads     ",
+  std::printf("# %-14s %12s %12s  %26s  %34s  %34s\n", "", "", "", "threads     ",
               "processes, plain      ", "processes, registered    ");
-  std::printf("# %-14s %12s %12s  %9s %8s  %9s %8s %7s  %9s %8s %7s %7s\n", "collective", "size(B)",
-              "count", "time(us)", "busbw", "time(us)", "busbw", "ratio", "time(us)", "busbw",
-              "ratio", "#wrong");
+  std::printf("# %-14s %12s %12s  %9s %8s %7s  %9s %8s %7s %7s  %9s %8s %7s %7s %7s\n",
+              "collective", "size(B)", "count", "time(us)", "busbw", "launch", "time(us)", "busbw",
+              "launch", "ratio", "time(us)", "busbw", "launch", "ratio", "#wrong");
   const std::vector<Row> rows = rows_of(settings);
   for (size_t i = 0; i < rows.size(); ++i) {
     const double bytes = static_cast<double>(rows[i].array * sizeof(float));
@@ -118,7 +118,7 @@ void print_table(const Settings& settings, const std::vector<Board::Row> (&parts
     for (size_t part = 0; part < 3; ++part) {
       const Board::Row& row = parts[part][i];
       const double busbw = bytes / row.us / 1e3 * rows[i].contest->bus_factor(settings.ranks);
-      std::printf("  %9.2f %8.2f", row.us, busbw);
+      std::printf("  %9.2f %8.2f %7.2f", row.us, busbw, row.launch_us);
       if (part > 0) std::printf(" %7.2f", parts[0][i].us / row.us);
       wrong += row.wrong;
     }

@@ -79,6 +79,8 @@ struct Config {
   int lane_slots = 4;
   bool system_scope = false, straight = true;
   int net_lanes = 1;
+  bool share_buffers = true;
+  size_t share_bytes = size_t{16} << 30;
   size_t packet_bytes = 1u << 20;
   bool copy_engines = false;
   bool graph_mixing = true;

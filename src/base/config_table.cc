@@ -108,8 +108,15 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,
-     "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. 1: "
+     "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. "
+     "1: "
      "where a host has several ranks, or schedules are imported or made for WEFT_TOPO. 2: always."},
+    {"WEFT_SHARE_BUFFERS", &Config::share_buffers,
+     "GPU only. 0: between processes only registered buffers and memory of ncclMemAlloc are used "
+     "where they lie."},
+    {"WEFT_SHARE_BYTES", &Config::share_bytes,
+     "GPU only. Most memory that nobody registered and that a rank of a communicator shares with "
+     "its peers. What calls have not used for longest goes first."},
     {"WEFT_SYSTEM_SCOPE", &Config::system_scope,
      "For tests. 1: kernels order memory as for several GPUs, on one GPU too."},
     {"WEFT_PACKET_BYTES", &Config::packet_bytes,

@@ -144,8 +144,9 @@ void Communicator::connect(Deadline deadline) {
       infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
   const bool multi_connection =
       !one_host && uses_multi_connection(config_, nranks, cuda::available());
-  const bool net_lanes = cuda::available() && uses_net_lanes(
-      config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
+  const bool net_lanes =
+      cuda::available() &&
+      uses_net_lanes(config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
   MeshPlan plan{
       infos,
       nodes->count(),
@@ -218,6 +219,8 @@ void Communicator::start_gpu(Deadline deadline) {
   options.lane_fifo_bytes = config_.lane_fifo_bytes;
   options.lane_slots = config_.lane_slots;
   options.straight = config_.straight;
+  options.share_buffers = config_.share_buffers;
+  options.share_bytes = config_.share_bytes;
   options.system_scope = config_.system_scope;
   options.graph_mixing = config_.graph_mixing;
   options.shares_blocks = options_.shares_blocks;

@@ -4,8 +4,8 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/gpu_launcher.h"
-#include "src/transport/proxy.h"
 #include "src/planner/proved_schedules.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 

@@ -159,9 +159,8 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
     if (pending.route.channel >= kFirstLaneChannel) {
       links_.push_back({pending.route, false,
-                        std::make_shared<LaneIn>(std::move(pending.comm),
-                                                 Proxy::next(ends.proxies), ends.area, *ends.door,
-                                                 lost)});
+                        std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies),
+                                                 ends.area, *ends.door, lost)});
       continue;
     }
     auto stream = std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),

@@ -97,7 +97,8 @@ const Generator* PlanChooser::unless_captured(const Generator* generator,
 
 bool PlanChooser::goes_by_rules() const {
   const SelectionTable& table = agreed_.table;
-  return (table.advisory && !placement_.peer_memory) ||
+  const bool lanes_of_hosts = placement_.lanes && !placement_.one_host;
+  return (table.advisory && !placement_.peer_memory) || (lanes_of_hosts && !emulates_topo_) ||
          (placement_.via_host && !emulates_topo_ && table.via_host.empty());
 }
 

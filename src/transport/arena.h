@@ -20,10 +20,10 @@ inline int collective_channel(int number) {
 }
 
 // The first page holds the doorbell, and words with which ranks compare their calls. Then comes a
-// board of 64 KiB for small data that a rank shows to all ranks of the host. Then come the FIFOs.
+// board of 1 MiB for data that a rank shows to all ranks of the host. Then come the FIFOs.
 // Unused pages cost nothing.
 inline constexpr size_t kCallsAt = 1024, kCallWords = 16;
-inline constexpr size_t kBoardAt = 4096, kBoardBytes = 64u << 10;
+inline constexpr size_t kBoardAt = 4096, kBoardBytes = 1u << 20;
 inline constexpr size_t kFifosAt = kBoardAt + kBoardBytes;
 
 struct ArenaLayout {

@@ -8,8 +8,7 @@ namespace weft {
 
 LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
                std::atomic<bool>* lost)
-    : NetStream(std::move(comm), proxy, Mapping::anonymous(kLaneFrameBytes), rank_door,
-                lost),
+    : NetStream(std::move(comm), proxy, Mapping::anonymous(kLaneFrameBytes), rank_door, lost),
       area_(area),
       frame_registration_(comm_.reg(ring_.data(), ring_.size())),
       area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())) {}
@@ -30,11 +29,11 @@ bool LaneIn::receive_next() noexcept {
     next = {};
     next.body = owes_body_;
     next.post = owed_;
-    const ncclResult_t code =
-        owes_body_ ? network.irecv(comm_.get(), area_.memory.data() + owed_.to, owed_.bytes,
-                                   area_registration_, &next.request)
-                   : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
-                                   frame_registration_, &next.request);
+    const ncclResult_t code = owes_body_
+                                  ? network.irecv(comm_.get(), area_.memory.data() + owed_.to,
+                                                  owed_.bytes, area_registration_, &next.request)
+                                  : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
+                                                  frame_registration_, &next.request);
     if (code != ncclSuccess) fail(code);
     if (next.request == nullptr || broken()) break;
     owes_body_ = false;
@@ -64,8 +63,8 @@ bool LaneIn::is_valid(const WirePost& post) const noexcept {
   if (kind > LanePost::kGrant || post.codec != 0 || post.word % word != 0 ||
       post.word + word > area_.words_bytes)
     return false;
-  return post.bytes == 0 || (post.to >= area_.words_bytes &&
-                             uint64_t{post.to} + post.bytes <= area_.memory.size());
+  return post.bytes == 0 ||
+         (post.to >= area_.words_bytes && uint64_t{post.to} + post.bytes <= area_.memory.size());
 }
 
 bool LaneIn::read_frame(size_t size) noexcept {

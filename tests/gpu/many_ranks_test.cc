@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <thread>
 
 #include "tests/comm/checks.h"
@@ -22,20 +23,19 @@ struct ManyRank {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
   float *input = nullptr, *output = nullptr;
+  float* host = nullptr;  // pinned: a copy to pageable memory may wait for other ranks' kernels
 
-  std::vector<float> result(size_t count) const {
-    std::vector<float> host(count);
-    EXPECT_EQ(
-        cudaMemcpyAsync(host.data(), output, count * sizeof(float), cudaMemcpyDeviceToHost, stream),
-        cudaSuccess);
+  std::span<const float> result(size_t count) const {
+    EXPECT_EQ(cudaMemcpyAsync(host, output, count * sizeof(float), cudaMemcpyDeviceToHost, stream),
+              cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    return host;
+    return {host, count};
   }
 };
 
 void run_all(const ManyRank& me, int rank, size_t count) {
   WEFT_OK(ncclAllReduce(me.input, me.output, count, ncclFloat32, ncclSum, me.comm, me.stream));
-  std::vector<float> got = me.result(count);
+  std::span<const float> got = me.result(count);
   for (const size_t i : {size_t{0}, count / 2, count - 1}) {
     float sum = 0;
     for (int from = 0; from < kRanks; from++) sum += value(from, i);
@@ -77,6 +77,7 @@ WEFT_SCENARIO(many_ranks) {
     const int rank = context.rank * kThreads + t;
     WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&me.input), host.size() * sizeof(float)));
     WEFT_CUDA(cudaMalloc(reinterpret_cast<void**>(&me.output), host.size() * sizeof(float)));
+    WEFT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&me.host), host.size() * sizeof(float)));
     WEFT_CUDA(cudaStreamCreateWithFlags(&me.stream, cudaStreamNonBlocking));
     for (size_t i = 0; i < host.size(); i++) host[i] = value(rank, i);
     // Also the first use of the stream, one after the other.

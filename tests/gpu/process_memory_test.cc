@@ -1,28 +1,14 @@
 // Processes that share memory from cuMemCreate, and processes whose data the copy engines move.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 
 #include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/own_log.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/support/patterns.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
-
-// The log of this process; NCCL_DEBUG_FILE ends in %p.
-std::string own_log() {
-  std::string path = std::getenv("NCCL_DEBUG_FILE");
-  path.replace(path.rfind("%p"), 2, std::to_string(getpid()));
-  std::ifstream file(path);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  std::remove(path.c_str());
-  return text;
-}
 
 // Memory from cuMemCreate, in several pieces.
 WEFT_SCENARIO(virtual_memory_registered) {
@@ -40,7 +26,7 @@ WEFT_SCENARIO(virtual_memory_registered) {
     me.meet(arena);
   }
   const std::string zero_copy = own_log();
-  EXPECT_TRUE(says(zero_copy, "that rank [0-9]+ registered are used where they are")) << zero_copy;
+  EXPECT_TRUE(says(zero_copy, "that rank [0-9]+ shares are used where they are")) << zero_copy;
 }
 WEFT_SCENARIO(virtual_memory_private) {
   ProcessRank me(context);

@@ -1,4 +1,6 @@
 // Devices, and memory for ncclMemAlloc.
+#include "src/exec/cuda/allocations.h"
+
 #include <cuda_runtime.h>
 
 #include <cctype>
@@ -8,18 +10,13 @@
 #include "src/base/config.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_executor.h"
-#include "src/exec/cuda/registrations.h"
 
 namespace weft::cuda {
 namespace {
 
 struct Allocations {
-  struct One {
-    uint64_t size = 0, number = 0;
-  };
   std::mutex mutex;
-  std::map<uint64_t, One> all;  // by address
-  uint64_t count = 0, releases = 0;
+  std::map<uint64_t, uint64_t> all;  // sizes, by address
 
   static Allocations& instance() {
     static Allocations& allocations = *std::make_unique<Allocations>().release();
@@ -69,7 +66,7 @@ void* allocate(size_t size) {
   check(cudaMalloc(&memory, size), "cudaMalloc");
   Allocations& a = Allocations::instance();
   std::lock_guard lock(a.mutex);
-  a.all[reinterpret_cast<uint64_t>(memory)] = {size, ++a.count};
+  a.all[reinterpret_cast<uint64_t>(memory)] = size;
   return memory;
 }
 
@@ -79,26 +76,18 @@ void release(void* pointer) {
     std::lock_guard lock(a.mutex);
     if (a.all.erase(reinterpret_cast<uint64_t>(pointer)) == 0)
       fail(ncclInvalidArgument, "ptr did not come from ncclMemAlloc");
-    a.releases++;
   }
   const OutsideCapture outside;
   check(cudaFree(pointer), "cudaFree");
 }
 
-uint64_t releases() {
+bool is_from_mem_alloc(uint64_t address) {
   Allocations& a = Allocations::instance();
   std::lock_guard lock(a.mutex);
-  return a.releases;
-}
-
-uint64_t allocation_number(const void* pointer) {
-  Allocations& a = Allocations::instance();
-  const auto at = reinterpret_cast<uint64_t>(pointer);
-  std::lock_guard lock(a.mutex);
-  auto it = a.all.upper_bound(at);
-  if (it == a.all.begin()) return 0;
+  auto it = a.all.upper_bound(address);
+  if (it == a.all.begin()) return false;
   --it;
-  return at < it->first + it->second.size ? it->second.number : 0;
+  return address < it->first + it->second;
 }
 
 }  // namespace weft::cuda

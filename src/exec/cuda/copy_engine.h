@@ -23,8 +23,9 @@ namespace weft::cuda {
 
 class SharedMemory;
 
-// Offset of the CopyBoard on a rank's board: behind the registrations, on its own page.
-inline constexpr size_t kCopyBoardAt = 32u << 10, kCopyBoardBytes = 4096;
+// Offset of the CopyBoard on a rank's board: on its own page. The list of shared memory follows.
+inline constexpr size_t kCopyBoardAt = 0, kCopyBoardBytes = 4096;
+inline constexpr size_t kSharedListAt = kCopyBoardAt + kCopyBoardBytes;
 
 // The words that a rank waits for are on its own board; peers set them. Every word is a binary
 // semaphore: one side sets it, the other waits for it and clears it. Nothing is counted, so graphs

@@ -126,7 +126,7 @@ struct DeviceComm : Watch {
   bool one_process = true;  // addresses are valid on all ranks
   uint32_t packet_ctas = 0, ports = 0;
   uint64_t stage = 0;  // bytes from the mailbox to the stage
-  // Between processes: local addresses of the peers' registered memory, [rank][registration].
+  // Between processes: local addresses of the peers' shared memory, [rank][number].
   const uint64_t* registrations = nullptr;
   Mailbox* mailboxes[kMaxRanks] = {};
 
@@ -141,8 +141,10 @@ WEFT_HD inline uint32_t probe_value(int from, int to) {
 }
 
 // The place of a rank's buffer, for its peers. Within a process: the address. Between processes:
-// the number of the registration that holds it, and the offset. kPrivate: peers cannot access it.
-inline constexpr int kMaxRegistrations = 256;
+// 1 + the number of the shared memory that holds it, and the offset. kPrivate: peers cannot access
+// it. A number is that of an allocation, or of a region (memory_driver.h).
+inline constexpr int kMostAllocations = 2048, kMostRegions = 64;
+inline constexpr int kPlaces = kMostAllocations + kMostRegions;  // of a rank
 inline constexpr int kOffsetBits = 48;
 inline constexpr uint64_t kPrivate = ~uint64_t{0};
 

@@ -19,6 +19,8 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
+// Of a message to another host, before another instance of a lane pays.
+constexpr uint64_t kLeastNetBytes = 64 << 10;
 
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
@@ -150,6 +152,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.room.pool_bytes =
       std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes, options.net_lanes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
+  if (options.net_lanes) s.room.least_bytes = kLeastNetBytes;
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);
@@ -257,11 +260,7 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
   s.remote.assign(peers.size(), false);
   s.shared->hold(std::move(owner));
   if (peers.size() > kMaxRanks || s.options.net_lanes) return reach;
-  if (!s.comm.one_process) {
-    s.registrations = std::make_unique<Registrations>(s.options.rank, s.options.device, boards,
-                                                      processes, std::move(borrow));
-    s.comm.registrations = s.registrations->table();
-  }
+  if (!s.comm.one_process) share_memory(boards, processes, std::move(borrow));
   if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
   return reach;
 }
@@ -293,8 +292,8 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
   const SetupScope scope(s.options.device);
   const auto me = static_cast<size_t>(s.options.rank);
   const auto area_of = [&](size_t rank) {
-    s.shared->pin(areas[rank], area_bytes(s.options.nranks, s.options.scratch_bytes,
-                                          s.options.net_lanes));
+    s.shared->pin(areas[rank],
+                  area_bytes(s.options.nranks, s.options.scratch_bytes, s.options.net_lanes));
     void* device = nullptr;
     check(cudaHostGetDevicePointer(&device, areas[rank], 0), "cudaHostGetDevicePointer");
     return static_cast<std::byte*>(device);
@@ -368,22 +367,13 @@ int GpuExecutor::missing_probe() const {
   return -1;
 }
 
-void GpuExecutor::register_memory(const void* pointer, size_t size) {
-  State& s = *state_;
-  if (s.registrations == nullptr) return;  // peers use plain addresses
-  const SetupScope scope(s.options.device);
-  s.registrations->add(pointer, size);
-}
-
-void GpuExecutor::deregister_memory(const void* pointer) {
-  if (state_->registrations != nullptr) state_->registrations->remove(pointer);
-}
-
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   Launch launch;
   if (state_->slot != nullptr) launch.slot = std::unique_lock(state_->slot->mutex);
   launch.pass = state_->order->begin(streams);
+  if (state_->registrations != nullptr)
+    state_->registrations->begin_launch(state_->order->is_captured());
   return launch;
 }
 
@@ -392,6 +382,7 @@ bool GpuExecutor::captured() const { return state_->order->is_captured(); }
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   state_->order->end(streams);
+  if (state_->registrations != nullptr) state_->registrations->end_launch(streams.front());
 }
 
 void GpuExecutor::stop() noexcept {

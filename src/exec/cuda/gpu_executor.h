@@ -53,7 +53,7 @@ struct GpuOptions {
   double timeout_s = 0;        // 0: kernels wait for ever
   size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
-  bool net_lanes = false;      // of several hosts, and lanes reach the others through posts
+  bool net_lanes = false;     // of several hosts, and lanes reach the others through posts
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool copy_engines = false;  // move data without thread blocks if possible
@@ -63,6 +63,9 @@ struct GpuOptions {
   int lane_slots = 0;
   bool system_scope = false;
   bool straight = true;  // messages may go straight to the peer's buffers
+  // Memory that nobody registered: whether processes share it, and how many bytes.
+  bool share_buffers = true;
+  size_t share_bytes = 0;
 };
 
 // The data that ranks exchange at init.
@@ -160,7 +163,7 @@ class GpuExecutor {
   bool complete() const;
   int device() const;
   bool one_device() const;  // all ranks are on one device
-  static constexpr size_t kBoardBytes = 64 << 10;
+  static constexpr size_t kBoardBytes = 1 << 20;
 
   // For peers whose memory cannot be accessed: FIFOs in host memory, kept by `owners`. The other
   // end must poll: it gets no bell.
@@ -182,8 +185,8 @@ class GpuExecutor {
   // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
 
-  // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if no
-  // kernel can run it. `also`: another proof, by which other ranks may run it.
+  // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if
+  // no kernel can run it. `also`: another proof, by which other ranks may run it.
   std::shared_ptr<LanePlan> prepare_lanes(const VerifiedSchedule& schedule,
                                           const VerifiedSchedule* also, int fifo_depth);
   struct LaneShape {
@@ -242,6 +245,8 @@ class GpuExecutor {
   void launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments, bool early,
               size_t shared_bytes = 0) const;
   void run_packets(GpuPlan& plan, const GpuCall& call);
+  void share_memory(std::span<std::byte* const> boards, std::span<const uint64_t> processes,
+                    Borrow borrow);
   void connect_copies(std::span<const GpuPeer> peers, std::span<std::byte* const> boards);
   void run_one_round(GpuPlan& plan, const GpuCall& call);
   void slice_range(StepRange& range, bool uniform_only, uint64_t count, uint32_t element,

@@ -93,9 +93,14 @@ struct GpuExecutor::State {
   HostFlags* flags = nullptr;
   std::shared_ptr<LaunchOrder> order;            // of the slot, once there is one
   std::unique_ptr<Registrations> registrations;  // only between processes
-  std::unique_ptr<CopyEngine> copies;            // only if requested
-  bool crowded = false;                          // some process has several ranks
-  std::unique_ptr<Rings> rings;                  // only if peers' memory cannot be accessed
+  // Where peers find a buffer of this rank. `peer`: who needs it; -1: all.
+  uint64_t place_of(const void* pointer, size_t bytes, int peer = -1) const {
+    if (registrations != nullptr) return registrations->place(pointer, bytes, peer);
+    return comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
+  }
+  std::unique_ptr<CopyEngine> copies;  // only if requested
+  bool crowded = false;                // some process has several ranks
+  std::unique_ptr<Rings> rings;        // only if peers' memory cannot be accessed
   RingArguments ring_arguments;
 };
 
@@ -113,6 +118,8 @@ class LanePlan {
   PooledResource memory, copy;  // if it is large
   // In device memory.
   const std::byte* lanes = nullptr;
+  const LanePort* producers = nullptr;
+  uint32_t producer_count = 0;
   uint64_t* progress = nullptr;
   std::byte* resolved = nullptr;  // see LaneArguments
   uint32_t lane_bytes = 0, resolved_bytes = 0;

@@ -7,8 +7,10 @@
 // consumer's memory, or straight to where the consumer wants it. Everyone polls its own memory:
 // `tail` lies with the consumer, `Credit` with the producer. Words carry the number of the call, so
 // they are never reset, and each call may lay out its FIFOs anew: a producer writes nothing before
-// the consumer has entered the call and granted it. A consumer does not store the heads that its
-// producer need not wait for. So no store of one call arrives during the next.
+// the consumer has entered the call and granted it. A consumer may be calls ahead of a producer that
+// still waits for others. So grants have a place per pair of ranks, whatever the call. A consumer
+// does not store the heads that its producer need not wait for. So no store of one call arrives
+// during the next.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +22,10 @@
 
 namespace weft::cuda {
 
+// A grant is a packet. Data: where straight messages go, as kPrivate says; flags: the call.
 // Written by the consumer, in the producer's memory.
 struct alignas(32) Credit {
-  Packet grant;       // data: where straight messages go, as kPrivate says; flags: the call
+  Packet grant;       // of a message of send/recv
   uint64_t head = 0;  // call_word(): messages consumed
   uint64_t unused = 0;
 };
@@ -59,14 +62,18 @@ struct LaneWords {
   WEFT_HD Credit* message_credits(int nranks) {
     return reinterpret_cast<Credit*>(message_tails() + nranks * kMessageInstances);
   }
+  // By the rank that writes it.
+  WEFT_HD Packet* grants(int nranks) {
+    return reinterpret_cast<Packet*>(message_credits(nranks) + nranks * kMessageInstances);
+  }
   WEFT_HD uint32_t* probes(int nranks) {
-    return reinterpret_cast<uint32_t*>(message_credits(nranks) + nranks * kMessageInstances);
+    return reinterpret_cast<uint32_t*>(grants(nranks) + nranks);
   }
 };
 inline size_t lane_words_bytes(int nranks) {
   return sizeof(LaneWords) +
          static_cast<size_t>(nranks) *
-             (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(uint32_t));
+             (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(Packet) + sizeof(uint32_t));
 }
 // In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
 // Before the pool is a word that proxies write: posts with data that the network is done with.
@@ -134,6 +141,7 @@ struct LanePort {
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
   uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
+  Packet* grant = nullptr;  // of the consumer, in the producer's memory; not of send/recv
   // The peer is on another host; nullptr: it is not. Then a producer's data lies in `outbox` until
   // the proxy has sent it, by `credit_position`, and `pool` and `tails` are remote. So are a
   // consumer's `credits`.
@@ -216,11 +224,14 @@ struct alignas(16) LaneArguments {
   std::byte* resolved = nullptr;  // for all items, if these do not fit into shared memory
   uint32_t resolved_bytes = 0;    // of the largest lane
   uint32_t lane_count = 0;
+  // In device memory: a port of every rank that sends to this one. The first block grants them.
+  const LanePort* producers = nullptr;
+  uint32_t producer_count = 0;
   int32_t chunks = 1;
   LaneData data;
-  std::byte* pool = nullptr;  // this rank's
+  std::byte* pool = nullptr;       // this rank's
   const uint64_t* sent = nullptr;  // see lane_area_pool(); nullptr: all ranks are on this host
-  uint64_t scratch_at = 0;    // in every rank's pool
+  uint64_t scratch_at = 0;         // in every rank's pool
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;

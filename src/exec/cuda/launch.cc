@@ -211,16 +211,12 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   const bool overwritten = c.kind == CollectiveKind::kAllToAll && call.input == call.output;
   if (overwritten) {
     a.input_place = a.output_place = kPrivate;  // peers still read the buffer while results arrive
-  } else if (s.registrations != nullptr) {
-    s.registrations->catch_up();
+  } else {
     const auto place = [&](const void* pointer, int blocks) {
-      return blocks > 0 ? s.registrations->place(pointer, block * static_cast<size_t>(blocks)) : 0;
+      return blocks > 0 ? s.place_of(pointer, block * static_cast<size_t>(blocks)) : 0;
     };
     a.input_place = place(call.input, c.input_blocks(s.options.rank));
     a.output_place = place(call.output, c.output_blocks(s.options.rank));
-  } else {
-    a.input_place = reinterpret_cast<uint64_t>(call.input);
-    a.output_place = reinterpret_cast<uint64_t>(call.output);
   }
   // The same on all ranks, because a block communicates with the same block of its peers.
   const uint64_t chunk_bytes = ceil_div(block, static_cast<uint64_t>(a.program.chunks));

@@ -10,8 +10,6 @@ namespace weft::cuda {
 namespace {
 
 constexpr size_t kMostCrowdedPieces = 64;
-static_assert(sizeof(Board) <= kCopyBoardAt);
-static_assert(kCopyBoardAt + kCopyBoardBytes <= GpuExecutor::kBoardBytes);
 
 // See warn_about_queues(): copies have queues of their own.
 void warn_about_copy_queues(int sharing, int device) {

@@ -36,6 +36,8 @@ LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, boo
   out.pool = receives ? pool : reinterpret_cast<std::byte*>(theirs(pool));
   out.tails = receives ? tails : reinterpret_cast<Tail*>(theirs(tails));
   out.credits = receives ? reinterpret_cast<Credit*>(theirs(credits)) : credits;
+  out.grant = receives ? reinterpret_cast<Packet*>(theirs(&words->grants(n)[me]))
+                       : &words->grants(n)[from.peer];
   out.outbox = pool + lane_pool_bytes(s.options.scratch_bytes, true);
   out.post = static_cast<Postbox*>(s.postboxes.get()) +
              static_cast<size_t>(from.peer) * kLaneStreams + out.position % kLaneStreams;
@@ -61,9 +63,9 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   out.tails = messages ? of_consumer->message_tails() : of_consumer->tails;
   out.credits = messages ? of_producer->message_credits(n) : of_producer->credits;
   out.packets = of_consumer->packets;
+  out.grant = &of_producer->grants(n)[consumer];
   if (s.registrations != nullptr)
-    out.registrations =
-        s.registrations->table() + static_cast<size_t>(consumer) * kMaxRegistrations;
+    out.registrations = s.comm.registrations + static_cast<size_t>(consumer) * kPlaces;
   out.position = from.position;
   out.credit_position = from.credit_position;
   if (messages) place_message_port(out, consumer, producer);
@@ -73,10 +75,15 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   return out;
 }
 
-// Where peers find a buffer of this rank.
-uint64_t place_of(GpuExecutor::State& s, const void* pointer, size_t bytes) {
-  if (s.registrations != nullptr) return s.registrations->place(pointer, bytes);
-  return s.comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
+// A port of every rank that sends to this one.
+std::vector<LanePort> producers_of(const GpuExecutor::State& s, const LaneImage& image) {
+  std::vector<LanePort> producers;
+  for (const LaneImage::Lane& lane : image.lanes)
+    for (const LaneImagePort& port : lane.receives)
+      if (std::none_of(producers.begin(), producers.end(),
+                       [&](const LanePort& other) { return other.peer == port.peer; }))
+        producers.push_back(connected_port(s, port, true, false));
+  return producers;
 }
 
 void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
@@ -130,7 +137,9 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
       return connected_port(s, port, receives, false);
     }));
   const std::vector<std::byte> bytes = join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
-  const size_t progress_at = round_up(bytes.size(), 128);
+  const std::vector<LanePort> producers = producers_of(s, image);
+  const size_t producers_at = round_up(bytes.size(), 128),
+               progress_at = round_up(producers_at + producers.size() * sizeof(LanePort), 128);
   // As many instances as lane_geometry() may take.
   const size_t items =
       image.lanes.size() * std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
@@ -145,6 +154,8 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   auto [device, copy] = s.plan_room(*plan, all);
   std::memset(copy, 0, uploaded);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
+  if (!producers.empty())
+    std::memcpy(copy + producers_at, producers.data(), producers.size() * sizeof(LanePort));
   // In the stream of the call nothing must wait: another stream may share its hardware queue with a
   // kernel that waits for this rank. A graph must not upload at every replay.
   const cudaStream_t stream = captured() ? s.own_stream.stream() : s.order->stream();
@@ -153,6 +164,8 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   if (captured()) check(cudaStreamSynchronize(stream), "uploading a schedule");
   s.order->forbid_early_start();
   plan->lanes = device;
+  plan->producers = reinterpret_cast<const LanePort*>(device + producers_at);
+  plan->producer_count = static_cast<uint32_t>(producers.size());
   plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
   plan->resolved = device + uploaded;
   return plan;
@@ -171,6 +184,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   LaneArguments a;
   fill_in(a, s);
   a.progress = plan.progress;
+  a.producers = plan.producers;
+  a.producer_count = plan.producer_count;
   a.lanes = plan.lanes;
   a.lane_bytes = plan.lane_bytes;
   a.resolved = plan.resolved;
@@ -187,10 +202,9 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   if (a.reduction.scale != 0)
     a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
                                << 32;
-  if (s.registrations != nullptr) s.registrations->catch_up();
   const auto blocks_out = static_cast<size_t>(image.collective.output_blocks(s.options.rank));
   if (blocks_out > 0)
-    a.data.output_place = place_of(s, call.output, blocks_out * call.count * a.element);
+    a.data.output_place = s.place_of(call.output, blocks_out * call.count * a.element);
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);
   a.data.instances = a.word_instances = g.instances;
   a.slots = g.slots;
@@ -222,7 +236,6 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
                                std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (s.registrations != nullptr) s.registrations->catch_up();
   alignas(16) ParameterBytes<kMostMessageBytes> parameters;
   MessageArguments a;
   fill_in(a, s);
@@ -237,7 +250,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     LaneHead head;
     head.own = 1;
     head.counter = s.message_counters(is_send, message.peer);
-    const uint64_t place = is_send ? kPrivate : place_of(s, message.pointer, message.bytes);
+    const uint64_t place =
+        is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
     head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
     lanes.push_back(write_lane(message_lane(message.peer, is_send), head,
                                [&](const LaneImagePort& port, bool incoming) {

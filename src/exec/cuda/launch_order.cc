@@ -135,6 +135,8 @@ void LaunchOrder::end_captured() {
   capture_.record_by = capture_.last;
 }
 
+bool LaunchOrder::is_done() const { return cudaEventQuery(order_) == cudaSuccess; }
+
 void LaunchOrder::synchronize() noexcept {
   if (called_ || has_graphs_) cudaEventSynchronize(order_);
   if (unseen_) cudaDeviceSynchronize();

@@ -41,6 +41,8 @@ class LaunchOrder {
   }
   // The predecessor is now something other than a kernel.
   void forbid_early_start() { may_start_early_ = false; }
+  // Whether all launched work is done. Any thread.
+  bool is_done() const;
   // Waits until all launched work is done.
   void synchronize() noexcept;
 

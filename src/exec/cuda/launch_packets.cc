@@ -157,11 +157,10 @@ void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
                                  std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (s.registrations == nullptr) {
+  if (s.comm.one_process) {
     const auto place = [](const GpuMessage& m) { return reinterpret_cast<uint64_t>(m.pointer); };
     return launch_send_recvs(sends, receives, place);
   }
-  s.registrations->catch_up();
   const size_t slot = s.sizes.send_stage / static_cast<size_t>(s.options.nranks) / 64 * 64;
   size_t most = 0;
   for (const GpuMessage& m : sends) most = std::max(most, m.bytes);
@@ -177,7 +176,7 @@ void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
     };
     launch_send_recvs(piece(sends), piece(receives), [&](const GpuMessage& m) {
       if (uses_packets(m.bytes)) return kPrivate;
-      const uint64_t registered = s.registrations->place(m.pointer, m.bytes);
+      const uint64_t registered = s.place_of(m.pointer, m.bytes, m.peer);
       if (registered != kPrivate) return registered;
       const uint64_t offset = s.comm.stage + s.sizes.stage + slot * static_cast<size_t>(m.peer);
       check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,

@@ -8,12 +8,13 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostPieces = 1024;  // 20 GiB in PyTorch's segments
-
 // The driver functions used here.
 struct Functions {
+  decltype(cuPointerGetAttribute)* attribute =
+      driver<decltype(cuPointerGetAttribute)>("cuPointerGetAttribute");
   decltype(cuMemGetAddressRange)* find =
       driver<decltype(cuMemGetAddressRange)>("cuMemGetAddressRange");
+  decltype(cuMemCreate)* create = driver<decltype(cuMemCreate)>("cuMemCreate");
   decltype(cuMemRetainAllocationHandle)* retain =
       driver<decltype(cuMemRetainAllocationHandle)>("cuMemRetainAllocationHandle");
   decltype(cuMemExportToShareableHandle)* to_descriptor =
@@ -33,7 +34,7 @@ struct Functions {
     return functions;
   }
   bool complete() const {
-    return find != nullptr && retain != nullptr && to_descriptor != nullptr &&
+    return find != nullptr && create != nullptr && retain != nullptr && to_descriptor != nullptr &&
            from_descriptor != nullptr && reserve != nullptr && unreserve != nullptr &&
            map != nullptr && unmap != nullptr && set_access != nullptr && release != nullptr;
   }
@@ -45,107 +46,122 @@ std::string failed(const char* what, CUresult result) {
   return fmt::format("{}: CUDA error {}", what, static_cast<int>(result));
 }
 
-}  // namespace
-
-bool find_range(const void* pointer, size_t size, MemoryRange& range) {
-  const Functions& f = Functions::get();
-  range = {};
-  if (f.find == nullptr) return false;
-  const auto first = reinterpret_cast<uint64_t>(pointer), end = first + size;
-  for (uint64_t at = first; at < end;) {
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
-    if (f.find(&base, &bytes, at) != CUDA_SUCCESS || base + bytes <= at) return false;
-    if (range.pieces.empty()) range.base = base;
-    if (range.pieces.size() == kMostPieces || base != range.base + range.size) return false;
-    range.pieces.push_back(bytes);
-    range.size += bytes;
-    at = base + bytes;
-  }
-  return !range.pieces.empty();
-}
-
-std::vector<Descriptors::Lent> export_range(const MemoryRange& range, std::string& why) {
-  const Functions& f = Functions::get();
-  std::vector<Descriptors::Lent> all;
-  if (!f.complete()) {
-    why = "the driver has no virtual memory management";
-    return all;
-  }
-  uint64_t at = range.base;
-  for (const uint64_t bytes : range.pieces) {
-    CUmemGenericAllocationHandle handle = 0;
-    CUresult result = f.retain(&handle, reinterpret_cast<void*>(at));
-    if (result != CUDA_SUCCESS) {
-      why = failed("it has no handle (cuMemRetainAllocationHandle)", result);
-      return {};
-    }
-    int fd = -1;
-    result = f.to_descriptor(&fd, handle, kDescriptor, 0);
-    f.release(handle);
-    if (result != CUDA_SUCCESS) {
-      why = failed("it was not made to be exported as a file descriptor", result);
-      return {};
-    }
-    all.push_back({Fd(fd), bytes});
-    at += bytes;
-  }
-  return all;
-}
-
-std::string ImportedRange::add(const Descriptors::Lent& piece) {
-  const Functions& f = Functions::get();
-  CUmemGenericAllocationHandle handle = 0;
-  const auto fd = static_cast<uintptr_t>(piece.fd.get());
-  CUresult result = f.from_descriptor(&handle, reinterpret_cast<void*>(fd), kDescriptor);
-  if (result != CUDA_SUCCESS) return failed("cuMemImportFromShareableHandle", result);
-  uint64_t at = base_;
-  for (const uint64_t before : mapped_) at += before;
-  result = f.map(at, piece.size, 0, handle, 0);
-  f.release(handle);  // the mapping keeps the memory
-  if (result != CUDA_SUCCESS) return failed("cuMemMap", result);
-  mapped_.push_back(piece.size);
-  return {};
-}
-
-std::unique_ptr<ImportedRange> ImportedRange::map(const std::vector<Descriptors::Lent>& pieces,
-                                                  int device, std::string& why) {
-  const Functions& f = Functions::get();
-  if (!f.complete()) {
-    why = "the driver has no virtual memory management";
-    return nullptr;
-  }
-  uint64_t size = 0;
-  for (const Descriptors::Lent& piece : pieces) size += piece.size;
-  auto range = std::make_unique<ImportedRange>(Private{});
-  CUdeviceptr base = 0;
-  if (const CUresult result = f.reserve(&base, size, 0, 0, 0); result != CUDA_SUCCESS) {
-    why = failed("cuMemAddressReserve", result);
-    return nullptr;
-  }
-  range->base_ = base;
-  range->reserved_ = size;
-  for (const Descriptors::Lent& piece : pieces)
-    if (why = range->add(piece); !why.empty()) return nullptr;
+bool give_access(uint64_t at, uint64_t size, int device) {
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (const CUresult result = f.set_access(base, size, &access, 1); result != CUDA_SUCCESS) {
-    why = failed("cuMemSetAccess", result);
-    return nullptr;
-  }
-  return range;
+  return Functions::get().set_access(at, size, &access, 1) == CUDA_SUCCESS;
 }
 
-ImportedRange::~ImportedRange() {
+// The id of a new allocation that is mapped at `at` for a moment; 0: failed.
+uint64_t id_of_new(uint64_t at, uint64_t size, int device) {
   const Functions& f = Functions::get();
-  uint64_t at = base_;
-  for (const uint64_t size : mapped_) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  CUmemGenericAllocationHandle handle = 0;
+  if (f.create(&handle, size, &properties, 0) != CUDA_SUCCESS) return 0;
+  uint64_t id = 0;
+  if (f.map(at, size, 0, handle, 0) == CUDA_SUCCESS) {
+    if (give_access(at, size, device)) id = allocation_id(at);
     f.unmap(at, size);
-    at += size;
   }
-  if (reserved_ > 0) f.unreserve(base_, reserved_);
+  f.release(handle);
+  return id;
 }
+
+bool try_ids() {
+  constexpr uint64_t kSize = 2 << 20;  // the granularity of all GPUs so far
+  int device = 0;
+  if (!Functions::get().complete() || cudaGetDevice(&device) != cudaSuccess) return false;
+  const uint64_t at = reserve_addresses(kSize);
+  if (at == 0) return false;
+  const uint64_t one = id_of_new(at, kSize, device), none = allocation_id(at),
+                 two = id_of_new(at, kSize, device);
+  free_addresses(at, kSize);
+  return one != 0 && two != 0 && one != two && none != one;
+}
+
+}  // namespace
+
+uint64_t allocation_id(uint64_t address) {
+  const Functions& f = Functions::get();
+  unsigned long long id = 0;
+  if (f.attribute == nullptr ||
+      f.attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != CUDA_SUCCESS)
+    return 0;
+  return id;
+}
+
+bool ids_tell_mappings() {
+  static const bool they_do = try_ids();
+  return they_do;
+}
+
+bool find_allocation(uint64_t address, uint64_t& base, uint64_t& size) {
+  const Functions& f = Functions::get();
+  CUdeviceptr first = 0;
+  size_t bytes = 0;
+  if (f.find == nullptr || f.find(&first, &bytes, address) != CUDA_SUCCESS ||
+      first + bytes <= address)
+    return false;
+  base = first;
+  size = bytes;
+  return true;
+}
+
+Fd export_allocation(uint64_t base, std::string& why) {
+  const Functions& f = Functions::get();
+  if (!f.complete()) {
+    why = "the driver has no virtual memory management";
+    return {};
+  }
+  CUmemGenericAllocationHandle handle = 0;
+  CUresult result = f.retain(&handle, reinterpret_cast<void*>(base));
+  if (result != CUDA_SUCCESS) {
+    why = failed("it has no handle (cuMemRetainAllocationHandle)", result);
+    return {};
+  }
+  int fd = -1;
+  result = f.to_descriptor(&fd, handle, kDescriptor, 0);
+  f.release(handle);
+  if (result == CUDA_SUCCESS) return Fd(fd);
+  why = failed("it was not made to be exported as a file descriptor", result);
+  return {};
+}
+
+uint64_t reserve_addresses(uint64_t bytes) {
+  const Functions& f = Functions::get();
+  CUdeviceptr base = 0;
+  return f.complete() && f.reserve(&base, bytes, 0, 0, 0) == CUDA_SUCCESS ? base : 0;
+}
+
+void free_addresses(uint64_t base, uint64_t bytes) { Functions::get().unreserve(base, bytes); }
+
+bool map_allocation(const Fd& descriptor, uint64_t at, uint64_t size, int device,
+                    std::string& why) {
+  const Functions& f = Functions::get();
+  CUmemGenericAllocationHandle handle = 0;
+  const auto fd = static_cast<uintptr_t>(descriptor.get());
+  CUresult result = f.from_descriptor(&handle, reinterpret_cast<void*>(fd), kDescriptor);
+  if (result != CUDA_SUCCESS) {
+    why = failed("cuMemImportFromShareableHandle", result);
+    return false;
+  }
+  result = f.map(at, size, 0, handle, 0);
+  f.release(handle);  // the mapping keeps the memory
+  if (result != CUDA_SUCCESS) {
+    why = failed("cuMemMap", result);
+    return false;
+  }
+  if (give_access(at, size, device)) return true;
+  why = "cuMemSetAccess failed";
+  f.unmap(at, size);
+  return false;
+}
+
+void unmap_allocation(uint64_t at, uint64_t size) { Functions::get().unmap(at, size); }
 
 }  // namespace weft::cuda

@@ -4,49 +4,28 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "src/transport/descriptors.h"
+#include "src/base/handles.h"
 
 namespace weft::cuda {
 
-// Whole allocations, contiguous in the address space.
-struct MemoryRange {
-  uint64_t base = 0, size = 0;
-  std::vector<uint64_t> pieces;  // sizes
-};
+// The id of the allocation at an address. CUDA never gives the same id to two allocations of a
+// process. 0: there is no allocation.
+uint64_t allocation_id(uint64_t address);
+bool find_allocation(uint64_t address, uint64_t& base, uint64_t& size);
+// Whether ids also tell apart allocations that are mapped at the same address one after the other.
+// Tries it on the current device, once.
+bool ids_tell_mappings();
 
-// Finds the allocations that hold [pointer, pointer + size). False if a part of it is not
-// allocated.
-bool find_range(const void* pointer, size_t size, MemoryRange& range);
+// A descriptor for the allocation at `base`. Empty, with the reason in `why`, if it has none.
+Fd export_allocation(uint64_t base, std::string& why);
 
-// A descriptor for every allocation of the range. Empty, with the reason in `why`, if there are
-// none.
-std::vector<Descriptors::Lent> export_range(const MemoryRange& range, std::string& why);
-
-// Another process's range, mapped contiguously.
-class ImportedRange {
-  struct Private {};
-
- public:
-  explicit ImportedRange(Private) {}
-  // nullptr, with the reason in `why`, if mapping fails. The device that will use the range must be
-  // current.
-  static std::unique_ptr<ImportedRange> map(const std::vector<Descriptors::Lent>& pieces,
-                                            int device, std::string& why);
-  ~ImportedRange();
-  ImportedRange(const ImportedRange&) = delete;
-  ImportedRange& operator=(const ImportedRange&) = delete;
-
-  uint64_t base() const { return base_; }
-
- private:
-  std::string add(const Descriptors::Lent& piece);
-
-  uint64_t base_ = 0, reserved_ = 0;
-  std::vector<uint64_t> mapped_;  // sizes, from the base on
-};
+// Addresses for other processes' allocations. 0: failed.
+uint64_t reserve_addresses(uint64_t bytes);
+void free_addresses(uint64_t base, uint64_t bytes);
+// Maps what a descriptor stands for. False, with the reason in `why`, if that fails.
+bool map_allocation(const Fd& descriptor, uint64_t at, uint64_t size, int device, std::string& why);
+void unmap_allocation(uint64_t at, uint64_t size);
 
 }  // namespace weft::cuda

@@ -77,6 +77,7 @@ class LaneNetwork {
     port.post = &box(me, port.peer, port.position);
     if (receives) {
       port.credits = reinterpret_cast<Credit*>(kRemote + offset(port.credits, port.peer));
+      port.grant = reinterpret_cast<Packet*>(kRemote + offset(port.grant, port.peer));
     } else {
       port.pool = reinterpret_cast<std::byte*>(kRemote + pool_at);
       port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
@@ -102,17 +103,23 @@ class LaneNetwork {
   std::jthread pump_;
 };
 
-// A rank's memory and program.
-struct LaneRank {
-  LaneImage image;
-  DeviceBytes memory;           // words, then the pool
-  std::vector<int32_t> buffer;  // input and output
-  size_t output_at = 0;
-  DeviceBytes lanes, resolved;
-  std::vector<uint64_t> progress;
+// A rank's memory for lanes, which all its programs use.
+struct LaneHome {
+  DeviceBytes memory;  // words, then the pool
   LaneCounters counters;
   HostFlags flags;
   uint64_t sent = 0;  // see lane_area_pool()
+};
+
+// A rank's memory and program.
+struct LaneRank {
+  LaneImage image;
+  std::shared_ptr<LaneHome> home = std::make_shared<LaneHome>();
+  std::vector<int32_t> buffer;  // input and output
+  size_t output_at = 0;
+  DeviceBytes lanes, resolved;
+  std::vector<LanePort> producers;
+  std::vector<uint64_t> progress;
   LaneArguments arguments;
 };
 
@@ -132,9 +139,12 @@ struct LaneCase {
 
 class LaneTeam {
  public:
-  LaneTeam(const VerifiedSchedule& verified, const LaneCase& shape)
+  // `first`: a team whose ranks' memory it uses; nullptr: its own.
+  LaneTeam(const VerifiedSchedule& verified, const LaneCase& shape, LaneTeam* first = nullptr)
       : c_(verified.schedule().collective), in_place_(verified.in_place()), shape_(shape) {
     ranks_.resize(static_cast<size_t>(c_.nranks));
+    if (first != nullptr) network_ = first->network_;
+    for (int r = 0; r < c_.nranks && first != nullptr; r++) at(r).home = first->at(r).home;
     for (int r = 0; r < c_.nranks; r++) {
       LaneRank& rank = at(r);
       rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight);
@@ -142,12 +152,15 @@ class LaneTeam {
       for (LaneImage::Lane& lane : rank.image.lanes)
         for (LaneStep& step : lane.steps)
           step.simple = step.simple && step.sources + step.destinations <= kWarp;
-      rank.memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
+      if (first == nullptr)
+        rank.home->memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
     }
-    if (shape.host > 0) {
+    if (shape.host > 0 && first == nullptr) {
       std::vector<LaneArea> areas;
-      for (LaneRank& rank : ranks_) areas.push_back({rank.memory, sizeof(LaneWords), &rank.sent, nullptr});
-      network_ = std::make_unique<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
+      for (LaneRank& rank : ranks_)
+        areas.push_back(
+            {rank.home->memory, lane_area_pool(c_.nranks), &rank.home->sent, nullptr});
+      network_ = std::make_shared<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
@@ -155,42 +168,58 @@ class LaneTeam {
   // All ranks but one run a call, and know that it has left. Returns the first error of each.
   std::vector<uint32_t> run_without(int missing) {
     missing_ = missing;
-    for (LaneRank& rank : ranks_) *gone_word(&rank.flags, missing) |= 1u << missing;
+    for (LaneRank& rank : ranks_) *gone_word(&rank.home->flags, missing) |= 1u << missing;
     run();
     std::vector<uint32_t> errors;
-    for (const LaneRank& rank : ranks_) errors.push_back(rank.flags.error);
+    for (const LaneRank& rank : ranks_) errors.push_back(rank.home->flags.error);
     return errors;
   }
 
   // Runs a call. Returns "" or what is wrong.
-  std::string run() {
-    for (int r = 0; r < c_.nranks; r++) fill(r);
+  std::string run() { return run({this}); }
+  // Runs calls of teams with the same memory. A rank begins the next call when it is done with one,
+  // whatever the others do, and now and then later.
+  static std::string run(const std::vector<LaneTeam*>& calls) {
+    for (LaneTeam* team : calls)
+      for (int r = 0; r < team->c_.nranks; r++) team->fill(r);
     std::vector<std::thread> threads;
     std::vector<std::unique_ptr<EmulatedBlock>> blocks;
     std::vector<std::unique_ptr<LaneShared>> shared;
     std::vector<std::vector<LaneItem>> items;
     std::vector<DeviceBytes> rooms;
-    for (LaneRank& rank : ranks_) {
+    const size_t ranks = calls.front()->ranks_.size();
+    for (size_t r = 0; r < ranks; r++) {
+      size_t most_items = 0, most_room = 0;
+      for (const LaneTeam* team : calls) {
+        const LaneArguments& a = team->ranks_[r].arguments;
+        most_items = std::max<size_t>(most_items, a.items);
+        most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
+      }
       blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
       shared.push_back(std::make_unique<LaneShared>());
-      items.emplace_back(rank.arguments.items);
-      rooms.emplace_back((rank.arguments.lane_bytes + rank.arguments.resolved_bytes) *
-                         rank.arguments.items);
+      items.emplace_back(most_items);
+      rooms.emplace_back(most_room);
     }
-    for (size_t r = 0; r < ranks_.size(); r++)
+    for (size_t r = 0; r < ranks; r++)
       for (uint32_t t = 0; t < kThreads; t++)
         threads.emplace_back([&, r, t] {
-          if (static_cast<int>(r) == missing_) return;
           emulated = {blocks[r].get(), t};
-          const LaneArguments& a = ranks_[r].arguments;
-          if (c_.reduces()) {
-            LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
-          } else {
-            LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+          for (size_t call = 0; call < calls.size(); call++) {
+            if (static_cast<int>(r) == calls[call]->missing_) return;
+            const LaneArguments& a = calls[call]->ranks_[r].arguments;
+            if (calls[call]->c_.reduces()) {
+              LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            } else {
+              LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            }
+            __syncthreads();
+            if (call % ranks == r) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           }
         });
     for (std::thread& thread : threads) thread.join();
-    return check();
+    for (LaneTeam* team : calls)
+      if (std::string wrong = team->check(); !wrong.empty()) return wrong;
+    return "";
   }
 
   size_t straight() const {
@@ -201,32 +230,41 @@ class LaneTeam {
 
  private:
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
-  size_t outbox_at() const { return sizeof(LaneWords) + shape_.room().pool_bytes; }
+  size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
   void connect(int r) {
     LaneRank& rank = at(r);
+    const int n = c_.nranks;
     const auto port = [&](const LaneImagePort& from, bool receives) {
       const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
-      auto& words = *reinterpret_cast<LaneWords*>(at(consumer).memory.data());
+      auto& words = *reinterpret_cast<LaneWords*>(at(consumer).home->memory.data());
       LanePort out;
-      out.pool = at(consumer).memory.data() + sizeof(LaneWords);
+      out.pool = at(consumer).home->memory.data() + lane_area_pool(n);
       out.tails = words.tails;
       out.packets = words.packets;
-      out.credits = reinterpret_cast<LaneWords*>(at(producer).memory.data())->credits;
+      out.credits = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->credits;
       out.position = from.position;
       out.credit_position = from.credit_position;
       out.per_iteration = from.per_iteration;
       out.peer = from.peer;
       out.reachable = 1;
+      out.grant = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
       if (apart(r, from.peer))
-        network_->connect(out, r, rank.memory.data(), receives, sizeof(LaneWords), outbox_at());
+        network_->connect(out, r, rank.home->memory.data(), receives, lane_area_pool(n), outbox_at());
       return out;
     };
     LaneArguments& a = rank.arguments;
     std::vector<std::vector<std::byte>> lanes;
-    for (const LaneImage::Lane& lane : rank.image.lanes)
+    for (const LaneImage::Lane& lane : rank.image.lanes) {
       lanes.push_back(write_lane(lane, {}, port));
+      for (const LaneImagePort& from : lane.receives)
+        if (std::none_of(rank.producers.begin(), rank.producers.end(),
+                         [&](const LanePort& other) { return other.peer == from.peer; }))
+          rank.producers.push_back(port(from, true));
+    }
+    a.producers = rank.producers.data();
+    a.producer_count = static_cast<uint32_t>(rank.producers.size());
     const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
     rank.lanes.assign(joined.begin(), joined.end());
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
@@ -234,16 +272,16 @@ class LaneTeam {
     rank.progress.resize(rank.image.lanes.size() * g.instances);
     rank.resolved.resize(rank.image.lanes.size() * g.instances * a.resolved_bytes);
     a.resolved = rank.resolved.data();
-    a.watch = {&rank.flags, uint64_t{60} * 1'000'000'000};
-    a.counters = &rank.counters;
+    a.watch = {&rank.home->flags, uint64_t{60} * 1'000'000'000};
+    a.counters = &rank.home->counters;
     a.progress = rank.progress.data();
     a.lanes = rank.lanes.data();
     a.lane_count = static_cast<uint32_t>(rank.image.lanes.size());
     a.chunks = rank.image.chunks;
     a.in_shared = shape_.in_shared;
     a.packets = g.packets;
-    a.pool = rank.memory.data() + sizeof(LaneWords);
-    if (shape_.host > 0) a.sent = &rank.sent;
+    a.pool = rank.home->memory.data() + lane_area_pool(n);
+    if (shape_.host > 0) a.sent = &rank.home->sent;
     a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
     a.signature = 77;
@@ -281,7 +319,7 @@ class LaneTeam {
 
   std::string check() {
     for (int r = 0; r < c_.nranks; r++) {
-      if (at(r).flags.error != 0) return "rank " + std::to_string(r) + " reports an error";
+      if (at(r).home->flags.error != 0) return "rank " + std::to_string(r) + " reports an error";
       for (int block = 0; block < c_.output_blocks(r); block++) {
         const ChunkGoal goal = c_.goal(r, block, 1);
         const bool of_rank = c_.kind == CollectiveKind::kAllToAll ||
@@ -310,7 +348,7 @@ class LaneTeam {
   const LaneCase shape_;
   int missing_ = -1;
   std::vector<LaneRank> ranks_;
-  std::unique_ptr<LaneNetwork> network_;
+  std::shared_ptr<LaneNetwork> network_;
 };
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
@@ -362,6 +400,30 @@ TEST(LaneKernel, ReachesOtherHosts) {
                 << generator->name << ' ' << name(kind) << ' ' << host << ' ' << shape.count;
         }
     }
+}
+
+// Ports of one schedule lie where those of another were, while slower ranks still wait there.
+TEST(LaneKernel, RunsDifferentSchedulesOneAfterTheOther) {
+  for (const int host : {0, 2}) {
+    std::vector<std::unique_ptr<LaneTeam>> teams;
+    std::vector<LaneTeam*> calls;
+    for (const CollectiveKind kind :
+         {CollectiveKind::kGather, CollectiveKind::kScatter, CollectiveKind::kBroadcast,
+          CollectiveKind::kReduce, CollectiveKind::kAllToAll})
+      for (int root = 0; root < (kind == CollectiveKind::kAllToAll ? 1 : 4); root++) {
+        const VerifiedSchedule verified =
+            verify(kDirect.make({kind, 4, root}, false), false, 2);
+        const uint64_t count = root % 2 == 0 ? 30 : 400;
+        teams.push_back(std::make_unique<LaneTeam>(
+            verified, LaneCase{false, count, false, true, host},
+            teams.empty() ? nullptr : teams.front().get()));
+        calls.push_back(teams.back().get());
+      }
+    Random random(mix(test_seed(), 71));
+    for (size_t i = calls.size(); i > 1; i--) std::swap(calls[i - 1], calls[random.below(i)]);
+    calls.resize(kSanitized ? 4 : 8);
+    EXPECT_EQ(LaneTeam::run(calls), "") << host;
+  }
 }
 
 TEST(LaneKernel, NamesARankThatHasLeft) {

@@ -98,32 +98,39 @@ class LaneRunner {
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
-    if (leads()) grant();
+    if (leads()) grant(call);
     for (uint32_t i = 0; i < own_; i++)
       if (items_[i].iteration < items_[i].iterations)
         LanePlaces(a_, items_[i]).resolve(threadIdx.x, blockDim.x);
     __syncthreads();
   }
 
-  // Tells producers that they may send.
-  __device__ void grant() {
+  // Tells producers that they may send: this rank has left all earlier calls.
+  __device__ void grant(uint32_t call) {
     for (uint32_t i = 0; i < own_; i++) {
       const LaneItem& item = items_[i];
       if (item.iteration == item.iterations) continue;
       left_++;
       const LaneHead& lane = *item.lane;
+      if (!lane.own) continue;
       const LanePlaces places(a_, item);
-      const uint64_t place = places.data().output_place;
       const auto* ports = lane.at<LanePort>(lane.receives_at);
-      for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp) {
-        if (ports[r].post != nullptr) {
-          send_post(a_.watch, *ports[r].post, places.grant_of(ports[r]), ports[r].peer);
-          continue;
-        }
-        store_packet(&places.credit(ports[r]).grant, static_cast<uint32_t>(place),
-                     static_cast<uint32_t>(place >> 32), item.call, item.call ^ a_.signature);
-      }
+      for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp)
+        grant(ports[r], places.grant(ports[r]), item.call, places.data().output_place);
     }
+    for (uint32_t p = threadIdx.x; p < a_.producer_count && blockIdx.x == 0; p += kWarp)
+      grant(a_.producers[p], a_.producers[p].grant, call, a_.data.output_place);
+  }
+  __device__ void grant(const LanePort& port, Packet* at, uint32_t call, uint64_t place) {
+    if (port.post == nullptr)
+      return store_packet(at, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32),
+                          call, call ^ a_.signature);
+    LanePost post;
+    post.word = static_cast<uint32_t>(reinterpret_cast<uint64_t>(at) - kRemote);
+    post.kind = LanePost::kGrant;
+    post.call = call;
+    post.value = a_.signature;
+    send_post(a_.watch, *port.post, post, port.peer);
   }
   __device__ void enter() {
     next_ = 0;
@@ -232,12 +239,12 @@ class LaneRunner {
     bool mine = true, other_call = false;
     int waits = -1;
     for (uint32_t s = threadIdx.x; s < lane.sends; s += kWarp) {
-      const Packet grant = load_packet(&places.credit(ports[s]).grant);
-      if (grant.flag0 == item_.call && grant.flag1 == (item_.call ^ a_.signature)) continue;
+      const Packet granted = load_packet(places.grant(ports[s]));
+      if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) continue;
       mine = false;
       waits = ports[s].peer;
       // A packet may arrive in two halves, so a mismatch counts only if it persists.
-      if (grant.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
+      if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
     // The last leader has the fewest ports.
     if (a_.sent != nullptr && lane.sends > 0 && threadIdx.x == kWarp - 1)

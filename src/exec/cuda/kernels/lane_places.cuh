@@ -28,6 +28,9 @@ class LanePlaces {
   __device__ Credit& credit(const LanePort& port) const {
     return port.credits[number_of(port.credit_position)];
   }
+  __device__ Packet* grant(const LanePort& port) const {
+    return item_.lane->own ? &credit(port).grant : port.grant;
+  }
 
   // Threads `first`, `first + stride`...: the item's operands and lengths, for its first iteration.
   // Messages that this rank sends go through slots until settle().
@@ -55,8 +58,8 @@ class LanePlaces {
       const LaneOperand& operand = operands[i];
       if (operand.kind != LaneOperand::kMessage || operand.receives) continue;
       const LanePort& port = ports[operand.port];
-      const Packet grant = load_packet(&credit(port).grant);
-      const uint64_t place = uint64_t{grant.data1} << 32 | grant.data0;
+      const Packet granted = load_packet(grant(port));
+      const uint64_t place = uint64_t{granted.data1} << 32 | granted.data0;
       if (!is_straight(operand, port, place)) continue;
       std::byte* base = operand.straight == LaneOperand::kScratch ? port.pool + a_.scratch_at
                                                                   : locate(port, place);
@@ -95,15 +98,6 @@ class LanePlaces {
     post.to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(port.pool) - kRemote +
                                     slot_offset(port.position, end.slot));
     post.from = static_cast<uint32_t>(at - port.post->area);
-    return post;
-  }
-  // The consumer has entered the call.
-  __device__ LanePost grant_of(const LanePort& port) const {
-    LanePost post;
-    post.word = static_cast<uint32_t>(reinterpret_cast<uint64_t>(&credit(port)) - kRemote);
-    post.kind = LanePost::kGrant;
-    post.call = item_.call;
-    post.value = a_.signature;
     return post;
   }
 

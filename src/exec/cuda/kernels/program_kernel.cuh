@@ -136,7 +136,7 @@ class ProgramRunner {
     if (comm_.one_process) return reinterpret_cast<std::byte*>(place);
     if (place == kPrivate || place == 0) return nullptr;
     const uint64_t registration = (place >> kOffsetBits) - 1;
-    const uint64_t* mapped = comm_.registrations + peer * kMaxRegistrations + registration;
+    const uint64_t* mapped = comm_.registrations + peer * kPlaces + registration;
     return reinterpret_cast<std::byte*>(*static_cast<const volatile uint64_t*>(mapped) +
                                         (place & ((uint64_t{1} << kOffsetBits) - 1)));
   }

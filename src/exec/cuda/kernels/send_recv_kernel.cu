@@ -87,7 +87,7 @@ class SendRecvRunner {
     const uint64_t offset = place & ((uint64_t{1} << kOffsetBits) - 1),
                    number = place >> kOffsetBits;
     if (number == 0) return reinterpret_cast<const std::byte*>(comm_.mailboxes[peer]) + offset;
-    const uint64_t* mapped = comm_.registrations + peer * kMaxRegistrations + (number - 1);
+    const uint64_t* mapped = comm_.registrations + peer * kPlaces + (number - 1);
     return reinterpret_cast<const std::byte*>(*static_cast<const volatile uint64_t*>(mapped) +
                                               offset);
   }

@@ -1,0 +1,247 @@
+// Memory that processes share, with a fake device: what a call gets, and when.
+#include <gtest/gtest.h>
+
+#include "tests/exec/cuda/sharing/sharing_world.h"
+
+namespace weft::test {
+namespace {
+
+using cuda::kPrivate;
+using cuda::SharingOptions;
+using std::chrono::milliseconds;
+
+constexpr uint64_t kBase = uint64_t{7} << 36, kSize = 4 * kMiB;
+
+TEST(PlainBuffer, IsPrivateAtFirstAndUsedWhereItLiesLater) {
+  SharingWorld world(3);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  world.memory(0).write(kBase, 77);
+  EXPECT_EQ(world.place(0, kBase, kSize), kPrivate);
+  ASSERT_TRUE(world.becomes_shared(0, kBase + kMiB, kMiB));
+  const uint64_t place = world.place(0, kBase + kMiB, kMiB);
+  EXPECT_EQ(SharingWorld::offset(place), kMiB);
+  for (const int reader : {1, 2}) EXPECT_EQ(world.read(reader, 0, place), 77u);
+  EXPECT_EQ(world.place(0, kBase + kSize - kMiB, 2 * kMiB), kPrivate) << "it ends before";
+  EXPECT_EQ(world.device.wrong, "");
+}
+
+TEST(PlainBuffer, CostsOneQueryPerLaunch) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  uint64_t least = 100;
+  for (int i = 0; i < 100; i++) {  // the sweep of the background thread queries, too
+    const uint64_t before = world.memory(0).queries();
+    world.place(0, kBase, kSize);
+    least = std::min(least, world.memory(0).queries() - before);
+  }
+  EXPECT_EQ(least, 1u);
+}
+
+TEST(PlainBuffer, StaysPrivateIfItIsSmallOrHasNoHandle) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kMiB / 2, FakeKind::kIpc);
+  world.memory(0).allocate(2 * kBase, kSize, FakeKind::kPrivate);
+  world.memory(0).allocate(3 * kBase, kSize, FakeKind::kIpc);
+  for (const uint64_t at : {kBase, 2 * kBase, 3 * kBase}) world.place(0, at, kMiB / 2);
+  ASSERT_TRUE(world.becomes_shared(0, 3 * kBase, kMiB));  // the others were served before
+  EXPECT_EQ(world.place(0, kBase, kMiB / 2), kPrivate);
+  EXPECT_EQ(world.place(0, 2 * kBase, kMiB / 2), kPrivate);
+}
+
+TEST(PlainBuffer, StaysPrivateWhereSharingIsOff) {
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  for (const bool crowded : {false, true}) {
+    SharingWorld world(3, crowded ? SharingWorld::usual() : off,
+                       crowded ? std::vector<uint64_t>{1, 1, 2} : std::vector<uint64_t>{});
+    world.memory(2).allocate(kBase, kSize, FakeKind::kIpc);
+    world.memory(2).allocate(2 * kBase, kSize, FakeKind::kIpc);
+    world.memory(2).ours = {2 * kBase};
+    ASSERT_TRUE(world.becomes_shared(2, 2 * kBase, kSize)) << "memory of ncclMemAlloc";
+    EXPECT_EQ(world.place(2, kBase, kSize), kPrivate);
+    EXPECT_EQ(world.place(2, kBase, kSize), kPrivate);
+  }
+}
+
+TEST(PlainBuffer, IsPrivateInCapturedCalls) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  world.memory(0).allocate(2 * kBase, kSize, FakeKind::kIpc);
+  world.memory(0).ours = {2 * kBase};
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  ASSERT_TRUE(world.becomes_shared(0, 2 * kBase, kSize));
+  EXPECT_EQ(world.place(0, kBase, kSize, -1, true), kPrivate);
+  EXPECT_NE(world.place(0, 2 * kBase, kSize, -1, true), kPrivate) << "memory of ncclMemAlloc";
+  world.ranks[0]->add(reinterpret_cast<void*>(kBase), kSize);
+  EXPECT_NE(world.place(0, kBase, kSize, -1, true), kPrivate) << "registered";
+}
+
+TEST(FreedMemory, IsNotUsedEvenIfOtherMemoryHasItsAddress) {
+  for (const FakeKind kind : {FakeKind::kIpc, FakeKind::kDescriptor}) {
+    SharingWorld world(2);
+    for (uint64_t round = 1; round <= 20; round++) {
+      world.memory(0).allocate(kBase, round % 3 == 0 ? 2 * kSize : kSize, kind);
+      world.memory(0).write(kBase, round);
+      ASSERT_EQ(world.place(0, kBase, kMiB), kPrivate) << round;
+      ASSERT_TRUE(world.becomes_shared(0, kBase, kMiB)) << round;
+      EXPECT_EQ(world.read(1, 0, world.place(0, kBase, kMiB)), round);
+      world.memory(0).free(kBase);
+    }
+    EXPECT_EQ(world.device.wrong, "");
+  }
+}
+
+TEST(FreedMemory, IsUnmappedSoonWithoutAnyCall) {
+  SharingWorld world(3);
+  for (const uint64_t at : {kBase, 2 * kBase}) {
+    world.memory(1).allocate(at, kSize, at == kBase ? FakeKind::kIpc : FakeKind::kDescriptor);
+    ASSERT_TRUE(world.becomes_shared(1, at, kSize));
+    world.memory(1).free(at);
+  }
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
+}
+
+TEST(FreedMemory, IsUnmappedSoonWhileCallsAreUnderWay) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  world.memory(1).quiet = false;
+  const auto freed = std::chrono::steady_clock::now();
+  world.memory(0).free(kBase);
+  std::this_thread::sleep_for(milliseconds(100));
+  const size_t alive = world.device.alive();
+  if (std::chrono::steady_clock::now() - freed < milliseconds(250)) {
+    EXPECT_EQ(alive, 1u) << "closing may wait for the calls";
+  }
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
+}
+
+TEST(FreedMemory, StaysMappedAfterAnAbort) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  world.memory(0).stopped = true;
+  std::this_thread::sleep_for(milliseconds(100));
+  world.memory(0).free(kBase);
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(world.device.alive(), 1u);
+  world.ranks.clear();
+  EXPECT_EQ(world.device.alive(), 0u);
+}
+
+TEST(Segment, OfManyAllocationsIsContiguousForPeers) {
+  SharingWorld world(2);
+  for (uint64_t piece = 0; piece < 8; piece++) {
+    world.memory(0).allocate(kBase + piece * 2 * kMiB, 2 * kMiB, FakeKind::kDescriptor);
+    world.memory(0).write(kBase + piece * 2 * kMiB, 100 + piece);
+  }
+  ASSERT_TRUE(world.becomes_shared(0, kBase + kMiB, 6 * kMiB));
+  const uint64_t place = world.place(0, kBase + kMiB, 6 * kMiB);
+  for (uint64_t piece = 0; piece < 3; piece++)
+    EXPECT_EQ(world.read(1, 0, place + piece * 2 * kMiB), 100 + piece);
+  // A buffer that reaches further shares only what is new. One piece is exchanged.
+  ASSERT_TRUE(world.becomes_shared(0, kBase, 16 * kMiB));
+  world.memory(0).free(kBase + 4 * kMiB);
+  EXPECT_EQ(world.place(0, kBase, 16 * kMiB), kPrivate);
+  EXPECT_NE(world.place(0, kBase, 4 * kMiB), kPrivate);
+  world.memory(0).allocate(kBase + 4 * kMiB, 2 * kMiB, FakeKind::kDescriptor);
+  world.memory(0).write(kBase + 4 * kMiB, 500);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, 16 * kMiB));
+  EXPECT_EQ(world.read(1, 0, world.place(0, kBase, 16 * kMiB) + 5 * kMiB), 500u);
+  EXPECT_TRUE(eventually([&] {
+    std::lock_guard lock(world.device.mutex);
+    for (const auto& [id, physical] : world.device.all)
+      if (physical.lent) return false;
+    return true;
+  })) << "descriptors are lent for ever";
+  EXPECT_EQ(world.device.wrong, "");
+}
+
+TEST(SharedMemoryCap, GivesUpWhatCallsHaveNotUsedForLongest) {
+  SharingOptions options = SharingWorld::usual();
+  options.most_bytes = 3 * kSize;
+  options.idle = milliseconds(200);
+  SharingWorld world(2, options);
+  for (uint64_t i = 1; i <= 4; i++) world.memory(0).allocate(i * kBase, kSize, FakeKind::kIpc);
+  for (uint64_t i = 1; i <= 3; i++) ASSERT_TRUE(world.becomes_shared(0, i * kBase, kSize));
+  world.memory(0).ended = false;
+  std::this_thread::sleep_for(milliseconds(250));
+  for (const uint64_t used : {1, 3}) EXPECT_NE(world.place(0, used * kBase, kSize), kPrivate);
+  // The second one goes, but not before the launches so far have ended.
+  ASSERT_TRUE(eventually([&] {
+    world.place(0, 4 * kBase, kSize);
+    return world.memory(0).marks > 0;
+  }));
+  EXPECT_EQ(world.place(0, 2 * kBase, kSize), kPrivate);
+  world.memory(0).free(2 * kBase);
+  std::this_thread::sleep_for(milliseconds(20));
+  world.memory(0).ended = true;
+  for (const uint64_t used : {1, 3}) EXPECT_NE(world.place(0, used * kBase, kSize), kPrivate);
+  ASSERT_TRUE(world.becomes_shared(0, 4 * kBase, kSize));
+  EXPECT_EQ(world.device.wrong, "");
+}
+
+TEST(SharedMemoryCap, KeepsMemoryOnTheBoardUntilLaunchesHaveEnded) {
+  SharingOptions options = SharingWorld::usual();
+  options.most_bytes = kSize;
+  options.idle = milliseconds(20);
+  SharingWorld world(2, options);
+  for (const uint64_t i : {1, 2}) world.memory(0).allocate(i * kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  const uint64_t place = world.place(0, kBase, kSize);
+  world.memory(0).ended = false;
+  world.memory(1).start_reading(world.number(0, place), 0);
+  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(eventually([&] {
+    world.place(0, 2 * kBase, kSize);
+    return world.memory(0).marks > 0;
+  }));
+  std::this_thread::sleep_for(milliseconds(200));
+  world.memory(1).end_reading(world.number(0, place), 0);
+  EXPECT_EQ(world.device.wrong, "");
+  world.memory(0).ended = true;
+  EXPECT_TRUE(world.becomes_shared(0, 2 * kBase, kSize));
+}
+
+TEST(RefusingPeer, KeepsCollectivesPrivateButNotMessagesToOthers) {
+  SharingWorld world(3);
+  world.memory(2).refuses = true;
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize, 1));
+  EXPECT_EQ(world.place(0, kBase, kSize, 2), kPrivate);
+  EXPECT_EQ(world.place(0, kBase, kSize), kPrivate);
+  world.memory(1).allocate(kBase, kSize, FakeKind::kDescriptor);
+  ASSERT_TRUE(world.becomes_shared(1, kBase, kSize, 0));
+}
+
+TEST(RegisteredMemory, IsSharedUntilTheLastRegistrationEnds) {
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  SharingWorld world(2, off);
+  for (uint64_t piece = 0; piece < 4; piece++)
+    world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
+  const auto at = [](uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); };
+  world.ranks[0]->add(at(0), 4 * kSize);
+  world.ranks[0]->add(at(kSize), kMiB);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, 4 * kSize));
+  world.ranks[0]->remove(at(0));
+  EXPECT_EQ(world.place(0, kBase, kSize), kPrivate);
+  EXPECT_NE(world.place(0, kBase + kSize, kSize), kPrivate);
+  world.ranks[0]->remove(at(kSize));
+  EXPECT_EQ(world.place(0, kBase + kSize, kSize), kPrivate);
+  for (uint64_t piece = 0; piece < 4; piece++) world.memory(0).free(kBase + piece * kSize);
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
+}
+
+TEST(RegisteredMemory, WithAPartThatHasNoHandleIsNotShared) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kDescriptor);
+  world.memory(0).allocate(kBase + kSize, kSize, FakeKind::kPrivate);
+  world.ranks[0]->add(reinterpret_cast<void*>(kBase), 2 * kSize);
+  EXPECT_EQ(world.place(0, kBase, 2 * kSize), kPrivate);
+  world.ranks[0]->remove(reinterpret_cast<void*>(kBase));
+}
+
+}  // namespace
+}  // namespace weft::test
