@@ -74,6 +74,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_SLICE_BYTES", &Config::slice_bytes},
     {"WEFT_ZERO_COPY_BYTES", &Config::zero_copy_bytes},
     {"WEFT_LEND_PAGES", &Config::lend_pages},
+    {"WEFT_WIRE", &Config::wire},
     {"WEFT_PROXY_THREADS", &Config::proxy_threads},
     {"WEFT_HOST_MODE", &Config::host_mode},
     {"WEFT_BLOCK_SHARE", &Config::block_share},
