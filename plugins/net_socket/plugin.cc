@@ -158,11 +158,11 @@ Sender& sender_of(void* comm) { return *static_cast<Sender*>(static_cast<SocketS
 Receiver& receiver_of(void* comm) { return *static_cast<Receiver*>(static_cast<SocketSet*>(comm)); }
 
 ncclResult_t broken(const SocketSet& sockets) {
-  const char* why = sockets.error() == 0 ? "the peer closed it"
-                    : sockets.error() == EBADMSG
-                        ? "data was changed on the way (WEFT_WIRE found it)"
-                        : std::strerror(sockets.error());
-  return failed(ncclRemoteError, "the connection with {} broke: {}", sockets.peer(), why);
+  if (sockets.error() == EBADMSG)
+    return failed(ncclSystemError, "data from {} was changed on the way (WEFT_WIRE finds that)",
+                  sockets.peer());
+  return failed(ncclRemoteError, "the connection with {} broke: {}", sockets.peer(),
+                sockets.error() == 0 ? "the peer closed it" : std::strerror(sockets.error()));
 }
 
 // A request pointer carries its kind in the lowest bit: requests are aligned.

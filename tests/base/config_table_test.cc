@@ -153,6 +153,8 @@ TEST_F(ConfigTable, GivesEveryVariableItsMemberAndNoOther) {
         [&](auto member) {
           Config wanted = defaults;
           vary(wanted.*member);
+          if constexpr (std::is_same_v<decltype(member), std::string Config::*>)
+            if (member == &Config::wire) wanted.wire = "encrypt";  // not any text
           const ScopedEnvironment environment{{row.name, as_text(wanted.*member)}};
           const Config config = Config::from_environment();
           EXPECT_EQ(config.*member, wanted.*member);

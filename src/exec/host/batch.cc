@@ -233,6 +233,20 @@ void Batch::take_back() {
   }
 }
 
+// The peer that a lane waits for has gone, or the network between them has failed.
+void Batch::report_loss(const Task& task, const LaneState& lane) {
+  const StreamFailure why = network_.failure();
+  const std::string text = (why.text.empty() ? "" : ": ") + why.text;
+  if (why.code == ncclSuccess || why.code == ncclRemoteError)
+    return report_failure(
+        {ncclRemoteError,
+         describe_wait(task, lane) +
+             ", but that peer has left the communicator, or its connection broke" + text,
+         &task});
+  report_failure(
+      {ncclSystemError, describe_wait(task, lane) + ", but the network failed" + text, &task});
+}
+
 void Batch::report_failure(Outcome outcome) {
   if (!outcome_taken_.exchange(true)) outcome_ = std::move(outcome);
   failed_.store(true, std::memory_order_release);
@@ -392,13 +406,7 @@ void Batch::wait(Idle& idle) {
     const bool gone_before = idle.peer_gone;
     idle.peer_gone = is_over(*task, lane, seconds);
     if (idle.peer_gone && !gone_before) return;
-    if (idle.peer_gone)
-      return report_failure(
-          {ncclRemoteError,
-           describe_wait(*task, lane) +
-               ", but that peer has left the communicator, or its connection broke" +
-               network_.failure(),
-           task});
+    if (idle.peer_gone) return report_loss(*task, lane);
     if (context.timeout_s > 0 && seconds > context.timeout_s)
       return report_failure({ncclRemoteError,
                              describe_wait(*task, lane) +

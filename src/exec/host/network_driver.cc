@@ -68,10 +68,14 @@ void NetworkDriver::sleep(int milliseconds) {
   ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
 }
 
-std::string NetworkDriver::failure() const {
-  for (NetStream* stream : streams_)
-    if (const std::string why = stream->proxy().failure(*stream); !why.empty()) return ": " + why;
-  return "";
+StreamFailure NetworkDriver::failure() const {
+  StreamFailure found;
+  for (NetStream* stream : streams_) {
+    if (found.code != ncclSuccess && found.code != ncclRemoteError) break;
+    if (StreamFailure why = stream->proxy().failure(*stream); why.code != ncclSuccess)
+      found = std::move(why);
+  }
+  return found;
 }
 
 void NetworkDriver::abandon() {
