@@ -233,18 +233,20 @@ void Batch::take_back() {
   }
 }
 
-// The peer that a lane waits for has gone, or the network between them has failed.
-void Batch::report_loss(const Task& task, const LaneState& lane) {
-  const StreamFailure why = network_.failure();
-  const std::string text = (why.text.empty() ? "" : ": ") + why.text;
-  if (why.code == ncclSuccess || why.code == ncclRemoteError)
-    return report_failure(
-        {ncclRemoteError,
-         describe_wait(task, lane) +
-             ", but that peer has left the communicator, or its connection broke" + text,
-         &task});
-  report_failure(
-      {ncclSystemError, describe_wait(task, lane) + ", but the network failed" + text, &task});
+// Whether the network to a peer has failed though the peer has not gone. Nothing more will come.
+bool Batch::report_network_fault(const Task& task, const LaneState& lane) {
+  const auto report = [&](const auto* port) {
+    if (port->stream == nullptr || !port->stream->broken()) return false;
+    const StreamFailure why = port->stream->proxy().failure(*port->stream);
+    if (why.code == ncclSuccess || why.code == ncclRemoteError) return false;
+    report_failure({ncclSystemError,
+                    fmt::format("{}, but the network between this rank and rank {} failed: {}",
+                                describe_wait(task, lane), port->peer, why.text),
+                    &task});
+    return true;
+  };
+  return std::any_of(task.receives.begin(), task.receives.end(), report) ||
+         std::any_of(task.sends.begin(), task.sends.end(), report);
 }
 
 void Batch::report_failure(Outcome outcome) {
@@ -402,11 +404,18 @@ void Batch::wait(Idle& idle) {
   if (task != nullptr && lane.waits_for >= task->context->cpu_nodes_from)
     seconds -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
   if (task != nullptr) {
+    if (report_network_fault(*task, lane)) return;
     // One more pass after the look: the last data may have arrived in between.
     const bool gone_before = idle.peer_gone;
     idle.peer_gone = is_over(*task, lane, seconds);
     if (idle.peer_gone && !gone_before) return;
-    if (idle.peer_gone) return report_loss(*task, lane);
+    if (idle.peer_gone)
+      return report_failure(
+          {ncclRemoteError,
+           describe_wait(*task, lane) +
+               ", but that peer has left the communicator, or its connection broke" +
+               network_.failure(),
+           task});
     if (context.timeout_s > 0 && seconds > context.timeout_s)
       return report_failure({ncclRemoteError,
                              describe_wait(*task, lane) +

@@ -110,7 +110,7 @@ class Batch {
   [[gnu::cold]] void note_progress(Idle& idle);
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
-  void report_loss(const Task& task, const LaneState& lane);
+  bool report_network_fault(const Task& task, const LaneState& lane);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
   [[gnu::cold]] bool find_wait(Task& task, LaneState& lane);

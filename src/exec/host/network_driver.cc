@@ -68,14 +68,11 @@ void NetworkDriver::sleep(int milliseconds) {
   ppoll(descriptors_.data(), descriptors_.size(), &limit, nullptr);
 }
 
-StreamFailure NetworkDriver::failure() const {
-  StreamFailure found;
-  for (NetStream* stream : streams_) {
-    if (found.code != ncclSuccess && found.code != ncclRemoteError) break;
-    if (StreamFailure why = stream->proxy().failure(*stream); why.code != ncclSuccess)
-      found = std::move(why);
-  }
-  return found;
+std::string NetworkDriver::failure() const {
+  for (NetStream* stream : streams_)
+    if (const std::string why = stream->proxy().failure(*stream).text; !why.empty())
+      return ": " + why;
+  return "";
 }
 
 void NetworkDriver::abandon() {

@@ -34,7 +34,7 @@ class NetworkDriver {
   // Sleeps until something can be moved, or the time is over. Requires all().
   void sleep(int milliseconds);
   // ": why" of the first connection that broke; empty if none did, or if the reason is unknown.
-  StreamFailure failure() const;
+  std::string failure() const;
   // After a failure: nobody may access the operations' memory any more.
   void abandon();
 
