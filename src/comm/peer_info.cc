@@ -10,6 +10,7 @@
 #include "src/base/error.h"
 #include "src/base/process_cores.h"
 #include "src/base/siphash.h"
+#include "src/comm/peer_process.h"
 #include "src/comm/rendezvous.h"
 #include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
@@ -61,6 +62,7 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.schedules = imported.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
+  mine.pid_namespace = pid_namespace();
   mine.wire = static_cast<int32_t>(wire_of(config.wire));
   std::strncpy(mine.gpu, gpu.c_str(), sizeof mine.gpu - 1);
   const auto addresses = Acceptor::instance().offer(config, std::size(mine.addresses));

@@ -29,7 +29,7 @@ struct PeerInfo {
   int32_t shm_disable = 0;
   int32_t p2p_disable = 0;
   int32_t wire = 0;  // Wire
-  int32_t unused = 0;
+  uint32_t pid_namespace = 0;
   char gpu[16] = {};  // PCI bus id; empty in host mode
   int32_t address_count = 0;
   Address addresses[4];

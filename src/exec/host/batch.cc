@@ -233,6 +233,13 @@ void Batch::take_back() {
   }
 }
 
+std::string Batch::about_peer(const Task& task, const LaneState& lane) {
+  const RankContext& context = *task.context;
+  return context.about_peer && lane.waits_for < context.cpu_nodes_from
+             ? context.about_peer(lane.waits_for)
+             : "";
+}
+
 // Whether the network to a peer has failed though the peer has not gone. Nothing more will come.
 bool Batch::report_network_fault(const Task& task, const LaneState& lane) {
   const auto report = [&](const auto* port) {
@@ -417,16 +424,18 @@ void Batch::wait(Idle& idle) {
                network_.failure(),
            task});
     if (context.timeout_s > 0 && seconds > context.timeout_s)
-      return report_failure({ncclRemoteError,
-                             describe_wait(*task, lane) +
-                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
-                             task});
+      return report_failure(
+          {ncclRemoteError,
+           describe_wait(*task, lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT){}",
+                                                    seconds, about_peer(*task, lane)),
+           task});
     if (seconds > kStallsS && !idle.told) {
       idle.told = true;
       tell_stalls();
     }
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
-      WEFT_TELL("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
+      WEFT_TELL("{}: for {:.0f} s already{}", describe_wait(*task, lane), seconds,
+                about_peer(*task, lane));
       idle.warned = true;
     }
   }
