@@ -24,7 +24,7 @@ struct Handle {
   void* state = nullptr;  // the connector's state between calls
   Nonce nonce{};
   uint32_t magic = kMagic;
-  uint32_t unused = 0;
+  uint32_t seals = 0;  // how the listener can protect data, see seals_for()
   Address addresses[kAddresses];
 };
 static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
@@ -33,13 +33,14 @@ static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
 struct Joined {
   std::vector<Fd> sockets;
   std::string peer;
+  std::vector<Seal> seals;  // per socket; empty: data travels as it is
 };
 
 class Listener {
  public:
   // Throws Error if this machine gives no socket.
   Listener(const std::vector<Interface>& interfaces, size_t first,
-           const std::optional<Secret>& secret);
+           const std::optional<Secret>& secret, Wire wire = Wire::kPlain);
 
   const Handle& handle() const { return handle_; }
   // Empty: not yet.
@@ -56,6 +57,7 @@ class Listener {
     std::vector<Fd> sockets;
     size_t missing = 0;
     std::string peer;
+    std::vector<std::optional<Seal>> seals;
   };
   void admit(Newcomer& newcomer);
   bool is_offered(int fd) const;
@@ -70,7 +72,8 @@ class Listener {
 
 class Connector {
  public:
-  Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret);
+  Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret,
+            Wire wire = Wire::kPlain);
 
   // Empty: not yet, or never if failed() is true.
   std::optional<Joined> join();
@@ -85,6 +88,7 @@ class Connector {
   std::vector<Address> addresses_;
   Secret key_;
   uint16_t wanted_;
+  Seal::Kind seal_ = Seal::Kind::kNone;
   uint64_t connection_ = 0;
   size_t address_ = 0;
   Fd fd_;
@@ -92,6 +96,7 @@ class Connector {
   std::optional<ConnectorHandshake> handshake_;
   Clock::time_point begun_ = Clock::now(), tried_;
   std::vector<Fd> sockets_;
+  std::vector<Seal> seals_;
   std::string failure_, reasons_;
 };
 

@@ -18,7 +18,8 @@ constexpr double kAddressSeconds = 3, kAllSeconds = 60;
 
 }  // namespace
 
-Connector::Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret)
+Connector::Connector(const Handle& handle, uint16_t sockets, const std::optional<Secret>& secret,
+                     Wire wire)
     : key_(connection_key(secret, handle.nonce)), wanted_(sockets) {
   if (handle.magic != Handle::kMagic) {
     failure_ = "the handle is not one of this plugin: do all hosts use the same?";
@@ -27,6 +28,12 @@ Connector::Connector(const Handle& handle, uint16_t sockets, const std::optional
   for (const Address& address : handle.addresses)
     if (address.family != 0) addresses_.push_back(address);
   if (addresses_.empty()) failure_ = "the peer's handle has no address";
+  const auto seal = common_seal(seals_for(wire), handle.seals);
+  if (seal)
+    seal_ = *seal;
+  else
+    failure_ = fmt::format("the peer has WEFT_WIRE={}, this process WEFT_WIRE={}",
+                           wire_name(handle.seals), name_of(wire));
   fill_random(&connection_, sizeof connection_);
 }
 
@@ -88,7 +95,7 @@ std::optional<Joined> Connector::join() {
       return std::nullopt;
     }
     connected_ = true;
-    handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), wanted_);
+    handshake_.emplace(key_, connection_, static_cast<uint16_t>(sockets_.size()), wanted_, seal_);
   }
   const Progress progress = handshake_->advance(fd_.get());
   if (progress == Progress::kFailed)
@@ -97,8 +104,9 @@ std::optional<Joined> Connector::join() {
     next_address("connected, but the peer does not speak");
   if (progress != Progress::kDone) return std::nullopt;
   sockets_.push_back(std::move(fd_));
+  if (seal_ != Seal::Kind::kNone) seals_.push_back(handshake_->seal());
   if (sockets_.size() < wanted_) return std::nullopt;
-  return Joined{std::move(sockets_), describe(addresses_[address_])};
+  return Joined{std::move(sockets_), describe(addresses_[address_]), std::move(seals_)};
 }
 
 }  // namespace weft::net_common

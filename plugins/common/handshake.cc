@@ -12,13 +12,24 @@ namespace {
 
 constexpr uint32_t kMagic = 0x57534f43;  // "WSOC"
 
-Proof prove(const Secret& key, std::string_view side, const Nonce& challenge, Claim claim) {
+// What both sides have said.
+struct Said {
+  Nonce challenge;
+  Claim claim;
+};
+Said without_proof(const Nonce& challenge, Claim claim) {
   claim.proof = {};
-  struct {
-    Nonce challenge;
-    Claim claim;
-  } said{challenge, claim};
+  return {challenge, claim};
+}
+
+Proof prove(const Secret& key, std::string_view side, const Nonce& challenge, const Claim& claim) {
+  const Said said = without_proof(challenge, claim);
   return weft::prove(key, side, &said, sizeof said);
+}
+
+Seal make_seal(const Secret& key, const Nonce& challenge, const Claim& claim) {
+  const Said said = without_proof(challenge, claim);
+  return {static_cast<Seal::Kind>(claim.seal), session_key(key, "data", &said, sizeof said)};
 }
 
 Progress ended(ssize_t moved) {
@@ -58,13 +69,14 @@ Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_n
 }
 
 ConnectorHandshake::ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index,
-                                       uint16_t count)
+                                       uint16_t count, Seal::Kind seal)
     : key_(key) {
   Claim& claim = claim_.value;
   claim.magic = kMagic;
   claim.index = index;
   claim.count = count;
   claim.connection = connection;
+  claim.seal = static_cast<uint64_t>(seal);
   fill_random(claim.nonce.data(), claim.nonce.size());
 }
 
@@ -79,7 +91,9 @@ Progress ConnectorHandshake::advance(int fd) {
   return send_some(fd, word_);
 }
 
-ListenerHandshake::ListenerHandshake(const Secret& key) : key_(key) {
+Seal ConnectorHandshake::seal() const { return make_seal(key_, challenge_.value, claim_.value); }
+
+ListenerHandshake::ListenerHandshake(const Secret& key, uint32_t seals) : key_(key), seals_(seals) {
   fill_random(challenge_.value.data(), challenge_.value.size());
 }
 
@@ -89,6 +103,7 @@ Progress ListenerHandshake::advance(int fd) {
   if (!answered_) {
     const Claim& claim = claim_.value;
     if (claim.magic != kMagic || claim.index >= claim.count) return Progress::kFailed;
+    if (claim.seal >= 32 || (seals_ >> claim.seal & 1) == 0) return Progress::kFailed;
     if (!same(claim.proof, prove(key_, "connector", challenge_.value, claim)))
       return Progress::kFailed;
     answer_.value = prove(key_, "listener", challenge_.value, claim);
@@ -97,5 +112,7 @@ Progress ListenerHandshake::advance(int fd) {
   if (const Progress p = send_some(fd, answer_); p != Progress::kDone) return p;
   return receive_some(fd, word_);
 }
+
+Seal ListenerHandshake::seal() const { return make_seal(key_, challenge_.value, claim_.value); }
 
 }  // namespace weft::net_common

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "src/base/seal.h"
 #include "src/base/secret.h"
 
 namespace weft::net_common {
@@ -19,11 +20,13 @@ inline constexpr double kHandshakeSeconds = 20;  // then this side gives up
 
 Secret connection_key(const std::optional<Secret>& secret, const Nonce& handle_nonce);
 
-// The connector's claim about a socket: its index and the number of sockets in the connection.
+// The connector's claim about a socket: its index, the number of sockets in the connection, and how
+// data is sealed.
 struct Claim {
   uint32_t magic = 0;
   uint16_t index = 0, count = 0;
   uint64_t connection = 0;  // random; the same for all sockets of a connection
+  uint64_t seal = 0;        // Seal::Kind
   Nonce nonce{};
   Proof proof{};
 };
@@ -40,8 +43,11 @@ enum class Progress { kWaiting, kDone, kFailed };
 
 class ConnectorHandshake {
  public:
-  ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index, uint16_t count);
+  ConnectorHandshake(const Secret& key, uint64_t connection, uint16_t index, uint16_t count,
+                     Seal::Kind seal);
   Progress advance(int fd);
+  // For the data that follows. Its key is new for every socket.
+  Seal seal() const;
 
  private:
   Secret key_;
@@ -54,12 +60,15 @@ class ConnectorHandshake {
 
 class ListenerHandshake {
  public:
-  explicit ListenerHandshake(const Secret& key);
+  // seals: the kinds that this side can use, see seals_for().
+  ListenerHandshake(const Secret& key, uint32_t seals);
   Progress advance(int fd);
   const Claim& claim() const { return claim_.value; }
+  Seal seal() const;
 
  private:
   Secret key_;
+  uint32_t seals_;
   Transfer<Nonce> challenge_;
   Transfer<Claim> claim_;
   Transfer<Proof> answer_;

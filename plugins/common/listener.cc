@@ -27,7 +27,8 @@ std::string peer_of(int fd) {
 }  // namespace
 
 Listener::Listener(const std::vector<Interface>& interfaces, size_t first,
-                   const std::optional<Secret>& secret) {
+                   const std::optional<Secret>& secret, Wire wire) {
+  handle_.seals = seals_for(wire);
   fill_random(handle_.nonce.data(), handle_.nonce.size());
   key_ = connection_key(secret, handle_.nonce);
   auto addresses = addresses_from(interfaces, first, 0, Handle::kAddresses);
@@ -65,11 +66,14 @@ void Listener::admit(Newcomer& newcomer) {
   Arrived& arrived = arrived_[claim.connection];
   if (arrived.sockets.empty()) {
     arrived.sockets.resize(claim.count);
+    arrived.seals.resize(claim.count);
     arrived.missing = claim.count;
     arrived.peer = peer_of(newcomer.fd.get());
   }
   if (claim.index >= arrived.sockets.size() || arrived.sockets[claim.index]) return;
   arrived.sockets[claim.index] = std::move(newcomer.fd);
+  if (claim.seal != static_cast<uint64_t>(Seal::Kind::kNone))
+    arrived.seals[claim.index].emplace(newcomer.handshake.seal());
   arrived.missing--;
 }
 
@@ -79,7 +83,7 @@ std::optional<Joined> Listener::join() {
     if (!fd) break;
     if (!is_offered(fd.get())) continue;
     set_no_delay(fd.get());
-    newcomers_.push_back({std::move(fd), ListenerHandshake(key_), Clock::now()});
+    newcomers_.push_back({std::move(fd), ListenerHandshake(key_, handle_.seals), Clock::now()});
   }
   for (size_t i = 0; i < newcomers_.size();) {
     Newcomer& newcomer = newcomers_[i];
@@ -97,7 +101,9 @@ std::optional<Joined> Listener::join() {
   }
   for (auto it = arrived_.begin(); it != arrived_.end(); ++it) {
     if (it->second.missing > 0) continue;
-    Joined joined{std::move(it->second.sockets), std::move(it->second.peer)};
+    Joined joined{std::move(it->second.sockets), std::move(it->second.peer), {}};
+    for (const auto& seal : it->second.seals)
+      if (seal) joined.seals.push_back(*seal);
     arrived_.erase(it);
     return joined;
   }

@@ -7,6 +7,7 @@ namespace weft::net_common {
 namespace {
 
 thread_local std::optional<Secret> current;
+thread_local std::optional<Wire> current_wire;
 
 }  // namespace
 
@@ -17,6 +18,13 @@ void use_secret(const unsigned char* secret) {
   if (secret == nullptr) return;
   current.emplace();
   std::memcpy(current->data(), secret, current->size());
+}
+
+const std::optional<Wire>& thread_wire() { return current_wire; }
+
+void use_wire(int wire) {
+  current_wire.reset();
+  if (wire >= 0) current_wire = static_cast<Wire>(wire);
 }
 
 }  // namespace weft::net_common

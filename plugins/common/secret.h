@@ -1,9 +1,10 @@
-// The communicator's secret. The library passes it to a plugin per thread (net_abi/extension.h).
+// The communicator's secret and its WEFT_WIRE. The library passes them to a plugin per thread
+// (net_abi/extension.h).
 #pragma once
 
 #include <optional>
 
-#include "src/base/siphash.h"
+#include "src/base/seal.h"
 
 namespace weft::net_common {
 
@@ -11,5 +12,10 @@ namespace weft::net_common {
 const std::optional<Secret>& thread_secret();
 // nullptr: none from now on.
 void use_secret(const unsigned char* secret);
+
+// Empty if the library has not said.
+const std::optional<Wire>& thread_wire();
+// Negative: none from now on.
+void use_wire(int wire);
 
 }  // namespace weft::net_common

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,16 @@ struct Connecting {
 const Config& config() {
   static const Config value = Config::from_environment();
   return value;
+}
+
+// How this thread's connections protect their data. Throws Error if that cannot be.
+Wire chosen_wire() {
+  config().require_valid();
+  const Wire wire = thread_wire() ? *thread_wire() : wire_of(config().wire);
+  if (wire == Wire::kEncrypt && !thread_secret())
+    fail(ncclInvalidUsage,
+         "WEFT_WIRE=encrypt needs a communicator's secret, which only Weft's library gives");
+  return wire;
 }
 
 const std::vector<Interface>& all_interfaces() {
@@ -76,8 +87,8 @@ ncclResult_t listen(int dev, void* handle, void** listen_comm) {
   try {
     const auto index = static_cast<size_t>(dev);
     const Width width = choose_width(config(), all_interfaces()[index]);
-    auto listening = std::make_unique<Listening>(
-        Listening{Listener(all_interfaces(), index, thread_secret()), width.threads});
+    auto listening = std::make_unique<Listening>(Listening{
+        Listener(all_interfaces(), index, thread_secret(), chosen_wire()), width.threads});
     std::memcpy(handle, &listening->listener.handle(), sizeof(Handle));
     *listen_comm = listening.release();
     return ncclSuccess;
@@ -93,9 +104,10 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
   try {
     if (at.state == nullptr) {
       const Width width = choose_width(config(), all_interfaces()[static_cast<size_t>(dev)]);
-      at.state = std::make_unique<Connecting>(
-                     Connecting{Connector(at, width.sockets, thread_secret()), width})
-                     .release();
+      at.state =
+          std::make_unique<Connecting>(
+              Connecting{Connector(at, width.sockets, thread_secret(), chosen_wire()), width})
+              .release();
     }
     auto* connecting = static_cast<Connecting*>(at.state);
     std::optional<Joined> joined = connecting->connector.join();
@@ -104,8 +116,9 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
     at.state = nullptr;
     if (!joined) return failed(ncclSystemError, "{}", finished->connector.failure());
     const Width& width = finished->width;
-    auto sender = std::make_unique<Sender>(std::move(joined->sockets), width.threads,
-                                           std::move(joined->peer), width.lends, width.fixed);
+    auto sender =
+        std::make_unique<Sender>(std::move(joined->sockets), width.threads, std::move(joined->peer),
+                                 width.lends, width.fixed, joined->seals);
     *send_comm = static_cast<SocketSet*>(sender.release());
     return ncclSuccess;
   } catch (const std::exception& error) {
@@ -120,7 +133,7 @@ ncclResult_t accept(void* listen_comm, void** recv_comm) {
     std::optional<Joined> joined = listening.listener.join();
     if (!joined) return ncclSuccess;
     auto receiver = std::make_unique<Receiver>(std::move(joined->sockets), listening.threads,
-                                               std::move(joined->peer));
+                                               std::move(joined->peer), joined->seals);
     *recv_comm = static_cast<SocketSet*>(receiver.release());
     return ncclSuccess;
   } catch (const std::exception& error) {
@@ -145,6 +158,9 @@ Sender& sender_of(void* comm) { return *static_cast<Sender*>(static_cast<SocketS
 Receiver& receiver_of(void* comm) { return *static_cast<Receiver*>(static_cast<SocketSet*>(comm)); }
 
 ncclResult_t broken(const SocketSet& sockets) {
+  if (sockets.error() == EBADMSG)
+    return failed(ncclSystemError, "data from {} was changed on the way (WEFT_WIRE finds that)",
+                  sockets.peer());
   return failed(ncclRemoteError, "the connection with {} broke: {}", sockets.peer(),
                 sockets.error() == 0 ? "the peer closed it" : std::strerror(sockets.error()));
 }
@@ -245,6 +261,6 @@ const net_abi::NetV9 kNetV9 = AbiTables<SocketPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<SocketPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<SocketPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<SocketPlugin>::kV12;
-const net_abi::ExtensionV1 kExtension = {use_secret, isend_two, waits_for, last_error};
+const net_abi::ExtensionV2 kExtension = {use_secret, use_wire, isend_two, waits_for, last_error};
 
 }  // namespace weft::net_socket

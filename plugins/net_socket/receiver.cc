@@ -12,8 +12,10 @@
 
 namespace weft::net_socket {
 
-Receiver::Receiver(std::vector<Fd> sockets, int threads, std::string peer)
+Receiver::Receiver(std::vector<Fd> sockets, int threads, std::string peer,
+                   const std::vector<Seal>& seals)
     : SocketSet(std::move(sockets), threads, std::move(peer)), work_(count()) {
+  for (size_t s = 0; s < seals.size(); s++) sealed_.emplace_back(descriptor(s), seals[s]);
   for (Request& request : requests_) request.receiver = this;
   start_threads();
 }
@@ -58,7 +60,8 @@ ssize_t Receiver::read_more(size_t socket, std::byte* to, size_t most) {
   msghdr message{};
   message.msg_iov = parts.data() + (most == 0 ? 1 : 0);
   message.msg_iovlen = (most == 0 || socket != 0) ? 1 : 2;
-  const ssize_t got = recvmsg(descriptor(socket), &message, MSG_DONTWAIT);
+  const ssize_t got = sealed_.empty() ? recvmsg(descriptor(socket), &message, MSG_DONTWAIT)
+                                      : sealed_[socket].receive(to, most);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
   if (got <= 0) {
     fail(got == 0 ? 0 : errno);
@@ -78,8 +81,10 @@ bool Receiver::read_frame(Request& request) {
     std::memmove(stash_.data(), stash_.data() + stash_begin_, rest);
     stash_begin_ = 0;
     stash_end_ = rest;
-    const ssize_t got =
-        recv(descriptor(0), stash_.data() + rest, stash_room() - rest, MSG_DONTWAIT);
+    const size_t room = stash_room() - rest;
+    const ssize_t got = sealed_.empty()
+                            ? recv(descriptor(0), stash_.data() + rest, room, MSG_DONTWAIT)
+                            : sealed_[0].receive(stash_.data() + rest, room);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (got <= 0) {
       fail(got == 0 ? 0 : errno);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "plugins/net_socket/sealed_socket.h"
 #include "plugins/net_socket/sockets.h"
 
 namespace weft::net_socket {
@@ -21,7 +22,9 @@ class Receiver : public SocketSet {
     bool used = false;
   };
 
-  Receiver(std::vector<Fd> sockets, int threads, std::string peer);
+  // seals: one per socket, or none.
+  Receiver(std::vector<Fd> sockets, int threads, std::string peer,
+           const std::vector<Seal>& seals = {});
   ~Receiver() override { stop_threads(); }
 
   // nullptr: too many in flight.
@@ -48,7 +51,8 @@ class Receiver : public SocketSet {
 
   std::array<Request, net_abi::kMaxRequests> requests_;
   uint64_t started_ = 0, framed_ = 0;
-  std::vector<Work> work_;  // per socket
+  std::vector<Work> work_;              // per socket
+  std::vector<SealedReceiver> sealed_;  // per socket; empty: data travels as it is
   // Bytes that socket 0 delivered beyond the requested ones: one call reads several small messages
   // and frames. These bytes are copied twice. So while messages are large, the stash takes only the
   // next frames.

@@ -15,13 +15,14 @@
 namespace weft::net_socket {
 
 Sender::Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends,
-               bool fixed_stripes)
+               bool fixed_stripes, const std::vector<Seal>& seals)
     : SocketSet(std::move(sockets), threads, std::move(peer)),
       work_(count()),
       local_(is_connected_locally(descriptor(0))),
       stripes_(local_ && !fixed_stripes ? 1 : static_cast<uint32_t>(count()), fixed_stripes),
-      zero_copy_(descriptor(0), !local_ && count() == 1),
-      loan_(descriptor(0), lends && local_) {
+      zero_copy_(descriptor(0), !local_ && count() == 1 && seals.empty()),
+      loan_(descriptor(0), lends && local_ && seals.empty()) {
+  for (size_t s = 0; s < seals.size(); s++) sealed_.emplace_back(descriptor(s), seals[s]);
   for (Request& request : requests_) request.sender = this;
   // On one machine there is no congestion to control, and BBR's timers cost time: 8 pairs of
   // processes move 41 GB/s with reno instead of 34. Every kernel has reno.
@@ -105,7 +106,8 @@ Moved Sender::move(size_t socket) {
         left == 0 ? 0
         : lent && !only_frame
             ? loan_.send(static_cast<const std::byte*>(parts[0].iov_base), parts[0].iov_len)
-            : sendmsg(descriptor(socket), &message, flags);
+        : !sealed_.empty() ? sealed_[socket].send({parts.data(), used})
+                           : sendmsg(descriptor(socket), &message, flags);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return outcome;
     if (sent < 0 && errno == ENOBUFS && zero_copy) {
       zero_copy_.give_up();  // no memory to pin: copy from now on

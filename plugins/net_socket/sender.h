@@ -5,6 +5,7 @@
 #include <array>
 
 #include "plugins/net_socket/page_loan.h"
+#include "plugins/net_socket/sealed_socket.h"
 #include "plugins/net_socket/sockets.h"
 #include "plugins/net_socket/stripes.h"
 #include "plugins/net_socket/zero_copy.h"
@@ -24,8 +25,10 @@ class Sender : public SocketSet {
     bool used = false;
   };
 
-  // lends: messages may be lent if the peer is on this machine.
-  Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends, bool fixed_stripes);
+  // lends: messages may be lent if the peer is on this machine. seals: one per socket, or none.
+  // Sealed data is a copy, so nothing is lent then.
+  Sender(std::vector<Fd> sockets, int threads, std::string peer, bool lends, bool fixed_stripes,
+         const std::vector<Seal>& seals = {});
   ~Sender() override { stop_threads(); }
 
   // One message, or two that leave together. nullptr: too many in flight. A single message may be
@@ -49,8 +52,9 @@ class Sender : public SocketSet {
   std::array<Request, net_abi::kMaxRequests> requests_;
   uint64_t started_ = 0;  // requests
   uint32_t messages_ = 0;
-  std::vector<Work> work_;  // per socket
-  const bool local_;        // the peer is on this machine
+  std::vector<Work> work_;            // per socket
+  std::vector<SealedSender> sealed_;  // per socket; empty: data travels as it is
+  const bool local_;                  // the peer is on this machine
   StripeChoice stripes_;
   ZeroCopy zero_copy_;  // for socket 0, the only one in use while data is scarce
   PageLoan loan_;

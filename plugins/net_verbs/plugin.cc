@@ -260,6 +260,7 @@ const net_abi::NetV9 kNetV9 = AbiTables<VerbsPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<VerbsPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<VerbsPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<VerbsPlugin>::kV12;
-const net_abi::ExtensionV1 kExtension = {use_secret, nullptr, waits_for, net_common::last_error};
+const net_abi::ExtensionV2 kExtension = {use_secret, nullptr, nullptr, waits_for,
+                                         net_common::last_error};
 
 }  // namespace weft::net_verbs

@@ -52,7 +52,10 @@ std::optional<long long> whole_number(const std::string& word) {
 }
 
 // These put the value of a variable into a member, or return false where it cannot be used.
-bool put(const std::string& word, const ValueRules&, std::string& member) {
+bool put(const std::string& word, const ValueRules& rules, std::string& member) {
+  if (!rules.one_of.empty() &&
+      std::find(rules.one_of.begin(), rules.one_of.end(), word) == rules.one_of.end())
+    return false;
   member = word;
   return true;
 }
@@ -98,7 +101,10 @@ void read(const ConfigVariable& row, Config& config) {
   if (word->empty() && !may_be_empty) return;
   if (!std::visit([&](auto member) { return put(*word, row.rules, config.*member); }, row.member))
     config.complaints.push_back(
-        fmt::format("{}={} is no number that can be used", row.name, *word));
+        row.rules.one_of.empty()
+            ? fmt::format("{}={} is no number that can be used", row.name, *word)
+            : fmt::format("{}={} is none of: {}", row.name, *word,
+                          fmt::join(row.rules.one_of, ", ")));
 }
 
 std::string value_of(const ConfigVariable& row, const Config& config) {

@@ -33,6 +33,7 @@ struct Config {
   std::string net;
   int socket_nthreads = 0, nsocks_per_thread = 0;
   bool lend_pages = true;
+  std::string wire = "plain";
   int proxy_threads = 0;
   bool ib_disable = false;
   std::string ib_hca;

@@ -4,6 +4,8 @@
 namespace weft {
 namespace {
 
+constexpr const char* kWires[] = {"plain", "check", "encrypt"};
+
 constexpr ConfigVariable kConfigVariables[] = {
     {"NCCL_CONF_FILE", &Config::conf_file,
      "File of variables, read instead of ~/.nccl.conf. /etc/nccl.conf is always read."},
@@ -81,6 +83,11 @@ constexpr ConfigVariable kConfigVariables[] = {
      "From this size on ranks pass addresses instead of data, where that is faster."},
     {"WEFT_LEND_PAGES", &Config::lend_pages,
      "0: sockets to peers on this machine copy data instead of lending pages."},
+    {"WEFT_WIRE",
+     &Config::wire,
+     "Protection of data between hosts over sockets. plain: none. check: a checksum finds damage. "
+     "encrypt: nobody reads or changes it. Ranks must agree.",
+     {.one_of = kWires}},
     {"WEFT_PROXY_THREADS", &Config::proxy_threads,
      "Threads that serve the network. 0: one; with GPUs up to four, by the rank's share of its "
      "cores."},

@@ -25,9 +25,10 @@ using ConfigMember =
 
 // What else holds for the value of one variable.
 struct ValueRules {
-  bool secret = false;        // never printed
-  bool not_negative = false;  // a negative value is an error
-  size_t at_least = 0;        // bytes: a smaller value is raised to this
+  bool secret = false;                       // never printed
+  bool not_negative = false;                 // a negative value is an error
+  size_t at_least = 0;                       // bytes: a smaller value is raised to this
+  std::span<const char* const> one_of = {};  // text: every other value is an error
 };
 
 struct ConfigVariable {

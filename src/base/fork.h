@@ -41,28 +41,35 @@ template <typename T>
 class PerProcess final : ForgottenByChildren {
  public:
   T& get() {
-    T* object = object_.load(std::memory_order_acquire);
-    if (object != nullptr) return *object;
+    Made* made = made_.load(std::memory_order_acquire);
+    if (made != nullptr) return made->object;
     std::lock_guard lock(*mutex());
-    object = object_.load(std::memory_order_acquire);
-    if (object == nullptr) {
-      object = std::make_unique<T>().release();
-      object_.store(object, std::memory_order_release);
+    made = made_.load(std::memory_order_acquire);
+    if (made == nullptr) {
+      made = std::make_unique<Made>().release();
+      made->of_parent = of_parent_;
+      made_.store(made, std::memory_order_release);
     }
-    return *object;
+    return made->object;
   }
 
  private:
+  struct Made {
+    T object;
+    Made* of_parent = nullptr;
+  };
   std::mutex* mutex() { return std::launder(reinterpret_cast<std::mutex*>(mutex_)); }
-  // The parent's object stays in memory, in whatever state its threads left it.
+  // The parent's object stays in memory, in whatever state its threads left it. It stays reachable
+  // too, so that a leak sanitizer knows that this is meant.
   void forget() noexcept override {
     new (mutex_) std::mutex;  // a thread of the parent may have held it
-    object_.store(nullptr, std::memory_order_release);
+    if (Made* made = made_.exchange(nullptr)) of_parent_ = made;
   }
 
   alignas(std::mutex) std::byte mutex_[sizeof(std::mutex)] = {};
-  [[maybe_unused]] std::mutex* const made_ = new (mutex_) std::mutex;
-  std::atomic<T*> object_{nullptr};
+  [[maybe_unused]] std::mutex* const first_mutex_ = new (mutex_) std::mutex;
+  std::atomic<Made*> made_{nullptr};
+  Made* of_parent_ = nullptr;
 };
 
 }  // namespace weft

@@ -12,17 +12,11 @@
 namespace weft {
 namespace {
 
-// Chooses the implementation for this CPU.
-void start_library() {
-  static const int started = sodium_init();
-  if (started < 0) fail(ncclSystemError, "libsodium cannot be started");
-}
-
 // BLAKE2b of the label's size, the label and the data.
 template <size_t kSize>
 std::array<uint8_t, kSize> hash(std::span<const uint8_t> key, std::string_view label,
                                 const void* data, size_t size) {
-  start_library();
+  start_crypto();
   std::array<uint8_t, kSize> out;
   const uint64_t length = label.size();
   crypto_generichash_state state;
@@ -35,6 +29,11 @@ std::array<uint8_t, kSize> hash(std::span<const uint8_t> key, std::string_view l
 }
 
 }  // namespace
+
+void start_crypto() {
+  static const int started = sodium_init();
+  if (started < 0) fail(ncclSystemError, "libsodium cannot be started");
+}
 
 void fill_random(void* data, size_t size) {
   auto* bytes = static_cast<uint8_t*>(data);

@@ -11,6 +11,9 @@ namespace weft {
 
 using Secret = std::array<uint8_t, 16>;
 
+// Lets libsodium choose its implementations for this CPU. Everything here calls it.
+void start_crypto();
+
 // Fills from the kernel's random source. Throws Error if there is none.
 void fill_random(void* data, size_t size);
 Secret random_secret();

@@ -10,6 +10,7 @@
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/cluster.h"
+#include "src/comm/peer_process.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
@@ -120,6 +121,9 @@ void Communicator::connect(Deadline deadline) {
       gather_infos(*control_, config_, chooser_->imported(),
                    cuda::available() ? cuda::bus_id(options_.device) : "", deadline);
   settle_rendezvous(infos, deadline);
+  context_.about_peer = [infos, rank](int peer) {
+    return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
+  };
   if (nranks > 1) {
     auto watch =
         PeerWatch::join(options_.id.secret, rank, infos, [this](const News& news) { hear(news); });

@@ -35,13 +35,18 @@ struct NetworkLinks::Pending {
 NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret,
                            int rank, const std::vector<Route>& outgoing,
                            const std::vector<Route>& incoming)
-    : secret_(derive(secret, "network")), rank_(rank) {
+    : secret_(derive(secret, "network")), wire_(wire_of(config.wire)), rank_(rank) {
   NetRequest request = net_request(config, net_name.c_str());
   request.comm_id = public_key(secret);
   network_ = choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  if (wire_ != Wire::kPlain && !network_->can_seal())
+    fail(ncclInvalidUsage,
+         "rank {}: network {} cannot do WEFT_WIRE={}, it sends data as it is. Sockets can "
+         "(NCCL_NET=weft-socket)",
+         rank_, name(), config.wire);
   choose_devices();
   for (const Route& route : outgoing) outgoing_.push_back({route, {}, {}, {}});
-  network_->use_secret(&secret_);
+  network_->use_secret(&secret_, wire_);
   for (const Route& route : incoming) {
     Pending& pending = incoming_.emplace_back(Pending{route, {}, {}, {}});
     void* comm = nullptr;
@@ -125,7 +130,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
            rank_, name(), pending.route.peer, theirs);
     pending.handle = find_handle(offers, pending.route);
   }
-  network_->use_secret(&secret_);
+  network_->use_secret(&secret_, wire_);
   for (;;) {
     const Pending* missing = nullptr;
     for (Pending& pending : outgoing_)
@@ -140,7 +145,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
            missing->route.peer, name());
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  network_->use_secret(nullptr);
+  network_->use_secret(nullptr, Wire::kPlain);
   for (Pending& pending : outgoing_) {
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
     if (pending.route.channel >= kFirstLaneChannel) {

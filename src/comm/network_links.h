@@ -75,6 +75,7 @@ class NetworkLinks {
 
   std::shared_ptr<Network> network_;
   const Secret secret_;
+  const Wire wire_;
   const int rank_;
   std::vector<int> devices_;  // the fastest
   std::string pci_path_;

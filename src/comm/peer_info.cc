@@ -11,6 +11,7 @@
 #include "src/base/process_cores.h"
 #include "src/base/siphash.h"
 #include "src/comm/cluster.h"
+#include "src/comm/peer_process.h"
 #include "src/comm/rendezvous.h"
 #include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
@@ -63,6 +64,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   mine.schedules = imported.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
+  mine.pid_namespace = pid_namespace();
+  mine.wire = static_cast<int32_t>(wire_of(config.wire));
   std::strncpy(mine.gpu, gpu.c_str(), sizeof mine.gpu - 1);
   const auto addresses = Acceptor::instance().offer(config, std::size(mine.addresses));
   mine.address_count = static_cast<int32_t>(addresses.size());
@@ -79,6 +82,10 @@ void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Confi
     if (other.settings[i] != first.settings[i])
       fail(ncclInvalidUsage, "rank {} has another {} than rank 0: it must be the same on all ranks",
            rank, agreed_settings(config)[i].name);
+  if (other.wire != first.wire)
+    fail(ncclInvalidUsage,
+         "rank {} has WEFT_WIRE={}, rank 0 has WEFT_WIRE={}: it must be the same on all ranks",
+         rank, name_of(static_cast<Wire>(other.wire)), name_of(static_cast<Wire>(first.wire)));
   if (other.schedules != first.schedules)
     fail(ncclInvalidUsage,
          "rank {} has other schedules than rank 0 (WEFT_SCHEDULES, MSCCL_XML_FILES, "

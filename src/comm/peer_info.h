@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/config.h"
+#include "src/base/seal.h"
 #include "src/comm/control_channel.h"
 #include "src/planner/imported_schedules.h"
 
@@ -28,6 +29,8 @@ struct PeerInfo {
   int32_t cores = 1;       // the number of those cores
   int32_t shm_disable = 0;
   int32_t p2p_disable = 0;
+  int32_t wire = 0;  // Wire
+  uint32_t pid_namespace = 0;
   char gpu[16] = {};  // PCI bus id; empty in host mode
   int32_t address_count = 0;
   Address addresses[4];

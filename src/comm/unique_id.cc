@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "src/base/config.h"
+#include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/seal.h"
 #include "src/comm/rendezvous.h"
 #include "src/transport/acceptor.h"
 
@@ -22,6 +24,8 @@ UniqueId UniqueId::create() {
     id.fixed = 1;
     id.address_count = 1;
     id.addresses[0] = parse_address(config.comm_id);
+    if (config.secret.empty() && config.wire == name_of(Wire::kEncrypt))
+      fail(ncclInvalidUsage, "WEFT_WIRE=encrypt with NCCL_COMM_ID needs WEFT_SECRET");
     if (config.secret.empty())
       WEFT_WARN("NCCL_COMM_ID is used without WEFT_SECRET: whoever knows the address can join");
     return id;

@@ -80,8 +80,8 @@ std::vector<CarriedMessage> NetStream::carried(const std::byte* data, uint64_t b
 // Data that has arrived can still be read. No more will come.
 void NetStream::fail(ncclResult_t code) noexcept {
   if (broken_) return;
-  failure_ = comm_.network().reason();
-  WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code), failure_);
+  failure_ = {code, comm_.network().reason()};
+  WEFT_INFO(kNet, "a connection ended with code {}: {}", static_cast<int>(code), failure_.text);
   broken_ = true;
   if (lost_ != nullptr) lost_->store(true);
   ring(rank_bell_);

@@ -33,6 +33,12 @@ class Proxy;
 // Bytes per slot of the receiving ring. Every message fits into one.
 uint64_t slot_size(uint64_t ring_bytes);
 
+// Why a connection ended. ncclRemoteError: the peer has gone, or seems to.
+struct StreamFailure {
+  ncclResult_t code = ncclSuccess;
+  std::string text;  // the plugin's; empty if the connection did not fail
+};
+
 // Proxies call all functions except the constructor. They hold the lock of the stream's own proxy,
 // either exclusively or shared with a claim.
 class NetStream {
@@ -47,8 +53,7 @@ class NetStream {
   std::shared_ptr<const void> memory() const { return memory_; }
   // Any thread may ask. Everything that came before is in the ring.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
-  // The plugin's error when the connection broke; empty if it did not.
-  const std::string& failure() const { return failure_; }
+  const StreamFailure& failure() const { return failure_; }
   // Moves all data that can be moved now. True if it moved any. `eager`: does not wait for a
   // consumer to say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
@@ -105,7 +110,7 @@ class NetStream {
   uint32_t fruitless_ = 0;  // polls since the last news
   const bool takes_help_;
   std::atomic<bool> claimed_{false};
-  std::string failure_;
+  StreamFailure failure_;
   using Observers = std::vector<std::unique_ptr<StreamObserver>>;
   std::unique_ptr<Observers> observers_;  // nullptr: none
 };

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/siphash.h"
+#include "src/base/seal.h"
 #include "src/transport/net_abi/common.h"
 
 namespace weft {
@@ -71,7 +71,10 @@ class Network {
   // Beyond the ABI (net_abi/extension.h). Only our own plugins have these, and not all have all.
   virtual bool can_lend() const = 0;   // has isend_two(), and can send unregistered memory
   virtual bool can_sleep() const = 0;  // has waits_for()
-  virtual void use_secret(const Secret* secret) noexcept = 0;
+  virtual bool can_seal() const = 0;   // does what WEFT_WIRE asks for
+  // For this thread's listen() and connect(): the communicator's secret, and how to protect data.
+  // nullptr: neither from now on.
+  virtual void use_secret(const Secret* secret, Wire wire) noexcept = 0;
   virtual ncclResult_t isend_two(void* comm, void* head, size_t head_size, void* body,
                                  size_t body_size, void** request) noexcept = 0;
   virtual int waits_for(void* comm, pollfd* descriptors, int most) noexcept = 0;

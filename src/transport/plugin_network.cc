@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 using net_abi::DeviceHandle;
-using net_abi::ExtensionV1;
+using net_abi::ExtensionV2;
 
 std::string& last_warning() {
   thread_local std::string text;
@@ -47,7 +47,7 @@ class PluginNetwork final : public Network {
   static constexpr bool kHasContext = kVersion >= 11;
 
  public:
-  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV1* extension,
+  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV2* extension,
                 uint64_t comm_id, int traffic_class)
       : library_(std::move(library)), net_(net), extension_(extension), name_(net.name) {
     config_.traffic_class = traffic_class;
@@ -181,8 +181,12 @@ class PluginNetwork final : public Network {
     return extension_ != nullptr && extension_->isend_two != nullptr;
   }
   bool can_sleep() const override { return extension_ != nullptr; }
-  void use_secret(const Secret* secret) noexcept override {
+  bool can_seal() const override {
+    return extension_ != nullptr && extension_->use_wire != nullptr;
+  }
+  void use_secret(const Secret* secret, Wire wire) noexcept override {
     if (extension_ != nullptr) extension_->use_secret(secret == nullptr ? nullptr : secret->data());
+    if (can_seal()) extension_->use_wire(secret == nullptr ? -1 : static_cast<int>(wire));
   }
   ncclResult_t isend_two(void* comm, void* head, size_t head_size, void* body, size_t body_size,
                          void** request) noexcept override {
@@ -227,7 +231,7 @@ class PluginNetwork final : public Network {
 
   const std::shared_ptr<void> library_;
   const Net& net_;
-  const ExtensionV1* const extension_;
+  const ExtensionV2* const extension_;
   const std::string name_;
   net_abi::CommConfig config_{};
   void* context_ = nullptr;
@@ -236,7 +240,7 @@ class PluginNetwork final : public Network {
 
 template <typename Net>
 NetTable make_table(const std::shared_ptr<void>& library, const Net& net,
-                    const ExtensionV1* extension) {
+                    const ExtensionV2* extension) {
   return {net.name, Net::kVersion, [=, &net](uint64_t comm_id, int traffic_class) {
             return std::make_shared<PluginNetwork<Net>>(library, net, extension, comm_id,
                                                         traffic_class);
@@ -249,7 +253,7 @@ bool look_up(const std::shared_ptr<void>& library, int newest, NetTable& table) 
   const auto* net = static_cast<const Net*>(dlsym(library.get(), Net::kSymbol));
   if (net == nullptr) return false;
   const auto* extension =
-      static_cast<const ExtensionV1*>(dlsym(library.get(), ExtensionV1::kSymbol));
+      static_cast<const ExtensionV2*>(dlsym(library.get(), ExtensionV2::kSymbol));
   table = make_table(library, *net, extension);
   return true;
 }
@@ -266,7 +270,7 @@ NetTable find_table(const std::shared_ptr<void>& library, int newest) {
   return table;
 }
 
-NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV1& extension) {
+NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV2& extension) {
   return make_table(nullptr, net, &extension);
 }
 

@@ -178,7 +178,7 @@ bool Proxy::unsent(const NetStream& stream) noexcept {
   return stream.unsent();
 }
 
-std::string Proxy::failure(const NetStream& stream) {
+StreamFailure Proxy::failure(const NetStream& stream) {
   const auto lock = interrupt();
   return stream.failure();
 }

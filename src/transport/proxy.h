@@ -32,6 +32,7 @@
 namespace weft {
 
 class NetStream;
+struct StreamFailure;
 
 // The number of threads for a communicator: WEFT_PROXY_THREADS, or as many as the `cores` that
 // `ranks` ranks share allow.
@@ -71,7 +72,7 @@ class Proxy {
   // not sleep.
   bool waits_for(std::vector<pollfd>& descriptors);
   bool unsent(const NetStream& stream) noexcept;
-  std::string failure(const NetStream& stream);  // see NetStream::failure()
+  StreamFailure failure(const NetStream& stream);  // see NetStream::failure()
   // Closes a stream's connection, so that nobody accesses the memory of a failed operation any
   // more.
   void abandon(NetStream& stream) noexcept;

@@ -18,7 +18,8 @@ struct ChaosPlan {
     Random random(mix(seed));
     ranks = static_cast<int>(2 + random.below(5));
     victim = static_cast<int>(random.below(static_cast<uint64_t>(ranks)));
-    fault = static_cast<Fault>(random.below(kFaults));
+    // A sanitizer ends a process that has no memory left, so its runs are without that fault.
+    fault = static_cast<Fault>(random.below(kSanitized ? kLittleMemory : kFaults));
     phase = static_cast<Phase>(random.below(kPhases));
     hosts = static_cast<Hosts>(random.below(kLayouts));
     delay_us = static_cast<int>(random.below(phase == kCalls || phase == kPart ? 20000 : 3000));

@@ -56,10 +56,10 @@ bool ChaosRank::done(const std::string& what, const std::function<ncclResult_t()
 // The fault comes a little after the begin of its phase, on another thread.
 void ChaosRank::enter(ChaosPlan::Phase phase) {
   if (rank_ != plan_.victim || phase != plan_.phase) return;
-  std::thread([this] {
+  breaker_ = std::thread([this] {
     std::this_thread::sleep_for(std::chrono::microseconds(plan_.delay_us));
     break_something();
-  }).detach();
+  });
 }
 
 void ChaosRank::break_something() {
@@ -192,9 +192,8 @@ void ChaosRank::play() {
       return finalizes && !stage_.has(Stage::kFault) ? ncclCommDestroy(comm) : ncclCommAbort(comm);
     });
   }
-  if (rank_ == plan_.victim) {
-    // The fault may come later than the last call.
-    std::this_thread::sleep_for(std::chrono::microseconds(plan_.delay_us + 20000));
+  if (breaker_.joinable()) {
+    breaker_.join();  // the fault may come later than the last call
     limit(RLIMIT_AS, RLIM_INFINITY);
     limit(RLIMIT_NOFILE, 1024);
   }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "nccl.h"
 #include "tests/faults/chaos_plan.h"
@@ -31,6 +32,7 @@ class ChaosRank {
   const ChaosPlan& plan_;
   const int rank_;
   Stage& stage_;
+  std::thread breaker_;  // of the victim: breaks something
 };
 
 }  // namespace weft::test

@@ -191,6 +191,24 @@ void stops_and_continues(Player& player) {
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
+// A wait that gives up says that the peer is stopped, not dead.
+void stops_for_too_long(Player& player) {
+  ncclComm_t comm = player.join();
+  player.expect_works(comm);
+  player.stage().meet(0, player.nranks());
+  if (player.rank() == 1) {
+    player.stage().mark(Stage::kFault);
+    kill(getpid(), SIGSTOP);
+    for (;;) pause_ms(1000);
+  }
+  player.stage().await(Stage::kFault);
+  const std::string pid = std::to_string(player.stage().pid(1));
+  player.expect_failure(player.all_reduce(comm), ncclRemoteError,
+                        {"WEFT_TIMEOUT", "peer 1 ", "its process .pid " + pid + ". is stopped"});
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  kill(player.stage().pid(1), SIGKILL);
+}
+
 ncclComm_t shrink_without(Player& player, ncclComm_t comm, int excluded) {
   ncclComm_t rest = nullptr;
   player.expect_success(player.call("shrink", nullptr, [&] {
@@ -220,6 +238,18 @@ void survivors_shrink(Player& player) {
   if (last == nullptr) return;
   player.expect_works(last);
   EXPECT_EQ(ncclCommDestroy(last), ncclSuccess);
+}
+
+FaultScenario too_long_stop() {
+  return {"stops_for_too_long",
+          "rank 1 is stopped for longer than WEFT_TIMEOUT=1",
+          2,
+          stops_for_too_long,
+          3,
+          {1},
+          {},
+          4096,
+          {{"WEFT_TIMEOUT", "1"}}};
 }
 
 }  // namespace
@@ -294,6 +324,7 @@ std::vector<FaultScenario> death_scenarios() {
        2,
        {0, 1}},
       {"stops_and_continues", "rank 1 is stopped for 2.5 s: nothing fails", 3, stops_and_continues},
+      too_long_stop(),
       {"survivors_shrink",
        "two ranks die one after the other; the survivors shrink and go on",
        4,

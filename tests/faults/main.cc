@@ -22,8 +22,9 @@ namespace {
 
 std::vector<FaultScenario> all_scenarios() {
   std::vector<FaultScenario> all;
-  for (const auto& part : {death_scenarios(), exit_scenarios(), fork_scenarios(),
-                           user_error_scenarios(), lone_scenarios(), status_scenarios()})
+  for (const auto& part :
+       {death_scenarios(), exit_scenarios(), fork_scenarios(), user_error_scenarios(),
+        lone_scenarios(), status_scenarios(), wire_scenarios()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

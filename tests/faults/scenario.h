@@ -31,5 +31,6 @@ std::vector<FaultScenario> fork_scenarios();
 std::vector<FaultScenario> user_error_scenarios();
 std::vector<FaultScenario> lone_scenarios();
 std::vector<FaultScenario> status_scenarios();
+std::vector<FaultScenario> wire_scenarios();
 
 }  // namespace weft::test

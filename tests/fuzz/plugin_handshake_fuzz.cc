@@ -22,8 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   test::Input input(data, size);
   const Secret key{4, 5, 6};
   if ((input.byte() & 1) != 0)
-    play(net_common::ListenerHandshake(key), input);
+    play(net_common::ListenerHandshake(key, seals_for(Wire::kEncrypt)), input);
   else
-    play(net_common::ConnectorHandshake(key, 7, 0, 2), input);
+    play(net_common::ConnectorHandshake(key, 7, 0, 2, Seal::Kind::kChaCha20Poly1305), input);
   return 0;
 }

@@ -71,6 +71,14 @@ TEST(SocketPlugin, OverIpv6GivesTheReferenceResults) {
   run_over(3, {{"NCCL_SOCKET_FAMILY", "AF_INET6"}});
 }
 
+TEST(SocketPlugin, ThatChecksOrEncryptsGivesTheReferenceResults) {
+  for (const char* wire : {"check", "encrypt"}) {
+    run_over(3, {{"WEFT_WIRE", wire}});
+    run_over(2,
+             {{"WEFT_WIRE", wire}, {"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "2"}});
+  }
+}
+
 // GPUs use this where there are enough cores.
 TEST(SocketPlugin, WithSeveralConnectionsAndProxiesGivesTheReferenceResults) {
   std::string plan;
@@ -88,20 +96,39 @@ WEFT_SCENARIO(different_networks) {
   if (comm != nullptr) ncclCommAbort(comm);
 }
 
-TEST(Hosts, WithDifferentNetworksAreToldSo) {
+// What two ranks say whose init fails. The settings are rank 1's, or both ranks'.
+std::string what_they_say(const Environment& settings, bool both) {
   ProcessOptions options;
-  options.environment = [](int rank) {
+  options.environment = [&](int rank) {
     Environment all = separate_hosts(rank);
-    if (rank == 1) all.merge(only("tiny8", "tiny8"));
+    if (rank == 1 || both) all.insert(settings.begin(), settings.end());
     return all;
   };
-  const auto results = run_processes("different_networks", 2, options);
   std::string output;
-  for (const ProcessResult& result : results) {
+  for (const ProcessResult& result : run_processes("different_networks", 2, options)) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     output += result.output;
   }
-  EXPECT_NE(output.find("all hosts need the same plugin"), std::string::npos) << output;
+  return output;
+}
+
+TEST(Hosts, WithDifferentNetworksAreToldSo) {
+  const std::string said = what_they_say(only("tiny8", "tiny8"), false);
+  EXPECT_NE(said.find("all hosts need the same plugin"), std::string::npos) << said;
+}
+
+TEST(Hosts, WithDifferentWiresAreToldSo) {
+  const std::string said = what_they_say({{"WEFT_WIRE", "encrypt"}}, false);
+  EXPECT_NE(said.find("rank 1 has WEFT_WIRE=encrypt, rank 0 has WEFT_WIRE=plain"),
+            std::string::npos)
+      << said;
+}
+
+TEST(Hosts, DoNotSendAsItIsWhatShouldBeEncrypted) {
+  Environment settings = only("tiny8", "tiny8");
+  settings["WEFT_WIRE"] = "encrypt";
+  const std::string said = what_they_say(settings, true);
+  EXPECT_NE(said.find("network tiny8 cannot do WEFT_WIRE=encrypt"), std::string::npos) << said;
 }
 
 }  // namespace

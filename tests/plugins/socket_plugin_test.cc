@@ -37,18 +37,19 @@ std::vector<Interface> loopback() {
 }
 
 Pair meet(Listener& listener, const Handle& handle, const Width& width,
-          const std::optional<Secret>& secret, double seconds = 60) {
+          const std::optional<Secret>& secret, double seconds = 60, Wire wire = Wire::kPlain) {
   Pair pair;
-  Connector connector(handle, width.sockets, secret);
+  Connector connector(handle, width.sockets, secret, wire);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < deadline && !connector.failed() &&
          (pair.sender == nullptr || pair.receiver == nullptr)) {
     if (auto joined = pair.sender == nullptr ? connector.join() : std::nullopt)
       pair.sender = std::make_unique<Sender>(std::move(joined->sockets), width.threads,
-                                             std::move(joined->peer), width.lends, width.fixed);
+                                             std::move(joined->peer), width.lends, width.fixed,
+                                             joined->seals);
     if (auto joined = pair.receiver == nullptr ? listener.join() : std::nullopt)
       pair.receiver = std::make_unique<Receiver>(std::move(joined->sockets), width.threads,
-                                                 std::move(joined->peer));
+                                                 std::move(joined->peer), joined->seals);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   pair.failure = connector.failure();
@@ -174,13 +175,15 @@ void expect_messages_arrive(Pair& pair) {
 }
 
 TEST(Messages, ArriveWholeAndInOrderWhateverTheNumberOfSocketsAndThreads) {
-  for (const Width& width : {Width{}, wide(2, 0), wide(4, 1), wide(4, 3), wide(7, 2)}) {
-    Listener listener(loopback(), 0, std::nullopt);
-    Pair pair = meet(listener, listener.handle(), width, std::nullopt);
-    ASSERT_NE(pair.sender, nullptr);
-    ASSERT_NE(pair.receiver, nullptr);
-    for (int round = 0; round < 3; round++) expect_messages_arrive(pair);
-  }
+  for (const Width& width : {Width{}, wide(2, 0), wide(4, 1), wide(4, 3), wide(7, 2)})
+    for (const Wire wire : {Wire::kPlain, Wire::kCheck, Wire::kEncrypt}) {
+      Listener listener(loopback(), 0, std::nullopt, wire);
+      Pair pair = meet(listener, listener.handle(), width, std::nullopt, 60, wire);
+      ASSERT_NE(pair.sender, nullptr);
+      ASSERT_NE(pair.receiver, nullptr);
+      const int rounds = wire == Wire::kPlain ? 3 : 1;
+      for (int round = 0; round < rounds; round++) expect_messages_arrive(pair);
+    }
 }
 
 // Sleeps until `complete()`. If it is complete and nothing woke the sleeper, a wake-up is lost.
@@ -197,9 +200,9 @@ void sleep_until(const Side& side, Complete complete, bool& lost) {
   }
 }
 
-void expect_to_be_woken(const Width& width) {
-  Listener listener(loopback(), 0, std::nullopt);
-  Pair pair = meet(listener, listener.handle(), width, std::nullopt);
+void expect_to_be_woken(const Width& width, Wire wire = Wire::kPlain) {
+  Listener listener(loopback(), 0, std::nullopt, wire);
+  Pair pair = meet(listener, listener.handle(), width, std::nullopt, 60, wire);
   ASSERT_NE(pair.sender, nullptr);
   ASSERT_NE(pair.receiver, nullptr);
   constexpr int kMessages = 60;
@@ -228,6 +231,10 @@ TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheConnectionsThreadsCompleteThem) {
   expect_to_be_woken(wide(3, 2));
 }
 TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheyAreLent) { expect_to_be_woken({}); }
+TEST(Messages, WakeWhoSleepsOnThemAlsoWhenTheyAreSealed) {
+  expect_to_be_woken({}, Wire::kCheck);
+  expect_to_be_woken(wide(3, 2), Wire::kEncrypt);
+}
 
 // A message to a peer on this machine, long enough to be lent.
 class Loans : public testing::Test {

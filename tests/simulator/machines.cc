@@ -83,6 +83,11 @@ Machine random_machine(int gpus, uint64_t seed) {
   const auto gbps = [&] { return 0.5 * static_cast<double>(1 + draw(200)); };
   const auto us = [&] { return 0.1 * static_cast<double>(draw(30)); };
   Machine m;
+  // Compilers evaluate arguments in different orders, and draws in the order they are made.
+  const auto join = [&](int from, int to) {
+    const double rate = gbps(), latency = us();
+    add_link(m, from, to, rate, latency);
+  };
   m.name = fmt::format("random {}", seed);
   for (int g = 0; g < gpus; g++) add_node(m, fmt::format("g{}", g), NodeType::kGpu);
   const int switches = 1 + static_cast<int>(draw(3));
@@ -90,15 +95,15 @@ Machine random_machine(int gpus, uint64_t seed) {
     const int node = add_node(m, fmt::format("s{}", s), NodeType::kSwitch);
     if (s == 0) continue;
     const int other = gpus + static_cast<int>(draw(static_cast<uint64_t>(s)));
-    add_link(m, node, other, gbps(), us());
-    add_link(m, other, node, gbps(), us());
+    join(node, other);
+    join(other, node);
   }
   for (int g = 0; g < gpus; g++) {
     const int node = gpus + static_cast<int>(draw(static_cast<uint64_t>(switches)));
-    add_link(m, g, node, gbps(), us());
-    add_link(m, node, g, gbps(), us());
+    join(g, node);
+    join(node, g);
     for (int other = 0; other < gpus; other++)
-      if (other != g && draw(4) == 0) add_link(m, g, other, gbps(), us());
+      if (other != g && draw(4) == 0) join(g, other);
   }
   return m;
 }

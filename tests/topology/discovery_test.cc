@@ -179,7 +179,7 @@ TEST(Discovery, FillsASkeletonFileIn) {
     </pci></cpu></system>)";
   const ScopedEnvironment environment{{"WEFT_FAKE_NVML", box.gpus}, {"NCCL_TOPO_FILE", path}};
   const Machine machine = this_machine(box.how());
-  EXPECT_EQ(gpus(machine).size(), 4u);
+  ASSERT_EQ(gpus(machine).size(), 4u) << testing::PrintToString(machine.notes);
   EXPECT_EQ(nodes_of(machine, NodeType::kNic).size(), 2u);
   EXPECT_TRUE(has_note(machine.notes, "the file's GPU 0000:77:00.0 is not here"));
   // GPU 0 and mlx5_0 are under the file's switch. Their NVLinks come from the driver.

@@ -233,6 +233,29 @@ void Batch::take_back() {
   }
 }
 
+std::string Batch::about_peer(const Task& task, const LaneState& lane) {
+  const RankContext& context = *task.context;
+  return context.about_peer && lane.waits_for < context.cpu_nodes_from
+             ? context.about_peer(lane.waits_for)
+             : "";
+}
+
+// Whether the network to a peer has failed though the peer has not gone. Nothing more will come.
+bool Batch::report_network_fault(const Task& task, const LaneState& lane) {
+  const auto report = [&](const auto* port) {
+    if (port->stream == nullptr || !port->stream->broken()) return false;
+    const StreamFailure why = port->stream->proxy().failure(*port->stream);
+    if (why.code == ncclSuccess || why.code == ncclRemoteError) return false;
+    report_failure({ncclSystemError,
+                    fmt::format("{}, but the network between this rank and rank {} failed: {}",
+                                describe_wait(task, lane), port->peer, why.text),
+                    &task});
+    return true;
+  };
+  return std::any_of(task.receives.begin(), task.receives.end(), report) ||
+         std::any_of(task.sends.begin(), task.sends.end(), report);
+}
+
 void Batch::report_failure(Outcome outcome) {
   if (!outcome_taken_.exchange(true)) outcome_ = std::move(outcome);
   failed_.store(true, std::memory_order_release);
@@ -388,6 +411,7 @@ void Batch::wait(Idle& idle) {
   if (task != nullptr && lane.waits_for >= task->context->cpu_nodes_from)
     seconds -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
   if (task != nullptr) {
+    if (report_network_fault(*task, lane)) return;
     // One more pass after the look: the last data may have arrived in between.
     const bool gone_before = idle.peer_gone;
     idle.peer_gone = is_over(*task, lane, seconds);
@@ -400,16 +424,18 @@ void Batch::wait(Idle& idle) {
                network_.failure(),
            task});
     if (context.timeout_s > 0 && seconds > context.timeout_s)
-      return report_failure({ncclRemoteError,
-                             describe_wait(*task, lane) +
-                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds),
-                             task});
+      return report_failure(
+          {ncclRemoteError,
+           describe_wait(*task, lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT){}",
+                                                    seconds, about_peer(*task, lane)),
+           task});
     if (seconds > kStallsS && !idle.told) {
       idle.told = true;
       tell_stalls();
     }
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
-      WEFT_TELL("{}: for {:.0f} s already", describe_wait(*task, lane), seconds);
+      WEFT_TELL("{}: for {:.0f} s already{}", describe_wait(*task, lane), seconds,
+                about_peer(*task, lane));
       idle.warned = true;
     }
   }

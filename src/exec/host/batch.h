@@ -34,6 +34,8 @@ struct RankContext {
   int local_ranks = 1;                     // ranks of the communicator that share this host's cores
   uint64_t longest_sleep_ns = 50'000'000;  // less if peers ring no bell
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
+  // What is known of a peer's process, for messages; may be empty.
+  std::function<std::string(int peer)> about_peer;
   std::function<void()> stalls;           // called when the rank has waited long; may be empty
   CallHistory history;                    // for comparisons with peers
   OperationObserver* observer = nullptr;  // nullptr: none
@@ -111,6 +113,8 @@ class Batch {
   [[gnu::cold]] void note_progress(Idle& idle);
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
+  static std::string about_peer(const Task& task, const LaneState& lane);
+  bool report_network_fault(const Task& task, const LaneState& lane);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
   [[gnu::cold]] bool find_wait(Task& task, LaneState& lane);

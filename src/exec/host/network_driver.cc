@@ -70,7 +70,8 @@ void NetworkDriver::sleep(int milliseconds) {
 
 std::string NetworkDriver::failure() const {
   for (NetStream* stream : streams_)
-    if (const std::string why = stream->proxy().failure(*stream); !why.empty()) return ": " + why;
+    if (const std::string why = stream->proxy().failure(*stream).text; !why.empty())
+      return ": " + why;
   return "";
 }
 

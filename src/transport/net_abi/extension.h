@@ -1,4 +1,4 @@
-// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v1. Other
+// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v2. Other
 // plugins lack it, and everything works without it. Same thread rule as the ABI: one at a time per
 // comm.
 #pragma once
@@ -9,12 +9,15 @@
 
 namespace weft::net_abi {
 
-struct ExtensionV1 {
-  static constexpr const char* kSymbol = "weftNetExtension_v1";
+struct ExtensionV2 {
+  static constexpr const char* kSymbol = "weftNetExtension_v2";
 
   // The communicator's secret (16 bytes), for this thread's listen() and connect() from now on.
   // Peers prove that they know it. nullptr: none, the handle alone admits a peer.
   void (*use_secret)(const unsigned char* secret);
+  // nullptr if data always travels as it is. How this thread's listen() and connect() protect data
+  // from now on: a weft::Wire. -1: as WEFT_WIRE says. Both ends must choose alike.
+  void (*use_wire)(int wire);
   // nullptr if messages must lie in registered memory. Like isend() of `head` and then of `body`:
   // two messages, one request, one system call. Nobody reads either after the connection has been
   // closed. (A plugin may lend the memory of an isend() to the peer.)
