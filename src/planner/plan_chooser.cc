@@ -40,6 +40,9 @@ void PlanChooser::agree(CommunicatorPlans plans) {
   option_generators_.clear();
   for (const PlanOption& option : agreed_.table.options)
     option_generators_.push_back(option.schedule < 0 ? find_generator(option.name) : nullptr);
+  has_lanes_ = std::any_of(
+      agreed_.table.options.begin(), agreed_.table.options.end(),
+      [](const PlanOption& option) { return option.path == PlanPath::kLanes; });
   connected_ = ImportedSchedules::both(*imported_, *agreed_.schedules);
 }
 
@@ -97,7 +100,8 @@ const Generator* PlanChooser::unless_captured(const Generator* generator,
 
 bool PlanChooser::goes_by_rules() const {
   const SelectionTable& table = agreed_.table;
-  const bool lanes_of_hosts = placement_.lanes && !placement_.one_host;
+  // A table of lanes was made for the machine; others know nothing of GPUs of several hosts.
+  const bool lanes_of_hosts = placement_.lanes && !placement_.one_host && !has_lanes_;
   return (table.advisory && !placement_.peer_memory) || (lanes_of_hosts && !emulates_topo_) ||
          (placement_.via_host && !emulates_topo_ && table.via_host.empty());
 }

@@ -94,6 +94,7 @@ class PlanChooser {
   CommunicatorPlans agreed_;
   std::vector<const Generator*> option_generators_;  // per option of the table
   std::shared_ptr<const ImportedSchedules> connected_;
+  bool has_lanes_ = false;  // the agreed table has plans that run as lanes
   int cpu_nodes_ = 0;
   Placement placement_;
   CopyTest copies_;
