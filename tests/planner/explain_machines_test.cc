@@ -21,13 +21,13 @@ constexpr CollectiveKind kAsked[] = {CollectiveKind::kAllReduce,     CollectiveK
                                      CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 constexpr uint64_t kMiB = 1 << 20;
 
-// Up to this many GPUs synthesis runs to its end, so its schedules are always the same. With more,
-// only names are compared.
+// Up to 32 GPUs synthesis runs to its end, so its schedules are always the same. Beyond this many
+// only names are compared: lines would be long.
 constexpr int kExact = 16;
 
 PlannedMachine planned(const std::string& topo) {
   const Machine machine = load_machine(topo);
-  return {machine, gpus(machine).size() <= kExact ? "60" : "0.9"};
+  return {machine, gpus(machine).size() <= 32 ? "60" : "0.9"};
 }
 
 std::string answers(const PlannedMachine& on) {
