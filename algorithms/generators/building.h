@@ -84,4 +84,10 @@ inline Schedule single_rank(const char* name, const Collective& collective) {
   return schedule;
 }
 
+// Lower rank first, so that both partners compute the same bits.
+inline Operands ordered(int rank, int partner, Operand mine) {
+  const Operand theirs = Operand::peer(partner);
+  return partner < rank ? Operands{theirs, mine} : Operands{mine, theirs};
+}
+
 }  // namespace weft

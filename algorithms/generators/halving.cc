@@ -10,12 +10,6 @@ namespace {
 
 bool supports_halving(const Collective& c) { return c.kind == CollectiveKind::kAllReduce; }
 
-// Lower rank first, so that both partners would compute the same bits.
-Operands ordered(int rank, int partner, Operand mine) {
-  const Operand theirs = Operand::peer(partner);
-  return partner < rank ? Operands{theirs, mine} : Operands{mine, theirs};
-}
-
 // Rank r of the first `core` ranks, whose sums begin in `buffer`.
 void exchange(Lane& lane, int r, int core, Buffer buffer) {
   for (int half = core / 2; half >= 1; half /= 2) {

@@ -15,12 +15,6 @@ bool supports_recursive(const Collective& c) {
          power_of_two(c.nranks);
 }
 
-// Lower rank first, so that both partners compute the same bits.
-Operands ordered(int rank, int partner, Operand mine) {
-  const Operand theirs = Operand::peer(partner);
-  return partner < rank ? Operands{theirs, mine} : Operands{mine, theirs};
-}
-
 // Exchanges whole vectors. Ranks beyond the largest power of two send their input to a partner and
 // get the result back.
 Schedule all_reduce(const Collective& c) {
