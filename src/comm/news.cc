@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-struct Wire {
+struct NewsBytes {
   uint8_t kind = 0, primary = 0;
   uint16_t unused = 0;
   int32_t rank = 0, reporter = 0, code = 0;
@@ -17,7 +17,7 @@ struct Wire {
 }  // namespace
 
 std::string News::encode() const {
-  const Wire wire{static_cast<uint8_t>(kind),
+  const NewsBytes wire{static_cast<uint8_t>(kind),
                   static_cast<uint8_t>(primary),
                   0,
                   rank,
@@ -28,7 +28,7 @@ std::string News::encode() const {
 }
 
 std::optional<News> News::decode(std::string_view bytes) {
-  Wire wire;
+  NewsBytes wire;
   if (bytes.size() < sizeof wire) return std::nullopt;
   std::memcpy(&wire, bytes.data(), sizeof wire);
   if (wire.kind < static_cast<uint8_t>(Kind::kLeft) ||

@@ -23,9 +23,10 @@ bool has_fifos(const Generator& generator) {
          generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr;
 }
 
-// Simulations take time, so only these sizes are simulated, up to 1 GiB. Times between and beyond
-// them are linear. While a message fits one slice, times are nearly linear.
-constexpr int kSimulatedSizes[] = {0, 10, 14, 18, 22}, kFewSimulatedSizes[] = {0, 14, 22};
+// Simulations take time, so only these sizes are simulated, up to 64 MiB, and of lanes up to 1 GiB.
+// Times between and beyond them are linear. While a message fits one slice, times are nearly linear.
+constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
+constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
 // How a plan is simulated.
@@ -48,8 +49,9 @@ double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, d
 // The times at all sizes of a table.
 std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
                                     SimulatedMachine& simulated, const Manner& manner) {
-  std::span<const int> sizes = kSimulatedSizes;
-  if (request.nranks > kManyRanks) sizes = kFewSimulatedSizes;
+  std::span<const int> sizes = request.lanes ? std::span<const int>(kLaneSizes) : kSimulatedSizes;
+  if (request.nranks > kManyRanks)
+    sizes = request.lanes ? std::span<const int>(kFewLaneSizes) : kFewSimulatedSizes;
   std::vector<double> known, us;
   for (const int i : sizes)
     known.push_back(request.call_us +
@@ -93,6 +95,9 @@ class Builder {
       }
       for (const Generator& generator : generators()) {
         if (!generator.supports(c)) continue;
+        // They take long to simulate, and win where links are many.
+        if ((generator.name == kChain.name || generator.name == kHalving.name) && !request_.lanes)
+          continue;
         const bool for_hosts = generator.make_for_hosts != nullptr && !hierarchy_.empty();
         if ((has_fifos(generator) || for_hosts) && !request_.cpu_plans_only)
           add(generator, c, request_.path);

@@ -75,6 +75,8 @@ class Reader {
   std::string text() {
     const size_t size = count();
     const std::string value(rest_.substr(0, size));
+    for (const char c : value)
+      if (c < ' ' || c > '~') bad("a name is no plain text");
     rest_.remove_prefix(size);
     return value;
   }

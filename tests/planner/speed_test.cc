@@ -118,12 +118,17 @@ TEST(Planning, TakesHardlyAnyTimeWherePlansAreInTheCache) {
   std::filesystem::remove_all(folder, ignored);
 }
 
-TEST(Planning, OfOneHostTakesFiftyMillisecondsWithSynthesis) {
+TEST(Planning, OfOneHostTakesAFewHundredthsOfASecondWithSynthesis) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
-  for (const auto& [topo, ranks] : {std::pair{"dgx1v", 8}, {"dgx-h100", 8}, {"mi250x1", 16}})
-    EXPECT_TRUE(in_time(planning_seconds(topo, ranks, "none", 10, 0.05, kDefault,
+  struct Case {
+    const char* topo;
+    int ranks;
+    double seconds;
+  };
+  for (const Case& c : {Case{"dgx1v", 8, 0.05}, {"dgx-h100", 8, 0.05}, {"mi250x1", 16, 0.08}})
+    EXPECT_TRUE(in_time(planning_seconds(c.topo, c.ranks, "none", 10, c.seconds, kDefault,
                                          "0 schedules from the cache", " 0 synthesized"),
-                        0.05));
+                        c.seconds));
 }
 
 // With 30 ranks every plan fits. With 32, kernels cannot use CPU nodes.

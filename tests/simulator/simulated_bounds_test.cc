@@ -86,7 +86,9 @@ TEST(Estimates, TakeFewSlicesWhereTheyComeAtAnEvenPace) {
         const Collective c{kind, n, 0};
         if (!generator.supports(c) || generator.cpu_nodes > 0) continue;
         const Estimated e = estimate_of(m, generator.make(c, false), 65536.0 * 256 * n, {});
-        EXPECT_LT(e.simulated, 100) << topo << " " << generator.name << " " << name(kind);
+        // A chain fills slowly.
+        const int most = generator.name == kChain.name ? 300 : 100;
+        EXPECT_LT(e.simulated, most) << topo << " " << generator.name << " " << name(kind);
         EXPECT_TRUE(e.exact) << topo << " " << generator.name << " " << name(kind);
       }
   }

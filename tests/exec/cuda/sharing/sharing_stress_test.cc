@@ -18,7 +18,7 @@ using cuda::Board;
 using cuda::BoardEntry;
 using cuda::kPrivate;
 
-constexpr uint64_t kBase = uint64_t{9} << 36;
+constexpr uint64_t kStressBase = uint64_t{9} << 36;
 
 // Calls as kernels make them: all ranks say where their buffers are, and use them where they lie if
 // every rank could say so. In between ranks free memory and allocate other memory at the same
@@ -30,7 +30,7 @@ struct Calls {
   uint64_t places[kRanks] = {}, stamps[kRanks] = {};
   std::atomic<int> in_place = 0;
 
-  static uint64_t buffer(uint64_t number) { return kBase + number * 16 * kMiB; }
+  static uint64_t buffer(uint64_t number) { return kStressBase + number * 16 * kMiB; }
 
   void run(int rank, int rounds) {
     std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
@@ -92,12 +92,12 @@ TEST(SharedMemoryStress, OfManyAllocationsIsUsedWhereItLies) {
   SharingWorld world(3);
   constexpr uint64_t kMany = 400;
   for (uint64_t n = 0; n < kMany; n++)
-    world.memory(0).allocate(kBase + n * 4 * kMiB, 2 * kMiB,
+    world.memory(0).allocate(kStressBase + n * 4 * kMiB, 2 * kMiB,
                              n % 2 == 0 ? FakeKind::kIpc : FakeKind::kDescriptor);
   for (uint64_t n = 0; n < kMany; n++)
-    ASSERT_TRUE(world.becomes_shared(0, kBase + n * 4 * kMiB, 2 * kMiB)) << n;
+    ASSERT_TRUE(world.becomes_shared(0, kStressBase + n * 4 * kMiB, 2 * kMiB)) << n;
   for (uint64_t n = 0; n < kMany; n++)
-    EXPECT_NE(world.place(0, kBase + n * 4 * kMiB, 2 * kMiB), kPrivate) << n;
+    EXPECT_NE(world.place(0, kStressBase + n * 4 * kMiB, 2 * kMiB), kPrivate) << n;
   world.ranks.clear();
   world.drivers.clear();
   EXPECT_EQ(world.device.wrong, "");
