@@ -18,12 +18,12 @@ struct NewsBytes {
 
 std::string News::encode() const {
   const NewsBytes wire{static_cast<uint8_t>(kind),
-                  static_cast<uint8_t>(primary),
-                  0,
-                  rank,
-                  reporter,
-                  static_cast<int32_t>(code),
-                  when_us};
+                       static_cast<uint8_t>(primary),
+                       0,
+                       rank,
+                       reporter,
+                       static_cast<int32_t>(code),
+                       when_us};
   return std::string(reinterpret_cast<const char*>(&wire), sizeof wire) + text;
 }
 

@@ -40,9 +40,9 @@ void PlanChooser::agree(CommunicatorPlans plans) {
   option_generators_.clear();
   for (const PlanOption& option : agreed_.table.options)
     option_generators_.push_back(option.schedule < 0 ? find_generator(option.name) : nullptr);
-  has_lanes_ = std::any_of(
-      agreed_.table.options.begin(), agreed_.table.options.end(),
-      [](const PlanOption& option) { return option.path == PlanPath::kLanes; });
+  has_lanes_ =
+      std::any_of(agreed_.table.options.begin(), agreed_.table.options.end(),
+                  [](const PlanOption& option) { return option.path == PlanPath::kLanes; });
   connected_ = ImportedSchedules::both(*imported_, *agreed_.schedules);
 }
 

@@ -24,7 +24,8 @@ bool has_fifos(const Generator& generator) {
 }
 
 // Simulations take time, so only these sizes are simulated, up to 64 MiB, and of lanes up to 1 GiB.
-// Times between and beyond them are linear. While a message fits one slice, times are nearly linear.
+// Times between and beyond them are linear. While a message fits one slice, times are nearly
+// linear.
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
 constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small

@@ -49,6 +49,11 @@ void check(const ScheduleFile& file) {
     require(read_msccl_xml(write_msccl_xml(once, dialect), "twice") == once,
             "XML comes back as it was written");
   }
+  prove_if_cheap(file);
+}
+
+void prove_if_cheap(const ScheduleFile& file) {
+  if (!cheap(file.schedule)) return;
   try {
     prove(file, 2);
   } catch (const Error&) {

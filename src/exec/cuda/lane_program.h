@@ -7,10 +7,10 @@
 // consumer's memory, or straight to where the consumer wants it. Everyone polls its own memory:
 // `tail` lies with the consumer, `Credit` with the producer. Words carry the number of the call, so
 // they are never reset, and each call may lay out its FIFOs anew: a producer writes nothing before
-// the consumer has entered the call and granted it. A consumer may be calls ahead of a producer that
-// still waits for others. So grants have a place per pair of ranks, whatever the call. A consumer
-// does not store the heads that its producer need not wait for. So no store of one call arrives
-// during the next.
+// the consumer has entered the call and granted it. A consumer may be calls ahead of a producer
+// that still waits for others. So grants have a place per pair of ranks, whatever the call. A
+// consumer does not store the heads that its producer need not wait for. So no store of one call
+// arrives during the next.
 #pragma once
 
 #include <cstddef>
@@ -72,8 +72,8 @@ struct LaneWords {
 };
 inline size_t lane_words_bytes(int nranks) {
   return sizeof(LaneWords) +
-         static_cast<size_t>(nranks) *
-             (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) + sizeof(Packet) + sizeof(uint32_t));
+         static_cast<size_t>(nranks) * (kMessageInstances * (sizeof(Tail) + sizeof(Credit)) +
+                                        sizeof(Packet) + sizeof(uint32_t));
 }
 // In host memory the pool follows the words, and then, if ranks are on several hosts, the outbox.
 // Before the pool is a word that proxies write: posts with data that the network is done with.
@@ -140,7 +140,7 @@ struct LanePort {
   uint32_t position = 0, credit_position = 0;
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
-  uint64_t reachable = 0;  // the producer can write to the consumer's buffers and scratch memory
+  uint64_t reachable = 0;   // the producer can write to the consumer's buffers and scratch memory
   Packet* grant = nullptr;  // of the consumer, in the producer's memory; not of send/recv
   // The peer is on another host; nullptr: it is not. Then a producer's data lies in `outbox` until
   // the proxy has sent it, by `credit_position`, and `pool` and `tails` are remote. So are a

@@ -49,9 +49,9 @@ class LaneNetwork {
       for (int to = 0; to < n; to++)
         for (int s = 0; s < kLaneStreams && apart(from, to); s++) {
           auto [out, in] = connect_pair(network);
-          outs_.push_back(std::make_shared<LaneOut>(
-              std::move(out), proxy_, areas[static_cast<size_t>(from)], door_, nullptr,
-              kInlineBytes));
+          outs_.push_back(std::make_shared<LaneOut>(std::move(out), proxy_,
+                                                    areas[static_cast<size_t>(from)], door_,
+                                                    nullptr, kInlineBytes));
           ins_.push_back(std::make_shared<LaneIn>(std::move(in), proxy_,
                                                   areas[static_cast<size_t>(to)], door_, nullptr));
           Postbox& box = boxes_[static_cast<size_t>((from * n + to) * kLaneStreams + s)];
@@ -158,8 +158,7 @@ class LaneTeam {
     if (shape.host > 0 && first == nullptr) {
       std::vector<LaneArea> areas;
       for (LaneRank& rank : ranks_)
-        areas.push_back(
-            {rank.home->memory, lane_area_pool(c_.nranks), &rank.home->sent, nullptr});
+        areas.push_back({rank.home->memory, lane_area_pool(c_.nranks), &rank.home->sent, nullptr});
       network_ = std::make_shared<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
@@ -249,9 +248,11 @@ class LaneTeam {
       out.per_iteration = from.per_iteration;
       out.peer = from.peer;
       out.reachable = 1;
-      out.grant = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
+      out.grant =
+          reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
       if (apart(r, from.peer))
-        network_->connect(out, r, rank.home->memory.data(), receives, lane_area_pool(n), outbox_at());
+        network_->connect(out, r, rank.home->memory.data(), receives, lane_area_pool(n),
+                          outbox_at());
       return out;
     };
     LaneArguments& a = rank.arguments;
@@ -411,12 +412,11 @@ TEST(LaneKernel, RunsDifferentSchedulesOneAfterTheOther) {
          {CollectiveKind::kGather, CollectiveKind::kScatter, CollectiveKind::kBroadcast,
           CollectiveKind::kReduce, CollectiveKind::kAllToAll})
       for (int root = 0; root < (kind == CollectiveKind::kAllToAll ? 1 : 4); root++) {
-        const VerifiedSchedule verified =
-            verify(kDirect.make({kind, 4, root}, false), false, 2);
+        const VerifiedSchedule verified = verify(kDirect.make({kind, 4, root}, false), false, 2);
         const uint64_t count = root % 2 == 0 ? 30 : 400;
-        teams.push_back(std::make_unique<LaneTeam>(
-            verified, LaneCase{false, count, false, true, host},
-            teams.empty() ? nullptr : teams.front().get()));
+        teams.push_back(std::make_unique<LaneTeam>(verified,
+                                                   LaneCase{false, count, false, true, host},
+                                                   teams.empty() ? nullptr : teams.front().get()));
         calls.push_back(teams.back().get());
       }
     Random random(mix(test_seed(), 71));
