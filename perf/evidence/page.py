@@ -41,6 +41,11 @@ Between 4 processes that share the GPU under MPS, 64 MiB reach {registered} of t
 {plain} with plain ones. A DDP step of PyTorch takes {ddp} ms there. Stock NCCL 2.28.9 can only use sockets between such
 processes and takes {ddp_nccl} ms; Weft over sockets takes {ddp_sockets} ms.
 
+Eight processes on one H200 as two hosts of four (`NCCL_HOSTID`), sockets on loopback, us per call (`perf/network/gpu_hosts.sh`). Lanes use peer
+memory inside a host and hierarchical plans. Host FIFOs are how all data went before:
+
+{hosts_table}
+
 ## Any schedule on GPUs, as lanes
 
 Ranks are threads that share one H200 (`schedule_perf`). The share of the copy bandwidth counts every source of a step as a read and
@@ -91,6 +96,18 @@ def h200_table(baselines):
         cells = [" / ".join(f"{baselines[f'rankperf/{who}/8/{name}/{size}/graph_us']['value']:g}" for who in ("weft", "nccl"))
                  for size in H200_SIZES]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def hosts_table(baselines):
+    sizes = ["128K", "2M", "32M"]
+    lines = ["| | " + " | ".join(f"{size}iB" for size in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    for name in ["all_reduce", "all_gather", "reduce_scatter", "alltoall"]:
+        cells = []
+        for size in sizes:
+            ways = [baselines.get(f"gpu_hosts/8/4-a-host/{name}/{size}/{way}_us") for way in ("lanes", "host-fifos")]
+            cells.append(" / ".join(f"{way['value']:.0f}" for way in ways if way is not None))
+        lines.append(f"| {name}, lanes / host FIFOs | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -156,6 +173,7 @@ def text(baselines):
         ring_slots=value("schedule_perf/weft/8/all_gather/ring-slots/256M/copy_fraction"),
         hop=value("schedule_perf/weft/hop_us"), hop_bar=bar("schedule_perf/weft/hop_us"),
         synthesized=value("schedule_perf/weft/synthesized_right"),
+        hosts_table=hosts_table(baselines),
         registered=span([baselines[f"process_perf/4/{name}/64M/registered_ratio"]["value"] for name in COLLECTIVES]),
         plain=span([baselines[f"process_perf/4/{name}/64M/plain_ratio"]["value"] for name in COLLECTIVES]),
         ddp=value("torch/4/ddp/weft/step_ms"), ddp_nccl=value("torch/4/ddp/nccl-own-hosts/step_ms"),
