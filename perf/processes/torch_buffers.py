@@ -103,7 +103,7 @@ def work(rank, calls, port):
     result = {"fresh": median_us(dist, torch, lambda: fresh(torch, dist, kept), calls)}
     assert bool((fresh(torch, dist, kept) == RANKS).all()), "wrong sum"
     backend = dist.group.WORLD._get_backend(torch.device("cuda"))
-    pool = torch.cuda.MemPool(backend.mem_allocator)
+    pool = torch.cuda.MemPool()  # (the backend's own allocator is refused where ranks share a GPU)
     with torch.cuda.use_mem_pool(pool):
         registered = torch.ones(BYTES // 4, device="cuda")
     backend.register_mem_pool(pool)
