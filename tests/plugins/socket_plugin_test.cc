@@ -20,8 +20,8 @@
 namespace weft::test {
 namespace {
 
-using namespace net_common;
-using namespace net_socket;
+using namespace net_common;  // NOLINT(google-build-using-namespace): it tests most of it
+using namespace net_socket;  // NOLINT(google-build-using-namespace)
 
 struct Pair {
   std::unique_ptr<Sender> sender;
@@ -270,7 +270,7 @@ class Loans : public testing::Test {
     return false;
   }
 
-  const Width width_;
+  const Width width_{};
   Listener listener_{loopback(), 0, std::nullopt};
   Pair pair_;
   std::vector<char> from_ = std::vector<char>(kBytes, 7), to_ = std::vector<char>(kBytes);
