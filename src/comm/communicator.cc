@@ -133,7 +133,7 @@ void Communicator::connect(Deadline deadline) {
     }
     chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                    infos, deadline));
-    vigil_.watch->connect(rank, deadline);
+    vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
     auto stalls = std::make_unique<StallExchange>(
         options_, context_, infos[static_cast<size_t>(rank)].process,
         [this](const News& news) { vigil_.watch->tell(news); },

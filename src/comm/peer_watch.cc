@@ -101,7 +101,8 @@ std::string PeerWatch::describe(int rank) const {
   return fmt::format("rank {} (host {}, pid {})", rank, info.host_name, info.pid);
 }
 
-std::pair<Fd, Session> PeerWatch::dial(const Member& member, Deadline deadline) const {
+std::pair<Fd, Session> PeerWatch::dial(const Member& member, Deadline deadline,
+                                       const Check& check) const {
   const int first = member.ranks.front();
   const PeerInfo& info = infos_[static_cast<size_t>(first)];
   Purpose purpose;
@@ -122,17 +123,18 @@ std::pair<Fd, Session> PeerWatch::dial(const Member& member, Deadline deadline) 
       Fd fd = connect_tcp(info.addresses[a], deadline);
       if (const auto session = prove(fd)) return {std::move(fd), *session};
     }
+    check();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   fail(ncclSystemError, "{} cannot be reached to watch over it (WEFT_INIT_TIMEOUT)",
        describe(first));
 }
 
-void PeerWatch::connect(int rank, Deadline deadline) {
+void PeerWatch::connect(int rank, Deadline deadline, const Check& check) {
   if (rank != members_[own_].ranks.front()) return;
   for (const size_t process : neighbours(own_, members_.size())) {
     if (process < own_) continue;  // that one connects to this one
-    auto dialed = dial(members_[process], deadline);
+    auto dialed = dial(members_[process], deadline, check);
     EventLoop::instance().run([&] { add(process, std::move(dialed.first), dialed.second); });
   }
 }

@@ -31,8 +31,10 @@ class PeerWatch : public std::enable_shared_from_this<PeerWatch> {
   // `infos`: of all ranks. From now on other processes can connect to this one.
   static std::shared_ptr<PeerWatch> join(const Secret& secret, int rank,
                                          const std::vector<PeerInfo>& infos, Listener listener);
-  // Connects to other processes. All ranks must have joined. Blocking; throws Error.
-  void connect(int rank, Deadline deadline);
+  // Connects to other processes. All ranks must have joined. Blocking; throws Error. `check` throws
+  // if a rank has failed meanwhile: nobody would answer there.
+  using Check = std::function<void()>;
+  void connect(int rank, Deadline deadline, const Check& check);
   // Tells all other ranks. When this returns, the kernel has the messages.
   void tell(const News& news);
   // After this returns, the rank's listener is never called again.
@@ -69,7 +71,7 @@ class PeerWatch : public std::enable_shared_from_this<PeerWatch> {
   // Control thread. `from`: the process that sent it; own_ if a rank of this process did.
   void spread(const News& news, size_t from);
   size_t process_of(int rank) const;
-  std::pair<Fd, Session> dial(const Member& member, Deadline deadline) const;
+  std::pair<Fd, Session> dial(const Member& member, Deadline deadline, const Check& check) const;
 
   const Secret secret_;
   const std::vector<PeerInfo> infos_;
