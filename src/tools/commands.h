@@ -21,5 +21,7 @@ void add_explain(Command& program);
 void add_calibrate(Command& program);
 void add_place(Command& program);
 void add_status(Command& program);
+void add_volume(Command& program);
+void add_overlap(Command& program);
 
 }  // namespace weft

@@ -22,5 +22,7 @@ int main(int argc, char** argv) {
   weft::add_calibrate(program);
   weft::add_place(program);
   weft::add_status(program);
+  weft::add_volume(program);
+  weft::add_overlap(program);
   return program.run(argc, argv);
 }

@@ -13,7 +13,7 @@ files=$(find src algorithms include plugins perf tests \
 awk_program='
 BEGIN {
   # The arrows of docs/architecture.md. A folder may include all folders that it reaches along them.
-  arrows = "api>comm comm>planner comm>exec planner>algorithms algorithms>simulator simulator>topology " \
+  arrows = "api>comm comm>planner comm>exec workload>planner planner>algorithms algorithms>simulator simulator>topology " \
            "simulator>schedule exec>schedule exec>transport topology>base schedule>base transport>base"
   n = split(arrows, list, " ")
   for (i = 1; i <= n; i++) { split(list[i], ends, ">"); may[ends[1], ends[2]] = 1; known[ends[1]] = known[ends[2]] = 1 }

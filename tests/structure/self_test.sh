@@ -8,7 +8,7 @@ failed=0
 
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/{src/{api,base,comm,exec/{host,cuda},planner,schedule,simulator,topology,transport,tools},plugins/{common,net_socket,net_verbs,synthesis},algorithms/generators,perf,tests,include}
+  mkdir -p "$tree"/{src/{api,base,comm,exec/{host,cuda},planner,schedule,simulator,topology,transport,tools,workload},plugins/{common,net_socket,net_verbs,synthesis},algorithms/generators,perf,tests,include}
   echo '#include "src/comm/communicator.h"' >"$tree/src/api/collectives.cc"
   echo 'extern "C" int f();' >>"$tree/src/api/collectives.cc"
   echo '#include "src/base/error.h"' >>"$tree/src/api/collectives.cc" # reachable, so allowed
@@ -24,6 +24,8 @@ fresh() {
   echo '#include "plugins/common/errors.h"' >"$tree/plugins/net_verbs/plugin.cc"
   echo '#include "src/base/error.h"' >>"$tree/plugins/net_verbs/plugin.cc"
   echo '#include "algorithms/synth/synthesis.h"' >"$tree/plugins/synthesis/synthesis.cc"
+  echo '#include "src/simulator/simulator.h"' >"$tree/src/workload/timeline.cc"
+  echo '#include "src/workload/timeline.h"' >>"$tree/src/tools/weft.cc"
   echo '// extern "C" is a comment here, and so is a class FileManager' >"$tree/src/comm/note.h"
   printf '/* also\n extern "C" here */\n' >>"$tree/src/comm/note.h"
 }
@@ -52,6 +54,10 @@ plant src/transport/tcp.cc '#include "src/schedule/schedule.h"'
 plant src/exec/host/run.cc '#include "src/comm/group.h"'
 plant src/exec/host/run.cc '#include "src/planner/planner.h"'
 plant src/planner/planner.cc '#include "src/transport/tcp.h"'
+plant src/planner/planner.cc '#include "src/workload/graph.h"'
+plant src/comm/communicator.cc '#include "src/workload/graph.h"'
+plant src/workload/graph.cc '#include "src/comm/communicator.h"'
+plant src/workload/graph.cc '#include "src/exec/executor.h"'
 plant src/planner/planner.cc '#include "src/exec/executor.h"'
 plant algorithms/generators/ring.cc '#include "src/transport/tcp.h"'
 plant algorithms/generators/ring.cc '  #  include   "src/planner/planner.h"'
