@@ -3,7 +3,7 @@
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # tests need not be built
 add_custom_target(package_parts DEPENDS nccl weft)
 install(TARGETS nccl LIBRARY DESTINATION lib)
-install(FILES include/nccl.h include/weft.h DESTINATION include)
+install(FILES include/nccl.h include/nccl_device.h include/nccl_device_kernels.h include/weft.h DESTINATION include)
 # The library finds plugins in this folder beside it. The loader finds plugins named without a folder.
 set_target_properties(nccl PROPERTIES INSTALL_RPATH "$ORIGIN/plugins")
 foreach(plugin nccl-net-weft-socket nccl-net-weft-verbs weft_synthesis_library weft_solver_cbc)

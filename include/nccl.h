@@ -1,4 +1,4 @@
-/* The NCCL 2.28.9 contract, as Weft implements it: the same names, values and layouts.
+/* The NCCL 2.30.7 contract, as Weft implements it: the same names, values and layouts.
  *
  * Works with and without CUDA's headers: where cuda_runtime.h cannot be found (or
  * WEFT_NO_CUDA_HEADERS is defined), cudaStream_t is declared here as the same opaque pointer.
@@ -10,6 +10,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #if !defined(WEFT_NO_CUDA_HEADERS) && defined(__has_include)
 #if __has_include(<cuda_runtime.h>)
@@ -31,10 +32,10 @@ typedef struct CUstream_st* cudaStream_t;
 #endif
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
+#define NCCL_MINOR 30
+#define NCCL_PATCH 7
 #define NCCL_SUFFIX ""
-#define NCCL_VERSION_CODE 22809
+#define NCCL_VERSION_CODE 23007
 #define NCCL_VERSION(X, Y, Z) \
   (((X) <= 2 && (Y) <= 8) ? (X)*1000 + (Y)*100 + (Z) : (X)*10000 + (Y)*100 + (Z))
 
@@ -60,17 +61,20 @@ typedef enum {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,
-  ncclNumResults = 8
+  ncclTimeout = 8,
+  ncclNumResults = 9
 } ncclResult_t;
 
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_UNDEF_FLOAT -1.0f
+#define NCCL_API_MAGIC 0xcafebeef
 
 /* Flags of ncclCommWindowRegister, and the alignment it asks for. */
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_STRICT_ORDERING 0x02
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 
 /* ncclConfig_t.CTAPolicy. */
@@ -85,9 +89,20 @@ typedef enum {
 /* ncclCommRevoke takes no flags yet. */
 #define NCCL_REVOKE_DEFAULT 0x00
 
+/* ncclCommSuspend: give the communicator's GPU memory back until ncclCommResume. */
+#define NCCL_SUSPEND_MEM 0x01
+
+/* ncclCommMemStats. Bytes, except Suspended: 1 while the communicator is suspended. */
+typedef enum {
+  ncclStatGpuMemSuspend = 0, /* ncclCommSuspend gives it back */
+  ncclStatGpuMemSuspended = 1,
+  ncclStatGpuMemPersist = 2, /* it stays */
+  ncclStatGpuMemTotal = 3
+} ncclCommMemStat_t;
+
 /* Grows at the end only; size, magic and version come from NCCL_CONFIG_INITIALIZER and tell the
  * library which fields the caller knew. */
-typedef struct ncclConfig_v22800 {
+typedef struct ncclConfig_v23000 {
   size_t size;
   unsigned int magic;
   unsigned int version;
@@ -105,18 +120,24 @@ typedef struct ncclConfig_v22800 {
   int nvlsCTAs;
   int nChannelsPerNetPeer;
   int nvlinkCentricSched;
+  int graphUsageMode;
+  int numRmaCtx;
+  int maxP2pPeers;
+  int graphStreamOrdering;
 } ncclConfig_t;
 
 /* clang-format off */
 #define NCCL_CONFIG_INITIALIZER {                                                            \
-  sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),         \
+  sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE,                                    \
   NCCL_CONFIG_UNDEF_INT /* blocking */,     NCCL_CONFIG_UNDEF_INT /* cgaClusterSize */,       \
   NCCL_CONFIG_UNDEF_INT /* minCTAs */,      NCCL_CONFIG_UNDEF_INT /* maxCTAs */,              \
   NCCL_CONFIG_UNDEF_PTR /* netName */,      NCCL_CONFIG_UNDEF_INT /* splitShare */,           \
   NCCL_CONFIG_UNDEF_INT /* trafficClass */, NCCL_CONFIG_UNDEF_PTR /* commName */,             \
   NCCL_CONFIG_UNDEF_INT /* collnetEnable */, NCCL_CONFIG_UNDEF_INT /* CTAPolicy */,           \
   NCCL_CONFIG_UNDEF_INT /* shrinkShare */,  NCCL_CONFIG_UNDEF_INT /* nvlsCTAs */,             \
-  NCCL_CONFIG_UNDEF_INT /* nChannelsPerNetPeer */, NCCL_CONFIG_UNDEF_INT /* nvlinkCentricSched */ }
+  NCCL_CONFIG_UNDEF_INT /* nChannelsPerNetPeer */, NCCL_CONFIG_UNDEF_INT /* nvlinkCentricSched */, \
+  NCCL_CONFIG_UNDEF_INT /* graphUsageMode */, NCCL_CONFIG_UNDEF_INT /* numRmaCtx */,          \
+  NCCL_CONFIG_UNDEF_INT /* maxP2pPeers */,  NCCL_CONFIG_UNDEF_INT /* graphStreamOrdering */ }
 
 typedef struct ncclSimInfo_v22200 {
   size_t size;
@@ -126,8 +147,7 @@ typedef struct ncclSimInfo_v22200 {
 } ncclSimInfo_t;
 
 #define NCCL_SIM_INFO_INITIALIZER {                                                          \
-  sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),        \
-  NCCL_UNDEF_FLOAT }
+  sizeof(ncclSimInfo_t), 0x74685283, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
 /* clang-format on */
 
 typedef enum { ncclNumOps_dummy = 5 } ncclRedOp_dummy_t;
@@ -159,10 +179,7 @@ typedef enum {
 } ncclDataType_t;
 /* clang-format on */
 
-typedef enum {
-  ncclScalarDevice = 0,        /* read while the collective runs */
-  ncclScalarHostImmediate = 1, /* read before ncclRedOpCreate* returns */
-} ncclScalarResidence_t;
+typedef struct ncclParamHandle* ncclParamHandle_t;
 
 /* Every function exists twice: ncclX, a weak symbol that a profiler may replace, and pncclX, the
  * same code. */
@@ -193,6 +210,17 @@ WEFT_DECLARE(ncclResult_t, CommSplit,
 WEFT_DECLARE(ncclResult_t, CommShrink,
              (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
               ncclConfig_t* config, int shrinkFlags));
+/* Growing. One existing rank makes the id and passes it; the other existing ranks pass NULL; both
+ * pass rank -1. New ranks pass comm NULL, the id, and their rank, which follows the existing ones.
+ */
+WEFT_DECLARE(ncclResult_t, CommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId));
+WEFT_DECLARE(ncclResult_t, CommGrow,
+             (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+              ncclComm_t* newcomm, ncclConfig_t* config));
+WEFT_DECLARE(ncclResult_t, CommSuspend, (ncclComm_t comm, int flags));
+WEFT_DECLARE(ncclResult_t, CommResume, (ncclComm_t comm));
+WEFT_DECLARE(ncclResult_t, CommMemStats,
+             (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value));
 WEFT_DECLARE(ncclResult_t, CommFinalize, (ncclComm_t comm));
 WEFT_DECLARE(ncclResult_t, CommDestroy, (ncclComm_t comm));
 WEFT_DECLARE(ncclResult_t, CommAbort, (ncclComm_t comm));
@@ -207,8 +235,13 @@ WEFT_DECLARE(ncclResult_t, CommDeregister, (const ncclComm_t comm, void* handle)
 WEFT_DECLARE(ncclResult_t, CommWindowRegister,
              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags));
 WEFT_DECLARE(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
+WEFT_DECLARE(ncclResult_t, WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
 
 /* Reduction operators made at run time. */
+typedef enum {
+  ncclScalarDevice = 0,        /* read while the collective runs */
+  ncclScalarHostImmediate = 1, /* read before ncclRedOpCreate* returns */
+} ncclScalarResidence_t;
 WEFT_DECLARE(ncclResult_t, RedOpCreatePreMulSum,
              (ncclRedOp_t * op, void* scalar, ncclDataType_t datatype,
               ncclScalarResidence_t residence, ncclComm_t comm));
@@ -251,10 +284,42 @@ WEFT_DECLARE(ncclResult_t, Recv,
              (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
               cudaStream_t stream));
 
+/* One-sided calls. */
+typedef struct {
+  int opCnt, peer, sigIdx, ctx;
+} ncclWaitSignalDesc_t;
+
+WEFT_DECLARE(ncclResult_t, PutSignal,
+             (const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
+              ncclWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags,
+              ncclComm_t comm, cudaStream_t stream));
+WEFT_DECLARE(ncclResult_t, Signal,
+             (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+              cudaStream_t stream));
+WEFT_DECLARE(ncclResult_t, WaitSignal,
+             (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream));
+
 /* Groups: what is called between Start and the outermost End is launched together. */
 WEFT_DECLARE(ncclResult_t, GroupStart, (void));
 WEFT_DECLARE(ncclResult_t, GroupEnd, (void));
 WEFT_DECLARE(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo));
+
+/* Parameters: environment variables by name. Handles live as long as the process. Texts and tables
+ * live until the thread's next call of the same function. */
+WEFT_DECLARE(ncclResult_t, ParamBind, (ncclParamHandle_t * out, const char* key));
+WEFT_DECLARE(ncclResult_t, ParamGetI8, (ncclParamHandle_t h, int8_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetI16, (ncclParamHandle_t h, int16_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetI32, (ncclParamHandle_t h, int32_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetI64, (ncclParamHandle_t h, int64_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetU8, (ncclParamHandle_t h, uint8_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetU16, (ncclParamHandle_t h, uint16_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetU32, (ncclParamHandle_t h, uint32_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetU64, (ncclParamHandle_t h, uint64_t* out));
+WEFT_DECLARE(ncclResult_t, ParamGetStr, (ncclParamHandle_t h, const char** out));
+WEFT_DECLARE(ncclResult_t, ParamGet, (ncclParamHandle_t h, void* out, int maxLen, int* len));
+WEFT_DECLARE(ncclResult_t, ParamGetParameter, (const char* key, const char** value, int* valueLen));
+WEFT_DECLARE(ncclResult_t, ParamGetAllParameterKeys, (const char*** table, int* tableLen));
+WEFT_DECLARE(void, ParamDumpAll, (void));
 
 #undef WEFT_DECLARE
 

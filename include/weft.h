@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* "Weft 0.2.0, NCCL 2.28.9 contract". A program can look this symbol up to learn that its libnccl
+/* "Weft 0.2.0, NCCL 2.30.7 contract". A program can look this symbol up to learn that its libnccl
  * is Weft. */
 const char* weftVersion(void);
 
@@ -38,6 +38,24 @@ ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, c
  * same calls. No call may be in progress on this communicator. ncclInvalidUsage: there is no such
  * plan, or it cannot run this collective on these ranks. */
 ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective, const char* plan);
+
+/* Compresses what goes between hosts, from the next call on: "off", "auto", or codecs as
+ * "all_gather=int8,reduce_scatter=int4:block=128:feedback" (docs/compression.md). Collective: all
+ * ranks must call it with the same text between the same calls. ncclInvalidUsage: the texts differ,
+ * on all ranks; nothing changes then. Afterwards calls from 1 MiB on whose type or operator cannot
+ * be compressed return ncclInvalidArgument. */
+ncclResult_t weftCommSetCompression(ncclComm_t comm, const char* setting);
+
+/* What compression did in this communicator so far, on this rank. */
+typedef struct {
+  unsigned long long calls;        /* that were compressed */
+  unsigned long long bytes_before; /* that this rank would have sent to other hosts in them */
+  unsigned long long bytes_after;  /* that it sent */
+  int passes;                      /* most lossy encodings between an input and a result */
+  double bound; /* most that one encoding changes an element, as a share of the largest magnitude
+                   in its block */
+} weftCompression_t;
+ncclResult_t weftCompressionReport(ncclComm_t comm, weftCompression_t* report);
 
 #ifdef __cplusplus
 }

@@ -33,12 +33,13 @@ bool makes(const Collective& c) {
 
 class Hierarchy {
  public:
-  Hierarchy(const Collective& c, const HostMap& map)
+  Hierarchy(const Collective& c, const HostMap& map, int most_direct_hosts = kMostDirectHosts,
+            bool may_swap = true)
       : c_(c),
         map_(map),
         // Two hosts swap their sums: as many bytes as with two phases, in one hop.
-        swaps_(is_all_reduce(c) && map.hosts() == 2),
-        ring_(map.hosts() == 1 || map.hosts() > kMostDirectHosts) {
+        swaps_(is_all_reduce(c) && map.hosts() == 2 && may_swap),
+        ring_(map.hosts() == 1 || map.hosts() > most_direct_hosts) {
     const int per_piece = swaps_ ? 1 : map.hosts();
     schedule_ = blank("hierarchical", c, is_all_reduce(c) ? map.most * per_piece : 1, kLanes);
     for (int h = 0; h < map.hosts(); h++) parts_.push_back(parts_of(h));
@@ -249,6 +250,10 @@ Schedule make_hierarchical(const Collective& c, std::span<const int> hosts) {
   const HostMap map(hosts);
   if (c.rooted()) return make_hierarchical_rooted(c, map);
   return Hierarchy(c, map).make();
+}
+
+Schedule make_hierarchical_direct(const Collective& c, std::span<const int> hosts, bool swaps) {
+  return Hierarchy(c, HostMap(hosts), kMostReducedRanks - 1, swaps).make();
 }
 
 const Generator kHierarchical = {"hierarchical",

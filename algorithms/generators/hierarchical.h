@@ -12,6 +12,11 @@ namespace weft {
 // size. Works in place and out of place. At most two channels between two ranks, at most five
 // lanes.
 Schedule make_hierarchical(const Collective& collective, std::span<const int> hosts);
+// The same for lossy links: owners of a part always talk directly, so that a value is encoded once
+// in each direction. Up to 63 hosts; not for broadcast and reduce. `swaps`: two hosts may swap the
+// sums of an all_reduce.
+Schedule make_hierarchical_direct(const Collective& collective, std::span<const int> hosts,
+                                  bool swaps);
 // Hosts of up to 63 ranks; all_reduce, all_gather, reduce_scatter, broadcast and reduce.
 bool supports_hierarchical(const Collective& collective, std::span<const int> hosts);
 

@@ -29,7 +29,8 @@ Ranks are threads of one process. Times are medians of calls in a CUDA graph, fp
 by the ranks). NCCL has not been measured at 256 MiB with 2 ranks. Another H200 gave a mean of 2.68 to 2.77. One cell of one
 run was once slower than NCCL (broadcast of 64 KiB, 8 ranks, 0.74); it was 1.91 in the next run, and this did not come back.
 All this was measured before ranks that share a GPU left a thread block each to other communicators. Since then the mean is {leaving}, on a
-machine where the version before had 2.55.
+machine where the version before had 2.55. A build that left none had {before_mean} of the speed before in the mean and {before_least} in the
+slowest cell; `WEFT_BLOCK_SHARE=100` asks for that.
 
 ![Time by size, 8 ranks, Weft and NCCL](charts/h200-time.svg)
 
@@ -167,6 +168,8 @@ def text(baselines):
         tcp_least4=value("mpi_compare_tcp/weft/4/speedup_over_mpi_least"),
         synth_least=f"{least:g}", synth_where=f"{where[2]} on {where[1]}", synth_bar=f"{baselines['/'.join(where)]['bar']:g}",
         leaving=value("rankperf/weft/leaving_a_block/speedup_over_nccl"),
+        before_mean=value("compare_rankperf/weft-over-before/mean/ratio"),
+        before_least=value("compare_rankperf/weft-over-before/least/ratio"),
         h200_table=h200_table(baselines), lanes_table=lanes_table(baselines),
         ring_ag=value("schedule_perf/weft/8/all_gather/ring-all_gather-8/64M/speedup_over_nccl"),
         ring_ar=value("schedule_perf/weft/8/all_reduce/ring-all_reduce-8/64M/speedup_over_nccl"),

@@ -116,7 +116,7 @@ void play_rank(Team& team, const std::shared_ptr<const ImportedSchedules>& sched
                const UniqueId& id, int rank, cuda::RankDevice& device) {
   device.make_current();
   const int nranks = team.schedule.collective.nranks;
-  CommunicatorOptions options{id, rank, nranks, fmt::format("rank {} of {}", rank, nranks)};
+  CommunicatorOptions options{id, {}, rank, nranks, fmt::format("rank {} of {}", rank, nranks)};
   options.schedules = schedules;
   options.device = device.device();
   options.issuer = static_cast<uint64_t>(rank) + 1;

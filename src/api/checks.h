@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "include/nccl.h"
 #include "src/base/error.h"
@@ -30,6 +31,28 @@ inline void check_count(const char* name, size_t count, ncclDataType_t type, int
   if (__builtin_mul_overflow(count, element_size(type), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<size_t>(blocks), &bytes) || bytes > SIZE_MAX / 2)
     fail(ncclInvalidArgument, "{} is {}: that many elements do not fit in memory", name, count);
+}
+
+// The communicator is up. It may be suspended, finalized or revoked.
+inline void check_up(ncclComm& comm) {
+  const CommState state = comm.state.load();
+  if (state == CommState::kSuspending || state == CommState::kSuspended) return;
+  const Use use(comm, false);
+}
+
+inline UniqueId read_id(const char* name, const ncclUniqueId& raw) {
+  UniqueId id;
+  std::memcpy(static_cast<void*>(&id), &raw, sizeof id);
+  if (id.magic != UniqueId::kMagic || id.version != 1 ||
+      id.address_count > UniqueId::kMostAddresses)
+    fail(ncclInvalidArgument, "{} was not made by this library", name);
+  return id;
+}
+
+inline void check_size(int nranks, int rank, const char* rank_name) {
+  if (nranks < 1) fail(ncclInvalidArgument, "nranks is {}", nranks);
+  if (rank < 0 || rank >= nranks)
+    fail(ncclInvalidArgument, "{} is {}, it must be in 0..{}", rank_name, rank, nranks - 1);
 }
 
 // The Reduction of a built-in operator, or of an operator made on this communicator.

@@ -1,4 +1,6 @@
 // The collectives and point-to-point calls: check arguments, submit.
+#include <cstring>
+
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 #include "src/comm/group.h"
@@ -18,6 +20,18 @@ struct Arguments {
   int root = 0;
   const ncclRedOp_t* op = nullptr;
 };
+
+// The line that NCCL writes for every call. Tools read it.
+ncclResult_t submit_logged(const char* function, ncclComm& comm, const Call& call, int op) {
+  const uint64_t number = comm.calls.fetch_add(1, std::memory_order_relaxed);
+  WEFT_INFO(kColl,
+            "{}: opCount {:x} sendbuff {} recvbuff {} count {} datatype {} op {} root {} comm {} "
+            "[nranks={}] stream {}",
+            function + std::strlen("nccl"), number, call.input, call.output, call.count,
+            static_cast<int>(call.reduction.type), op, call.root, fmt::ptr(&comm), comm.nranks,
+            fmt::ptr(call.stream));
+  return submit(comm, call);
+}
 
 ncclResult_t run(const char* function, const Arguments& a) {
   return guard(function, [&] {
@@ -39,7 +53,7 @@ ncclResult_t run(const char* function, const Arguments& a) {
     call.root = collective.rooted() ? a.root : 0;
     call.reduction.type = a.type;
     if (a.op != nullptr) call.reduction = reduction_of(*a.comm, *a.op, a.type);
-    return submit(*a.comm, call);
+    return submit_logged(function, *a.comm, call, a.op == nullptr ? 0 : static_cast<int>(*a.op));
   });
 }
 
@@ -61,7 +75,7 @@ ncclResult_t run_send_recv(const char* function, bool sends, const void* sendbuf
     call.root = peer;
     call.sends = sends;
     call.stream = stream;
-    return submit(*comm, call);
+    return submit_logged(function, *comm, call, 0);
   });
 }
 

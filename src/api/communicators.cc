@@ -1,5 +1,7 @@
 // Communicators: init, split, shrink, queries, finalize, destroy, abort.
 #include <cstring>
+#include <set>
+#include <vector>
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
@@ -8,28 +10,14 @@
 namespace weft::api {
 namespace {
 
-UniqueId read_id(const ncclUniqueId& raw) {
-  UniqueId id;
-  std::memcpy(static_cast<void*>(&id), &raw, sizeof id);
-  if (id.magic != UniqueId::kMagic || id.version != 1 ||
-      id.address_count > UniqueId::kMostAddresses)
-    fail(ncclInvalidArgument, "commId was not made by this library's ncclGetUniqueId");
-  return id;
-}
-
-void check_size(int nranks, int rank, const char* rank_name) {
-  if (nranks < 1) fail(ncclInvalidArgument, "nranks is {}", nranks);
-  if (rank < 0 || rank >= nranks)
-    fail(ncclInvalidArgument, "{} is {}, it must be in 0..{}", rank_name, rank, nranks - 1);
-}
-
 ncclResult_t init(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& commId,
                   int rank, const ncclConfig_t* config) {
   return guard(function, [&] {
     check_pointer("comm", comm);
     *comm = nullptr;
     check_size(nranks, rank, "rank");
-    return init_rank(comm, read_id(commId), rank, nranks, CommConfig::from(config));
+    return init_rank(comm, read_id("commId", commId), rank, nranks, CommConfig::from(config),
+                     function);
   });
 }
 
@@ -53,8 +41,6 @@ WEFT_EXPORT(ncclResult_t, CommInitRankConfig,
   return init("ncclCommInitRankConfig", comm, nranks, commId, rank, config);
 }
 
-// NCCL spreads the rendezvous over the processes of several ids. Weft uses the first id for all
-// ranks.
 WEFT_EXPORT(ncclResult_t, CommInitRankScalable,
             (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
              ncclConfig_t* config)) {
@@ -65,8 +51,17 @@ WEFT_EXPORT(ncclResult_t, CommInitRankScalable,
     if (nId < 1 || nId > nranks)
       fail(ncclInvalidArgument, "nId is {}, it must be in 1..{}", nId, nranks);
     check_pointer("commIds", commIds);
-    for (int i = 0; i < nId; i++) read_id(commIds[i]);
-    return init_rank(newcomm, read_id(commIds[0]), myrank, nranks, CommConfig::from(config));
+    std::vector<UniqueId> ids;
+    std::set<Secret> different;
+    for (int i = 0; i < nId; i++) {
+      ids.push_back(read_id("commIds", commIds[i]));
+      if (!different.insert(ids.back().secret).second && ids.back().fixed == 0)
+        fail(ncclInvalidArgument, "commIds[{}] is there twice", i);
+    }
+    // NCCL_COMM_ID makes all ids one.
+    const Branch branch = ids[0].fixed != 0 ? Branch{} : branch_of(ids, myrank, nranks);
+    return init_rank(newcomm, ids[0], myrank, nranks, CommConfig::from(config),
+                     "ncclCommInitRankScalable", branch);
   });
 }
 
@@ -80,7 +75,7 @@ WEFT_EXPORT(ncclResult_t, CommInitAll, (ncclComm_t * comm, int ndev, const int* 
     const CommConfig config = CommConfig::from(nullptr);
     group_start();
     for (int i = 0; i < ndev; i++) {
-      init_rank(&comm[i], id, i, ndev, config);
+      init_rank(&comm[i], id, i, ndev, config, "ncclCommInitAll");
       comm[i]->device = devlist != nullptr ? devlist[i] : i;
     }
     return group_end();
@@ -126,9 +121,10 @@ WEFT_EXPORT(ncclResult_t, CommShrink,
 }
 
 WEFT_EXPORT(ncclResult_t, CommFinalize, (ncclComm_t comm)) {
+  if (comm == nullptr) return ncclSuccess;
   return guard("ncclCommFinalize", [&] {
     check_handle(comm);
-    finalize(*comm);
+    return finalize(*comm);
   });
 }
 
@@ -169,7 +165,7 @@ WEFT_EXPORT(ncclResult_t, CommCount, (const ncclComm_t comm, int* count)) {
   return guard("ncclCommCount", [&] {
     check_handle(comm);
     check_pointer("count", count);
-    const Use use(*comm, false);
+    check_up(*comm);
     *count = comm->nranks;
   });
 }
@@ -178,7 +174,7 @@ WEFT_EXPORT(ncclResult_t, CommCuDevice, (const ncclComm_t comm, int* device)) {
   return guard("ncclCommCuDevice", [&] {
     check_handle(comm);
     check_pointer("device", device);
-    const Use use(*comm, false);
+    check_up(*comm);
     *device = comm->device;
   });
 }
@@ -187,7 +183,7 @@ WEFT_EXPORT(ncclResult_t, CommUserRank, (const ncclComm_t comm, int* rank)) {
   return guard("ncclCommUserRank", [&] {
     check_handle(comm);
     check_pointer("rank", rank);
-    const Use use(*comm, false);
+    check_up(*comm);
     *rank = comm->rank;
   });
 }

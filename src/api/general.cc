@@ -36,18 +36,22 @@ WEFT_EXPORT(const char*, GetErrorString, (ncclResult_t result)) {
       return "remote process exited or there was a network error";
     case ncclInProgress:
       return "operation in progress";
+    case ncclTimeout:
+      return "operation timed out";
     default:
       return "unknown result code";
   }
 }
 
-// The calling thread's last error; if it has none, the communicator's, then the process's.
+// Without a communicator: the process's last error, whichever thread it happened in. With one: the
+// calling thread's, or else the communicator's, or else the process's.
 WEFT_EXPORT(const char*, GetLastError, (ncclComm_t comm)) {
   thread_local std::string text;
-  text = last_error();
-  if (text.empty() && comm != nullptr && comm->magic == ncclComm::kMagic) {
+  text.clear();
+  if (comm != nullptr && comm->magic == ncclComm::kMagic) {
+    text = last_error();
     std::lock_guard lock(comm->mutex);
-    text = comm->text;
+    if (text.empty()) text = comm->text;
   }
   if (text.empty()) text = remembered_error();
   return text.c_str();
@@ -92,7 +96,7 @@ WEFT_EXPORT(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * simInfo)) {
 extern "C" {
 
 [[gnu::visibility("default")]] const char* weftVersion(void) {
-  return "Weft " WEFT_VERSION_STRING ", NCCL 2.28.9 contract";
+  return "Weft " WEFT_VERSION_STRING ", NCCL 2.30.7 contract";
 }
 
 [[gnu::visibility("default")]] ncclResult_t weftPlaceRanks(const char* topo, int nranks,
@@ -136,6 +140,27 @@ extern "C" {
     }
     const weft::Use use(*comm, false);
     use->force_plan(*kind, generator);
+  });
+}
+
+[[gnu::visibility("default")]] ncclResult_t weftCommSetCompression(ncclComm_t comm,
+                                                                   const char* setting) {
+  return weft::api::guard("weftCommSetCompression", [&] {
+    weft::check_handle(comm);
+    weft::api::check_pointer("setting", setting);
+    const weft::Use use(*comm);
+    use->set_compression(setting);
+  });
+}
+
+[[gnu::visibility("default")]] ncclResult_t weftCompressionReport(ncclComm_t comm,
+                                                                  weftCompression_t* report) {
+  return weft::api::guard("weftCompressionReport", [&] {
+    weft::check_handle(comm);
+    weft::api::check_pointer("report", report);
+    const weft::Use use(*comm, false);
+    const weft::CompressionCount::Numbers count = use->compression().numbers();
+    *report = {count.calls, count.before, count.after, count.passes, count.bound};
   });
 }
 

@@ -1,22 +1,23 @@
-// Memory, registration and windows. In host mode, memory of ncclMemAlloc is always shared between
+// Memory and its registration. In host mode, memory of ncclMemAlloc is always shared between
 // processes. Registering it adds nothing, but the registration is recorded and checked.
 #include <algorithm>
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
 #include "src/base/config.h"
+#include "src/comm/suspension.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/segments.h"
 
-// The object behind handles of ncclCommRegister and behind windows. Registrations owns it.
-struct ncclWindow_vidmem {
+namespace weft::api {
+namespace {
+
+// The object behind handles of ncclCommRegister. Registrations owns it.
+struct Registration {
   const ncclComm* comm;
   void* base;
   size_t size;
 };
-
-namespace weft::api {
-namespace {
 
 // The process's registrations. Few, and operations never search them.
 class Registrations {
@@ -25,32 +26,27 @@ class Registrations {
     static Registrations& all = *std::make_unique<Registrations>().release();  // for exit handlers
     return all;
   }
-  ncclWindow_vidmem* add(const ncclComm* comm, void* base, size_t size) {
+  Registration* add(const ncclComm* comm, void* base, size_t size) {
     std::lock_guard lock(mutex_);
-    all_.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm, base, size}));
+    all_.push_back(std::make_unique<Registration>(Registration{comm, base, size}));
     return all_.back().get();
   }
-  bool remove(const ncclComm* comm, const void* handle, void*& base) {
+  // nullptr: the handle is none of the communicator's.
+  const void* base_of(const ncclComm* comm, const void* handle) {
     std::lock_guard lock(mutex_);
-    const auto it = std::find_if(all_.begin(), all_.end(), [&](const auto& window) {
-      return window.get() == handle && window->comm == comm;
+    const auto it = std::find_if(all_.begin(), all_.end(), [&](const auto& one) {
+      return one.get() == handle && one->comm == comm;
     });
-    if (it == all_.end()) return false;
-    base = (*it)->base;
-    all_.erase(it);
-    return true;
+    return it == all_.end() ? nullptr : (*it)->base;
   }
-  // nullptr: `handle` is not a registration of this communicator.
-  void* base_of(const ncclComm* comm, const void* handle) {
+  void remove(const void* handle) {
     std::lock_guard lock(mutex_);
-    for (const auto& window : all_)
-      if (window.get() == handle && window->comm == comm) return window->base;
-    return nullptr;
+    std::erase_if(all_, [&](const auto& one) { return one.get() == handle; });
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<ncclWindow_vidmem>> all_;
+  std::vector<std::unique_ptr<Registration>> all_;
 };
 
 // Records and checks the registration even if the user turned registration off (`enabled`).
@@ -68,10 +64,13 @@ void* add_registration(ncclComm* comm, void* buff, size_t size, bool enabled) {
 }
 
 bool remove_registration(ncclComm* comm, const void* handle) {
-  void* base = nullptr;
-  if (!Registrations::instance().remove(comm, handle, base)) return false;
-  const Use use(*comm);
-  if (use->gpu() != nullptr) use->gpu()->deregister_memory(base);
+  const void* base = Registrations::instance().base_of(comm, handle);
+  if (base == nullptr) return false;
+  if (!forget_registered(*comm, base)) {
+    const Use use(*comm);
+    if (use->gpu() != nullptr) use->gpu()->deregister_memory(base);
+  }
+  Registrations::instance().remove(handle);  // last, because the rest may fail
   return true;
 }
 
@@ -109,38 +108,6 @@ WEFT_EXPORT(ncclResult_t, CommDeregister, (const ncclComm_t comm, void* handle))
     check_handle(comm);
     if (!remove_registration(comm, handle))
       fail(ncclInvalidArgument, "handle is not a registration of this communicator");
-  });
-}
-
-WEFT_EXPORT(ncclResult_t, CommWindowRegister,
-            (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
-  return guard("ncclCommWindowRegister", [&] {
-    check_handle(comm);
-    check_pointer("win", win);
-    if ((winFlags & ~NCCL_WIN_COLL_SYMMETRIC) != 0)
-      fail(ncclInvalidArgument, "winFlags is {:#x}", winFlags);
-    *win = nullptr;
-    if (Config::from_environment().win_enable)
-      *win = static_cast<ncclWindow_t>(add_registration(comm, buff, size, true));
-  });
-}
-
-WEFT_EXPORT(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
-  return guard("ncclCommWindowDeregister", [&] {
-    check_handle(comm);
-    if (win == nullptr) return;  // the window that NCCL_WIN_ENABLE=0 gives
-    if (!remove_registration(comm, win))
-      fail(ncclInvalidArgument, "win is not a window of this communicator");
-  });
-}
-
-WEFT_EXPORT(ncclResult_t, WinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
-  return guard("ncclWinGetUserPtr", [&] {
-    check_handle(comm);
-    check_pointer("outUserPtr", outUserPtr);
-    *outUserPtr = Registrations::instance().base_of(comm, win);
-    if (*outUserPtr == nullptr)
-      fail(ncclInvalidArgument, "win is not a window of this communicator");
   });
 }
 

@@ -1,5 +1,4 @@
-// Types of NCCL 2.28's device API and of NCCL 2.29 and 2.30 that nccl.h does not have. Layouts are
-// those of NCCL 2.30.7.
+// Types of NCCL's device API, which nccl.h does not have. Layouts are those of NCCL 2.30.7.
 #pragma once
 
 #include <cstddef>
@@ -43,19 +42,4 @@ struct ncclCommProperties {
 using ncclCommProperties_t = ncclCommProperties;
 static_assert(offsetof(ncclCommProperties, ginType) == 36 && sizeof(ncclCommProperties) == 56);
 
-enum ncclCommMemStat_t : int { ncclStatGpuMemSuspend = 0 };
-
-struct ncclWaitSignalDesc_t {
-  int opCnt, peer, sigIdx, ctx;
-};
-
-using ncclParamHandle_t = struct ncclParamHandle*;
-
 }  // extern "C"
-
-namespace weft::api {
-
-// Refuses a function of NCCL 2.29 or 2.30 that Weft does not have yet. `instead`: what to call.
-ncclResult_t refuse_new(const char* function, const char* instead) noexcept;
-
-}  // namespace weft::api

@@ -1,8 +1,8 @@
-// Teams: every stride-th rank around the caller. Plain arithmetic, which works without a device
-// API. Ranks of a team count from 0.
+// Teams: every stride-th rank around the caller. Ranks of a team count from 0.
 #include "src/api/guard.h"
 #include "src/api/nccl_2_30.h"
 #include "src/comm/handle.h"
+#include "src/comm/one_sided.h"
 
 namespace weft::api {
 namespace {
@@ -12,22 +12,36 @@ ncclTeam world(const ncclComm* comm) {
                                                             : ncclTeam{0, 0, 0};
 }
 
+// The ranks of the caller's LSA team, whose kernels reach each other's memory.
+ncclTeam lsa(ncclComm* comm) {
+  if (comm == nullptr || comm->magic != ncclComm::kMagic) return {1, 0, 1};
+  try {
+    const Use use(*comm, false);
+    const Windows& windows = use->one_sided().windows();
+    return {windows.lsa_size(), windows.lsa_rank(), 1};
+  } catch (const Error&) {
+    return {1, 0, 1};  // it is not up, or not any more
+  }
+}
+
 // The distance in world ranks from the caller to a rank of its team.
 int distance(const ncclTeam& team, int rank) { return (rank - team.rank) * team.stride; }
 
 }  // namespace
 
 WEFT_EXPORT(ncclTeam_t, TeamWorld, (ncclComm_t comm)) { return world(comm); }
-// There is no load/store access here, so a rank is alone in its LSA team, and the rail team is the
-// world.
-WEFT_EXPORT(ncclTeam_t, TeamLsa, (ncclComm_t)) { return {1, 0, 1}; }
-WEFT_EXPORT(ncclTeam_t, TeamRail, (ncclComm_t comm)) { return world(comm); }
+WEFT_EXPORT(ncclTeam_t, TeamLsa, (ncclComm_t comm)) { return lsa(comm); }
+// The ranks at the caller's place in all LSA teams.
+WEFT_EXPORT(ncclTeam_t, TeamRail, (ncclComm_t comm)) {
+  const ncclTeam all = world(comm), inner = lsa(comm);
+  return {all.nRanks / inner.nRanks, all.rank / inner.nRanks, all.stride * inner.nRanks};
+}
 
 WEFT_EXPORT(int, TeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) {
   return world(comm).rank + distance(team, rank);
 }
-WEFT_EXPORT(int, TeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) {
-  return distance(team, rank);
+WEFT_EXPORT(int, TeamRankToLsa, (ncclComm_t comm, ncclTeam_t team, int rank)) {
+  return lsa(comm).rank + distance(team, rank);
 }
 
 // Whether rank `bPeer` of team b is in team a. A team with stride 0 is empty.

@@ -13,6 +13,7 @@ struct Config {
   // More variables, and the log.
   std::string conf_file;
   std::string debug, debug_subsys, debug_file;
+  std::string debug_timestamp_levels = "WARN", debug_timestamp_format = "[%F %T] ";
 
   // How ranks find each other.
   std::string socket_ifname, socket_family;
@@ -27,6 +28,8 @@ struct Config {
   // Plugins. Unset and empty differ: unset means the usual file name.
   std::optional<std::string> net_plugin, tuner_plugin, profiler_plugin;
   bool nvtx_disable = false;
+  bool ras_enable = false;
+  std::string ras_addr = "localhost:28028";
   std::string trace;
 
   // The network.
@@ -49,6 +52,8 @@ struct Config {
 
   // Plans.
   std::string algo, proto, plan;
+  std::string compress = "off";
+  size_t compress_losses_bytes = size_t{1} << 30;
   int max_channels = 0;
   std::string msccl_xml_files, msccl_algo_dir, schedules;
   std::string topo, topo_file, topo_dump_file;
@@ -87,7 +92,7 @@ struct Config {
   bool graph_mixing = true;
   bool p2p_disable = false;
   std::string p2p_level;
-  bool local_register = true, win_enable = true;
+  bool local_register = true, win_enable = true, cumem_enable = true;
   bool lose_probes = false;
 
   // One text for each value that could not be read. Defaults stand in for them until

@@ -14,7 +14,8 @@ const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kRemoved = "NCCL has removed it";
   static constexpr const char* kPlugin = "a plugin reads it, not this library";
   static constexpr const char* kBuild = "it describes a container or a build";
-  static constexpr const char* kRas = "there is no RAS service; stalls and dead peers are logged";
+  static constexpr const char* kRas =
+      "the RAS port asks the processes of this host, which answer at once";
   static const std::vector<IdleVariable> all = {
       {"NCCL_MIN_NCHANNELS", "each plan has its own number of channels, up to NCCL_MAX_NCHANNELS"},
       {"NCCL_MIN_CTAS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
@@ -46,7 +47,6 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_P2P_USE_CUDA_MEMCPY", "WEFT_COPY_ENGINES=1 moves data without thread blocks"},
       {"NCCL_LL_BUFFSIZE", "NCCL_BUFFSIZE sets the size of FIFOs; small data has fixed slots"},
       {"NCCL_LL128_BUFFSIZE", "NCCL_BUFFSIZE sets the size of FIFOs; small data has fixed slots"},
-      {"NCCL_CUMEM_ENABLE", "Weft shares every kind of memory in the way it allows"},
       {"NCCL_CUMEM_HOST_ENABLE", "Weft shares host memory by file descriptors, without /dev/shm"},
       {"NCCL_NET_GDR_LEVEL", kViaHost},
       {"NCCL_NET_GDR_READ", kViaHost},
@@ -60,7 +60,7 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_LAUNCH_MODE", "a group launches all its operations together"},
       {"NCCL_LAUNCH_ORDER_IMPLICIT", "calls of a communicator always keep their order"},
       {"NCCL_RUNTIME_CONNECT", "peers connect at init, networks at their first use"},
-      {"NCCL_RAS_*", kRas},
+      {"NCCL_RAS_TIMEOUT_FACTOR", kRas},
       {"NCCL_CHECK_POINTERS", "Weft always checks arguments, as far as that costs nothing"},
       {"NCCL_CHECK_MODE", "Weft always checks arguments, as far as that costs nothing"},
       {"NCCL_SET_THREAD_NAME", "threads always have names, such as weft-proxy"},
@@ -84,7 +84,6 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_NET_PLUGIN_REF_COUNT", "a network plugin stays loaded"},
       {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "Weft decides by itself what communicators share"},
       {"NCCL_COMM_SHRINK_SHARE_RESOURCES", "Weft decides by itself what communicators share"},
-      {"NCCL_DEBUG_TIMESTAMP_*", "log lines have no time stamp"},
       {"NCCL_WARN_ENABLE_DEBUG_INFO", "NCCL_DEBUG=INFO shows what came before a warning"},
       {"NCCL_FASTRAK_*", kPlugin},
       {"NCCL_GPUDIRECTTCPX_*", kPlugin},

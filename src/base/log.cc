@@ -13,15 +13,10 @@
 #include <string_view>
 
 #include "src/base/config.h"
+#include "src/base/log_time.h"
 
 namespace weft::log {
 namespace {
-
-struct Settings {
-  Level level = Level::kNone;
-  uint32_t subsystems = 0;
-  int fd = STDOUT_FILENO;
-};
 
 constexpr std::array<std::pair<std::string_view, uint32_t>, 19> kNames = {{
     {"INIT", kInit},
@@ -96,8 +91,15 @@ std::atomic<bool> loaded{false};
 std::atomic<int> current_level{0};
 std::atomic<uint32_t> current_subsystems{0};
 std::atomic<int> current_fd{STDOUT_FILENO};
+std::atomic<uint32_t> stamped{0};
+std::string stamp_format;  // with the mutex
 std::mutex load_mutex;
 thread_local int thread_device = -1;
+std::atomic<int> first_device{-1};
+
+int shown_device() {
+  return thread_device >= 0 ? thread_device : first_device.load(std::memory_order_relaxed);
+}
 
 void load() {
   if (loaded.load(std::memory_order_acquire)) return;
@@ -107,6 +109,8 @@ void load() {
   current_level = static_cast<int>(parse_level(config.debug));
   current_subsystems = parse_subsystems(config.debug_subsys);
   current_fd = open_file(config.debug_file);
+  stamped = stamped_levels(config.debug_timestamp_levels);
+  stamp_format = config.debug_timestamp_format;
   loaded.store(true, std::memory_order_release);
 }
 
@@ -138,7 +142,12 @@ void reset() {
   loaded = false;
 }
 
-void set_thread_device(int device) { thread_device = device; }
+void set_thread_device(int device) {
+  if (thread_device == device) return;
+  thread_device = device;
+  int none = -1;
+  first_device.compare_exchange_strong(none, device, std::memory_order_relaxed);
+}
 
 bool enabled(Level level, Subsystem subsystem) {
   load();
@@ -149,20 +158,30 @@ bool enabled(Level level, Subsystem subsystem) {
 
 namespace {
 
+// The time, for levels that want it.
+std::string time_of(Level level) {
+  if ((stamped.load(std::memory_order_relaxed) >> static_cast<int>(level) & 1) == 0) return "";
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  std::lock_guard lock(load_mutex);
+  return stamp(stamp_format, now);
+}
+
 // One write per line keeps lines of many threads and processes whole.
 void write_to(int fd, Level level, const char* file, int line, const std::string& text) {
   static const std::string host = hostname();
   const long tid = syscall(SYS_gettid);
   std::string out;
   if (level == Level::kVersion) {
-    out = text + "\n";
+    out = time_of(level) + text + "\n";
   } else if (level == Level::kWarn) {
     const char* base = strrchr(file, '/');
-    out = fmt::format("\n{}:{}:{} [{}] {}:{} NCCL WARN {}\n", host, getpid(), tid, thread_device,
-                      base ? base + 1 : file, line, text);
+    out = fmt::format("\n{}{}:{}:{} [{}] {}:{} NCCL WARN {}\n", time_of(level), host, getpid(), tid,
+                      shown_device(), base ? base + 1 : file, line, text);
   } else {
     const char* word = level == Level::kTrace ? "TRACE" : "INFO";
-    out = fmt::format("{}:{}:{} [{}] NCCL {} {}\n", host, getpid(), tid, thread_device, word, text);
+    out = fmt::format("{}{}:{}:{} [{}] NCCL {} {}\n", time_of(level), host, getpid(), tid,
+                      shown_device(), word, text);
   }
   [[maybe_unused]] ssize_t written = ::write(fd, out.data(), out.size());
 }

@@ -50,7 +50,8 @@ void reset();
 // A file name with %h (host) and %p (pid) replaced.
 std::string expand_path(const std::string& pattern);
 
-// The device shown in brackets; one per thread, -1 until a communicator sets it.
+// The device shown in brackets: that of the communicator that the thread used last. Threads that
+// used none show the process's first. -1: there is no communicator yet.
 void set_thread_device(int device);
 
 }  // namespace weft::log

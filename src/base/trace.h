@@ -35,6 +35,7 @@ struct Span {
   int32_t row = 0;             // 0: operations; network_row(); else lane + 1
   const char* name = "";       // never freed
   const char* plan = nullptr;  // of an operation: from keep()
+  const char* nic = nullptr;   // of a network message: from keep()
   uint64_t operation = 0;      // its number in the communicator
   uint64_t bytes = 0;
   int32_t step = -1;

@@ -9,6 +9,18 @@ size_t array_bytes(const Collective& c, const Call& call) {
   return call.count * element_size(call.reduction.type) * static_cast<size_t>(c.array_blocks());
 }
 
+namespace {
+
+PlanCall::Numbers numbers_of(const Collective& c, const Reduction& reduction) {
+  if (reduction.type != ncclFloat32 && reduction.type != ncclFloat16 &&
+      reduction.type != ncclBfloat16)
+    return PlanCall::Numbers::kOtherTypes;
+  return c.reduces() && reduction.op != ncclSum ? PlanCall::Numbers::kOtherOperators
+                                                : PlanCall::Numbers::kFloatSums;
+}
+
+}  // namespace
+
 PlanCall plan_call(const Collective& c, const Call& call, int rank, bool captured) {
   PlanCall asked;
   asked.collective = c;
@@ -17,6 +29,7 @@ PlanCall plan_call(const Collective& c, const Call& call, int rank, bool capture
   asked.element = element_size(call.reduction.type);
   asked.in_place = is_in_place(c, call, rank);
   asked.captured = captured;
+  asked.numbers = numbers_of(c, call.reduction);
   return asked;
 }
 

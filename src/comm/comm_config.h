@@ -2,21 +2,27 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "include/nccl.h"
+#include "src/transport/net_plugins.h"
 
 namespace weft {
 
 struct CommConfig {
   bool blocking = true;
-  int min_ctas = 0, max_ctas = 0;  // 0: the library decides
-  bool copy_engines = false;       // CTA policy ZERO: copy engines move data, not thread blocks
-  bool split_share = false;        // children of splits use its thread blocks
-  bool shares_blocks = false;      // it is such a child
-  std::string net_name, name;
+  int max_ctas = 0;           // 0: the library decides
+  bool copy_engines = false;  // CTA policy ZERO: copy engines move data, not thread blocks
+  // Children of splits, or of shrinks, use its thread blocks.
+  bool split_share = false, shrink_share = false;
+  bool shares_blocks = false;  // it is such a child
+  NetWish net;
+  std::string name;
+  std::vector<std::string> notes;  // fields that the user set and that do nothing, with the reason
 
-  // nullptr gives the defaults, or the config of `parent` for split and shrink. Accepts the shorter
-  // structs of older versions. Throws Error(ncclInvalidArgument) and names the field.
+  // nullptr gives the defaults, or the config of `parent` for split, shrink and grow. A config that
+  // is given replaces the parent's: its undefined fields are defaults. Accepts the shorter structs
+  // of older versions. Throws Error(ncclInvalidArgument) and names the field.
   static CommConfig from(const ncclConfig_t* config, const CommConfig* parent = nullptr);
 };
 

@@ -10,10 +10,12 @@
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/cluster.h"
+#include "src/comm/one_sided.h"
 #include "src/comm/peer_process.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
+#include "src/exec/cuda/lane_image.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/hwloc_view.h"
 #include "src/transport/acceptor.h"
@@ -48,6 +50,22 @@ std::string unfit_for_fifos(const ImportedSchedule& schedule, const Mesh& mesh, 
       (schedule.in_place != nullptr ? schedule.in_place : schedule.out_of_place)->schedule());
 }
 
+// While it lives, an init can be cancelled.
+class CancelledBy {
+ public:
+  CancelledBy(InitCancel* cancel, std::function<void()> stop) : cancel_(cancel) {
+    if (cancel_ != nullptr) cancel_->arm(std::move(stop));
+  }
+  ~CancelledBy() {
+    if (cancel_ != nullptr) cancel_->disarm();
+  }
+  CancelledBy(const CancelledBy&) = delete;
+  CancelledBy& operator=(const CancelledBy&) = delete;
+
+ private:
+  InitCancel* cancel_;
+};
+
 }  // namespace
 
 Communicator::Communicator(CommunicatorOptions options)
@@ -59,11 +77,26 @@ Communicator::Communicator(CommunicatorOptions options)
   if (!config_.topo_dump_file.empty()) dump_machine(this_machine({hwloc_view}), options_.rank);
   chooser_ = std::make_unique<PlanChooser>(config_, options_.rank, options_.label,
                                            load_schedules(options_, config_));
+  const CancelledBy armed(options_.cancel.get(), [this] { cancel(); });
   try {
     join(deadline);
     connect(deadline);
     if (cuda::available()) start_gpu(deadline);
     exclude_schedules_that_do_not_fit();
+    children_ = std::make_unique<Offspring>(options_, *control_, *mesh_, vigil_.faults,
+                                            config_.init_timeout_s);
+    one_sided_ = std::make_unique<OneSided>(
+        *this,
+        WindowParts{options_,
+                    config_,
+                    context_,
+                    *control_,
+                    *mesh_,
+                    chooser_->agreed().nics,
+                    gpu_.get(),
+                    {},
+                    [this](ncclResult_t code, const std::string& text) { announce(code, text); }});
+    use_compression(compression_for(config_.compress, options_.name), false, deadline);
   } catch (const Error& error) {
     // All ranks report the same text and code.
     const std::string what = error.what(), me = fmt::format("rank {}", options_.rank);
@@ -92,23 +125,31 @@ void Communicator::join(Deadline deadline) {
   context_.cpu_nodes_from = options_.nranks;
   context_.timeout_s = config_.timeout_s;
   context_.stall_warning_s = config_.stall_warning_s;
-  auto control = std::make_unique<ControlChannel>(id.candidates(host_identity(config_)), id.secret,
-                                                  options_.rank, options_.nranks, deadline,
-                                                  [this](const News& news) { hear(news); });
-  std::lock_guard lock(vigil_.mutex);
-  control_ = std::move(control);
+  const Branch& branch = options_.branch;
+  const UniqueId& joins = branch.place == 0 ? id : branch.id;
+  auto control = std::make_unique<ControlChannel>(
+      joins.candidates(host_identity(config_)), joins.secret, options_.rank, options_.nranks,
+      deadline, [this](const News& news) { hear(news); }, [this] { return stopped(); });
+  if (branch.place > 0) control->join_branch(id, branch.place, branch.ranks);
+  {
+    std::lock_guard lock(vigil_.mutex);
+    control_ = std::move(control);
+  }
+  check();  // it may have been cancelled just before
 }
 
 // The process that made the id may end when all ranks are up. Then ranks could not gather any more.
 // So rank 0's process takes over.
 void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline) {
-  auto next = join_first_rank(*control_, options_.id.secret, options_.rank, infos, deadline,
-                              [this](const News& news) { hear(news); });
+  auto next = join_first_rank(
+      *control_, options_.id.secret, options_.rank, infos, deadline,
+      [this](const News& news) { hear(news); }, [this] { return stopped(); });
   if (next == nullptr) return;
   {
     std::lock_guard lock(vigil_.mutex);
     std::swap(control_, next);
   }
+  check();
   // The old one still tells of ranks that die before they have moved.
   control_->all_gather("moved", deadline);
   next->move_on();
@@ -119,7 +160,7 @@ void Communicator::connect(Deadline deadline) {
   const int rank = options_.rank, nranks = options_.nranks;
   const std::vector<PeerInfo> infos =
       gather_infos(*control_, config_, chooser_->imported(),
-                   cuda::available() ? cuda::bus_id(options_.device) : "", deadline);
+                   cuda::available() ? cuda::bus_id(options_.device) : "", options_.name, deadline);
   settle_rendezvous(infos, deadline);
   context_.about_peer = [infos, rank](int peer) {
     return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
@@ -150,7 +191,9 @@ void Communicator::connect(Deadline deadline) {
       !one_host && uses_multi_connection(config_, nranks, cuda::available());
   const bool net_lanes =
       cuda::available() &&
-      uses_net_lanes(config_, infos, !config_.topo.empty() || !chooser_->imported().all().empty());
+      uses_net_lanes(config_, infos,
+                     !config_.topo.empty() || !chooser_->imported().all().empty() ||
+                         compression_for(config_.compress, options_.name) != "off");
   MeshPlan plan{
       infos,
       nodes->count(),
@@ -159,7 +202,8 @@ void Communicator::connect(Deadline deadline) {
           ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
           : 0,
       net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
-      chooser_->connected()};
+      chooser_->connected(),
+      chooser_->agreed().nics};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
   nodes->open(options_.id.secret, plan, config_, context_,
@@ -169,8 +213,8 @@ void Communicator::connect(Deadline deadline) {
     cpu_nodes_ = std::move(nodes);
   }
   auto mesh = std::make_unique<Mesh>(*control_, options_.id.secret, rank, plan, config_,
-                                     options_.net_name, deadline, gone_.data());
-  cpu_nodes_->connect(deadline);
+                                     options_.net, deadline, gone_.data());
+  cpu_nodes_->connect(deadline, *control_);
   // Nobody leaves before CPU nodes are connected.
   if (cpu_nodes_->count() > 0) control_->all_gather("CPU nodes", deadline);
   context_.local_ranks = mesh->ranks_of_machine();
@@ -198,6 +242,12 @@ void Communicator::exclude_schedules_that_do_not_fit() {
   for (const auto& schedule : chooser_->imported().all()) {
     const int nodes = schedule->cpu_nodes();
     std::string why = cpu_nodes_->lacks(nodes);
+    const auto& proved =
+        schedule->in_place != nullptr ? schedule->in_place : schedule->out_of_place;
+    const std::vector<CodecSpec>& codecs = proved->schedule().codecs;
+    if (why.empty() && on_gpu() && !codecs.empty())
+      why = chooser_->placement().lanes ? cuda::unfit_for_lanes(codecs)
+                                        : "it has codecs, and these GPUs run no lanes";
     if (why.empty() && !(chooser_->placement().lanes && nodes == 0))
       why = unfit_for_fifos(*schedule, *mesh_, on_gpu());
     if (!why.empty()) chooser_->exclude(*schedule, why);
@@ -231,7 +281,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.copy_engines = options_.copy_engines || config_.copy_engines;
   auto gpu = std::make_unique<GpuLauncher>(
       options, GpuLauncherParts{config_, context_, *control_, *mesh_, *chooser_, *plans_,
-                                *cpu_nodes_, *operations_});
+                                *cpu_nodes_, *operations_, host_->compression()});
   {
     std::lock_guard lock(vigil_.mutex);
     gpu_ = std::move(gpu);
@@ -258,13 +308,21 @@ Communicator::~Communicator() {
 
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
+  one_sided_->synchronize();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
-  if (!vigil_.faults.known()) mesh_->drain(60);
+  if (!vigil_.faults.known()) {
+    one_sided_->drain(60);
+    mesh_->drain(60);
+  }
   if (vigil_.watch != nullptr) vigil_.watch->tell(report(News::Kind::kLeft, ncclSuccess, ""));
   control_->leave();
   // disconnect() waits for kernels, and a kernel may wait until the peer's goodbye arrives. So
   // every rank says goodbye first.
   if (gpu_ != nullptr) gpu_->disconnect();
+}
+
+size_t Communicator::memory_bytes() const {
+  return gpu_ != nullptr ? gpu_->device_bytes() : mesh_->arena_bytes();
 }
 
 double Communicator::estimate_us(const Call& call) const {

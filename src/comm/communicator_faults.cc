@@ -11,6 +11,8 @@ namespace {
 // After a rank has died, waits for others go on this long: what it sent before may be all that they
 // need. Waits for the dead rank itself end earlier.
 constexpr double kPatienceS = 1;
+// How often a GPU's error word is read once a rank has gone.
+constexpr double kGpuPollS = 0.05;
 // An operation may notice a broken connection before the watch tells whose process has died.
 constexpr std::chrono::milliseconds kNewsComes{300};
 // Begins what a batch says about a peer that has gone, after what it waited for.
@@ -23,9 +25,36 @@ News Communicator::report(News::Kind kind, ncclResult_t code, const std::string&
 }
 
 void Communicator::poll_gpu() {
-  if (gpu_ == nullptr || stopped()) return;
+  if (find_gpu_error()) vigil_.faults.settle();
+}
+
+bool Communicator::find_gpu_error() {
+  if (gpu_ == nullptr || stopped()) return false;
   const std::string error = gpu_->error();
-  if (!error.empty()) give_up(ncclInvalidUsage, fmt::format("{}: {}", context_.label, error));
+  if (error.empty()) return false;
+  const bool held = vigil_.faults.holds();
+  vigil_.faults.wake();
+  announce(held ? ncclRemoteError : ncclInvalidUsage, fmt::format("{}: {}", context_.label, error));
+  return true;
+}
+
+// A kernel that waits for a rank that has gone ends by itself. Other ranks may wait for this one
+// then, so it tells them even if its user asks for nothing.
+void Communicator::guard_gpu() {
+  if (!cuda::available() || vigil_.gpu_errors != nullptr) return;
+  try {
+    vigil_.gpu_errors = std::make_unique<Timer>([this] {
+      {
+        std::lock_guard lock(vigil_.mutex);  // the constructor sets it
+        if (gpu_ == nullptr) return;
+      }
+      if (find_gpu_error() || stopped()) vigil_.gpu_errors->cancel();
+    });
+    vigil_.gpu_errors->every(kGpuPollS);
+  } catch (const Error& error) {
+    WEFT_WARN("{}: no timer to look for errors of kernels: {}; ncclCommGetAsyncError finds them",
+              context_.label, error.what());
+  }
 }
 
 void Communicator::end_waits() {
@@ -36,8 +65,8 @@ void Communicator::end_waits() {
   if (context_.door != nullptr) wake_all(*context_.door);
 }
 
-void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
-  News news = report(News::Kind::kAborted, code, why);
+void Communicator::stop(ncclResult_t code, const std::string& why, bool tell, bool quits) {
+  News news = report(quits ? News::Kind::kQuit : News::Kind::kAborted, code, why);
   vigil_.faults.add(news, why);
   end_waits();
   if (!tell) return;
@@ -46,10 +75,26 @@ void Communicator::stop(ncclResult_t code, const std::string& why, bool tell) {
   if (control_ != nullptr) control_->abort(news);
 }
 
+void Communicator::cancel() {
+  News news = report(News::Kind::kAborted, ncclInternalError,
+                     fmt::format("rank {} aborted the communicator", options_.rank));
+  vigil_.faults.add(news, news.text);
+  end_waits();
+  news.code = ncclRemoteError;
+  std::shared_ptr<PeerWatch> watch;
+  {
+    std::lock_guard lock(vigil_.mutex);  // the constructor changes both
+    watch = vigil_.watch;
+    if (control_ != nullptr) control_->abort(news);
+  }
+  if (watch != nullptr) watch->tell(news);
+}
+
 void Communicator::silence() {
   if (control_ != nullptr) control_->silence();
   if (vigil_.watch != nullptr) vigil_.watch->leave(options_.rank);
   vigil_.patience.reset();
+  vigil_.gpu_errors.reset();
 }
 
 void Communicator::check() const {
@@ -60,6 +105,7 @@ void Communicator::check() const {
 
 FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
   if (!stopped()) {
+    vigil_.faults.wake();
     const bool heard =
         text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
     // What was heard says why. This operation only says where.
@@ -71,6 +117,7 @@ FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& t
 void Communicator::announce(ncclResult_t code, const std::string& text) {
   const News news = report(News::Kind::kGaveUp, code, text);
   vigil_.faults.add(news, text);
+  if (!text.empty()) remember_error(text);
   end_waits();
   if (vigil_.watch != nullptr) vigil_.watch->tell(news);
   control_->abort(news);
@@ -101,6 +148,7 @@ void Communicator::hear(const News& news) {
       }
     if (context_.door != nullptr) wake_all(*context_.door);
   }
+  if (news.kind == News::Kind::kLeft || news.kind == News::Kind::kQuit) guard_gpu();
   if (!news.is_failure()) return;
   std::string text = news.text;
   if (news.kind == News::Kind::kDied) {
@@ -110,10 +158,11 @@ void Communicator::hear(const News& news) {
                                                : fmt::format("rank {}", news.rank),
                        text);
   }
-  if (!vigil_.faults.known()) {
-    WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
-    remember_error(text);
-  }
+  if (!vigil_.faults.known()) WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
+  // Whoever still waits for that rank ends now, and tells the others.
+  if (news.kind == News::Kind::kQuit) return vigil_.faults.hold(news, text);
+  if (!vigil_.faults.known()) remember_error(text);
+  if (news.kind == News::Kind::kGaveUp) vigil_.faults.wake();
   vigil_.faults.add(news, text);
   if (!news.is_departure()) return end_waits();
   if (vigil_.patience != nullptr) return;

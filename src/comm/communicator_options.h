@@ -4,20 +4,25 @@
 #include <memory>
 #include <string>
 
+#include "src/comm/init_cancel.h"
 #include "src/comm/unique_id.h"
 #include "src/planner/imported_schedules.h"
+#include "src/transport/net_plugins.h"
 
 namespace weft {
 
 struct CommunicatorOptions {
   UniqueId id;
+  Branch branch;
   int rank = 0, nranks = 1;
   std::string label;                                 // its name in messages: "rank 3 of 8"
+  std::string name;                                  // of the communicator; may be empty
   int device = 0;                                    // this and the next ones are for GPUs only
   int max_ctas = 0;                                  // 0: the value of NCCL_MAX_CTAS
   uint64_t issuer = 0;                               // identifies the thread that makes its calls
   bool copy_engines = false, shares_blocks = false;  // see CommConfig
-  std::string net_name;  // the network to use; empty: the first that works
+  NetWish net;
+  std::shared_ptr<InitCancel> cancel;                  // nullptr: nobody ends its init
   std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's
 };
 

@@ -11,14 +11,14 @@
 #include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
 
 namespace weft {
-namespace {
 
-Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, Deadline deadline,
-        Session& session) {
+Fd join_rendezvous(const std::vector<Address>& addresses, const Secret& secret, int rank,
+                   Deadline deadline, Session& session, const std::function<bool()>& cancelled) {
   Purpose purpose;
   purpose.kind = Purpose::kRendezvous;
   purpose.from_rank = rank;
@@ -26,9 +26,11 @@ Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, D
   auto complain = in_seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {
     for (const Address& address : addresses) {
+      if (cancelled && cancelled()) fail(ncclInvalidUsage, "rank {} aborted its init", rank);
       Fd fd = connect_tcp(address, deadline);
       if (!fd) continue;
-      const auto met = authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)));
+      const auto met =
+          authenticate(fd.get(), secret, purpose, std::min(deadline, in_seconds(20)), cancelled);
       if (!met) continue;
       session = *met;
       return fd;
@@ -50,13 +52,12 @@ Fd join(const std::vector<Address>& addresses, const Secret& secret, int rank, D
        rank, tried);
 }
 
-}  // namespace
-
 ControlChannel::ControlChannel(const std::vector<Address>& addresses, const Secret& secret,
-                               int rank, int nranks, Deadline deadline, Listener listener)
+                               int rank, int nranks, Deadline deadline, Listener listener,
+                               const std::function<bool()>& cancelled)
     : rank_(rank),
       nranks_(nranks),
-      fd_(join(addresses, secret, rank, deadline, session_)),
+      fd_(join_rendezvous(addresses, secret, rank, deadline, session_, cancelled)),
       listener_(std::move(listener)),
       reader_(session_.in),
       sealer_(session_.out) {
@@ -76,9 +77,19 @@ void ControlChannel::say(const Frame& frame) {
   send_all(fd_.get(), std::as_bytes(std::span(bytes.data(), bytes.size())), in_seconds(10));
 }
 
+void ControlChannel::join_branch(const UniqueId& root, int place, int ranks) {
+  say({Frame::kBranch, ranks, static_cast<uint64_t>(place),
+       std::string(reinterpret_cast<const char*>(&root), sizeof root)});
+}
+
 uint64_t ControlChannel::reserve() {
   std::lock_guard lock(mutex_);
   return round_++;
+}
+
+bool ControlChannel::broken() {
+  std::lock_guard lock(mutex_);
+  return !broken_.empty();
 }
 
 void ControlChannel::check() {

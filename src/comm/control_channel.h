@@ -21,15 +21,23 @@
 
 namespace weft {
 
+struct UniqueId;
+
+// Meets a rendezvous as `rank`. Tries the addresses in turn until the deadline, or until
+// `cancelled`. Throws Error.
+Fd join_rendezvous(const std::vector<Address>& addresses, const Secret& secret, int rank,
+                   Deadline deadline, Session& session, const std::function<bool()>& cancelled);
+
 // One thread at a time calls all_gather(). Any thread may call the other functions. The listener
 // runs on the control thread.
 class ControlChannel {
  public:
   using Listener = std::function<void(const News&)>;
 
-  // Tries the addresses in turn until the deadline.
+  // Tries the addresses in turn until the deadline, or until `cancelled`.
   ControlChannel(const std::vector<Address>& addresses, const Secret& secret, int rank, int nranks,
-                 Deadline deadline, Listener listener);
+                 Deadline deadline, Listener listener,
+                 const std::function<bool()>& cancelled = nullptr);
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
@@ -44,10 +52,14 @@ class ControlChannel {
   // As all_gather(), but only rank 0 gets the blobs. The other ranks get an empty list. All ranks
   // wait until every rank has come.
   std::vector<std::string> collect(const std::string& blob, Deadline deadline);
-  // Throws if no gather can succeed any more.
+  // No gather can succeed any more. check() throws the reason.
+  bool broken();
   void check();
   // The token of the process that holds the rendezvous (Acceptor::token()); 0: not known yet.
   uint64_t rendezvous_process() const { return rendezvous_process_.load(); }
+
+  // The rendezvous is branch `place` (from 1 on) of a tree, for so many ranks. Called first.
+  void join_branch(const UniqueId& root, int place, int ranks);
 
   void leave();
   // Leaves for another rendezvous. The other ranks are not told.

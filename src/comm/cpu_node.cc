@@ -38,7 +38,9 @@ CpuNode::~CpuNode() {
   finish(0);
 }
 
-void CpuNode::connect(Deadline deadline) { mesh_->connect_host(deadline); }
+void CpuNode::connect(Deadline deadline, ControlChannel& control) {
+  mesh_->connect_host(deadline, control);
+}
 
 void CpuNode::submit(std::span<const Job> jobs) {
   {

@@ -32,7 +32,7 @@ class CpuNode {
 
   int number() const { return context_.rank; }  // its peer number, after those of the ranks
   // Connects to all ranks and CPU nodes of the host. Their arenas must exist.
-  void connect(Deadline deadline);
+  void connect(Deadline deadline, ControlChannel& control);
   // Called before the first job if peers are GPUs. GPUs ring no doorbell, so the node polls for
   // messages. Kernels start when their streams let them, so the node has no timeout; kernels do.
   void serve_gpus() {

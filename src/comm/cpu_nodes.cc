@@ -50,8 +50,8 @@ void CpuNodes::open(const Secret& secret, const MeshPlan& plan, const Config& co
   jobs_.resize(own_.size());
 }
 
-void CpuNodes::connect(Deadline deadline) {
-  for (const auto& node : own_) node->connect(deadline);
+void CpuNodes::connect(Deadline deadline, ControlChannel& control) {
+  for (const auto& node : own_) node->connect(deadline, control);
 }
 
 void CpuNodes::serve_gpus() {

@@ -35,7 +35,7 @@ class CpuNodes {
   // Makes this rank's nodes. Peers can connect to them from then on.
   void open(const Secret& secret, const MeshPlan& plan, const Config& config,
             const host::RankContext& owner, const CpuNode::Listener& listener);
-  void connect(Deadline deadline);
+  void connect(Deadline deadline, ControlChannel& control);
   // Called before the first job if peers are GPUs.
   void serve_gpus();
   const std::vector<std::unique_ptr<CpuNode>>& own() const { return own_; }

@@ -26,6 +26,34 @@ void FaultState::add(const News& news, const std::string& text) {
   changed_.notify_all();
 }
 
+void FaultState::hold(const News& news, const std::string& text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!known_) {
+      if (held_.text.empty()) {
+        held_ = news;
+        held_.text = text;
+      }
+      return;
+    }
+  }
+  add(news, text);
+}
+
+void FaultState::wake() {
+  News news;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(news, held_);
+  }
+  if (!news.text.empty()) add(news, news.text);
+}
+
+bool FaultState::holds() const {
+  std::lock_guard lock(mutex_);
+  return !held_.text.empty();
+}
+
 bool FaultState::known() const {
   std::lock_guard lock(mutex_);
   return known_;

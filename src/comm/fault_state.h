@@ -20,6 +20,12 @@ class FaultState {
 
   // `text`: the whole report in words.
   void add(const News& news, const std::string& text);
+  // A rank quit. That is a fault only for operations that still need it. Counts from wake() on, or
+  // at once if a fault is known.
+  void hold(const News& news, const std::string& text);
+  // An operation cannot go on. What was held is a report now, and comes first.
+  void wake();
+  bool holds() const;
   // A report has come.
   bool known() const;
   // Waits for a report. True if one has come.
@@ -43,6 +49,7 @@ class FaultState {
   bool known_ = false;
   News news_;
   std::string text_;
+  News held_;   // its text is empty: none
   News stuck_;  // the operation that could not go on; its text is empty: none
   Clock::time_point since_;
 };

@@ -23,6 +23,10 @@ struct Frame {
     kMoved = 10,   // rank -> rendezvous: goes on at another rendezvous; nobody needs to know
     kNews = 11,    // between processes that watch each other: text = News
     kWelcome = 8,  // rendezvous -> rank: number = token of the rendezvous's process
+    // Several rendezvous as a tree. A branch gathers for some ranks, the root for all.
+    kBranch = 12,   // rank -> branch: value = ranks of the branch, number = its place; text =
+                    // UniqueId of the root
+    kPartial = 13,  // branch -> root: number = round, value = nranks; text = the blobs
   };
   uint32_t type = 0;
   int32_t value = 0;

@@ -34,6 +34,7 @@ GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts
       plans_(parts.plans),
       nodes_(parts.nodes),
       operations_(parts.operations),
+      compression_(parts.compression),
       gpu_(options) {}
 
 void GpuLauncher::connect(Deadline deadline) {
@@ -58,6 +59,7 @@ void GpuLauncher::connect(Deadline deadline) {
   placement.lanes = why.empty();
   placement.peer_memory = why.empty() && gpu_.complete();
   placement.via_host = rings_ = !why.empty();
+  lsa_ = lsa_ && !rings_;
   if (placement.peer_memory) placement.together = gpu_.one_device() && placement.one_process;
   if (rings_ && rank_ == 0)
     WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
@@ -146,12 +148,28 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
 
 void GpuLauncher::note_calls(std::span<const Call* const> calls) {
   for (const Call* call : calls) {
+    if (call->count == 0) continue;
     const bool send_recv = call->kind == CollectiveKind::kSendRecv;
-    if (call->count > 0)
-      context_.activity.begin({call->kind, call->sends, static_cast<uint8_t>(call->reduction.type),
-                               static_cast<uint8_t>(call->reduction.op), call->root,
-                               send_recv ? 0 : launched_++, call->count});
+    const auto type = static_cast<uint8_t>(call->reduction.type),
+               op = static_cast<uint8_t>(call->reduction.op);
+    if (!send_recv)
+      context_.history.add(noted_, {call->kind, type, op, call->root,
+                                    call->count * element_size(call->reduction.type)});
+    context_.activity.begin(
+        {call->kind, call->sends, type, op, call->root, send_recv ? 0 : noted_++, call->count});
   }
+}
+
+void GpuLauncher::register_memory(const void* pointer, size_t size) {
+  gpu_.register_memory(pointer, size);
+  registered_.emplace_back(pointer, size);
+}
+
+void GpuLauncher::deregister_memory(const void* pointer) {
+  gpu_.deregister_memory(pointer);
+  const auto it = std::find_if(registered_.begin(), registered_.end(),
+                               [&](const auto& known) { return known.first == pointer; });
+  if (it != registered_.end()) registered_.erase(it);
 }
 
 // Runs on the control thread.
@@ -168,10 +186,23 @@ cuda::LongWait GpuLauncher::long_wait() {
   return wait;
 }
 
+std::string GpuLauncher::error() const {
+  const cuda::GpuError found = gpu_.error();
+  if (found.call < 0 || found.text.empty()) return found.text;
+  // Kernels know the last digits only. It is one of the latest calls, or was captured.
+  auto number = static_cast<uint64_t>(found.call);
+  const uint64_t noted = noted_.load(std::memory_order_relaxed);
+  if (noted > number) number += (noted - 1 - number) / cuda::kCallNumbers * cuda::kCallNumbers;
+  const auto past = context_.history.find(number);
+  return fmt::format("call {}{}{}: {}", number, past ? ", " + describe(*past) : "",
+                     found.step < 0 ? "" : fmt::format(", step {}", found.step), found.text);
+}
+
 void GpuLauncher::launch(std::span<const Call* const> calls) {
+  const uint64_t first = noted_;
   note_calls(calls);
   try {
-    launch_all(calls);
+    launch_all(calls, first);
   } catch (...) {
     context_.activity.end(true);
     throw;
@@ -179,7 +210,8 @@ void GpuLauncher::launch(std::span<const Call* const> calls) {
   context_.activity.launched();
 }
 
-void GpuLauncher::launch_all(std::span<const Call* const> calls) {
+// `number`: of the first collective.
+void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number) {
   std::vector<cudaStream_t> streams;
   for (const Call* call : calls)
     if (std::find(streams.begin(), streams.end(), call->stream) == streams.end())
@@ -191,13 +223,32 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls) {
     if (call->count == 0) continue;
     if (call->kind == CollectiveKind::kSendRecv) {
       send_recvs.push_back(call);
-    } else {
-      launch_collective(*call);
+      continue;
     }
+    gpu_.number_call(static_cast<int64_t>(number++));
+    timed({&call, 1}, [&] { launch_collective(*call); });
   }
-  if (!send_recvs.empty() && rings_) launch_ring_send_recvs(send_recvs);
-  if (!send_recvs.empty() && !rings_) launch_send_recvs(send_recvs);
+  gpu_.number_call(-1);
+  if (!send_recvs.empty())
+    timed(send_recvs, [&] {
+      if (rings_)
+        launch_ring_send_recvs(send_recvs);
+      else
+        launch_send_recvs(send_recvs);
+    });
   gpu_.end(streams);
+}
+
+// Launches the calls. The observer learns their times if it wants them. Replays of graphs have
+// none.
+template <typename Launch>
+void GpuLauncher::timed(std::span<const Call* const> calls, Launch launch) {
+  OperationObserver* observer = context_.observer;
+  if (observer == nullptr || captured_ || !observer->wants_kernel_times()) return launch();
+  const KernelTimes times = gpu_.begin_timing();
+  launch();
+  gpu_.end_timing(times);
+  for (const Call* call : calls) observer->kernels(call, times);
 }
 
 void GpuLauncher::launch_collective(const Call& call) {

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/comm/call.h"
+#include "src/comm/compression_count.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/lowered_plans.h"
 #include "src/comm/operation_builder.h"
@@ -29,6 +31,7 @@ struct GpuLauncherParts {
   LoweredPlans& plans;
   CpuNodes& nodes;
   const OperationBuilder& operations;
+  CompressionCount& compression;
 };
 
 // For one thread at a time. Any thread may call stop(), peer_left() and error().
@@ -44,14 +47,27 @@ class GpuLauncher {
   // Launches all calls of a group.
   void launch(std::span<const Call* const> calls);
   void synchronize() { gpu_.synchronize(); }
-  void register_memory(const void* pointer, size_t size) { gpu_.register_memory(pointer, size); }
-  void deregister_memory(const void* pointer) { gpu_.deregister_memory(pointer); }
+  void register_memory(const void* pointer, size_t size);
+  void deregister_memory(const void* pointer);
+  using Registered = std::vector<std::pair<const void*, size_t>>;
+  const Registered& registered() const { return registered_; }
+  bool busy() const { return gpu_.busy(); }
+  // Device memory of this rank.
+  size_t device_bytes() const { return gpu_.device_bytes(); }
+  // Its calls that graphs hold which still exist.
+  int captured_calls() const { return gpu_.captured_calls(); }
+
+  // For windows and one-sided calls. lsa(): all ranks of every host reach each other's memory.
+  bool lsa() const { return lsa_; }
+  bool reaches(int peer) const { return !rings_ && gpu_.reaches(peer); }
+  cuda::SignalWords signal_words() const;
 
   int device() const { return gpu_.device(); }
   bool via_host() const { return rings_; }
   void stop() noexcept { gpu_.stop(); }
   void peer_left(int peer) noexcept { gpu_.peer_left(peer); }
-  std::string error() const { return gpu_.error(); }
+  // Why kernels gave up, with the call and the step if they are known; "": they did not.
+  std::string error() const;
 
  private:
   struct GpuEntry {
@@ -67,7 +83,7 @@ class GpuLauncher {
   };
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
   // The activity learns of the calls, or that their launch failed.
-  void launch_all(std::span<const Call* const> calls);
+  void launch_all(std::span<const Call* const> calls, uint64_t number);
   void note_calls(std::span<const Call* const> calls);
   cuda::LongWait long_wait();
   bool is_one_round(const Generator& generator, const Collective& collective);
@@ -76,6 +92,8 @@ class GpuLauncher {
   cuda::GpuPosts posts();
   void poll(Proxy& proxy);
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
+  template <typename Launch>
+  void timed(std::span<const Call* const> calls, Launch launch);
   void launch_collective(const Call& call);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
                     cuda::GpuCall gpu_call, bool in_place);
@@ -102,17 +120,20 @@ class GpuLauncher {
   LoweredPlans& plans_;
   CpuNodes& nodes_;
   const OperationBuilder& operations_;
+  CompressionCount& compression_;
   cuda::GpuExecutor gpu_;
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   std::array<std::vector<LaneEntry>, kCollectiveKinds> lane_plans_;
-  uint64_t launched_ = 0;         // collectives
-  bool rings_ = false;            // all calls use rings
+  std::atomic<uint64_t> noted_{0};  // collectives so far; error() reads it on any thread
+  bool rings_ = false;              // all calls use rings
+  bool lsa_ = false;                // see lsa()
   bool rings_connected_ = false;  // rings exist; calls whose plans have CPU nodes use them at least
   bool captured_ = false;         // the current launch becomes part of a graph
   int ring_channels_ = 0;         // ports per peer
   Program send_recv_program_;     // lane 0 sends, lane 1 receives
   std::vector<Proxy*> proxies_;   // they keep polling
+  Registered registered_;
 };
 
 }  // namespace weft

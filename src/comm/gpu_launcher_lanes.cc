@@ -39,11 +39,19 @@ void GpuLauncher::settle(const std::vector<std::string>& reach) {
     for (size_t b = 0; b < a; b++)
       if (mesh_.info(static_cast<int>(a)).host == mesh_.info(static_cast<int>(b)).host)
         apart += reach[a][b] == '1' && reach[b][a] == '1' ? 0 : 1;
+  lsa_ = apart == 0;
   if (apart > 0 && rank_ == 0)
     WEFT_INFO(kInit,
               "{}: {} of {} pairs of GPUs have no access to each other's memory: their "
               "messages go through host memory",
               context_.label, apart, nranks_ * (nranks_ - 1) / 2);
+}
+
+cuda::SignalWords GpuLauncher::signal_words() const {
+  cuda::SignalWords words = gpu_.signal_words();
+  for (int peer = 0; peer < nranks_; peer++)
+    if (peer != rank_ && !reaches(peer)) words.peers[static_cast<size_t>(peer)] = nullptr;
+  return words;
 }
 
 cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choice& choice,
@@ -86,6 +94,9 @@ void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, c
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
          shape.chunks);
   gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums);
+  if (choice.compression != nullptr)
+    compression_.add(*(in_place ? choice.schedule->in_place : choice.schedule->out_of_place), rank_,
+                     call);
   // Ranks that chose different schedules must notice.
   if (choice.schedule != nullptr)
     gpu_call.signature ^= static_cast<uint32_t>(choice.schedule->hash);

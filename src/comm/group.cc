@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/group_work.h"
 #include "src/comm/observation.h"
 
 namespace weft {
@@ -21,6 +22,8 @@ struct PendingCall {
 struct Group {
   int depth = 0;
   std::vector<PendingCall> calls;
+  std::vector<PendingOneSided> one_sided;
+  std::vector<CommunicatorWork> together;
   std::vector<InitJob> jobs;
   ncclResult_t error = ncclSuccess;
   std::string text;
@@ -28,6 +31,8 @@ struct Group {
   void reset() {
     depth = 0;
     calls.clear();
+    one_sided.clear();
+    together.clear();
     jobs.clear();
     error = ncclSuccess;
     text.clear();
@@ -57,7 +62,8 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
   throw Error(answer.code, answer.text);
 }
 
-void launch(host::Batch& batch, std::span<const PendingCall> calls) {
+// `accepted`: the communicators may have been finalized since the calls were made.
+void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepted = false) {
   std::vector<ncclComm*> comms;
   for (const PendingCall& pending : calls)
     if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
@@ -65,7 +71,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls) {
   std::vector<Use> uses;
   uses.reserve(comms.size());
   for (ncclComm* comm : comms) {
-    uses.emplace_back(*comm);
+    uses.emplace_back(*comm, !accepted);
     uses.back()->check();
     uses.back()->begin();
   }
@@ -119,17 +125,17 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
       comms.push_back(pending.comm);
   for (ncclComm* comm : comms) {
-    while (comm->progress.load() == ncclInProgress && comm->state.load() == CommState::kReady)
+    while (comm->progress.get() == ncclInProgress && comm->state.load() == CommState::kReady)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     { const Use check(*comm); }
   }
   for (ncclComm* comm : comms) {
     comm->users.fetch_add(1);
-    comm->progress = ncclInProgress;
+    comm->progress.begin();
   }
   const auto finish = [comms](ncclResult_t result) {
     for (ncclComm* comm : comms) {
-      comm->progress = result;
+      comm->progress.end(result);
       comm->users.fetch_sub(1);
     }
   };
@@ -137,7 +143,7 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     ncclResult_t result = ncclSuccess;
     try {
       host::Batch batch;
-      launch(batch, calls);
+      launch(batch, calls, true);
     } catch (const Error& error) {
       result = error.code();
       for (ncclComm* comm : comms) set_text(*comm, error.what());
@@ -178,10 +184,7 @@ GroupEstimate group_discard() {
   std::vector<PendingCall> calls;
   if (outermost) {
     calls.swap(group.calls);
-    for (InitJob& job : group.jobs) {
-      *job.out = nullptr;
-      job.comm->state = CommState::kDead;
-    }
+    discard(group.jobs);
     group.reset();
   } else {
     calls = group.calls;
@@ -199,84 +202,59 @@ GroupEstimate group_discard() {
   return estimate;
 }
 
-ncclResult_t run_init_jobs(std::vector<InitJob> jobs) {
-  struct Running {
-    std::thread thread;
-    ncclComm* comm;
-    ncclComm** out;
-    ncclResult_t result = ncclSuccess;
-    std::string text;
-  };
-  const auto run = [](const InitJob& job, ncclResult_t& result, std::string& text) {
-    try {
-      job.work();
-    } catch (const Error& error) {
-      result = error.code();
-      text = error.what();
-    } catch (const std::exception& error) {
-      result = ncclInternalError;
-      text = error.what();
-    }
-  };
-  std::deque<Running> running;
-  bool background = false;
-  for (InitJob& job : jobs) {
-    Running& entry = running.emplace_back();
-    entry.comm = job.comm;
-    entry.out = job.out;
-    if (!job.comm->config.blocking) {
-      background = true;
-      std::thread([job = std::move(job), run] {
-        ncclResult_t result = ncclSuccess;
-        std::string text;
-        run(job, result, text);
-        if (result != ncclSuccess) WEFT_WARN("{}", text);
-      }).detach();
-    } else if (jobs.size() == 1) {
-      run(job, entry.result, entry.text);
-    } else {
-      entry.thread =
-          std::thread([job = std::move(job), &entry, run] { run(job, entry.result, entry.text); });
-    }
-  }
-  const Running* failed = nullptr;
-  for (Running& entry : running) {
-    if (entry.thread.joinable()) entry.thread.join();
-    if (entry.result == ncclSuccess) continue;
-    *entry.out = nullptr;
-    entry.comm->state = CommState::kDead;
-    if (failed == nullptr) failed = &entry;
-  }
-  if (failed != nullptr) throw Error(failed->result, failed->text);
-  return background ? ncclInProgress : ncclSuccess;
-}
-
 ncclResult_t group_end() {
   if (group.depth == 0) fail(ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0) return ncclSuccess;
   Group mine;
   std::swap(mine.calls, group.calls);
   std::swap(mine.jobs, group.jobs);
+  std::swap(mine.one_sided, group.one_sided);
+  std::swap(mine.together, group.together);
   std::swap(mine.error, group.error);
   std::swap(mine.text, group.text);
   if (mine.error != ncclSuccess) {
-    for (InitJob& job : mine.jobs) {
-      *job.out = nullptr;
-      job.comm->state = CommState::kDead;
-    }
+    discard(mine.jobs);
     throw Error(mine.error, "a call inside the group failed: " + mine.text);
   }
   ncclResult_t result = ncclSuccess;
   if (!mine.jobs.empty()) result = run_init_jobs(std::move(mine.jobs));
-  if (mine.calls.empty()) return result;
+  if (!mine.together.empty()) run_all(mine.together);
+  if (mine.calls.empty()) {
+    launch(mine.one_sided);
+    return result;
+  }
   const bool blocking =
       std::all_of(mine.calls.begin(), mine.calls.end(),
                   [](const PendingCall& pending) { return pending.comm->config.blocking; });
-  if (!blocking && !cuda::available()) return launch_in_background(std::move(mine.calls));
+  if (!blocking && !cuda::available()) {
+    result = launch_in_background(std::move(mine.calls));
+    launch(mine.one_sided);
+    return result;
+  }
   launch(thread_batch, mine.calls);
+  launch(mine.one_sided);
   mine.calls.clear();
   std::swap(mine.calls, group.calls);  // keep the memory
   return result;
+}
+
+ncclResult_t submit(ncclComm& comm, OneSidedCall call) {
+  {
+    const Use use(comm);
+    use->one_sided().check(call);
+  }
+  if (in_group()) {
+    group.one_sided.push_back({&comm, std::move(call)});
+    return ncclSuccess;
+  }
+  const PendingOneSided one[] = {{&comm, std::move(call)}};
+  launch(one);
+  return ncclSuccess;
+}
+
+void run_together(ncclComm& comm, std::function<void()> work) {
+  if (!in_group()) return work();
+  group.together.push_back({&comm, std::move(work)});
 }
 
 ncclResult_t submit(ncclComm& comm, const Call& call) {

@@ -7,16 +7,10 @@
 
 #include "src/comm/call.h"
 #include "src/comm/handle.h"
+#include "src/comm/init_job.h"
+#include "src/comm/one_sided.h"
 
 namespace weft {
-
-// An init, split or shrink that is under way. On failure *out is set to NULL if the communicator
-// blocks.
-struct InitJob {
-  ncclComm* comm = nullptr;
-  ncclComm** out = nullptr;
-  std::function<void()> work;
-};
 
 // The time of a group by the cost model.
 struct GroupEstimate {
@@ -35,10 +29,15 @@ GroupEstimate group_discard();
 void note_group_error(ncclResult_t code, const std::string& text);
 
 void add_to_group(InitJob job);
-// Several jobs run in parallel. Waits for the jobs of blocking communicators.
-ncclResult_t run_init_jobs(std::vector<InitJob> jobs);
 
 // Launches the call, or adds it to the group.
 ncclResult_t submit(ncclComm& comm, const Call& call);
+// The same for one-sided calls. In a group they come after all others. In host mode writes and
+// signals of a group come before its waits.
+ncclResult_t submit(ncclComm& comm, OneSidedCall call);
+
+// Work on an existing communicator in which all its ranks take part, such as registering a window.
+// Runs at once, or at the end of the group: communicators in parallel, the work of one in order.
+void run_together(ncclComm& comm, std::function<void()> work);
 
 }  // namespace weft

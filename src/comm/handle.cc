@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace weft {
 
@@ -58,12 +59,16 @@ void check_handle(const ncclComm* comm, const char* argument) {
 
 Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
   check_process(comm);
+  log::set_thread_device(comm.device);
   comm.users.fetch_add(1);
   const CommState state = comm.state.load();
   const bool usable =
       state == CommState::kReady ||
       (!for_operations && (state == CommState::kRevoked || state == CommState::kFinalized));
-  if (usable) return;
+  if (usable) {
+    if (for_operations && comm.shrunk.load(std::memory_order_relaxed)) comm.shrunk = false;
+    return;
+  }
   comm.users.fetch_sub(1);
   comm_ = nullptr;
   switch (state) {
@@ -75,6 +80,9 @@ Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
       fail(ncclInvalidUsage, "comm failed to initialize: {}", comm.text);
     case CommState::kFinalized:
       fail(ncclInvalidUsage, "comm has been finalized, only ncclCommDestroy is left");
+    case CommState::kSuspending:
+    case CommState::kSuspended:
+      fail(ncclInvalidUsage, "comm is suspended: ncclCommResume comes first");
     case CommState::kRevoked:
       fail(ncclInvalidUsage, "comm has been revoked, it takes no more operations");
     default:
@@ -86,9 +94,11 @@ Use::~Use() {
   if (comm_ != nullptr) comm_->users.fetch_sub(1);
 }
 
-void set_text(ncclComm& comm, const std::string& text) {
+bool set_text(ncclComm& comm, const std::string& text) {
   std::lock_guard lock(comm.mutex);
+  if (comm.text == text) return false;
   comm.text = text;
+  return true;
 }
 
 }  // namespace weft

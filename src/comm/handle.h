@@ -6,17 +6,30 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/comm/comm_config.h"
 #include "src/comm/communicator.h"
+#include "src/comm/init_cancel.h"
 #include "src/comm/profiler/profiler.h"
+#include "src/comm/progress.h"
 #include "src/exec/datatype.h"
 
 namespace weft {
 
-enum class CommState : uint8_t { kInitializing, kReady, kFailed, kFinalized, kRevoked, kDead };
+enum class CommState : uint8_t {
+  kInitializing,
+  kReady,
+  kFailed,
+  kFinalized,
+  kRevoked,
+  kSuspending,  // its parts end
+  kSuspended,
+  kDead
+};
 
 // A user-made reduction operator.
 struct UserOp {
@@ -26,6 +39,20 @@ struct UserOp {
   const void* device_scalar = nullptr;  // set: the scalar is read here when the operation runs
 };
 
+// A suspended communicator: what it becomes when it is resumed.
+struct Asleep {
+  Child child;
+  uint64_t bytes = 0;                                      // given back
+  std::vector<std::pair<const void*, size_t>> registered;  // memory, for the new one
+  std::shared_ptr<void> windows;                           // see Windows::take()
+};
+
+// What was prepared for communicators that follow this one.
+struct Successors {
+  std::optional<Child> grown;    // its id was made by ncclCommGetUniqueId and not used yet
+  std::optional<Asleep> asleep;  // set while it is suspended
+};
+
 }  // namespace weft
 
 struct ncclComm {
@@ -33,20 +60,29 @@ struct ncclComm {
   const uint64_t magic = kMagic;
   std::atomic<weft::CommState> state{weft::CommState::kInitializing};
   const int generation = weft::fork_generation();
-  std::atomic<int> users{0};                           // calls under way
-  std::atomic<ncclResult_t> progress{ncclInProgress};  // of the init or the last non-blocking call
+  std::atomic<int> users{0};  // calls and inits under way
+  weft::Progress progress;    // of non-blocking calls
   int rank = 0, nranks = 0, device = 0;
+  std::atomic<uint64_t> calls{0};  // operations so far, for the log
   uint64_t issuer = 0;  // the thread that makes its calls, by a number; see CommunicatorOptions
   uint32_t tag = 0;     // keeps operators of different communicators apart
   weft::CommConfig config;
   std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; observes impl
   std::unique_ptr<weft::Communicator> impl;
+  const std::shared_ptr<weft::InitCancel> cancel = std::make_shared<weft::InitCancel>();
+
+  // ncclCommShrink is done, and no call came since. Its success stands before the fault that was
+  // the reason to shrink.
+  std::atomic<bool> shrunk{false};
 
   std::atomic<uint64_t> identity{0};  // the same on all ranks; 0: not known yet
 
-  std::mutex mutex;  // protects text and ops, and rank and nranks until it is ready
+  // Protects what follows, and rank and nranks until it is ready.
+  std::mutex mutex;
   std::string text;  // of the last error
   std::vector<weft::UserOp> ops;
+  weft::Successors next;
+  std::vector<ncclComm*> children;  // being made from this one in the background
 };
 
 namespace weft {
@@ -77,6 +113,7 @@ class Use {
   ncclComm* comm_;
 };
 
-void set_text(ncclComm& comm, const std::string& text);
+// Returns whether it is another text than before.
+bool set_text(ncclComm& comm, const std::string& text);
 
 }  // namespace weft

@@ -27,6 +27,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
       plans_(plans),
       nodes_(nodes),
       operations_(operations),
+      losses_(config.compress_losses_bytes),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
   if (nranks == 1) return;
@@ -39,6 +40,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
 void HostTasks::begin() {
   last_collective_ = nullptr;
   nodes_.drop_jobs();  // of a batch that was given up before it ran
+  losses_.release();
   if (!point_to_point_) return;
   point_to_point_ = false;
   std::fill(last_send_.begin(), last_send_.end(), nullptr);
@@ -124,6 +126,19 @@ std::string HostTasks::unreceived() const {
   return "";
 }
 
+void HostTasks::compress(const Call& call, const Choice& choice, const Program& program,
+                         Operation& op) {
+  const ImportedSchedule& plan = *choice.schedule;
+  compression_.add(*(plan.in_place != nullptr ? plan.in_place : plan.out_of_place), context_.rank,
+                   call);
+  if (!choice.compression->feedback) return;
+  const Collective& c = program.collective;
+  const auto inputs = static_cast<size_t>(c.input_blocks(program.rank)) * op.count,
+             outputs = static_cast<size_t>(c.output_blocks(program.rank)) * op.count;
+  op.input_losses = losses_.of(call, inputs, outputs);
+  op.output_losses = op.input_losses + inputs;
+}
+
 void HostTasks::connect_ports(const Call& call, const Program& program, host::Task& task) {
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
@@ -142,13 +157,16 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   if (call.count == 0) return;
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const LoweredPlan* plan = nullptr;
+  Choice choice;
   if (!send_recv) {
     const Collective collective{call.kind, nranks_, call.root};
     const PlanCall asked = plan_call(collective, call, context_.rank, false);
-    plan = &plans_.get(chooser_.choose(asked), collective, asked.in_place);
+    choice = chooser_.choose(asked);
+    plan = &plans_.get(choice, collective, asked.in_place);
   }
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
   Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);
+  if (choice.compression != nullptr) compress(call, choice, program, op);
   op.sequence = send_recv ? 0 : sequence_++;
   if (!send_recv && program.receives.empty()) compare(op);
   if (plan != nullptr && !plan->cpu_programs.empty())

@@ -7,6 +7,8 @@
 #include "src/base/error.h"
 #include "src/base/handles.h"
 #include "src/comm/call.h"
+#include "src/comm/compression_count.h"
+#include "src/comm/losses.h"
 #include "src/comm/lowered_plans.h"
 #include "src/comm/operation_builder.h"
 #include "src/exec/host/batch.h"
@@ -33,8 +35,11 @@ class HostTasks {
   std::string unreceived() const;
   // Throws Disagreement if another rank of the host makes a different call.
   void add(host::Batch& batch, const Call& call);
+  CompressionCount& compression() { return compression_; }
+  void forget_losses() { losses_.forget(); }
 
  private:
+  void compress(const Call& call, const Choice& choice, const Program& program, Operation& op);
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
   void compare(const Operation& op) const;
@@ -52,6 +57,8 @@ class HostTasks {
   // Set if NCCL_PROTO excludes Simple: then data is copied through FIFOs and never lent.
   std::array<bool, kCollectiveKinds> copies_only_{};
   std::vector<Mapping> scratch_;
+  CompressionCount compression_;
+  Losses losses_;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.

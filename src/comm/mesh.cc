@@ -108,20 +108,20 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
 // If this constructor throws, the destructor runs, because the delegated constructor has finished.
 // It closes what that one has opened.
 Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
-           const Config& config, const std::string& net_name, Deadline deadline,
-           std::atomic<bool>* gone)
+           const Config& config, const NetWish& wish, Deadline deadline, std::atomic<bool>* gone)
     : Mesh(secret, rank, plan, config) {
-  listen(config, net_name);
+  listen(config, wish, plan.nics);
   // All ranks accept connections after this gather.
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
-  connect_host(deadline);
+  connect_host(deadline, control);
   if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
   control.all_gather("connected", deadline);
 }
 
-void Mesh::connect_host(Deadline deadline) {
+void Mesh::connect_host(Deadline deadline, ControlChannel& control) {
   for (const int peer : local_)
-    if (link_kinds_[static_cast<size_t>(peer)] != LinkKind::kNetwork) connect_local(peer, deadline);
+    if (link_kinds_[static_cast<size_t>(peer)] != LinkKind::kNetwork)
+      connect_local(peer, deadline, control);
 }
 
 Mesh::~Mesh() {
@@ -155,7 +155,7 @@ void Mesh::classify() {
   }
 }
 
-void Mesh::connect_local(int peer, Deadline deadline) {
+void Mesh::connect_local(int peer, Deadline deadline, ControlChannel& control) {
   const auto p = static_cast<size_t>(peer);
   const auto position = [&](int rank) {
     return static_cast<int>(std::lower_bound(local_.begin(), local_.end(), rank) - local_.begin());
@@ -168,8 +168,15 @@ void Mesh::connect_local(int peer, Deadline deadline) {
     if (peer_arenas_[p] == nullptr)
       fail(ncclInternalError, "rank {} of this process has no arena", peer);
   } else {
-    links_[p] = std::make_unique<MemoryLink>(info(peer).unix_name, secret_, rank_, peer, deadline);
-    peer_arenas_[p] = links_[p]->fetch_arena(layout(), deadline);
+    const auto failed = [&] { return control.broken(); };
+    try {
+      links_[p] = std::make_unique<MemoryLink>(info(peer).unix_name, secret_, rank_, peer, deadline,
+                                               failed);
+      peer_arenas_[p] = links_[p]->fetch_arena(layout(), deadline, failed);
+    } catch (const Error&) {
+      control.check();  // says why it was cancelled
+      throw;
+    }
     lending = Lending::kSegment;
   }
   for (int channel = 0; channel < channels_; channel++) {
@@ -187,7 +194,7 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
   if (purpose.kind == Purpose::kMemory) server_->add(std::move(connection));
 }
 
-void Mesh::listen(const Config& config, const std::string& net_name) {
+void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics) {
   std::vector<NetworkLinks::Route> outgoing, incoming;
   for (int s = 0; s < kLaneStreams && net_lanes(); s++)
     for (int peer = 0; peer < nranks_; peer++) {
@@ -210,7 +217,7 @@ void Mesh::listen(const Config& config, const std::string& net_name) {
     }
   }
   if (outgoing.empty()) return;
-  network_ = std::make_unique<NetworkLinks>(config, net_name, secret_, rank_, outgoing, incoming);
+  network_ = std::make_unique<NetworkLinks>(config, wish, secret_, rank_, nics, outgoing, incoming);
 }
 
 int Mesh::ranks_sharing_gpu() const {

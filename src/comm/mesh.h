@@ -14,6 +14,7 @@
 #include "src/comm/network_links.h"
 #include "src/comm/peer_info.h"
 #include "src/planner/imported_schedules.h"
+#include "src/planner/nic_plan.h"
 #include "src/transport/arena.h"
 #include "src/transport/memory_link.h"
 
@@ -35,19 +36,19 @@ struct MeshPlan {
   // GPUs send to other hosts by posts, and areas begin with so many bytes of words. 0: they do not.
   size_t lane_words_bytes = 0;
   const ImportedSchedules& imported;
+  NicPlan nics{};
 };
 
 class Mesh {
  public:
   // Connects to every peer. Blocking; throws Error if a rank is missing. `gone` has an entry per
-  // peer, set when a connection to it ends. `net_name` names the network to use.
+  // peer, set when a connection to it ends. `wish`: the network to use.
   Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPlan& plan,
-       const Config& config, const std::string& net_name, Deadline deadline,
-       std::atomic<bool>* gone);
+       const Config& config, const NetWish& wish, Deadline deadline, std::atomic<bool>* gone);
   // The mesh of a CPU node. Peers can connect to it from now on. When they exist, connect_host()
   // must follow, before the first use.
   Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& config);
-  void connect_host(Deadline deadline);
+  void connect_host(Deadline deadline, ControlChannel& control);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -79,6 +80,7 @@ class Mesh {
     return lane_streams_.empty() ? nullptr
                                  : lane_streams_[static_cast<size_t>(peer * kLaneStreams + number)];
   }
+  size_t arena_bytes() const { return arena_->size(); }
   // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {
     return std::make_shared<std::vector<std::shared_ptr<Arena>>>(peer_arenas_);
@@ -117,8 +119,8 @@ class Mesh {
   size_t peers() const { return infos_.size(); }
   ArenaLayout layout() const { return {local_ranks(), ring_bytes_, channels_, area_bytes_}; }
   void classify();
-  void connect_local(int peer, Deadline deadline);
-  void listen(const Config& config, const std::string& net_name);
+  void connect_local(int peer, Deadline deadline, ControlChannel& control);
+  void listen(const Config& config, const NetWish& wish, const NicPlan& nics);
   void connect_network(const std::vector<std::string>& offers, const Config& config,
                        ControlChannel& control, Deadline deadline, std::atomic<bool>* gone);
   void accept(Fd connection, const Purpose& purpose);

@@ -8,6 +8,7 @@
 #include "plugins/net_socket/plugin.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/nic_devices.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/net_plugins.h"
 #include "src/transport/proxy.h"
@@ -16,7 +17,6 @@ namespace weft {
 namespace {
 
 constexpr size_t kNameBytes = 64;
-constexpr size_t kMostJoined = 4;
 
 }  // namespace
 
@@ -28,15 +28,18 @@ struct NetworkLinks::Entry {
 
 struct NetworkLinks::Pending {
   Route route;
+  int device = 0;
+  std::string nic, pci_path;  // of the device
   NetHandle handle{};
   NetComm listener, comm;
 };
 
-NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret,
-                           int rank, const std::vector<Route>& outgoing,
+NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secret& secret,
+                           int rank, const NicPlan& nics, const std::vector<Route>& outgoing,
                            const std::vector<Route>& incoming)
     : secret_(derive(secret, "network")), wire_(wire_of(config.wire)), rank_(rank) {
-  NetRequest request = net_request(config, net_name.c_str());
+  NetRequest request = net_request(config, wish.name.c_str());
+  request.traffic_class = wish.traffic_class;
   request.comm_id = public_key(secret);
   network_ = choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
   if (wire_ != Wire::kPlain && !network_->can_seal())
@@ -44,13 +47,22 @@ NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, co
          "rank {}: network {} cannot do WEFT_WIRE={}, it sends data as it is. Sockets can "
          "(NCCL_NET=weft-socket)",
          rank_, name(), config.wire);
-  choose_devices();
-  for (const Route& route : outgoing) outgoing_.push_back({route, {}, {}, {}});
+  NicDevices devices(*network_, nics, rank_);
+  const auto placed = [&](const Route& route, bool sends) {
+    Pending pending;
+    pending.route = route;
+    pending.device =
+        devices.place(route.peer, route.channel < kFirstLaneChannel ? route.channel : -1, sends);
+    pending.nic = devices.properties(pending.device).name;
+    pending.pci_path = devices.properties(pending.device).pci_path;
+    return pending;
+  };
+  for (const Route& route : outgoing) outgoing_.push_back(placed(route, true));
   network_->use_secret(&secret_, wire_);
   for (const Route& route : incoming) {
-    Pending& pending = incoming_.emplace_back(Pending{route, {}, {}, {}});
+    Pending& pending = incoming_.emplace_back(placed(route, false));
     void* comm = nullptr;
-    const ncclResult_t code = network_->listen(device_for(route.channel), pending.handle, &comm);
+    const ncclResult_t code = network_->listen(pending.device, pending.handle, &comm);
     if (code != ncclSuccess || comm == nullptr)
       fail(code == ncclSuccess ? ncclSystemError : code, "rank {}: network {} cannot listen: {}",
            rank_, name(), network_->reason());
@@ -59,27 +71,6 @@ NetworkLinks::NetworkLinks(const Config& config, const std::string& net_name, co
 }
 
 NetworkLinks::~NetworkLinks() { drain(0); }
-
-// If the plugin can merge up to kMostJoined NICs, every connection is striped over all of them.
-// With more NICs, each belongs to some GPU, and nothing is merged. Otherwise the fastest NICs take
-// channels in turn. A merged NIC of an earlier communicator is the fastest.
-void NetworkLinks::choose_devices() {
-  std::vector<int> all;
-  for (int device = 0; device < network_->devices(); device++) all.push_back(device);
-  const int joined = all.size() > 1 && all.size() <= kMostJoined ? network_->merge(all) : -1;
-  if (joined >= 0) all = {joined};
-  int fastest = 0;
-  for (const int device : all) {
-    const NetProperties properties = network_->properties(device);
-    if (!devices_.empty() && properties.speed_mbps < fastest) continue;
-    if (devices_.empty() || properties.speed_mbps > fastest) {
-      devices_.clear();
-      pci_path_ = properties.pci_path;
-    }
-    fastest = properties.speed_mbps;
-    devices_.push_back(device);
-  }
-}
 
 std::string NetworkLinks::offer() const {
   std::string text = name().substr(0, kNameBytes - 1);
@@ -107,9 +98,8 @@ NetHandle NetworkLinks::find_handle(const std::vector<std::string>& offers,
 bool NetworkLinks::advance(Pending& pending, bool outgoing) {
   if (pending.comm) return true;
   void* comm = nullptr;
-  const ncclResult_t code =
-      outgoing ? network_->connect(device_for(pending.route.channel), pending.handle, &comm)
-               : network_->accept(pending.listener.get(), &comm);
+  const ncclResult_t code = outgoing ? network_->connect(pending.device, pending.handle, &comm)
+                                     : network_->accept(pending.listener.get(), &comm);
   if (code != ncclSuccess)
     fail(code, "rank {} cannot connect {} rank {} over network {}: {}", rank_,
          outgoing ? "to" : "from", pending.route.peer, name(), network_->reason());
@@ -152,31 +142,33 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
       auto posts = std::make_shared<LaneOut>(std::move(pending.comm), Proxy::next(ends.proxies),
                                              ends.area, *ends.door, lost);
       ends.posts(pending.route, *posts);
-      links_.push_back({pending.route, true, std::move(posts)});
+      add(pending, true, std::move(posts));
       continue;
     }
     auto stream = std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
                                               ends.ring_bytes, *ends.door, lost);
     ends.send(pending.route, stream->port(pending.route.peer));
-    links_.push_back({pending.route, true, std::move(stream)});
+    add(pending, true, std::move(stream));
   }
   for (Pending& pending : incoming_) {
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
     if (pending.route.channel >= kFirstLaneChannel) {
-      links_.push_back({pending.route, false,
-                        std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                                 ends.area, *ends.door, lost)});
+      add(pending, false,
+          std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies), ends.area,
+                                   *ends.door, lost));
       continue;
     }
     auto stream = std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
                                              ends.ring_bytes, *ends.door, lost);
     ends.receive(pending.route, stream->port(pending.route.peer));
-    links_.push_back({pending.route, false, std::move(stream)});
+    add(pending, false, std::move(stream));
   }
-  for (const Link& link : links_) {
-    link.stream->proxy().stay_near(pci_path_);
-    link.stream->proxy().add(link.stream);
-  }
+  for (const Link& link : links_) link.stream->proxy().add(link.stream);
+}
+
+void NetworkLinks::add(const Pending& pending, bool sends, std::shared_ptr<NetStream> stream) {
+  stream->proxy().stay_near(pending.pci_path);
+  links_.push_back({pending.route, sends, std::move(stream), pending.nic});
 }
 
 void NetworkLinks::drain(double seconds) {

@@ -10,7 +10,9 @@
 
 #include "src/base/config.h"
 #include "src/comm/control_channel.h"
+#include "src/planner/nic_plan.h"
 #include "src/transport/lane_stream.h"
+#include "src/transport/net_plugins.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/network.h"
 
@@ -26,9 +28,10 @@ class NetworkLinks {
   // Routes with these numbers and larger ones carry posts of GPUs (lane_stream.h), not FIFOs.
   static constexpr int kFirstLaneChannel = 1 << 16;
 
-  // Chooses a network and listens for every incoming route. Throws Error.
-  NetworkLinks(const Config& config, const std::string& net_name, const Secret& secret, int rank,
-               const std::vector<Route>& outgoing, const std::vector<Route>& incoming);
+  // Chooses a network and listens for every incoming route. `nics` says on which NIC. Throws Error.
+  NetworkLinks(const Config& config, const NetWish& wish, const Secret& secret, int rank,
+               const NicPlan& nics, const std::vector<Route>& outgoing,
+               const std::vector<Route>& incoming);
   ~NetworkLinks();
   NetworkLinks(const NetworkLinks&) = delete;
   NetworkLinks& operator=(const NetworkLinks&) = delete;
@@ -55,6 +58,7 @@ class NetworkLinks {
     Route route;
     bool sends = false;
     std::shared_ptr<NetStream> stream;
+    std::string nic;
   };
   const std::vector<Link>& links() const { return links_; }
 
@@ -66,19 +70,14 @@ class NetworkLinks {
  private:
   struct Entry;
   struct Pending;
-  void choose_devices();
-  int device_for(int channel) const {
-    return devices_[static_cast<size_t>(channel) % devices_.size()];
-  }
   NetHandle find_handle(const std::vector<std::string>& offers, const Route& route) const;
   bool advance(Pending& pending, bool outgoing);
+  void add(const Pending& pending, bool sends, std::shared_ptr<NetStream> stream);
 
   std::shared_ptr<Network> network_;
   const Secret secret_;
   const Wire wire_;
   const int rank_;
-  std::vector<int> devices_;  // the fastest
-  std::string pci_path_;
   std::vector<Pending> outgoing_, incoming_;
   std::vector<Link> links_;
 };

@@ -16,6 +16,7 @@ struct News {
     kDied = 2,     // its process ended, or cannot be reached any more
     kAborted = 3,  // it gave up the communicator by itself
     kGaveUp = 4,   // an operation failed on `reporter`; all ranks give up
+    kQuit = 6,     // it aborted when it had nothing to do any more
     kStalls = 5,   // what the rank does, while it or another one waits for long: a StallReport
   };
   Kind kind = Kind::kLeft;

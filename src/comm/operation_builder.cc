@@ -14,6 +14,22 @@ constexpr uint64_t kSegment = 65408;
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// Bytes that an element may take in a message.
+uint64_t most_bytes(const Program& program, uint32_t element) {
+  uint64_t most = element;
+  for (const CodecSpec& spec : program.codecs)
+    most =
+        std::max(most, round_up(encoded_bytes(spec, spec.block, element), spec.block) / spec.block);
+  return most;
+}
+
+// Slices are cut where the blocks of all codecs end. Blocks are powers of two.
+uint64_t largest_block(const Program& program) {
+  uint64_t block = 1;
+  for (const CodecSpec& spec : program.codecs) block = std::max<uint64_t>(block, spec.block);
+  return block;
+}
+
 }  // namespace
 
 Reduction scaled_if_partial(Reduction reduction, bool partial_sums) {
@@ -49,7 +65,8 @@ Operation OperationBuilder::build(const Call& call, const Program& program, uint
 // the schedule needs FIFOs that deep.
 void OperationBuilder::slice(Operation& op, const Program& program) const {
   const auto chunks = static_cast<uint64_t>(program.chunks);
-  const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>(1, 64 / op.element);
+  const uint64_t block = largest_block(program), element = most_bytes(program, op.element);
+  const uint64_t unit = program.uniform_only ? 1 : std::max<uint64_t>({1, 64 / op.element, block});
   op.chunk = round_up((op.count + chunks - 1) / chunks, unit);
   const auto depth = static_cast<uint64_t>(program.fifo_depth);
   const uint64_t ring_share = (ring_bytes_ / std::max<uint64_t>(4, depth + 2) - kFifoAlign) /
@@ -60,16 +77,19 @@ void OperationBuilder::slice(Operation& op, const Program& program) const {
   uint64_t slice = std::max<uint64_t>(64, std::min(wanted, ring_share) / 64 * 64);
   // A slice fills a whole number of the largest segments of loopback TCP. No short segment is left.
   if (!one_host_ && slice > kSegment) slice = slice / kSegment * kSegment;
-  if (slice * static_cast<uint64_t>(program.max_step_chunks) + kFifoAlign >
+  // At least a block of every codec.
+  op.slice = std::max(slice / element / block, uint64_t{1}) * block;
+  if (std::max(slice, op.slice * element) * static_cast<uint64_t>(program.max_step_chunks) +
+          kFifoAlign >
       ring_bytes_ / std::max<uint64_t>(2, depth > 2 ? depth + 1 : 2))
     fail(ncclInvalidUsage,
          "a plan that moves {} chunks at once does not fit in FIFOs of {} bytes (WEFT_RING_BYTES)",
          program.max_step_chunks, ring_bytes_);
-  op.slice = slice / op.element;
   op.iterations = std::max<uint64_t>(1, (op.chunk + op.slice - 1) / op.slice);
   // Between hosts a short last slice takes as long as a full one. So all slices get one length.
   if (!one_host_)
-    op.slice = std::min(op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, unit));
+    op.slice = std::min(
+        op.slice, round_up((op.chunk + op.iterations - 1) / op.iterations, std::max(unit, block)));
   if (op.iterations == 1) op.slice = op.chunk;
 }
 

@@ -14,12 +14,13 @@
 #include "src/comm/peer_process.h"
 #include "src/comm/rendezvous.h"
 #include "src/comm/unique_id.h"
+#include "src/planner/compression.h"
 #include "src/transport/acceptor.h"
 
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 9;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 10;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -44,7 +45,7 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,
-                         const std::string& gpu) {
+                         const std::string& gpu, const std::string& communicator) {
   PeerInfo mine;
   mine.version = kLibraryVersion;
   mine.pid = getpid();
@@ -61,6 +62,8 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
   const auto settings = agreed_settings(config);
   for (size_t i = 0; i < settings.size(); i++)
     mine.settings[i] = siphash(Secret{}, settings[i].value.data(), settings[i].value.size());
+  const std::string compression = compression_for(config.compress, communicator);
+  mine.compression = siphash(Secret{}, compression.data(), compression.size());
   mine.schedules = imported.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
@@ -102,8 +105,8 @@ void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Confi
 
 std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
                                    const ImportedSchedules& imported, const std::string& gpu,
-                                   Deadline deadline) {
-  const PeerInfo mine = describe_myself(config, imported, gpu);
+                                   const std::string& communicator, Deadline deadline) {
+  const PeerInfo mine = describe_myself(config, imported, gpu, communicator);
   std::vector<PeerInfo> infos;
   for (const std::string& text : control.all_gather(
            std::string(reinterpret_cast<const char*>(&mine), sizeof mine), deadline)) {
@@ -116,13 +119,29 @@ std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config
     infos.push_back(*info);
     compare(infos.front(), *info, rank, config);
   }
+  // Only if settings differ, ranks ask for the texts.
+  const bool alike = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.compression == infos[0].compression;
+  });
+  if (!alike)
+    compare_compression(
+        control.all_gather(compression_for(config.compress, communicator), deadline));
   return infos;
+}
+
+void compare_compression(const std::vector<std::string>& texts) {
+  for (size_t r = 1; r < texts.size(); r++)
+    if (texts[r] != texts[0])
+      fail(ncclInvalidUsage,
+           "rank {} sets compression '{}', rank 0 sets '{}': it must be the same on all ranks", r,
+           texts[r], texts[0]);
 }
 
 std::unique_ptr<ControlChannel> join_first_rank(const ControlChannel& control, const Secret& secret,
                                                 int rank, const std::vector<PeerInfo>& infos,
                                                 Deadline deadline,
-                                                ControlChannel::Listener listener) {
+                                                ControlChannel::Listener listener,
+                                                const Cancelled& cancelled) {
   const PeerInfo& first = infos.front();
   if (control.rendezvous_process() == first.process) return nullptr;
   UniqueId id;
@@ -133,7 +152,7 @@ std::unique_ptr<ControlChannel> join_first_rank(const ControlChannel& control, c
   if (rank == 0) Rendezvous::open(id.secret);
   return std::make_unique<ControlChannel>(id.candidates(infos[static_cast<size_t>(rank)].host),
                                           id.secret, rank, static_cast<int>(infos.size()), deadline,
-                                          std::move(listener));
+                                          std::move(listener), cancelled);
 }
 
 }  // namespace weft

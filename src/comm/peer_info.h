@@ -22,6 +22,7 @@ struct PeerInfo {
   uint64_t process = 0;  // random, one per process
   uint64_t ring_bytes = 0, slice_bytes = 0;
   uint64_t settings[kAgreedSettings] = {};  // hashes
+  uint64_t compression = 0;                 // hash of what WEFT_COMPRESS says for this communicator
   uint64_t schedules = 0;  // fingerprint of the imported schedules; must be equal on all ranks
   uint64_t machine = 0;    // as host, but ignores NCCL_HOSTID
   uint64_t view = 0;       // view_of_host(), on GPUs; 0 in host mode, where links decide nothing
@@ -41,17 +42,22 @@ struct PeerInfo {
 // Empty: the message is of another version of this library, or damaged.
 std::optional<PeerInfo> decode_peer_info(const std::string& text);
 
-// Gathers every rank's info, in rank order. `gpu` is this rank's bus id. Collective. Throws
+// Gathers every rank's info, in rank order. `gpu` is this rank's bus id, `communicator` its name,
+// which may be empty. Collective. Throws
 // Error(ncclInvalidUsage) if ranks contradict each other. All ranks compare with rank 0, so all
 // throw the same text.
 std::vector<PeerInfo> gather_infos(ControlChannel& control, const Config& config,
                                    const ImportedSchedules& imported, const std::string& gpu,
-                                   Deadline deadline);
+                                   const std::string& communicator, Deadline deadline);
+
+// Throws Error(ncclInvalidUsage) if ranks set compression differently.
+void compare_compression(const std::vector<std::string>& texts);
 
 // Joins a rendezvous in rank 0's process. nullptr if `control` leads there already. Collective.
 std::unique_ptr<ControlChannel> join_first_rank(const ControlChannel& control, const Secret& secret,
                                                 int rank, const std::vector<PeerInfo>& infos,
                                                 Deadline deadline,
-                                                ControlChannel::Listener listener);
+                                                ControlChannel::Listener listener,
+                                                const Cancelled& cancelled);
 
 }  // namespace weft

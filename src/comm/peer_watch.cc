@@ -110,8 +110,16 @@ std::pair<Fd, Session> PeerWatch::dial(const Member& member, Deadline deadline,
   purpose.from_rank = members_[own_].ranks.front();
   purpose.to_rank = first;
   const bool same_host = info.host == infos_[static_cast<size_t>(purpose.from_rank)].host;
+  const Cancelled failed = [&] {
+    try {
+      check();
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  };
   const auto prove = [&](const Fd& fd) {
-    return fd ? authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20)))
+    return fd ? authenticate(fd.get(), secret_, purpose, std::min(deadline, in_seconds(20)), failed)
               : std::nullopt;
   };
   while (std::chrono::steady_clock::now() < deadline) {
@@ -218,7 +226,7 @@ void PeerWatch::spread(const News& news, size_t from) {
     return;
   }
   if (news.is_departure()) departed_.insert(news.rank);
-  failed_ = failed_ || news.is_failure();
+  failed_ = failed_ || (news.is_failure() && news.kind != News::Kind::kQuit);
   const Frame frame{Frame::kNews, news.rank, 0, news.encode()};
   std::vector<size_t> broken;
   for (auto& [process, link] : links_) {

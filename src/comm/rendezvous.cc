@@ -18,6 +18,17 @@
 namespace weft {
 namespace {
 
+// The blobs of some ranks: the kind of the round, then rank, size and blob of each.
+std::string pack(uint32_t type, const std::map<int, std::string>& blobs) {
+  std::string text(reinterpret_cast<const char*>(&type), sizeof type);
+  for (const auto& [rank, blob] : blobs) {
+    const uint64_t head[2] = {static_cast<uint64_t>(rank), blob.size()};
+    text.append(reinterpret_cast<const char*>(head), sizeof head);
+    text += blob;
+  }
+  return text;
+}
+
 Frame died(int rank, const std::string& how) {
   News news;
   news.kind = News::Kind::kDied;
@@ -39,6 +50,8 @@ void Rendezvous::open(const Secret& secret) {
       });
 }
 
+void Rendezvous::close(const Secret& secret) { Acceptor::instance().stop(secret, -1); }
+
 void Rendezvous::join(Fd connection, int rank, const Session& session) {
   if (members_.count(rank) != 0) {
     const Frame frame{
@@ -48,18 +61,22 @@ void Rendezvous::join(Fd connection, int rank, const Session& session) {
     ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return refuse(frame.text);
   }
-  expect_answers(connection.get(), Config::from_environment().peer_timeout_s);
-  const int fd = connection.get();
-  members_.emplace(
-      rank, Member{std::move(connection), FrameSealer(session.out), FrameReader(session.in), {}});
-  EventLoop::instance().watch(fd, EPOLLIN, [self = shared_from_this(), rank](uint32_t events) {
-    if ((events & EPOLLOUT) != 0) self->flush(rank);
-    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) self->readable(rank);
-  });
+  add(rank, std::move(connection), session);
   send(rank, {Frame::kWelcome, rank, Acceptor::instance().token(), {}});
   if (!refused_.empty()) send(rank, {Frame::kRefused, rank, 0, refused_});
   for (const Frame& frame : news_)
     if (frame.type != Frame::kMoved) send(rank, frame);
+}
+
+void Rendezvous::add(int key, Fd connection, const Session& session) {
+  expect_answers(connection.get(), Config::from_environment().peer_timeout_s);
+  const int fd = connection.get();
+  members_.emplace(
+      key, Member{std::move(connection), FrameSealer(session.out), FrameReader(session.in), {}});
+  EventLoop::instance().watch(fd, EPOLLIN, [self = shared_from_this(), key](uint32_t events) {
+    if ((events & EPOLLOUT) != 0) self->flush(key);
+    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) self->readable(key);
+  });
 }
 
 void Rendezvous::readable(int rank) {
@@ -80,48 +97,89 @@ void Rendezvous::readable(int rank) {
     remove(rank, died(rank, "its control connection carried a damaged or forged frame"));
 }
 
-void Rendezvous::handle(int rank, Frame frame) {
+void Rendezvous::handle(int from, Frame frame) {
+  if (from == kRoot) return handle_root(frame);
   switch (frame.type) {
     case Frame::kGather:
-    case Frame::kCollect: {
-      if (nranks_ == 0) nranks_ = frame.value;
-      if (nranks_ != frame.value)
-        return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank,
-                                  frame.value, nranks_));
-      Round& round = rounds_[frame.number];
-      round.blobs[rank] = std::move(frame.text);
-      if (static_cast<int>(round.blobs.size()) < nranks_) return;
-      Frame answer{Frame::kGathered, 0, frame.number, {}};
-      for (auto& [r, blob] : round.blobs) {
-        const uint64_t size = blob.size();
-        answer.text.append(reinterpret_cast<const char*>(&size), sizeof size);
-        answer.text += blob;
-      }
-      rounds_.erase(frame.number);
-      if (frame.type == Frame::kGather) return broadcast(answer);
-      for (int r = 1; r < nranks_; r++) send(r, {Frame::kGathered, 0, frame.number, {}});
-      return send(0, answer);
-    }
+    case Frame::kCollect:
+      contribute(frame, from, std::move(frame.text));
+      return complete(frame.number);
+    case Frame::kPartial:
+      return handle_partial(from, frame);
+    case Frame::kBranch:
+      return climb(frame);
     case Frame::kLeave:
-      return remove(rank, {Frame::kLeft, rank, 0, {}});
+      return remove(from, {Frame::kLeft, from, 0, {}});
     case Frame::kAbort:
-      return remove(rank, {Frame::kFailed, rank, 0, frame.text});
+      return remove(from, {Frame::kFailed, from, 0, frame.text});
     case Frame::kMoved:
-      return remove(rank, {Frame::kMoved, rank, 0, {}});
+      if (from < 0) return note(frame.value, frame, from);
+      return remove(from, {Frame::kMoved, from, 0, {}});
+    case Frame::kLeft:
+    case Frame::kFailed:
+      if (from < 0) note(frame.value, frame, from);
+      return;
     default:
       return;
   }
 }
 
-void Rendezvous::remove(int rank, Frame news) {
-  const auto it = members_.find(rank);
+void Rendezvous::contribute(Frame& frame, int rank, std::string blob) {
+  if (nranks_ == 0) nranks_ = frame.value;
+  if (nranks_ != frame.value)
+    return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank,
+                              frame.value, nranks_));
+  Round& round = rounds_[frame.number];
+  if (frame.type != Frame::kPartial) round.type = frame.type;
+  round.blobs[rank] = std::move(blob);
+}
+
+void Rendezvous::complete(uint64_t number) {
+  const auto it = rounds_.find(number);
+  if (it == rounds_.end()) return;
+  const bool is_branch = branch_ranks_ > 0;
+  if (static_cast<int>(it->second.blobs.size()) < (is_branch ? branch_ranks_ : nranks_)) return;
+  if (is_branch && members_.count(kRoot) == 0) return;  // climbed() comes back to it
+  const Round round = std::move(it->second);
+  rounds_.erase(it);
+  if (is_branch)
+    return send(kRoot, {Frame::kPartial, nranks_, number, pack(round.type, round.blobs)});
+  Frame answer{Frame::kGathered, 0, number, {}};
+  for (const auto& [r, blob] : round.blobs) {
+    const uint64_t size = blob.size();
+    answer.text.append(reinterpret_cast<const char*>(&size), sizeof size);
+    answer.text += blob;
+  }
+  if (round.type == Frame::kGather) return broadcast(answer);
+  broadcast({Frame::kGathered, 0, number, {}}, 0);
+  send(0, answer);
+}
+
+void Rendezvous::remove(int from, Frame news) {
+  const auto it = members_.find(from);
   if (it == members_.end()) return;
   EventLoop::instance().unwatch(it->second.fd.get());
   members_.erase(it);
+  if (from == kRoot) return give_up();
+  if (from >= 0) return note(from, news, from);
+  // A branch ends when its ranks have gone, unless its process has died.
+  for (const int rank : std::set<int>(ranks_of_[from]))
+    note(rank, died(rank, "the process that held its rendezvous ended"), from);
+}
+
+void Rendezvous::note(int rank, const Frame& news, int heard_from) {
   news_.push_back(news);
+  departed_++;
+  if (heard_from < 0) ranks_of_[heard_from].erase(rank);
   if (news.type == Frame::kFailed) WEFT_INFO(kBootstrap, "rendezvous: rank {} failed", rank);
-  if (news.type != Frame::kMoved) broadcast(news);
-  if (static_cast<int>(news_.size()) == nranks_) Acceptor::instance().stop(secret_, -1);
+  if (news.type != Frame::kMoved) broadcast(news, heard_from);
+  if (branch_ranks_ > 0) send(kRoot, news);
+  if (departed_ != (branch_ranks_ > 0 ? branch_ranks_ : nranks_)) return;
+  Acceptor::instance().stop(secret_, -1);
+  if (const auto root = members_.find(kRoot); root != members_.end()) {
+    EventLoop::instance().unwatch(root->second.fd.get());
+    members_.erase(root);
+  }
 }
 
 void Rendezvous::refuse(const std::string& why) {
@@ -130,10 +188,11 @@ void Rendezvous::refuse(const std::string& why) {
   broadcast({Frame::kRefused, -1, 0, why});
 }
 
-void Rendezvous::broadcast(const Frame& frame) {
+void Rendezvous::broadcast(const Frame& frame, int except) {
   const Digest text_digest = frame.text_digest();
   std::vector<int> ranks;
-  for (const auto& [rank, member] : members_) ranks.push_back(rank);
+  for (const auto& [key, member] : members_)
+    if (key != kRoot && key != except) ranks.push_back(key);
   for (const int rank : ranks) send(rank, frame, text_digest);
 }
 

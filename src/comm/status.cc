@@ -40,6 +40,10 @@ const char* name_of(CommState state) {
       return "failed";
     case CommState::kFinalized:
       return "finalized";
+    case CommState::kSuspending:
+      return "suspending";
+    case CommState::kSuspended:
+      return "suspended";
     case CommState::kRevoked:
       return "revoked";
     default:

@@ -6,13 +6,17 @@
 
 namespace weft {
 
-StreamSpans::StreamSpans(int64_t track, int peer, int channel, bool sends)
-    : track_(track), row_(trace::network_row(peer, channel, sends)), sends_(sends) {}
+StreamSpans::StreamSpans(int64_t track, int peer, int channel, bool sends, const std::string& nic)
+    : track_(track),
+      row_(trace::network_row(peer, channel, sends)),
+      sends_(sends),
+      nic_(trace::keep(nic)) {}
 
 trace::Span StreamSpans::span_of(std::span<const CarriedMessage> carried) const {
   trace::Span span;
   span.track = track_;
   span.row = row_;
+  span.nic = nic_;
   span.name = sends_ ? "network send" : "network receive";
   span.operation = carried.empty() ? 0 : carried.front().operation;
   for (const CarriedMessage& message : carried) span.bytes += message.bytes;

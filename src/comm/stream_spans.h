@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <string>
 
 #include "src/base/trace.h"
 #include "src/transport/stream_observer.h"
@@ -12,7 +13,7 @@ namespace weft {
 class StreamSpans final : public StreamObserver {
  public:
   // `track`: the rank's trace::Track.
-  StreamSpans(int64_t track, int peer, int channel, bool sends);
+  StreamSpans(int64_t track, int peer, int channel, bool sends, const std::string& nic);
 
   void announced() noexcept override;
   void sent(std::span<const CarriedMessage> carried) noexcept override;
@@ -26,6 +27,7 @@ class StreamSpans final : public StreamObserver {
   const int64_t track_;
   const int32_t row_;
   const bool sends_;
+  const char* const nic_;
   std::deque<trace::Span> flying_;  // sent, oldest first
   int64_t announced_ = 0;           // when the next message was announced; 0: it was not yet
   int64_t last_ = 0;                // when the last span ended

@@ -38,6 +38,14 @@ UniqueId UniqueId::create() {
   return id;
 }
 
+Branch branch_of(std::span<const UniqueId> ids, int rank, int nranks) {
+  const auto count = static_cast<int64_t>(ids.size());
+  const auto first = [&](int64_t place) { return place * nranks / count; };
+  const int64_t place = ((rank + int64_t{1}) * count - 1) / nranks;
+  return {ids[static_cast<size_t>(place)], static_cast<int>(place),
+          static_cast<int>(first(place + 1) - first(place))};
+}
+
 std::vector<Address> UniqueId::candidates(uint64_t my_host) const {
   std::vector<Address> result;
   if (host == my_host && fixed == 0) result.push_back(Address::loopback(addresses[0].port));

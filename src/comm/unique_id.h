@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "src/base/siphash.h"
@@ -27,5 +28,14 @@ struct UniqueId {
   std::vector<Address> candidates(uint64_t my_host) const;
 };
 static_assert(sizeof(UniqueId) == 128);
+
+// The rendezvous at which a rank joins, if it is not that of the communicator's id.
+struct Branch {
+  UniqueId id;
+  int place = 0;  // among the ids; 0: the rank joins at the communicator's
+  int ranks = 0;  // that join here
+};
+// Of a rank when the communicator has several ids, of which the first is its own.
+Branch branch_of(std::span<const UniqueId> ids, int rank, int nranks);
 
 }  // namespace weft

@@ -17,6 +17,7 @@ struct Vigil {
   std::shared_ptr<PeerWatch> watch;       // nullptr: there is only one rank, or it comes later
   std::unique_ptr<StallExchange> stalls;  // with the watch; control thread only
   std::unique_ptr<Timer> patience;        // runs after a rank has died; control thread only
+  std::unique_ptr<Timer> gpu_errors;      // runs after a rank has left; control thread only
 };
 
 }  // namespace weft

@@ -54,6 +54,19 @@ class Interpreter {
     return elements * op_.element;
   }
 
+  // Bytes of the message of an operand. They differ from the step's if it is coded.
+  WEFT_HD uint64_t operand_bytes(const ProgramStep& step, const ProgramOperand& operand, uint64_t k,
+                                 uint64_t bytes) const {
+    if constexpr (Target::kDecodes) {
+      if (operand.codec == 0) return bytes;
+      const CodecSpec& spec = op_.program.codecs[operand.codec - 1];
+      bytes = 0;
+      for (int32_t c = 0; c < step.count; c++)
+        bytes += encoded_bytes(spec, slice_elements(sub_of(step, c), k), op_.element);
+    }
+    return bytes;
+  }
+
  private:
   // Elements of chunk `sub` of a block that iteration `k` moves.
   WEFT_HD uint64_t slice_elements(int32_t sub, uint64_t k) const {
@@ -154,7 +167,8 @@ class Interpreter {
   // shares data in all iterations or in none, and only if no other step sends through these ports.
   WEFT_HD const SendPort* shared_port(const ProgramStep& step) const {
     const uint64_t largest = largest_message(step);
-    if (largest < op_.share_from || largest >= op_.share_below || !step.only_sender) return nullptr;
+    if (largest < op_.share_from || largest >= op_.share_below || !step.only_sender || step.coded)
+      return nullptr;
     const ProgramOperand* to = op_.program.operands + step.first_operand + step.sources;
     const SendPort* first = nullptr;
     uint32_t peers = 0;
@@ -213,7 +227,7 @@ class Interpreter {
   // must only copy the data.
   WEFT_HD const ProgramOperand* placed_operand(const ProgramStep& step) const {
     const ProgramOperand* from = op_.program.operands + step.first_operand;
-    if (step.sources != 1 || from->buffer != ProgramBuffer::kPeer) return nullptr;
+    if (step.sources != 1 || from->buffer != ProgramBuffer::kPeer || step.coded) return nullptr;
     if (op_.reduction.premultiply && step.raw_sources != 0) return nullptr;
     for (uint32_t i = 1; i <= step.destinations; i++)
       if (from[i].buffer != ProgramBuffer::kPeer)
@@ -251,7 +265,8 @@ class Interpreter {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
       const bool here = receive(port, [&](const MessageHeader& header, const std::byte* data) {
-        received[i] = open(lane, port, header, data, bytes);
+        received[i] = open(lane, port, header, data,
+                           operand_bytes(step, from[i], lane.iteration, bytes), from[i].codec);
         if (received[i] == nullptr || header.kind != MessageHeader::kDelivered) return;
         placed = placed_operand(step);
         received[i] = local(*placed, 0, lane.iteration);
@@ -269,13 +284,22 @@ class Interpreter {
       SendPort& port = *op_.sends[to[i].index];
       if (shared != nullptr && &port != shared
               ? !reserve_reference(port, *shared, step)
-              : !reserve(port, kFifoAlign + (lends(port, lent) ? 0 : fifo_round(bytes)))) {
+              : !reserve(port, kFifoAlign + (lends(port, lent)
+                                                 ? 0
+                                                 : fifo_round(operand_bytes(
+                                                       step, to[i], lane.iteration, bytes))))) {
         lane.waits_for = port.peer;
         lane.waits_to_send = true;
         return Advance::kBlocked;
       }
     }
-    move(lane, step, lent, shared, placed, received);
+    bool moved = false;
+    if constexpr (Target::kDecodes)
+      if (step.coded) {
+        move_coded(lane, step, received);
+        moved = true;
+      }
+    if (!moved) move(lane, step, lent, shared, placed, received);
     const uint64_t shared_data =
         shared == nullptr || bytes == 0 ? 0 : shared->stream_data + shared->at + kFifoAlign;
     for (uint32_t i = 0; i < step.sources; i++)
@@ -284,7 +308,8 @@ class Interpreter {
     for (uint32_t i = 0; i < step.destinations; i++) {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
       SendPort& port = *op_.sends[to[i].index];
-      address(lane, port, lent, &port == shared ? 0 : shared_data, bytes);
+      address(lane, port, lent, &port == shared ? 0 : shared_data,
+              operand_bytes(step, to[i], lane.iteration, bytes), to[i].codec);
       sends = true;
     }
     if (!sends) return Advance::kAgain;
@@ -296,8 +321,8 @@ class Interpreter {
 
   // Returns the data of a message. First checks that the peer's message belongs to the same call.
   WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
-                                const std::byte* data, uint64_t bytes) {
-    if (header.bytes != bytes || header.sequence != op_.sequence ||
+                                const std::byte* data, uint64_t bytes, uint8_t codec) {
+    if (header.bytes != bytes || header.codec != codec || header.sequence != op_.sequence ||
         header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
         header.root != op_.root || header.plan != op_.plan ||
         header.type != static_cast<uint8_t>(op_.reduction.type) ||
@@ -364,6 +389,55 @@ class Interpreter {
     }
   }
 
+  // As move(), for a step with codecs. Nothing is lent or shared there. Every chunk is encoded by
+  // itself.
+  WEFT_HD void move_coded(const LaneState& lane, const ProgramStep& step,
+                          const std::byte* const* received) {
+    const ProgramOperand* operands = op_.program.operands + step.first_operand;
+    uint64_t offsets[2 * Target::kMostOperands] = {};
+    for (int32_t c = 0; c < step.count; c++) {
+      const uint64_t elements = slice_elements(sub_of(step, c), lane.iteration);
+      if (elements == 0) continue;
+      typename Target::Coded coded[2 * Target::kMostOperands];
+      for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++) {
+        const ProgramOperand& operand = operands[i];
+        const CodecSpec* codec =
+            operand.codec == 0 ? nullptr : &op_.program.codecs[operand.codec - 1];
+        const bool message = operand.buffer == ProgramBuffer::kPeer;
+        std::byte* data = nullptr;
+        if (!message) {
+          data = local(operand, c, lane.iteration);
+        } else if (i < step.sources) {
+          data = const_cast<std::byte*>(received[i]) + offsets[i];
+        } else {
+          const SendPort& port = *op_.sends[operand.index];
+          data = port.data + port.at + kFifoAlign + offsets[i];
+        }
+        coded[i] = {data, codec, message};
+        offsets[i] += codec == nullptr ? elements * op_.element
+                                       : encoded_bytes(*codec, elements, op_.element);
+      }
+      target_.combine_coded(op_.reduction, coded, step.sources, step.raw_sources, step.completes,
+                            coded + step.sources, step.destinations, elements,
+                            losses(step, c, lane.iteration));
+    }
+  }
+
+  // Where a step keeps what its encoding loses: with the caller's input that it sums, or with the
+  // output that it writes. nullptr: nowhere. At most one step of a rank sums an input chunk and
+  // encodes the sum, and at most one completes an output chunk.
+  WEFT_HD float* losses(const ProgramStep& step, int32_t c, uint64_t k) const {
+    if (op_.input_losses == nullptr) return nullptr;
+    const ProgramOperand* operands = op_.program.operands + step.first_operand;
+    for (uint32_t i = 0; i < step.sources; i++)
+      if (operands[i].buffer == ProgramBuffer::kInput && (step.raw_sources >> i & 1u) != 0)
+        return op_.input_losses + local_offset(operands[i], c, k) / op_.element;
+    for (uint32_t i = step.sources; i < uint32_t{step.sources} + step.destinations; i++)
+      if (operands[i].buffer == ProgramBuffer::kOutput && step.completes)
+        return op_.output_losses + local_offset(operands[i], c, k) / op_.element;
+    return nullptr;
+  }
+
   WEFT_HD void consume(RecvPort& port) {
     port.head += port.taken;
     port.at = further(port.at, port.taken, port.size);
@@ -374,9 +448,10 @@ class Interpreter {
   // Writes the header of a message whose data is in place. `shared_data`: where in the stream the
   // data is, 0 if it is not shared.
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
-                       uint64_t shared_data, uint64_t bytes) {
+                       uint64_t shared_data, uint64_t bytes, uint8_t codec) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
     MessageHeader message = header_for(op_, bytes);
+    message.codec = codec;
     if (shared_data != 0) {
       message.kind = MessageHeader::kPointer;
       message.address = shared_data;

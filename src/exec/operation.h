@@ -31,6 +31,9 @@ struct Operation {
   // read lent data.
   uint64_t input_segment = 0, output_segment = 0;
   uint64_t input_offset = 0, output_offset = 0;
+  // What lossy codecs lost in earlier calls: a float for every element of the input, and one for
+  // every element of the output. nullptr: nothing is kept.
+  float *input_losses = nullptr, *output_losses = nullptr;
   // Both sides of a message compare these.
   uint64_t sequence = 0;
   uint8_t collective = 0;

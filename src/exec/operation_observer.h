@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "src/exec/kernel_times.h"
+
 namespace weft {
 
 class NetStream;
@@ -27,6 +29,10 @@ class OperationObserver {
   virtual void launched() = 0;
   // Operations have become part of a graph. From now on nobody knows when each of them runs.
   virtual void captured() = 0;
+  // Whether it wants the times of kernels, which cost two small kernels more.
+  virtual bool wants_kernel_times() const = 0;
+  // A call's kernels, after their launch.
+  virtual void kernels(const void* call, const KernelTimes& times) = 0;
 };
 
 }  // namespace weft

@@ -197,6 +197,9 @@ Unfit unfit(const ImportedSchedule& s, const PlanCall& call) {
   if (call.bytes < s.min_bytes || call.bytes > s.max_bytes) return Unfit::kSize;
   if (s.uniform_only && call.count % static_cast<size_t>(s.chunks) != 0) return Unfit::kCount;
   if (call.captured && s.cpu_nodes() > 0) return Unfit::kCaptured;
+  const auto& proved = s.in_place != nullptr ? s.in_place : s.out_of_place;
+  if (!proved->schedule().codecs.empty() && call.numbers != PlanCall::Numbers::kFloatSums)
+    return Unfit::kNumbers;
   return Unfit::kNone;
 }
 
@@ -212,6 +215,8 @@ std::string describe(Unfit why, const ImportedSchedule& s) {
       return fmt::format("it is for counts that divide by {}", s.chunks);
     case Unfit::kCaptured:
       return "its CPU nodes do not hear of the replays of a graph";
+    case Unfit::kNumbers:
+      return "its codecs are for sums of float32, float16 and bfloat16";
     case Unfit::kNone:
       break;
   }

@@ -41,6 +41,9 @@ struct PlanCall {
   size_t element = 1;  // bytes
   bool in_place = false;
   bool captured = false;  // it becomes part of a CUDA graph
+  // What is moved or summed. Codecs are for floats, and for sums of them.
+  enum class Numbers : uint8_t { kOtherTypes, kOtherOperators, kFloatSums };
+  Numbers numbers = Numbers::kOtherTypes;
 
   size_t message_bytes() const { return count * element; }
   // Any call of that size, out of place, of whole bytes.
@@ -48,7 +51,7 @@ struct PlanCall {
 };
 
 // Why a schedule for the right collective cannot serve a call.
-enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount, kCaptured };
+enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount, kCaptured, kNumbers };
 Unfit unfit(const ImportedSchedule& schedule, const PlanCall& call);
 // "it is for 1024 to 4096 bytes"
 std::string describe(Unfit why, const ImportedSchedule& schedule);

@@ -36,6 +36,7 @@ std::string_view take(std::string_view& text) {
 std::string CommunicatorPlans::encode() const {
   std::string text;
   put(text, table.encode());
+  put(text, nics.encode());
   for (const auto& schedule : schedules->all()) {
     put(text, schedule->path);
     put(text, schedule->text);
@@ -46,6 +47,7 @@ std::string CommunicatorPlans::encode() const {
 CommunicatorPlans CommunicatorPlans::decode(std::string_view text) {
   CommunicatorPlans plans;
   plans.table = SelectionTable::decode(take(text));
+  plans.nics = NicPlan::decode(take(text));
   std::vector<std::pair<std::string, std::string>> files;
   while (!text.empty()) {
     const std::string name(take(text));
@@ -112,7 +114,10 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
     return plans_for_machine(request, machine,
                              machine.name.empty() ? "this machine" : machine.name);
   }
-  return request.hosts == 1 ? plans_for_gpus(request, places) : plans_for_cores(request);
+  if (request.hosts == 1) return plans_for_gpus(request, places);
+  CommunicatorPlans plans = plans_for_cores(request);
+  if (each_has_a_gpu(places)) plans.nics = nic_plan(reduce_to(request.machine, places), {});
+  return plans;
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "src/base/config.h"
 #include "src/planner/cost_model.h"
 #include "src/planner/imported_schedules.h"
+#include "src/planner/nic_plan.h"
 #include "src/planner/schedule_cache.h"
 #include "src/planner/selection_table.h"
 #include "src/topology/graph/machine.h"
@@ -37,6 +38,8 @@ struct CommunicatorPlans {
   SelectionTable table;
   // PlanOption::schedule is an index into these.
   std::shared_ptr<const ImportedSchedules> schedules = std::make_shared<const ImportedSchedules>();
+
+  NicPlan nics;
 
   // The plans as text for the other ranks. decode() proves the schedules again, once per process.
   std::string encode() const;

@@ -152,6 +152,7 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   if (request.on_gpus) add_cpu_plans(request, machine, plans.table);
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
   keep_chosen(plans);
+  plans.nics = nic_plan(machine, plans.schedules->all());
   plans.table.machine = fmt::format("{} ({} of its {} GPUs)", title, request.nranks, available);
   return plans;
 }

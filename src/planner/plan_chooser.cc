@@ -51,6 +51,11 @@ void PlanChooser::place(const Placement& placement, CopyTest copies) {
   copies_ = std::move(copies);
 }
 
+void PlanChooser::compress(std::shared_ptr<const CompressedPlans> plans) {
+  compressed_ = plans.get();
+  if (plans != nullptr) all_compressed_.push_back(std::move(plans));
+}
+
 void PlanChooser::exclude(const ImportedSchedule& schedule, const std::string& why) {
   for (size_t i = 0; i < imported_->all().size(); i++)
     if (imported_->all()[i].get() == &schedule) logged_[i] = kNeverFits;
@@ -188,6 +193,10 @@ Choice PlanChooser::choose(const PlanCall& call) const {
       return {nullptr, schedule, lanes ? PlanPath::kLanes : PlanPath::kFifos,
               schedule->path.c_str()};
     }
+  if (compressed_ != nullptr && forced == nullptr)
+    if (const auto found = compressed_->find(call); found.plan != nullptr)
+      return {nullptr, found.plan, placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
+              found.plan->path.c_str(), found.rule};
   if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   return by_messages(call, forced, PlanPath::kFifos);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/config.h"
+#include "src/planner/compression.h"
 #include "src/planner/imported_schedules.h"
 #include "src/planner/init_plans.h"
 #include "src/planner/selection.h"
@@ -20,7 +21,8 @@ struct Choice {
   const Generator* generator = nullptr;
   const ImportedSchedule* schedule = nullptr;  // imported or synthesized; then generator is nullptr
   PlanPath path = PlanPath::kFifos;
-  const char* name = "";  // lives as long as the chooser
+  const char* name = "";                         // lives as long as the chooser
+  const CompressionRule* compression = nullptr;  // of a compressed plan
 };
 
 // One thread sets it up at init. Then any thread may call choose(). Only the thread that makes
@@ -41,6 +43,11 @@ class PlanChooser {
   void place(const Placement& placement, CopyTest copies = {});
   // Excludes an imported schedule that can never run here. Rank 0 logs `why`.
   void exclude(const ImportedSchedule& schedule, const std::string& why);
+
+  // From the next call on, calls go by these plans where they fit. nullptr: none does. Earlier
+  // plans stay, because calls may have their names.
+  void compress(std::shared_ptr<const CompressedPlans> plans);
+  const CompressedPlans* compressed() const { return compressed_; }
 
   // The channels between two ranks that plans may need: at least `usual`.
   int channels(int usual) const;
@@ -98,6 +105,8 @@ class PlanChooser {
   int cpu_nodes_ = 0;
   Placement placement_;
   CopyTest copies_;
+  std::vector<std::shared_ptr<const CompressedPlans>> all_compressed_;
+  const CompressedPlans* compressed_ = nullptr;
 };
 
 }  // namespace weft

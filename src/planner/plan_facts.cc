@@ -73,14 +73,17 @@ class Facts {
     const auto route = simulated_.routes.between(std::get<0>(fifo), std::get<1>(fifo));
     const std::span<const int32_t> links =
         hint != hints_.end() ? std::span<const int32_t>(hint->second) : route;
+    NicUse use{std::get<0>(fifo), std::get<1>(fifo), std::get<2>(fifo), "", ""};
     for (const int32_t link : links) {
       const Node& node =
           machine_.nodes[static_cast<size_t>(machine_.links[static_cast<size_t>(link)].to)];
       if (node.type != NodeType::kNic) continue;
-      nics_.insert(node.id);
-      return true;
+      (use.sends.empty() ? use.sends : use.receives) = node.id;
     }
-    return false;
+    if (use.sends.empty()) return false;
+    nics_.insert(use.sends);
+    facts_.nic_uses.push_back(std::move(use));
+    return true;
   }
 
   bool direct(int from, int to) {

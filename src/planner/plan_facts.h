@@ -14,9 +14,16 @@ namespace weft {
 // switch. Other pairs exchange messages through host memory or the network.
 bool all_direct(const Machine& machine);
 
+// A FIFO between hosts, and the NICs at its ends.
+struct NicUse {
+  int from = 0, to = 0, channel = 0;
+  std::string sends, receives;
+};
+
 struct PlanFacts {
   int peer_memory = 0, host_memory = 0, network = 0;  // FIFOs, or pairs that load and store
   std::vector<std::string> nics;                      // used to send, sorted
+  std::vector<NicUse> nic_uses;
   double network_blocks = 0;  // sent between hosts, in blocks of the collective
 };
 

@@ -52,6 +52,23 @@ void read_factor(const std::string& line, PlanFactors& factors, const std::strin
   factors[fmt::format("{} {}", collective, plan)].push_back(point);
 }
 
+constexpr std::string_view kCodecLine = "codec ";
+
+// "codec int8 120 60": microseconds to encode and to decode a megabyte.
+void read_codec(const std::string& line, std::map<Codec, CodecCost>& codecs,
+                const std::string& where, int number) {
+  std::istringstream fields(line.substr(kCodecLine.size()));
+  std::string codec, rest;
+  CodecCost cost;
+  const bool read = static_cast<bool>(fields >> codec >> cost.encode_us_mb >> cost.decode_us_mb);
+  const auto kind = parse_codec(codec);
+  const auto is_rate = [](double us) { return us >= 0 && us < 1e9; };
+  if (!read || fields >> rest || !kind || !is_rate(cost.encode_us_mb) ||
+      !is_rate(cost.decode_us_mb))
+    fail(ncclInvalidUsage, "{}:{}: these are no rates of a codec", where, number);
+  codecs[*kind] = cost;
+}
+
 }  // namespace
 
 std::string rates_path(const Config& config) {
@@ -82,7 +99,9 @@ Calibration parse_rates(const std::string& text, const std::string& where) {
       section = &calibration.rates.try_emplace(name, default_rates(name)).first->second;
     } else if (!line.empty()) {
       if (section == nullptr) fail(ncclInvalidUsage, "{}:{}: a rate of nothing", where, number);
-      if (line.starts_with(kFactor)) {
+      if (line.starts_with(kCodecLine)) {
+        read_codec(line, calibration.codecs, where, number);
+      } else if (line.starts_with(kFactor)) {
         read_factor(line, *factors, where, number);
       } else {
         read_rate(line, *section, where, number);
@@ -105,6 +124,9 @@ std::string write_rates(const Calibration& calibration) {
           text += fmt::format("{}{} {} {:.0f} {:.4g}\n", kFactor, plan, point.ranks, point.bytes,
                               point.factor);
   }
+  for (const auto& [kind, cost] : calibration.codecs)
+    text += fmt::format("{}{} {:.6g} {:.6g}\n", kCodecLine, name(kind), cost.encode_us_mb,
+                        cost.decode_us_mb);
   return text;
 }
 

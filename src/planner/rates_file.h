@@ -4,7 +4,9 @@
 //   [threads]
 //   call_us 1.25
 //   ...
-// Functions only; any thread may call.
+//   codec int8 120 60
+// A codec has microseconds to encode and to decode a megabyte, on one core. These lines may stand
+// in any section. Functions only; any thread may call.
 #pragma once
 
 #include <map>
@@ -13,6 +15,8 @@
 
 #include "src/base/config.h"
 #include "src/planner/cost_model.h"
+#include "src/schedule/codec.h"
+#include "src/simulator/simulator.h"
 
 namespace weft {
 
@@ -27,6 +31,7 @@ inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs, through pi
 struct Calibration {
   std::string measured;  // where and when, one line
   std::map<std::string, Rates> rates;
+  std::map<Codec, CodecCost> codecs;
   std::map<std::string, PlanFactors> factors;  // lines "factor all_reduce ring 4 16384 1.2"
 };
 

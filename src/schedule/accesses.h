@@ -16,8 +16,9 @@ struct Access {
 // In an in-place call a copy from input to output may copy a chunk onto itself. It writes nothing.
 // In a reduction it may write, because a pre-multiplier applies on the way.
 inline bool stays(const ScheduleGraph& g, int rank, const Step& step, const Operand& to) {
-  return !g.schedule.collective.reduces() && step.from.size() == 1 &&
-         step.from[0].kind == Operand::Kind::kLocal && to.kind == Operand::Kind::kLocal &&
+  return !g.schedule.collective.reduces() && step.from.size() == 1 && step.from[0].codec == 0 &&
+         to.codec == 0 && step.from[0].kind == Operand::Kind::kLocal &&
+         to.kind == Operand::Kind::kLocal &&
          g.place(rank, to.buffer, to.index) ==
              g.place(rank, step.from[0].buffer, step.from[0].index);
 }

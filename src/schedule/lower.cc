@@ -21,9 +21,10 @@ int32_t port_number(std::vector<ProgramPort>& ports, int peer, int channel) {
 
 ProgramOperand lower_operand(const Operand& operand, std::vector<ProgramPort>& ports) {
   if (operand.kind == Operand::Kind::kPeer)
-    return {ProgramBuffer::kPeer, -1, port_number(ports, operand.index, operand.channel)};
-  return {static_cast<ProgramBuffer>(operand.buffer), static_cast<int16_t>(operand.owner),
-          operand.index};
+    return {ProgramBuffer::kPeer, operand.codec, -1,
+            port_number(ports, operand.index, operand.channel)};
+  return {static_cast<ProgramBuffer>(operand.buffer), operand.codec,
+          static_cast<int16_t>(operand.owner), operand.index};
 }
 
 // A run of steps that may run in parallel, and the memory and ports it touches so far.
@@ -102,7 +103,7 @@ void mark_runs(const ScheduleGraph& graph, int rank, const Lane& lane, ProgramSt
 // See Program::in_step.
 bool in_step(const Schedule& schedule) {
   const int n = schedule.collective.nranks;
-  if (n == 1 || schedule.chunks % n != 0) return false;
+  if (n == 1 || schedule.chunks % n != 0 || !schedule.codecs.empty()) return false;
   const auto others = static_cast<size_t>(n - 1);
   const auto alike = [&](const Operand& first, const Operand& other, int rank, Buffer buffer) {
     return first.kind != Operand::Kind::kPeer && other.kind != Operand::Kind::kPeer &&
@@ -144,6 +145,12 @@ bool in_step(const Schedule& schedule) {
   return true;
 }
 
+bool is_coded(const Step& step) {
+  const auto coded = [](const Operand& operand) { return operand.codec != 0; };
+  return std::any_of(step.from.begin(), step.from.end(), coded) ||
+         std::any_of(step.to.begin(), step.to.end(), coded);
+}
+
 void mark_only_senders(Program& program) {
   std::vector<uint32_t> uses(program.sends.size());
   const auto each_port = [&](const ProgramStep& step, const auto& use) {
@@ -170,6 +177,7 @@ Program lower(const VerifiedSchedule& verified, int rank) {
   program.chunks = schedule.chunks;
   program.uniform_only = verified.uniform_only();
   program.in_step = in_step(schedule);
+  program.codecs = schedule.codecs;
   // Every rank divides slices alike, so the largest step and scratch of any rank count.
   for (const RankSchedule& part : schedule.ranks) {
     program.scratch_chunks = std::max(program.scratch_chunks, part.scratch_chunks);
@@ -193,7 +201,9 @@ Program lower(const VerifiedSchedule& verified, int rank) {
       ProgramStep out;
       out.raw_sources = facts.raw_sources;
       out.completes = facts.completes;
-      out.lendable = lendable[program.steps.size()];
+      out.coded = is_coded(step);
+      // Coded data is nowhere in memory, so nobody can read it in place.
+      out.lendable = lendable[program.steps.size()] && !out.coded;
       out.count = step.count;
       program.reaches_memory |= step.count == 0;
       for (const Operand& o : step.from) program.reaches_memory |= o.kind == Operand::Kind::kRemote;

@@ -78,6 +78,7 @@ class XmlWriter {
     const std::string_view coll = coll_name(s_.collective.kind, dialect_);
     if (coll.empty()) refuse("MSCCL's dialect has no {}", name(s_.collective.kind));
     if (s_.cpu_nodes > 0) refuse("it has CPU nodes");
+    if (!s_.codecs.empty()) refuse("it has codecs");
     for (size_t r = 0; r < s_.ranks.size(); r++) write_gpu(static_cast<int>(r));
     return fmt::format(
         "<algo name=\"{}\" proto=\"{}\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" "

@@ -35,6 +35,7 @@ struct Program {
   std::vector<ProgramOperand> operands;
   std::vector<ProgramDependency> dependencies;
   std::vector<ProgramPort> receives, sends;
+  std::vector<CodecSpec> codecs;  // see ProgramOperand::codec
 
   // Whether this rank sends in a broadcast in which ranks forward what they receive.
   bool is_passed_on() const {
@@ -49,7 +50,8 @@ struct Program {
             operands.data(),
             dependencies.data(),
             static_cast<uint32_t>(lanes.size()),
-            chunks};
+            chunks,
+            codecs.data()};
   }
 };
 

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 
+#include "src/schedule/codec.h"
+
 namespace weft {
 
 enum class ProgramBuffer : uint8_t { kInput, kOutput, kScratch, kPeer };
 
 struct ProgramOperand {
   ProgramBuffer buffer = ProgramBuffer::kInput;
+  uint8_t codec = 0;   // 0: none; n: codecs[n - 1]
   int16_t owner = -1;  // >= 0: the buffer of that peer
   int32_t index = 0;   // first chunk; for kPeer, the position in Program::receives or ::sends
 };
@@ -25,6 +28,7 @@ struct ProgramStep {
   // port is used twice, and no step that waits for a message delays a send.
   uint16_t run = 1;
   bool completes = false, lendable = false;
+  bool coded = false;        // an operand has a codec
   bool only_sender = false;  // no other step of this rank uses the FIFOs that this one sends to
   int32_t count = 1;
   int32_t sub = 0;  // position of the first chunk in its block; gives its length in any buffer
@@ -47,6 +51,7 @@ struct ProgramView {
   const ProgramDependency* dependencies = nullptr;
   uint32_t lane_count = 0;
   int32_t chunks = 1;
+  const CodecSpec* codecs = nullptr;
 };
 
 }  // namespace weft

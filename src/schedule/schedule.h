@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/schedule/codec.h"
 #include "src/schedule/collective.h"
 
 namespace weft {
@@ -14,7 +15,8 @@ namespace weft {
 enum class Buffer : uint8_t { kInput, kOutput, kScratch };
 
 // One end of a step: a chunk of a local buffer, the FIFO from or to a peer on a channel, or a chunk
-// of a peer's buffer, read or written in place.
+// of a peer's buffer, read or written in place. A message may be coded (Schedule::codecs). A coded
+// chunk of a local buffer is used as receivers of a coded message would see it: decoded again.
 struct Operand {
   enum class Kind : uint8_t { kLocal, kPeer, kRemote };
   Kind kind = Kind::kLocal;
@@ -22,6 +24,7 @@ struct Operand {
   int16_t channel = 0;  // kPeer: of the FIFO
   int32_t index = 0;    // first chunk; kPeer: the peer's rank
   int32_t owner = -1;   // kRemote: rank that owns the buffer
+  uint8_t codec = 0;    // 0: none; n: Schedule::codecs[n - 1]
 
   static Operand local(Buffer buffer, int index) { return {Kind::kLocal, buffer, 0, index}; }
   static Operand input(int index) { return local(Buffer::kInput, index); }
@@ -32,6 +35,11 @@ struct Operand {
   }
   static Operand remote(int owner, Buffer buffer, int index) {
     return {Kind::kRemote, buffer, 0, index, owner};
+  }
+  Operand coded(uint8_t with) const {
+    Operand operand = *this;
+    operand.codec = with;
+    return operand;
   }
   bool operator==(const Operand&) const = default;
 };
@@ -49,6 +57,8 @@ struct Dependency {
 // step of count 0 moves no data. It sends or receives tokens, with peers on one side only. A token
 // orders earlier steps of one rank before later steps of another. Accesses to peer memory need
 // that.
+// Coded sources are decoded, the sum is in float, and coded destinations are encoded once. If the
+// only source and a destination have the same codec, what came is passed on as it is.
 struct Step {
   std::vector<Operand> from, to;
   int32_t count = 1;
@@ -70,8 +80,8 @@ struct RankSchedule {
 };
 
 // The links that a FIFO is meant to cross, in order, on the machine the schedule was made for.
-// Only the simulator reads it. Without a hint the simulator takes the widest path. Transports
-// ignore it. A hint does not change what the schedule computes.
+// Without a hint the simulator takes the widest path. Connections between hosts take the NICs of
+// the route (src/planner/nic_plan.h). A hint does not change what the schedule computes.
 struct RouteHint {
   int32_t from = 0, to = 0;  // ranks
   int16_t channel = 0;
@@ -90,6 +100,7 @@ struct Schedule {
   int32_t cpu_nodes = 0;  // the last ones of `ranks`
   std::vector<RankSchedule> ranks;
   std::vector<RouteHint> routes;
+  std::vector<CodecSpec> codecs;  // see Operand::codec
   bool operator==(const Schedule&) const = default;
 };
 

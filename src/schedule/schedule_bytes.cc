@@ -2,6 +2,8 @@
 // sign in the lowest bit.
 #include "src/schedule/schedule_bytes.h"
 
+#include <bit>
+
 #include "src/base/error.h"
 
 namespace weft {
@@ -24,10 +26,12 @@ class Writer {
   }
   void operand(const Operand& o) {
     number(uint64_t{static_cast<unsigned>(o.kind) | static_cast<unsigned>(o.buffer) << 2 |
-                    (o.channel != 0 ? 16u : 0u) | (o.owner != -1 ? 32u : 0u)});
+                    (o.channel != 0 ? 16u : 0u) | (o.owner != -1 ? 32u : 0u) |
+                    (o.codec != 0 ? 64u : 0u)});
     number(o.index);
     if (o.channel != 0) number(int32_t{o.channel});
     if (o.owner != -1) number(o.owner);
+    if (o.codec != 0) number(uint64_t{o.codec});
   }
   void step(const Step& step) {
     number(step.count);
@@ -83,14 +87,28 @@ class Reader {
   Operand operand() {
     const uint64_t head = number();
     const auto kind = head & 3, buffer = head >> 2 & 3;
-    if (head >= 64 || kind > 2 || buffer > 2) bad("an operand is of no known kind");
+    if (head >= 128 || kind > 2 || buffer > 2) bad("an operand is of no known kind");
     Operand o;
     o.kind = static_cast<Operand::Kind>(kind);
     o.buffer = static_cast<Buffer>(buffer);
     o.index = integer();
     if ((head & 16) != 0) o.channel = channel();
     if ((head & 32) != 0) o.owner = integer();
+    if ((head & 64) != 0) o.codec = byte();
     return o;
+  }
+  uint8_t byte() {
+    const uint64_t value = number();
+    if (value > 0xff) bad("a codec is too large");
+    return static_cast<uint8_t>(value);
+  }
+  CodecSpec codec() {
+    const uint8_t kind = byte();
+    const uint64_t block = number();
+    const CodecSpec spec{static_cast<Codec>(kind), static_cast<uint32_t>(block),
+                         std::bit_cast<double>(number())};
+    if (kind >= kCodecs || block > kMostBlock || !fault_of(spec).empty()) bad("it has a bad codec");
+    return spec;
   }
   int16_t channel() {
     const int32_t value = integer();
@@ -151,6 +169,12 @@ std::string write_schedule_bytes(const ScheduleFile& file) {
     to.number(uint64_t{hint.links.size()});
     for (const int32_t link : hint.links) to.number(link);
   }
+  if (!s.codecs.empty()) to.number(uint64_t{s.codecs.size()});
+  for (const CodecSpec& spec : s.codecs) {
+    to.number(uint64_t{static_cast<unsigned>(spec.kind)});
+    to.number(uint64_t{spec.block});
+    to.number(std::bit_cast<uint64_t>(spec.density));
+  }
   return out;
 }
 
@@ -188,6 +212,11 @@ ScheduleFile read_schedule_bytes(std::string_view bytes, const std::string& sour
     hint.links.resize(from.count());
     for (int32_t& link : hint.links) link = from.integer();
   }
+  if (!from.empty()) {  // only schedules with codecs have this part
+    s.codecs.resize(from.count());
+    if (s.codecs.empty()) from.bad("something follows it");
+  }
+  for (CodecSpec& spec : s.codecs) spec = from.codec();
   if (!from.empty()) from.bad("something follows it");
   return file;
 }

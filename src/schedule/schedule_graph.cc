@@ -65,6 +65,9 @@ ScheduleGraph::ScheduleGraph(const Schedule& s, bool in_place_) : schedule(s), i
     fail(ncclInvalidUsage, "schedule {}: root {} of {} ranks", s.name, s.collective.root, nranks);
   if (s.collective.kind == CollectiveKind::kSendRecv && nranks != 2)
     fail(ncclInvalidUsage, "schedule {}: sendrecv is between 2 ranks, not {}", s.name, nranks);
+  for (size_t i = 0; i < s.codecs.size(); i++)
+    if (const std::string why = fault_of(s.codecs[i]); !why.empty())
+      fail(ncclInvalidUsage, "schedule {}: codec {}: {}", s.name, i + 1, why);
   lay_out();
   number_steps();
   operand_fifo.reserve(2 * steps.size());
@@ -140,6 +143,11 @@ void ScheduleGraph::check_step(int32_t number) {
   if (step.from.size() > 1 && step.to.size() > 64)
     fail(ncclInvalidUsage, "{}: reduces into {} destinations, at most 64 fit in one step",
          describe(at), step.to.size());
+  const auto coded = [](const Operand& operand) { return operand.codec != 0; };
+  if (step.to.size() > 64 && (std::any_of(step.from.begin(), step.from.end(), coded) ||
+                              std::any_of(step.to.begin(), step.to.end(), coded)))
+    fail(ncclInvalidUsage, "{}: has codecs and {} destinations, at most 64 fit in such a step",
+         describe(at), step.to.size());
   if (step.from.size() > 1 && step.count > 0 && !schedule.collective.reduces())
     fail(ncclInvalidUsage, "{}: reduces, but {} does not", describe(at),
          name(schedule.collective.kind));
@@ -150,10 +158,14 @@ void ScheduleGraph::check_step(int32_t number) {
   first_operand.push_back(static_cast<int32_t>(operand_fifo.size()));
   for (const bool sends : {false, true}) {
     for (const Operand& operand : sends ? step.to : step.from) {
+      if (operand.codec > (step.count > 0 ? schedule.codecs.size() : 0))
+        fail(ncclInvalidUsage, "{}: codec {} of {}", describe(at), operand.codec,
+             step.count > 0 ? schedule.codecs.size() : 0);
       if (operand.kind == Operand::Kind::kPeer) {
         add_peer(number, operand, sends);
       } else {
         check_memory(at, operand, step.count, sends);
+        check_memory_codec(at, operand);
         remote_ = remote_ || operand.kind == Operand::Kind::kRemote;
         operand_fifo.push_back(-1);
         operand_message.push_back(-1);
@@ -223,11 +235,42 @@ void ScheduleGraph::match_messages() {
       fail(ncclInvalidUsage, "{} receives {} chunks, but {} sent {}", describe(id(receivers[m])),
            expected, describe(id(senders[m])), sent);
   }
+  if (!schedule.codecs.empty()) match_codecs();
   for (const Fifo& fifo : fifos)
     if (fifo.sent > fifo.received)
       fail(ncclInvalidUsage, "{} sends to rank {}, which never receives it",
            describe_chunk(senders[static_cast<size_t>(fifo.first_message + fifo.received)], 0),
            fifo.destination);
+}
+
+// Both ends of a message name the same codec.
+void ScheduleGraph::match_codecs() const {
+  std::vector<uint8_t> sent(senders.size());
+  for (const bool receives : {false, true})
+    for (size_t n = 0; n < steps.size(); n++) {
+      const auto& operands = receives ? steps[n]->from : steps[n]->to;
+      const auto first =
+          static_cast<size_t>(first_operand[n]) + (receives ? 0 : steps[n]->from.size());
+      for (size_t i = 0; i < operands.size(); i++) {
+        const int32_t fifo = operand_fifo[first + i];
+        if (fifo < 0) continue;
+        uint8_t& codec = sent[static_cast<size_t>(fifos[static_cast<size_t>(fifo)].first_message +
+                                                  operand_message[first + i])];
+        if (!receives) codec = operands[i].codec;
+        if (codec != operands[i].codec)
+          fail(ncclInvalidUsage, "{} receives with codec {} what rank {} sent with codec {}",
+               describe(id(static_cast<int32_t>(n))), operands[i].codec, operands[i].index, codec);
+      }
+    }
+}
+
+void ScheduleGraph::check_memory_codec(const StepId& at, const Operand& operand) const {
+  if (operand.codec == 0) return;
+  if (operand.kind == Operand::Kind::kRemote)
+    fail(ncclInvalidUsage, "{}: a chunk of peer memory has a codec", describe(at));
+  if (schedule.codecs[operand.codec - 1u].kind == Codec::kWiden)
+    fail(ncclInvalidUsage, "{}: {} has codec widen, but a buffer holds values of the call's type",
+         describe(at), describe(operand.buffer, operand.index));
 }
 
 void ScheduleGraph::check_token(const StepId& at, const Step& step) const {

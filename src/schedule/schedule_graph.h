@@ -123,6 +123,8 @@ class ScheduleGraph {
   void check_step(int32_t number);
   void add_peer(int32_t number, const Operand& operand, bool sends);
   void match_messages();
+  void match_codecs() const;
+  void check_memory_codec(const StepId& at, const Operand& operand) const;
   int32_t fifo_number(int source, int destination, int channel);
   void check_token(const StepId& at, const Step& step) const;
   void check_memory(const StepId& at, const Operand& operand, int count, bool written) const;

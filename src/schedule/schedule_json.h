@@ -9,9 +9,10 @@
 // "weft_schedule" comes first and is the version. Optional keys and their defaults: "root" and
 // "min_bytes" (0), "max_bytes" (no limit), "protocol" ("Simple"), "modes" (the modes that verify),
 // "scratch" (0), "cpu_nodes" (0; their parts follow the ranks' parts), "routes" (hints: [{"from":
-// 0, "to": 1, "channel": 0, "links": [...]}, ...]). Of a step: "from" and "to" (none), "count" (1)
-// and "after" ([[lane, step], ...]). Of a peer: "channel" (0). A chunk of another rank's buffer
-// also has a "rank". Unknown and repeated keys are errors.
+// 0, "to": 1, "channel": 0, "links": [...]}, ...]), "codecs" (none; as ["int8:block=256", ...]). Of
+// a step: "from" and "to" (none), "count" (1) and "after" ([[lane, step], ...]). Of a peer:
+// "channel" (0). A chunk of another rank's buffer also has a "rank". A coded operand has a "codec":
+// 1 for the first of "codecs". Unknown and repeated keys are errors.
 #pragma once
 
 #include <optional>

@@ -99,6 +99,7 @@ class JsonReader final : public nlohmann::json_sax<Json> {
     kRoutes,
     kRoute,
     kLinks,
+    kCodecs,
   };
   struct Place {
     At at = At::kNothing;
@@ -157,14 +158,14 @@ class JsonReader final : public nlohmann::json_sax<Json> {
 
 // In the order of the bits of Place::seen.
 std::span<const std::string_view> JsonReader::keys_of(At at) {
-  static constexpr std::array<std::string_view, 13> kTop = {
-      "weft_schedule", "name",      "collective", "ranks",    "chunks", "parts",    "root",
-      "min_bytes",     "max_bytes", "modes",      "protocol", "routes", "cpu_nodes"};
+  static constexpr std::array<std::string_view, 14> kTop = {
+      "weft_schedule", "name",      "collective", "ranks",    "chunks", "parts",     "root",
+      "min_bytes",     "max_bytes", "modes",      "protocol", "routes", "cpu_nodes", "codecs"};
   static constexpr std::array<std::string_view, 4> kRoute = {"from", "to", "channel", "links"};
   static constexpr std::array<std::string_view, 2> kPart = {"lanes", "scratch"};
   static constexpr std::array<std::string_view, 4> kStep = {"from", "to", "count", "after"};
-  static constexpr std::array<std::string_view, 6> kOperand = {"input", "output", "scratch",
-                                                               "peer",  "rank",   "channel"};
+  static constexpr std::array<std::string_view, 7> kOperand = {
+      "input", "output", "scratch", "peer", "rank", "channel", "codec"};
   switch (at) {
     case At::kTop:
       return kTop;
@@ -236,7 +237,9 @@ bool JsonReader::number(uint64_t value, bool negative) {
   } else if (at() == At::kOperand) {
     const bool to = places_[places_.size() - 2].at == At::kTo;
     Operand& operand = (to ? step().to : step().from).back();
-    if (key_ == "rank") {
+    if (key_ == "codec") {
+      operand.codec = static_cast<uint8_t>(ranged(0, kMostFileCodecs));
+    } else if (key_ == "rank") {
       operand.owner = ranged(0, kMostFileRanks - 1);
     } else if (key_ == "channel") {
       operand.channel = static_cast<int16_t>(ranged(0, kMostFileChannels - 1));
@@ -272,6 +275,14 @@ bool JsonReader::string(std::string& value) {
       refuse("mode {}, must be in_place or out_of_place", excerpt(value));
     if (mode) refuse("a second \"{}\"", value);
     mode = true;
+  } else if (at() == At::kCodecs) {
+    if (s.codecs.size() == static_cast<size_t>(kMostFileCodecs))
+      refuse("more than {} codecs", kMostFileCodecs);
+    try {
+      s.codecs.push_back(parse_codec_spec(value));
+    } catch (const Error& error) {
+      refuse("{}", printable(error.what()));
+    }
   } else if (at() == At::kTop && key_ == "name") {
     if (std::any_of(value.begin(), value.end(),
                     [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
@@ -338,6 +349,8 @@ bool JsonReader::start_array(size_t) {
     open(At::kRoutes);
   } else if (at() == At::kRoute && key_ == "links") {
     open(At::kLinks);
+  } else if (at() == At::kTop && key_ == "codecs") {
+    open(At::kCodecs);
   } else if (at() == At::kPart && key_ == "lanes") {
     open(At::kLanes);
   } else if (at() == At::kLanes) {

@@ -37,6 +37,11 @@ class JsonWriter {
       put(", \"modes\": [{}{}{}]", file.in_place ? "\"in_place\"" : "",
           file.in_place && file.out_of_place ? ", " : "",
           file.out_of_place ? "\"out_of_place\"" : "");
+    if (!s.codecs.empty()) {
+      put(",\n \"codecs\": [");
+      list(s.codecs, "", [&](const CodecSpec& spec) { put("\"{}\"", describe(spec)); });
+      put("]");
+    }
     put(",\n \"parts\": [");
     list(s.ranks, "\n", [&](const RankSchedule& part) {
       put("  {{\"scratch\": {}, \"lanes\": [", part.scratch_chunks);
@@ -132,6 +137,10 @@ class JsonWriter {
     if (operand.kind == Operand::Kind::kRemote) {
       add(", \"rank\": ");
       add(operand.owner);
+    }
+    if (operand.codec != 0) {
+      add(", \"codec\": ");
+      add(operand.codec);
     }
     add("}");
   }

@@ -12,6 +12,7 @@ namespace weft {
 inline constexpr int64_t kMostFileRanks = 65536;
 inline constexpr int64_t kMostFileChunks = 1 << 24;    // per buffer of a rank
 inline constexpr int64_t kMostFileChannels = 1 << 10;  // channel numbers of a FIFO
+inline constexpr int64_t kMostFileCodecs = 255;
 
 // 1 for the first line.
 int line_at(std::string_view text, size_t offset);

@@ -46,7 +46,9 @@ class StraightMessages {
   StraightPlace of_message(int32_t sender, int32_t receiver) {
     const Step& step = *g_.steps[static_cast<size_t>(receiver)];
     const StepId id = g_.id(receiver);
-    if (step.count == 0 || step.from.size() != 1) return {};
+    if (step.count == 0 || step.from.size() != 1 || step.from[0].codec != 0) return {};
+    if (std::any_of(step.to.begin(), step.to.end(), [](const Operand& o) { return o.codec != 0; }))
+      return {};
     // A step that multiplies must run over the data. No message holds an unmodified input, so this
     // never happens today. A step with one source never divides: only sums complete.
     const StepFacts& facts = verified_.facts(id.rank, id.lane, id.step);

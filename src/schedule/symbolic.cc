@@ -2,9 +2,11 @@
 #include "src/schedule/symbolic.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "src/base/error.h"
 #include "src/schedule/contributions.h"
+#include "src/schedule/histories.h"
 
 namespace weft {
 namespace {
@@ -17,6 +19,7 @@ struct Value {
   int32_t id = -1;
   int32_t set = -1;
   bool raw = false;  // still the caller's input, untouched
+  History history;   // of schedules with codecs
 };
 
 class Execution {
@@ -26,6 +29,8 @@ class Execution {
         reduces_(graph.schedule.collective.reduces()),
         chunks_(graph.schedule.chunks),
         sets_(graph.schedule.collective.nranks),
+        coded_(!graph.schedule.codecs.empty()),
+        histories_(graph.schedule.codecs),
         memory_(static_cast<size_t>(graph.places())) {
     result_.facts.resize(g_.steps.size());
     load_inputs();
@@ -41,6 +46,7 @@ class Execution {
   SymbolicResult run(const std::vector<int32_t>& order) {
     for (const int32_t step : order) perform(step);
     check_outputs();
+    if (coded_) check_histories();
     return std::move(result_);
   }
 
@@ -53,9 +59,11 @@ class Execution {
   void load_inputs() {
     const Schedule& s = g_.schedule;
     for (int r = 0; r < s.collective.nranks; r++)
-      for (int i = 0; i < g_.input_chunks(r); i++)
+      for (int i = 0; i < g_.input_chunks(r); i++) {
+        const int32_t id = s.collective.start(r, i, s.chunks).id;
         memory_[static_cast<size_t>(g_.place(r, Buffer::kInput, i))] = {
-            s.collective.start(r, i, s.chunks).id, Contributions::only(r), true};
+            id, Contributions::only(r), true, coded_ ? histories_.input(r, id) : History{}};
+      }
   }
 
   Value& at(int rank, const Operand& operand, int c) {
@@ -85,17 +93,19 @@ class Execution {
     const auto operand = static_cast<size_t>(g_.first_operand[n]);
     const auto count = static_cast<size_t>(step.count);
     if (values_.size() < count) values_.resize(count);
+    sources_.clear();
     for (size_t i = 0; i < step.from.size(); i++)
       take(number, rank, step, i, g_.operand_fifo[operand + i], g_.operand_message[operand + i]);
     settle(number, step);
+    if (coded_) remember(number, step);
     for (size_t i = 0; i < step.to.size(); i++) {
       const size_t k = operand + step.from.size() + i;
-      if (step.to[i].kind == Operand::Kind::kPeer) {
-        Value* out = wire(g_.operand_fifo[k], g_.operand_message[k]);
-        for (size_t c = 0; c < count; c++) assign(out[c], values_[c]);
-      } else {
-        for (size_t c = 0; c < count; c++)
-          assign(at(rank, step.to[i], static_cast<int>(c)), values_[c]);
+      const bool peer = step.to[i].kind == Operand::Kind::kPeer;
+      Value* out = peer ? wire(g_.operand_fifo[k], g_.operand_message[k]) : nullptr;
+      for (size_t c = 0; c < count; c++) {
+        Value& place = peer ? out[c] : at(rank, step.to[i], static_cast<int>(c));
+        assign(place, values_[c]);
+        if (coded_) place.history = written(step, step.to[i], c);
       }
     }
     for (size_t c = 0; c < count; c++) sets_.release(values_[c].set);
@@ -116,6 +126,7 @@ class Execution {
         fail(ncclInvalidUsage, "{} reads {}, which holds nothing yet", describe(g_.id(number)),
              describe(from.buffer, from.index + static_cast<int>(c)));
       raw += v.raw ? 1 : 0;
+      if (coded_) sources_.push_back(read(from, v.history));
       if (i == 0) {
         values_[c] = v;
         sets_.retain(v.set);
@@ -136,6 +147,57 @@ class Execution {
       for (size_t c = 0; c < count; c++) {
         sets_.release(arrived[c].set);
         arrived[c].set = -1;
+      }
+  }
+
+  // What a step gets from a source: as it came over the wire, or as a coded message would bring it.
+  History read(const Operand& from, const History& history) {
+    return from.kind == Operand::Kind::kPeer || from.codec == 0
+               ? history
+               : histories_.coded(history, from.codec);
+  }
+
+  // Sets the histories of a step's result. `sources_` has those of all chunks, source by source.
+  void remember(int32_t number, const Step& step) {
+    const auto count = static_cast<size_t>(step.count);
+    int32_t& passes = result_.facts[static_cast<size_t>(number)].passes;
+    for (size_t c = 0; c < count; c++) {
+      History& history = values_[c].history;
+      history = step.from.size() == 1 ? sources_[c] : histories_.sum(sources_, c, count);
+      passes = std::max(passes, histories_.passes(history));
+    }
+    if (histories_.bytes() > kMostSetBytes)
+      fail(ncclInvalidUsage, "{}: too many different histories to prove it",
+           describe(g_.id(number)));
+  }
+
+  // What a destination gets of a step's result.
+  History written(const Step& step, const Operand& to, size_t c) {
+    const History& history = values_[c].history;
+    const bool passed_on = step.from.size() == 1 && step.from[0].codec == to.codec;
+    if (to.codec == 0) return {history.node, false};
+    return passed_on ? history : histories_.coded(history, to.codec);
+  }
+
+  // All ranks' outputs of a piece must have one history.
+  void check_histories() {
+    const Collective& c = g_.schedule.collective;
+    std::unordered_map<int64_t, std::pair<int32_t, int>> first;  // per goal: the node, and a rank
+    for (int r = 0; r < c.nranks; r++)
+      for (int i = 0; i < g_.output_chunks(r); i++) {
+        const ChunkGoal goal = c.goal(r, i, g_.schedule.chunks);
+        const History history =
+            memory_[static_cast<size_t>(g_.place(r, Buffer::kOutput, i))].history;
+        result_.passes = std::max(result_.passes, histories_.passes(history));
+        const bool own = !reduces_ && goal.contributor == r && histories_.is_input(history);
+        if (own) continue;
+        const int64_t key = int64_t{goal.id} << 32 | static_cast<uint32_t>(goal.contributor);
+        const auto [it, added] = first.try_emplace(key, history.node, r);
+        if (it->second.first != history.node)
+          fail(ncclInvalidUsage,
+               "rank {} {} may differ from that of rank {}: it was summed or encoded in another "
+               "way",
+               r, describe(Buffer::kOutput, i), it->second.second);
       }
   }
 
@@ -211,6 +273,9 @@ class Execution {
   const bool reduces_;
   const int chunks_;
   Contributions sets_;
+  const bool coded_;
+  Histories histories_;
+  std::vector<History> sources_;
   std::vector<Value> memory_, on_wire_, values_;
   std::vector<Wire> wires_;
   SymbolicResult result_;

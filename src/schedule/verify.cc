@@ -23,6 +23,7 @@ VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth) {
     check_ordering(graph, verified.order_);
     SymbolicResult result = execute_symbolically(graph, verified.order_, fifo_depth);
     verified.uniform_only_ = result.uniform_only;
+    verified.passes_ = result.passes;
     verified.facts_ = std::move(result.facts);
     for (size_t r = 0; r < s.ranks.size(); r++)
       verified.first_lane_.push_back(static_cast<size_t>(graph.first_lane[r]));

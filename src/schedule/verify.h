@@ -15,6 +15,7 @@ struct StepFacts {
   int32_t piece = 0;  // the piece of data (ChunkGoal::id) in its first chunk
   uint64_t raw_sources =
       0;  // bit i: source i is the caller's unmodified input (a pre-multiplier applies here)
+  int32_t passes = 0;      // the most encodings that a contribution to the result has passed
   bool completes = false;  // the result has every rank's contribution (an average divides here)
 };
 
@@ -31,6 +32,9 @@ class VerifiedSchedule {
   // True when a step stores a piece in a chunk with another number. Then all chunks must have the
   // same length.
   bool uniform_only() const { return uniform_only_; }
+  // The most lossy encodings that a contribution passes on its way to an output. 0: results are as
+  // exact as sums of the call's type can be.
+  int passes() const { return passes_; }
   const StepFacts& facts(int rank, int lane, int step) const {
     const auto r = static_cast<size_t>(rank), l = static_cast<size_t>(lane);
     return facts_[first_step_[first_lane_[r] + l] + static_cast<size_t>(step)];
@@ -54,6 +58,7 @@ class VerifiedSchedule {
   bool in_place_ = false;
   int fifo_depth_ = 0;
   bool uniform_only_ = false;
+  int passes_ = 0;
   std::vector<StepFacts> facts_;
   std::vector<size_t> first_lane_, first_step_;  // per rank, per lane of all ranks
   std::vector<int32_t> order_;
@@ -62,8 +67,11 @@ class VerifiedSchedule {
 // Proves by symbolic execution that the schedule implements its collective, in place or out of
 // place. Every output chunk of every rank ends with exactly the right contributions. Sends and
 // receives match. No step waits for ever when a FIFO holds `fifo_depth` messages. No two unordered
-// steps touch the same chunk unless both only read. Otherwise throws Error(ncclInvalidUsage) that
-// names rank, lane, step and chunk. If only the depth is too small, it names the least that works.
+// steps touch the same chunk unless both only read. If the schedule has codecs, all ranks' outputs
+// of a piece also have one history of sums and encodings, so their bits are equal. Only a rank
+// whose own input the piece is may keep it exact, if the collective does not reduce. Otherwise
+// throws Error(ncclInvalidUsage) that names rank, lane, step and chunk. If only the depth is too
+// small, it names the least that works.
 VerifiedSchedule verify(Schedule schedule, bool in_place, int fifo_depth = 2);
 
 }  // namespace weft

@@ -31,12 +31,13 @@ Simulation SimulationRun::run() {
 }
 
 double SimulationRun::send(std::span<const int32_t> route, Purpose purpose, int32_t target,
-                           int32_t lane, int32_t destination, double at, double tail) {
+                           int32_t lane, int32_t destination, double at, double tail,
+                           double share) {
   const size_t index = messages_.take();
   messages_[index] = {route.data(),
                       static_cast<int32_t>(route.size()),
                       0,
-                      piece_bytes(lane),
+                      piece_bytes(lane) * share,
                       tail,
                       target,
                       span_number(lane),

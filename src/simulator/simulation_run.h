@@ -50,6 +50,7 @@ class SimulationRun {
   struct Wait {
     int32_t on = 0;    // lane, or FIFO
     int32_t step = 0;  // its number over all ranks
+    double share = 1;  // of the step's bytes that a message has
   };
 
   struct LinkState {
@@ -105,6 +106,10 @@ class SimulationRun {
   // to peer memory has a route.
   void find_routes();
   void plan_steps();
+  // The size of a coded message, as a share of its plain size.
+  double share_of(const Operand& operand) const;
+  // What encoding and decoding cost a step.
+  double codec_us(const Step& step, double bytes) const;
   bool leads(const RouteHint& hint) const;
   [[noreturn]] void no_way(int from, int to) const;
   void check_finished() const;
@@ -151,7 +156,7 @@ class SimulationRun {
 
   // Returns when the message has left the sender, if it can start now; otherwise `at`.
   double send(std::span<const int32_t> route, Purpose purpose, int32_t target, int32_t lane,
-              int32_t destination, double at, double tail);
+              int32_t destination, double at, double tail, double share = 1);
   // The message's first byte enters its next link. Returns when its last byte has left that link.
   // The link counts as busy from the moment the message enters, even if a slower link before it
   // delivers the last byte later.

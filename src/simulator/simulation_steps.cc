@@ -49,8 +49,8 @@ void SimulationRun::begin_step(int32_t number, int32_t cause) {
     for (int32_t w = plan.sends; w < plan.end; w++) {
       const int32_t f = waits_[w].on;
       const FifoState& fifo = fifos_[f];
-      end =
-          std::max(end, send(fifo.route, Purpose::kFifo, f, number, fifo.destination, now_, now_));
+      end = std::max(end, send(fifo.route, Purpose::kFifo, f, number, fifo.destination, now_, now_,
+                               waits_[w].share));
     }
     push(end, Kind::kStepEnd, static_cast<size_t>(number));
     return;
@@ -143,7 +143,7 @@ void SimulationRun::write(size_t index) {
   for (int32_t w = plan.sends; w < plan.end; w++) {
     const int32_t f = waits_[w].on;
     const double left = send(fifos_[f].route, Purpose::kFifo, f, number, fifos_[f].destination,
-                             now_, pieces_[index].tail_us);
+                             now_, pieces_[index].tail_us, waits_[w].share);
     lane.end_us = std::max(lane.end_us, left);
   }
   for (const Operand& to : step.to) {

@@ -111,14 +111,14 @@ void SimulationRun::plan_steps() {
       waits_.push_back({graph_.first_lane[static_cast<size_t>(rank)] + d.lane,
                         graph_.step_number(rank, d.lane, d.step)});
     const int32_t* fifo = graph_.operand_fifo.data() + graph_.first_operand[n];
-    const auto add = [&](size_t operands) {
-      for (size_t i = 0; i < operands; i++, fifo++)
-        if (*fifo >= 0) waits_.push_back({*fifo, 0});
+    const auto add = [&](const std::vector<Operand>& operands) {
+      for (size_t i = 0; i < operands.size(); i++, fifo++)
+        if (*fifo >= 0) waits_.push_back({*fifo, 0, share_of(operands[i])});
     };
     plan.takes = here();
-    add(step.from.size());
+    add(step.from);
     plan.sends = here();
-    add(step.to.size());
+    add(step.to);
     plan.end = here();
     // The simulation has larger slices than the executor. Count the overhead of all the executor's
     // slices. Schedules that access peer memory have none.
@@ -127,12 +127,13 @@ void SimulationRun::plan_steps() {
     plan.us = cut * (options_.step_us + (plan.end - plan.takes) * (node ? options_.node_message_us
                                                                         : options_.message_us));
     if (!node) plan.us += (plan.sends - plan.takes) * plan.bytes * 1e-6 * options_.receive_us_mb;
+    plan.us += codec_us(step, plan.bytes);
     plans_.push_back(plan);
     for (int32_t w = plan.sends; w < plan.end; w++)
       for (const int32_t l : fifos_[static_cast<size_t>(waits_[static_cast<size_t>(w)].on)].route)
-        busiest_us_ =
-            std::max(busiest_us_, busy[static_cast<size_t>(l)] +=
-                                  plan.bytes * links_[static_cast<size_t>(l)].us_per_byte);
+        busiest_us_ = std::max(busiest_us_, busy[static_cast<size_t>(l)] +=
+                                            plan.bytes * waits_[static_cast<size_t>(w)].share *
+                                            links_[static_cast<size_t>(l)].us_per_byte);
   }
   for (const ScheduleGraph::LaneRef& lane : graph_.lanes) {
     LaneState state;
@@ -144,6 +145,36 @@ void SimulationRun::plan_steps() {
   const auto active = std::count_if(graph_.lanes.begin(), graph_.lanes.end(),
                                     [](const auto& lane) { return lane.size > 0; });
   lanes_left_.assign(static_cast<size_t>(slices_), static_cast<int32_t>(active));
+}
+
+double SimulationRun::share_of(const Operand& operand) const {
+  if (operand.codec == 0) return 1;
+  const CodecSpec& spec = graph_.schedule.codecs[operand.codec - 1u];
+  const auto element = static_cast<uint32_t>(options_.element_bytes);
+  return static_cast<double>(encoded_bytes(spec, kMostBlock, element)) / (kMostBlock * element);
+}
+
+double SimulationRun::codec_us(const Step& step, double bytes) const {
+  const auto& codecs = graph_.schedule.codecs;
+  if (codecs.empty()) return 0;
+  const auto cost = [&](uint8_t codec) -> const CodecCost& {
+    return options_.codecs[static_cast<size_t>(codecs[codec - 1u].kind)];
+  };
+  double us_mb = 0;
+  uint8_t encoded = 0;  // a step encodes once for all destinations, and passes on what came coded
+  if (step.from.size() == 1) encoded = step.from[0].codec;
+  for (const Operand& from : step.from)
+    if (from.codec != 0) {
+      us_mb += cost(from.codec).decode_us_mb;
+      if (from.kind != Operand::Kind::kPeer) us_mb += cost(from.codec).encode_us_mb;
+    }
+  for (const Operand& to : step.to) {
+    if (to.codec == 0) continue;
+    if (to.codec != encoded) us_mb += cost(to.codec).encode_us_mb;
+    encoded = to.codec;
+    if (to.kind != Operand::Kind::kPeer) us_mb += cost(to.codec).decode_us_mb;
+  }
+  return us_mb * bytes * 1e-6;
 }
 
 // Whether the links form a path between the two ranks that passes no other GPU.

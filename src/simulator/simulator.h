@@ -19,9 +19,11 @@
 // - Schedules that access peer memory run once. Such a step moves its data in pieces of a slice,
 //   with as many in flight as a FIFO holds messages. Reads and writes overlap. The step ends when
 //   all data has arrived. The bytes cross the same links; a read request costs nothing.
-// - Local copies and reductions cost only the overhead.
+// - Local copies and reductions cost only the overhead. Codecs cost time per byte of plain data
+//   (SimulationOptions::codecs), and coded messages have their encoded size.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +36,11 @@
 
 namespace weft {
 
+// Microseconds per megabyte (1e6 bytes) of plain data.
+struct CodecCost {
+  double encode_us_mb = 0, decode_us_mb = 0;
+};
+
 struct SimulationOptions {
   int fifo_depth = 8;            // messages
   double slice_bytes = 65536;    // at most, of every chunk that a message carries
@@ -43,6 +50,8 @@ struct SimulationOptions {
   double message_us = 0;         // overhead per message that a rank sends or receives
   double node_message_us = 0;    // overhead per message of a CPU node
   double receive_us_mb = 0;      // overhead per megabyte (1e6 bytes) that a rank receives
+  int element_bytes = 4;         // of plain data; decides how much smaller coded messages are
+  std::array<CodecCost, kCodecs> codecs{};  // by Codec
   // Simulate slices only until their pace is even, and assume that the rest keep that pace. They
   // nearly always do. For callers that compare many schedules.
   bool estimate = false;

@@ -16,6 +16,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/host/codec_speed.h"
 #include "src/planner/fit_rates.h"
 #include "src/planner/rates_file.h"
 #include "src/tools/commands.h"
@@ -214,6 +215,16 @@ void print(const char* section, const Fit& fit) {
     fmt::print("  {:18} {:.4g}\n", rate.name, fit.rates.*rate.rate);
 }
 
+void measure_codecs(Calibration& calibration) {
+  for (const char* text : {"int8", "int4", "fp8", "onebit", "topk", "widen"}) {
+    const CodecSpec spec = parse_codec_spec(text);
+    const host::CodecSpeed speed = host::measure_codec(spec);
+    calibration.codecs[spec.kind] = {speed.encode_us_mb, speed.decode_us_mb};
+    fmt::print("codec {:7} {:.4g} us to encode a megabyte, {:.4g} to decode it\n", text,
+               speed.encode_us_mb, speed.decode_us_mb);
+  }
+}
+
 struct CalibrateArguments {
   double seconds = 28;
   bool gpu = false, verbose = false;
@@ -242,6 +253,7 @@ void calibrate(const CalibrateArguments& arguments) {
     keep(kNetworkRates, calibrator.measure_network(0.1));
     keep(kProcessRates, calibrator.measure_host(true, 0.39));
     keep(kThreadRates, calibrator.measure_host(false, 0.51));
+    measure_codecs(calibration);
   }
   save_rates(config, calibration);
   fmt::print("kept in {}\n", rates_path(config));

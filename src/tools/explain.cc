@@ -14,6 +14,7 @@
 #include "src/planner/plan_chooser.h"
 #include "src/planner/plan_facts.h"
 #include "src/tools/answers.h"
+#include "src/tools/coded_answers.h"
 #include "src/tools/commands.h"
 #include "src/tools/explain_gpus.h"
 #include "src/topology/graph/network.h"
@@ -201,9 +202,15 @@ void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
   const GpuExplanation on{chooser, asked.machine, blocks};
   const auto named = collective_named(arguments.collective);
   if (named && arguments.size > 0) {
-    if (!arguments.json) return print_call(on, *named, arguments.size);
+    const std::vector<CodedCandidate> coded = coded_candidates(
+        asked.config, asked.machine, {*named, asked.ranks, 0}, static_cast<double>(arguments.size));
+    if (!arguments.json) {
+      print_call(on, *named, arguments.size);
+      return print(coded);
+    }
     nlohmann::ordered_json out = to_json(chooser, asked.ranks, *named, arguments.size);
     out.update(explain_call(on, *named, arguments.size));
+    for (const CodedCandidate& candidate : coded) out["compressed"].push_back(to_json(candidate));
     fmt::print("{}\n", out.dump());
     return;
   }
@@ -251,10 +258,15 @@ void answer(const ExplainArguments& arguments) {
   }
   if (arguments.collective.empty()) fail(ncclInvalidUsage, "--coll is missing: which collective?");
   const CollectiveKind kind = *collective_named(arguments.collective);
+  const std::vector<CodedCandidate> coded = coded_candidates(
+      config, asked.machine, {kind, asked.ranks, 0}, static_cast<double>(arguments.size));
   if (arguments.json) {
-    fmt::print("{}\n", to_json(chooser, asked.ranks, kind, arguments.size).dump());
+    nlohmann::ordered_json out = to_json(chooser, asked.ranks, kind, arguments.size);
+    for (const CodedCandidate& candidate : coded) out["compressed"].push_back(to_json(candidate));
+    fmt::print("{}\n", out.dump());
   } else {
     print(chooser, asked.ranks, kind, arguments.size);
+    print(coded);
   }
 }
 

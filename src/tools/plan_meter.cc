@@ -216,8 +216,8 @@ class Meter {
 RankReport take_part(const MeterOrder& order, Board& board, int rank, const UniqueId& id) {
   try {
     if (order.own_hosts) setenv("NCCL_HOSTID", fmt::format("weft calibrate {}", rank).c_str(), 1);
-    CommunicatorOptions options{id, rank, order.ranks,
-                                fmt::format("rank {} of {}", rank, order.ranks)};
+    CommunicatorOptions options{
+        id, {}, rank, order.ranks, fmt::format("rank {} of {}", rank, order.ranks)};
     Communicator communicator(std::move(options));
     if (order.bound) stay_on_core(rank);  // the communicator's own threads are not bound
     Meter(communicator, order, board).measure_all();

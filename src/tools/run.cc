@@ -116,6 +116,9 @@ ScheduleFile load(const RunArguments& arguments) {
   if (!arguments.collective.empty()) kind = parse_collective(arguments.collective);
   try {
     ScheduleFile file = load_schedule(arguments.path, kind);
+    if (!file.schedule.codecs.empty())
+      fail(ncclInvalidUsage, "{}: it has codecs, and weft run checks sums of integers",
+           arguments.path);
     // The user chooses the size here; the file's own size range does not matter.
     file.min_bytes = 0;
     file.max_bytes = ScheduleFile::kNoLimit;
@@ -159,7 +162,8 @@ std::vector<RankReport> run_ranks(const RunArguments& arguments,
     for (int rank = 0; rank < c.nranks; rank++) make_device(rank);
   }
   return run_team(c.nranks, processes, [&](int rank, const UniqueId& id) {
-    CommunicatorOptions options{id, rank, c.nranks, fmt::format("rank {} of {}", rank, c.nranks)};
+    CommunicatorOptions options{
+        id, {}, rank, c.nranks, fmt::format("rank {} of {}", rank, c.nranks)};
     options.schedules = schedules;
     if (!arguments.on_gpu) {
       Communicator communicator(std::move(options));

@@ -11,13 +11,14 @@
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
 #include "src/tools/answers.h"
+#include "src/tools/coded_answers.h"
 #include "src/tools/commands.h"
 
 namespace weft {
 namespace {
 
 struct SynthArguments {
-  std::string topo, collective, out;
+  std::string topo, collective, out, codec;
   uint64_t size = 0;
   int root = 0;
   SynthesisOptions options;
@@ -84,6 +85,10 @@ void answer(SynthArguments& arguments) {
   const Machine machine = load_machine(arguments.topo);
   const Collective collective{*collective_named(arguments.collective),
                               static_cast<int>(gpus(machine).size()), arguments.root};
+  if (!arguments.codec.empty())
+    return synthesize_coded({arguments.topo, arguments.codec, arguments.out, collective,
+                             static_cast<double>(arguments.size), arguments.options.simulation,
+                             arguments.json});
   if (isatty(STDERR_FILENO) != 0)
     arguments.options.progress = [](const std::string& line) {
       fmt::print(stderr, "\r\x1b[K{}", line);
@@ -119,6 +124,8 @@ void add_synth(Command& program) {
   command.add_option("--root", arguments->root, "of rooted collectives");
   command.add_option("--engine", arguments->options.engine, "use this engine only");
   command.add_option("--sketch", arguments->options.sketch, "what you know: a TACCL sketch");
+  command.add_option("--codec", arguments->codec,
+                     "compress links between hosts: int8, int4:block=128, fp8...");
   command.add_option("--time-limit", arguments->options.time_limit_s, "seconds to look for better")
       .between(0.0, 1e9)
       .with_default();

@@ -33,7 +33,8 @@ struct alignas(kFifoAlign) MessageHeader {
     kDelivered = 6,  // the network has put the data where the lane wanted it
   };
   uint32_t kind = 0;
-  uint8_t collective = 0, type = 0, op = 0, unused = 0;
+  uint8_t collective = 0, type = 0, op = 0;
+  uint8_t codec = 0;  // see ProgramOperand; both sides must agree
   uint64_t bytes = 0;
   uint64_t sequence = 0;    // number of the operation in its communicator; both sides must agree
   uint64_t call_bytes = 0;  // count argument of the call, in bytes

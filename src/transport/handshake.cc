@@ -55,17 +55,19 @@ std::span<std::byte> writable_bytes_of(T& value) {
 uint64_t public_key(const Secret& secret) { return public_number(secret, "communicator"); }
 
 std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
-                                    Deadline deadline) {
+                                    Deadline deadline, const Cancelled& cancelled) {
   Hello hello{kMagic, kProtocol, public_key(secret), purpose, {}};
   fill_random(hello.nonce.data(), hello.nonce.size());
   try {
     send_all(fd, bytes_of(hello), deadline);
     Challenge challenge;
+    wait_readable(fd, deadline, cancelled);
     receive_all(fd, writable_bytes_of(challenge), deadline);
     if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce)))
       return std::nullopt;
     send_all(fd, bytes_of(prove(secret, "client", hello, challenge.nonce)), deadline);
     uint32_t word = 0;
+    wait_readable(fd, deadline, cancelled);
     receive_all(fd, writable_bytes_of(word), deadline);
     if (word != kMagic) return std::nullopt;
     return client_session(secret, hello, challenge.nonce);

@@ -34,9 +34,9 @@ struct Session {
 uint64_t public_key(const Secret& secret);
 
 // The client's half, blocking. Empty if the server does not know the secret (yet), closed the
-// connection, or did not answer before the deadline.
+// connection, or did not answer before the deadline or before it was cancelled.
 std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
-                                    Deadline deadline);
+                                    Deadline deadline, const Cancelled& cancelled = nullptr);
 
 // The only message of a client that asks for the status.
 void ask_status(int fd, Deadline deadline);

@@ -15,7 +15,7 @@
 namespace weft {
 
 MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank,
-                       int peer_rank, Deadline deadline)
+                       int peer_rank, Deadline deadline, const Cancelled& cancelled)
     : socket_(connect_unix(unix_name)) {
   if (!socket_)
     fail(ncclSystemError, "rank {} of this host cannot be reached over its unix socket", peer_rank);
@@ -25,20 +25,23 @@ MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int m
   purpose.kind = Purpose::kMemory;
   purpose.from_rank = my_rank;
   purpose.to_rank = peer_rank;
-  if (!authenticate(socket_.get(), secret, purpose, deadline))
+  if (!authenticate(socket_.get(), secret, purpose, deadline, cancelled))
     fail(ncclSystemError, "rank {} of this host refused to share memory", peer_rank);
 }
 
-std::pair<Fd, uint64_t> MemoryLink::fetch(uint64_t id, Deadline deadline) {
+std::pair<Fd, uint64_t> MemoryLink::fetch(uint64_t id, Deadline deadline,
+                                          const Cancelled& cancelled) {
   send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
   uint64_t size = 0;
+  wait_readable(socket_.get(), deadline, cancelled);
   Fd fd = receive_descriptor(socket_.get(), size, deadline);
   return {std::move(fd), size};
 }
 
-std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadline deadline) {
+std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadline deadline,
+                                               const Cancelled& cancelled) {
   std::lock_guard lock(mutex_);
-  auto [fd, size] = fetch(0, deadline);
+  auto [fd, size] = fetch(0, deadline, cancelled);
   if (!fd || size != layout.size())
     fail(ncclInternalError, "a peer's arena has {} bytes, {} were expected", size, layout.size());
   require_sealed_memfd(fd.get(), layout.size());

@@ -17,17 +17,20 @@ namespace weft {
 // communicator. The lanes of this rank may call map(); calls are serialized.
 class MemoryLink : public SegmentMapper {
  public:
+  // Both wait for the peer until the deadline, or until `cancelled`.
   MemoryLink(const std::string& unix_name, const Secret& secret, int my_rank, int peer_rank,
-             Deadline deadline);
+             Deadline deadline, const Cancelled& cancelled = nullptr);
+  std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline,
+                                     const Cancelled& cancelled = nullptr);
 
-  std::unique_ptr<Arena> fetch_arena(const ArenaLayout& layout, Deadline deadline);
   const std::byte* map(uint64_t segment) noexcept override;
   // Returns a descriptor that the peer lends (see Descriptors) and its size. Returns an empty one
   // if the peer has taken it back. Throws if the peer does not answer.
   std::pair<Fd, uint64_t> borrow(uint64_t id);
 
  private:
-  std::pair<Fd, uint64_t> fetch(uint64_t id, Deadline deadline);
+  std::pair<Fd, uint64_t> fetch(uint64_t id, Deadline deadline,
+                                const Cancelled& cancelled = nullptr);
 
   static constexpr size_t kMostMapped = 128;
   struct Mapped {

@@ -20,6 +20,12 @@ struct NetRequest {
   uint64_t comm_id = 0;
   int traffic_class = net_abi::kUndefined;
 };
+// What a communicator's configuration asks of the network.
+struct NetWish {
+  std::string name;                         // empty: any
+  int traffic_class = net_abi::kUndefined;  // for plugins that have quality of service
+};
+
 NetRequest net_request(const Config& config, const char* config_net_name);
 
 // The file names that dlopen() gets for one entry of NCCL_NET_PLUGIN, in order. A name without '/'

@@ -98,7 +98,7 @@ Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 void Proxy::stay_near(const std::string& pci_path) {
-  if (pci_path.empty()) return;
+  if (pci_path.empty() || std::exchange(near_, pci_path) == pci_path) return;
   std::string list;
   std::getline(std::ifstream(pci_path + "/local_cpulist"), list);
   const cpu_set_t cores = parse_cores(list);

@@ -133,6 +133,7 @@ class Proxy {
   std::atomic<bool> observed_{false};  // observers_ is not empty
   std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};
+  std::string near_;  // the device that it runs near
 };
 
 }  // namespace weft

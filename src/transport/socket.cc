@@ -18,14 +18,18 @@
 namespace weft {
 namespace {
 
+constexpr int64_t kLookMs = 100;  // for a cancellation
+
 // Waits for events. Throws when the deadline passes.
-void wait_for(int fd, short events, Deadline deadline, const char* what) {
+void wait_for(int fd, short events, Deadline deadline, const char* what,
+              const Cancelled& cancelled = nullptr) {
   for (;;) {
+    if (cancelled && cancelled()) fail(ncclInvalidUsage, "cancelled {}", what);
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     if (left.count() < 0) fail(ncclSystemError, "timed out {}", what);
     pollfd p{fd, events, 0};
-    const int ready = poll(&p, 1, static_cast<int>(std::min<int64_t>(left.count() + 1, 1000)));
+    const int ready = poll(&p, 1, static_cast<int>(std::min(left.count() + 1, kLookMs)));
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) fail_errno(errno, "poll failed {}", what);
   }
@@ -227,6 +231,10 @@ bool send_descriptor(int socket, uint64_t value, int fd) noexcept {
     std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
   }
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof value);
+}
+
+void wait_readable(int fd, Deadline deadline, const Cancelled& cancelled) {
+  wait_for(fd, POLLIN, deadline, "waiting for a peer's answer", cancelled);
 }
 
 Fd receive_descriptor(int socket, uint64_t& value, Deadline deadline) {

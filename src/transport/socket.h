@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -41,6 +42,10 @@ bool is_own_user(int fd);
 // time-out.
 void send_all(int fd, std::span<const std::byte> data, Deadline deadline);
 void receive_all(int fd, std::span<std::byte> data, Deadline deadline);
+// Waits until there is something to read, or the end. Throws Error at the deadline, or soon after
+// `cancelled` returns true. nullptr: nothing cancels it.
+using Cancelled = std::function<bool()>;
+void wait_readable(int fd, Deadline deadline, const Cancelled& cancelled);
 
 // One value and one descriptor (-1: none) in one message.
 bool send_descriptor(int socket, uint64_t value, int fd) noexcept;

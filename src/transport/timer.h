@@ -19,6 +19,7 @@ class Timer {
 
   void once(double seconds) { set(seconds, 0); }
   void every(double seconds) { set(seconds, seconds); }
+  void cancel() { set(0, 0); }
 
  private:
   void set(double first_s, double period_s);

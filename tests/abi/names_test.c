@@ -58,47 +58,40 @@ static void every_new_name_was_called(void) {
 static void refusals(ncclComm_t comm, ncclWindow_t window) {
   ncclUniqueId id;
   memset(&id, 1, sizeof id);
-  ncclComm_t grown = comm;
-  uint64_t bytes = 1;
-  WaitSignalDesc signal = {1, 0, 0, 0};
-  REFUSES(ncclCommGetUniqueId, comm, &id);
-  expect(id.internal[0] == 0, "ncclCommGetUniqueId", "leaves an id");
-  REFUSES(ncclCommGrow, comm, 2, &id, -1, &grown, NULL);
-  expect(grown == NULL, "ncclCommGrow", "leaves a communicator");
-  REFUSES(ncclCommSuspend, comm, 1);
-  REFUSES(ncclCommResume, comm);
-  REFUSES(ncclCommMemStats, comm, 3, &bytes);
-  expect(bytes == 0, "ncclCommMemStats", "leaves a value");
-  REFUSES(ncclPutSignal, &id, 1, ncclInt8, 0, window, 0, 0, 0, 0, comm, NULL);
-  REFUSES(ncclSignal, 0, 0, 0, 0, comm, NULL);
-  REFUSES(ncclWaitSignal, 1, &signal, comm, NULL);
+  ncclWaitSignalDesc_t signal = {1, 0, 0, 0};
+  WORKS(ncclPutSignal, &id, 1, ncclInt8, 0, window, 0, 0, 0, 0, comm, NULL);
+  WORKS(ncclSignal, 0, 0, 0, 0, comm, NULL);
+  signal.opCnt = 2;
+  WORKS(ncclWaitSignal, 1, &signal, comm, NULL);
 
   void* pointer = &id;
   MultimemHandle multimem = {&id};
-  REFUSES(ncclGetLsaDevicePointer, window, 0, 0, &pointer);
+  void* own = NULL;
+  WORKS(ncclWinGetUserPtr, comm, window, &own);
+  WORKS(ncclGetLsaDevicePointer, window, 4, 0, &pointer);
+  expect(pointer == (char*)own + 4, "ncclGetLsaDevicePointer", "wrong pointer");
+  INVALID(ncclGetLsaDevicePointer, window, 4, 1, &pointer);
   expect(pointer == NULL, "ncclGetLsaDevicePointer", "leaves a pointer");
-  REFUSES(ncclGetPeerDevicePointer, window, 0, 0, &pointer);
-  REFUSES(ncclGetLsaMultimemDevicePointer, window, 0, &pointer);
+  WORKS(ncclGetPeerDevicePointer, window, 0, 0, &pointer);
+  expect(pointer == own, "ncclGetPeerDevicePointer", "wrong pointer");
+  WORKS(ncclGetLsaMultimemDevicePointer, window, 0, &pointer);
+  expect(pointer == NULL, "ncclGetLsaMultimemDevicePointer", "leaves a pointer");
   pointer = &id;
-  REFUSES(ncclGetMultimemDevicePointer, window, 0, multimem, &pointer);
+  INVALID(ncclGetMultimemDevicePointer, window, 0, multimem, &pointer);
   expect(pointer == NULL, "ncclGetMultimemDevicePointer", "leaves a pointer");
   Team team = {1, 0, 1};
   REFUSES(ncclGinInboxA2ACreateRequirement, team, 1, 7, &id, &id);
   REFUSES(ncclGinOutboxCreateRequirement, 1, 7, &id, &id);
 
   /* Also without a communicator, and without places for results. */
-  REFUSES(ncclCommGetUniqueId, NULL, NULL);
-  REFUSES(ncclCommGrow, NULL, 2, NULL, 1, NULL, NULL);
-  REFUSES(ncclCommMemStats, NULL, 0, NULL);
-  REFUSES(ncclGetPeerDevicePointer, NULL, 0, 0, NULL);
-  REFUSES(ncclParamBind, NULL, NULL);
+  INVALID(ncclGetPeerDevicePointer, NULL, 0, 0, NULL);
 }
 
 /* A call that is refused inside a group makes the group fail. */
 static void refusals_in_groups(ncclComm_t comm) {
   ncclGroupStart();
-  REFUSES(ncclSignal, 0, 0, 0, 0, comm, NULL);
-  expect(ncclGroupEnd() == ncclInvalidUsage, "ncclSignal", "the group does not fail");
+  INVALID(ncclSignal, 1, 0, 0, 0, comm, NULL);
+  expect(ncclGroupEnd() == ncclInvalidArgument, "ncclSignal", "the group does not fail");
 }
 
 static void properties(ncclComm_t comm) {
@@ -110,7 +103,7 @@ static void properties(ncclComm_t comm) {
   WORKS(ncclCommQueryProperties, comm, &all);
   expect(all.rank == 0 && all.nRanks == 1 && all.cudaDev == 0 && all.nvmlDev == -1 &&
              !all.deviceApiSupport && !all.multimemSupport && all.ginType == 0 &&
-             all.nLsaTeams == 1 && !all.hostRmaSupport && all.railedGinType == 0,
+             all.nLsaTeams == 1 && all.hostRmaSupport && all.railedGinType == 0,
          "ncclCommQueryProperties", "wrong properties");
   Properties old;
   memset(&old, 0x55, sizeof old);
@@ -127,6 +120,20 @@ static void properties(ncclComm_t comm) {
   all.magic = 0;
   expect(ncclCommQueryProperties(comm, &all) == ncclInvalidUsage, "ncclCommQueryProperties",
          "takes a struct without magic");
+}
+
+/* tests/comm has more of these. */
+static void new_communicators(ncclComm_t comm) {
+  ncclUniqueId id;
+  ncclComm_t grown = comm;
+  uint64_t bytes = 0;
+  WORKS(ncclCommGetUniqueId, comm, &id);
+  INVALID(ncclCommGrow, comm, 1, &id, -1, &grown, NULL);
+  expect(grown == NULL, "ncclCommGrow", "leaves a communicator");
+  WORKS(ncclCommSuspend, comm, NCCL_SUSPEND_MEM);
+  WORKS(ncclCommMemStats, comm, ncclStatGpuMemSuspended, &bytes);
+  expect(bytes == 1, "ncclCommMemStats", "is not suspended");
+  WORKS(ncclCommResume, comm);
 }
 
 static void windows(ncclComm_t comm, ncclWindow_t window, void* buffer) {
@@ -178,12 +185,55 @@ static void teams(void) {
          "ncclGetResourceBufferOffset", "wrong offset");
 }
 
-#define REFUSES_TYPE(suffix, type)                                      \
-  do {                                                                  \
-    type typed = (type)1;                                               \
-    REFUSES(ncclParamGet##suffix, NULL, &typed);                        \
-    expect(typed == (type)0, "ncclParamGet" #suffix, "leaves a value"); \
+#define GETS(suffix, type, handle, value)                              \
+  do {                                                                 \
+    type typed = 0;                                                    \
+    WORKS(ncclParamGet##suffix, handle, &typed);                       \
+    expect(typed == (value), "ncclParamGet" #suffix, "another value"); \
+    INVALID(ncclParamGet##suffix, NULL, &typed);                       \
+    INVALID(ncclParamGet##suffix, handle, NULL);                       \
+    INVALID(ncclParamGet##suffix, (ncclParamHandle_t)&typed, &typed);  \
   } while (0)
+
+static void typed_parameters(void) {
+  setenv("NCCL_MAX_CTAS", "17", 1);
+  setenv("NCCL_HOSTID", "box", 1);
+  ncclParamHandle_t number = NULL;
+  ncclParamHandle_t text = NULL;
+  WORKS(ncclParamBind, &number, "NCCL_MAX_CTAS");
+  WORKS(ncclParamBind, &text, "NCCL_HOSTID");
+  GETS(I8, int8_t, number, 17);
+  GETS(I16, int16_t, number, 17);
+  GETS(I32, int32_t, number, 17);
+  GETS(I64, int64_t, number, 17);
+  GETS(U8, uint8_t, number, 17);
+  GETS(U16, uint16_t, number, 17);
+  GETS(U32, uint32_t, number, 17);
+  GETS(U64, uint64_t, number, 17);
+  const char* words = NULL;
+  WORKS(ncclParamGetStr, text, &words);
+  expect(words != NULL && strcmp(words, "box") == 0, "ncclParamGetStr", "another text");
+  int64_t value = 0;
+  int length = 0;
+  WORKS(ncclParamGet, number, &value, (int)sizeof value, &length);
+  expect(value == 17 && length == 8, "ncclParamGet", "another value");
+  char space[4] = "";
+  WORKS(ncclParamGet, text, space, (int)sizeof space, &length);
+  expect(strcmp(space, "box") == 0 && length == 4, "ncclParamGet", "another text");
+  INVALID(ncclParamGet, text, space, 3, &length);
+  expect(length == 0, "ncclParamGet", "leaves a length");
+
+  /* A text is no number, and a number must fit. */
+  int8_t small = 0;
+  INVALID(ncclParamGetI64, text, &value);
+  setenv("NCCL_MAX_CTAS", "300", 1);
+  INVALID(ncclParamGetI8, number, &small);
+  unsetenv("NCCL_MAX_CTAS");
+  unsetenv("NCCL_HOSTID");
+  INVALID(ncclParamBind, &number, "NCCL_NO_SUCH_THING");
+  expect(number == NULL, "ncclParamBind", "leaves a handle");
+  INVALID(ncclParamBind, NULL, "NCCL_DEBUG");
+}
 
 static void parameters(void) {
   setenv("WEFT_TIMEOUT", "7.5", 1);
@@ -201,22 +251,6 @@ static void parameters(void) {
   for (int i = 0; i < length; i++) found |= strcmp(keys[i], "NCCL_DEBUG") == 0;
   expect(found, "ncclParamGetAllParameterKeys", "does not list NCCL_DEBUG");
   INVALID(ncclParamGetAllParameterKeys, NULL, &length);
-
-  Param handle = (Param)&length;
-  REFUSES(ncclParamBind, &handle, "NCCL_DEBUG");
-  expect(handle == NULL, "ncclParamBind", "leaves a handle");
-  REFUSES_TYPE(I8, int8_t);
-  REFUSES_TYPE(I16, int16_t);
-  REFUSES_TYPE(I32, int32_t);
-  REFUSES_TYPE(I64, int64_t);
-  REFUSES_TYPE(U8, uint8_t);
-  REFUSES_TYPE(U16, uint16_t);
-  REFUSES_TYPE(U32, uint32_t);
-  REFUSES_TYPE(U64, uint64_t);
-  REFUSES_TYPE(Str, const char*);
-  char space[8];
-  REFUSES(ncclParamGet, NULL, space, (int)sizeof space, &length);
-  expect(length == 0, "ncclParamGet", "leaves a length");
 }
 
 /* It writes to stdout, a variable a line. */
@@ -253,9 +287,11 @@ int main(void) {
   refusals(comm, window);
   refusals_in_groups(comm);
   properties(comm);
+  new_communicators(comm);
   windows(comm, window, buffer);
   teams();
   parameters();
+  typed_parameters();
   dump();
   every_new_name_was_called();
   ncclCommWindowDeregister(comm, window);

@@ -1,5 +1,6 @@
 // Prints every value, size, offset and function type of nccl.h as "name value" lines. It is
-// compiled once with our header and once with the CUDA toolkit's. The two outputs must be equal.
+// compiled with our header and with the CUDA toolkit's, and layout_*.txt have what it prints with
+// NVIDIA's headers of those versions. layout_test.sh compares.
 // clang-format would break up the rows of macros.
 // clang-format off
 #include <nccl.h>
@@ -28,6 +29,9 @@ static void macros() {
   std::printf("NCCL_UNDEF_FLOAT %a size %zu\n", static_cast<double>(NCCL_UNDEF_FLOAT),
               sizeof(NCCL_UNDEF_FLOAT));
   VALUE(NCCL_VERSION(2, 8, 4)) VALUE(NCCL_VERSION(2, 9, 0)) VALUE(NCCL_VERSION(2, 28, 9))
+#if NCCL_VERSION_CODE >= 22900
+  VALUE(NCCL_API_MAGIC) VALUE(NCCL_WIN_STRICT_ORDERING) VALUE(NCCL_SUSPEND_MEM)
+#endif
 }
 
 static void enumerators() {
@@ -43,6 +47,13 @@ static void enumerators() {
                                   VALUE(ncclBfloat16) VALUE(ncclFloat8e4m3) VALUE(ncclFloat8e5m2)
                                       VALUE(ncclNumTypes) VALUE(ncclScalarDevice)
                                           VALUE(ncclScalarHostImmediate)
+#if NCCL_VERSION_CODE >= 22900
+  VALUE(ncclStatGpuMemSuspend) VALUE(ncclStatGpuMemSuspended) VALUE(ncclStatGpuMemPersist)
+  VALUE(ncclStatGpuMemTotal)
+#endif
+#if NCCL_VERSION_CODE >= 23000
+  VALUE(ncclTimeout)
+#endif
 }
 
 static void structures() {
@@ -63,6 +74,14 @@ static void structures() {
                                                       FIELD(ncclSimInfo_t, magic)
                                                           FIELD(ncclSimInfo_t, version)
                                                               FIELD(ncclSimInfo_t, estimatedTime)
+#if NCCL_VERSION_CODE >= 22900
+  FIELD(ncclConfig_t, graphUsageMode) FIELD(ncclConfig_t, numRmaCtx) SIZE(ncclCommMemStat_t)
+  SIZE(ncclWaitSignalDesc_t) FIELD(ncclWaitSignalDesc_t, opCnt) FIELD(ncclWaitSignalDesc_t, peer)
+  FIELD(ncclWaitSignalDesc_t, sigIdx) FIELD(ncclWaitSignalDesc_t, ctx)
+#endif
+#if NCCL_VERSION_CODE >= 23000
+  FIELD(ncclConfig_t, maxP2pPeers) FIELD(ncclConfig_t, graphStreamOrdering) SIZE(ncclParamHandle_t)
+#endif
 }
 
 static void initializers() {
@@ -75,6 +94,12 @@ static void initializers() {
                   VALUE(config.nvlinkCentricSched)
                       std::printf("config.netName %d config.commName %d\n",
                                   config.netName == nullptr, config.commName == nullptr);
+#if NCCL_VERSION_CODE >= 22900
+  VALUE(config.graphUsageMode) VALUE(config.numRmaCtx)
+#endif
+#if NCCL_VERSION_CODE >= 23000
+  VALUE(config.maxP2pPeers) VALUE(config.graphStreamOrdering)
+#endif
   const ncclSimInfo_t sim = NCCL_SIM_INFO_INITIALIZER;
   VALUE(sim.size)
   VALUE(sim.magic) VALUE(sim.version)
@@ -126,6 +151,33 @@ static void functions() {
                                                                                       pncclScatter)
                                                                                       FUNCTION(
                                                                                           pncclSend)
+#if NCCL_VERSION_CODE >= 22900
+  FUNCTION(ncclCommGetUniqueId) FUNCTION(pncclCommGetUniqueId)
+  FUNCTION(ncclCommGrow) FUNCTION(pncclCommGrow)
+  FUNCTION(ncclCommSuspend) FUNCTION(pncclCommSuspend)
+  FUNCTION(ncclCommResume) FUNCTION(pncclCommResume)
+  FUNCTION(ncclCommMemStats) FUNCTION(pncclCommMemStats)
+  FUNCTION(ncclWinGetUserPtr) FUNCTION(pncclWinGetUserPtr)
+  FUNCTION(ncclPutSignal) FUNCTION(pncclPutSignal)
+  FUNCTION(ncclSignal) FUNCTION(pncclSignal)
+  FUNCTION(ncclWaitSignal) FUNCTION(pncclWaitSignal)
+#endif
+#if NCCL_VERSION_CODE >= 23000
+  FUNCTION(ncclParamBind) FUNCTION(pncclParamBind)
+  FUNCTION(ncclParamGetI8) FUNCTION(pncclParamGetI8)
+  FUNCTION(ncclParamGetI16) FUNCTION(pncclParamGetI16)
+  FUNCTION(ncclParamGetI32) FUNCTION(pncclParamGetI32)
+  FUNCTION(ncclParamGetI64) FUNCTION(pncclParamGetI64)
+  FUNCTION(ncclParamGetU8) FUNCTION(pncclParamGetU8)
+  FUNCTION(ncclParamGetU16) FUNCTION(pncclParamGetU16)
+  FUNCTION(ncclParamGetU32) FUNCTION(pncclParamGetU32)
+  FUNCTION(ncclParamGetU64) FUNCTION(pncclParamGetU64)
+  FUNCTION(ncclParamGetStr) FUNCTION(pncclParamGetStr)
+  FUNCTION(ncclParamGet) FUNCTION(pncclParamGet)
+  FUNCTION(ncclParamGetParameter) FUNCTION(pncclParamGetParameter)
+  FUNCTION(ncclParamGetAllParameterKeys) FUNCTION(pncclParamGetAllParameterKeys)
+  FUNCTION(ncclParamDumpAll) FUNCTION(pncclParamDumpAll)
+#endif
 }
 
 int main() {

@@ -1,4 +1,5 @@
-// Weft has no device API. Its calls return an error that names an alternative, and never crash.
+// The device API in host mode: there are no kernels, so communicators of kernels are refused. The
+// functions that only compute work.
 #include <gtest/gtest.h>
 
 #include "tests/comm/checks.h"
@@ -42,7 +43,7 @@ TEST(DeviceApi, DevCommCreateIsAnErrorWithText) {
   Blob requirements;
   Blob device_comm;
   EXPECT_NE(ncclDevCommCreate(set[0], &requirements, &device_comm), ncclSuccess);
-  EXPECT_NE(std::string(ncclGetLastError(set[0])).find("use the host calls"), std::string::npos);
+  EXPECT_NE(std::string(ncclGetLastError(set[0])).find("host mode"), std::string::npos);
   EXPECT_NE(ncclDevCommCreate(nullptr, nullptr, nullptr), ncclSuccess);
   ncclDevCommDestroy(set[0], &device_comm);
   ncclDevCommDestroy(nullptr, nullptr);
@@ -56,16 +57,83 @@ TEST(DeviceApi, TeamsAndRequirementsDoNotCrash) {
   ncclTeamRail(set[1]);
   ncclTeamRankToWorld(set[1], world, 0);
   ncclTeamRankToLsa(set[1], world, 0);
-  ncclLLA2ACalcSlots(128, 8);
+  EXPECT_EQ(ncclLLA2ACalcSlots(128, 9), 256);
   Blob handle;
   Blob requirements;
-  for (const ncclResult_t result :
-       {ncclLLA2ACreateRequirement(1, 16, &handle, &requirements),
-        ncclLsaBarrierCreateRequirement(world, 1, &handle, &requirements),
-        ncclGinBarrierCreateRequirement(set[1], world, 1, &handle, &requirements)}) {
-    EXPECT_NE(result, ncclSuccess);
-    EXPECT_STRNE(ncclGetLastError(nullptr), "");
-  }
+  EXPECT_EQ(ncclGinBarrierCreateRequirement(set[1], world, 1, &handle, &requirements),
+            ncclInvalidUsage);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("no GIN"), std::string::npos);
+}
+
+// The layouts of NCCL's headers.
+struct Handle {
+  uint32_t buffer;
+  int32_t count;
+};
+struct Requirement {
+  void* next;
+  size_t bytes, align;
+  uint32_t* handle;
+  int signals, counters;
+  uint32_t *first_signal, *first_counter;
+};
+
+TEST(DeviceApi, RequirementsSayHowMuchMemoryIsNeeded) {
+  Handle handle{};
+  Requirement wanted{};
+  WEFT_OK(ncclLsaBarrierCreateRequirement({8, 3, 1}, 5, &handle, &wanted));
+  EXPECT_EQ(wanted.bytes, (3 * 5 + 5 * 8) * 4u);
+  EXPECT_EQ(wanted.handle, &handle.buffer);
+  EXPECT_EQ(handle.count, 5);
+  WEFT_OK(ncclLLA2ACreateRequirement(3, 16, &handle, &wanted));
+  EXPECT_EQ(wanted.bytes, 3 * (1 + 2 * 16) * 16u);
+  EXPECT_EQ(wanted.align, 16u);
+  EXPECT_EQ(handle.count, 16);
+  EXPECT_EQ(ncclLsaBarrierCreateRequirement({8, 3, 1}, -1, &handle, &wanted), ncclInvalidArgument);
+}
+
+// Requirements as the headers of 2.28 have them, and those of 2.29 and later behind a head.
+struct Wanted {
+  void *resources = nullptr, *teams = nullptr;
+  bool multimem = false;
+  int barriers = 0, lsa_barriers = 0, rail_barriers = 0, blocks = 0, slots = 0;
+  bool gin = false;
+  int contexts = 0, signals = 0, counters = 0;
+};
+struct VersionedWanted {
+  size_t size = sizeof(VersionedWanted);
+  unsigned magic = 0xcafebeef, version = 23007;
+  Wanted body;
+  int connection = 0, rest[7] = {};
+};
+
+TEST(DeviceApi, GinAndMultimemAreRefusedWithAText) {
+  CommSet set(1);
+  Blob device_comm;
+  const auto text_of = [&](const void* wanted) {
+    EXPECT_EQ(ncclDevCommCreate(set[0], wanted, &device_comm), ncclInvalidUsage);
+    return std::string(ncclGetLastError(set[0]));
+  };
+  Wanted old;
+  old.multimem = true;
+  EXPECT_NE(text_of(&old).find("no multimem"), std::string::npos);
+  old = {};
+  old.signals = 1;
+  EXPECT_NE(text_of(&old).find("no GIN"), std::string::npos);
+  old = {};
+  old.barriers = 1;  // for one host, then
+  EXPECT_NE(text_of(&old).find("host mode"), std::string::npos);
+  VersionedWanted wanted;
+  wanted.body.barriers = 1;
+  EXPECT_NE(text_of(&wanted).find("no GIN"), std::string::npos);
+  wanted.version = 22902;
+  EXPECT_NE(text_of(&wanted).find("host mode"), std::string::npos);
+  wanted = {};
+  wanted.connection = 1;
+  EXPECT_NE(text_of(&wanted).find("no GIN"), std::string::npos);
+  wanted = {};
+  wanted.version = 23100;
+  EXPECT_NE(text_of(&wanted).find("23100"), std::string::npos);
 }
 
 TEST(DeviceApi, ToleratesNullAndStaleCommunicators) {

@@ -69,10 +69,61 @@ TEST(BadConfig, IsRefusedNamingTheField) {
     c.maxCTAs = 4;
   });
   expect_config_refused("cgaClusterSize", [](ncclConfig_t& c) { c.cgaClusterSize = -1; });
+  expect_config_refused("trafficClass", [](ncclConfig_t& c) { c.trafficClass = 256; });
   expect_config_refused("splitShare", [](ncclConfig_t& c) { c.splitShare = 2; });
   expect_config_refused("shrinkShare", [](ncclConfig_t& c) { c.shrinkShare = 5; });
   expect_config_refused("collnetEnable", [](ncclConfig_t& c) { c.collnetEnable = 9; });
   expect_config_refused("nvlsCTAs", [](ncclConfig_t& c) { c.nvlsCTAs = -4; });
+  expect_config_refused("graphUsageMode", [](ncclConfig_t& c) { c.graphUsageMode = 3; });
+  expect_config_refused("numRmaCtx", [](ncclConfig_t& c) { c.numRmaCtx = -1; });
+  expect_config_refused("maxP2pPeers", [](ncclConfig_t& c) { c.maxP2pPeers = 0; });
+  expect_config_refused("graphStreamOrdering", [](ncclConfig_t& c) { c.graphStreamOrdering = 2; });
+}
+
+// Fields that a caller's version does not have are not read, whatever lies there.
+TEST(OldConfigs, OfEveryVersionAreAccepted) {
+  struct Version {
+    unsigned code;
+    size_t size, end;  // the struct, and its last field
+  };
+  for (const Version& version : std::vector<Version>{{21403, 24, 20},
+                                                     {21701, 40, 40},
+                                                     {21803, 48, 44},
+                                                     {22602, 48, 48},
+                                                     {22703, 72, 72},
+                                                     {22809, 80, 80},
+                                                     {22907, 88, 88},
+                                                     {23003, 96, 92},
+                                                     {23007, 96, 96}}) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    std::memset(reinterpret_cast<char*>(&config) + version.end, 0x7e, sizeof config - version.end);
+    config.size = version.size;
+    config.version = version.code;
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, new_unique_id(), 0, &config), ncclSuccess)
+        << version.code << ": " << ncclGetLastError(nullptr);
+    WEFT_OK(ncclCommDestroy(comm));
+  }
+}
+
+TEST(OldConfigs, TheLastFieldOfEveryVersionIsRead) {
+  const auto refused = [](unsigned code, size_t size, void (*change)(ncclConfig_t&)) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    change(config);
+    config.size = size;
+    config.version = code;
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, new_unique_id(), 0, &config), ncclInvalidArgument)
+        << code;
+  };
+  refused(21403, 24, [](ncclConfig_t& c) { c.blocking = 7; });
+  refused(21701, 40, [](ncclConfig_t& c) { c.maxCTAs = -1; });
+  refused(21803, 48, [](ncclConfig_t& c) { c.splitShare = 2; });
+  refused(22703, 72, [](ncclConfig_t& c) { c.nvlsCTAs = -4; });
+  refused(22809, 80, [](ncclConfig_t& c) { c.nvlinkCentricSched = 3; });
+  refused(22907, 88, [](ncclConfig_t& c) { c.numRmaCtx = -3; });
+  refused(23003, 96, [](ncclConfig_t& c) { c.maxP2pPeers = -3; });
+  refused(23007, 96, [](ncclConfig_t& c) { c.graphStreamOrdering = 3; });
 }
 
 class Queries : public testing::Test {
@@ -92,7 +143,6 @@ TEST_F(Queries, NullPointersAreRefused) {
   EXPECT_BAD_ARGUMENT("device", ncclCommCuDevice(comm_, nullptr));
   EXPECT_BAD_ARGUMENT("comm", ncclCommGetAsyncError(nullptr, &state));
   EXPECT_BAD_ARGUMENT("asyncError", ncclCommGetAsyncError(comm_, nullptr));
-  EXPECT_BAD_ARGUMENT("comm", ncclCommFinalize(nullptr));
   EXPECT_BAD_ARGUMENT("comm", ncclCommRevoke(nullptr, 0));
 }
 
@@ -127,6 +177,7 @@ TEST_F(Queries, BadRegistrationsAreRefused) {
   EXPECT_BAD_ARGUMENT("comm", ncclCommWindowRegister(nullptr, buffer, 64, &window, 0));
   EXPECT_BAD_ARGUMENT("buff", ncclCommWindowRegister(comm_, nullptr, 64, &window, 0));
   EXPECT_BAD_ARGUMENT("win", ncclCommWindowRegister(comm_, buffer, 64, nullptr, 0));
+  EXPECT_BAD_ARGUMENT("winFlags", ncclCommWindowRegister(comm_, buffer, 64, &window, 0x4));
 }
 
 TEST_F(Queries, FreeingWhatWasNotAllocatedIsRefused) {

@@ -144,7 +144,7 @@ TEST(EnvironmentNotes, SayWhatBecameOfEachVariable) {
   const std::string path = "/tmp/weft-conf-notes." + std::to_string(getpid());
   std::ofstream(path) << "NCCL_NTHREADS=256\n";
   const ScopedEnvironment environment{{"NCCL_CONF_FILE", path},    {"NCCL_HOSTID", "h"},
-                                      {"NCCL_NVLS_ENABLE", "1"},   {"NCCL_RAS_ADDR", "x"},
+                                      {"NCCL_NVLS_ENABLE", "1"},   {"NCCL_RAS_TIMEOUT_FACTOR", "3"},
                                       {"NCCL_NO_SUCH_THING", "3"}, {"NCCL_MAX_CTAS", "few"},
                                       {"NCCL_NTHREADS", {}}};
   std::string all;
@@ -153,7 +153,7 @@ TEST(EnvironmentNotes, SayWhatBecameOfEachVariable) {
   for (const char* part :
        {"NCCL_HOSTID set by the environment to h\n",
         "NCCL_NVLS_ENABLE=1 (from the environment) has",
-        "NCCL_RAS_ADDR=x (from the environment) has no effect: there is no RAS",
+        "NCCL_RAS_TIMEOUT_FACTOR=3 (from the environment) has no effect: the RAS port",
         "NCCL_NO_SUCH_THING=3 (from the environment) has no effect: Weft does not know it\n",
         "NCCL_NTHREADS=256 (from a configuration file) has no effect", "NCCL_MAX_CTAS=few is no"})
     EXPECT_NE(all.find(part), std::string::npos) << part << " is not in\n" << all;

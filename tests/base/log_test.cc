@@ -5,10 +5,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
+#include <regex>
 #include <sstream>
+#include <thread>
 
 #include "nccl.h"
+#include "src/base/log_time.h"
 #include "tests/support/environment.h"
 
 namespace weft::test {
@@ -35,8 +39,10 @@ class Log : public testing::Test {
         "/tmp/weft-log-test." + host() + "." + std::to_string(getpid()) + ".%.txt";
     std::optional<std::string> wanted;
     if (subsystems != nullptr) wanted = subsystems;
-    const ScopedEnvironment environment{
-        {"NCCL_DEBUG", level}, {"NCCL_DEBUG_SUBSYS", wanted}, {"NCCL_DEBUG_FILE", pattern}};
+    const ScopedEnvironment environment{{"NCCL_DEBUG", level},
+                                        {"NCCL_DEBUG_SUBSYS", wanted},
+                                        {"NCCL_DEBUG_FILE", pattern},
+                                        {"NCCL_DEBUG_TIMESTAMP_LEVELS", stamped_}};
     log::reset();
     log();
     log::reset();
@@ -45,7 +51,9 @@ class Log : public testing::Test {
     unlink(path.c_str());
     return text.str();
   }
+  void SetUp() override { log::set_thread_device(2); }
   void TearDown() override { log::reset(); }
+  std::string stamped_ = "NONE";
 };
 
 TEST_F(Log, InfoLinesHaveHostPidThreadAndDevice) {
@@ -53,14 +61,46 @@ TEST_F(Log, InfoLinesHaveHostPidThreadAndDevice) {
     WEFT_INFO(kInit, "{} ranks", 8);
     log::set_thread_device(3);
     WEFT_INFO(kInit, "second line");
-    log::set_thread_device(-1);
   });
-  EXPECT_EQ(text, who("-1") + "NCCL INFO 8 ranks\n" + who("3") + "NCCL INFO second line\n");
+  EXPECT_EQ(text, who("2") + "NCCL INFO 8 ranks\n" + who("3") + "NCCL INFO second line\n");
+}
+
+TEST_F(Log, ThreadsThatUsedNoCommunicatorShowADeviceOfTheProcess) {
+  const std::string text =
+      lines("INFO", "ALL", [] { std::thread([] { WEFT_INFO(kInit, "helper"); }).join(); });
+  EXPECT_EQ(text.find("[-1]"), std::string::npos) << text;
+  EXPECT_NE(text.find("NCCL INFO helper"), std::string::npos) << text;
+}
+
+TEST_F(Log, WarningsHaveTheTimeUnlessTheUserSaysOtherwise) {
+  const std::regex time("\n\\[20[0-9-]{8} [0-9:]{8}\\] [^ ]+ \\[2\\] ");
+  const auto warn = [] { WEFT_WARN("it broke"); };
+  EXPECT_FALSE(std::regex_search(lines("WARN", nullptr, warn), time));
+  stamped_ = "";
+  EXPECT_TRUE(std::regex_search(lines("WARN", nullptr, warn), time));
+}
+
+TEST(TimeStamps, AreForTheNamedLevels) {
+  using log::Level;
+  const auto bit = [](Level level) { return 1u << static_cast<int>(level); };
+  EXPECT_EQ(log::stamped_levels("WARN"), bit(Level::kWarn));
+  EXPECT_EQ(log::stamped_levels("warn,Info"), bit(Level::kWarn) | bit(Level::kInfo));
+  EXPECT_EQ(log::stamped_levels("nonsense"), 0u);
+  EXPECT_EQ(log::stamped_levels("^TRACE,ABORT,VERSION"), bit(Level::kWarn) | bit(Level::kInfo));
+}
+
+TEST(TimeStamps, HaveTheFormThatTheUserWants) {
+  const ScopedEnvironment zone{{"TZ", "UTC"}};
+  tzset();
+  const timespec time{1700000000, 98765432};
+  EXPECT_EQ(log::stamp("[%F %T] ", time), "[2023-11-14 22:13:20] ");
+  EXPECT_EQ(log::stamp("%T.%3f_%9f%%f_", time), "22:13:20.098 098765432%f ");
+  EXPECT_EQ(log::stamp("", time), "");
 }
 
 TEST_F(Log, WarningsNameFileAndLineAfterAnEmptyLine) {
   const std::string text = lines("WARN", nullptr, [] { WEFT_WARN("it {}", "broke"); });
-  const std::string begin = "\n" + who("-1") + "log_test.cc:", end = " NCCL WARN it broke\n";
+  const std::string begin = "\n" + who("2") + "log_test.cc:", end = " NCCL WARN it broke\n";
   ASSERT_GT(text.size(), begin.size() + end.size()) << text;
   EXPECT_EQ(text.substr(0, begin.size()), begin);
   EXPECT_EQ(text.substr(text.size() - end.size()), end);
@@ -112,14 +152,14 @@ TEST_F(Log, GoesToStandardOutputByDefaultAndToStandardErrorIfNamed) {
     log::reset();
     testing::internal::CaptureStdout();
     WEFT_INFO(kInit, "here");
-    EXPECT_EQ(testing::internal::GetCapturedStdout(), who("-1") + "NCCL INFO here\n");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), who("2") + "NCCL INFO here\n");
   }
   {
     const ScopedEnvironment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", "stderr"}};
     log::reset();
     testing::internal::CaptureStderr();
     WEFT_INFO(kInit, "there");
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), who("-1") + "NCCL INFO there\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), who("2") + "NCCL INFO there\n");
   }
 }
 
@@ -129,7 +169,7 @@ TEST_F(Log, FallsBackToStandardOutputWhereTheFileCannotBeOpened) {
   log::reset();
   testing::internal::CaptureStdout();
   WEFT_INFO(kInit, "here");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), who("-1") + "NCCL INFO here\n");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), who("2") + "NCCL INFO here\n");
 }
 
 TEST(ResetDebugInit, MakesTheLibraryReadTheEnvironmentAgain) {

@@ -1,5 +1,6 @@
 // Ways to end a communicator: finalize, destroy, abort, revoke. Also while a collective waits.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <vector>
@@ -44,6 +45,13 @@ TEST(Finalize, ThenDestroySucceeds) {
     EXPECT_TRUE(is_stale(ncclAllReduce(&x, &x, 1, ncclFloat32, ncclSum, comm, nullptr)));
     WEFT_OK(ncclCommDestroy(comm));
   });
+}
+
+TEST(Finalize, OfNullIsNothingAndTwiceIsAnError) {
+  WEFT_OK(ncclCommFinalize(nullptr));
+  CommSet set(1);
+  WEFT_OK(ncclCommFinalize(set[0]));
+  EXPECT_EQ(ncclCommFinalize(set[0]), ncclInvalidArgument);
 }
 
 TEST(Destroy, NeedsNoOrderAmongTheRanks) {
@@ -95,6 +103,50 @@ TEST(Abort, OfOneRankEndsTheWaitOfTheOthers) {
   WEFT_OK(ncclCommAbort(set.take(2)));
   expect_ends_with_error(first, seconds(20));
   expect_ends_with_error(second, seconds(20));
+}
+
+// Rank 0 sends all it has to and aborts. The others have long to go until they receive.
+TEST(Abort, AfterTheLastCallDoesNotEndTheWorkOfSlowerRanks) {
+  CommSet set(3);
+  int sent = 42;
+  WEFT_OK(ncclGroupStart());
+  WEFT_OK(ncclSend(&sent, 1, ncclInt32, 1, set[0], nullptr));
+  WEFT_OK(ncclSend(&sent, 1, ncclInt32, 2, set[0], nullptr));
+  WEFT_OK(ncclGroupEnd());
+  WEFT_OK(ncclCommAbort(set.take(0)));
+  usleep(1500000);  // longer than any patience with a rank that died
+  for (int r : {1, 2}) {
+    ncclResult_t state = ncclInternalError;
+    WEFT_OK(ncclCommGetAsyncError(set[r], &state));
+    EXPECT_EQ(state, ncclSuccess);
+  }
+  run_threads(2, [&](int r) {
+    int received = 0;
+    WEFT_OK(ncclRecv(&received, 1, ncclInt32, 0, set[r + 1], nullptr));
+    EXPECT_EQ(received, 42);
+    int value = r;
+    WEFT_OK(ncclGroupStart());
+    WEFT_OK(ncclSend(&value, 1, ncclInt32, 2 - r, set[r + 1], nullptr));
+    WEFT_OK(ncclRecv(&received, 1, ncclInt32, 2 - r, set[r + 1], nullptr));
+    WEFT_OK(ncclGroupEnd());
+    EXPECT_EQ(received, 1 - r);
+  });
+}
+
+TEST(Abort, IsNamedByTheErrorOfARankThatNeedsTheOneThatAborted) {
+  CommSet set(3);
+  WEFT_OK(ncclCommAbort(set.take(2)));
+  PendingCall first = pending_all_reduce(set[0]);
+  PendingCall second = pending_all_reduce(set[1]);
+  EXPECT_EQ(first.wait_for(seconds(20)), ncclRemoteError);
+  EXPECT_EQ(second.wait_for(seconds(20)), ncclRemoteError);
+  const std::string text = ncclGetLastError(nullptr);
+  EXPECT_NE(text.find("rank 2 aborted"), std::string::npos) << text;
+  for (int r : {0, 1}) {
+    ncclResult_t state = ncclSuccess;
+    WEFT_OK(ncclCommGetAsyncError(set[r], &state));
+    EXPECT_EQ(state, ncclRemoteError);
+  }
 }
 
 TEST(Abort, EndsABlockedReceive) {

@@ -69,9 +69,9 @@ WEFT_SCENARIO(dies_while_planning) {
     const Deadline deadline = in_seconds(60);
     ControlChannel control(id.candidates(host_identity(config)), id.secret, 1, context.nranks,
                            deadline, [](const News&) {});
-    const auto infos = gather_infos(control, config, {}, "", deadline);
+    const auto infos = gather_infos(control, config, {}, "", "", deadline);
     const auto settled =
-        join_first_rank(control, id.secret, 1, infos, deadline, [](const News&) {});
+        join_first_rank(control, id.secret, 1, infos, deadline, [](const News&) {}, {});
     settled->all_gather("moved", deadline);
     settled->collect("", deadline);
     _exit(0);
@@ -106,7 +106,7 @@ double seconds_of_agreement_of_a_thousand() {
         const Deadline deadline = in_seconds(60);
         ControlChannel control(id.candidates(host_identity(config)), id.secret, rank, kRanks,
                                deadline, [](const News&) {});
-        std::vector<PeerInfo> infos = gather_infos(control, config, none, "", deadline);
+        std::vector<PeerInfo> infos = gather_infos(control, config, none, "", "", deadline);
         for (size_t r = 0; r < infos.size(); r++) infos[r].host = r / 8;
         const auto texts = control.collect(rank % 8 == 0 ? describe_host(config) : "", deadline);
         std::string decided;

@@ -2,6 +2,7 @@
 // done.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <vector>
 
 #include "tests/comm/checks.h"
@@ -98,6 +99,86 @@ TEST(NonBlocking, SplitGivesACommunicatorThatSettles) {
     }
     finish(comm);
   });
+}
+
+// The parent's state tells when a child is done. Until then the child is NULL.
+TEST(NonBlocking, SplitReportsItsProgressOnTheParent) {
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comms[2] = {};
+  run_threads(2, [&](int rank) { comms[rank] = make_nonblocking(2, id, rank); });
+  ncclComm_t halves[2] = {};
+  EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &halves[0], nullptr), ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  usleep(50000);
+  WEFT_OK(ncclCommGetAsyncError(comms[0], &state));
+  EXPECT_EQ(state, ncclInProgress);
+  EXPECT_EQ(halves[0], nullptr);
+  EXPECT_EQ(ncclCommSplit(comms[1], 0, 0, &halves[1], nullptr), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess) << ncclGetLastError(comm);
+  for (ncclComm_t half : halves) {
+    ASSERT_NE(half, nullptr);
+    EXPECT_EQ(settle(half), ncclSuccess);
+    EXPECT_EQ(size_of(half), 2);
+    WEFT_OK(ncclCommAbort(half));
+  }
+  for (ncclComm_t comm : comms) WEFT_OK(ncclCommAbort(comm));
+}
+
+TEST(NonBlocking, AbortOfTheParentEndsASplitThatOthersNeverJoin) {
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comms[2] = {};
+  run_threads(2, [&](int rank) { comms[rank] = make_nonblocking(2, id, rank); });
+  ncclComm_t half = nullptr;
+  EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &half, nullptr), ncclInProgress);
+  for (ncclComm_t comm : comms) {
+    PendingCall abort([comm] { return ncclCommAbort(comm); });
+    EXPECT_EQ(abort.wait_for(std::chrono::seconds(10)), ncclSuccess);
+  }
+  EXPECT_EQ(half, nullptr);
+}
+
+size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(NonBlocking, AbortOfAnInitFreesItsThreadAndSockets) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const auto init_and_abort = [&] {
+    ncclComm_t comm = nullptr;
+    ASSERT_TRUE(started(ncclCommInitRankConfig(&comm, 2, new_unique_id(), 0, &config)));
+    usleep(50000);  // until it waits for the other rank
+    WEFT_OK(ncclCommAbort(comm));
+  };
+  init_and_abort();  // the library's own threads stay
+  const size_t threads = entries("/proc/self/task");
+  const size_t descriptors = entries("/proc/self/fd");
+  for (int i = 0; i < 5; i++) init_and_abort();
+  for (int tries = 0; tries < 100 && entries("/proc/self/task") > threads; tries++) usleep(10000);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_LE(entries("/proc/self/fd"), descriptors);
+}
+
+TEST(NonBlocking, FinalizeReturnsAtOnceAndFlushes) {
+  const ncclUniqueId id = new_unique_id();
+  ncclComm_t comms[2] = {};
+  run_threads(2, [&](int rank) { comms[rank] = make_nonblocking(2, id, rank); });
+  int data[2] = {1, 2};
+  const auto call = [&](int rank) {
+    return ncclAllReduce(&data[rank], &data[rank], 1, ncclInt32, ncclSum, comms[rank], nullptr);
+  };
+  EXPECT_EQ(call(0), ncclInProgress);
+  EXPECT_EQ(ncclCommFinalize(comms[0]), ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  usleep(50000);
+  WEFT_OK(ncclCommGetAsyncError(comms[0], &state));
+  EXPECT_EQ(state, ncclInProgress) << "the other rank has not called yet";
+  EXPECT_EQ(call(1), ncclInProgress);
+  EXPECT_EQ(settle(comms[0]), ncclSuccess);
+  EXPECT_EQ(data[0], 3);
+  WEFT_OK(ncclCommDestroy(comms[0]));
+  finish(comms[1]);
 }
 
 TEST(NonBlocking, AbortEndsAnInitThatOthersNeverJoin) {

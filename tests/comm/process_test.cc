@@ -154,8 +154,33 @@ WEFT_SCENARIO(one_dies) {
   WEFT_OK(ncclCommAbort(comm));
 }
 
-void expect_survivors_learn_it(int n, const ProcessOptions& options) {
-  const auto results = run_processes("one_dies", n, options);
+// The state of the parent first tells of the dead rank, then of the shrink.
+WEFT_SCENARIO(one_dies_nonblocking) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  ncclCommInitRankConfig(&comm, context.nranks, context.ids.at(0), context.rank, &config);
+  ASSERT_EQ(settle(comm), ncclSuccess) << ncclGetLastError(comm);
+  if (context.rank == kVictim) {
+    usleep(500000);
+    kill(getpid(), SIGKILL);
+  }
+  float value = 1;
+  ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr);
+  EXPECT_EQ(settle(comm), ncclRemoteError);
+  int dead[] = {kVictim};
+  ncclComm_t rest = nullptr;
+  EXPECT_EQ(ncclCommShrink(comm, dead, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT), ncclInProgress);
+  EXPECT_EQ(settle(comm), ncclSuccess) << ncclGetLastError(comm);
+  ASSERT_NE(rest, nullptr);
+  EXPECT_EQ(size_of(rest), context.nranks - 1);
+  WEFT_OK(ncclCommDestroy(rest));
+  WEFT_OK(ncclCommAbort(comm));
+}
+
+void expect_survivors_learn_it(int n, const ProcessOptions& options,
+                               const char* scenario = "one_dies") {
+  const auto results = run_processes(scenario, n, options);
   for (int r = 0; r < n; ++r) {
     const ProcessResult& result = results[static_cast<size_t>(r)];
     if (r == kVictim) {
@@ -181,6 +206,10 @@ TEST(KilledProcess, CanBeLeftOutByShrinking) {
   ProcessOptions options;
   options.argument = "shrink";
   expect_survivors_learn_it(4, options);
+}
+
+TEST(KilledProcess, CanBeLeftOutOfANonBlockingCommunicator) {
+  expect_survivors_learn_it(3, {}, "one_dies_nonblocking");
 }
 
 WEFT_SCENARIO(different_counts) {

@@ -112,7 +112,8 @@ TEST(Window, CanBeRegisteredForAllRanksByOneThread) {
   for (void*& m : memory) WEFT_OK(ncclMemAlloc(&m, 8192));
   WEFT_OK(ncclGroupStart());
   for (int r = 0; r < 2; ++r) {
-    WEFT_OK(ncclCommWindowRegister(set[r], memory[r], 8192, &windows[r], NCCL_WIN_DEFAULT));
+    WEFT_OK(ncclCommWindowRegister(set[r], memory[r], 8192, &windows[r],
+                                   NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING));
   }
   WEFT_OK(ncclGroupEnd());
   for (int r = 0; r < 2; ++r) {

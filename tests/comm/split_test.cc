@@ -71,6 +71,27 @@ TEST(CommSplit, OutlivesItsParentAndSplitsAgain) {
   });
 }
 
+// A config replaces the parent's as a whole. Without one a child is as its parent.
+TEST(CommSplit, UndefinedFieldsOfAConfigAreDefaults) {
+  ncclConfig_t quiet = NCCL_CONFIG_INITIALIZER;
+  quiet.blocking = 0;
+  ncclComm_t comm = nullptr;
+  ncclCommInitRankConfig(&comm, 1, new_unique_id(), 0, &quiet);
+  ASSERT_EQ(settle(comm), ncclSuccess);
+  ncclComm_t inherits = nullptr;
+  ncclComm_t has_defaults = nullptr;
+  ncclCommSplit(comm, 0, 0, &inherits, nullptr);
+  ASSERT_EQ(settle(comm), ncclSuccess);
+  ncclConfig_t undefined = NCCL_CONFIG_INITIALIZER;
+  ncclCommSplit(comm, 0, 0, &has_defaults, &undefined);
+  ASSERT_EQ(settle(comm), ncclSuccess);
+  int x = 1;
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, inherits, nullptr), ncclInProgress);
+  EXPECT_EQ(settle(inherits), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, has_defaults, nullptr), ncclSuccess);
+  for (ncclComm_t each : {inherits, has_defaults, comm}) WEFT_OK(ncclCommDestroy(each));
+}
+
 TEST(CommSplit, SharingResourcesIsAllowed) {
   run_ranks_as_threads(4, [](int rank, ncclComm_t comm) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -156,6 +156,13 @@ TEST_P(WaitOf, EndsAtTheTimeoutAndNamesThePeer) {
   const std::string text = ncclGetLastError((*set_)[0]);
   EXPECT_TRUE(says(text, "peer 1")) << text;
   EXPECT_TRUE(says(text, "WEFT_TIMEOUT")) << text;
+  // Sends and receives have no number.
+  const std::string name = GetParam().name;
+  const char* call = says(name, "AllReduce")   ? "call 0, all_reduce of .*float32, op sum"
+                     : says(name, "AllGather") ? "call 0, all_gather of 4194304 bytes"
+                     : says(name, "Broadcast") ? "call 0, broadcast of 20000 bytes .*root 1"
+                                               : "";
+  EXPECT_TRUE(says(text, call)) << text;
   EXPECT_EQ(finish_within(stream_, seconds(5)), "");
   expect_recovery();
 }
@@ -172,6 +179,22 @@ TEST_P(WaitOf, IsInVainWhenTheAbsentRankHasLeftItsCopyEngines) {
 
 INSTANTIATE_TEST_SUITE_P(Every, WaitOf, testing::ValuesIn(kLonely),
                          [](const auto& tested) { return tested.param.name; });
+
+// Rank 0 waits for rank 1, which waits for rank 2. Nobody asks rank 1 for its state.
+TEST_F(Faults, AnAbortReachesARankThatWaitsForAnotherOne) {
+  CommSet set(3);
+  WEFT_OK(ncclRecv(out_, 5000, ncclFloat32, 1, set[0], stream_));
+  WEFT_OK(ncclRecv(in_, 5000, ncclFloat32, 2, set[1], stream_number(1)));
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady) << "should be waiting for rank 1";
+  cudaGetLastError();
+  expect_abort_succeeds(set.take(2));
+  EXPECT_EQ(async_error_within(set[0], seconds(5)), ncclRemoteError);
+  EXPECT_TRUE(says(ncclGetLastError(set[0]), "rank 2")) << ncclGetLastError(set[0]);
+  for (const cudaStream_t stream : {stream_, stream_number(1)})
+    EXPECT_EQ(finish_within(stream, seconds(5)), "");
+  for (const int r : {0, 1}) expect_abort_succeeds(set.take(r));
+}
 
 TEST_F(Faults, AGraphThatWaitsEndsWhenItIsAborted) {
   make_communicators();

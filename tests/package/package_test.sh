@@ -26,7 +26,7 @@ fi
 grep -qF "WEFT_VERSION_STRING \"$version\"" "$root/include/weft.h" || fail "include/weft.h does not say $version"
 grep -qE "^## ${version//./\\.} \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$" "$root/share/doc/weft/CHANGELOG.md" ||
   fail "CHANGELOG.md has no dated section for $version"
-for file in lib/libnccl.so.2 lib/libnccl.so include/nccl.h include/weft.h bin/weft lib/plugins/libnccl-net-weft-socket.so \
+for file in lib/libnccl.so.2 lib/libnccl.so include/nccl.h include/nccl_device.h include/nccl_device_kernels.h include/weft.h bin/weft lib/plugins/libnccl-net-weft-socket.so \
   lib/plugins/libweft-synthesis.so share/weft/machines/dgx1v.json share/doc/weft/README.md; do
   [[ -e $root/$file ]] || fail "there is no $file"
 done

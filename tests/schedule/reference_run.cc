@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "src/exec/host/combine.h"
+#include "src/exec/host/combine_coded.h"
 
 namespace weft::test {
 namespace {
@@ -17,7 +18,9 @@ using Bytes = std::vector<std::byte>;
 // As executors cut blocks.
 uint64_t chunk_of(const VerifiedSchedule& verified, uint64_t count, uint64_t element) {
   const auto chunks = static_cast<uint64_t>(verified.schedule().chunks);
-  const uint64_t unit = verified.uniform_only() ? 1 : std::max<uint64_t>(1, 64 / element);
+  uint64_t unit = verified.uniform_only() ? 1 : std::max<uint64_t>(1, 64 / element);
+  for (const CodecSpec& spec : verified.schedule().codecs)
+    if (!verified.uniform_only()) unit = std::max<uint64_t>(unit, spec.block);
   return ((count + chunks - 1) / chunks + unit - 1) / unit * unit;
 }
 
@@ -91,37 +94,58 @@ class Reference {
     const StepFacts& facts =
         verified_.facts(rank, static_cast<int>(l), static_cast<int>(done_[r][l]));
     const auto sub = [&](int c) { return (facts.piece + c) % s_.chunks; };
-    uint64_t elements = 0;
-    for (int c = 0; c < now.count; c++) elements += length(sub(c));
-    std::vector<Bytes> received(now.from.size()), sent(now.to.size(), Bytes(elements * element_));
+    std::vector<Bytes> received(now.from.size()), sent(now.to.size());
+    for (size_t i = 0; i < now.to.size(); i++)
+      for (int c = 0; c < now.count; c++)
+        sent[i].resize(sent[i].size() + bytes_of(now.to[i], length(sub(c))));
     for (size_t i = 0; i < now.from.size(); i++) {
       if (now.from[i].kind != Operand::Kind::kPeer) continue;
       auto& queue = fifo(now.from[i].index, rank, now.from[i].channel);
       received[i] = std::move(queue.front());
       queue.pop_front();
     }
-    uint64_t before = 0;
+    std::vector<size_t> before(now.from.size() + now.to.size());
     for (int c = 0; c < now.count && !now.from.empty(); c++) {
-      std::vector<const std::byte*> sources;
-      std::vector<std::byte*> destinations;
-      for (size_t i = 0; i < now.from.size(); i++)
-        sources.push_back(now.from[i].kind == Operand::Kind::kPeer
-                              ? received[i].data() + before * element_
-                              : local(r, now.from[i], c));
-      for (size_t i = 0; i < now.to.size(); i++)
-        destinations.push_back(now.to[i].kind == Operand::Kind::kPeer
-                                   ? sent[i].data() + before * element_
-                                   : local(r, now.to[i], c));
       const uint64_t n = length(sub(c));
-      if (!destinations.empty())
-        host::combine(reduction_, sources.data(), static_cast<uint32_t>(sources.size()),
-                      facts.raw_sources, facts.completes, destinations.data(),
-                      static_cast<uint32_t>(destinations.size()), n);
-      before += n;
+      std::vector<host::CodedOperand> operands;
+      for (size_t i = 0; i < before.size(); i++) {
+        const bool source = i < now.from.size();
+        const Operand& o = source ? now.from[i] : now.to[i - now.from.size()];
+        const bool peer = o.kind == Operand::Kind::kPeer;
+        Bytes& message = source ? received[i] : sent[i - now.from.size()];
+        operands.push_back({peer ? message.data() + before[i] : local(r, o, c), codec_of(o), peer});
+        before[i] += bytes_of(o, n);
+      }
+      if (!now.to.empty() && n > 0) combine(operands, now.from.size(), facts, n);
     }
     for (size_t i = 0; i < now.to.size(); i++)
       if (now.to[i].kind == Operand::Kind::kPeer)
         fifo(rank, now.to[i].index, now.to[i].channel).push_back(std::move(sent[i]));
+  }
+
+  const CodecSpec* codec_of(const Operand& o) const {
+    return o.codec == 0 ? nullptr : &s_.codecs[o.codec - 1u];
+  }
+  size_t bytes_of(const Operand& o, uint64_t elements) const {
+    const CodecSpec* codec = codec_of(o);
+    return codec == nullptr ? elements * element_
+                            : encoded_bytes(*codec, elements, static_cast<uint32_t>(element_));
+  }
+
+  void combine(const std::vector<host::CodedOperand>& operands, size_t sources,
+               const StepFacts& facts, uint64_t n) const {
+    const auto from = static_cast<uint32_t>(sources),
+               to = static_cast<uint32_t>(operands.size() - sources);
+    if (std::any_of(operands.begin(), operands.end(),
+                    [](const host::CodedOperand& o) { return o.codec != nullptr; })) {
+      host::combine_coded(reduction_, operands.data(), from, facts.raw_sources, facts.completes,
+                          operands.data() + sources, to, n, nullptr);
+      return;
+    }
+    std::vector<std::byte*> data;
+    for (const host::CodedOperand& operand : operands) data.push_back(operand.data);
+    host::combine(reduction_, data.data(), from, facts.raw_sources, facts.completes,
+                  data.data() + sources, to, n);
   }
 
   const VerifiedSchedule& verified_;

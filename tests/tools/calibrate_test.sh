@@ -10,6 +10,9 @@ for section in threads processes network; do
   grep -qF "[$section]" "$work"/rates-* || { echo "FAILED: no rates of $section"; exit 1; }
 done
 grep -qE '^factor all_reduce direct 2 1024 ' "$work"/rates-* || { echo "FAILED: no time of a plan"; exit 1; }
+for codec in int8 int4 fp8 onebit topk widen; do
+  grep -qE "^codec $codec [0-9.]+ [0-9.]+$" "$work"/rates-* || { echo "FAILED: no rates of codec $codec"; exit 1; }
+done
 # One second is too short to measure everything again.
 grep -q 'small measurements were made more than once.*measure again' "$work/warned" || { echo "FAILED: no warning"; cat "$work/warned"; exit 1; }
 for ranks in "" "--processes" "--processes --plain" "--own-hosts"; do

@@ -35,6 +35,14 @@ expect '"decided_by":"rules"' dgx-h100 --gpus --hosts 2 --ranks 2 --coll all_red
 expect 'takes hierarchical$' --ranks 8 --hosts 2 --coll all_reduce --size 1M
 expect 'takes one_shot$' --ranks 8 --hosts 2 --coll all_reduce --size 4K
 expect 'takes [^h]' --ranks 2 --hosts 2 --coll all_reduce --size 1M
+# Between hosts there are compressed candidates too, and synth makes them.
+expect '^  int8:block=256 .* 0.254 of the bytes, 1 encoding, each within 0.0039 ' dgx-h100x2 --gpus --coll all_reduce --size 64M
+expect '"compressed":\[\{"codec":"int' dgx-h100x2 --gpus --coll all_gather --size 64M --json
+output=$("$weft" synth dgx-h100x2 --coll reduce_scatter --size 64M --codec int4:block=128 --json -o "$work/coded.json")
+grep -qE '"verified":true.*"codec":"int4:block=128".*"passes":1' <<<"$output" || { echo "FAILED: synth --codec says $output"; failed=1; }
+"$weft" verify "$work/coded.json" >/dev/null || { echo "FAILED: the coded schedule is not proved"; failed=1; }
+if "$weft" synth dgx-h100 --coll all_reduce --size 64M --codec int8 >/dev/null 2>&1; then echo "FAILED: one host compresses"; failed=1; fi
+if "$weft" synth dgx-h100x2 --coll all_reduce --size 64M --codec int8 -o "$work/coded.xml" >/dev/null 2>&1; then echo "FAILED: XML has codecs"; failed=1; fi
 # Without a collective or a size: all of them.
 expect '^broadcast +1K ' dgx1v --gpus
 expect '^all_gather +1G synth-all_gather-large' dgx1v --gpus --coll all_gather

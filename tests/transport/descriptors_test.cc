@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "src/base/error.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/memory_link.h"
 
@@ -27,6 +28,18 @@ std::vector<Descriptors::Lent> three() {
   std::vector<Descriptors::Lent> all;
   for (const char* text : {"one", "two", "three"}) all.push_back(memory_with(text));
   return all;
+}
+
+// The peer's process is stopped: it takes the connection and says nothing.
+TEST(MemoryLink, CanBeCancelledWhileThePeerIsSilent) {
+  const std::string name = "weft-test-of-a-silent-peer";
+  const Fd silent = listen_unix(name);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto cancelled = [&] {
+    return std::chrono::steady_clock::now() - begun > std::chrono::milliseconds(200);
+  };
+  EXPECT_THROW(MemoryLink(name, Secret{}, 0, 1, in_seconds(30), cancelled), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
 }
 
 TEST(Descriptors, AreFoundByTheirNumbersUntilTheyAreTakenBack) {

@@ -53,10 +53,11 @@ class Poster {
   uint64_t ticket_ = 0;
 };
 
-class LaneStreams : public testing::Test {
+// With a network that sends a frame and its data at once, and with one that cannot.
+class LaneStreams : public testing::TestWithParam<bool> {
  protected:
   LaneStreams() {
-    auto [out, in] = connect_pair(loopback_network());
+    auto [out, in] = connect_pair(loopback_network(GetParam()));
     out_ = std::make_shared<LaneOut>(std::move(out), proxy_, from_.area(), door_, nullptr);
     in_ = std::make_shared<LaneIn>(std::move(in), proxy_, to_.area(), door_, nullptr);
     proxy_.keep_polling(true);
@@ -82,7 +83,7 @@ class LaneStreams : public testing::Test {
 };
 
 // Data of any size is there when its word is, and the sender learns that it may use its room again.
-TEST_F(LaneStreams, BringDataBeforeItsWord) {
+TEST_P(LaneStreams, BringDataBeforeItsWord) {
   Poster poster(out_->posts());
   Random random(mix(test_seed(), 5));
   uint64_t with_data = 0;
@@ -111,7 +112,7 @@ TEST_F(LaneStreams, BringDataBeforeItsWord) {
   EXPECT_EQ(__atomic_load_n(&from_.sent, __ATOMIC_ACQUIRE), with_data);
 }
 
-TEST_F(LaneStreams, KeepTheOrderOfManyPosts) {
+TEST_P(LaneStreams, KeepTheOrderOfManyPosts) {
   Poster poster(out_->posts());
   for (uint32_t n = 1; n <= 5 * kLanePosts; n++) {
     LanePost post;
@@ -124,7 +125,7 @@ TEST_F(LaneStreams, KeepTheOrderOfManyPosts) {
   EXPECT_TRUE(comes(8, 5 * kLanePosts));
 }
 
-TEST_F(LaneStreams, WriteGrantsAsPackets) {
+TEST_P(LaneStreams, WriteGrantsAsPackets) {
   LanePost post;
   post.kind = LanePost::kGrant;
   post.word = 32;
@@ -136,7 +137,7 @@ TEST_F(LaneStreams, WriteGrantsAsPackets) {
 }
 
 // A peer writes nowhere else.
-TEST_F(LaneStreams, RefuseWhatLiesOutsideTheArea) {
+TEST_P(LaneStreams, RefuseWhatLiesOutsideTheArea) {
   LanePost post;
   post.word = kWords;
   Poster(out_->posts()).post(post);
@@ -144,6 +145,10 @@ TEST_F(LaneStreams, RefuseWhatLiesOutsideTheArea) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(in_->broken());
 }
+
+INSTANTIATE_TEST_SUITE_P(Over, LaneStreams, testing::Bool(), [](const auto& tested) {
+  return tested.param ? "lending_network" : "plain_network";
+});
 
 }  // namespace
 }  // namespace weft::test

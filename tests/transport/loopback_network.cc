@@ -10,8 +10,14 @@
 
 namespace weft::test {
 
-std::shared_ptr<Network> loopback_network() {
-  return built_in_table(net_socket::kNetV12, net_socket::kExtension).open(1, net_abi::kUndefined);
+std::shared_ptr<Network> loopback_network(bool lends) {
+  static const auto kPlain = [] {
+    auto extension = net_socket::kExtension;
+    extension.isend_two = nullptr;
+    return extension;
+  }();
+  return built_in_table(net_socket::kNetV12, lends ? net_socket::kExtension : kPlain)
+      .open(1, net_abi::kUndefined);
 }
 
 std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network) {

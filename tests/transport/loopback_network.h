@@ -8,7 +8,8 @@
 
 namespace weft::test {
 
-std::shared_ptr<Network> loopback_network();
+// `lends`: it has isend_two(). NICs and plugins of others do not.
+std::shared_ptr<Network> loopback_network(bool lends = true);
 
 // The sending and the receiving comm of one connection. Throws if they do not connect.
 std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network);

@@ -13,9 +13,11 @@ using nlohmann::json;
 JsonFields::JsonFields(const json& object, std::string place,
                        std::initializer_list<const char*> known)
     : object_(object), place_(std::move(place)) {
-  for (const auto& [name, value] : object.items())
+  for (const auto& member : object.items()) {
+    const std::string& name = member.key();
     if (std::none_of(known.begin(), known.end(), [&](const char* k) { return name == k; }))
       refuse(name.substr(0, 60), "is unknown");
+  }
 }
 
 void JsonFields::refuse(const std::string& name, const std::string& reason) const {
@@ -88,7 +90,7 @@ std::vector<int> JsonFields::indices(const json& list, const std::string& name) 
 }
 
 json parse_json_object(std::string_view text, const std::string& name) {
-  const json parsed = json::parse(text.begin(), text.end(), nullptr, false);
+  json parsed = json::parse(text.begin(), text.end(), nullptr, false);
   if (parsed.is_discarded()) fail(ncclInvalidArgument, "{}: not JSON", name);
   if (!parsed.is_object()) fail(ncclInvalidArgument, "{}: must be an object", name);
   return parsed;

@@ -22,7 +22,7 @@ enum Kind : int {
   kProxyOp = 1 << 3,
   kProxyStep = 1 << 4,
   kProxyCtrl = 1 << 5,
-  kKernelCh = 1 << 6,   // not reported
+  kKernelCh = 1 << 6,   // since v3
   kNetPlugin = 1 << 7,  // not reported
   kGroupApi = 1 << 8,
   kCollApi = 1 << 9,
@@ -54,6 +54,7 @@ enum State : int {
   kCtrlSleep = 15,
   kCtrlWakeup = 16,
   kOpInProgress = 19,  // from v4 on
+  kKernelChStop = 22,  // from v4 on
 };
 
 // The arguments of record_state(), up to v3 and from v4 on.
@@ -74,6 +75,9 @@ union StateArgumentsV4 {
   struct {
     int appended;
   } proxy_ctrl;
+  struct {
+    uint64_t gpu_time;
+  } kernel;
 };
 static_assert(sizeof(StateArgumentsV4) == 8);
 
@@ -85,6 +89,11 @@ struct ProxyOp {
 };
 struct ProxyStep {
   int step;
+};
+// Since v3; the time since v4.
+struct KernelCh {
+  uint8_t channel;
+  uint64_t gpu_time;
 };
 
 using net_abi::Logger;
@@ -196,6 +205,7 @@ struct DescriptorV3 {
     DescriptorV2::P2p p2p;
     ProxyOp proxy_op;
     ProxyStep proxy_step;
+    KernelCh kernel;
   };
 };
 static_assert(sizeof(DescriptorV3) == 120);
@@ -228,6 +238,7 @@ struct DescriptorV4 {
     P2p p2p;
     ProxyOp proxy_op;
     ProxyStep proxy_step;
+    KernelCh kernel;
   };
 };
 static_assert(sizeof(DescriptorV4) == 104);
@@ -288,6 +299,7 @@ struct DescriptorV5 {
     KernelLaunch kernel_launch;
     ProxyOp proxy_op;
     ProxyStep proxy_step;
+    KernelCh kernel;
   };
 };
 static_assert(sizeof(DescriptorV5) == 112);

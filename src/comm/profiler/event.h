@@ -25,6 +25,7 @@ struct ProfilerEvent {
   const Call* call = nullptr;  // nullptr: a group, or a launch on `stream`
   cudaStream_t stream = nullptr;
   uint64_t sequence = 0;
+  uint64_t gpu_time = 0;  // kKernelCh: when it began
   // Events of the proxy:
   const ProfiledLink* link = nullptr;  // kProxyOp
   uint64_t steps = 0;                  // kProxyOp: the most steps; kProxyStep: the step's number
@@ -35,6 +36,7 @@ struct ProfilerEvent {
 struct OperationProgress {
   uint64_t bytes = 0;
   int steps = 0;
+  uint64_t gpu_time = 0;  // kKernelChStop
 };
 
 // The communicator that is profiled.

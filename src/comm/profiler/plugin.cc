@@ -145,6 +145,12 @@ void fill_proxy_op(ProxyOp& part, const ProfilerEvent& event) {
   part.is_send = event.link->sends ? 1 : 0;
 }
 
+// A call is one channel, as its event says.
+template <typename Descriptor>
+void fill_kernel(Descriptor& to, const ProfilerEvent& event) {
+  if constexpr (requires { to.kernel; }) to.kernel = {0, event.gpu_time};
+}
+
 constexpr int kOldKinds = kGroup | kColl | kP2p | kProxyOp | kProxyStep | kProxyCtrl;
 
 template <int kVersion, typename AbiTable, typename Descriptor>
@@ -164,7 +170,8 @@ class PluginOf : public ProfilerPlugin {
       return table_.init(context, mask);
   }
   void* start(void* context, const ProfiledComm& comm, const ProfilerEvent& event) const override {
-    if (kVersion < 5 && (event.kind & kOldKinds) == 0) return nullptr;
+    constexpr int kKinds = kVersion >= 3 ? kOldKinds | kKernelCh : kOldKinds;
+    if (kVersion < 5 && (event.kind & kKinds) == 0) return nullptr;
     Descriptor descriptor{};
     descriptor.kind = static_cast<decltype(descriptor.kind)>(event.kind);
     descriptor.parent = event.parent;
@@ -177,6 +184,8 @@ class PluginOf : public ProfilerPlugin {
       fill_proxy_op(descriptor.proxy_op, event);
     else if (event.kind == kProxyStep)
       descriptor.proxy_step.step = static_cast<int>(event.steps);
+    else if (event.kind == kKernelCh)
+      fill_kernel(descriptor, event);
     else if constexpr (kVersion >= 5)
       fill_api(descriptor, event);
     void* handle = nullptr;
@@ -188,10 +197,13 @@ class PluginOf : public ProfilerPlugin {
     if constexpr (kVersion >= 4) {
       if (state <= kOpRecvDone) return;
       StateArgumentsV4 arguments{};
-      arguments.proxy_step.bytes = progress.bytes;  // 0 except for steps
+      if (state == kKernelChStop)
+        arguments.kernel.gpu_time = progress.gpu_time;
+      else
+        arguments.proxy_step.bytes = progress.bytes;  // 0 except for steps
       table_.functions.record_state(event, state, &arguments);
     } else {
-      if (state == kOpInProgress || state == kStepSendPeerWait) return;
+      if (state == kOpInProgress || state == kStepSendPeerWait || state == kKernelChStop) return;
       StateArgumentsV1 arguments{};
       if (state <= kOpRecvDone) arguments.proxy_op = {progress.bytes, progress.steps};
       table_.functions.record_state(event, state, &arguments);

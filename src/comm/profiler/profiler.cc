@@ -104,6 +104,7 @@ std::unique_ptr<Profiler> Profiler::open(const ProfilerPlugin& plugin, const Pro
 Profiler::~Profiler() {
   stop();
   proxies_.clear();
+  kernels_.reset();
   if (opened_) plugin_.close(context_);
 }
 
@@ -155,12 +156,20 @@ void Profiler::start(std::span<const Call* const> calls, bool on_gpu) {
     begin({.kind = profiler_abi::kKernelLaunch, .parent = api, .stream = calls[0]->stream});
 }
 
-void Profiler::begins(const void* call, std::span<const StreamTraffic> traffic) {
+void* Profiler::event_of(const void* call) const {
   const auto own = std::find_if(parents_.begin(), parents_.end(),
                                 [&](const auto& parent) { return parent.first == call; });
+  return own == parents_.end() ? nullptr : own->second;
+}
+
+void Profiler::kernels(const void* call, const KernelTimes& times) {
+  kernels_->expect(event_of(call), times);
+}
+
+void Profiler::begins(const void* call, std::span<const StreamTraffic> traffic) {
   for (const StreamTraffic& part : traffic) {
     StreamEvents& events = *streams_.at(part.stream);
-    events.expect(own == parents_.end() ? nullptr : own->second, part.messages, part.largest);
+    events.expect(event_of(call), part.messages, part.largest);
     expected_.push_back(&events);
   }
   // All proxy events of the call must begin first. A plugin takes the call for done when as many

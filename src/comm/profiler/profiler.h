@@ -11,6 +11,7 @@
 
 #include "src/comm/network_links.h"
 #include "src/comm/profiler/event.h"
+#include "src/comm/profiler/kernel_events.h"
 #include "src/comm/profiler/proxy_events.h"
 #include "src/comm/profiler/stream_events.h"
 #include "src/exec/operation_observer.h"
@@ -41,6 +42,8 @@ class Profiler final : public OperationObserver {
   void begins(const void* call, std::span<const StreamTraffic> traffic) override;
   void launched() override { expected_.clear(); }
   void captured() override;
+  bool wants_kernel_times() const override { return asks(profiler_abi::kKernelCh); }
+  void kernels(const void* call, const KernelTimes& times) override;
 
   // Single events, for any thread. An event that the plugin does not ask for is nullptr. record()
   // accepts nullptr.
@@ -55,6 +58,7 @@ class Profiler final : public OperationObserver {
   Profiler(const ProfilerPlugin& plugin, const ProfiledComm& comm, const int& mask)
       : plugin_(plugin), comm_(comm), mask_(mask) {}
   void* begin(const ProfilerEvent& event);
+  void* event_of(const void* call) const;
 
   const ProfilerPlugin& plugin_;
   const ProfiledComm comm_;
@@ -67,6 +71,7 @@ class Profiler final : public OperationObserver {
   std::map<const NetStream*, StreamEvents*> streams_;   // the streams own the events
   std::vector<StreamEvents*> expected_;                 // of operations that are not launched yet
   std::vector<std::unique_ptr<ProxyEvents>> proxies_;
+  std::unique_ptr<KernelEvents> kernels_ = std::make_unique<KernelEvents>(*this);
 };
 
 }  // namespace weft

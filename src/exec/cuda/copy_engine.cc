@@ -291,7 +291,7 @@ void CopyEngine::peer_left(int rank) noexcept {
 // Returns an error_word() if a stream has waited too long, or for a rank that left; otherwise 0.
 // While data moves, some word changes. A rank's writes from before it left are visible after
 // kHeldUpSeconds. Other work may delay a stream between its wait and its next write.
-uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
+uint64_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
   constexpr double kHeldUpSeconds = 1;
   CopyBoard board;
   const auto* from = reinterpret_cast<const volatile uint32_t*>(board_);
@@ -307,8 +307,8 @@ uint32_t CopyEngine::waited_in_vain(std::chrono::steady_clock::time_point now) {
     if (waiting == 0) continue;
     const int peer = static_cast<int>(waiting) - 1;
     if ((gone_ >> peer & 1) != 0 && waited > kHeldUpSeconds)
-      return error_word(KernelError::kLeft, peer);
-    if (timeout_s_ > 0 && waited > timeout_s_) return error_word(KernelError::kTimeout, peer);
+      return error_word({KernelError::kLeft, peer});
+    if (timeout_s_ > 0 && waited > timeout_s_) return error_word({KernelError::kTimeout, peer});
     if (const auto ns = static_cast<uint64_t>(waited * 1e9); ns > kLongWaitNs)
       __atomic_store_n(&flags_->wait, wait_word(peer, ns), __ATOMIC_SEQ_CST);
   }
@@ -337,10 +337,10 @@ void CopyEngine::stand_guard() {
       continue;
     }
     changed_.wait_for(lock, watch);
-    const uint32_t error = stopped_ ? 0 : waited_in_vain(steady_clock::now());
+    const uint64_t error = stopped_ ? 0 : waited_in_vain(steady_clock::now());
     if (error == 0) continue;
     // Keeps an error that a kernel reported first.
-    uint32_t none = 0;
+    uint64_t none = 0;
     __atomic_compare_exchange_n(&flags_->error, &none, error, false, __ATOMIC_SEQ_CST,
                                 __ATOMIC_SEQ_CST);
     __atomic_store_n(&flags_->stop, 1, __ATOMIC_SEQ_CST);

@@ -93,7 +93,7 @@ class CopyEngine : private CopyQueue {
   void flush(bool sends);
   std::string find_out();
   void stand_guard();
-  uint32_t waited_in_vain(std::chrono::steady_clock::time_point now);
+  uint64_t waited_in_vain(std::chrono::steady_clock::time_point now);
 
   const int rank_, device_;
   const double timeout_s_;

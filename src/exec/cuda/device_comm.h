@@ -84,9 +84,8 @@ inline size_t mailbox_bytes(uint32_t ctas, uint32_t ports) {
 struct alignas(8) HostFlags {
   uint32_t stop = 0;
   uint32_t gone = 0;   // a bit per rank that has left and will send nothing more; see gone_word()
-  uint32_t error = 0;  // an error_word(), or 0
-  uint32_t unused = 0;
-  uint64_t wait = 0;  // a wait_word(), written now and then by a kernel that waits long
+  uint64_t error = 0;  // an error_word(), or 0
+  uint64_t wait = 0;   // a wait_word(), written now and then by a kernel that waits long
 };
 // The word with the bit of a rank. Words for more than 32 ranks follow in memory.
 WEFT_HD inline uint32_t* gone_word(HostFlags* flags, int rank) {
@@ -96,9 +95,24 @@ inline size_t host_flags_bytes(int nranks) {
   return sizeof(HostFlags) + static_cast<size_t>(nranks / 32) * sizeof(uint32_t);
 }
 enum class KernelError : uint8_t { kNone, kOtherCall, kTimeout, kLeft };
-// The error and the peer it concerns, in one word that is read atomically.
-WEFT_HD inline uint32_t error_word(KernelError error, int peer) {
-  return static_cast<uint32_t>(peer + 1) << 8 | static_cast<uint32_t>(error);
+// Kernels know the number of their call as far as it fits. A send or receive has none.
+inline constexpr uint32_t kCallBits = 24, kNoCall = (1u << kCallBits) - 1;
+// What went wrong, with which peer, in which call and step (-1: not known).
+struct KernelFault {
+  KernelError error = KernelError::kNone;
+  int peer = -1;
+  uint32_t call = kNoCall;
+  int step = -1;
+};
+// The same in one word, which is read atomically: 8 bits, 20, 24 and 12.
+WEFT_HD inline uint64_t error_word(const KernelFault& fault) {
+  const uint64_t step = fault.step < 0xffe ? fault.step + 1 : 0;
+  return step << 52 | uint64_t{fault.call & kNoCall} << 28 |
+         static_cast<uint64_t>(fault.peer + 1) << 8 | static_cast<uint64_t>(fault.error);
+}
+inline KernelFault fault_of(uint64_t word) {
+  return {static_cast<KernelError>(word & 0xff), static_cast<int>(word >> 8 & 0xfffff) - 1,
+          static_cast<uint32_t>(word >> 28) & kNoCall, static_cast<int>(word >> 52) - 1};
 }
 // The peer that a kernel waits for and the time so far, in one word. Unit of time: 2^20 ns.
 inline constexpr int kWaitUnit = 20;
@@ -115,10 +129,11 @@ inline double waited_s(uint64_t word) {
 struct Watch {
   HostFlags* flags = nullptr;
   uint64_t timeout_ns = 0;  // 0: wait for ever
+  uint32_t call = kNoCall;  // the number of this call
 };
 
-// One rank's view, constant after init. It is part of the kernel parameters, so a kernel reads it
-// without a trip to device memory.
+// One rank's view, constant after init but for the call's number. It is part of the kernel
+// parameters, so a kernel reads it without a trip to device memory.
 struct DeviceComm : Watch {
   int32_t rank = 0, nranks = 0;
   // All peers' memory is on this GPU, in whichever process: fences can be narrower.
@@ -295,8 +310,8 @@ struct OneRoundArguments {
   uint64_t slice_bytes = 0;
   uint32_t part_bytes = 0, slices = 1;
   uint32_t send_to = 0, receive_from = 0;
-  uint32_t columns = 0;  // log2 of the threads that work on one peer's words; the other threads of
-                         // the block serve other peers meanwhile
+  uint32_t columns = 0;  // threads that work on one peer's words; if the block has more, the others
+                         // serve other peers meanwhile
   uint32_t ports = 0;
   uint32_t signature = 0;
   uint32_t slots_at = 0;  // bytes from a mailbox to its slots

@@ -74,6 +74,7 @@ class PooledResource {
   ~PooledResource();
 
   void* get() const { return item_.handle; }
+  size_t bytes() const { return item_.bytes; }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(item_.handle); }
   cudaEvent_t event() const { return static_cast<cudaEvent_t>(item_.handle); }
   // Other processes may still write to this memory, so it is freed and not reused.

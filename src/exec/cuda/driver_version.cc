@@ -1,4 +1,4 @@
-// The driver's version, for the first line of the log.
+// Versions of the driver and the toolkit, for the first line of the log.
 #include <cuda_runtime_api.h>
 
 #include "src/exec/cuda/gpu_executor.h"
@@ -9,5 +9,7 @@ int driver_version() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
 }
+
+int runtime_version() { return CUDART_VERSION; }
 
 }  // namespace weft::cuda

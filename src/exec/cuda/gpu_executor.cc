@@ -19,7 +19,8 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
-// Of a message to another host, before another instance of a lane pays.
+// Of a message to another host, before another instance of a lane pays. Chosen for loopback TCP; no
+// NIC has been measured.
 constexpr uint64_t kLeastNetBytes = 64 << 10;
 
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
@@ -58,6 +59,25 @@ void warn_about_queues(int sharing, int device) {
         "queued behind one that waits for it. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the "
         "program starts",
         sharing, device, queues);
+}
+
+// Counts a launch until the graph that it becomes part of, and all its instances, are gone.
+void hold_in_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& count) {
+  using Count = std::shared_ptr<std::atomic<int>>;
+  auto held = std::make_unique<Count>(count);
+  cudaUserObject_t object = nullptr;
+  check(cudaUserObjectCreate(
+            &object, held.get(),
+            [](void* pointer) {
+              const std::unique_ptr<Count> ended(static_cast<Count*>(pointer));
+              (*ended)->fetch_sub(1);
+            },
+            1, cudaUserObjectNoDestructorSync),
+        "cudaUserObjectCreate");
+  count->fetch_add(1);
+  held.release();  // the object's
+  check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove),
+        "cudaGraphRetainUserObject");
 }
 
 }  // namespace
@@ -367,11 +387,37 @@ int GpuExecutor::missing_probe() const {
   return -1;
 }
 
+SignalWords GpuExecutor::signal_words() const {
+  const State& s = *state_;
+  SignalWords words{s.options.device, s.options.rank, s.options.nranks, s.flags, s.comm.timeout_ns,
+                    nullptr,          nullptr,        nullptr,          {}};
+  const auto at = [&](std::byte* block) {
+    return reinterpret_cast<uint64_t*>(block + s.sizes.signals_at);
+  };
+  words.signals = at(s.memory);
+  words.taken = words.signals + s.options.nranks;
+  words.seen = words.taken + s.options.nranks;
+  for (int peer = 0; peer < s.options.nranks; peer++)
+    words.peers.push_back(
+        reaches(peer)
+            ? at(peer == s.options.rank ? s.memory : s.blocks_of[static_cast<size_t>(peer)]) +
+                  s.options.rank
+            : nullptr);
+  return words;
+}
+
+bool GpuExecutor::reaches(int peer) const {
+  const State& s = *state_;
+  const auto p = static_cast<size_t>(peer);
+  return peer == s.options.rank || (p < s.blocks_of.size() && s.blocks_of[p] != nullptr);
+}
+
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   Launch launch;
   if (state_->slot != nullptr) launch.slot = std::unique_lock(state_->slot->mutex);
   launch.pass = state_->order->begin(streams);
+  if (state_->order->is_captured()) hold_in_graph(state_->order->graph(), state_->captured_calls);
   if (state_->registrations != nullptr)
     state_->registrations->begin_launch(state_->order->is_captured());
   return launch;
@@ -379,10 +425,40 @@ GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
 
 bool GpuExecutor::captured() const { return state_->order->is_captured(); }
 
+bool GpuExecutor::busy() const {
+  const DeviceScope scope(state_->options.device);
+  return !state_->order->is_done();
+}
+
+int GpuExecutor::captured_calls() const { return state_->captured_calls->load(); }
+
+size_t GpuExecutor::device_bytes() const {
+  const State& s = *state_;
+  size_t bytes = s.sizes.total() + s.large_plan_bytes;
+  for (const PooledResource* resource :
+       {&s.lane_counters, &s.peer_words, &s.plan_memory, &s.message_memory, &s.postboxes})
+    bytes += resource->bytes();
+  return bytes;
+}
+
 void GpuExecutor::end(std::span<const cudaStream_t> streams) {
   const DeviceScope scope(state_->options.device);
   state_->order->end(streams);
   if (state_->registrations != nullptr) state_->registrations->end_launch(streams.front());
+}
+
+// A kernel that starts early would begin before the clock is read.
+KernelTimes GpuExecutor::begin_timing() {
+  const DeviceScope scope(state_->options.device);
+  state_->order->forbid_early_start();
+  return state_->clock.begin(state_->order->stream());
+}
+
+void GpuExecutor::end_timing(const KernelTimes& times) {
+  const DeviceScope scope(state_->options.device);
+  KernelClock::end(times, state_->order->stream());
+  state_->order->forbid_early_start();
+  state_->order->launched(false);
 }
 
 void GpuExecutor::stop() noexcept {
@@ -403,25 +479,34 @@ LongWait GpuExecutor::long_wait() {
   return wait;
 }
 
-std::string GpuExecutor::error() const {
-  const uint32_t word = __atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST);
-  const int peer = static_cast<int>(word >> 8) - 1;
-  const char* who = kind_of(peer, state_->options.nranks);
-  switch (static_cast<KernelError>(word & 0xff)) {
+GpuError GpuExecutor::error() const {
+  const KernelFault fault = fault_of(__atomic_load_n(&state_->flags->error, __ATOMIC_SEQ_CST));
+  const char* who = kind_of(fault.peer, state_->options.nranks);
+  GpuError found{"", fault.call == kNoCall ? -1 : static_cast<int64_t>(fault.call), fault.step};
+  switch (fault.error) {
     case KernelError::kNone:
       return {};
     case KernelError::kTimeout:
-      return fmt::format("waited {} s for {} {} in a kernel (WEFT_TIMEOUT)",
-                         state_->options.timeout_s, who, peer);
+      found.text = fmt::format("waited {} s for {} {} in a kernel (WEFT_TIMEOUT)",
+                               state_->options.timeout_s, who, fault.peer);
+      break;
     case KernelError::kLeft:
-      return fmt::format("rank {} has left (ncclCommDestroy) and does not take part in this call",
-                         peer);
+      found.text = fmt::format(
+          "rank {} has left (ncclCommDestroy) and does not take part in this call", fault.peer);
+      break;
     default:
-      return fmt::format(
+      found.text = fmt::format(
           "{} {} made another call than this rank: all ranks must make the same calls, with the "
           "same counts, types, operators and roots, in the same order",
-          who, peer);
+          who, fault.peer);
   }
+  return found;
+}
+
+static_assert(kCallNumbers == kNoCall);
+void GpuExecutor::number_call(int64_t number) {
+  state_->comm.call =
+      number < 0 ? kNoCall : static_cast<uint32_t>(static_cast<uint64_t>(number) % kCallNumbers);
 }
 
 void GpuExecutor::peer_left(int rank) noexcept {

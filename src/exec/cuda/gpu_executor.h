@@ -13,7 +13,9 @@
 
 #include "include/nccl.h"
 #include "src/base/handles.h"
+#include "src/exec/cuda/one_sided_launcher.h"
 #include "src/exec/datatype.h"
+#include "src/exec/kernel_times.h"
 #include "src/exec/one_round_shape.h"
 #include "src/exec/operation.h"
 #include "src/exec/stream_gate.h"
@@ -30,6 +32,8 @@ int current_device();
 std::string bus_id(int device);
 // 13000 for CUDA 13.0; 0: there is no driver.
 int driver_version();
+// The toolkit that the library was built with, in the same form; 0: built without CUDA.
+int runtime_version();
 
 // Whether kernels can read at this address.
 bool on_device(const void* pointer);
@@ -121,6 +125,15 @@ struct LongWait {
   double seconds = 0;
   std::string hint;
   int peer = -1;
+};
+
+// What a kernel found ("" if nothing), in which call (-1: a send or receive, or not known; modulo
+// kCallNumbers) and step (-1: not known).
+inline constexpr uint64_t kCallNumbers = (uint64_t{1} << 24) - 1;
+struct GpuError {
+  std::string text;
+  int64_t call = -1;
+  int step = -1;
 };
 
 // A program made ready for kernels. Belongs to the executor that prepared it.
@@ -216,6 +229,9 @@ class GpuExecutor {
   // The same for small messages, in a smaller kernel. Returns false if it did nothing.
   bool run_ring_exchange(const GpuRingExchange& exchange);
   void end(std::span<const cudaStream_t> streams);
+  // Around run()s of a launch that is not captured: the times of their kernels.
+  KernelTimes begin_timing();
+  void end_timing(const KernelTimes& times);
 
   // Whether copy engines move messages of this size in operations of this kind. If so, callers use
   // copy() and copy_send_recvs() instead of run() and run_send_recvs(). The same on all ranks.
@@ -223,10 +239,22 @@ class GpuExecutor {
   void copy(const Collective& collective, const GpuCall& call);
   void copy_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
 
+  // Launched work is not done. Any thread.
+  bool busy() const;
+  // Its device memory.
+  size_t device_bytes() const;
+  // Its launches in graphs that still exist. They use its memory. Any thread.
+  int captured_calls() const;
+
   // Memory that other processes may access in place, from some later call on. Registrations of the
   // same memory are counted.
   void register_memory(const void* pointer, size_t size);
   void deregister_memory(const void* pointer);
+
+  // For one-sided calls. Valid as long as the executor lives.
+  SignalWords signal_words() const;
+  // Whether kernels of this rank can access the memory of a peer's GPU. After settle().
+  bool reaches(int peer) const;
 
   // Every waiting kernel gives up, now and later.
   void stop() noexcept;
@@ -235,7 +263,10 @@ class GpuExecutor {
   // The long wait that a kernel or stream has reported since the last call. Any thread.
   LongWait long_wait();
   // The error that a kernel found; empty if none.
-  std::string error() const;
+  GpuError error() const;
+  // The number of the call that is launched next, among the collectives of the communicator; -1: it
+  // has none. For error().
+  void number_call(int64_t number);
   // Waits until all launched work is done.
   void synchronize() noexcept;
 

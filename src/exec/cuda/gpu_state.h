@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/device_store.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/kernel_clock.h"
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/launch_order.h"
 #include "src/exec/cuda/launch_slot.h"
@@ -84,6 +86,9 @@ struct GpuExecutor::State {
   PooledResource plan_memory, plan_copy;
   PooledResource message_memory;  // for resolved messages of send/recv
   size_t plan_bytes_used = 0;
+  size_t large_plan_bytes = 0;  // of plans that have memory of their own
+  // Launches that are in graphs. Graphs hold it, and may outlive the communicator.
+  std::shared_ptr<std::atomic<int>> captured_calls = std::make_shared<std::atomic<int>>(0);
   std::pair<std::byte*, std::byte*> plan_room(LanePlan& plan, size_t bytes);
   void connect_posts(const GpuPosts& posts, std::byte* area);
   LaneRoom room;
@@ -98,6 +103,7 @@ struct GpuExecutor::State {
     if (registrations != nullptr) return registrations->place(pointer, bytes, peer);
     return comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
   }
+  KernelClock clock;
   std::unique_ptr<CopyEngine> copies;  // only if requested
   bool crowded = false;                // some process has several ranks
   std::unique_ptr<Rings> rings;        // only if peers' memory cannot be accessed

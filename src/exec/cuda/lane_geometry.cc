@@ -31,7 +31,9 @@ uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count,
 // Packets, if the messages are small: one iteration, and a slot for every message.
 bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_blocks, uint64_t unit,
                   uint32_t element, LaneGeometry& g) {
-  if (room.packet_bytes == 0 || image.scratch_chunks > 0 || image.most_messages == 0) return false;
+  if (room.packet_bytes == 0 || image.scratch_chunks > 0 || image.most_messages == 0 ||
+      !image.codecs.empty())
+    return false;
   const auto chunks = static_cast<uint64_t>(image.step_chunks);
   const uint64_t instances = std::clamp<uint64_t>(
       share(g.chunk * element * chunks, room.least_packet_bytes), 1, by_blocks);
@@ -50,6 +52,14 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
   return true;
 }
 
+// The most bytes of a slice of an element's chunk in a message, per element.
+uint64_t most_bytes(const LaneImage& image, uint32_t element) {
+  uint64_t most = element;
+  for (const CodecSpec& spec : image.codecs)
+    most = std::max(most, share(encoded_bytes(spec, spec.block, element), spec.block));
+  return most;
+}
+
 }  // namespace
 
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
@@ -57,7 +67,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   LaneGeometry g;
   const auto chunks = static_cast<uint64_t>(image.chunks),
              step_chunks = static_cast<uint64_t>(image.step_chunks);
-  const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>(1, 64 / element);
+  // Slices end where blocks of codecs do.
+  const uint64_t block = image.codecs.empty() ? 1 : image.codecs.front().block;
+  const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>({1, 64 / element, block});
+  const uint64_t slice_unit = std::max(unit, block), wide = most_bytes(image, element);
   const uint64_t scratch_bytes = image.scratch_chunks > 0 ? room.pool_bytes / 2 : 0;
   const uint64_t fifos = room.pool_bytes - scratch_bytes - 4096;
   g.part = part_of(image, scratch_bytes, count, element, unit);
@@ -71,7 +84,9 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
-  const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, element), kSlotUnit);
+  const uint64_t least_slot =
+      up(step_chunks * std::max<uint64_t>({64, element, image.codecs.empty() ? 0 : block * wide}),
+         kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
@@ -83,13 +98,13 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
          "(WEFT_SCRATCH_BYTES)",
          image.most_ports, g.slots, image.step_chunks, fifos);
   // All slices have the same length, if they can.
-  const uint64_t most_slice = std::max<uint64_t>(1, slot / step_chunks / element / unit * unit);
+  const uint64_t most_slice = std::max(block, slot / step_chunks / wide / slice_unit * slice_unit);
   const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
-  g.slice = std::min(most_slice,
-                     up(share(std::max<uint64_t>(1, g.chunk), iterations * g.instances), unit));
+  g.slice = std::min(
+      most_slice, up(share(std::max<uint64_t>(1, g.chunk), iterations * g.instances), slice_unit));
   g.iterations =
       static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
-  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * element, kSlotUnit));
+  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * wide, kSlotUnit));
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
 }

@@ -98,13 +98,30 @@ class LaneWriter {
       to.sends =
           to.sends || (i >= step.sources && out_.operands.back().kind == LaneOperand::kMessage);
     }
-    to.simple = step.count <= 1 && step.sources + step.destinations <= kLeaders;
+    to.coded = step.coded;
+    to.simple = step.count <= 1 && step.sources + step.destinations <= kLeaders && !step.coded;
+    if (step.coded) check_codecs(step);
     skip_straight(to);
     for (uint32_t i = 0; i < step.dependencies; i++) {
       const ProgramDependency& d = program_.dependencies[step.first_dependency + i];
       out_.dependencies.push_back({d.lane, d.step, program_.lanes[d.lane].steps});
     }
     out_.steps.push_back(to);
+  }
+
+  // A thread encodes a block once, and has no room to see memory through several codecs.
+  void check_codecs(const ProgramStep& step) const {
+    const ProgramOperand* operands = program_.operands.data() + step.first_operand;
+    for (uint32_t i = 0; i < step.sources; i++) {
+      if (operands[i].codec == 0 || operands[i].buffer == ProgramBuffer::kPeer) continue;
+      bool alone = step.sources == 1;
+      for (uint32_t d = step.sources; d < uint32_t{step.sources} + step.destinations; d++)
+        alone = alone && (operands[d].codec == 0 || operands[d].codec == operands[i].codec);
+      if (!alone)
+        fail(ncclInvalidUsage,
+             "a step reads memory through a codec beside other data; kernels do "
+             "not");
+    }
   }
 
   // Puts the place of a straight message first among the destinations.
@@ -132,6 +149,7 @@ class LaneWriter {
     const bool receives = i < step.sources;
     LaneOperand to;
     to.raw = receives && (step.raw_sources >> i & 1) != 0;
+    to.codec = from.codec & 0x7fu;
     if (from.buffer != ProgramBuffer::kPeer) {
       if (from.owner >= 0)
         fail(ncclInvalidUsage, "a step accesses the memory of rank {} without messages",
@@ -149,7 +167,7 @@ class LaneWriter {
       list.push_back(ports_.port((receives ? program_.receives : program_.sends)[port], receives));
     }
     to.kind = LaneOperand::kMessage;
-    to.receives = receives;
+    to.receives = receives ? 1 : 0;
     to.port = end->second.number;
     to.order = end->second.messages++;
     if (!places_.empty() && places_[step.first_operand + i].index >= 0) {
@@ -224,6 +242,16 @@ std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lan
   return all;
 }
 
+std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs) {
+  if (codecs.size() > kMostLaneCodecs)
+    return fmt::format("it has {} codecs; kernels do {}", codecs.size(), kMostLaneCodecs);
+  for (const CodecSpec& spec : codecs)
+    if (spec.kind == Codec::kTopK || spec.block != codecs.front().block)
+      return fmt::format("codec {}: kernels have no topk, and one block for all codecs",
+                         describe(spec));
+  return "";
+}
+
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
                      int fifo_depth, bool straight) {
   const Schedule& schedule = verified.schedule();
@@ -241,6 +269,9 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   image.chunks = program.chunks;
   image.uniform_only = program.uniform_only;
   image.partial_sums = program.partial_sums;
+  if (const std::string why = unfit_for_lanes(program.codecs); !why.empty())
+    fail(ncclInvalidUsage, "schedule {}: {}", schedule.name, why);
+  image.codecs = program.codecs;
   image.scratch_chunks = program.scratch_chunks;
   image.step_chunks = program.max_step_chunks;
   image.fifo_depth = fifo_depth;

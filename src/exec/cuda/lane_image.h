@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "src/exec/cuda/lane_program.h"
@@ -40,6 +41,7 @@ struct LaneImage {
     std::vector<LaneImagePort> receives, sends;
   };
   std::vector<Lane> lanes;
+  std::vector<CodecSpec> codecs;  // see ProgramOperand::codec
 
   size_t steps() const;
 };
@@ -51,6 +53,9 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
 // All of them, each in the room of the largest, `lane_bytes`. `resolved_bytes`: see LaneArguments.
 std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lanes,
                                   uint32_t& lane_bytes, uint32_t& resolved_bytes);
+
+// Why kernels cannot run a schedule with these codecs; empty: they can.
+std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs);
 
 // `also`: another proof of the schedule, by which some rank may run it. `straight`: messages may go
 // straight to their place, as far as both proofs allow. Throws Error if no kernel can run it.

@@ -80,6 +80,9 @@ inline size_t lane_words_bytes(int nranks) {
 inline size_t lane_area_pool(int nranks) {
   return (lane_words_bytes(nranks) + sizeof(uint64_t) + 4095) / 4096 * 4096;
 }
+// Codecs of a schedule that kernels run. All of them have the same block.
+inline constexpr uint32_t kMostLaneCodecs = 4;
+
 inline constexpr size_t kLaneItemBytes = 64;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
@@ -93,7 +96,8 @@ struct LaneOperand {
   // A message that may go straight to this place of its consumer: kOutput or kScratch.
   // kMessage: it may not.
   Kind straight = kMessage;
-  bool receives = false;  // kMessage: it is a source
+  uint8_t receives : 1 = 0;  // kMessage: it is a source
+  uint8_t codec : 7 = 0;     // as in ProgramOperand
   // The first chunk, in the buffer or in the one that `straight` says: in block `block`, number
   // `index`. Of scratch memory: number `index`.
   int32_t block = 0, index = 0;
@@ -112,6 +116,7 @@ struct alignas(16) LaneStep {
   // done for it.
   bool skips = false;
   bool simple = false;  // at most one chunk, and an operand for every leader at most
+  bool coded = false;   // an operand has a codec
 };
 
 struct LaneDependency {
@@ -236,11 +241,13 @@ struct alignas(16) LaneArguments {
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;
   uint32_t signature = 0;
-  uint32_t items = 0;      // lanes and their instances
-  bool system = false;     // some peer is on another GPU: memory order at system scope
-  bool in_shared = false;  // a block's lanes fit into its shared memory
-  bool counts = true;      // the run is a call of all ranks
-  bool packets = false;    // messages are packets, each in a slot of its own
+  uint32_t items = 0;        // lanes and their instances
+  bool system = false;       // some peer is on another GPU: memory order at system scope
+  bool in_shared = false;    // a block's lanes fit into its shared memory
+  bool counts = true;        // the run is a call of all ranks
+  bool packets = false;      // messages are packets, each in a slot of its own
+  uint32_t codec_block = 0;  // elements; 0: there are no codecs
+  CodecSpec codecs[kMostLaneCodecs];
   Reduction reduction;
 };
 

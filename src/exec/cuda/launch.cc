@@ -207,6 +207,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   a.reduction = call.reduction;
   a.element = static_cast<uint32_t>(element_size(call.reduction.type));
   a.signature = call.signature;
+  a.comm.call = s.comm.call;
   const size_t block = call.count * a.element;
   const bool overwritten = c.kind == CollectiveKind::kAllToAll && call.input == call.output;
   if (overwritten) {

@@ -121,6 +121,7 @@ std::pair<std::byte*, std::byte*> GpuExecutor::State::plan_room(LanePlan& plan, 
   }
   plan.memory = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
   plan.copy = PooledResource(DeviceStore::Kind::kHostMemory, bytes);
+  large_plan_bytes += bytes;
   return {static_cast<std::byte*>(plan.memory.get()), static_cast<std::byte*>(plan.copy.get())};
 }
 
@@ -197,6 +198,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.data.stride = call.count;
   a.element = static_cast<uint32_t>(element_size(call.reduction.type));
   a.signature = call.signature;
+  a.watch.call = s.comm.call;
   a.reduction = call.reduction;
   // See scale() in combine.cuh.
   if (a.reduction.scale != 0)
@@ -205,6 +207,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   const auto blocks_out = static_cast<size_t>(image.collective.output_blocks(s.options.rank));
   if (blocks_out > 0)
     a.data.output_place = s.place_of(call.output, blocks_out * call.count * a.element);
+  std::copy(image.codecs.begin(), image.codecs.end(), a.codecs);
+  if (!image.codecs.empty()) a.codec_block = image.codecs.front().block;
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);
   a.data.instances = a.word_instances = g.instances;
   a.slots = g.slots;
@@ -215,7 +219,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.items = a.lane_count * g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
   const size_t shared = shared_bytes(a, blocks, kMostShared);
-  const Kernels kernels = image.collective.reduces()
+  const Kernels kernels = image.collective.reduces() || !image.codecs.empty()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
   const uint64_t words = ceil_div(g.slice * a.element, 8);

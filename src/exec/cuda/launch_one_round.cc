@@ -9,8 +9,9 @@
 namespace weft::cuda {
 namespace {
 
-// Data per thread block before another block joins, and threads that share a word's peers.
-constexpr uint64_t kWordsPerCta = 128, kMostRows = 2;
+// Data per thread block before another block joins. Up to so many threads, two share a word's
+// peers: chosen for ranks that share an H200, where 256 were measured.
+constexpr uint64_t kWordsPerCta = 128, kMostThreadsOfRows = 384;
 // The most words per thread block in a kernel that may start early: one per thread. (Two took 2 us
 // more for an all_reduce of 64 KiB between four ranks.)
 constexpr uint64_t kEarlyWords = kThreads;
@@ -56,6 +57,7 @@ void GpuExecutor::run_one_round(GpuPlan& plan, const GpuCall& call) {
   a.receive_stride = shape.receive_step == 0 ? 0 : a.bytes;
   a.reduction = call.reduction;
   a.signature = call.signature;
+  a.comm.call = s.comm.call;
   // The same on all ranks.
   const uint64_t words = ceil_div(a.bytes, 8);
   const uint64_t most = std::min<uint64_t>(static_cast<uint64_t>(s.max_ctas), s.comm.packet_ctas);
@@ -68,14 +70,11 @@ void GpuExecutor::run_one_round(GpuPlan& plan, const GpuCall& call) {
   a.slice_bytes = a.part_bytes * ctas;
   a.slices = static_cast<uint32_t>(ceil_div(a.bytes, a.slice_bytes));
   // Every rank chooses for itself how its threads share the work.
-  const bool wide = a.part_bytes / 8 > kPacketThreads && s.threads == kThreads;
-  const uint64_t threads = wide ? kThreads : kPacketThreads;
   const uint64_t columns =
-      std::clamp<uint64_t>(std::bit_ceil(uint64_t{a.part_bytes} / 8), 32, threads);
-  const auto peers = static_cast<uint64_t>(
-      std::max(1, std::max(std::popcount(a.send_to), std::popcount(a.receive_from))));
-  const uint64_t rows = std::min({threads / columns, peers, kMostRows});
-  a.columns = static_cast<uint32_t>(std::countr_zero(columns));
+      std::clamp<uint64_t>(round_up(uint64_t{a.part_bytes} / 8, 32), 32, s.threads);
+  const auto peers = std::max(std::popcount(a.send_to), std::popcount(a.receive_from));
+  const uint64_t rows = peers > 1 && 2 * columns <= kMostThreadsOfRows ? 2 : 1;
+  a.columns = static_cast<uint32_t>(columns);
   const Kernels kernels = plan.collective.reduces()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();

@@ -1,6 +1,7 @@
 // See launch_order.h.
 #include "src/exec/cuda/launch_order.h"
 
+#include "src/base/error.h"
 #include "src/exec/cuda/events.h"
 
 namespace weft::cuda {
@@ -45,6 +46,12 @@ StreamGate::Pass LaunchOrder::begin(std::span<const cudaStream_t> streams) {
   StreamGate::Pass pass;
   Capture now;
   is_captured_ = capturing(stream, now);
+  for (const cudaStream_t other : streams.subspan(1)) {
+    Capture its;
+    if (capturing(other, its) != is_captured_ || (is_captured_ && its.id != now.id))
+      fail(ncclInvalidUsage,
+           "streams of a group: either none is captured, or all are captured into one graph");
+  }
   follows_own_ = is_captured_ && now.id == capture_.id && now.last == capture_.last;
   if (is_captured_) {
     begin_captured(stream, now);

@@ -123,6 +123,7 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   a.slices = static_cast<uint32_t>(ceil_div(chunk, a.slice_bytes));
   a.reduction = call.reduction;
   a.signature = call.signature;
+  a.comm.call = s.comm.call;
   auto* steps = reinterpret_cast<PacketStep*>(a.program_bytes);
   auto* operands = reinterpret_cast<PacketOperand*>(a.program_bytes + a.operands_at);
   for (size_t n = 0; n < program.steps.size(); n++) {

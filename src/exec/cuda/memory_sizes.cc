@@ -6,6 +6,7 @@
 #include "src/exec/cuda/block_share.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/lane_program.h"
+#include "src/exec/cuda/signal_arguments.h"
 
 namespace weft::cuda {
 namespace {
@@ -37,7 +38,8 @@ MemorySizes memory_sizes(const GpuOptions& options) {
         mailbox_bytes(sizes.packet_ctas, static_cast<uint32_t>(kPacketChannels * options.nranks));
     sizes.words_at = (sizes.words_at + 255) / 256 * 256;
   }
-  sizes.mailbox = whole_units(sizes.words_at + lane_words_bytes(options.nranks));
+  sizes.signals_at = (sizes.words_at + lane_words_bytes(options.nranks) + 255) / 256 * 256;
+  sizes.mailbox = whole_units(sizes.signals_at + signal_bytes(options.nranks));
   const bool chosen = options.scratch_bytes == 0;
   const size_t usual = chosen ? kUsualStage : whole_units(options.scratch_bytes);
   sizes.stage = usual;

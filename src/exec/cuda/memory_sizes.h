@@ -16,6 +16,7 @@ struct MemorySizes {
   size_t copy_stage = 0;     // of the copy engines
   uint32_t packet_ctas = 0;  // thread blocks that have slots of packets
   size_t words_at = 0;       // where the LaneWords begin, in `mailbox`
+  size_t signals_at = 0;     // where the words of one-sided calls begin, in `mailbox`
 
   size_t total() const { return mailbox + stage + send_stage + copy_stage; }
 };

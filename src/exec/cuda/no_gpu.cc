@@ -12,6 +12,7 @@ bool available() { return false; }
 int current_device() { return 0; }
 std::string bus_id(int) { return {}; }
 int driver_version() { return 0; }
+int runtime_version() { return 0; }
 
 [[noreturn]] static void refuse() { fail(ncclInternalError, "built without CUDA"); }
 bool on_device(const void*) { return false; }
@@ -66,13 +67,21 @@ void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvP
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 bool GpuExecutor::run_ring_exchange(const GpuRingExchange&) { return false; }
+KernelTimes GpuExecutor::begin_timing() { return {}; }
+void GpuExecutor::end_timing(const KernelTimes&) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
+bool GpuExecutor::busy() const { return false; }
+size_t GpuExecutor::device_bytes() const { return 0; }
+int GpuExecutor::captured_calls() const { return 0; }
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
 void GpuExecutor::peer_left(int) noexcept {}
+SignalWords GpuExecutor::signal_words() const { return {}; }
+bool GpuExecutor::reaches(int) const { return false; }
 void GpuExecutor::stop() noexcept {}
 LongWait GpuExecutor::long_wait() { return {}; }
-std::string GpuExecutor::error() const { return {}; }
+GpuError GpuExecutor::error() const { return {}; }
+void GpuExecutor::number_call(int64_t) {}
 void GpuExecutor::synchronize() noexcept {}
 
 }  // namespace weft::cuda

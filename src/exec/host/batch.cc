@@ -155,11 +155,12 @@ Outcome Batch::failure_of(const Task& task, const LaneState& lane) {
   if (h.plan != op.plan && h.sequence == op.sequence && h.collective == op.collective)
     return {ncclInvalidUsage,
             fmt::format("{}: operation {} ({}) runs as {} here, but as {} on peer {}: imported "
-                        "schedules need buffers in place on all ranks or on none",
+                        "schedules need buffers in place on all ranks or on none, and compression "
+                        "must be set alike",
                         label, op.sequence, kind,
-                        op.plan == 0 ? "a built-in plan" : "an imported schedule",
+                        op.plan == 0 ? "a built-in plan" : "an imported or compressed schedule",
                         h.plan == 0    ? "a built-in plan"
-                        : op.plan == 0 ? "an imported schedule"
+                        : op.plan == 0 ? "an imported or compressed schedule"
                                        : "another one",
                         lane.waits_for),
             &task};

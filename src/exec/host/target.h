@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/exec/host/combine.h"
+#include "src/exec/host/combine_coded.h"
 #include "src/exec/operation.h"
 #include "src/transport/doorbell.h"
 
@@ -10,6 +11,8 @@ namespace weft::host {
 
 struct HostTarget {
   static constexpr int kMostOperands = 64;  // see lower.cc
+  static constexpr bool kDecodes = true;
+  using Coded = CodedOperand;
   // Sequentially consistent, not just acquire/release: see doorbell.cc. Costs the same on a load.
   static uint64_t load(const uint64_t* at) noexcept {
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);
@@ -30,6 +33,10 @@ struct HostTarget {
   template <typename... Args>
   static void combine(Args&&... args) noexcept {
     host::combine(args...);
+  }
+  template <typename... Args>
+  static void combine_coded(Args&&... args) noexcept {
+    host::combine_coded(args...);
   }
 };
 

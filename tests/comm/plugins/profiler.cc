@@ -68,6 +68,10 @@ ncclResult_t start(void*, void** event, Descriptor* d) {
                  d->proxy_op.channel, d->proxy_op.steps, d->proxy_op.chunk,
                  d->proxy_op.pid == getpid() ? "" : " of another process");
   if (d->kind == kProxyStep) std::fprintf(file, " step %d", d->proxy_step.step);
+  if constexpr (requires { d->kernel; })
+    if (d->kind == kKernelCh)
+      std::fprintf(file, " kernel channel %d time %llu", d->kernel.channel,
+                   static_cast<unsigned long long>(d->kernel.gpu_time));
   std::fprintf(file, "\n");
   return ncclSuccess;
 }

@@ -4,16 +4,20 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
 #include <thread>
 
+#include "algorithms/generators/coded.h"
 #include "algorithms/generators/generators.h"
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/lane_messages.h"
 #include "src/transport/lane_stream.h"
 #include "src/transport/proxy.h"
+#include "tests/schedule/reference_run.h"
 #include "tests/simulator/random_schedules.h"
 #include "tests/support/sampling.h"
 #include "tests/transport/loopback_network.h"
@@ -115,7 +119,7 @@ struct LaneHome {
 struct LaneRank {
   LaneImage image;
   std::shared_ptr<LaneHome> home = std::make_shared<LaneHome>();
-  std::vector<int32_t> buffer;  // input and output
+  std::vector<int32_t> buffer, before;  // input and output
   size_t output_at = 0;
   DeviceBytes lanes, resolved;
   std::vector<LanePort> producers;
@@ -141,7 +145,10 @@ class LaneTeam {
  public:
   // `first`: a team whose ranks' memory it uses; nullptr: its own.
   LaneTeam(const VerifiedSchedule& verified, const LaneCase& shape, LaneTeam* first = nullptr)
-      : c_(verified.schedule().collective), in_place_(verified.in_place()), shape_(shape) {
+      : c_(verified.schedule().collective),
+        in_place_(verified.in_place()),
+        shape_(shape),
+        verified_(verified) {
     ranks_.resize(static_cast<size_t>(c_.nranks));
     if (first != nullptr) network_ = first->network_;
     for (int r = 0; r < c_.nranks && first != nullptr; r++) at(r).home = first->at(r).home;
@@ -165,11 +172,11 @@ class LaneTeam {
   }
 
   // All ranks but one run a call, and know that it has left. Returns the first error of each.
-  std::vector<uint32_t> run_without(int missing) {
+  std::vector<uint64_t> run_without(int missing) {
     missing_ = missing;
     for (LaneRank& rank : ranks_) *gone_word(&rank.home->flags, missing) |= 1u << missing;
     run();
-    std::vector<uint32_t> errors;
+    std::vector<uint64_t> errors;
     for (const LaneRank& rank : ranks_) errors.push_back(rank.home->flags.error);
     return errors;
   }
@@ -206,7 +213,9 @@ class LaneTeam {
           for (size_t call = 0; call < calls.size(); call++) {
             if (static_cast<int>(r) == calls[call]->missing_) return;
             const LaneArguments& a = calls[call]->ranks_[r].arguments;
-            if (calls[call]->c_.reduces()) {
+            if (calls[call]->coded()) {
+              LaneRunner<Native<float>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            } else if (calls[call]->c_.reduces()) {
               LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
             } else {
               LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
@@ -228,6 +237,7 @@ class LaneTeam {
   }
 
  private:
+  bool coded() const { return !verified_.schedule().codecs.empty(); }
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
@@ -273,7 +283,7 @@ class LaneTeam {
     rank.progress.resize(rank.image.lanes.size() * g.instances);
     rank.resolved.resize(rank.image.lanes.size() * g.instances * a.resolved_bytes);
     a.resolved = rank.resolved.data();
-    a.watch = {&rank.home->flags, uint64_t{60} * 1'000'000'000};
+    a.watch = {&rank.home->flags, uint64_t{60} * 1'000'000'000, 7};
     a.counters = &rank.home->counters;
     a.progress = rank.progress.data();
     a.lanes = rank.lanes.data();
@@ -294,7 +304,9 @@ class LaneTeam {
     a.data.chunk = g.chunk;
     a.data.slice = g.slice;
     a.items = a.lane_count * g.instances;
-    a.reduction.type = ncclInt32;
+    a.reduction.type = coded() ? ncclFloat32 : ncclInt32;
+    std::copy(rank.image.codecs.begin(), rank.image.codecs.end(), a.codecs);
+    if (coded()) a.codec_block = rank.image.codecs.front().block;
   }
 
   static int32_t value(int rank, uint64_t i) {
@@ -312,15 +324,38 @@ class LaneTeam {
     int32_t* input =
         rank.buffer.data() + (shared ? static_cast<uint64_t>(overlap.input_at) * shape_.count : 0);
     rank.output_at = shared ? static_cast<uint64_t>(overlap.output_at) * shape_.count : inputs;
-    for (uint64_t i = 0; i < inputs; i++) input[i] = value(r, i);
+    for (uint64_t i = 0; i < inputs; i++)
+      input[i] = coded() ? std::bit_cast<int32_t>(static_cast<float>(value(r, i))) : value(r, i);
+    rank.before = rank.buffer;
     rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
     rank.arguments.data.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
     rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
   }
 
+  // Schedules with codecs: the bits are those of the host.
+  std::string check_bits() {
+    std::vector<std::vector<std::byte>> memory;
+    for (LaneRank& rank : ranks_) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(rank.before.data());
+      memory.emplace_back(bytes, bytes + rank.before.size() * sizeof(int32_t));
+    }
+    Reduction sum;
+    run_reference(verified_, sum, shape_.count, memory);
+    for (int r = 0; r < c_.nranks; r++) {
+      const uint64_t outputs = static_cast<uint64_t>(c_.output_blocks(r)) * shape_.count;
+      const std::byte* expected = memory[static_cast<size_t>(r)].data() + 4 * at(r).output_at;
+      const int32_t* found = at(r).buffer.data() + at(r).output_at;
+      for (uint64_t i = 0; i < outputs; i++)
+        if (std::memcmp(expected + 4 * i, found + i, 4) != 0)
+          return "rank " + std::to_string(r) + " element " + std::to_string(i) + " differs";
+    }
+    return "";
+  }
+
   std::string check() {
     for (int r = 0; r < c_.nranks; r++) {
       if (at(r).home->flags.error != 0) return "rank " + std::to_string(r) + " reports an error";
+      if (coded()) return check_bits();
       for (int block = 0; block < c_.output_blocks(r); block++) {
         const ChunkGoal goal = c_.goal(r, block, 1);
         const bool of_rank = c_.kind == CollectiveKind::kAllToAll ||
@@ -347,6 +382,7 @@ class LaneTeam {
   const Collective c_;
   const bool in_place_;
   const LaneCase shape_;
+  const VerifiedSchedule verified_;
   int missing_ = -1;
   std::vector<LaneRank> ranks_;
   std::shared_ptr<LaneNetwork> network_;
@@ -403,6 +439,29 @@ TEST(LaneKernel, ReachesOtherHosts) {
     }
 }
 
+TEST(LaneKernel, RunsCodecsWithTheBitsOfTheHost) {
+  const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 13 : 5;
+  uint64_t number = test_seed();
+  for (const char* codec : {"int8:block=16", "int4:block=64", "fp8:block=32", "onebit:block=16"})
+    for (const CollectiveKind kind :
+         {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
+      for (const std::vector<int>& hosts : {std::vector{0, 0, 1, 1}, {0, 1, 2, 2}, {0, 1}})
+        for (const bool in_place : {false, true}) {
+          const Collective c{kind, static_cast<int>(hosts.size()), 0};
+          const VerifiedSchedule verified =
+              verify(make_coded(c, hosts, parse_codec_spec(codec)), in_place, 2);
+          for (const LaneCase& shape :
+               {LaneCase{true, 29}, LaneCase{true, 1000, true}, LaneCase{true, 1500, false, false},
+                LaneCase{false, 700, false, true, 2}}) {
+            if (number++ % stride != 0) continue;
+            LaneTeam team(verified, shape);
+            for (int call = 0; call < 2; call++)
+              ASSERT_EQ(team.run(), "") << codec << ' ' << name(kind) << ' ' << in_place << ' '
+                                        << shape.count << ' ' << shape.host;
+          }
+        }
+}
+
 // Ports of one schedule lie where those of another were, while slower ranks still wait there.
 TEST(LaneKernel, RunsDifferentSchedulesOneAfterTheOther) {
   for (const int host : {0, 2}) {
@@ -432,10 +491,15 @@ TEST(LaneKernel, NamesARankThatHasLeft) {
   const VerifiedSchedule verified = verify(kDirect.make(c, false), false, 2);
   for (const bool packets : {false, true}) {
     LaneTeam team(verified, {true, 40, packets});
-    const std::vector<uint32_t> errors = team.run_without(1);
-    for (const int rank : {0, 2})
-      EXPECT_EQ(errors[static_cast<size_t>(rank)], error_word(KernelError::kLeft, 1))
-          << packets << rank;
+    const std::vector<uint64_t> errors = team.run_without(1);
+    for (const int rank : {0, 2}) {
+      const KernelFault fault = fault_of(errors[static_cast<size_t>(rank)]);
+      EXPECT_EQ(fault.error, KernelError::kLeft) << packets << rank;
+      EXPECT_EQ(fault.peer, 1) << packets << rank;
+      EXPECT_EQ(fault.call, 7u) << packets << rank;
+      // A thread that waits for its packets does not know the step.
+      EXPECT_TRUE(fault.step == 0 || (packets && fault.step == -1)) << packets << rank;
+    }
   }
 }
 

@@ -1,6 +1,14 @@
 // An external plugin of ABI version 11: the tiny network under the name "tiny11". It checks that
-// every communicator passes the context that its init() gave.
+// every communicator passes the context that its init() gave. It has two devices, a slow one that
+// nobody should use; or those of WEFT_TEST_NICS ("nic0,nic1"), equally fast. WEFT_TEST_NIC_LOG
+// names a file with a line for each route: "sends nic0" or "receives nic0".
+#include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "src/transport/net_abi/v11.h"
 #include "tests/net/plugins/tiny_net.h"
@@ -12,7 +20,27 @@ struct Context {
   uint64_t comm_id = 0;
   uint32_t magic = 0x11;
 };
-char name[] = "tiny11dev";
+
+// Made once and never freed: the library keeps the pointers.
+const std::vector<std::string>& nics() {
+  static const auto& names = *[] {
+    auto list = std::make_unique<std::vector<std::string>>();
+    const char* said = std::getenv("WEFT_TEST_NICS");
+    std::istringstream words(said == nullptr ? "slow,tiny11dev" : said);
+    for (std::string one; std::getline(words, one, ',');) list->push_back(one);
+    return list.release();
+  }();
+  return names;
+}
+
+bool is_fast(int dev) { return nics()[static_cast<size_t>(dev)] != "slow"; }
+
+void note(const char* what, int dev) {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (const char* file = std::getenv("WEFT_TEST_NIC_LOG"))
+    std::ofstream(file, std::ios::app) << what << ' ' << nics()[static_cast<size_t>(dev)] << '\n';
+}
 
 bool genuine(const void* context) {
   return context != nullptr && static_cast<const Context*>(context)->magic == 0x11;
@@ -32,25 +60,30 @@ ncclResult_t finalize(void* context) {
   return ncclSuccess;
 }
 ncclResult_t devices(int* ndev) {
-  *ndev = 2;  // unequal: the library should use only the fast one
+  *ndev = static_cast<int>(nics().size());
   return ncclSuccess;
 }
 ncclResult_t properties(int dev, net_abi::PropertiesV11* p) {
   *p = {};
-  p->name = name;
+  p->name = const_cast<char*>(nics()[static_cast<size_t>(dev)].c_str());
   p->pointer_support = net_abi::kHostPointer;
-  p->speed = dev == 1 ? 100000 : 1000;
+  p->speed = is_fast(dev) ? 100000 : 1000;
   p->max_comms = 64;
   p->max_receives = 8;
   p->max_p2p_bytes = net_abi::kLargestSize;
   return ncclSuccess;
 }
 ncclResult_t listen_at(void* context, int dev, void* handle, void** comm) {
-  return genuine(context) && dev == 1 ? listen(handle, comm) : ncclInvalidArgument;
+  if (!genuine(context) || !is_fast(dev)) return ncclInvalidArgument;
+  note("receives", dev);
+  return listen(handle, comm);
 }
 ncclResult_t connect_to(void* context, int dev, void* handle, void** comm,
                         net_abi::DeviceHandle**) {
-  return genuine(context) && dev == 1 ? connect(handle, comm) : ncclInvalidArgument;
+  if (!genuine(context) || !is_fast(dev)) return ncclInvalidArgument;
+  const ncclResult_t result = connect(handle, comm);
+  if (*comm != nullptr) note("sends", dev);
+  return result;
 }
 ncclResult_t accept_from(void* listener, void** comm, net_abi::DeviceHandle**) {
   return accept(listener, comm);

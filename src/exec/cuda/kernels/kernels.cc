@@ -71,7 +71,9 @@ void load_kernels(int device, cudaStream_t stream) {
   load(message_kernel_function(true), &no_messages);
   load(message_kernel_function(false), &no_messages);
   cudaFuncAttributes attributes;
-  check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "loading kernels");
+  for (const void* small :
+       {probe_kernel_function(), signal_kernel_function(), stamp_kernel_function()})
+    check(cudaFuncGetAttributes(&attributes, small), "loading kernels");
   load_all(move_kernels());
   for (int type = 0; type < ncclNumTypes; type++)
     for (int op = ncclSum; op <= ncclMin; op++)

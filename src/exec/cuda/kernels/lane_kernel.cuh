@@ -5,6 +5,7 @@
 // that can be known before is.
 #pragma once
 
+#include "src/exec/cuda/kernels/lane_codecs.cuh"
 #include "src/exec/cuda/kernels/lane_packets.cuh"
 #include "src/exec/cuda/kernels/lane_posts.cuh"
 #include "src/exec/cuda/kernels/ring_wait.cuh"
@@ -49,7 +50,7 @@ class LaneRunner {
         if (a_.packets) {
           if (!move_packets<Type, Op>(a_, shared_.movement)) shared_.stopped = true;
         } else if (shared_.movement.elements > 0) {
-          combine<Type, Op, false, LaneMovement>(shared_.movement, whole_block());
+          move_data();
         }
         __syncthreads();
       }
@@ -60,6 +61,11 @@ class LaneRunner {
 
  private:
   static __device__ bool leads() { return threadIdx.x < kWarp; }
+  __device__ void move_data() {
+    if constexpr (kRunsCodecs<Type, Op>)
+      if (shared_.movement.operands != nullptr) return combine_coded<Type>(a_, shared_.movement);
+    combine<Type, Op, false, LaneMovement>(shared_.movement, whole_block());
+  }
 
   // All threads: the block's items. Their lanes are copied, if they fit, and resolved.
   __device__ void take_items(std::byte* room) {
@@ -182,10 +188,10 @@ class LaneRunner {
     Patience patience;
     while (!done()) {
       if (waits_other_call_) {
-        if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_);
+        if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
         return false;
       }
-      if (warp_ballot(!patience.lasts(a_.watch, waits_for_)) != 0) return false;
+      if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return false;
     }
     return true;
   }
@@ -209,14 +215,14 @@ class LaneRunner {
           continue;
         }
         if (waits_other_call_) {
-          if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_);
+          if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
           return finish();
         }
       }
       if (own_ > 1) change_item();
       if (++looked < own_) continue;
       looked = 0;
-      if (warp_ballot(!patience.lasts(a_.watch, waits_for_)) != 0) return finish();
+      if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return finish();
     }
   }
   __device__ void finish() {
@@ -262,6 +268,7 @@ class LaneRunner {
     if (blocked == 0) return true;
     const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
     waits_for_ = warp_get(waits, first);
+    waits_at_ = static_cast<int>(item_.step);
     waits_other_call_ = warp_ballot(other_call) != 0;
     return false;
   }
@@ -342,6 +349,7 @@ class LaneRunner {
     m.source_ends = item_.ends + first;
     m.destination_ends = m.source_ends + step_->sources;
     m.scaled = item_.lengths[item_.step].scaled;
+    m.operands = nullptr;
     fill(m, elements, aligned);
     return m;
   }
@@ -366,15 +374,20 @@ class LaneRunner {
     const LanePlaces places(a, item);
     const uint64_t elements = places.length_of(step, c), before = places.before(step, c);
     const uint32_t first = step.first_operand, to = first + step.sources + pass * kMostEnds;
+    const auto* operands = item.lane->at<LaneOperand>(item.lane->operands_at);
+    const auto ahead = [&](uint32_t operand) {
+      const uint8_t codec = operands[operand].codec;
+      return codec == 0 ? before : places.before(step, c, codec);
+    };
     const bool skips = step.skips && item.ends[first].kind == LaneEnd::kStraight && pass == 0;
     uint32_t count = step.destinations - pass * kMostEnds;
     if (count > kMostEnds) count = kMostEnds;
     for (uint32_t i = threadIdx.x; i < step.sources; i += kWarp) {
-      shared.sources[i] = places.of_chunk(first + i, c, before);
+      shared.sources[i] = places.of_chunk(first + i, c, ahead(first + i));
       shared.source_ends[i] = item.ends[first + i];
     }
     for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
-      shared.destinations[i] = places.of_chunk(to + i, c, before);
+      shared.destinations[i] = places.of_chunk(to + i, c, ahead(to + i));
       shared.destination_ends[i] = item.ends[to + i];
     }
     if (threadIdx.x == 0) {
@@ -387,6 +400,7 @@ class LaneRunner {
       m.destination_count = count - (skips ? 1 : 0);
       m.scaled = item.lengths[item.step].scaled;
       m.elements = m.destination_count > 0 || a.packets ? elements : 0;
+      m.operands = step.coded ? operands + first : nullptr;
     }
     if (step.count == 0) return a.packets ? (passes == 0 ? 1 : passes) : 0;
     return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);
@@ -427,7 +441,8 @@ class LaneRunner {
     const auto& port =
         lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
     const LanePlaces places(a_, item_);
-    const uint64_t bytes = places.before(*step_, static_cast<uint32_t>(step_->count));
+    const uint64_t bytes =
+        places.before(*step_, static_cast<uint32_t>(step_->count), operand.codec);
     if (!operand.receives && bytes > 0) atomicAdd(&a_.counters->posted, 1);
     send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
               port.peer);
@@ -473,7 +488,7 @@ class LaneRunner {
   const LaneStep* step_ = nullptr;
   LaneEnd end_;
   bool aligned_ = false;
-  int waits_for_ = -1;
+  int waits_for_ = -1, waits_at_ = -1;  // a rank, and the step that needs it
   uint32_t foreign_ = 0;
   bool waits_other_call_ = false;
 };

@@ -29,6 +29,7 @@ struct LaneMovement {
   // Packets: the ends of sources and destinations, and the flag of those that are messages.
   const LaneEnd *source_ends, *destination_ends;
   uint32_t call;
+  const LaneOperand* operands;  // of a step with codecs, sources first; otherwise nullptr
 };
 
 // Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.

@@ -107,10 +107,12 @@ class LanePlaces {
     if (begin >= in_chunk) return 0;
     return in_chunk - begin < d_.slice ? in_chunk - begin : d_.slice;
   }
-  __device__ uint64_t before(const LaneStep& step, uint32_t c) const {
+  __device__ uint64_t before(const LaneStep& step, uint32_t c, uint8_t codec = 0) const {
     uint64_t all = 0;
     for (uint32_t k = 0; k < c; k++) {
-      const uint64_t bytes = length_of(step, k) * a_.element;
+      const uint64_t bytes =
+          codec == 0 ? length_of(step, k) * a_.element
+                     : encoded_bytes(a_.codecs[codec - 1], length_of(step, k), a_.element);
       all += a_.packets ? (bytes + 7) / 8 : bytes;
     }
     return all;

@@ -49,8 +49,8 @@ __device__ inline void fetch_scalar(Reduction& reduction, uint32_t bytes) {
 }
 
 // Reports a kernel's first error to the host. Every wait ends.
-__device__ inline void report(const Watch& watch, KernelError error, int peer) {
-  atomicCAS_system(&watch.flags->error, 0u, error_word(error, peer));
+__device__ inline void report(const Watch& watch, KernelError error, int peer, int step = -1) {
+  set_once(&watch.flags->error, error_word({error, peer, watch.call, step}));
   store_volatile(&watch.flags->stop, 1u);
 }
 

@@ -15,6 +15,13 @@ __global__ void probe_kernel(const __grid_constant__ ProbeArguments a) {
   __threadfence_system();
 }
 
+__global__ void stamp_kernel(uint64_t* time) {
+  uint64_t now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  *static_cast<volatile uint64_t*>(time) = now;
+  __threadfence_system();
+}
+
 }  // namespace
 
 Kernels move_kernels() { return function_of<Bytes, Sum>(); }
@@ -25,5 +32,6 @@ const void* message_kernel_function(bool few) {
 }
 
 const void* probe_kernel_function() { return reinterpret_cast<const void*>(probe_kernel); }
+const void* stamp_kernel_function() { return reinterpret_cast<const void*>(stamp_kernel); }
 
 }  // namespace weft::cuda

@@ -17,9 +17,9 @@ class OneRound {
         before_(before),
         n_(static_cast<uint32_t>(a.comm.nranks)),
         me_(static_cast<uint32_t>(a.comm.rank)),
-        column_(threadIdx.x & ((1u << a.columns) - 1)),
-        row_(threadIdx.x >> a.columns),
-        rows_(blockDim.x >> a.columns) {}
+        row_(threadIdx.x >= a.columns ? 1 : 0),
+        column_(threadIdx.x - row_ * a.columns),
+        rows_(blockDim.x > a.columns ? 2 : 1) {}
 
   __device__ void scale_by(uint64_t bits) { scalar_bits_ = bits; }
 
@@ -42,7 +42,7 @@ class OneRound {
   }
 
   __device__ bool send() {
-    for (uint32_t w = column_; w < words_; w += 1u << a_.columns) {
+    for (uint32_t w = column_; w < words_; w += a_.columns) {
       for (uint32_t k = 1 + row_; k < n_; k += kRow * rows_) {
         uint64_t words[kRow];
         if (slice_ == 0 && w == column_ && k == 1 + row_) {
@@ -61,7 +61,7 @@ class OneRound {
 
   __device__ bool receive() {
     if constexpr (std::is_same_v<Type, Bytes>) {
-      for (uint32_t w = column_; w < words_; w += 1u << a_.columns)
+      for (uint32_t w = column_; w < words_; w += a_.columns)
         for (uint32_t k = 1 + row_; k < n_; k += kRow * rows_)
           if (!move_row(w, k)) return false;
     } else {
@@ -229,16 +229,12 @@ class OneRound {
   const OneRoundArguments& a_;
   const uint4* before_;
   uint64_t scalar_bits_ = 0;
-  const uint32_t n_, me_, column_, row_, rows_;
+  const uint32_t n_, me_, row_, column_, rows_;
   uint32_t slice_ = 0, length_ = 0, words_ = 0;
   uint64_t begin_ = 0;
   uint64_t fetched_[kRow], own_;
 };
 
-// A block of kThreads has an SM to itself. With the same registers per thread, two blocks of
-// kPacketThreads fit on an SM. A communicator that was created when few SMs were left relies on
-// that.
-static_assert(kThreads >= 2 * kPacketThreads);
 template <typename Type, typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
     one_round_kernel(const __grid_constant__ OneRoundArguments a) {

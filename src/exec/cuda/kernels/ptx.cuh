@@ -147,6 +147,12 @@ template <typename T>
 __device__ inline T load_volatile(const T* at) {
   return *static_cast<const volatile T*>(at);
 }
+// Writes the word if it is still 0, which the host sees.
+__device__ inline void set_once(uint64_t* at, uint64_t value) {
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+  atomicCAS_system(reinterpret_cast<unsigned long long*>(at), 0ull,
+                   static_cast<unsigned long long>(value));
+}
 template <typename T>
 __device__ inline void store_volatile(T* at, T value) {
   *static_cast<volatile T*>(at) = value;

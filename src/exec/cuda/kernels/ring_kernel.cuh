@@ -51,6 +51,7 @@ struct RingState {
 template <typename Type, typename Op>
 struct RingTarget {
   static constexpr int kMostOperands = kMaxRanks;
+  static constexpr bool kDecodes = false;
   RingState& shared;
 
   __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
@@ -125,12 +126,12 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
     const Advance outcome = interpreter.advance(lane);
     if (outcome == Advance::kDone) return true;
     if (outcome == Advance::kFailed) {
-      report(a.comm, KernelError::kOtherCall, lane.waits_for);
+      report(a.comm, KernelError::kOtherCall, lane.waits_for, static_cast<int>(lane.step));
       return false;
     }
     if (outcome == Advance::kAgain) {
       patience.start_again();
-    } else if (!patience.lasts(a.comm, lane.waits_for)) {
+    } else if (!patience.lasts(a.comm, lane.waits_for, static_cast<int>(lane.step))) {
       return false;
     }
   }

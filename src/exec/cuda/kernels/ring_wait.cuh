@@ -12,8 +12,9 @@ inline constexpr uint64_t kOnTheWayNs = 2'000'000'000;
 class Patience {
  public:
   // Called after a poll that found nothing. False if the wait is over without success; the host is
-  // told, unless it asked to stop. `peer`: the rank waited for, -1 if none.
-  __device__ bool lasts(const Watch& watch, int peer) {
+  // told, unless it asked to stop. `peer`: the rank waited for, -1 if none; `step`: where,
+  // likewise.
+  __device__ bool lasts(const Watch& watch, int peer, int step = -1) {
     if ((++looks_ & 0xff) != 0) return true;
     const HostWord said = load_flags(watch);
     if (said.stop != 0) return false;
@@ -26,7 +27,7 @@ class Patience {
     if (gone && left_ == 0) left_ = now;
     const bool late = watch.timeout_ns != 0 && now - begun_ > watch.timeout_ns;
     if (!late && (!gone || now - left_ <= kOnTheWayNs)) return true;
-    report(watch, late ? KernelError::kTimeout : KernelError::kLeft, peer);
+    report(watch, late ? KernelError::kTimeout : KernelError::kLeft, peer, step);
     return false;
   }
   // Called when the awaited thing came.

@@ -99,9 +99,9 @@ inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline uint32_t atomicAdd(uint32_t* at, uint32_t more) {
   return std::atomic_ref(*at).fetch_add(more);
 }
-inline uint32_t atomicCAS_system(uint32_t* at, uint32_t wanted, uint32_t value) {
+inline void set_once(uint64_t* at, uint64_t value) {
+  uint64_t wanted = 0;
   std::atomic_ref(*at).compare_exchange_strong(wanted, value);
-  return wanted;
 }
 inline float __uint_as_float(uint32_t bits) {
   float value;

@@ -1,0 +1,127 @@
+// Communicators made from others: split, shrink and grow.
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/bring_up.h"
+#include "src/comm/lifecycle.h"
+
+namespace weft {
+namespace {
+
+ncclComm* new_child(const ncclComm& parent, const CommConfig& config) {
+  ncclComm* comm = new_handle(-1, 0, config);
+  comm->device = parent.device;
+  comm->issuer = parent.issuer;
+  return comm;
+}
+
+// Runs in the job. `child`: who is in it; the parent is not used any more.
+void bring_up_child(ncclComm& parent, ncclComm& comm, const Child& child, const char* function) {
+  {
+    std::lock_guard lock(comm.mutex);
+    comm.rank = child.rank;
+    comm.nranks = child.nranks;
+  }
+  {
+    std::lock_guard lock(parent.mutex);
+    parent.children.push_back(&comm);
+  }
+  if (parent.state.load() == CommState::kDead) comm.cancel->cancel();
+  if (child.rendezvous != nullptr) child.rendezvous->hand_over();
+  bring_up(comm, child.id, function);
+}
+
+// A job that failed before its communicator began to come up.
+template <typename Work>
+auto guarded(ncclComm* comm, Work work) {
+  return [comm, work = std::move(work)]() mutable {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (comm != nullptr) {
+        set_text(*comm, error.what());
+        comm->progress.fail(error.code());
+        CommState expected = CommState::kInitializing;
+        comm->state.compare_exchange_strong(expected, CommState::kFailed);
+      }
+      throw;
+    }
+  };
+}
+
+}  // namespace
+
+ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
+                   const ncclConfig_t* config) {
+  auto use = std::make_shared<Use>(parent, false);
+  CommConfig child_config = CommConfig::from(config, &parent.config);
+  child_config.shares_blocks = parent.config.split_share;
+  parent.shrunk = false;
+  ncclComm* comm = color == NCCL_SPLIT_NOCOLOR ? nullptr : new_child(parent, child_config);
+  const uint64_t round = (*use)->children().reserve_round();
+  auto work = guarded(comm, [comm, &parent, use, round, color, key]() mutable {
+    const Child child = (*use)->children().split(round, color, key);
+    use.reset();
+    if (comm != nullptr) bring_up_child(parent, *comm, child, "ncclCommSplit");
+  });
+  return start({&parent, comm, out, std::move(work)});
+}
+
+ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm** out,
+                    const ncclConfig_t* config, bool abort_parent) {
+  CommConfig child_config = CommConfig::from(config, &parent.config);
+  child_config.shares_blocks = !abort_parent && parent.config.shrink_share;
+  Child child;
+  {
+    const Use use(parent, false);
+    if (abort_parent)
+      use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
+    child = use->children().shrink(excluded);
+  }
+  ncclComm* comm = new_child(parent, child_config);
+  parent.shrunk = false;
+  auto work = guarded(comm, [comm, &parent, child] {
+    bring_up_child(parent, *comm, child, "ncclCommShrink");
+    if (!parent.config.blocking) parent.shrunk = true;
+  });
+  return start({&parent, comm, out, std::move(work)});
+}
+
+UniqueId grow_id(ncclComm& parent) {
+  const Use use(parent);
+  std::lock_guard lock(parent.mutex);
+  if (parent.next.grown)
+    fail(ncclInvalidUsage,
+         "comm has an id that was not used yet: one ncclCommGrow after each ncclCommGetUniqueId");
+  const UniqueId id = UniqueId::create();
+  if (id.fixed != 0)
+    fail(ncclInvalidUsage, "NCCL_COMM_ID is set, so there are no ids for communicators that grow");
+  parent.next.grown = Child{id, -1, 0, std::make_shared<HeldRendezvous>(id.secret)};
+  return id;
+}
+
+ncclResult_t grow(ncclComm& parent, int nranks, const UniqueId* id, ncclComm** out,
+                  const ncclConfig_t* config) {
+  auto use = std::make_shared<Use>(parent);
+  const CommConfig child_config = CommConfig::from(config, &parent.config);
+  std::optional<Child> own;
+  if (id != nullptr) {
+    std::lock_guard lock(parent.mutex);
+    if (!parent.next.grown || parent.next.grown->id.secret != id->secret)
+      fail(ncclInvalidArgument,
+           "uniqueId is not the one that ncclCommGetUniqueId made for this communicator, or it was "
+           "used before");
+    std::swap(own, parent.next.grown);
+  }
+  ncclComm* comm = new_child(parent, child_config);
+  const uint64_t round = (*use)->children().reserve_round();
+  auto work = guarded(comm, [comm, &parent, use, round, own, nranks]() mutable {
+    Child child =
+        (*use)->children().grow(round, own ? std::optional(own->id) : std::nullopt, nranks);
+    if (own) child.rendezvous = own->rendezvous;
+    use.reset();
+    bring_up_child(parent, *comm, child, "ncclCommGrow");
+  });
+  return start({&parent, comm, out, std::move(work)});
+}
+
+}  // namespace weft

@@ -1,0 +1,159 @@
+// See process_status.h.
+#include "src/comm/process_status.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "src/base/error.h"
+#include "src/transport/status_request.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kAnswerWithinS = 1;
+
+// Names of the acceptors' unix sockets in this network namespace: weft- and 16 hexadecimal digits.
+std::set<std::string> socket_names() {
+  std::set<std::string> names;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    const size_t at = line.rfind(" @weft-");
+    if (at == std::string::npos) continue;
+    const std::string name = line.substr(at + 2);
+    if (name.size() == 21 && name.find_first_not_of("0123456789abcdef", 5) == std::string::npos)
+      names.insert(name);
+  }
+  return names;
+}
+
+std::string ask_process(const Fd& socket, int pid) {
+  try {
+    const std::string answer = request_status(socket.get(), in_seconds(kAnswerWithinS));
+    return Json::parse(answer).dump();
+  } catch (const std::exception& error) {
+    const Json silent = {
+        {"pid", pid},
+        {"error", fmt::format("it gives no answer (it may be stopped, or of another version): {}",
+                              error.what())},
+        {"communicators", Json::array()}};
+    return silent.dump();
+  }
+}
+
+std::string seconds(double value) {
+  return value < 100 ? fmt::format("{:.1f} s", value) : fmt::format("{:.0f} s", value);
+}
+
+// "running 3.0 s: all_reduce 17, 4096 bytes float32 sum"
+std::string describe_operation(const Json& comm) {
+  if (!comm.contains("operation")) return "no operation yet";
+  const Json& op = comm.at("operation");
+  const std::string phase = op.at("phase"), kind = op.at("kind"), type = op.at("type"),
+                    reduces = op.at("op");
+  const bool single = kind == "send" || kind == "receive";
+  const bool rooted =
+      kind == "broadcast" || kind == "reduce" || kind == "gather" || kind == "scatter";
+  std::string what = kind;
+  if (single)
+    what += fmt::format(" {} {}", kind == "send" ? "to" : "from", op.at("root").get<int>());
+  else
+    what += fmt::format(" {}", op.at("number").get<uint64_t>());
+  what += fmt::format(", {} bytes {}", op.at("bytes").get<uint64_t>(), type);
+  if (reduces != "-") what += " " + reduces;
+  if (rooted) what += fmt::format(" root {}", op.at("root").get<int>());
+  if (const auto together = op.at("together").get<uint64_t>(); together > 1)
+    what += fmt::format(", one of {} in a group", together);
+  const std::string age = seconds(op.at("seconds").get<double>());
+  return phase == "done" || phase == "failed" ? fmt::format("{} {} ago: {}", phase, age, what)
+                                              : fmt::format("{} {}: {}", phase, age, what);
+}
+
+std::string describe_wait(const Json& comm) {
+  if (comm.contains("fault")) return "failed: " + comm.at("fault").get<std::string>();
+  if (!comm.contains("waits")) return "";
+  const Json& wait = comm.at("waits");
+  return fmt::format("waits {} for {} {} (pid {}), step {} of lane {}",
+                     seconds(wait.at("seconds").get<double>()),
+                     wait.at("cpu_node").get<bool>() ? "CPU node" : "rank",
+                     wait.at("for").get<int>(), wait.at("pid").get<int>(),
+                     wait.at("step").get<uint64_t>(), wait.at("lane").get<uint64_t>()) +
+         (wait.at("to_send").get<bool>() ? ", to send" : "");
+}
+
+struct StatusTable {
+  std::map<std::string, std::map<int, std::string>> rows;  // per communicator and rank
+  std::map<std::string, std::string> titles;
+};
+
+void add_row(StatusTable& table, int pid, const Json& comm) {
+  const std::string hash = comm.at("communicator"), name = comm.at("name"),
+                    state = comm.at("state");
+  const int rank = comm.at("rank");
+  const std::string title =
+      fmt::format("communicator {}{}, {} ranks", hash, name.empty() ? "" : " '" + name + "'",
+                  comm.at("nranks").get<int>());
+  const std::string wait = describe_wait(comm);
+  table.rows[hash][rank] = fmt::format(
+      "  rank {:<4} pid {:<8} {}{}{}\n", rank, pid, state == "ready" ? "" : state + ", ",
+      describe_operation(comm), wait.empty() ? "" : "\n             " + wait);
+  table.titles[hash] = title;
+}
+
+}  // namespace
+
+std::vector<std::string> ask_processes(int pid, bool of_other_users) {
+  std::vector<std::future<std::string>> answers;
+  for (const std::string& name : socket_names()) {
+    Fd socket = connect_unix(name);
+    if (!socket) continue;
+    const SocketPeer peer = socket_peer(socket.get());
+    if (peer.pid == getpid() || (pid != 0 && peer.pid != pid)) continue;
+    if (!of_other_users && peer.uid != static_cast<int64_t>(geteuid())) {
+      if (pid != 0) fail(ncclInvalidArgument, "process {} belongs to another user", pid);
+      continue;
+    }
+    // All at once: one that is stopped does not delay the others.
+    answers.push_back(std::async(std::launch::async, ask_process, std::move(socket), peer.pid));
+  }
+  std::vector<std::string> processes;
+  for (auto& answer : answers) processes.push_back(answer.get());
+  return processes;
+}
+
+std::string status_text(const std::vector<std::string>& processes) {
+  std::string text;
+  StatusTable table;
+  for (const std::string& answer : processes) {
+    try {
+      const Json process = Json::parse(answer);
+      if (process.contains("error"))
+        text += fmt::format("pid {}: {}\n", process.at("pid").get<int>(),
+                            process.at("error").get<std::string>());
+      for (const Json& comm : process.at("communicators"))
+        add_row(table, process.at("pid").get<int>(), comm);
+    } catch (const Json::exception& error) {
+      text += fmt::format("a process gives an answer that is not understood: {}\n", error.what());
+    }
+  }
+  for (const auto& [hash, ranks] : table.rows) {
+    text += fmt::format("{}, {} here\n", table.titles[hash], ranks.size());
+    for (const auto& [rank, row] : ranks) text += row;
+  }
+  return text;
+}
+
+std::string status_list(const std::vector<std::string>& processes) {
+  std::string list;
+  for (const std::string& process : processes) list += (list.empty() ? "" : ",") + process;
+  return "{\"processes\":[" + list + "]}";
+}
+
+}  // namespace weft

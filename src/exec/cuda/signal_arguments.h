@@ -1,0 +1,35 @@
+// The arguments of the kernel that signals peers and waits for signals. Plain structs, the same for
+// host and device.
+#pragma once
+
+#include "src/exec/cuda/device_comm.h"
+
+namespace weft::cuda {
+
+inline constexpr int kMostSignals = 32;  // per kernel; a thread each
+
+struct SignalArguments {
+  struct Add {
+    uint64_t* word;
+    uint64_t signals;
+  };
+  struct Wait {
+    const uint64_t* word;
+    uint64_t* taken;  // what earlier waits have taken of it
+    uint64_t signals;
+    int32_t peer;
+  };
+  Watch watch;
+  uint32_t adds = 0, waits = 0;
+  Add add[kMostSignals] = {};
+  Wait wait[kMostSignals] = {};
+};
+static_assert(sizeof(SignalArguments) <= 4096);
+
+// Of a rank: words for every peer's signals, for what waits have taken of them, and for requests
+// whose end waits have seen.
+inline size_t signal_bytes(int nranks) {
+  return size_t{3} * static_cast<size_t>(nranks) * sizeof(uint64_t);
+}
+
+}  // namespace weft::cuda

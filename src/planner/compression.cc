@@ -1,0 +1,130 @@
+// See compression.h.
+#include "src/planner/compression.h"
+
+#include <algorithm>
+
+#include "algorithms/generators/coded.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+
+namespace weft {
+namespace {
+
+constexpr CollectiveKind kCompressed[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                          CollectiveKind::kReduceScatter};
+
+// Cuts off and returns what is before the separator.
+std::string_view next_part(std::string_view& text, char separator) {
+  const std::string_view part = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
+}
+
+CompressionRule parse_rule(CollectiveKind kind, std::string_view text) {
+  CompressionRule rule;
+  constexpr std::string_view kFeedback = ":feedback";
+  std::string codec(text);
+  if (const size_t at = codec.find(kFeedback); at != std::string::npos) {
+    rule.feedback = true;
+    codec.erase(at, kFeedback.size());
+  }
+  rule.codec = parse_codec_spec(codec);
+  const bool sums = kind != CollectiveKind::kAllGather;
+  const bool sparse = rule.codec.kind == Codec::kOneBit || rule.codec.kind == Codec::kTopK;
+  if (rule.feedback && !sums)
+    fail(ncclInvalidArgument, "compression: feedback is for sums, not for {}", name(kind));
+  if (sparse && !sums)
+    fail(ncclInvalidArgument, "compression: {} is for sums, not for {}", name(rule.codec.kind),
+         name(kind));
+  if (rule.codec.kind == Codec::kWiden && !sums)
+    fail(ncclInvalidArgument, "compression: widen is for sums, not for {}", name(kind));
+  if (sparse && !rule.feedback)
+    fail(ncclInvalidArgument, "compression: {} needs feedback, as in {}={}:feedback",
+         name(rule.codec.kind), name(kind), text);
+  return rule;
+}
+
+}  // namespace
+
+bool CompressionSettings::off() const {
+  return std::none_of(rules.begin(), rules.end(),
+                      [](const auto& rule) { return rule.has_value(); });
+}
+
+CompressionSettings CompressionSettings::parse(std::string_view text) {
+  CompressionSettings settings;
+  if (text.empty() || text == "off") return settings;
+  if (text == "auto") {
+    settings.automatic = true;
+    for (const CollectiveKind kind : kCompressed)
+      settings.rules[static_cast<size_t>(kind)] = CompressionRule{parse_codec_spec("int8")};
+    return settings;
+  }
+  while (!text.empty()) {
+    const std::string_view entry = next_part(text, ',');
+    const size_t equals = entry.find('=');
+    if (equals == std::string_view::npos)
+      fail(ncclInvalidArgument, "compression: '{}' is not off, auto or collective=codec", entry);
+    const auto kind = parse_collective(entry.substr(0, equals));
+    if (!kind ||
+        std::find(std::begin(kCompressed), std::end(kCompressed), *kind) == std::end(kCompressed))
+      fail(ncclInvalidArgument,
+           "compression: '{}' is none of all_reduce, all_gather and reduce_scatter",
+           entry.substr(0, equals));
+    auto& rule = settings.rules[static_cast<size_t>(*kind)];
+    if (rule) fail(ncclInvalidArgument, "compression: a second codec for {}", name(*kind));
+    rule = parse_rule(*kind, entry.substr(equals + 1));
+  }
+  return settings;
+}
+
+std::string compression_for(std::string_view variable, std::string_view communicator) {
+  while (!variable.empty()) {
+    std::string_view part = next_part(variable, ';');
+    if (part.find('/') == std::string_view::npos) return std::string(part);
+    if (next_part(part, '/') == communicator) return std::string(part);
+  }
+  return "off";
+}
+
+CompressedPlans::CompressedPlans(CompressionSettings settings, std::span<const int> hosts,
+                                 bool asked, bool tells)
+    : settings_(std::move(settings)), asked_(asked), tells_(tells) {
+  for (const CollectiveKind kind : kCompressed) {
+    const auto& rule = settings_.rules[static_cast<size_t>(kind)];
+    if (!rule) continue;
+    const Collective collective{kind, static_cast<int>(hosts.size()), 0};
+    const std::string why = why_not_coded(collective, hosts, rule->codec);
+    if (!why.empty()) {
+      if (tells_) WEFT_INFO(kInit, "{} is not compressed: {}", name(kind), why);
+      continue;
+    }
+    ScheduleFile file;
+    file.schedule = make_coded(collective, hosts, rule->codec);
+    plans_[static_cast<size_t>(kind)] =
+        ImportedSchedules::only(file, file.schedule.name)->all().front();
+  }
+}
+
+CompressedPlans::Found CompressedPlans::find(const PlanCall& call) const {
+  const auto kind = static_cast<size_t>(call.collective.kind);
+  if (plans_[kind] == nullptr || call.bytes < kCompressFrom) return {};
+  if (call.numbers == PlanCall::Numbers::kFloatSums)
+    return {plans_[kind].get(), &*settings_.rules[kind]};
+  const char* why = call.numbers == PlanCall::Numbers::kOtherTypes
+                        ? "only float32, float16 and bfloat16 are compressed"
+                        : "only sums and averages are compressed";
+  if (asked_)
+    fail(ncclInvalidArgument, "{} of a communicator with compression: {}",
+         name(call.collective.kind), why);
+  if (tells_ && !logged_.exchange(true))
+    WEFT_INFO(kColl, "a call of {} is not compressed: {}", name(call.collective.kind), why);
+  return {};
+}
+
+bool CompressedPlans::any() const {
+  return std::any_of(plans_.begin(), plans_.end(),
+                     [](const auto& plan) { return plan != nullptr; });
+}
+
+}  // namespace weft

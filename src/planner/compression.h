@@ -1,0 +1,68 @@
+// Which calls of a communicator travel compressed between hosts, and with which codec: what
+// WEFT_COMPRESS and weftCommSetCompression() say, and the plans that follow from it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/planner/imported_schedules.h"
+#include "src/schedule/codec.h"
+
+namespace weft {
+
+// Smaller arrays are not compressed. Bytes of the whole array.
+inline constexpr size_t kCompressFrom = 1u << 20;
+
+struct CompressionRule {
+  CodecSpec codec;
+  bool feedback = false;  // what an encoding loses is added to the next call's data
+  bool operator==(const CompressionRule&) const = default;
+};
+
+struct CompressionSettings {
+  // Compressed only where that is faster, as measured.
+  bool automatic = false;
+  std::array<std::optional<CompressionRule>, kCollectiveKinds> rules;
+
+  bool off() const;
+  // "off", "auto" or "all_gather=int8,reduce_scatter=int4:block=128:feedback". Throws
+  // Error(ncclInvalidArgument).
+  static CompressionSettings parse(std::string_view text);
+};
+
+// The part of WEFT_COMPRESS that is for a communicator of this name (may be empty). The parts have
+// ';' between them; the first that fits counts. "dp/all_reduce=int8;off" is for those called dp,
+// and all others are off. Nothing fits: "off".
+std::string compression_for(std::string_view variable, std::string_view communicator);
+
+// The compressed plans of a communicator. Immutable but for what was logged; any thread may call.
+class CompressedPlans {
+ public:
+  // `hosts`: the host of every rank. `asked`: an explicit call asked for it; calls that cannot be
+  // compressed are errors then. Rank 0 logs (`tells`).
+  CompressedPlans(CompressionSettings settings, std::span<const int> hosts, bool asked, bool tells);
+
+  // The plan of a call, and its rule. nullptr: it is not compressed. Throws
+  // Error(ncclInvalidArgument) for types and operators that an explicit call does not allow.
+  struct Found {
+    const ImportedSchedule* plan = nullptr;
+    const CompressionRule* rule = nullptr;
+  };
+  Found find(const PlanCall& call) const;
+
+  const CompressionSettings& settings() const { return settings_; }
+  bool any() const;
+
+ private:
+  const CompressionSettings settings_;
+  const bool asked_, tells_;
+  std::array<std::shared_ptr<const ImportedSchedule>, kCollectiveKinds> plans_;
+  mutable std::atomic<bool> logged_{false};
+};
+
+}  // namespace weft

@@ -1,0 +1,136 @@
+// Which NICs routes take: those that the machine names, seen by a plugin with many devices.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "algorithms/catalogue/catalogue.h"
+#include "plugins/net_socket/plugin.h"
+#include "src/comm/nic_devices.h"
+#include "src/planner/nic_plan.h"
+#include "src/planner/plan_facts.h"
+#include "src/transport/net_plugins.h"
+#include "tests/support/conformance.h"
+#include "tests/support/processes.h"
+
+namespace weft::test {
+namespace {
+
+WEFT_SCENARIO(a_few_calls) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    Watchdog watchdog(context.rank + 1);
+    run_cases(brief_cases(context.nranks), context.rank, context.nranks, comm, &watchdog);
+  });
+}
+
+using Lines = std::set<std::string>;
+
+Lines lines_of(const std::string& file) {
+  Lines lines;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) lines.insert(line);
+  return lines;
+}
+
+// What the plugin of each rank saw. Ranks 0 to n/2-1 are one host, the others another one.
+// `traced`: the NICs that the timeline names.
+std::vector<Lines> nics_seen(const std::string& topo, int ranks, const std::string& nics,
+                             Lines* traced = nullptr) {
+  const auto log = [](int rank) {
+    return testing::TempDir() + "weft-nics-" + std::to_string(getpid()) + "-" +
+           std::to_string(rank);
+  };
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(120);
+  options.environment = [&](int rank) {
+    return std::map<std::string, std::string>{
+        {"NCCL_HOSTID", rank < ranks / 2 ? "first" : "second"},
+        {"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
+        {"NCCL_NET", "tiny11"},
+        {"WEFT_TOPO", topo},
+        {"WEFT_TEST_NICS", nics},
+        {"WEFT_TRACE", traced == nullptr ? "" : log(-1)},
+        {"WEFT_TEST_NIC_LOG", log(rank)}};
+  };
+  run_ranks_as_processes("a_few_calls", ranks, options);
+  std::vector<Lines> seen;
+  for (int rank = 0; rank < ranks; rank++) {
+    seen.push_back(lines_of(log(rank)));
+    unlink(log(rank).c_str());
+  }
+  if (traced == nullptr) return seen;
+  const std::string key = R"("nic":")";
+  for (const std::string& line : lines_of(log(-1)))
+    if (const size_t at = line.find(key); at != std::string::npos)
+      traced->insert(
+          line.substr(at + key.size(), line.find('"', at + key.size()) - at - key.size()));
+  unlink(log(-1).c_str());
+  return seen;
+}
+
+TEST(Nics, AreTheOnesNearestToTheGpu) {
+  Lines traced;
+  const auto seen = nics_seen("dgx-a100x2", 16, "nic0,nic1,nic2,nic3,nic4,nic5,nic6,nic7", &traced);
+  // Those that weft explain names (plan_facts), without the host in front.
+  EXPECT_EQ(traced, (Lines{"nic0", "nic1", "nic2", "nic3", "nic4", "nic5", "nic6", "nic7"}));
+  for (size_t rank = 0; rank < seen.size(); rank++) {
+    const std::string mine = "nic" + std::to_string(rank % 8);
+    EXPECT_EQ(seen[rank], (Lines{"sends " + mine, "receives " + mine})) << "rank " << rank;
+  }
+}
+
+TEST(Nics, ThatTheNetworkDoesNotHaveAreReplacedByTheFastest) {
+  for (const Lines& lines : nics_seen("ndv2x2", 16, "slow,eth7"))
+    EXPECT_EQ(lines, (Lines{"sends eth7", "receives eth7"}));
+}
+
+// The plugin is loaded in a process of its own: it reads its devices once.
+WEFT_SCENARIO(places_routes) {
+  NetRequest request;
+  request.plugins = WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so";
+  request.plugins_given = true;
+  request.net_name = "tiny11";
+  const auto network =
+      choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  NicPlan plan;
+  plan.of_rank = {{"b", "c"}, {"a"}};
+  plan.routes = {{0, 1, 5, "a", "d"}, {0, 1, 6, "no such NIC", "a"}};
+  NicDevices first(*network, plan, 0), second(*network, plan, 1);
+  EXPECT_EQ(first.place(1, 5, true), 0) << "a, as the schedule says";
+  EXPECT_EQ(second.place(0, 5, false), 3) << "d, at the other end";
+  EXPECT_EQ(second.place(0, 5, true), 0) << "a, its own";
+  // Two equal NICs take routes in turn.
+  std::multiset<int> others;
+  for (int channel = 6; channel < 10; channel++) others.insert(first.place(1, channel, true));
+  EXPECT_EQ(others, (std::multiset<int>{1, 1, 2, 2}));
+}
+
+TEST(Nics, AreThoseThatSchedulesName) {
+  ProcessOptions options;
+  options.environment = [](int) {
+    return std::map<std::string, std::string>{{"WEFT_TEST_NICS", "a,b,c,d"}};
+  };
+  run_ranks_as_processes("places_routes", 1, options);
+}
+
+TEST(Nics, OfThePlanAreThoseOfTheRoutes) {
+  const Machine machine = load_machine("dgx-h100x2");
+  const NicPlan plan = nic_plan(machine, {});
+  ASSERT_EQ(plan.of_rank.size(), 16u);
+  for (size_t rank = 0; rank < 16; rank++) {
+    ASSERT_FALSE(plan.of_rank[rank].empty());
+    EXPECT_EQ(plan.of_rank[rank][0], plan.of_rank[rank % 8][0]) << "names are those of the host";
+  }
+  NicPlan more = plan;
+  more.routes = {{3, 9, 1, "nic5", "nic6"}};
+  const NicPlan same = NicPlan::decode(more.encode());
+  EXPECT_EQ(same.of_rank, more.of_rank);
+  EXPECT_EQ(same.routes, more.routes);
+  EXPECT_TRUE(same.routes[0].serves(3, 9, 1, true) && same.routes[0].serves(9, 3, 1, false));
+  EXPECT_FALSE(same.routes[0].serves(3, 9, 0, true) || same.routes[0].serves(9, 3, 1, true));
+  EXPECT_TRUE(nic_plan(load_machine("dgx-h100"), {}).of_rank.empty()) << "one host needs none";
+}
+
+}  // namespace
+}  // namespace weft::test
