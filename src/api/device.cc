@@ -3,11 +3,13 @@
 // those read. There is no GIN and no multimem.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "src/api/checks.h"
 #include "src/api/device_requirements.h"
 #include "src/api/guard.h"
 #include "src/api/nccl_2_30.h"
+#include "src/base/log.h"
 #include "src/comm/group.h"
 #include "src/exec/cuda/device_api.h"
 #include "src/exec/cuda/gpu_executor.h"
@@ -43,6 +45,15 @@ size_t place_buffers(const DeviceRequirements& wanted, int lsa_size, uint32_t& b
   return end;
 }
 
+// After a failure of the GPU nothing can be freed.
+void free_quietly(void* memory) noexcept {
+  try {
+    cuda::release(memory);
+  } catch (const Error& error) {
+    WEFT_INFO(kAlloc, "{}", error.what());
+  }
+}
+
 // All ranks register their buffers together.
 void fill(ncclComm& comm, const DeviceRequirements& wanted, void* out) {
   const Use use(comm);
@@ -63,13 +74,15 @@ void fill(ncclComm& comm, const DeviceRequirements& wanted, void* out) {
   lsa.lsa_barrier.count = wanted.lsa_barriers;
   const size_t bytes = place_buffers(wanted, windows.lsa_size(), lsa.lsa_barrier.buffer);
   if (bytes > 0) {
-    void* memory = cuda::allocate_zeroed(use->gpu()->device(), bytes);
+    std::shared_ptr<void> memory;
+    windows.together("making a device communicator", [&] {
+      memory = {cuda::allocate_zeroed(use->gpu()->device(), bytes), free_quietly};
+    });
+    lsa.resource_window = windows.add(memory.get(), bytes, memory);
     try {
-      lsa.resource_window = windows.add(memory, bytes);
       std::memcpy(lsa.resource_copy, &windows.device_window(lsa.resource_window), 40);
     } catch (...) {
-      if (lsa.resource_window != nullptr) windows.remove(lsa.resource_window);
-      cuda::release(memory);
+      windows.remove(lsa.resource_window);
       throw;
     }
   } else {
@@ -113,9 +126,8 @@ WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const void* devComm)
     if (lsa.resource_window == nullptr) return;
     const Use use(*comm, false);
     Windows& windows = use->one_sided().windows();
-    std::byte* memory = windows.find(lsa.resource_window).base;
-    windows.remove(lsa.resource_window);
-    cuda::release(memory);
+    if (!windows.remove(lsa.resource_window))
+      fail(ncclInvalidArgument, "devComm is none of comm, or is destroyed already");
   });
 }
 

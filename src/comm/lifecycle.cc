@@ -48,6 +48,7 @@ void wait_for_users(const ncclComm& comm, int most = 0) {
 void flush(ncclComm& comm) {
   wait_for_users(comm, 1);
   if (GpuLauncher* gpu = comm.impl->gpu(); gpu != nullptr) gpu->synchronize();
+  comm.impl->one_sided().synchronize();
 }
 
 std::vector<ncclComm*> children_of(ncclComm& comm) {

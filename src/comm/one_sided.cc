@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "src/base/error.h"
@@ -22,6 +23,7 @@ constexpr int kWaitLooks = 2000, kWaitYields = 50;
 constexpr uint64_t kWaitSleepNs = 20'000'000;
 // What a rank sent before it left may be on its way.
 constexpr double kSignalOnTheWayS = 2;
+constexpr double kFlushS = 60;
 
 // A rank's memory in host mode. Signals are counted where the ranks of the host count them, too.
 class HostMemory : public RemoteMemory {
@@ -150,7 +152,8 @@ void OneSided::wait(const OneSidedCall& call) {
 void OneSided::wait_until(int peer, const std::string& what, const std::function<bool()>& ready) {
   const host::RankContext& context = parts_.context;
   const auto begun = WaitClock::now();
-  bool warned = false, gone_before = false;
+  bool warned = false;
+  std::optional<WaitClock::time_point> left;  // when this was first seen
   const auto give_up = [&](const std::string& why) {
     const FaultState::Answer answer =
         comm_.give_up(ncclRemoteError,
@@ -165,11 +168,13 @@ void OneSided::wait_until(int peer, const std::string& what, const std::function
       continue;
     }
     const double seconds = std::chrono::duration<double>(WaitClock::now() - begun).count();
-    const bool gone = context.gone[peer].load();
-    const bool remote = parts_.mesh.link_kind(peer) == LinkKind::kNetwork;
-    if (gone && gone_before && (!remote || seconds > kSignalOnTheWayS))
-      give_up(", but that peer has left the communicator, or its connection broke");
-    gone_before = gone;
+    if (context.gone[peer].load()) {
+      const bool remote = parts_.mesh.link_kind(peer) == LinkKind::kNetwork;
+      if (left && (!remote || std::chrono::duration<double>(WaitClock::now() - *left).count() >
+                                  kSignalOnTheWayS))
+        give_up(", but that peer has left the communicator, or its connection broke");
+      if (!left) left = WaitClock::now();
+    }
     if (context.timeout_s > 0 && seconds > context.timeout_s)
       give_up(fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT)", seconds));
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !warned) {
@@ -206,6 +211,7 @@ void OneSided::drain(double seconds) {
 
 void OneSided::synchronize() noexcept {
   if (launcher_ != nullptr) launcher_->synchronize();
+  if (windows_.remote() != nullptr) windows_.remote()->flush(kFlushS);
 }
 
 }  // namespace weft

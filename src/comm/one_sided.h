@@ -50,7 +50,7 @@ class OneSided {
   void run(std::span<const OneSidedCall* const> calls);
   // Lets all writes reach their hosts. Seconds at most.
   void drain(double seconds);
-  // GPUs: waits until all launched work is done.
+  // Waits until all calls are done; of writes to other hosts, until they need their source no more.
   void synchronize() noexcept;
 
  private:

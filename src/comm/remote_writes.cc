@@ -24,32 +24,38 @@ RemoteWrites::RemoteWrites(Windows& windows, std::unique_ptr<RemoteMemory> memor
       memory_(std::move(memory)),
       peers_(static_cast<size_t>(windows.parts().options.nranks)) {
   connect();
-  if (links_ != nullptr) thread_ = std::thread([this] { work(); });
 }
 
-RemoteWrites::~RemoteWrites() {
+RemoteWrites::~RemoteWrites() { stop(); }
+
+void RemoteWrites::stop() {
   stopping_ = true;
   wake_all(door_);
   if (thread_.joinable()) thread_.join();
 }
 
-// Every rank takes part in the gathers, whether it has peers on other hosts or not.
+// Every rank takes part in the gathers, whether it has peers on other hosts or not. What fails on
+// one rank fails on all.
 void RemoteWrites::connect() {
   const WindowParts& parts = windows_.parts();
   std::vector<NetworkLinks::Route> routes;
   for (int peer = 0; peer < parts.options.nranks; peer++)
     if (parts.mesh.link_kind(peer) == LinkKind::kNetwork)
       routes.push_back({peer, kOneSidedChannel});
-  if (!routes.empty())
+  constexpr const char* kWhat = "connecting hosts for one-sided calls";
+  std::string offer;
+  windows_.together(kWhat, [&] {
+    if (routes.empty()) return;
     links_ = std::make_unique<NetworkLinks>(parts.config, parts.options.net,
                                             derive(parts.options.id.secret, "one-sided"),
                                             parts.options.rank, parts.nics, routes, routes);
+    offer = links_->offer();
+  });
   const auto deadline = in_seconds(parts.config.init_timeout_s);
-  const auto gather = [&](const std::string& text) {
-    return parts.control.all_gather(parts.control.reserve(), text, deadline);
-  };
-  const std::vector<std::string> offers = gather(links_ == nullptr ? "" : links_->offer());
-  if (links_ != nullptr) {
+  const std::vector<std::string> offers =
+      parts.control.all_gather(parts.control.reserve(), offer, deadline);
+  windows_.together(kWhat, [&] {
+    if (links_ == nullptr) return;
     // All ranks have rings of the same size.
     ring_bytes_ = std::clamp(kAllRings / static_cast<uint64_t>(parts.options.nranks) / 64 * 64,
                              kLeastRing, kMostRing);
@@ -74,8 +80,15 @@ void RemoteWrites::connect() {
           port.stream->memory());
     };
     links_->connect(offers, parts.control, deadline, ends);
+  });
+  try {
+    windows_.together(kWhat, [&] {
+      if (links_ != nullptr) thread_ = std::thread([this] { work(); });
+    });
+  } catch (...) {
+    stop();
+    throw;
   }
-  gather("connected");
 }
 
 bool RemoteWrites::connects(int peer) const { return peers_[static_cast<size_t>(peer)].connected; }
@@ -192,15 +205,15 @@ bool RemoteWrites::is_idle() {
                      [](const Peer& peer) { return peer.queue.empty(); });
 }
 
+void RemoteWrites::flush(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_idle(); });
+}
+
 void RemoteWrites::drain(double seconds) {
   if (links_ == nullptr) return;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return is_idle(); });
-  }
-  stopping_ = true;
-  wake_all(door_);
-  if (thread_.joinable()) thread_.join();
+  flush(seconds);
+  stop();
   links_->drain(seconds);
 }
 

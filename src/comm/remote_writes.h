@@ -42,7 +42,9 @@ class RemoteWrites {
   uint64_t sent(int peer) const;
   RemoteMemory& memory() { return *memory_; }
 
-  // Waits at most `seconds` until all requests have left this host.
+  // Waits at most `seconds` until no request needs its source.
+  void flush(double seconds);
+  // The same, and until all requests have left this host. Then nothing is received any more.
   void drain(double seconds);
 
  private:
@@ -55,6 +57,7 @@ class RemoteWrites {
     size_t written = 0;  // bytes of the first request
   };
   void connect();
+  void stop();
   void work();
   bool pass();
   bool send_some(Peer& peer, int rank);

@@ -66,23 +66,50 @@ bool Windows::has_device_api() const {
          cuda::can_share_mappings(parts_.gpu->device());
 }
 
-void* Windows::add(void* base, size_t size) {
+void* Windows::add(void* base, size_t size, std::shared_ptr<void> owner) {
   auto window = std::make_unique<Window>();
   window->view = {0, static_cast<std::byte*>(base), size};
+  window->owner = std::move(owner);
   share(*window);
   connect_hosts();
   void* handle = &window->device;
-  if (parts_.gpu != nullptr) {
-    if (device_ == nullptr) device_ = std::make_unique<cuda::DeviceWindows>(parts_.gpu->device());
-    handle = device_->add(window->device, base, size);
+  try {
+    // No rank writes into it before all know it.
+    together("registering a window", [&] {
+      if (parts_.gpu != nullptr) {
+        if (device_ == nullptr)
+          device_ = std::make_unique<cuda::DeviceWindows>(parts_.gpu->device());
+        handle = device_->add(window->device, base, size);
+      }
+      std::lock_guard lock(mutex_);
+      window->view.number = next_;
+      windows_[handle] = std::move(window);
+    });
+  } catch (...) {
+    remove(handle);  // it failed elsewhere
+    throw;
   }
-  {
-    std::lock_guard lock(mutex_);
-    window->view.number = next_++;
-    windows_[handle] = std::move(window);
-  }
-  meet("registered");  // before any rank writes into it
+  next_++;
   return handle;
+}
+
+void Windows::together(const char* what, const std::function<void()>& work) {
+  std::string failure;
+  ncclResult_t code = ncclSuccess;
+  try {
+    work();
+  } catch (const Error& error) {
+    code = error.code();
+    failure = error.what();
+  } catch (const std::exception& error) {
+    code = ncclSystemError;
+    failure = error.what();
+  }
+  const std::vector<std::string> failures = gather(failure);
+  if (code != ncclSuccess) fail(code, "{}", failure);
+  for (size_t rank = 0; rank < failures.size(); rank++)
+    if (!failures[rank].empty())
+      fail(ncclRemoteError, "{} failed on rank {}: {}", what, rank, failures[rank]);
 }
 
 void Windows::connect_hosts() {
@@ -99,6 +126,7 @@ std::shared_ptr<void> Windows::take() {
   windows_.clear();
   for (const auto& [handle, window] : kept->windows) {
     window->flat.reset();
+    window->mapped.clear();
     window->offers.clear();
     window->why.clear();
     window->device = {};
@@ -152,8 +180,12 @@ void Windows::share(Window& window) {
     mine.segment = ref.id;
     mine.segment_offset = ref.offset;
   } else {
-    mine.lent =
-        cuda::lend_window(parts_.gpu->device(), window.view.base, window.view.size, mine.why);
+    try {
+      mine.lent =
+          cuda::lend_window(parts_.gpu->device(), window.view.base, window.view.size, mine.why);
+    } catch (const Error& error) {
+      mine.why = error.what();
+    }
   }
   std::vector<std::string> results;
   try {
@@ -244,7 +276,7 @@ Windows::View Windows::numbered(uint64_t number) {
 
 std::byte* Windows::at(const void* handle, int peer, std::string& why) {
   std::lock_guard lock(mutex_);
-  const Window& window = get(handle);
+  Window& window = get(handle);
   const LinkKind kind = parts_.mesh.link_kind(peer);
   if (parts_.gpu != nullptr) {
     if (window.flat != nullptr && is_member(peer))
@@ -260,9 +292,11 @@ std::byte* Windows::at(const void* handle, int peer, std::string& why) {
     why = fmt::format("the window of rank {} is not in memory from ncclMemAlloc", peer);
     return nullptr;
   }
-  const std::byte* base = link->map(offer.segment);
-  if (base == nullptr) why = fmt::format("the memory of rank {} cannot be mapped", peer);
-  return base == nullptr ? nullptr : const_cast<std::byte*>(base) + offer.segment_offset;
+  std::shared_ptr<const Mapping>& memory = window.mapped[peer];
+  if (memory == nullptr) memory = link->keep(offer.segment);
+  if (memory == nullptr) why = fmt::format("the memory of rank {} cannot be mapped", peer);
+  return memory == nullptr ? nullptr
+                           : const_cast<std::byte*>(memory->data()) + offer.segment_offset;
 }
 
 const cuda::DeviceWindow& Windows::device_window(const void* handle) {

@@ -44,8 +44,9 @@ class Windows {
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
 
-  // Collective. Returns the handle that kernels and users know it by.
-  void* add(void* base, size_t size);
+  // Collective. Returns the handle that kernels and users know it by. The window keeps `owner`.
+  // What fails on one rank fails on all.
+  void* add(void* base, size_t size, std::shared_ptr<void> owner = nullptr);
   // Local. False: there is no such window.
   bool remove(void* handle);
 
@@ -81,6 +82,8 @@ class Windows {
 
   // Collective: all ranks have come here.
   void meet(const char* what);
+  // Collective: runs `work`. Throws on all ranks if it throws on one.
+  void together(const char* what, const std::function<void()>& work);
 
   // For a suspension: the windows, without what ranks share. They keep their handles.
   std::shared_ptr<void> take();
@@ -95,6 +98,9 @@ class Windows {
     std::unique_ptr<cuda::FlatWindow> flat;  // GPUs
     std::string why;                         // there is none
     cuda::DeviceWindow device;               // in host mode only the address matters
+    std::shared_ptr<void> owner;             // of the memory, if it is not the user's
+    // Host mode: parts of ranks of other processes, as far as they were asked for.
+    std::map<int, std::shared_ptr<const Mapping>> mapped;
   };
   struct Kept {
     uint64_t next = 1;

@@ -49,13 +49,18 @@ std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadli
 }
 
 const std::byte* MemoryLink::map(uint64_t segment) noexcept {
+  const auto memory = keep(segment);
+  return memory == nullptr ? nullptr : memory->data();
+}
+
+std::shared_ptr<const Mapping> MemoryLink::keep(uint64_t segment) noexcept {
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < mapped_.size(); i++) {
     if (mapped_[i].segment != segment) continue;
     if (i > 0)
       std::rotate(mapped_.begin(), mapped_.begin() + static_cast<std::ptrdiff_t>(i),
                   mapped_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    return mapped_.front().memory.data();
+    return mapped_.front().memory;
   }
   try {
     auto [fd, size] = fetch(segment, in_seconds(10));
@@ -64,8 +69,9 @@ const std::byte* MemoryLink::map(uint64_t segment) noexcept {
     // Most recent first. The peer does not announce when it frees a segment, so the oldest mapping
     // is dropped.
     if (mapped_.size() >= kMostMapped) mapped_.pop_back();
-    mapped_.insert(mapped_.begin(), Mapped{segment, Mapping::shared(fd.get(), size)});
-    return mapped_.front().memory.data();
+    auto memory = std::make_shared<const Mapping>(Mapping::shared(fd.get(), size));
+    mapped_.insert(mapped_.begin(), Mapped{segment, std::move(memory)});
+    return mapped_.front().memory;
   } catch (const Error& error) {
     WEFT_WARN("cannot map a peer's segment: {}", error.what());
     return nullptr;

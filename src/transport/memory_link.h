@@ -24,6 +24,8 @@ class MemoryLink : public SegmentMapper {
                                      const Cancelled& cancelled = nullptr);
 
   const std::byte* map(uint64_t segment) noexcept override;
+  // The same, for as long as the caller keeps it. nullptr: it cannot be mapped.
+  std::shared_ptr<const Mapping> keep(uint64_t segment) noexcept;
   // Returns a descriptor that the peer lends (see Descriptors) and its size. Returns an empty one
   // if the peer has taken it back. Throws if the peer does not answer.
   std::pair<Fd, uint64_t> borrow(uint64_t id);
@@ -35,7 +37,7 @@ class MemoryLink : public SegmentMapper {
   static constexpr size_t kMostMapped = 128;
   struct Mapped {
     uint64_t segment = 0;
-    Mapping memory;
+    std::shared_ptr<const Mapping> memory;
   };
   std::mutex mutex_;
   Fd socket_;

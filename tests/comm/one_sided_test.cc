@@ -2,8 +2,10 @@
 #include "tests/support/one_sided.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -223,6 +225,57 @@ TEST(OneSided, PointersReachPeers) {
     EXPECT_EQ(ncclGetLsaDevicePointer(mine.window(), 0, 1, &own), ncclInvalidArgument);
     barrier(comm);
   });
+}
+
+// More windows than a process keeps mappings of a peer's memory for its calls.
+WEFT_SCENARIO(many_pointers) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    std::vector<std::unique_ptr<WindowMemory>> all;
+    std::vector<const char*> theirs;
+    for (int i = 0; i < 200; i++) {
+      all.push_back(std::make_unique<WindowMemory>(comm, 4096));
+      all.back()->data()[9] = static_cast<char>(i);
+      void* pointer = nullptr;
+      WEFT_OK(ncclGetPeerDevicePointer(all.back()->window(), 9, 1 - context.rank, &pointer));
+      theirs.push_back(static_cast<const char*>(pointer));
+    }
+    barrier(comm);
+    for (size_t i = 0; i < theirs.size(); i++) EXPECT_EQ(*theirs[i], static_cast<char>(i));
+    barrier(comm);
+  });
+}
+
+TEST(OneSided, PointersStayValidAsLongAsTheirWindow) { run_ranks_as_processes("many_pointers", 2); }
+
+// Rank 1 has no descriptor left for a connection between hosts.
+WEFT_SCENARIO(failing_registration) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    void* memory = nullptr;
+    WEFT_OK(ncclMemAlloc(&memory, 4096));
+    rlimit before{};
+    getrlimit(RLIMIT_NOFILE, &before);
+    rlimit none = before;
+    none.rlim_cur = 3;
+    if (context.rank == 1) setrlimit(RLIMIT_NOFILE, &none);
+    ncclWindow_t window = nullptr;
+    const ncclResult_t result =
+        ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_DEFAULT);
+    setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(result, context.rank == 1 ? ncclSystemError : ncclRemoteError);
+    const std::string text = ncclGetLastError(comm);
+    EXPECT_NE(text.find(context.rank == 1 ? "open files" : "rank 1"), std::string::npos) << text;
+    EXPECT_EQ(window, nullptr);
+    WEFT_OK(ncclMemFree(memory));
+    WindowMemory works(comm, 4096);
+    barrier(comm);
+  });
+}
+
+TEST(OneSided, ARegistrationThatFailsOnOneRankFailsOnAllAndCanBeRepeated) {
+  ProcessOptions options;
+  options.environment = separate_hosts;
+  options.limit = std::chrono::seconds(30);  // less than WEFT_INIT_TIMEOUT
+  run_ranks_as_processes("failing_registration", 3, options);
 }
 
 // Ranks may register different sizes. What counts is the target's.

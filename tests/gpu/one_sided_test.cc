@@ -126,6 +126,27 @@ void ping_pong(const WindowMember& me) {
   finish(me);
 }
 
+// Signals of several streams at once are all counted, more streams than the library has events for.
+void many_streams(const WindowMember& me) {
+  constexpr int kStreams = 20, kRounds = 50;
+  WindowMemory word(me.comm, 4096, me.stream);
+  const int peer = (me.rank + 1) % me.nranks, other = (me.rank + me.nranks - 1) % me.nranks;
+  std::vector<cudaStream_t> streams(kStreams);
+  for (cudaStream_t& stream : streams)
+    WEFT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  for (int round = 0; round < kRounds; round++)
+    for (cudaStream_t stream : streams) WEFT_OK(ncclSignal(peer, 0, 0, 0, me.comm, stream));
+  ncclWaitSignalDesc_t half{kStreams * kRounds / 2, other, 0, 0};
+  WEFT_OK(ncclWaitSignal(1, &half, me.comm, streams[0]));
+  WEFT_OK(ncclWaitSignal(1, &half, me.comm, streams[1]));
+  for (cudaStream_t stream : streams) {
+    finish({me.rank, me.nranks, me.comm, stream});
+    WEFT_CUDA(cudaStreamDestroy(stream));
+  }
+  barrier(me);  // no signal is left over
+  finish(me);
+}
+
 WEFT_SCENARIO(one_sided_on_gpus) {
   ProcessRank process(context);
   const WindowMember me{process.rank(), process.nranks(), process.comm(), process.stream()};
@@ -135,6 +156,8 @@ WEFT_SCENARIO(one_sided_on_gpus) {
   }
   process.note("taking turns");
   ping_pong(me);
+  process.note("many streams");
+  many_streams(me);
   process.note("replaying a graph");
   replay(me);
   // Collectives go on.

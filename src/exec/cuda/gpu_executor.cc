@@ -390,13 +390,14 @@ int GpuExecutor::missing_probe() const {
 SignalWords GpuExecutor::signal_words() const {
   const State& s = *state_;
   SignalWords words{s.options.device, s.options.rank, s.options.nranks, s.flags, s.comm.timeout_ns,
-                    nullptr,          nullptr,        nullptr,          {}};
+                    nullptr,          nullptr,        nullptr,          nullptr, {}};
   const auto at = [&](std::byte* block) {
     return reinterpret_cast<uint64_t*>(block + s.sizes.signals_at);
   };
   words.signals = at(s.memory);
   words.taken = words.signals + s.options.nranks;
   words.seen = words.taken + s.options.nranks;
+  words.given = words.seen + s.options.nranks;
   for (int peer = 0; peer < s.options.nranks; peer++)
     words.peers.push_back(
         reaches(peer)

@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <array>
+#include <deque>
 
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/device_memory.h"
@@ -14,6 +14,8 @@
 
 namespace weft::cuda {
 namespace {
+
+constexpr size_t kEarlyTails = 16;
 
 // The default stream is never captured, and asking is an error while another one is.
 bool is_capturing(cudaStream_t stream) {
@@ -48,15 +50,15 @@ struct OneSidedLauncher::State {
   cudaStream_t stream = nullptr;
   SignalArguments pending;
   std::vector<std::unique_ptr<HostCall>> captured;  // graphs may be replayed at any time
-  // The end of the work on each of the last streams. Events are made at init: making one later may
+  // The end of the work on each stream. The first events are made at init: making one later may
   // wait for a kernel that waits.
   struct Tail {
     cudaStream_t stream = nullptr;
     bool used = false;
     PooledResource event{DeviceStore::Kind::kEvent};
   };
-  std::array<Tail, 16> tails;
-  size_t oldest = 0;
+  std::deque<Tail> tails{kEarlyTails};
+  Tail requests;  // the end of the last requests to other hosts
 
   explicit State(SignalWords all) : words(std::move(all)) {
     std::fill_n(sent, words.nranks, 0);
@@ -75,14 +77,20 @@ struct OneSidedLauncher::State {
       }
     pending.wait[pending.waits++] = wait;
   }
-  void record() {
-    if (is_capturing(stream)) return;
-    auto tail = std::find_if(tails.begin(), tails.end(),
-                             [&](const Tail& one) { return one.used && one.stream == stream; });
-    if (tail == tails.end()) tail = tails.begin() + static_cast<ptrdiff_t>(oldest++ % tails.size());
-    tail->stream = stream;
-    tail->used = true;
-    check(cudaEventRecord(tail->event.event(), stream), "cudaEventRecord");
+  Tail& tail_of(cudaStream_t which) {
+    for (Tail& tail : tails)
+      if (tail.used && tail.stream == which) return tail;
+    // Work that is complete needs no tail.
+    const auto complete = std::find_if(tails.begin(), tails.end(), [](const Tail& tail) {
+      return !tail.used || cudaEventQuery(tail.event.event()) == cudaSuccess;
+    });
+    cudaGetLastError();
+    return complete != tails.end() ? *complete : tails.emplace_back();
+  }
+  void record(Tail& tail) const {
+    tail.stream = stream;
+    tail.used = true;
+    check(cudaEventRecord(tail.event.event(), stream), "cudaEventRecord");
   }
 };
 
@@ -120,7 +128,7 @@ void OneSidedLauncher::put(cudaStream_t stream, int peer, void* to, const void* 
       return;
     }
   if (s.pending.adds == kMostSignals) flush();
-  s.pending.add[s.pending.adds++] = {word, 1};
+  s.pending.add[s.pending.adds++] = {word, s.words.given + peer, 1};
 }
 
 void OneSidedLauncher::wait(cudaStream_t stream, int peer, uint64_t signals) {
@@ -137,7 +145,11 @@ void OneSidedLauncher::put_remote(cudaStream_t stream, int peer, std::function<v
   turn_to(stream);
   if (s.pending.adds > 0 || !s.only_requests || s.pending.waits == kMostSignals) flush();
   const DeviceScope scope(s.words.device);
-  auto call = std::make_unique<HostCall>(HostCall{std::move(submit), !is_capturing(stream)});
+  const bool capturing = is_capturing(stream);
+  // Ends of requests are counted, so streams must make requests in turn.
+  if (!capturing && s.requests.used && s.requests.stream != stream)
+    check(cudaStreamWaitEvent(stream, s.requests.event.event(), 0), "cudaStreamWaitEvent");
+  auto call = std::make_unique<HostCall>(HostCall{std::move(submit), !capturing});
   check(cudaLaunchHostFunc(stream, HostCall::run, call.get()), "cudaLaunchHostFunc");
   if (call->once) {
     static_cast<void>(call.release());
@@ -152,13 +164,17 @@ void OneSidedLauncher::flush() {
   State& s = *state_;
   if (s.empty()) return;
   const DeviceScope scope(s.words.device);
-  void* parameters[] = {&s.pending};
+  SignalArguments now = s.pending;
+  const bool requests = now.waits > 0 && s.only_requests;
+  s.pending.adds = s.pending.waits = 0;  // also where the launch fails
+  s.only_requests = true;
+  void* parameters[] = {&now};
   check(cudaLaunchKernel(signal_kernel_function(), dim3(1), dim3(kMostSignals), parameters, 0,
                          s.stream),
         "launching signals");
-  s.pending.adds = s.pending.waits = 0;
-  s.only_requests = true;
-  s.record();
+  if (is_capturing(s.stream)) return;
+  s.record(s.tail_of(s.stream));
+  if (requests) s.record(s.requests);
 }
 
 void OneSidedLauncher::synchronize() noexcept {

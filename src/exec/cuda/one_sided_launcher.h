@@ -22,8 +22,8 @@ struct SignalWords {
   HostFlags* flags = nullptr;
   uint64_t timeout_ns = 0;
   // In this rank's memory, nranks words each: signals of every peer; how many of them waits have
-  // taken; requests to every peer whose end waits have seen.
-  uint64_t *signals = nullptr, *taken = nullptr, *seen = nullptr;
+  // taken; requests to every peer whose end waits have seen; signals given to every peer.
+  uint64_t *signals = nullptr, *taken = nullptr, *seen = nullptr, *given = nullptr;
   // Where this rank signals every peer; nullptr: out of reach.
   std::vector<uint64_t*> peers;
 };

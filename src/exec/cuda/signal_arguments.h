@@ -10,7 +10,8 @@ inline constexpr int kMostSignals = 32;  // per kernel; a thread each
 
 struct SignalArguments {
   struct Add {
-    uint64_t* word;
+    uint64_t* word;   // at the peer
+    uint64_t* given;  // what this rank has added to it
     uint64_t signals;
   };
   struct Wait {
@@ -26,10 +27,10 @@ struct SignalArguments {
 };
 static_assert(sizeof(SignalArguments) <= 4096);
 
-// Of a rank: words for every peer's signals, for what waits have taken of them, and for requests
-// whose end waits have seen.
+// Of a rank: words for every peer's signals, for what waits have taken of them, for requests whose
+// end waits have seen, and for signals given to every peer.
 inline size_t signal_bytes(int nranks) {
-  return size_t{3} * static_cast<size_t>(nranks) * sizeof(uint64_t);
+  return size_t{4} * static_cast<size_t>(nranks) * sizeof(uint64_t);
 }
 
 }  // namespace weft::cuda
