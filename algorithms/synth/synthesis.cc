@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-const std::string kSketchEngine = "taccl", kLatencyEngine = "latency";
+constexpr std::string_view kSketchEngine = "taccl", kLatencyEngine = "latency";
 // For few ranks another trial is cheap. So a good enough schedule gets more trials, until they have
 // taken this many events together.
 constexpr int kSmall = 16;
@@ -106,8 +106,9 @@ class Search {
     if (!options_.first) find_bound();
     bool known = false;
     // Only one engine accepts sketches.
-    const std::string& wanted =
-        options_.engine.empty() && !options_.sketch.empty() ? kSketchEngine : options_.engine;
+    const std::string_view wanted = options_.engine.empty() && !options_.sketch.empty()
+                                        ? kSketchEngine
+                                        : std::string_view(options_.engine);
     if (!options_.sketch.empty() && wanted != kSketchEngine)
       fail(ncclInvalidArgument, "engine {} takes no sketch, {} does", wanted, kSketchEngine);
     if (options_.sketch.empty() && wanted == kSketchEngine)

@@ -1,4 +1,6 @@
 // The table of synthesis engines.
+#include <memory>
+
 #include "algorithms/generators/generators.h"
 #include "algorithms/synth/flow/engine.h"
 #include "algorithms/synth/forest/engine.h"
@@ -29,14 +31,18 @@ std::vector<std::function<Schedule()>> generator_candidates(const SynthesisTask&
 }  // namespace
 
 const std::vector<SynthesisEngine>& synthesis_engines() {
-  static const std::vector<SynthesisEngine> kEngines = {
-      forest_engine(),
-      latency_engine(),
-      flow_engine(),
-      {"generators", "the schedules of weft generators", generators_apply, generator_candidates},
-      taccl_engine(),
-  };
-  return kEngines;
+  // Never destroyed: a thread may still search when the process ends.
+  static const auto& engines = *std::make_unique<std::vector<SynthesisEngine>>(
+                                    std::initializer_list<SynthesisEngine>{
+                                        forest_engine(),
+                                        latency_engine(),
+                                        flow_engine(),
+                                        {"generators", "the schedules of weft generators",
+                                         generators_apply, generator_candidates},
+                                        taccl_engine(),
+                                    })
+                                    .release();
+  return engines;
 }
 
 }  // namespace weft

@@ -61,6 +61,7 @@ struct Config {
   std::string catalogue, cache;
   std::string synthesis, solver_plugin;
   double synthesis_seconds = -1;
+  double background_seconds = 60;
 
   // Buffers between ranks.
   bool shm_disable = false;

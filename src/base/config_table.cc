@@ -179,6 +179,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_SYNTHESIS_SECONDS", &Config::synthesis_seconds,
      "Seconds that synthesis may take. -1: as long as init allows. 1 or more: complete searches, "
      "also for more than 32 ranks."},
+    {"WEFT_BACKGROUND_SYNTHESIS", &Config::background_seconds,
+     "Seconds that a thread of rank 0 goes on for the cache where init left schedules. 0: none."},
     {"WEFT_SOLVER_PLUGIN", &Config::solver_plugin,
      "Solver plugin that synthesis uses. none: no solver. Unset: libweft-solver-cbc.so."},
 };

@@ -94,7 +94,8 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
       {},
       via_host,
       unfit_for_host_fifos,
-      net_lanes};
+      net_lanes,
+      true};
   for (const PeerInfo& info : infos) request.gpus.emplace_back(info.gpu);
   CommunicatorPlans plans = make_init_plans(request);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;

@@ -31,6 +31,8 @@ struct InitPlansRequest {
   std::string via_host;           // why data must go through host memory; empty: it need not
   std::function<std::string(const Schedule&)> unfit_for_host_fifos;  // why no kernel can run it
   bool net_lanes = true;  // GPUs of several hosts run lanes
+  // For a job, not for a tool: synthesis ends at a fixed time, and goes on in the background.
+  bool in_job = false;
 };
 
 // The plans that all ranks of a communicator agree on. Immutable once made.

@@ -113,16 +113,29 @@ void add_cpu_plans(const InitPlansRequest& request, const Machine& machine, Sele
   table.find_ranges();
 }
 
+// A job waits so long at most. The table of plans takes some time, too.
+constexpr double kMostSynthesisSeconds = 0.4;
+
+SynthesisTime time_for(const InitPlansRequest& request, const Machine& machine) {
+  SynthesisTime time;
+  time.seconds = synthesis_seconds(request.config, machine);
+  time.background = request.in_job;
+  if (request.in_job && request.config.synthesis_seconds < 0)
+    time.most_seconds = kMostSynthesisSeconds;
+  return time;
+}
+
 void log_unfinished(const std::string& title, const MadeSchedules& made) {
   if (made.cut_short + made.left == 0) return;
-  WEFT_INFO(kInit,
-            "{}: {} of {} schedules are the first that were found{}; "
-            "WEFT_SYNTHESIS_SECONDS=60 looks for better ones once, and the cache keeps them",
-            title, made.cut_short, made.fetched + made.made,
+  WEFT_INFO(kInit, "{}: {} of {} schedules are the first that were found{}; {}", title,
+            made.cut_short, made.fetched + made.made,
             made.left == 0 ? ""
                            : fmt::format(", for {} more there was no time and generators "
                                          "serve instead",
-                                         made.left));
+                                         made.left),
+            made.completes ? "a thread looks for better ones, for later communicators"
+                           : "WEFT_SYNTHESIS_SECONDS=60 looks for better ones once, and the cache "
+                             "keeps them");
 }
 
 }  // namespace
@@ -137,8 +150,8 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   if (request.on_gpus) take_gpu_rates(request, machine, table);
   const auto available = static_cast<int>(gpus(machine).size());
   if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
-    const MadeSchedules made = schedules_for(
-        request.config, machine, synthesis_seconds(request.config, machine), request.fits);
+    const MadeSchedules made =
+        schedules_for(request.config, machine, time_for(request, machine), request.fits);
     std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
     if (request.on_gpus)
       for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);

@@ -1,62 +1,42 @@
 // See schedule_cache.h.
 #include "src/planner/schedule_cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
-#include <optional>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "include/weft.h"
 #include "src/base/error.h"
+#include "src/base/handles.h"
 #include "src/base/log.h"
 #include "src/base/parallel_for.h"
 #include "src/base/siphash.h"
-#include "src/planner/cached_file.h"
+#include "src/planner/schedule_maker.h"
 #include "src/planner/synthesizer.h"
-#include "src/schedule/schedule_bytes.h"
 #include "src/topology/graph/fingerprint.h"
 
 namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Outcome = ScheduleMaker::Outcome;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-struct Wanted {
-  CollectiveKind kind;
-  double bytes;
-};
-constexpr double kLargeArray = 64 << 20, kSmallArray = 64 << 10;
-constexpr Wanted kWanted[] = {
-    {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
-    {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
-    {CollectiveKind::kReduce, kLargeArray},        {CollectiveKind::kAllToAll, kLargeArray},
-    {CollectiveKind::kAllReduce, kSmallArray},     {CollectiveKind::kAllGather, kSmallArray},
-    {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
-    {CollectiveKind::kReduce, kSmallArray}};
-
-// A search for more ranks takes seconds, too long for init unless the user asks for it.
-constexpr size_t kMostSearchedRanks = 32;
-constexpr size_t kWantedOfMany = 5;  // the first of kWanted
-
 // Init may take 0.15 s for one host and half a second for 128 GPUs. These times remain after
 // reading and proving schedules and building the table.
 constexpr double kOneHostSeconds = 0.06, kManyHostsSeconds = 0.2;
-
-// A schedule serves several sizes. Its name says which size it was made for.
-std::string title_of(const Wanted& wanted) {
-  return fmt::format("synth-{}-{}", name(wanted.kind),
-                     wanted.bytes == kLargeArray ? "large" : "small");
-}
-
-std::shared_ptr<const ImportedSchedule> import_text(const std::string& name,
-                                                    const std::string& text) {
-  return ImportedSchedules::from_texts({{name, text}})->all().front();
-}
 
 std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) {
   if (schedule.in_place == nullptr || schedule.out_of_place == nullptr)
@@ -64,98 +44,108 @@ std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) 
   return fits(schedule) ? "" : "its messages do not fit into the FIFOs (WEFT_RING_BYTES)";
 }
 
-struct Outcome {
-  std::shared_ptr<const ImportedSchedule> schedule;
-  bool fetched = false, left = false, cut_short = false;
+// The calling thread works when nobody else wants the core.
+void be_modest() {
+  constexpr int kLowest = 19;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowest);
+}
+
+// Schedules in the making. Threads that are late go on, for the cache.
+struct Making {
+  Making(const Config& config, const Machine& machine, double seconds)
+      : maker(config, machine, seconds), outcomes(ScheduleMaker::wanted()) {}
+  ScheduleMaker maker;
+  std::mutex mutex;  // protects the rest
+  std::condition_variable changed;
+  std::vector<Outcome> outcomes;
+  size_t next = 0, done = 0;
+
+  void work() {
+    for (;;) {
+      size_t number = 0;
+      {
+        std::lock_guard lock(mutex);
+        if (next == outcomes.size()) return;
+        number = next++;
+      }
+      Outcome outcome;
+      try {
+        outcome = maker.get(number);
+      } catch (const std::exception& error) {
+        WEFT_INFO(kInit, "{} is not used: {}", ScheduleMaker::title(number), error.what());
+      }
+      std::lock_guard lock(mutex);
+      outcomes[number] = std::move(outcome);
+      done++;
+      changed.notify_all();
+    }
+  }
 };
 
-// Thread-safe.
-class Maker {
- public:
-  Maker(const Config& config, const Machine& machine, double seconds)
-      : config_(config), machine_(machine), seconds_(seconds) {
-    ranks_ = static_cast<int>(gpus(machine).size());
-    searches_ = gpus(machine).size() <= kMostSearchedRanks || seconds >= kPatientSeconds;
-    if (!config.cache.empty()) folder_ = config.cache + "/plans-" + plan_key(machine);
+// What was made until then. The rest counts as left.
+std::vector<Outcome> make_until(const std::shared_ptr<Making>& making, Clock::time_point deadline) {
+  std::vector<std::thread> threads;
+  const size_t most =
+      std::min<size_t>(making->outcomes.size(), static_cast<size_t>(usable_cores()));
+  try {
+    while (threads.size() < most) threads.emplace_back([making] { making->work(); });
+  } catch (const std::system_error&) {
+    // No more threads are available. The existing ones do the work.
+    if (threads.empty()) making->work();
   }
-
-  size_t wanted() const { return searches_ ? std::size(kWanted) : kWantedOfMany; }
-
-  Outcome get(size_t number) {
-    const Wanted& wanted = kWanted[number];
-    const std::string name = title_of(wanted);
-    Outcome outcome;
-    if ((outcome.schedule = fetch(wanted, name, "")) != nullptr) {
-      outcome.fetched = true;
-      return outcome;
-    }
-    if (seconds_ < kPatientSeconds && (outcome.schedule = fetch(wanted, name, kQuick)) != nullptr) {
-      outcome.fetched = outcome.cut_short = true;
-      return outcome;
-    }
-    const double left = seconds_ - seconds_since(begin_);
-    // Plans for small arrays take longest to start.
-    const bool long_work = wanted.bytes == kSmallArray && seconds_ < kPatientSeconds;
-    if (left <= (long_work ? seconds_ / 2 : 0)) {
-      outcome.left = can_synthesize(config_);
-      return outcome;
-    }
-    const double after = static_cast<double>(this->wanted() - number);
-    const double share = left * std::min(1.0, usable_cores() / after);
-    const auto made =
-        synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, searches_ ? share : 0);
-    if (!made) return outcome;
-    const std::string bytes = write_schedule_bytes(parse_schedule(made->text, name));
-    outcome.schedule = import_text(name, bytes);
-    outcome.cut_short = made->cut_short;
-    if (!folder_.empty()) keep(path_of(name, made->cut_short ? kQuick : ""), bytes);
-    return outcome;
-  }
-
- private:
-  // Schedules that a longer search may replace.
-  static constexpr const char* kQuick = "-quick";
-
-  std::string path_of(const std::string& name, const char* kind) const {
-    return fmt::format("{}/{}{}.schedule", folder_, name, kind);
-  }
-
-  // nullptr: missing or unusable.
-  std::shared_ptr<const ImportedSchedule> fetch(const Wanted& wanted, const std::string& name,
-                                                const char* kind) const {
-    if (folder_.empty()) return nullptr;
-    const std::string path = path_of(name, kind);
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) return nullptr;
-    try {
-      auto schedule = import_text(name, read_cached(path));
-      if (schedule->collective != Collective{wanted.kind, ranks_, 0})
-        fail(ncclInvalidUsage, "{}: it is of another collective", path);
-      return schedule;
-    } catch (const Error& error) {
-      WEFT_WARN("{}: a cached plan is not used: {}", path, error.what());
-      return nullptr;
+  std::unique_lock lock(making->mutex);
+  const auto finished = [&] { return making->done == making->outcomes.size(); };
+  const bool in_time = making->changed.wait_until(lock, deadline, finished);
+  std::vector<Outcome> outcomes = making->outcomes;
+  for (size_t i = 0; i < outcomes.size() && !in_time; i++)
+    if (outcomes[i].schedule == nullptr) outcomes[i].left = true;
+  lock.unlock();
+  for (std::thread& thread : threads) {
+    if (in_time) {
+      thread.join();
+    } else {
+      thread.detach();
     }
   }
+  return outcomes;
+}
 
-  void keep(const std::string& path, const std::string& text) {
-    if (!writable_) return;
-    try {
-      write_cached(path, text);
-    } catch (const Error& error) {
-      if (writable_.exchange(false)) WEFT_INFO(kInit, "plans are not kept: {}", error.what());
+// Makes all schedules of a machine for the cache. One process at a time; others find it locked.
+void complete_cache(const Config& config, const Machine& machine) {
+  be_modest();
+  const auto begin = Clock::now();
+  ScheduleMaker maker(config, machine, config.background_seconds);
+  std::error_code ignored;
+  std::filesystem::create_directories(maker.folder(), ignored);
+  const Fd lock(open((maker.folder() + "/lock").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
+  int made = 0;
+  for (size_t i = 0; i < ScheduleMaker::wanted(); i++) try {
+      const double left = config.background_seconds - seconds_since(begin);
+      if (left <= 0) break;
+      const auto others = static_cast<double>(ScheduleMaker::wanted() - i);
+      if (maker.complete(i, left / others)) made++;
+    } catch (const std::exception& error) {
+      WEFT_INFO(kInit, "{} is not made for the cache: {}", ScheduleMaker::title(i), error.what());
     }
-  }
+  WEFT_INFO(kInit, "{}: {} schedules for later communicators, in {:.1f} s beside other work",
+            maker.folder(), made, seconds_since(begin));
+}
 
-  const Config& config_;
-  const Machine& machine_;
-  const double seconds_;
-  const Clock::time_point begin_ = Clock::now();
-  int ranks_ = 0;
-  bool searches_ = true;
-  std::string folder_;
-  std::atomic<bool> writable_{true};
-};
+// Once per process and machine.
+void complete_later(const Config& config, const Machine& machine) {
+  static std::mutex mutex;
+  static auto& begun = *std::make_unique<std::set<std::string>>().release();
+  {
+    std::lock_guard lock(mutex);
+    if (!begun.insert(plan_key(machine)).second) return;
+  }
+  try {
+    std::thread([config, machine] { complete_cache(config, machine); }).detach();
+  } catch (const std::system_error& error) {
+    WEFT_INFO(kInit, "no thread for synthesis in the background: {}", error.what());
+  }
+}
 
 }  // namespace
 
@@ -181,34 +171,31 @@ double synthesis_seconds(const Config& config, const Machine& machine) {
   return one_host ? kOneHostSeconds : kManyHostsSeconds;
 }
 
-MadeSchedules schedules_for(const Config& config, const Machine& machine, double seconds,
+MadeSchedules schedules_for(const Config& config, const Machine& machine, const SynthesisTime& time,
                             const ScheduleTest& fits) {
   const auto begin = Clock::now();
-  Maker maker(config, machine, seconds);
-  std::vector<Outcome> outcomes(maker.wanted());
-  parallel_for(outcomes.size(), [&] {
-    return [&](size_t i) {
-      try {
-        outcomes[i] = maker.get(i);
-        if (outcomes[i].schedule == nullptr) return;
-        const std::string why = why_not(*outcomes[i].schedule, fits);
-        if (why.empty()) return;
-        WEFT_INFO(kTuning, "{} is not used: {}", outcomes[i].schedule->path, why);
-      } catch (const Error& error) {
-        WEFT_INFO(kInit, "{} is not used: {}", title_of(kWanted[i]), error.what());
-      }
-      outcomes[i] = {};
-    };
-  });
+  const auto making = std::make_shared<Making>(config, machine, time.seconds);
+  const auto deadline = time.most_seconds < 1e6
+                            ? begin + std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(time.most_seconds))
+                            : Clock::time_point::max();
   MadeSchedules result;
   std::vector<std::shared_ptr<const ImportedSchedule>> usable;
-  for (const Outcome& outcome : outcomes) {
+  for (const Outcome& outcome : make_until(making, deadline)) {
     if (outcome.left) result.left++;
     if (outcome.schedule == nullptr) continue;
+    if (const std::string why = why_not(*outcome.schedule, fits); !why.empty()) {
+      WEFT_INFO(kTuning, "{} is not used: {}", outcome.schedule->path, why);
+      continue;
+    }
     (outcome.fetched ? result.fetched : result.made)++;
     if (outcome.cut_short) result.cut_short++;
     usable.push_back(outcome.schedule);
   }
+  result.completes = time.background && config.background_seconds > 0 &&
+                     !making->maker.folder().empty() && config.synthesis_seconds != 0 &&
+                     result.left + result.cut_short > 0 && can_synthesize(config);
+  if (result.completes) complete_later(config, machine);
   result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
   return result;

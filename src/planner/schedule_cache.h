@@ -25,22 +25,26 @@ struct MadeSchedules {
   int fetched = 0, made = 0;  // from the cache, and from the synthesizer
   int left = 0;               // not made for lack of time
   int cut_short = 0;          // of these, with more time there might be better ones
+  bool completes = false;     // a thread goes on for the cache
   double seconds = 0;
 };
 
 // The time that synthesis may take at init: WEFT_SYNTHESIS_SECONDS, or a default if it is below
 // zero.
 double synthesis_seconds(const Config& config, const Machine& machine);
-// From this much time on, searches run to their end.
-inline constexpr double kPatientSeconds = 1;
+
+struct SynthesisTime {
+  double seconds = 0;         // no schedule is begun after this, and each gets its share
+  double most_seconds = 1e9;  // then the caller goes on with those that are made
+  bool background = false;    // a thread completes the cache (WEFT_BACKGROUND_SYNTHESIS)
+};
 
 // Schedules for all GPUs of the machine, made in parallel on all cores. Schedules for large arrays
-// come first. Each gets its share of `seconds`; after that none is begun. With more than 32 GPUs
-// and less than kPatientSeconds, there is no search: only the first possible schedules for large
-// arrays, the same every time. All serve in-place and out-of-place calls, and `fits` accepts them.
-// An unusable cache file is logged and made again. A folder that cannot be written gives one log
-// line.
-MadeSchedules schedules_for(const Config& config, const Machine& machine, double seconds,
+// come first. With more than 32 GPUs and less than kPatientSeconds, there is no search: only the
+// first possible schedules for large arrays, the same every time. All serve in-place and
+// out-of-place calls, and `fits` accepts them. An unusable cache file is logged and made again. A
+// folder that cannot be written gives one log line.
+MadeSchedules schedules_for(const Config& config, const Machine& machine, const SynthesisTime& time,
                             const ScheduleTest& fits);
 
 }  // namespace weft

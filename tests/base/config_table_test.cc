@@ -113,6 +113,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_CACHE", &Config::cache},
     {"WEFT_SYNTHESIS", &Config::synthesis},
     {"WEFT_SYNTHESIS_SECONDS", &Config::synthesis_seconds},
+    {"WEFT_BACKGROUND_SYNTHESIS", &Config::background_seconds},
     {"WEFT_SOLVER_PLUGIN", &Config::solver_plugin},
 };
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -168,6 +169,50 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
   planning_seconds("dgx1v", 8, folder, 1, 0, "60", " synthesized", " 0 synthesized");
   EXPECT_TRUE(kept("synth-all_reduce-large.schedule"));
   planning_seconds("dgx1v", 8, folder, 1, 0, "60", " 0 synthesized");
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+// Plans as rank 0 of a job does, and waits so many seconds until the cache is complete.
+WEFT_SCENARIO(plans_in_a_job) {
+  const Config config = Config::from_environment();
+  const Machine unseen;
+  InitPlansRequest request{config, 8, false, {}, unseen, 1, any};
+  request.in_job = true;
+  plan_once(request);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto complete = [&] {
+    int found = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(config.cache)) {
+      const std::string name = entry.path().filename();
+      if (name.ends_with(".schedule") && name.find("-quick") == std::string::npos) found++;
+    }
+    return found == 11;
+  };
+  const double patience = std::stod(context.argument);
+  while (seconds_since(begin) < patience && !complete()) usleep(20000);
+  EXPECT_TRUE(patience == 0 || complete());
+}
+
+TEST(Planning, GoesOnInTheBackgroundForTheCache) {
+  std::string folder = (std::filesystem::temp_directory_path() / "weft-speed-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto plan = [&](const char* cache, const char* patience) {
+    ProcessOptions options;
+    options.argument = patience;
+    options.environment = [&](int) {
+      return std::map<std::string, std::string>{
+          {"WEFT_TOPO", "dgx1v"}, {"WEFT_CACHE", cache}, {"WEFT_SYNTHESIS_SECONDS", "0.003"}};
+    };
+    const ProcessResult result = run_processes("plans_in_a_job", 1, options)[0];
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  plan(folder.c_str(), "60");
+  EXPECT_NE(plan(folder.c_str(), "0").find(" schedules from the cache, 0 synth"),
+            std::string::npos);
+  // Processes that end while the thread searches.
+  for (int i = 0; i < 5; i++) plan((folder + "/" + std::to_string(i)).c_str(), "0");
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }

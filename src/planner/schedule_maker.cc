@@ -1,0 +1,140 @@
+// See schedule_maker.h.
+#include "src/planner/schedule_maker.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/parallel_for.h"
+#include "src/planner/cached_file.h"
+#include "src/planner/schedule_cache.h"
+#include "src/planner/synthesizer.h"
+#include "src/schedule/schedule_bytes.h"
+
+namespace weft {
+namespace {
+
+struct Wanted {
+  CollectiveKind kind;
+  double bytes;
+};
+constexpr double kLargeArray = 64 << 20, kSmallArray = 64 << 10;
+constexpr Wanted kWanted[] = {
+    {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
+    {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
+    {CollectiveKind::kReduce, kLargeArray},        {CollectiveKind::kAllToAll, kLargeArray},
+    {CollectiveKind::kAllReduce, kSmallArray},     {CollectiveKind::kAllGather, kSmallArray},
+    {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
+    {CollectiveKind::kReduce, kSmallArray}};
+
+// A search for more ranks takes seconds, too long for init unless the user asks for it.
+constexpr size_t kMostSearchedRanks = 32;
+constexpr size_t kWantedOfMany = 5;  // the first of kWanted
+
+// Schedules that a longer search may replace.
+constexpr const char* kQuick = "-quick";
+
+std::shared_ptr<const ImportedSchedule> import_text(const std::string& name,
+                                                    const std::string& text) {
+  return ImportedSchedules::from_texts({{name, text}})->all().front();
+}
+
+double elapsed_seconds(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+ScheduleMaker::ScheduleMaker(const Config& config, const Machine& machine, double seconds)
+    : config_(config), machine_(machine), seconds_(seconds) {
+  const size_t ranks = gpus(machine).size();
+  ranks_ = static_cast<int>(ranks);
+  searches_ = ranks <= kMostSearchedRanks || seconds >= kPatientSeconds;
+  if (!config.cache.empty()) folder_ = config.cache + "/plans-" + plan_key(machine);
+}
+
+size_t ScheduleMaker::wanted() { return std::size(kWanted); }
+
+// A schedule serves several sizes. Its name says which size it was made for.
+std::string ScheduleMaker::title(size_t number) {
+  const Wanted& wanted = kWanted[number];
+  return fmt::format("synth-{}-{}", name(wanted.kind),
+                     wanted.bytes == kLargeArray ? "large" : "small");
+}
+
+ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
+  Outcome outcome;
+  if ((outcome.schedule = fetch(number, "")) != nullptr) {
+    outcome.fetched = true;
+    return outcome;
+  }
+  if (seconds_ < kPatientSeconds && (outcome.schedule = fetch(number, kQuick)) != nullptr) {
+    outcome.fetched = outcome.cut_short = true;
+    return outcome;
+  }
+  const Wanted& task = kWanted[number];
+  const double left = seconds_ - elapsed_seconds(begin_);
+  // Plans for small arrays take longest to start.
+  const bool long_work = task.bytes == kSmallArray && seconds_ < kPatientSeconds;
+  if (left <= (long_work ? seconds_ / 2 : 0) || (!searches_ && number >= kWantedOfMany)) {
+    outcome.left = can_synthesize(config_);
+    return outcome;
+  }
+  const double after = static_cast<double>(wanted() - number);
+  const double share = left * std::min(1.0, usable_cores() / after);
+  const auto made =
+      synthesize_apart(config_, machine_, task.kind, task.bytes, searches_ ? share : 0);
+  if (!made) return outcome;
+  const std::string bytes = write_schedule_bytes(parse_schedule(made->text, title(number)));
+  outcome.schedule = import_text(title(number), bytes);
+  outcome.cut_short = made->cut_short;
+  keep(path_of(title(number), made->cut_short ? kQuick : ""), bytes);
+  return outcome;
+}
+
+bool ScheduleMaker::complete(size_t number, double seconds) {
+  std::error_code ignored;
+  const std::string path = path_of(title(number), "");
+  if (folder_.empty() || std::filesystem::exists(path, ignored)) return false;
+  const Wanted& wanted = kWanted[number];
+  const auto made = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, seconds);
+  if (!made) return false;
+  const std::string bytes = write_schedule_bytes(parse_schedule(made->text, title(number)));
+  import_text(title(number), bytes);  // proves it
+  keep(path, bytes);
+  return true;
+}
+
+std::string ScheduleMaker::path_of(const std::string& name, const char* kind) const {
+  return fmt::format("{}/{}{}.schedule", folder_, name, kind);
+}
+
+// nullptr: missing or unusable.
+std::shared_ptr<const ImportedSchedule> ScheduleMaker::fetch(size_t number,
+                                                             const char* kind) const {
+  if (folder_.empty()) return nullptr;
+  const std::string path = path_of(title(number), kind);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return nullptr;
+  try {
+    auto schedule = import_text(title(number), read_cached(path));
+    if (schedule->collective != Collective{kWanted[number].kind, ranks_, 0})
+      fail(ncclInvalidUsage, "{}: it is of another collective", path);
+    return schedule;
+  } catch (const Error& error) {
+    WEFT_WARN("{}: a cached plan is not used: {}", path, error.what());
+    return nullptr;
+  }
+}
+
+void ScheduleMaker::keep(const std::string& path, const std::string& text) {
+  if (folder_.empty() || !writable_) return;
+  try {
+    write_cached(path, text);
+  } catch (const Error& error) {
+    if (writable_.exchange(false)) WEFT_INFO(kInit, "plans are not kept: {}", error.what());
+  }
+}
+
+}  // namespace weft
