@@ -13,6 +13,7 @@
 #include "src/planner/plan_facts.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -140,8 +141,9 @@ void log_unfinished(const std::string& title, const MadeSchedules& made) {
 
 }  // namespace
 
-CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machine& machine,
+CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machine& given,
                                     const std::string& title) {
+  const Machine machine = request.on_gpus ? peer_ways(given) : given;
   CommunicatorPlans plans;
   TableRequest table = table_request(request);
   table.machine = &machine;

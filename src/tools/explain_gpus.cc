@@ -10,6 +10,7 @@
 #include "src/planner/plan_facts.h"
 #include "src/simulator/simulator.h"
 #include "src/tools/answers.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -31,16 +32,17 @@ Schedule schedule_of(const Choice& choice, const Collective& collective,
 
 Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64_t bytes) {
   Answer answer;
+  const Machine machine = peer_ways(on.machine);
   const PlanCall call = PlanCall::of_size(collective, bytes);
   answer.choice = on.chooser.choose(call);
   const Schedule schedule = schedule_of(answer.choice, collective, on.chooser.placement());
-  answer.facts = plan_facts(on.machine, schedule);
+  answer.facts = plan_facts(machine, schedule);
   const ScheduleShape shape = shape_of(schedule);
   answer.lanes = shape.lanes;
   answer.channels = shape.channels;
   answer.chunks = shape.chunks;
   const double size = static_cast<double>(bytes);
-  const double gbps = throughput_bound(on.machine, collective).algbw_gbps;
+  const double gbps = throughput_bound(machine, collective).algbw_gbps;
   answer.bound_us = gbps > 0 ? size / gbps * 1e-3 : 0;
   // Times between simulated sizes are interpolated. No plan beats the bound. 0: unknown.
   answer.time_us = on.chooser.estimate_us(call);

@@ -10,6 +10,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/planner/plan_facts.h"
 #include "src/simulator/simulator.h"
+#include "src/topology/graph/rank_machine.h"
 #include "tests/planner/instances.h"
 #include "tests/planner/planned_machine.h"
 #include "tests/support/sampling.h"
@@ -55,20 +56,6 @@ TEST(ExplainGpus, NeverPredictsLessThanTheBound) {
   }
 }
 
-// The bound of what kernels can use. Stores to a peer that NVLink reaches never go over PCIe, so
-// the PCIe links of such boxes carry nothing between GPUs.
-double reachable_gbps(const Machine& machine, const Collective& c) {
-  Machine used = machine;
-  const bool side_by_side =
-      all_direct(machine) &&
-      std::any_of(machine.links.begin(), machine.links.end(), [](const Link& link) {
-        return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
-      });
-  if (side_by_side)
-    std::erase_if(used.links, [](const Link& link) { return link.type == LinkType::kPcie; });
-  return throughput_bound(used, c).algbw_gbps;
-}
-
 // A fine-sliced simulation of what executors run, without the costs of steps: as many instances of
 // lanes as there are thread blocks, and loads and stores of small pieces.
 double reached(const PlannedMachine& on, CollectiveKind kind, double bytes) {
@@ -85,8 +72,9 @@ double reached(const PlannedMachine& on, CollectiveKind kind, double bytes) {
   const auto instances = std::max(1, 32 / static_cast<int>(lanes));
   const auto run =
       choice.path == PlanPath::kLanes ? with_instances(schedule, instances) : std::nullopt;
-  return simulate(on.machine(), run ? *run : schedule, bytes, fine).algbw_gbps /
-         reachable_gbps(on.machine(), c);
+  const Machine ways = peer_ways(on.machine());
+  return simulate(ways, run ? *run : schedule, bytes, fine).algbw_gbps /
+         throughput_bound(ways, c).algbw_gbps;
 }
 
 TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {

@@ -1,6 +1,8 @@
 // Queries on graphs: paths, affinity, hierarchy, pipelines. Also networks between hosts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "algorithms/catalogue/catalogue.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/graph/fingerprint.h"
@@ -9,6 +11,7 @@
 #include "src/topology/graph/network.h"
 #include "src/topology/graph/paths.h"
 #include "src/topology/graph/pipeline.h"
+#include "src/topology/graph/rank_machine.h"
 #include "src/topology/views/view.h"
 #include "tests/topology/machines.h"
 
@@ -17,6 +20,30 @@ namespace {
 
 PathClass class_between(const Machine& machine, const char* from, const char* to) {
   return best_path(machine, find_node(machine, from), find_node(machine, to)).path_class;
+}
+
+// PCIe links of GPUs that a machine has for peer memory.
+size_t pcie_of_gpus(const Machine& machine) {
+  const Machine ways = peer_ways(machine);
+  return static_cast<size_t>(
+      std::count_if(ways.links.begin(), ways.links.end(), [&](const Link& l) {
+        return l.type == LinkType::kPcie &&
+               (ways.nodes[static_cast<size_t>(l.from)].type == NodeType::kGpu ||
+                ways.nodes[static_cast<size_t>(l.to)].type == NodeType::kGpu);
+      }));
+}
+
+TEST(PeerWays, HaveNoPcieWhereAllPairsHaveNvlink) {
+  EXPECT_EQ(pcie_of_gpus(load_machine("hgx-h200")), 0u);
+  EXPECT_EQ(pcie_of_gpus(load_machine("mi300x")), 0u);
+  EXPECT_GT(pcie_of_gpus(load_machine("pcie-8x")), 0u);
+  EXPECT_GT(pcie_of_gpus(load_machine("hgx-h200x2")), 0u) << "NICs are behind it";
+  Machine broken = load_machine("hgx-h200");  // one GPU without NVLink
+  std::erase_if(broken.links, [&](const Link& l) {
+    const int gpu = gpus(broken)[0];
+    return l.type == LinkType::kNvlink && (l.from == gpu || l.to == gpu);
+  });
+  EXPECT_GT(pcie_of_gpus(broken), 0u);
 }
 
 TEST(Paths, HaveTheirClasses) {

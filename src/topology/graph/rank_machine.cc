@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/topology/graph/paths.h"
+
 namespace weft {
 namespace {
 
@@ -90,6 +92,23 @@ Machine reduce_to(const Machine& machine, std::span<const int> gpus) {
     if (link.from >= 0 && link.to >= 0) reduced.links.push_back(link);
   }
   return reduced;
+}
+
+Machine peer_ways(const Machine& machine) {
+  if (count_hosts(machine) > 1) return machine;
+  const PathFinder finder(machine);
+  const std::vector<int> all = gpus(machine);
+  for (size_t a = 0; a < all.size(); a++)
+    for (size_t b = 0; b < a; b++)
+      if (finder.best(all[a], all[b]).path_class != PathClass::kNvlink) return machine;
+  Machine ways = machine;
+  const auto is_gpu = [&](int node) {
+    return machine.nodes[static_cast<size_t>(node)].type == NodeType::kGpu;
+  };
+  std::erase_if(ways.links, [&](const Link& link) {
+    return link.type == LinkType::kPcie && (is_gpu(link.from) || is_gpu(link.to));
+  });
+  return ways;
 }
 
 Machine unite_views(const std::vector<Machine>& views) {
