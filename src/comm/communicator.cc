@@ -100,7 +100,8 @@ Communicator::Communicator(CommunicatorOptions options)
   } catch (const Error& error) {
     // All ranks report the same text and code.
     const std::string what = error.what(), me = fmt::format("rank {}", options_.rank);
-    const bool heard = error.code() == ncclRemoteError || what.compare(0, me.size(), me) == 0;
+    const bool heard =
+        error.code() == ncclRemoteError || what.starts_with(me) || what.starts_with(kNotAllCame);
     stop(error.code(), heard ? what : fmt::format("{} could not join: {}", me, what), true);
     silence();
     throw;

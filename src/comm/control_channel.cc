@@ -117,9 +117,7 @@ std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline,
                            [&] { return gathered_.count(frame.number) != 0 || !broken_.empty(); }))
-    fail(ncclSystemError,
-         "rank {} waited in vain for all {} ranks to come to the same call (WEFT_INIT_TIMEOUT)",
-         rank_, nranks_);
+    fail(ncclSystemError, "{}: {} are needed (WEFT_INIT_TIMEOUT)", kNotAllCame, nranks_);
   const auto it = gathered_.find(frame.number);
   if (it == gathered_.end()) throw Error(code_, broken_);
   std::string text = std::move(it->second);

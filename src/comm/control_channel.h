@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/handles.h"
@@ -27,6 +28,10 @@ struct UniqueId;
 // `cancelled`. Throws Error.
 Fd join_rendezvous(const std::vector<Address>& addresses, const Secret& secret, int rank,
                    Deadline deadline, Session& session, const std::function<bool()>& cancelled);
+
+// How the error begins where a gather lacks ranks. It names no rank: several ranks find it out at
+// once, and all report the same.
+inline constexpr std::string_view kNotAllCame = "not all ranks came to the same call in time";
 
 // One thread at a time calls all_gather(). Any thread may call the other functions. The listener
 // runs on the control thread.
