@@ -39,8 +39,8 @@ double seconds_since(Clock::time_point begin) {
 constexpr double kOneHostSeconds = 0.06, kManyHostsSeconds = 0.2;
 
 std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) {
-  if (schedule.in_place == nullptr || schedule.out_of_place == nullptr)
-    return "it does not serve calls in place";
+  // Few calls are in place. Where a schedule does not serve these, generators do.
+  if (schedule.out_of_place == nullptr) return "it serves calls in place only";
   return fits(schedule) ? "" : "its messages do not fit into the FIFOs (WEFT_RING_BYTES)";
 }
 
