@@ -57,6 +57,36 @@ typedef struct {
 } weftCompression_t;
 ncclResult_t weftCompressionReport(ncclComm_t comm, weftCompression_t* report);
 
+/* A collective in parts. Part p is elements [begin, begin + length) of every block, as weftPart()
+ * says: of what a rank sends to or gets from each rank in all_gather, reduce_scatter, alltoall,
+ * gather and scatter, of the whole array otherwise. Parts complete in order. done[p] becomes 1 when
+ * this rank's part p is complete: its results are there, and its input is not needed any more.
+ * Part p begins when ready[p] is not 0, until then its input may change; in place, an output before
+ * it is complete. The caller sets all words to 0 before the call. `ready`, `done`: NULL, or an
+ * array of `parts` words (1 to 1024). `collective` and `count` are as in weftPlanOf and NCCL's
+ * call; `op` and `root` count where the collective has them. All ranks give the same number of
+ * parts. The bits of a sum may differ from those of one call, because each part gets its own plan.
+ *
+ * GPUs: words are in memory that the GPU reaches, and suit cuStreamWaitValue32. The stream itself
+ * waits for ready[p], so nothing that sets it may come later in that stream. Host mode: the call
+ * returns when all parts are complete; other threads may set and read the words. */
+ncclResult_t weftPartitioned(ncclComm_t comm, const char* collective, const void* sendbuff,
+                             void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                             int root, int parts, const unsigned* ready, unsigned* done,
+                             cudaStream_t stream);
+ncclResult_t weftPart(size_t count, ncclDataType_t datatype, int parts, int part, size_t* begin,
+                      size_t* length);
+
+/* Host mode: as weftPartitioned, on a thread of the library. weftWait() returns when all parts are
+ * complete, with the result, and frees the request. It must follow, before the communicator's next
+ * call and before its end. ncclInvalidUsage: GPUs are used, or this thread has a group open. */
+typedef struct weftRequest* weftRequest_t;
+ncclResult_t weftStart(ncclComm_t comm, const char* collective, const void* sendbuff,
+                       void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                       int root, int parts, const unsigned* ready, unsigned* done,
+                       weftRequest_t* request);
+ncclResult_t weftWait(weftRequest_t request);
+
 #ifdef __cplusplus
 }
 #endif

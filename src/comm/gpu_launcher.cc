@@ -220,13 +220,16 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number
   captured_ = gpu_.captured();
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
-    if (call->count == 0) continue;
-    if (call->kind == CollectiveKind::kSendRecv) {
+    if (call->count > 0 && call->kind == CollectiveKind::kSendRecv) {
       send_recvs.push_back(call);
       continue;
     }
-    gpu_.number_call(static_cast<int64_t>(number++));
-    timed({&call, 1}, [&] { launch_collective(*call); });
+    if (call->count > 0) {
+      if (call->ready != nullptr) gpu_.wait_word(call->ready);
+      gpu_.number_call(static_cast<int64_t>(number++));
+      timed({&call, 1}, [&] { launch_collective(*call); });
+    }
+    if (call->done != nullptr) gpu_.write_word(call->done);
   }
   gpu_.number_call(-1);
   if (!send_recvs.empty())
@@ -261,10 +264,14 @@ void GpuLauncher::launch_collective(const Call& call) {
   gpu_call.input = call.input;
   gpu_call.output = call.output;
   gpu_call.count = call.count;
+  gpu_call.stride = call.block();
   gpu_call.reduction = call.reduction;
-  const uint64_t signature[5] = {
-      static_cast<uint64_t>(call.kind), call.count, static_cast<uint64_t>(call.reduction.type),
-      static_cast<uint64_t>(call.reduction.op), static_cast<uint64_t>(call.root)};
+  const uint64_t signature[6] = {static_cast<uint64_t>(call.kind),
+                                 call.count,
+                                 call.block(),
+                                 static_cast<uint64_t>(call.reduction.type),
+                                 static_cast<uint64_t>(call.reduction.op),
+                                 static_cast<uint64_t>(call.root)};
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
   if (choice.path == PlanPath::kLanes)
     return launch_lanes(call, collective, choice, gpu_call, asked.in_place);

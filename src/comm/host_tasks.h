@@ -30,10 +30,10 @@ class HostTasks {
 
   // Called before the first call of a batch.
   void begin();
-  // Appends the call's task. A call with count 0 adds none.
   // In words: a message that a rank of this host sent and this one never received; empty: none.
   std::string unreceived() const;
-  // Throws Disagreement if another rank of the host makes a different call.
+  // Appends the call's task. A call with count 0 adds none. Throws Disagreement if another rank of
+  // the host makes a different call.
   void add(host::Batch& batch, const Call& call);
   CompressionCount& compression() { return compression_; }
   void forget_losses() { losses_.forget(); }
@@ -43,6 +43,7 @@ class HostTasks {
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
   void compare(const Operation& op) const;
+  void complete_with_last(const Call& call) const;
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
 
@@ -62,8 +63,8 @@ class HostTasks {
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.
-  const host::Task* last_collective_ = nullptr;
-  std::vector<const host::Task*> last_send_, last_receive_;
+  host::Task* last_collective_ = nullptr;
+  std::vector<host::Task*> last_send_, last_receive_;
   bool point_to_point_ = false;
 };
 

@@ -88,7 +88,7 @@ class Interpreter {
     const auto index = static_cast<uint32_t>(operand.index + c);
     const auto chunks = static_cast<uint32_t>(op_.program.chunks);
     const uint32_t block = operand.buffer == ProgramBuffer::kScratch ? 0 : index / chunks;
-    const uint64_t base = block * op_.count + (index - block * chunks) * op_.chunk;
+    const uint64_t base = block * op_.stride + (index - block * chunks) * op_.chunk;
     return (base + k * op_.slice) * op_.element;
   }
 
@@ -219,8 +219,9 @@ class Interpreter {
 
   // Several chunks are contiguous only if they are whole blocks of the caller's buffer.
   WEFT_HD bool contiguous(const ProgramStep& step, const ProgramOperand& operand) const {
-    return step.count == 1 || (op_.program.chunks == 1 && op_.iterations == 1 &&
-                               operand.buffer != ProgramBuffer::kScratch);
+    return step.count == 1 ||
+           (op_.program.chunks == 1 && op_.iterations == 1 && op_.stride == op_.count &&
+            operand.buffer != ProgramBuffer::kScratch);
   }
 
   // The operand into which the network may write a message directly, without the ring. The step

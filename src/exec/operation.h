@@ -17,9 +17,10 @@ struct Operation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  uint64_t count = 0;  // elements per block
-  uint64_t chunk = 0;  // elements per chunk (the last ones of a block may be shorter or empty)
-  uint64_t slice = 0;  // elements of a chunk that one iteration moves
+  uint64_t count = 0;   // elements per block
+  uint64_t stride = 0;  // elements from block to block of a buffer; more than `count` in a part
+  uint64_t chunk = 0;   // elements per chunk (the last ones of a block may be shorter or empty)
+  uint64_t slice = 0;   // elements of a chunk that one iteration moves
   uint64_t iterations = 0;
   uint32_t element = 1;  // bytes
   Reduction reduction;

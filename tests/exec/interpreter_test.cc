@@ -148,7 +148,7 @@ class Pair : public testing::Test {
       side->program = lower(verified, side == &send_ ? 0 : 1);
       Operation& op = side->operation;
       op.program = side->program.view();
-      op.count = op.chunk = op.slice = 16;
+      op.count = op.stride = op.chunk = op.slice = 16;
       op.iterations = 1;
       op.element = sizeof(int32_t);
       op.reduction.type = ncclInt32;

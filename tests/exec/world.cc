@@ -111,7 +111,7 @@ void World::set_up(const WorldCall& call) {
     Operation& op = rank.operation;
     const auto chunks = static_cast<uint64_t>(program.chunks);
     op.program = program.view();
-    op.count = call.count;
+    op.count = op.stride = call.count;
     op.element = sizeof(int32_t);
     op.chunk = (call.count + chunks - 1) / chunks;
     op.slice = call.slice_bytes / op.element;

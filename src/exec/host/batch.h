@@ -49,6 +49,11 @@ class Task {
   Operation operation;
   RankContext* context = nullptr;
   const Task* after = nullptr;  // if set, this task starts when that one is complete
+  // Words of the caller; nullptr: none. The task starts when `ready` is not 0. When it is complete,
+  // `done_words` words from `done` on become 1, one after the other.
+  const uint32_t* ready = nullptr;
+  uint32_t* done = nullptr;
+  uint32_t done_words = 1;
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
   const void* call = nullptr;  // the observer's name for it
@@ -65,8 +70,8 @@ class Task {
   std::deque<LaneSlot> lanes_;
   size_t lane_count_ = 0;
   std::vector<uint64_t> progress_;
-  std::atomic<uint32_t> unfinished_{0};
-  int64_t began_ = 0;  // for traces
+  std::atomic<uint32_t> unfinished_{0};  // lanes, and 1 for the end of the task
+  int64_t began_ = 0;                    // for traces
 };
 
 struct Outcome {
@@ -91,6 +96,8 @@ class Batch {
   enum class Pass { kProgress, kIdle };
   Pass pass(size_t start);
   bool drive(Task& task, Task::LaneSlot& slot);
+  static bool may_run(const Task& task);
+  void finish(Task& task);
   // The interpreter's advance(), recorded in the timeline.
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
@@ -117,6 +124,8 @@ class Batch {
   bool report_network_fault(const Task& task, const LaneState& lane);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
+  [[gnu::cold]] const Task* first_not_ready() const;
+  void report_not_ready(Idle& idle, const Task& task, double seconds);
   [[gnu::cold]] bool find_wait(Task& task, LaneState& lane);
   [[gnu::cold]] static bool is_over(const Task& task, const LaneState& lane, double seconds);
   void take_back();

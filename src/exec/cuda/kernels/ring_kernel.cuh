@@ -162,6 +162,7 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
     op.output = job.output;
     op.scratch = a.scratch;
     op.count = job.count;
+    op.stride = job.stride;
     op.chunk = job.chunk;
     op.slice = job.slice;
     op.iterations = job.iterations;
