@@ -61,11 +61,11 @@ ncclResult_t weftCompressionReport(ncclComm_t comm, weftCompression_t* report);
  * says: of what a rank sends to or gets from each rank in all_gather, reduce_scatter, alltoall,
  * gather and scatter, of the whole array otherwise. Parts complete in order. done[p] becomes 1 when
  * this rank's part p is complete: its results are there, and its input is not needed any more.
- * Part p begins when ready[p] is not 0, until then its input may change; in place, an output before
- * it is complete. The caller sets all words to 0 before the call. `ready`, `done`: NULL, or an
- * array of `parts` words (1 to 1024). `collective` and `count` are as in weftPlanOf and NCCL's
- * call; `op` and `root` count where the collective has them. All ranks give the same number of
- * parts. The bits of a sum may differ from those of one call, because each part gets its own plan.
+ * Part p begins when ready[p] is not 0. Until then its input may change. The caller sets all words
+ * to 0 before the call. `ready`, `done`: NULL, or an array of `parts` words (1 to 1024).
+ * `collective` and `count` are as in weftPlanOf and NCCL's call; `op` and `root` count where the
+ * collective has them. All ranks give the same number of parts. The bits of a sum may differ from
+ * those of one call, because each part gets its own plan.
  *
  * GPUs: words are in memory that the GPU reaches, and suit cuStreamWaitValue32. The stream itself
  * waits for ready[p], so nothing that sets it may come later in that stream. Host mode: the call
@@ -86,6 +86,18 @@ ncclResult_t weftStart(ncclComm_t comm, const char* collective, const void* send
                        int root, int parts, const unsigned* ready, unsigned* done,
                        weftRequest_t* request);
 ncclResult_t weftWait(weftRequest_t request);
+
+/* All-to-all of blocks of different lengths. This rank sends sendcounts[r] elements at sdispls[r]
+ * to rank r, and receives recvcounts[r] elements at rdispls[r] from it. Displacements are in
+ * elements; NULL: blocks follow each other. Counts may be 0. Buffers must not overlap. `parts`,
+ * `ready` and `done` are as in weftPartitioned: part p is part p of every block. The plain call has
+ * 1, NULL and NULL. ncclInvalidUsage: in host mode, a rank sends another number of elements than
+ * its peer expects; the text names both. The same exchange as a group of ncclSend and ncclRecv
+ * takes the same plan. */
+ncclResult_t weftAllToAllv(const void* sendbuff, const size_t* sendcounts, const size_t* sdispls,
+                           void* recvbuff, const size_t* recvcounts, const size_t* rdispls,
+                           ncclDataType_t datatype, ncclComm_t comm, int parts,
+                           const unsigned* ready, unsigned* done, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

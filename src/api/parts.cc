@@ -1,4 +1,4 @@
-// Collectives in parts, and calls that run in the background: see weft.h.
+// Collectives in parts, calls that run in the background, and alltoallv: see weft.h.
 #include "src/comm/parts.h"
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "src/api/collective_call.h"
 #include "src/api/guard.h"
 #include "src/comm/group.h"
+#include "src/comm/irregular.h"
 #include "src/comm/started_calls.h"
 
 struct weftRequest : weft::StartedCalls {
@@ -41,6 +42,29 @@ std::vector<Call> checked_parts(const char* function, const char* collective, Ar
   const Call call = checked_call(a);
   log_call(function, *a.comm, call, a.op == nullptr ? 0 : static_cast<int>(op));
   return parts_of(call, p.parts, p.ready, p.done);
+}
+
+std::vector<Irregular::Block> checked_blocks(const char* const (&names)[2], const void* buffer,
+                                             const size_t* counts, const size_t* displs,
+                                             ncclDataType_t type, int nranks) {
+  check_pointer(names[1], counts);
+  std::vector<Irregular::Block> blocks;
+  size_t next = 0, bytes = 0;
+  const size_t element = element_size(type);
+  for (int r = 0; r < nranks; r++) {
+    const size_t at = displs == nullptr ? next : displs[r], count = counts[r];
+    size_t end = 0;
+    if (__builtin_add_overflow(at, count, &end) || __builtin_mul_overflow(end, element, &bytes) ||
+        bytes > SIZE_MAX / 2)
+      fail(ncclInvalidArgument, "{}[{}] is {}: that many elements do not fit in memory", names[1],
+           r, count);
+    if (count > 0) check_pointer(names[0], buffer);
+    next = end;
+    blocks.push_back(
+        {count == 0 ? nullptr : static_cast<std::byte*>(const_cast<void*>(buffer)) + at * element,
+         count});
+  }
+  return blocks;
 }
 
 }  // namespace
@@ -102,6 +126,40 @@ extern "C" {
     weft::api::check_pointer("request", request);
     const std::unique_ptr<weftRequest> own(request);
     own->wait();
+  });
+}
+
+[[gnu::visibility("default")]] ncclResult_t weftAllToAllv(
+    const void* sendbuff, const size_t* sendcounts, const size_t* sdispls, void* recvbuff,
+    const size_t* recvcounts, const size_t* rdispls, ncclDataType_t datatype, ncclComm_t comm,
+    int parts, const unsigned* ready, unsigned* done, cudaStream_t stream) {
+  return weft::api::guard("weftAllToAllv", [&] {
+    weft::check_handle(comm);
+    weft::api::check_type(datatype);
+    weft::api::check_parts(parts);
+    const char* const send_names[] = {"sendbuff", "sendcounts"};
+    const char* const receive_names[] = {"recvbuff", "recvcounts"};
+    auto blocks = std::make_shared<weft::Irregular>();
+    blocks->sends = weft::api::checked_blocks(send_names, sendbuff, sendcounts, sdispls, datatype,
+                                              comm->nranks);
+    blocks->receives = weft::api::checked_blocks(receive_names, recvbuff, recvcounts, rdispls,
+                                                 datatype, comm->nranks);
+    if (sendcounts[comm->rank] != recvcounts[comm->rank])
+      weft::fail(ncclInvalidArgument,
+                 "rank {} sends {} elements to itself (sendcounts) and receives {} (recvcounts)",
+                 comm->rank, sendcounts[comm->rank], recvcounts[comm->rank]);
+    if (sendbuff == recvbuff && sendbuff != nullptr && comm->nranks > 1)
+      weft::fail(ncclInvalidArgument, "sendbuff and recvbuff are the same");
+    weft::Call call;
+    call.kind = weft::CollectiveKind::kAllToAllV;
+    call.input = sendbuff;
+    call.output = recvbuff;
+    call.reduction.type = datatype;
+    call.stream = stream;
+    for (const weft::Irregular::Block& block : blocks->sends) call.count += block.count;
+    call.irregular = std::move(blocks);
+    weft::api::log_call("weftAllToAllv", *comm, call, 0);
+    return weft::submit(*comm, weft::parts_of_exchange(call, parts, ready, done));
   });
 }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "include/nccl.h"
 #include "src/exec/datatype.h"
@@ -9,6 +10,8 @@
 #include "src/schedule/collective.h"
 
 namespace weft {
+
+struct Irregular;
 
 struct Call {
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -24,6 +27,8 @@ struct Call {
   // when it is complete.
   const uint32_t* ready = nullptr;
   uint32_t* done = nullptr;
+  // kAllToAllV: its blocks. Then `count` is what this rank sends, and there are no buffers.
+  std::shared_ptr<const Irregular> irregular;
 
   size_t block() const { return stride == 0 ? count : stride; }
   // Elements from the first to the last of a buffer of so many blocks.

@@ -326,6 +326,7 @@ size_t Communicator::memory_bytes() const {
 }
 
 double Communicator::estimate_us(const Call& call) const {
+  if (call.irregular != nullptr) return 0;
   return chooser_->estimate_us(
       plan_call({call.kind, options_.nranks, call.root}, call, options_.rank, false));
 }

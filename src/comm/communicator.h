@@ -53,11 +53,12 @@ class Communicator {
   // GPUs: launches all calls of a group on their streams.
   void launch(std::span<const Call* const> calls);
 
-  // Host mode: begin() before the first call of a batch, add_to() for each call (it gives up if
+  // Host mode: begin() before the first call of a batch, add_to() for its calls (it gives up if
   // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts of the
   // calls.
   void begin() { host_->begin(); }
   void add_to(host::Batch& batch, const Call& call);
+  void add_to(host::Batch& batch, std::span<const Call* const> calls);
   void hand_over() { cpu_nodes_->hand_over(); }
   // In words: a message that nobody received; empty: there is none, or operations have failed.
   std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }

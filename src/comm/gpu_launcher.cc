@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/block_agreement.h"
+#include "src/comm/irregular.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/one_round_shape.h"
@@ -148,7 +149,7 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
 
 void GpuLauncher::note_calls(std::span<const Call* const> calls) {
   for (const Call* call : calls) {
-    if (call->count == 0) continue;
+    if (call->count == 0 && call->irregular == nullptr) continue;
     const bool send_recv = call->kind == CollectiveKind::kSendRecv;
     const auto type = static_cast<uint8_t>(call->reduction.type),
                op = static_cast<uint8_t>(call->reduction.op);
@@ -224,7 +225,7 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number
       send_recvs.push_back(call);
       continue;
     }
-    if (call->count > 0) {
+    if (call->count > 0 || call->irregular != nullptr) {
       if (call->ready != nullptr) gpu_.wait_word(call->ready);
       gpu_.number_call(static_cast<int64_t>(number++));
       timed({&call, 1}, [&] { launch_collective(*call); });
@@ -254,7 +255,20 @@ void GpuLauncher::timed(std::span<const Call* const> calls, Launch launch) {
   for (const Call* call : calls) observer->kernels(call, times);
 }
 
+// As a group of sends and receives.
+void GpuLauncher::launch_exchange(const Call& exchange) {
+  const std::vector<Call> calls = messages_of(exchange);
+  std::vector<const Call*> pointers;
+  for (const Call& call : calls) pointers.push_back(&call);
+  if (pointers.empty()) return;
+  if (rings_)
+    launch_ring_send_recvs(pointers);
+  else
+    launch_send_recvs(pointers);
+}
+
 void GpuLauncher::launch_collective(const Call& call) {
+  if (call.irregular != nullptr) return launch_exchange(call);
   const Collective collective{call.kind, nranks_, call.root};
   const PlanCall asked = plan_call(collective, call, rank_, captured_);
   const Choice choice = chooser_.choose(asked);

@@ -86,19 +86,19 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepte
   std::list<std::vector<const Call*>> per_comm;
   std::list<Observation> watched;
   for (size_t c = 0; c < comms.size(); c++) {
-    if (!uses[c]->on_gpu() && !Observation::wanted(*comms[c])) continue;
     std::vector<const Call*>& own = per_comm.emplace_back();
     for (const PendingCall& pending : calls)
       if (pending.comm == comms[c]) own.push_back(&pending.call);
-    watched.emplace_back(*comms[c], own);
+    if (uses[c]->on_gpu() || Observation::wanted(*comms[c])) watched.emplace_back(*comms[c], own);
     if (uses[c]->on_gpu()) uses[c]->launch(own);
   }
   batch.clear();
-  size_t bytes = 0;
-  for (const PendingCall& pending : calls) {
-    if (pending.comm->impl->on_gpu()) continue;
-    bytes += call_bytes(pending.call);
-    pending.comm->impl->add_to(batch, pending.call);
+  size_t bytes = 0, c = 0;
+  for (const std::vector<const Call*>& own : per_comm) {
+    const Use& use = uses[c++];
+    if (use->on_gpu()) continue;
+    for (const Call* call : own) bytes += call_bytes(*call);
+    use->add_to(batch, own);
   }
   if (batch.empty()) return;
   for (const Use& use : uses) use->hand_over();

@@ -163,6 +163,7 @@ void HostTasks::complete_with_last(const Call& call) const {
 }
 
 void HostTasks::add(host::Batch& batch, const Call& call) {
+  if (call.irregular != nullptr) return add_irregular(batch, call, *call.irregular, false);
   if (call.count == 0) return complete_with_last(call);
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const LoweredPlan* plan = nullptr;

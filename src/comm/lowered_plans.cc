@@ -21,6 +21,14 @@ LoweredPlans::LoweredPlans(int rank, std::string label, const PlanChooser& choos
   receive_ = lower(*send_recv, 1);
 }
 
+const Program& LoweredPlans::irregular(int nranks) {
+  if (!irregular_)
+    irregular_ = lower(*ProvedSchedules::instance().get(
+                           kIrregular, {CollectiveKind::kAllToAllV, nranks, 0}, false),
+                       rank_);
+  return *irregular_;
+}
+
 const LoweredPlan* LoweredPlans::find(const void* source, const Collective& collective,
                                       bool in_place) const {
   for (const auto& plan : plans_[static_cast<size_t>(collective.kind)])

@@ -41,6 +41,8 @@ class LoweredPlans {
   const LoweredPlan& get(const Choice& choice, const Collective& collective, bool in_place);
   // The halves of a send/recv.
   const Program& half(bool sends) const { return sends ? send_ : receive_; }
+  // An exchange of blocks of different lengths between all ranks.
+  const Program& irregular(int nranks);
 
  private:
   const LoweredPlan* find(const void* source, const Collective& collective, bool in_place) const;
@@ -57,6 +59,7 @@ class LoweredPlans {
   bool for_kernels_ = false;
   std::array<std::vector<std::unique_ptr<LoweredPlan>>, kCollectiveKinds> plans_;
   Program send_, receive_;
+  std::optional<Program> irregular_;
 };
 
 }  // namespace weft

@@ -26,6 +26,14 @@ constexpr int kAttempts = 4;
 // asked yet.
 constexpr uint32_t kPatientPasses = 4;
 
+// Bytes of the call's block that a lane moves.
+uint64_t block_bytes(const Operation& op, const LaneState& lane) {
+  HostTarget target;
+  const ProgramLane& of = op.program.lanes[lane.lane];
+  return Interpreter<HostTarget>(op, target)
+      .call_bytes(op.program.steps[of.first_step + (lane.step < of.steps ? lane.step : 0)]);
+}
+
 }  // namespace
 
 Task& Batch::add() {
@@ -157,15 +165,23 @@ Outcome Batch::failure_of(const Task& task, const LaneState& lane) {
                         lane.waits_for),
             &task};
   const bool send_recv = op.collective == static_cast<uint8_t>(CollectiveKind::kSendRecv);
+  const uint64_t bytes = block_bytes(op, lane);
+  if (op.inputs != nullptr && h.sequence == op.sequence && h.collective == op.collective &&
+      h.call_bytes != bytes)
+    return {ncclInvalidUsage,
+            fmt::format("{}: operation {} ({}): this rank receives {} bytes from rank {}, which "
+                        "sends {}: the counts of both must agree",
+                        label, op.sequence, kind, bytes, lane.waits_for, h.call_bytes),
+            &task};
   PastCall here{static_cast<CollectiveKind>(op.collective), static_cast<uint8_t>(op.reduction.type),
-                static_cast<uint8_t>(op.reduction.op), op.root, op.count * op.element};
+                static_cast<uint8_t>(op.reduction.op), op.root, bytes};
   uint64_t number = op.sequence;
   // The message may belong to an earlier call, in which this rank received nothing.
   if (const auto past = task.context->history.find(h.sequence); past && !send_recv) {
     here = *past;
     number = h.sequence;
   }
-  const PastCall there{static_cast<CollectiveKind>(std::min<int>(h.collective, kCollectiveKinds)),
+  const PastCall there{static_cast<CollectiveKind>(std::min<int>(h.collective, kNamedKinds)),
                        h.type, h.op, h.root, h.call_bytes};
   return {
       ncclInvalidUsage,

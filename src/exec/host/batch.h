@@ -56,8 +56,9 @@ class Task {
   uint32_t done_words = 1;
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
-  const void* call = nullptr;  // the observer's name for it
-  const char* plan = nullptr;  // its name, for traces; from trace::keep()
+  std::vector<IrregularBlock> inputs, outputs;  // memory for those of the operation
+  const void* call = nullptr;                   // the observer's name for it
+  const char* plan = nullptr;                   // its name, for traces; from trace::keep()
 
  private:
   friend class Batch;

@@ -52,6 +52,7 @@ template <typename Type, typename Op>
 struct RingTarget {
   static constexpr int kMostOperands = kMaxRanks;
   static constexpr bool kDecodes = false;
+  static constexpr bool kIrregular = false;
   RingState& shared;
 
   __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
