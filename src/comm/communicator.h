@@ -44,6 +44,7 @@ class Communicator {
 
   // See CompressionSettings. Collective. If ranks differ, all throw, and nothing changes.
   void set_compression(const std::string& text);
+  void set_priority(host::Priority priority);  // any time, any thread
   const CompressionCount& compression() const { return host_->compression(); }
   // What it holds on the GPU. In host mode, its part of the memory that ranks share.
   size_t memory_bytes() const;
@@ -91,14 +92,12 @@ class Communicator {
   void log_ready(double seconds) const;
   void leave();                 // delivers all sent data, then tells the other ranks goodbye
   void hear(const News& news);  // control thread
-  // After this the control thread does not call hear() any more.
-  void silence();
+  void silence();               // after this the control thread does not call hear() any more
   void end_waits();
   bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
   // Control thread. A rank has gone: looks for errors of kernels from now on.
   void guard_gpu();
-  // Another thread ends the init.
-  void cancel();
+  void cancel();  // another thread ends the init
   News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 
   const CommunicatorOptions options_;

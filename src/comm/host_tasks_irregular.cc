@@ -60,6 +60,7 @@ void HostTasks::add_irregular(host::Batch& batch, const Call& call, const Irregu
   for (const IrregularBlock& block : task.inputs) {
     op.count += block.count;
     op.iterations = std::max(op.iterations, block.iterations);
+    op.slice = std::max(op.slice, block.slice);
     largest = std::max(largest, block.count * op.element);
   }
   const bool lends =

@@ -73,6 +73,8 @@ const VariableOf kVariableOf[] = {
     {"WEFT_SECRET", &Config::secret},
     {"WEFT_PLAN", &Config::plan},
     {"WEFT_COMPRESS", &Config::compress},
+    {"WEFT_ACCUMULATE", &Config::accumulate},
+    {"WEFT_PRIORITY", &Config::priority},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes},
     {"WEFT_SCHEDULES", &Config::schedules},
     {"NCCL_BUFFSIZE", &Config::ring_bytes},

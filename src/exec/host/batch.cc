@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 // Steps a lane may take before the next lane runs.
 constexpr int kAttempts = 4;
+constexpr uint32_t kMostSkipped = 16;
 // After this many idle passes, data from the network goes into the FIFO even if its lane has not
 // asked yet.
 constexpr uint32_t kPatientPasses = 4;
@@ -48,10 +49,15 @@ Task& Batch::add() {
 Outcome Batch::run(size_t helpers) {
   if (used_ == 0) return {};
   single_rank_ = true;
+  mixed_ = false;
+  Priority highest = tasks_[0].context->priority;
   network_.clear();
   for (size_t t = 0; t < used_; t++) {
     Task& task = tasks_[t];
     single_rank_ = single_rank_ && task.context == tasks_[0].context;
+    const Priority priority = task.context->priority;
+    mixed_ = mixed_ || priority != highest;
+    highest = std::max(highest, priority);
     const uint32_t lanes = task.operation.program.lane_count;
     task.lane_count_ = lanes;
     while (task.lanes_.size() < lanes) task.lanes_.emplace_back();
@@ -85,6 +91,7 @@ Outcome Batch::run(size_t helpers) {
   outcome_ = {};
   unfinished_tasks_.store(used_, std::memory_order_release);
   most_helpers_ = helpers;
+  turn_.begin(highest);
   // Set before the offer, because workers read it.
   helped_ = helpers > 0 && WorkerPool::instance().any();
   if (helped_) WorkerPool::instance().offer(*this);
@@ -101,7 +108,9 @@ Outcome Batch::run(size_t helpers) {
     } else {
       wait(idle);
     }
+    turn_.next(lanes_moved || bytes_moved);
   } while (!finished() && !failed_.load(std::memory_order_acquire));
+  turn_.end();
   if (helped_) WorkerPool::instance().withdraw(*this);
   const bool failed = failed_.load(std::memory_order_relaxed);
   if (failed) {
@@ -120,10 +129,13 @@ bool Batch::may_run(const Task& task) {
   return task.ready == nullptr || __atomic_load_n(task.ready, __ATOMIC_ACQUIRE) != 0;
 }
 
-Batch::Pass Batch::pass(size_t start) {
+// Drives all lanes once; `only`: those of one class.
+bool Batch::sweep(size_t start, const Priority* only) {
   bool progress = false;
   for (size_t i = 0; i < used_; i++) {
     Task& task = tasks_[(start + i) % used_];
+    if (only != nullptr && task.context->priority.load(std::memory_order_relaxed) != *only)
+      continue;
     if (task.unfinished_.load(std::memory_order_acquire) == 0) continue;
     if (!may_run(task)) continue;
     for (size_t l = 0; l < task.lane_count_; l++) {
@@ -131,9 +143,22 @@ Batch::Pass Batch::pass(size_t start) {
       if (helped_ && slot.taken.exchange(true, std::memory_order_acquire)) continue;
       if (!slot.done) progress |= drive(task, slot);
       if (helped_) slot.taken.store(false, std::memory_order_release);
-      if (failed_.load(std::memory_order_relaxed)) return Pass::kProgress;
+      if (failed_.load(std::memory_order_relaxed)) return true;
     }
   }
+  return progress;
+}
+
+// While a class moves, lower ones have their turn in every kMostSkipped-th pass only.
+Batch::Pass Batch::pass(size_t start) {
+  if (!mixed_) return sweep(start, nullptr) ? Pass::kProgress : Pass::kIdle;
+  bool progress = false;
+  for (const Priority priority : {Priority::kHigh, Priority::kNormal, Priority::kLow}) {
+    if (progress && skipped_.fetch_add(1, std::memory_order_relaxed) < kMostSkipped)
+      return Pass::kProgress;
+    progress = sweep(start, &priority) || progress;
+  }
+  skipped_.store(0, std::memory_order_relaxed);
   return progress ? Pass::kProgress : Pass::kIdle;
 }
 
@@ -216,6 +241,7 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
     switch (traced ? advance_traced(task, slot) : interpreter.advance(slot.state)) {
       case Advance::kAgain:
         progress = true;
+        if (turn_.counts()) turn_.count(task.operation.slice * task.operation.element);
         continue;
       case Advance::kBlocked:
         return progress;

@@ -16,6 +16,7 @@
 #include "src/exec/activity.h"
 #include "src/exec/call_history.h"
 #include "src/exec/host/network_driver.h"
+#include "src/exec/host/turns.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
@@ -36,7 +37,8 @@ struct RankContext {
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
   // What is known of a peer's process, for messages; may be empty.
   std::function<std::string(int peer)> about_peer;
-  std::function<void()> stalls;           // called when the rank has waited long; may be empty
+  std::function<void()> stalls;  // called when the rank has waited long; may be empty
+  std::atomic<Priority> priority{Priority::kNormal};
   CallHistory history;                    // for comparisons with peers
   OperationObserver* observer = nullptr;  // nullptr: none
   Activity activity;
@@ -96,6 +98,7 @@ class Batch {
   friend class WorkerPool;
   enum class Pass { kProgress, kIdle };
   Pass pass(size_t start);
+  bool sweep(size_t start, const Priority* only);
   bool drive(Task& task, Task::LaneSlot& slot);
   static bool may_run(const Task& task);
   void finish(Task& task);
@@ -138,6 +141,9 @@ class Batch {
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> helpers_{0};
   size_t most_helpers_ = 0;
+  Turn turn_;
+  bool mixed_ = false;                // its tasks have different classes
+  std::atomic<uint32_t> skipped_{0};  // passes in a row without lower classes
   bool single_rank_ = true;
   bool helped_ = false;
   Outcome outcome_;
