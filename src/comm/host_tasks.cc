@@ -27,6 +27,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
       plans_(plans),
       nodes_(nodes),
       operations_(operations),
+      accumulates_(config.accumulate == "float"),
       losses_(config.compress_losses_bytes),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
@@ -151,6 +152,12 @@ void HostTasks::connect_ports(const Call& call, const Program& program, host::Ta
     task.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
 }
 
+// WEFT_ACCUMULATE. Built-in sums of several sources are in float anyway.
+bool HostTasks::sums_in_float(const PlanCall& asked, const Call& call) const {
+  return accumulates_ && asked.collective.reduces() &&
+         asked.numbers == PlanCall::Numbers::kFloatSums && call.reduction.type != ncclFloat32;
+}
+
 // An empty part is complete with the part before it.
 void HostTasks::complete_with_last(const Call& call) const {
   if (call.done == nullptr) return;
@@ -172,7 +179,7 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
     const Collective collective{call.kind, nranks_, call.root};
     const PlanCall asked = plan_call(collective, call, context_.rank, false);
     choice = chooser_.choose(asked);
-    plan = &plans_.get(choice, collective, asked.in_place);
+    plan = &plans_.get(choice, collective, asked.in_place, sums_in_float(asked, call));
   }
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
   Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);

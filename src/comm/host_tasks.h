@@ -50,6 +50,7 @@ class HostTasks {
   void add_irregular(host::Batch& batch, const Call& call, const Irregular& blocks, bool messages);
   void add_blocks(const std::vector<Irregular::Block>& blocks, const Call& call, bool messages,
                   std::vector<IrregularBlock>& to) const;
+  bool sums_in_float(const PlanCall& asked, const Call& call) const;
   void complete_with_last(const Call& call) const;
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
@@ -66,6 +67,7 @@ class HostTasks {
   std::array<bool, kCollectiveKinds> copies_only_{};
   std::vector<Mapping> scratch_;
   CompressionCount compression_;
+  const bool accumulates_;  // in float
   Losses losses_;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
