@@ -9,30 +9,30 @@
 namespace weft::test {
 namespace {
 
-constexpr int kRanks = 8;
-constexpr size_t kCount = 3000;
+constexpr int kSumRanks = 8;
+constexpr size_t kSumCount = 3000;
 
 // One rank has a large value, the others small ones that vanish if they are added to it one by one.
 double value(const NumberType& type, int rank, size_t i) {
   const double large = type.id == ncclFloat16 ? 2048 : 256;
-  return rank == static_cast<int>(i % kRanks) ? large : 0.75;
+  return rank == static_cast<int>(i % kSumRanks) ? large : 0.75;
 }
-double exact_sum(const NumberType& type) { return value(type, 0, 0) + 0.75 * (kRanks - 1); }
+double exact_sum(const NumberType& type) { return value(type, 0, 0) + 0.75 * (kSumRanks - 1); }
 
 // Elements that are not the exact sum, rounded once.
 size_t rounded_otherwise(const NumberType& type, bool average, const char* kind) {
   std::atomic<size_t> others{0};
-  const uint64_t expected = encode(type, exact_sum(type) / (average ? kRanks : 1));
+  const uint64_t expected = encode(type, exact_sum(type) / (average ? kSumRanks : 1));
   const bool scatters = std::string(kind) == "reduce_scatter";
-  run_ranks_as_threads(kRanks, [&](int rank, ncclComm_t comm) {
-    const size_t blocks = scatters ? kRanks : 1;
-    std::vector<char> in(blocks * kCount * type.bytes), out(kCount * type.bytes);
-    for (size_t i = 0; i < blocks * kCount; i++)
+  run_ranks_as_threads(kSumRanks, [&](int rank, ncclComm_t comm) {
+    const size_t blocks = scatters ? kSumRanks : 1;
+    std::vector<char> in(blocks * kSumCount * type.bytes), out(kSumCount * type.bytes);
+    for (size_t i = 0; i < blocks * kSumCount; i++)
       store(type, encode(type, value(type, rank, i)), in.data() + i * type.bytes);
-    WEFT_OK(weftPartitioned(comm, kind, in.data(), out.data(), kCount, type.id,
+    WEFT_OK(weftPartitioned(comm, kind, in.data(), out.data(), kSumCount, type.id,
                             average ? ncclAvg : ncclSum, 3, 1, nullptr, nullptr, nullptr));
     if (std::string(kind) == "reduce" && rank != 3) return;
-    for (size_t i = 0; i < kCount; i++)
+    for (size_t i = 0; i < kSumCount; i++)
       if (load(type, out.data() + i * type.bytes) != expected) others++;
   });
   return others;

@@ -9,7 +9,7 @@
 namespace weft::test {
 namespace {
 
-Call message(bool sends, int peer, size_t count, ncclDataType_t type = ncclFloat32) {
+Call one_message(bool sends, int peer, size_t count, ncclDataType_t type = ncclFloat32) {
   Call call;
   call.kind = CollectiveKind::kSendRecv;
   call.sends = sends;
@@ -26,13 +26,13 @@ bool is_exchange(const std::vector<Call>& calls, int rank, int nranks) {
 }
 
 TEST(Exchanges, AreASendAndAReceiveWithEveryPeer) {
-  const std::vector<Call> all = {message(true, 0, 5), message(false, 0, 7), message(true, 2, 0),
-                                 message(false, 2, 9)};
+  const std::vector<Call> all = {one_message(true, 0, 5), one_message(false, 0, 7),
+                                 one_message(true, 2, 0), one_message(false, 2, 9)};
   EXPECT_TRUE(is_exchange(all, 1, 3));
   auto with_itself = all;
-  with_itself.push_back(message(true, 1, 4));
+  with_itself.push_back(one_message(true, 1, 4));
   EXPECT_FALSE(is_exchange(with_itself, 1, 3));  // received later
-  with_itself.push_back(message(false, 1, 4));
+  with_itself.push_back(one_message(false, 1, 4));
   EXPECT_TRUE(is_exchange(with_itself, 1, 3));
   with_itself.back().count = 3;
   EXPECT_FALSE(is_exchange(with_itself, 1, 3));

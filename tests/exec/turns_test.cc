@@ -13,7 +13,7 @@ using host::Turn;
 using host::Turns;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::hours kForever{1};
+constexpr std::chrono::hours kAlwaysBusy{1};
 
 TEST(Turns, CostNothingWhileAllClassesAreEqual) {
   Turns turns;
@@ -24,7 +24,7 @@ TEST(Turns, CostNothingWhileAllClassesAreEqual) {
 }
 
 TEST(Turns, GoToTheHigherClass) {
-  Turns turns(kForever);
+  Turns turns(kAlwaysBusy);
   turns.use();
   EXPECT_FALSE(turns.must_wait(Priority::kLow));
   turns.begin(Priority::kNormal);
@@ -47,7 +47,7 @@ TEST(Turns, DoNotWaitForABatchThatDoesNotMove) {
 // The higher class goes on without an end. The lower one pauses at once, but never for long, and
 // then has a credit.
 TEST(Turns, LeaveTheLowerClassACredit) {
-  Turns turns(kForever);
+  Turns turns(kAlwaysBusy);
   turns.use();
   turns.begin(Priority::kHigh);
   Turn turn(&turns);
