@@ -57,6 +57,55 @@ typedef struct {
 } weftCompression_t;
 ncclResult_t weftCompressionReport(ncclComm_t comm, weftCompression_t* report);
 
+/* A collective in parts. Part p is elements [begin, begin + length) of every block, as weftPart()
+ * says: of what a rank sends to or gets from each rank in all_gather, reduce_scatter, alltoall,
+ * gather and scatter, of the whole array otherwise. Parts complete in order. done[p] becomes 1 when
+ * this rank's part p is complete: its results are there, and its input is not needed any more.
+ * Part p begins when ready[p] is not 0. Until then its input may change. The caller sets all words
+ * to 0 before the call. `ready`, `done`: NULL, or an array of `parts` words (1 to 1024).
+ * `collective` and `count` are as in weftPlanOf and NCCL's call; `op` and `root` count where the
+ * collective has them. All ranks give the same number of parts. The bits of a sum may differ from
+ * those of one call, because each part gets its own plan.
+ *
+ * GPUs: words are in memory that the GPU reaches, and suit cuStreamWaitValue32. The stream itself
+ * waits for ready[p], so nothing that sets it may come later in that stream. Host mode: the call
+ * returns when all parts are complete; other threads may set and read the words. */
+ncclResult_t weftPartitioned(ncclComm_t comm, const char* collective, const void* sendbuff,
+                             void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                             int root, int parts, const unsigned* ready, unsigned* done,
+                             cudaStream_t stream);
+ncclResult_t weftPart(size_t count, ncclDataType_t datatype, int parts, int part, size_t* begin,
+                      size_t* length);
+
+/* Host mode: as weftPartitioned, on a thread of the library. weftWait() returns when all parts are
+ * complete, with the result, and frees the request. It must follow, before the communicator's next
+ * call and before its end. ncclInvalidUsage: GPUs are used, or this thread has a group open. */
+typedef struct weftRequest* weftRequest_t;
+ncclResult_t weftStart(ncclComm_t comm, const char* collective, const void* sendbuff,
+                       void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                       int root, int parts, const unsigned* ready, unsigned* done,
+                       weftRequest_t* request);
+ncclResult_t weftWait(weftRequest_t request);
+
+/* All-to-all of blocks of different lengths. This rank sends sendcounts[r] elements at sdispls[r]
+ * to rank r, and receives recvcounts[r] elements at rdispls[r] from it. Displacements are in
+ * elements; NULL: blocks follow each other. Counts may be 0. Buffers must not overlap. `parts`,
+ * `ready` and `done` are as in weftPartitioned: part p is part p of every block. The plain call has
+ * 1, NULL and NULL. ncclInvalidUsage: in host mode, a rank sends another number of elements than
+ * its peer expects; the text names both. The same exchange as a group of ncclSend and ncclRecv
+ * takes the same plan. */
+ncclResult_t weftAllToAllv(const void* sendbuff, const size_t* sendcounts, const size_t* sdispls,
+                           void* recvbuff, const size_t* recvcounts, const size_t* rdispls,
+                           ncclDataType_t datatype, ncclComm_t comm, int parts,
+                           const unsigned* ready, unsigned* done, cudaStream_t stream);
+
+/* The class of a communicator's calls on this rank, from the next call on: 1 (high), 0 (normal, as
+ * at first) or -1 (low). WEFT_PRIORITY sets it at init. While calls of a higher class move data in
+ * this process, lower ones pause, for at most 2 ms at a time, and then move up to 4 MB. Proxies
+ * serve connections by class. On GPUs it has an effect on proxies only: kernels run on the caller's
+ * stream and have its priority. All ranks should set the same. */
+ncclResult_t weftCommSetPriority(ncclComm_t comm, int priority);
+
 #ifdef __cplusplus
 }
 #endif

@@ -210,6 +210,7 @@ Bound bound_of(const Machine& machine, const Collective& c) {
     case CollectiveKind::kGather:
       return on_reverse([&](Cuts cuts) { return cuts.scatter(c.root); });
     case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV:
       return all_to_all_bound(machine, c.nranks);
     case CollectiveKind::kSendRecv:
       return Cuts(machine, 2).broadcast(0);

@@ -39,5 +39,7 @@ const Generator* find_generator(std::string_view name);
 extern const Generator kDirect, kOneRound, kOneShot, kRing, kTree, kRecursive, kPairwise, kSendRecv,
     kPeerMemory, kSweep, kViaScratch, kMultiConnection, kHierarchical, kCpuReduce, kCpuPair,
     kHalving, kChain;
+// Not among generators(): no plan is chosen for kAllToAllV.
+extern const Generator kIrregular;
 
 }  // namespace weft

@@ -1,58 +1,20 @@
 // The collectives and point-to-point calls: check arguments, submit.
-#include <cstring>
-
 #include "src/api/checks.h"
+#include "src/api/collective_call.h"
 #include "src/api/guard.h"
 #include "src/comm/group.h"
 
 namespace weft::api {
 namespace {
 
-struct Arguments {
-  CollectiveKind kind;
-  const void* sendbuff;
-  void* recvbuff;
-  size_t count;
-  ncclDataType_t type;
-  ncclComm_t comm;
-  cudaStream_t stream = nullptr;
-  const char* count_name = "count";
-  int root = 0;
-  const ncclRedOp_t* op = nullptr;
-};
-
-// The line that NCCL writes for every call. Tools read it.
 ncclResult_t submit_logged(const char* function, ncclComm& comm, const Call& call, int op) {
-  const uint64_t number = comm.calls.fetch_add(1, std::memory_order_relaxed);
-  WEFT_INFO(kColl,
-            "{}: opCount {:x} sendbuff {} recvbuff {} count {} datatype {} op {} root {} comm {} "
-            "[nranks={}] stream {}",
-            function + std::strlen("nccl"), number, call.input, call.output, call.count,
-            static_cast<int>(call.reduction.type), op, call.root, fmt::ptr(&comm), comm.nranks,
-            fmt::ptr(call.stream));
+  log_call(function, comm, call, op);
   return submit(comm, call);
 }
 
 ncclResult_t run(const char* function, const Arguments& a) {
   return guard(function, [&] {
-    check_handle(a.comm);
-    check_type(a.type);
-    const Collective collective{a.kind, a.comm->nranks, a.root};
-    if (collective.rooted()) check_rank("root", a.root, *a.comm);
-    const int in_blocks = collective.input_blocks(a.comm->rank),
-              out_blocks = collective.output_blocks(a.comm->rank);
-    check_count(a.count_name, a.count, a.type, std::max({in_blocks, out_blocks, 1}));
-    if (a.count > 0 && in_blocks > 0) check_pointer("sendbuff", a.sendbuff);
-    if (a.count > 0 && out_blocks > 0) check_pointer("recvbuff", a.recvbuff);
-    Call call;
-    call.kind = a.kind;
-    call.input = a.sendbuff;
-    call.output = a.recvbuff;
-    call.count = a.count;
-    call.stream = a.stream;
-    call.root = collective.rooted() ? a.root : 0;
-    call.reduction.type = a.type;
-    if (a.op != nullptr) call.reduction = reduction_of(*a.comm, *a.op, a.type);
+    const Call call = checked_call(a);
     return submit_logged(function, *a.comm, call, a.op == nullptr ? 0 : static_cast<int>(*a.op));
   });
 }

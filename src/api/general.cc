@@ -164,5 +164,15 @@ extern "C" {
   });
 }
 
+[[gnu::visibility("default")]] ncclResult_t weftCommSetPriority(ncclComm_t comm, int priority) {
+  return weft::api::guard("weftCommSetPriority", [&] {
+    weft::check_handle(comm);
+    if (priority < -1 || priority > 1)
+      weft::fail(ncclInvalidArgument, "priority is {}, it must be -1, 0 or 1", priority);
+    const weft::Use use(*comm);
+    use->set_priority(static_cast<weft::host::Priority>(priority));
+  });
+}
+
 [[gnu::visibility("default")]] int weftHostMode(void) { return weft::cuda::available() ? 0 : 1; }
 }

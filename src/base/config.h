@@ -54,6 +54,7 @@ struct Config {
   std::string algo, proto, plan;
   std::string compress = "off";
   size_t compress_losses_bytes = size_t{1} << 30;
+  std::string accumulate = "type", priority = "normal";
   int max_channels = 0;
   std::string msccl_xml_files, msccl_algo_dir, schedules;
   std::string topo, topo_file, topo_dump_file;

@@ -5,6 +5,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kWires[] = {"plain", "check", "encrypt"};
+constexpr const char* kAccumulate[] = {"type", "float"};
 
 constexpr ConfigVariable kConfigVariables[] = {
     {"NCCL_CONF_FILE", &Config::conf_file,
@@ -85,6 +86,14 @@ constexpr ConfigVariable kConfigVariables[] = {
      "all_gather=int8,reduce_scatter=int4:block=128:feedback. NAME/... is for communicators of "
      "that "
      "name, ';' between parts."},
+    {"WEFT_ACCUMULATE",
+     &Config::accumulate,
+     "Host mode. float: sums of float16 and bfloat16 are rounded once, also where a plan passes "
+     "partial sums on: these travel as float. type: such sums are rounded at every hop.",
+     {.one_of = kAccumulate}},
+    {"WEFT_PRIORITY", &Config::priority,
+     "Class of communicators in host mode: high, normal or low. NAME/high is for communicators of "
+     "that name, ';' between parts."},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes,
      "Most memory of a communicator for what feedback keeps, in bytes."},
     {"WEFT_SCHEDULES", &Config::schedules, "Schedule files and folders to use, ':' between them."},

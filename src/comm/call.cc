@@ -34,7 +34,7 @@ PlanCall plan_call(const Collective& c, const Call& call, int rank, bool capture
 }
 
 bool is_in_place(const Collective& c, const Call& call, int rank) {
-  const size_t block = call.count * element_size(call.reduction.type);
+  const size_t block = call.block() * element_size(call.reduction.type);
   const Collective::Overlap overlap = c.overlap(rank, 1);
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);

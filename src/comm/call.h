@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "include/nccl.h"
 #include "src/exec/datatype.h"
@@ -10,15 +11,30 @@
 
 namespace weft {
 
+struct Irregular;
+
 struct Call {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   const void* input = nullptr;
   void* output = nullptr;
-  size_t count = 0;  // elements per block
+  size_t count = 0;   // elements per block
+  size_t stride = 0;  // elements from block to block; 0: `count`
   Reduction reduction;
   int root = 0;                   // or the peer of a send or receive
   bool sends = false;             // kSendRecv: which half
   cudaStream_t stream = nullptr;  // GPUs only
+  // Words of the caller; nullptr: none. The call begins when `ready` is not 0, and sets `done` to 1
+  // when it is complete.
+  const uint32_t* ready = nullptr;
+  uint32_t* done = nullptr;
+  // kAllToAllV: its blocks. Then `count` is what this rank sends, and there are no buffers.
+  std::shared_ptr<const Irregular> irregular;
+
+  size_t block() const { return stride == 0 ? count : stride; }
+  // Elements from the first to the last of a buffer of so many blocks.
+  size_t span(int blocks) const {
+    return blocks > 0 ? static_cast<size_t>(blocks - 1) * block() + count : 0;
+  }
 };
 
 // Bytes of the whole array, as nccl-tests counts them. The choice of a plan depends on this size.

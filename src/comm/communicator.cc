@@ -12,6 +12,7 @@
 #include "src/comm/cluster.h"
 #include "src/comm/one_sided.h"
 #include "src/comm/peer_process.h"
+#include "src/comm/priority.h"
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
@@ -97,6 +98,8 @@ Communicator::Communicator(CommunicatorOptions options)
                     {},
                     [this](ncclResult_t code, const std::string& text) { announce(code, text); }});
     use_compression(compression_for(config_.compress, options_.name), false, deadline);
+    const host::Priority priority = priority_for(config_.priority, options_.name);
+    if (priority != host::Priority::kNormal) set_priority(priority);
   } catch (const Error& error) {
     // All ranks report the same text and code.
     const std::string what = error.what(), me = fmt::format("rank {}", options_.rank);
@@ -327,6 +330,7 @@ size_t Communicator::memory_bytes() const {
 }
 
 double Communicator::estimate_us(const Call& call) const {
+  if (call.irregular != nullptr) return 0;
   return chooser_->estimate_us(
       plan_call({call.kind, options_.nranks, call.root}, call, options_.rank, false));
 }
@@ -341,6 +345,13 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
          cpu_nodes_->why_none().empty() ? "they are made at init, where WEFT_PLAN or the table asks"
                                         : cpu_nodes_->why_none());
   chooser_->force(kind, generator);
+}
+
+void Communicator::set_priority(host::Priority priority) {
+  host::Turns::instance().use();
+  context_.priority = priority;
+  for (const NetworkLinks::Link& link : mesh_->network_links())
+    link.stream->proxy().set_priority(*link.stream, static_cast<int>(priority));
 }
 
 void Communicator::launch(std::span<const Call* const> calls) {

@@ -44,6 +44,7 @@ class Communicator {
 
   // See CompressionSettings. Collective. If ranks differ, all throw, and nothing changes.
   void set_compression(const std::string& text);
+  void set_priority(host::Priority priority);  // any time, any thread
   const CompressionCount& compression() const { return host_->compression(); }
   // What it holds on the GPU. In host mode, its part of the memory that ranks share.
   size_t memory_bytes() const;
@@ -53,11 +54,12 @@ class Communicator {
   // GPUs: launches all calls of a group on their streams.
   void launch(std::span<const Call* const> calls);
 
-  // Host mode: begin() before the first call of a batch, add_to() for each call (it gives up if
+  // Host mode: begin() before the first call of a batch, add_to() for its calls (it gives up if
   // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts of the
   // calls.
   void begin() { host_->begin(); }
   void add_to(host::Batch& batch, const Call& call);
+  void add_to(host::Batch& batch, std::span<const Call* const> calls);
   void hand_over() { cpu_nodes_->hand_over(); }
   // In words: a message that nobody received; empty: there is none, or operations have failed.
   std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
@@ -90,14 +92,12 @@ class Communicator {
   void log_ready(double seconds) const;
   void leave();                 // delivers all sent data, then tells the other ranks goodbye
   void hear(const News& news);  // control thread
-  // After this the control thread does not call hear() any more.
-  void silence();
+  void silence();               // after this the control thread does not call hear() any more
   void end_waits();
   bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
   // Control thread. A rank has gone: looks for errors of kernels from now on.
   void guard_gpu();
-  // Another thread ends the init.
-  void cancel();
+  void cancel();  // another thread ends the init
   News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 
   const CommunicatorOptions options_;

@@ -132,6 +132,11 @@ void Communicator::add_to(host::Batch& batch, const Call& call) {
   }
 }
 
+void Communicator::add_to(host::Batch& batch, std::span<const Call* const> calls) {
+  if (host_->add_exchange(batch, calls)) return;
+  for (const Call* call : calls) add_to(batch, *call);
+}
+
 void Communicator::hear(const News& news) {
   if (news.kind == News::Kind::kStalls) {
     if (vigil_.stalls != nullptr && !stopped()) vigil_.stalls->hear(news);

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/block_agreement.h"
+#include "src/comm/irregular.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/one_round_shape.h"
@@ -148,7 +149,7 @@ bool GpuLauncher::connect_peers(Deadline deadline) {
 
 void GpuLauncher::note_calls(std::span<const Call* const> calls) {
   for (const Call* call : calls) {
-    if (call->count == 0) continue;
+    if (call->count == 0 && call->irregular == nullptr) continue;
     const bool send_recv = call->kind == CollectiveKind::kSendRecv;
     const auto type = static_cast<uint8_t>(call->reduction.type),
                op = static_cast<uint8_t>(call->reduction.op);
@@ -220,13 +221,16 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number
   captured_ = gpu_.captured();
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
-    if (call->count == 0) continue;
-    if (call->kind == CollectiveKind::kSendRecv) {
+    if (call->count > 0 && call->kind == CollectiveKind::kSendRecv) {
       send_recvs.push_back(call);
       continue;
     }
-    gpu_.number_call(static_cast<int64_t>(number++));
-    timed({&call, 1}, [&] { launch_collective(*call); });
+    if (call->count > 0 || call->irregular != nullptr) {
+      if (call->ready != nullptr) gpu_.wait_word(call->ready);
+      gpu_.number_call(static_cast<int64_t>(number++));
+      timed({&call, 1}, [&] { launch_collective(*call); });
+    }
+    if (call->done != nullptr) gpu_.write_word(call->done);
   }
   gpu_.number_call(-1);
   if (!send_recvs.empty())
@@ -251,7 +255,20 @@ void GpuLauncher::timed(std::span<const Call* const> calls, Launch launch) {
   for (const Call* call : calls) observer->kernels(call, times);
 }
 
+// As a group of sends and receives.
+void GpuLauncher::launch_exchange(const Call& exchange) {
+  const std::vector<Call> calls = messages_of(exchange);
+  std::vector<const Call*> pointers;
+  for (const Call& call : calls) pointers.push_back(&call);
+  if (pointers.empty()) return;
+  if (rings_)
+    launch_ring_send_recvs(pointers);
+  else
+    launch_send_recvs(pointers);
+}
+
 void GpuLauncher::launch_collective(const Call& call) {
+  if (call.irregular != nullptr) return launch_exchange(call);
   const Collective collective{call.kind, nranks_, call.root};
   const PlanCall asked = plan_call(collective, call, rank_, captured_);
   const Choice choice = chooser_.choose(asked);
@@ -261,10 +278,14 @@ void GpuLauncher::launch_collective(const Call& call) {
   gpu_call.input = call.input;
   gpu_call.output = call.output;
   gpu_call.count = call.count;
+  gpu_call.stride = call.block();
   gpu_call.reduction = call.reduction;
-  const uint64_t signature[5] = {
-      static_cast<uint64_t>(call.kind), call.count, static_cast<uint64_t>(call.reduction.type),
-      static_cast<uint64_t>(call.reduction.op), static_cast<uint64_t>(call.root)};
+  const uint64_t signature[6] = {static_cast<uint64_t>(call.kind),
+                                 call.count,
+                                 call.block(),
+                                 static_cast<uint64_t>(call.reduction.type),
+                                 static_cast<uint64_t>(call.reduction.op),
+                                 static_cast<uint64_t>(call.root)};
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
   if (choice.path == PlanPath::kLanes)
     return launch_lanes(call, collective, choice, gpu_call, asked.in_place);

@@ -95,6 +95,7 @@ class GpuLauncher {
   template <typename Launch>
   void timed(std::span<const Call* const> calls, Launch launch);
   void launch_collective(const Call& call);
+  void launch_exchange(const Call& exchange);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
                     cuda::GpuCall gpu_call, bool in_place);
   cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place);

@@ -62,6 +62,13 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
   throw Error(answer.code, answer.text);
 }
 
+// One thread at a time makes calls.
+void check_free(const ncclComm& comm) {
+  if (comm.started.load(std::memory_order_relaxed))
+    fail(ncclInvalidUsage,
+         "a call of this communicator was started and runs: weftWait comes first");
+}
+
 // `accepted`: the communicators may have been finalized since the calls were made.
 void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepted = false) {
   std::vector<ncclComm*> comms;
@@ -72,25 +79,26 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepte
   uses.reserve(comms.size());
   for (ncclComm* comm : comms) {
     uses.emplace_back(*comm, !accepted);
+    if (!accepted) check_free(*comm);
     uses.back()->check();
     uses.back()->begin();
   }
   std::list<std::vector<const Call*>> per_comm;
   std::list<Observation> watched;
   for (size_t c = 0; c < comms.size(); c++) {
-    if (!uses[c]->on_gpu() && !Observation::wanted(*comms[c])) continue;
     std::vector<const Call*>& own = per_comm.emplace_back();
     for (const PendingCall& pending : calls)
       if (pending.comm == comms[c]) own.push_back(&pending.call);
-    watched.emplace_back(*comms[c], own);
+    if (uses[c]->on_gpu() || Observation::wanted(*comms[c])) watched.emplace_back(*comms[c], own);
     if (uses[c]->on_gpu()) uses[c]->launch(own);
   }
   batch.clear();
-  size_t bytes = 0;
-  for (const PendingCall& pending : calls) {
-    if (pending.comm->impl->on_gpu()) continue;
-    bytes += call_bytes(pending.call);
-    pending.comm->impl->add_to(batch, pending.call);
+  size_t bytes = 0, c = 0;
+  for (const std::vector<const Call*>& own : per_comm) {
+    const Use& use = uses[c++];
+    if (use->on_gpu()) continue;
+    for (const Call* call : own) bytes += call_bytes(*call);
+    use->add_to(batch, own);
   }
   if (batch.empty()) return;
   for (const Use& use : uses) use->hand_over();
@@ -104,6 +112,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepte
 // The common case: one blocking call outside a group. It allocates nothing once warm.
 void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
+  check_free(comm);
   use->check();
   const Call* const calls[] = {&call};
   const Observation watched(comm, calls);
@@ -128,6 +137,7 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     while (comm->progress.get() == ncclInProgress && comm->state.load() == CommState::kReady)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     { const Use check(*comm); }
+    check_free(*comm);
   }
   for (ncclComm* comm : comms) {
     comm->users.fetch_add(1);
@@ -255,6 +265,24 @@ ncclResult_t submit(ncclComm& comm, OneSidedCall call) {
 void run_together(ncclComm& comm, std::function<void()> work) {
   if (!in_group()) return work();
   group.together.push_back({&comm, std::move(work)});
+}
+
+void run_accepted(ncclComm& comm, std::span<const Call> calls) {
+  std::vector<PendingCall> pending;
+  for (const Call& call : calls) pending.push_back({&comm, call});
+  launch(thread_batch, pending, true);
+}
+
+ncclResult_t submit(ncclComm& comm, std::span<const Call> calls) {
+  std::vector<PendingCall> pending;
+  for (const Call& call : calls) pending.push_back({&comm, call});
+  if (in_group()) {
+    group.calls.insert(group.calls.end(), pending.begin(), pending.end());
+    return ncclSuccess;
+  }
+  if (!comm.config.blocking && !cuda::available()) return launch_in_background(std::move(pending));
+  launch(thread_batch, pending);
+  return ncclSuccess;
 }
 
 ncclResult_t submit(ncclComm& comm, const Call& call) {

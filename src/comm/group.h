@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "src/comm/call.h"
@@ -32,6 +33,10 @@ void add_to_group(InitJob job);
 
 // Launches the call, or adds it to the group.
 ncclResult_t submit(ncclComm& comm, const Call& call);
+// The same for several calls, which are a group of their own.
+ncclResult_t submit(ncclComm& comm, std::span<const Call> calls);
+// Host mode: runs calls that were accepted before, on this thread.
+void run_accepted(ncclComm& comm, std::span<const Call> calls);
 // The same for one-sided calls. In a group they come after all others. In host mode writes and
 // signals of a group come before its waits.
 ncclResult_t submit(ncclComm& comm, OneSidedCall call);

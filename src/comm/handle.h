@@ -60,8 +60,9 @@ struct ncclComm {
   const uint64_t magic = kMagic;
   std::atomic<weft::CommState> state{weft::CommState::kInitializing};
   const int generation = weft::fork_generation();
-  std::atomic<int> users{0};  // calls and inits under way
-  weft::Progress progress;    // of non-blocking calls
+  std::atomic<int> users{0};         // calls and inits under way
+  std::atomic<bool> started{false};  // a call of StartedCalls runs
+  weft::Progress progress;           // of non-blocking calls
   int rank = 0, nranks = 0, device = 0;
   std::atomic<uint64_t> calls{0};  // operations so far, for the log
   uint64_t issuer = 0;  // the thread that makes its calls, by a number; see CommunicatorOptions

@@ -27,6 +27,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
       plans_(plans),
       nodes_(nodes),
       operations_(operations),
+      accumulates_(config.accumulate == "float"),
       losses_(config.compress_losses_bytes),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
@@ -73,15 +74,13 @@ void HostTasks::lend(const Call& call, const Program& program, Operation& op) co
   op.lend_from = lends ? config_.zero_copy_bytes : kNoLending;
   if (!lends || mesh_.one_process()) return;
   const Collective& c = program.collective;
-  const size_t block = op.count * op.element;
   if (const int blocks = c.input_blocks(program.rank); blocks > 0 && op.input != nullptr) {
-    const SegmentRef ref = Segments::instance().find(op.input, block * static_cast<size_t>(blocks));
+    const SegmentRef ref = Segments::instance().find(op.input, call.span(blocks) * op.element);
     op.input_segment = ref.id;
     op.input_offset = ref.offset;
   }
   if (const int blocks = c.output_blocks(program.rank); blocks > 0 && op.output != nullptr) {
-    const SegmentRef ref =
-        Segments::instance().find(op.output, block * static_cast<size_t>(blocks));
+    const SegmentRef ref = Segments::instance().find(op.output, call.span(blocks) * op.element);
     op.output_segment = ref.id;
     op.output_offset = ref.offset;
   }
@@ -133,8 +132,8 @@ void HostTasks::compress(const Call& call, const Choice& choice, const Program& 
                    call);
   if (!choice.compression->feedback) return;
   const Collective& c = program.collective;
-  const auto inputs = static_cast<size_t>(c.input_blocks(program.rank)) * op.count,
-             outputs = static_cast<size_t>(c.output_blocks(program.rank)) * op.count;
+  const size_t inputs = call.span(c.input_blocks(program.rank)),
+               outputs = call.span(c.output_blocks(program.rank));
   op.input_losses = losses_.of(call, inputs, outputs);
   op.output_losses = op.input_losses + inputs;
 }
@@ -153,8 +152,26 @@ void HostTasks::connect_ports(const Call& call, const Program& program, host::Ta
     task.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
 }
 
+// WEFT_ACCUMULATE. Built-in sums of several sources are in float anyway.
+bool HostTasks::sums_in_float(const PlanCall& asked, const Call& call) const {
+  return accumulates_ && asked.collective.reduces() &&
+         asked.numbers == PlanCall::Numbers::kFloatSums && call.reduction.type != ncclFloat32;
+}
+
+// An empty part is complete with the part before it.
+void HostTasks::complete_with_last(const Call& call) const {
+  if (call.done == nullptr) return;
+  if (last_collective_ != nullptr && last_collective_->done != nullptr &&
+      last_collective_->done + last_collective_->done_words == call.done) {
+    last_collective_->done_words++;
+    return;
+  }
+  __atomic_store_n(call.done, 1, __ATOMIC_RELEASE);
+}
+
 void HostTasks::add(host::Batch& batch, const Call& call) {
-  if (call.count == 0) return;
+  if (call.irregular != nullptr) return add_irregular(batch, call, *call.irregular, false);
+  if (call.count == 0) return complete_with_last(call);
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const LoweredPlan* plan = nullptr;
   Choice choice;
@@ -162,7 +179,7 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
     const Collective collective{call.kind, nranks_, call.root};
     const PlanCall asked = plan_call(collective, call, context_.rank, false);
     choice = chooser_.choose(asked);
-    plan = &plans_.get(choice, collective, asked.in_place);
+    plan = &plans_.get(choice, collective, asked.in_place, sums_in_float(asked, call));
   }
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
   Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);
@@ -178,11 +195,14 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   task.call = &call;
   task.plan = plan != nullptr ? plan->traced : nullptr;
   task.operation = op;
+  task.ready = call.ready;
+  task.done = call.done;
+  task.done_words = 1;
   connect_ports(call, program, task);
   // Calls that use the same FIFOs run one after the other. Other calls of a group run in parallel.
-  const host::Task*& previous = !send_recv   ? last_collective_
-                                : call.sends ? last_send_[static_cast<size_t>(call.root)]
-                                             : last_receive_[static_cast<size_t>(call.root)];
+  host::Task*& previous = !send_recv   ? last_collective_
+                          : call.sends ? last_send_[static_cast<size_t>(call.root)]
+                                       : last_receive_[static_cast<size_t>(call.root)];
   point_to_point_ = point_to_point_ || send_recv;
   task.after = previous;
   previous = &task;

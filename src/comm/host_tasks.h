@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "src/base/error.h"
 #include "src/base/handles.h"
 #include "src/comm/call.h"
 #include "src/comm/compression_count.h"
+#include "src/comm/irregular.h"
 #include "src/comm/losses.h"
 #include "src/comm/lowered_plans.h"
 #include "src/comm/operation_builder.h"
@@ -30,11 +32,13 @@ class HostTasks {
 
   // Called before the first call of a batch.
   void begin();
-  // Appends the call's task. A call with count 0 adds none.
   // In words: a message that a rank of this host sent and this one never received; empty: none.
   std::string unreceived() const;
-  // Throws Disagreement if another rank of the host makes a different call.
+  // Appends the call's task. A call with count 0 adds none. Throws Disagreement if another rank of
+  // the host makes a different call.
   void add(host::Batch& batch, const Call& call);
+  // Appends one task for all calls of a group, if they are an exchange (irregular.h). False: not.
+  bool add_exchange(host::Batch& batch, std::span<const Call* const> calls);
   CompressionCount& compression() { return compression_; }
   void forget_losses() { losses_.forget(); }
 
@@ -43,6 +47,11 @@ class HostTasks {
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
   void compare(const Operation& op) const;
+  void add_irregular(host::Batch& batch, const Call& call, const Irregular& blocks, bool messages);
+  void add_blocks(const std::vector<Irregular::Block>& blocks, const Call& call, bool messages,
+                  std::vector<IrregularBlock>& to) const;
+  bool sums_in_float(const PlanCall& asked, const Call& call) const;
+  void complete_with_last(const Call& call) const;
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
 
@@ -58,12 +67,13 @@ class HostTasks {
   std::array<bool, kCollectiveKinds> copies_only_{};
   std::vector<Mapping> scratch_;
   CompressionCount compression_;
+  const bool accumulates_;  // in float
   Losses losses_;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.
-  const host::Task* last_collective_ = nullptr;
-  std::vector<const host::Task*> last_send_, last_receive_;
+  host::Task* last_collective_ = nullptr;
+  std::vector<host::Task*> last_send_, last_receive_;
   bool point_to_point_ = false;
 };
 

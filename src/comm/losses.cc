@@ -12,7 +12,7 @@ namespace weft {
 // A residual is in the units of the sum that it belongs to.
 bool Losses::Entry::is_of(const Call& call) const {
   const Reduction& other = call.reduction;
-  return kind == call.kind && input == call.input && count == call.count &&
+  return kind == call.kind && input == call.input && count == call.count && block == call.block() &&
          reduction.type == other.type && reduction.op == other.op &&
          reduction.divide_by == other.divide_by && reduction.premultiply == other.premultiply &&
          reduction.scale == other.scale && reduction.scalar_bits == other.scalar_bits;
@@ -39,8 +39,8 @@ float* Losses::of(const Call& call, size_t inputs, size_t outputs) {
     bytes_ -= entries_.back().values.size() * sizeof(float);
     gone_.splice(gone_.end(), entries_, std::prev(entries_.end()));
   }
-  entries_.push_front(
-      {call.kind, call.input, call.count, call.reduction, std::vector<float>(inputs + outputs)});
+  entries_.push_front({call.kind, call.input, call.count, call.block(), call.reduction,
+                       std::vector<float>(inputs + outputs)});
   bytes_ += bytes;
   return entries_.front().values.data();
 }

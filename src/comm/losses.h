@@ -35,7 +35,7 @@ class Losses {
   struct Entry {
     CollectiveKind kind;
     const void* input;
-    size_t count;
+    size_t count, block;
     Reduction reduction;
     std::vector<float> values;
 

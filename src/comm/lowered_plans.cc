@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "algorithms/generators/widened.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/trace.h"
@@ -11,6 +12,11 @@
 #include "src/schedule/lower.h"
 
 namespace weft {
+namespace {
+
+constexpr uint32_t kWideTag = 0x77696465;  // see MessageHeader::plan
+
+}  // namespace
 
 LoweredPlans::LoweredPlans(int rank, std::string label, const PlanChooser& chooser,
                            const Mesh& mesh, const CpuNodes& nodes)
@@ -21,29 +27,72 @@ LoweredPlans::LoweredPlans(int rank, std::string label, const PlanChooser& choos
   receive_ = lower(*send_recv, 1);
 }
 
+const Program& LoweredPlans::irregular(int nranks) {
+  if (!irregular_)
+    irregular_ = lower(*ProvedSchedules::instance().get(
+                           kIrregular, {CollectiveKind::kAllToAllV, nranks, 0}, false),
+                       rank_);
+  return *irregular_;
+}
+
 const LoweredPlan* LoweredPlans::find(const void* source, const Collective& collective,
-                                      bool in_place) const {
+                                      bool in_place, bool wide) const {
   for (const auto& plan : plans_[static_cast<size_t>(collective.kind)])
-    if (plan->source == source && plan->root == collective.root && plan->in_place == in_place)
+    if (plan->source == source && plan->root == collective.root && plan->in_place == in_place &&
+        plan->wide == wide)
       return plan.get();
   return nullptr;
 }
 
 const LoweredPlan& LoweredPlans::get(const Choice& choice, const Collective& collective,
-                                     bool in_place) {
+                                     bool in_place, bool wide) {
   const void* source = choice.schedule != nullptr ? static_cast<const void*>(choice.schedule)
                                                   : static_cast<const void*>(choice.generator);
-  if (const LoweredPlan* plan = find(source, collective, in_place)) return *plan;
+  if (const LoweredPlan* plan = find(source, collective, in_place, wide)) return *plan;
   auto plan = std::make_unique<LoweredPlan>();
   plan->source = source;
+  plan->wide = wide;
   if (const ImportedSchedule* schedule = choice.schedule) {
     plan->tag = static_cast<uint32_t>(schedule->hash) | 1u;
+    if (wide)
+      if (const LoweredPlan* made = get_wide(
+              plan, schedule->path.c_str(), collective,
+              *(in_place ? schedule->in_place : schedule->out_of_place), schedule->fifo_depth))
+        return *made;
     return add(std::move(plan), schedule->path.c_str(), collective,
                *(in_place ? schedule->in_place : schedule->out_of_place), schedule->fifo_depth);
   }
   const auto verified = ProvedSchedules::instance().get(*choice.generator, collective, in_place,
                                                         chooser_.placement().hosts);
+  if (wide)
+    if (const LoweredPlan* made =
+            get_wide(plan, choice.name, collective, *verified, verified->fifo_depth()))
+      return *made;
   return add(std::move(plan), choice.name, collective, *verified, verified->fifo_depth());
+}
+
+// nullptr: the plan has no partial sums, and `plan` is unused.
+const LoweredPlan* LoweredPlans::get_wide(std::unique_ptr<LoweredPlan>& plan, const char* name,
+                                          const Collective& collective,
+                                          const VerifiedSchedule& verified, int fifo_depth) {
+  if (!has_partial_sums(verified) || !verified.schedule().codecs.empty()) return nullptr;
+  const bool in_place = verified.in_place();
+  std::optional<Schedule> wide = widened(verified);
+  if (!wide) {
+    wide = widened(*ProvedSchedules::instance().get(kRing, collective, in_place));
+    name = kRing.name.data();
+  }
+  if (!wide)
+    fail(ncclInternalError, "{} has no plan that passes sums on as float",
+         weft::name(collective.kind));
+  plan->tag ^= kWideTag;
+  const LoweredPlan& made = add(std::move(plan), name, collective,
+                                verify(std::move(*wide), in_place, fifo_depth), fifo_depth);
+  // Sums in float do not overflow, so averages need no scaled inputs.
+  LoweredPlan& own = *plans_[static_cast<size_t>(collective.kind)].back();
+  own.program.partial_sums = false;
+  for (Program& program : own.cpu_programs) program.partial_sums = false;
+  return &made;
 }
 
 const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const char* name,

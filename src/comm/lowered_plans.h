@@ -22,6 +22,7 @@ struct LoweredPlan {
   const char* traced = nullptr;  // its name in traces
   int root = 0;
   bool in_place = false;
+  bool wide = false;  // partial sums travel as float
   Program program;
   std::optional<OneRoundShape> shape;  // set: kernels can run it without the interpreter
   std::vector<Program> cpu_programs;   // one per own CPU node, in the order of CpuNodes::own()
@@ -37,13 +38,21 @@ class LoweredPlans {
   // Kernels will run the plans. From now on a plan with CPU nodes must fit into a kernel.
   void check_for_kernels() { for_kernels_ = true; }
 
-  // The choice must have Protocol::kFifos. Throws Error if the plan cannot run here.
-  const LoweredPlan& get(const Choice& choice, const Collective& collective, bool in_place);
+  // The choice must have Protocol::kFifos. Throws Error if the plan cannot run here. `wide`:
+  // partial sums travel as float. If the plan keeps some in memory, a ring runs instead.
+  const LoweredPlan& get(const Choice& choice, const Collective& collective, bool in_place,
+                         bool wide = false);
   // The halves of a send/recv.
   const Program& half(bool sends) const { return sends ? send_ : receive_; }
+  // An exchange of blocks of different lengths between all ranks.
+  const Program& irregular(int nranks);
 
  private:
-  const LoweredPlan* find(const void* source, const Collective& collective, bool in_place) const;
+  const LoweredPlan* find(const void* source, const Collective& collective, bool in_place,
+                          bool wide) const;
+  const LoweredPlan* get_wide(std::unique_ptr<LoweredPlan>& plan, const char* name,
+                              const Collective& collective, const VerifiedSchedule& verified,
+                              int fifo_depth);
   const LoweredPlan& add(std::unique_ptr<LoweredPlan> plan, const char* name,
                          const Collective& collective, const VerifiedSchedule& verified,
                          int fifo_depth);
@@ -57,6 +66,7 @@ class LoweredPlans {
   bool for_kernels_ = false;
   std::array<std::vector<std::unique_ptr<LoweredPlan>>, kCollectiveKinds> plans_;
   Program send_, receive_;
+  std::optional<Program> irregular_;
 };
 
 }  // namespace weft

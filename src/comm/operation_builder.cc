@@ -52,6 +52,7 @@ Operation OperationBuilder::build(const Call& call, const Program& program, uint
   op.input = static_cast<const std::byte*>(call.input);
   op.output = static_cast<std::byte*>(call.output);
   op.count = call.count;
+  op.stride = call.block();
   op.reduction = scaled_if_partial(call.reduction, program.partial_sums);
   op.element = static_cast<uint32_t>(element_size(call.reduction.type));
   op.collective = static_cast<uint8_t>(call.kind);

@@ -55,7 +55,7 @@ bool StallReport::decode(const std::string& bytes, StallReport& report) {
   if (bytes.size() != sizeof report) return false;
   std::memcpy(static_cast<void*>(&report), bytes.data(), sizeof report);
   report.elsewhere_text[sizeof report.elsewhere_text - 1] = 0;
-  return static_cast<int>(report.state.kind) < kCollectiveKinds + 1 && report.state.type < 16;
+  return static_cast<int>(report.state.kind) < kNamedKinds + 1 && report.state.type < 16;
 }
 
 StallExchange::StallExchange(const CommunicatorOptions& options, host::RankContext& context,

@@ -27,7 +27,7 @@ const char* operator_name(int op) {
 std::string describe(const PastCall& call) {
   const auto kind = static_cast<int>(call.kind);
   return fmt::format("{} of {} bytes (type {}, op {}, root {})",
-                     kind < kCollectiveKinds ? name(call.kind) : "something", call.bytes,
+                     kind < kNamedKinds ? name(call.kind) : "something", call.bytes,
                      type_name(call.type), operator_name(call.op), call.root);
 }
 

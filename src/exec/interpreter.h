@@ -29,7 +29,7 @@ class Interpreter {
 
   WEFT_HD Advance advance(LaneState& lane) {
     const ProgramLane& program_lane = op_.program.lanes[lane.lane];
-    if (lane.iteration == op_.iterations || program_lane.steps == 0) return drain(lane);
+    if (lane.iteration == iterations(program_lane) || program_lane.steps == 0) return drain(lane);
     const ProgramStep& step = op_.program.steps[program_lane.first_step + lane.step];
     if (!dependencies_complete(lane, step)) return Advance::kBlocked;
     // Empty chunks are sent as messages too: the proof relies on the order they create.
@@ -47,11 +47,25 @@ class Interpreter {
     return Advance::kAgain;
   }
 
+  // Times that a lane runs its steps.
+  WEFT_HD uint64_t iterations(const ProgramLane& lane) const {
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) return block_of(op_.program.steps[lane.first_step]).iterations;
+    return op_.iterations;
+  }
+
   // Bytes that a step moves in iteration `k`.
   WEFT_HD uint64_t message_bytes(const ProgramStep& step, uint64_t k) const {
     uint64_t elements = 0;
-    for (int32_t c = 0; c < step.count; c++) elements += slice_elements(sub_of(step, c), k);
+    for (int32_t c = 0; c < step.count; c++) elements += slice_elements(step, c, k);
     return elements * op_.element;
+  }
+
+  // Bytes of a block of the call. Both ends of a message compare them.
+  WEFT_HD uint64_t call_bytes(const ProgramStep& step) const {
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) return block_of(step).count * op_.element;
+    return op_.count * op_.element;
   }
 
   // Bytes of the message of an operand. They differ from the step's if it is coded.
@@ -62,14 +76,32 @@ class Interpreter {
       const CodecSpec& spec = op_.program.codecs[operand.codec - 1];
       bytes = 0;
       for (int32_t c = 0; c < step.count; c++)
-        bytes += encoded_bytes(spec, slice_elements(sub_of(step, c), k), op_.element);
+        bytes += encoded_bytes(spec, slice_elements(step, c, k), op_.element);
     }
     return bytes;
   }
 
  private:
-  // Elements of chunk `sub` of a block that iteration `k` moves.
-  WEFT_HD uint64_t slice_elements(int32_t sub, uint64_t k) const {
+  // The block that a step of an irregular operation moves. In a copy both have one length.
+  WEFT_HD const IrregularBlock& block_of(const ProgramStep& step) const {
+    const ProgramOperand* operands = op_.program.operands + step.first_operand;
+    return operands[0].buffer == ProgramBuffer::kPeer ? block_of(operands[1])
+                                                      : block_of(operands[0]);
+  }
+  WEFT_HD const IrregularBlock& block_of(const ProgramOperand& operand) const {
+    return (operand.buffer == ProgramBuffer::kInput ? op_.inputs : op_.outputs)[operand.index];
+  }
+
+  // Elements of chunk c of a step that iteration `k` moves.
+  WEFT_HD uint64_t slice_elements(const ProgramStep& step, int32_t c, uint64_t k) const {
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) {
+        const IrregularBlock& block = block_of(step);
+        const uint64_t before = k * block.slice;
+        if (before >= block.count) return 0;
+        return block.count - before < block.slice ? block.count - before : block.slice;
+      }
+    const int32_t sub = sub_of(step, c);
     const uint64_t begin = static_cast<uint64_t>(sub) * op_.chunk;
     if (begin >= op_.count) return 0;
     const uint64_t length = op_.count - begin < op_.chunk ? op_.count - begin : op_.chunk;
@@ -88,11 +120,16 @@ class Interpreter {
     const auto index = static_cast<uint32_t>(operand.index + c);
     const auto chunks = static_cast<uint32_t>(op_.program.chunks);
     const uint32_t block = operand.buffer == ProgramBuffer::kScratch ? 0 : index / chunks;
-    const uint64_t base = block * op_.count + (index - block * chunks) * op_.chunk;
+    const uint64_t base = block * op_.stride + (index - block * chunks) * op_.chunk;
     return (base + k * op_.slice) * op_.element;
   }
 
   WEFT_HD std::byte* local(const ProgramOperand& operand, int32_t c, uint64_t k) const {
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) {
+        const IrregularBlock& block = block_of(operand);
+        return block.data + k * block.slice * op_.element;
+      }
     std::byte* base = operand.buffer == ProgramBuffer::kInput    ? const_cast<std::byte*>(op_.input)
                       : operand.buffer == ProgramBuffer::kOutput ? op_.output
                                                                  : op_.scratch;
@@ -219,8 +256,9 @@ class Interpreter {
 
   // Several chunks are contiguous only if they are whole blocks of the caller's buffer.
   WEFT_HD bool contiguous(const ProgramStep& step, const ProgramOperand& operand) const {
-    return step.count == 1 || (op_.program.chunks == 1 && op_.iterations == 1 &&
-                               operand.buffer != ProgramBuffer::kScratch);
+    return step.count == 1 ||
+           (op_.program.chunks == 1 && op_.iterations == 1 && op_.stride == op_.count &&
+            operand.buffer != ProgramBuffer::kScratch);
   }
 
   // The operand into which the network may write a message directly, without the ring. The step
@@ -248,6 +286,8 @@ class Interpreter {
   WEFT_HD bool lends(const SendPort& port, const ProgramOperand* lent) const {
     if (lent == nullptr || port.lending == Lending::kNever) return false;
     if (port.lending == Lending::kPointer) return true;
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) return block_of(*lent).segment != 0;
     return (lent->buffer == ProgramBuffer::kInput && op_.input_segment != 0) ||
            (lent->buffer == ProgramBuffer::kOutput && op_.output_segment != 0);
   }
@@ -265,8 +305,9 @@ class Interpreter {
       if (from[i].buffer != ProgramBuffer::kPeer) continue;
       RecvPort& port = *op_.receives[from[i].index];
       const bool here = receive(port, [&](const MessageHeader& header, const std::byte* data) {
-        received[i] = open(lane, port, header, data,
-                           operand_bytes(step, from[i], lane.iteration, bytes), from[i].codec);
+        received[i] =
+            open(lane, port, header, data, operand_bytes(step, from[i], lane.iteration, bytes),
+                 call_bytes(step), from[i].codec);
         if (received[i] == nullptr || header.kind != MessageHeader::kDelivered) return;
         placed = placed_operand(step);
         received[i] = local(*placed, 0, lane.iteration);
@@ -309,7 +350,7 @@ class Interpreter {
       if (to[i].buffer != ProgramBuffer::kPeer) continue;
       SendPort& port = *op_.sends[to[i].index];
       address(lane, port, lent, &port == shared ? 0 : shared_data,
-              operand_bytes(step, to[i], lane.iteration, bytes), to[i].codec);
+              operand_bytes(step, to[i], lane.iteration, bytes), call_bytes(step), to[i].codec);
       sends = true;
     }
     if (!sends) return Advance::kAgain;
@@ -321,9 +362,10 @@ class Interpreter {
 
   // Returns the data of a message. First checks that the peer's message belongs to the same call.
   WEFT_HD const std::byte* open(LaneState& lane, RecvPort& port, const MessageHeader& header,
-                                const std::byte* data, uint64_t bytes, uint8_t codec) {
+                                const std::byte* data, uint64_t bytes, uint64_t of_call,
+                                uint8_t codec) {
     if (header.bytes != bytes || header.codec != codec || header.sequence != op_.sequence ||
-        header.collective != op_.collective || header.call_bytes != op_.count * op_.element ||
+        header.collective != op_.collective || header.call_bytes != of_call ||
         header.root != op_.root || header.plan != op_.plan ||
         header.type != static_cast<uint8_t>(op_.reduction.type) ||
         header.op != static_cast<uint8_t>(op_.reduction.op)) {
@@ -360,7 +402,7 @@ class Interpreter {
     const ProgramOperand* to = from + step.sources;
     uint64_t offset = 0;
     for (int32_t c = 0; c < step.count; c++) {
-      const uint64_t elements = slice_elements(sub_of(step, c), lane.iteration);
+      const uint64_t elements = slice_elements(step, c, lane.iteration);
       if (elements == 0) continue;
       const std::byte* sources[Target::kMostOperands];
       for (uint32_t i = 0; i < step.sources; i++)
@@ -396,7 +438,7 @@ class Interpreter {
     const ProgramOperand* operands = op_.program.operands + step.first_operand;
     uint64_t offsets[2 * Target::kMostOperands] = {};
     for (int32_t c = 0; c < step.count; c++) {
-      const uint64_t elements = slice_elements(sub_of(step, c), lane.iteration);
+      const uint64_t elements = slice_elements(step, c, lane.iteration);
       if (elements == 0) continue;
       typename Target::Coded coded[2 * Target::kMostOperands];
       for (uint32_t i = 0; i < uint32_t{step.sources} + step.destinations; i++) {
@@ -448,10 +490,11 @@ class Interpreter {
   // Writes the header of a message whose data is in place. `shared_data`: where in the stream the
   // data is, 0 if it is not shared.
   WEFT_HD void address(LaneState& lane, SendPort& port, const ProgramOperand* lent,
-                       uint64_t shared_data, uint64_t bytes, uint8_t codec) {
+                       uint64_t shared_data, uint64_t bytes, uint64_t of_call, uint8_t codec) {
     auto* header = reinterpret_cast<MessageHeader*>(port.data + port.at);
     MessageHeader message = header_for(op_, bytes);
     message.codec = codec;
+    message.call_bytes = of_call;
     if (shared_data != 0) {
       message.kind = MessageHeader::kPointer;
       message.address = shared_data;
@@ -460,11 +503,8 @@ class Interpreter {
         message.kind = MessageHeader::kPointer;
         message.address = reinterpret_cast<uint64_t>(local(*lent, 0, lane.iteration));
       } else {
-        const bool input = lent->buffer == ProgramBuffer::kInput;
         message.kind = MessageHeader::kSegment;
-        message.segment = input ? op_.input_segment : op_.output_segment;
-        message.address =
-            (input ? op_.input_offset : op_.output_offset) + local_offset(*lent, 0, lane.iteration);
+        point_into_segment(message, *lent, lane.iteration);
       }
     } else {
       message.kind = MessageHeader::kInline;
@@ -476,6 +516,20 @@ class Interpreter {
       port.lent_until = port.tail;
       lane.lent = true;
     }
+  }
+
+  WEFT_HD void point_into_segment(MessageHeader& message, const ProgramOperand& lent,
+                                  uint64_t k) const {
+    if constexpr (Target::kIrregular)
+      if (op_.inputs != nullptr) {
+        const IrregularBlock& block = block_of(lent);
+        message.segment = block.segment;
+        message.address = block.offset + k * block.slice * op_.element;
+        return;
+      }
+    const bool input = lent.buffer == ProgramBuffer::kInput;
+    message.segment = input ? op_.input_segment : op_.output_segment;
+    message.address = (input ? op_.input_offset : op_.output_offset) + local_offset(lent, 0, k);
   }
 
   WEFT_HD void post(SendPort& port) {

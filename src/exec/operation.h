@@ -10,6 +10,13 @@
 
 namespace weft {
 
+// A block of its own length at a place of its own.
+struct IrregularBlock {
+  std::byte* data = nullptr;
+  uint64_t count = 0, slice = 0, iterations = 0;  // as in Operation
+  uint64_t segment = 0, offset = 0;               // the shared segment that holds it; 0: none
+};
+
 // `progress` has one counter per lane: the steps completed over all iterations. It is nullptr if no
 // lane depends on another.
 struct Operation {
@@ -17,10 +24,14 @@ struct Operation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
-  uint64_t count = 0;  // elements per block
-  uint64_t chunk = 0;  // elements per chunk (the last ones of a block may be shorter or empty)
-  uint64_t slice = 0;  // elements of a chunk that one iteration moves
+  uint64_t count = 0;   // elements per block
+  uint64_t stride = 0;  // elements from block to block of a buffer; more than `count` in a part
+  uint64_t chunk = 0;   // elements per chunk (the last ones of a block may be shorter or empty)
+  uint64_t slice = 0;   // elements of a chunk that one iteration moves
   uint64_t iterations = 0;
+  // Set if blocks differ in length: one per block of the input, and of the output. Then chunks are
+  // blocks, every lane has one step, and buffers, stride, chunk, slice and iterations do not count.
+  const IrregularBlock *inputs = nullptr, *outputs = nullptr;
   uint32_t element = 1;  // bytes
   Reduction reduction;
   uint64_t lend_from = ~uint64_t{0};  // smallest message that is lent

@@ -7,16 +7,16 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kCollectiveKinds> kNames = {
+constexpr std::array<std::string_view, kNamedKinds> kNames = {
     "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
-    "alltoall",   "gather", "scatter",   "sendrecv"};
+    "alltoall",   "gather", "scatter",   "sendrecv",   "alltoallv"};
 
 }  // namespace
 
 std::string_view name(CollectiveKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
 std::optional<CollectiveKind> parse_collective(std::string_view text) {
-  for (size_t i = 0; i < kNames.size(); i++)
+  for (size_t i = 0; i < kCollectiveKinds; i++)
     if (kNames[i] == text) return static_cast<CollectiveKind>(i);
   return std::nullopt;
 }
@@ -26,6 +26,7 @@ int Collective::input_blocks(int rank) const {
   switch (kind) {
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV:
       return nranks;
     case CollectiveKind::kBroadcast:
       return rank == root ? 1 : 0;
@@ -43,6 +44,7 @@ int Collective::output_blocks(int rank) const {
   switch (kind) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV:
       return nranks;
     case CollectiveKind::kReduce:
       return rank == root ? 1 : 0;
@@ -63,6 +65,7 @@ ChunkGoal Collective::start(int rank, int index, int chunks) const {
     case CollectiveKind::kGather:
       return {rank * chunks + index, rank};
     case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV:
       return {rank * nranks * chunks + index, rank};
     default:
       return {index, rank};
@@ -81,6 +84,7 @@ ChunkGoal Collective::goal(int rank, int index, int chunks) const {
     case CollectiveKind::kGather:
       return {index, block};
     case CollectiveKind::kAllToAll:
+    case CollectiveKind::kAllToAllV:
       return {(block * nranks + rank) * chunks + sub, block};
     case CollectiveKind::kScatter:
       return {rank * chunks + index, root};

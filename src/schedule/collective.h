@@ -11,6 +11,7 @@ namespace weft {
 
 // "all_reduce", as the tools spell it.
 std::string_view name(CollectiveKind kind);
+// Kinds of equal blocks only.
 std::optional<CollectiveKind> parse_collective(std::string_view text);
 
 // The content of a chunk: piece `id` of the whole data, and the rank whose contribution it holds.

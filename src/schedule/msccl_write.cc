@@ -37,6 +37,7 @@ std::string_view coll_name(CollectiveKind kind, MscclDialect dialect) {
     case CollectiveKind::kScatter:
       return dialect == MscclDialect::kLegacy ? "" : "scatter";
     case CollectiveKind::kSendRecv:
+    case CollectiveKind::kAllToAllV:
       return "";
   }
   return "";

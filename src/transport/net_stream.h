@@ -49,6 +49,9 @@ class NetStream {
   NetStream& operator=(const NetStream&) = delete;
 
   Proxy& proxy() const { return proxy_; }
+  // Streams of a higher class go first, see Proxy::set_priority().
+  int priority() const { return priority_; }
+  void set_priority(int priority) { priority_ = priority; }
   // Keeps the ring's memory alive for its user, who may have pinned it.
   std::shared_ptr<const void> memory() const { return memory_; }
   // Any thread may ask. Everything that came before is in the ring.
@@ -104,6 +107,7 @@ class NetStream {
 
  private:
   Proxy& proxy_;
+  int priority_ = 0;
   // Set when the connection ends, for threads that wait for this peer.
   std::atomic<bool>* const lost_;
   std::atomic<bool> broken_{false};

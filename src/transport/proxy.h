@@ -52,6 +52,9 @@ class Proxy {
   // After this the proxy does not touch the stream. Pending data is sent first, for at most
   // `seconds`.
   void remove(const std::shared_ptr<NetStream>& stream, double seconds);
+  // Streams of a higher class are served first. While they move data, lower ones have their turn in
+  // every eighth round: they move what their rings hold, which is less than 4 MB.
+  void set_priority(NetStream& stream, int priority);
   // The thread runs on the cores near this PCI device from now on, if the machine says which they
   // are.
   void stay_near(const std::string& pci_path);
@@ -110,6 +113,9 @@ class Proxy {
   };
   void watch(Watch& watch);
   bool look_after_streams(uint32_t round, bool own) noexcept;
+  void sort_streams();
+  template <typename Move>
+  bool serve(const Move& move) noexcept;
   bool help(Watch& watch, Clock::time_point now) const noexcept;
   std::unique_lock<std::shared_mutex> interrupt() noexcept;
   bool keep_out(uint64_t& visits_seen);
@@ -122,7 +128,8 @@ class Proxy {
   std::shared_mutex mutex_;
   // Threads that want the lock, which a polling thread hardly releases.
   std::atomic<uint32_t> interrupts_{0};
-  std::vector<std::shared_ptr<NetStream>> streams_;
+  std::vector<std::shared_ptr<NetStream>> streams_;  // the highest class first
+  std::atomic<uint32_t> skipped_{0};                 // rounds in a row without lower classes
   std::atomic<uint32_t> drivers_{0}, stays_{0};
   std::atomic<uint64_t> visits_{0};   // of drivers, in total
   std::atomic<bool> urgent_{false};   // a driver left work behind

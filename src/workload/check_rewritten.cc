@@ -47,15 +47,17 @@ bool is_grid(const Instances& whole, const Instances& inside, const Instances& a
 struct Stage {
   Kind kind;
   const Instances* instances;
-  double factor;  // of the original's bytes
+  double factor;  // of the original's bytes; kAnyFactor: there are none
 };
+constexpr double kAnyFactor = -1;
 
 bool near(double a, double b) { return std::abs(a - b) <= kTiny * (1 + std::abs(b)); }
 
 // Whether these collectives, one after the other, do what `kind` on `whole` does.
 bool composes(Kind kind, const Instances& whole, const std::vector<Stage>& stages) {
   const auto is = [&](size_t i, Kind k, const Instances& on, double factor) {
-    return stages[i].kind == k && *stages[i].instances == on && near(stages[i].factor, factor);
+    return stages[i].kind == k && *stages[i].instances == on &&
+           (stages[i].factor == kAnyFactor || near(stages[i].factor, factor));
   };
   if (stages.size() == 1) return is(0, kind, whole, 1);
   if (stages.size() == 2 && kind == Kind::kAllReduce) {
@@ -109,7 +111,8 @@ class Comparison {
                 [](const Piece& a, const Piece& b) { return a.low < b.low; });
       double at = 0, us = 0;
       for (const Piece& piece : pieces) {
-        if (!near(piece.low, at)) break;
+        if (!near(piece.low, at))
+          fail(ncclInternalError, "the parts of operation '{}' overlap or leave a gap", op.id);
         at = piece.high;
         us += made(piece.op).us;
         if (made(piece.op).collective != made(pieces.front().op).collective)
@@ -134,6 +137,7 @@ class Comparison {
                        factor_of(first)});
     }
     if (expected == 0) fail(ncclInternalError, "operation '{}' was lost", op.id);
+    check_stages(op, stages_[i]);
     if (op.collective &&
         !composes(*op.collective, original_.groups[static_cast<size_t>(op.group)].instances, kinds))
       fail(ncclInternalError, "what became of '{}' does not do the same", op.id);
@@ -144,7 +148,26 @@ class Comparison {
     double asked = 0;
     for (const Share& share : op.shares)
       asked += (share.high - share.low) * original_.ops[static_cast<size_t>(share.origin)].bytes;
-    return asked > 0 ? op.bytes / asked : 1;
+    if (asked <= 0 && op.bytes > 0)
+      fail(ncclInternalError, "collective '{}' moves {} bytes, its originals none", op.id,
+           op.bytes);
+    return asked > 0 ? op.bytes / asked : kAnyFactor;
+  }
+
+  // A stage needs what the stage before it did for the same part.
+  void check_stages(const Op& op, const Stages& stages) const {
+    const std::vector<Piece>* before = nullptr;
+    for (const auto& [stage, pieces] : stages) {
+      for (const Piece& mine : pieces)
+        for (size_t k = 0; before != nullptr && k < before->size(); k++) {
+          const Piece& theirs = (*before)[k];
+          if (theirs.low < mine.high - kTiny && theirs.high > mine.low + kTiny &&
+              !follows(mine.op, theirs.op))
+            fail(ncclInternalError, "stage '{}' of '{}' does not wait for '{}'", made(mine.op).id,
+                 op.id, made(theirs.op).id);
+        }
+      before = &pieces;
+    }
   }
 
   void check_dependency(int before, int after) {

@@ -77,6 +77,7 @@ struct Graph {
   int sms = 0;          // multiprocessors of a GPU; 0: communication does not slow compute
   int comm_sms = 0;     // that a collective takes
   double split_us = 0;  // that every cut adds to a compute operation
+  int batch = 0;        // sequences that attention may be cut into; 0: not known
   std::vector<std::vector<int>> places;  // sets of ranks; the first is all ranks
   std::vector<Group> groups;
   std::vector<Op> ops;

@@ -75,6 +75,11 @@ Op read_op(const JsonReader& reader, Graph& graph) {
   op.priority = reader.integer("priority", 0);
   op.sms = reader.integer("sms", -1);
   op.root = reader.integer("root", 0);
+  op.parts = reader.integer("parts", 1);
+  op.part = reader.integer("part", 0);
+  op.call_bytes = reader.number("call_bytes", 0);
+  if (op.parts < 1) reader.refuse("parts", "1 or more");
+  if (op.part < 0 || op.part >= op.parts) reader.refuse("part", "below 'parts'");
   const std::string group = reader.text("group");
   for (size_t g = 0; g < graph.groups.size(); g++)
     if (graph.groups[g].name == group) op.group = static_cast<int>(g);
@@ -145,6 +150,7 @@ Graph graph_from_json(std::string_view text, const std::string& where) {
     graph.sms = reader.integer("sms", 0);
     graph.comm_sms = reader.integer("comm_sms", 0);
     graph.split_us = reader.number("split_us", 0);
+    graph.batch = reader.integer("batch", 0);
     graph.places.emplace_back(static_cast<size_t>(graph.nranks));
     std::iota(graph.places.front().begin(), graph.places.front().end(), 0);
     read_groups(reader, graph);
@@ -161,9 +167,9 @@ std::string graph_to_json(const Graph& graph) {
   using ordered = nlohmann::ordered_json;
   std::string text = fmt::format(
       "{{\"name\": {}, \"source\": {}, \"ranks\": {}, \"sms\": {}, \"comm_sms\": {}, "
-      "\"split_us\": {},\n \"groups\": {{",
+      "\"split_us\": {}, \"batch\": {},\n \"groups\": {{",
       ordered(graph.name).dump(), ordered(graph.source).dump(), graph.nranks, graph.sms,
-      graph.comm_sms, graph.split_us);
+      graph.comm_sms, graph.split_us, graph.batch);
   const char* separator = "\n  ";
   for (const Group& group : graph.groups) {
     text += fmt::format("{}{}: {}", separator, ordered(group.name).dump(),
@@ -184,6 +190,11 @@ std::string graph_to_json(const Graph& graph) {
       if (op.priority != 0) entry["priority"] = op.priority;
       if (op.sms >= 0) entry["sms"] = op.sms;
       if (op.root != 0) entry["root"] = op.root;
+      if (op.parts > 1) {
+        entry["part"] = op.part;
+        entry["parts"] = op.parts;
+        entry["call_bytes"] = op.call_bytes;
+      }
       if (op.stream != kCommStream) entry["stream"] = op.stream;
     } else {
       entry["us"] = op.us;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "src/base/error.h"
 #include "src/workload/chakra_protobuf.h"
@@ -97,8 +98,8 @@ class ChakraReader {
         fail(ncclInvalidArgument, "{}: a node has no id", where_);
       add(node);
     }
-    for (size_t i = 0; i < waits_.size(); i++)
-      for (const double id : waits_[i]) resolve(id, graph_.ops[i], 0);
+    check_passed();
+    for (size_t i = 0; i < waits_.size(); i++) resolve(waits_[i], graph_.ops[i]);
     check_graph(graph_, where_);
     set_origins(graph_);
     return std::move(graph_);
@@ -115,18 +116,51 @@ class ChakraReader {
   }
 
   // Metadata and memory nodes have no time: whoever waits for them waits for what they wait for.
-  void resolve(double id, Op& op, int depth) {
-    const auto it = index_.find(id);
-    if (it != index_.end()) {
-      op.after.push_back(it->second);
-      return;
+  void resolve(std::vector<double> open, Op& op) const {
+    std::set<double> seen(open.begin(), open.end());
+    while (!open.empty()) {
+      const double id = open.back();
+      open.pop_back();
+      if (const auto it = index_.find(id); it != index_.end()) {
+        op.after.push_back(it->second);
+        continue;
+      }
+      const auto through = passed_.find(id);
+      if (through == passed_.end())
+        fail(ncclInvalidArgument, "{}: operation '{}' depends on node {}, which is not there",
+             where_, op.id, id);
+      for (const double each : through->second)
+        if (seen.insert(each).second) open.push_back(each);
     }
-    const auto through = passed_.find(id);
-    if (through == passed_.end())
-      fail(ncclInvalidArgument, "{}: operation '{}' depends on node {}, which is not there", where_,
-           op.id, id);
-    if (depth > 1000) fail(ncclInvalidArgument, "{}: node {} depends on itself", where_, id);
-    for (const double each : through->second) resolve(each, op, depth + 1);
+    std::sort(op.after.begin(), op.after.end());
+    op.after.erase(std::unique(op.after.begin(), op.after.end()), op.after.end());
+  }
+
+  // Nodes without time must not wait for each other in a circle: takes those away that wait for
+  // none that is left.
+  void check_passed() const {
+    std::map<double, size_t> waits;
+    std::map<double, std::vector<double>> waiting;
+    for (const auto& [id, list] : passed_)
+      for (const double each : list)
+        if (passed_.count(each) > 0) {
+          waits[id]++;
+          waiting[each].push_back(id);
+        }
+    std::vector<double> free;
+    for (const auto& [id, list] : passed_)
+      if (waits.count(id) == 0) free.push_back(id);
+    while (!free.empty()) {
+      const double id = free.back();
+      free.pop_back();
+      for (const double each : waiting[id])
+        if (--waits[each] == 0) {
+          waits.erase(each);
+          free.push_back(each);
+        }
+    }
+    if (!waits.empty())
+      fail(ncclInvalidArgument, "{}: node {} depends on itself", where_, waits.begin()->first);
   }
 
   void add(const json& node) {

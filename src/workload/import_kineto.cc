@@ -36,6 +36,25 @@ void measure_trace(const std::vector<Kernel>& kernels, SeenTrace& seen) {
   seen.us = last - changes.begin()->first;
 }
 
+// The groups of all ranks, if this rank's group is a piece of a regular division of them: every
+// `stride`-th rank of a row of neighbours. All ranks are taken to do the same.
+Instances instances_of(const std::vector<int>& ranks, int world) {
+  const auto size = static_cast<int>(ranks.size());
+  if (size < 2 || size >= world) return {ranks};
+  const int stride = ranks[1] - ranks[0];
+  for (int k = 1; k < size; k++)
+    if (stride < 1 || ranks[static_cast<size_t>(k)] != ranks[0] + k * stride) return {ranks};
+  const int row = size * stride;
+  if (world % row != 0 || ranks[0] % row >= stride) return {ranks};
+  Instances all;
+  for (int begin = 0; begin < world; begin += row)
+    for (int first = begin; first < begin + stride; first++) {
+      std::vector<int>& one = all.emplace_back();
+      for (int k = 0; k < size; k++) one.push_back(first + k * stride);
+    }
+  return all;
+}
+
 // Compute in pieces. A piece ends where a collective waits for it, and where compute waited. A
 // collective waits for the compute that was launched before it and had ended when it began. Compute
 // that begins after a gap waits for the collectives that ended in the gap; what is left of the gap
@@ -111,7 +130,8 @@ class KinetoPieces {
       op.collective = comms_[m]->kind;
       op.bytes = comms_[m]->bytes;
       op.us = comms_[m]->end - comms_[m]->begin;
-      op.group = group_of(graph_, fmt::format("g{}", graph_.groups.size()), {comms_[m]->ranks});
+      op.group = group_of(graph_, fmt::format("g{}", graph_.groups.size()),
+                          instances_of(comms_[m]->ranks, graph_.nranks));
       op.stream = fmt::format("s{}", comms_[m]->stream);
       op.phase = Phase::kGradient;
       if (piece_ >= 0) op.after = {piece_};

@@ -169,7 +169,13 @@ class KinetoReader {
              where_, name.substr(0, 60));
       return;
     }
-    kernel.comm = kind_of(about->value("Collective name", ""), kernel.kind);
+    const std::string called = about->value("Collective name", "");
+    kernel.comm = kind_of(called, kernel.kind);
+    if (!kernel.comm && name.starts_with("nccl"))
+      fail(ncclInvalidArgument,
+           "{}: kernel '{}' is '{}': the trace of one rank does not say its peer's order; only "
+           "collectives are imported",
+           where_, name.substr(0, 60), called.substr(0, 60));
     if (!kernel.comm) return;
     const double in = about->contains("In msg nelems") ? as_number((*about)["In msg nelems"]) : 0;
     const double out =

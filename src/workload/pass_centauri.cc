@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "src/workload/list_schedule.h"
@@ -99,8 +100,9 @@ std::map<int, std::vector<StageCall>> by_hosts(Graph& graph, const std::vector<i
   return how;
 }
 
-// Workload partition: the collectives, and the compute before and after them, in parts.
-Graph in_parts(const Graph& graph, const std::vector<int>& ops, int parts) {
+// Workload partition: the collectives, and the compute before and after them, in parts. Parts of
+// attention are whole sequences. nullopt: there are not as many.
+std::optional<Graph> in_parts(const Graph& graph, const std::vector<int>& ops, int parts) {
   std::set<int> chosen(ops.begin(), ops.end());
   const auto join = [&](int op, const std::string& axis) {
     const Op& other = graph.ops[static_cast<size_t>(op)];
@@ -115,6 +117,9 @@ Graph in_parts(const Graph& graph, const std::vector<int>& ops, int parts) {
       if (std::binary_search(sorted.begin(), sorted.end(), before))
         join(static_cast<int>(i), graph.ops[static_cast<size_t>(before)].axis);
     }
+  for (const int op : chosen)
+    if (graph.ops[static_cast<size_t>(op)].context > 0 && graph.batch > 0 && parts > graph.batch)
+      return std::nullopt;
   Cutting cutting;
   for (size_t i = 0; i < graph.ops.size(); i++)
     cutting.cuts.push_back(chosen.count(static_cast<int>(i)) > 0 ? equal_cuts(parts)
@@ -186,7 +191,8 @@ void operation_tier(Search& search) {
     if (ops.empty() || !can_be_cut(search.best(), ops)) continue;
     const Graph whole = search.best();
     for (const int parts : {2, 4, 8})
-      search.offer(in_parts(whole, ops, parts), fmt::format("{}: {} parts", what, parts));
+      if (const std::optional<Graph> graph = in_parts(whole, ops, parts))
+        search.offer(*graph, fmt::format("{}: {} parts", what, parts));
   }
 }
 

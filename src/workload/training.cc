@@ -23,6 +23,7 @@ class StepBuilder {
     graph_.sms = t_.sms;
     graph_.comm_sms = t_.comm_sms;
     graph_.split_us = t_.split_us;
+    graph_.batch = l_.batch;
     graph_.places.emplace_back(static_cast<size_t>(graph_.nranks));
     std::iota(graph_.places.front().begin(), graph_.places.front().end(), 0);
     size_ = size_of_layer(training);

@@ -10,15 +10,24 @@ namespace {
 
 using Kind = CollectiveKind;
 
-Volume zero_plus_plus(double m, const Instances& groups) {
+// Ranks keep neither parameters nor sums of gradients, so every microbatch gathers and reduces.
+std::string per_microbatch(const char* formula, int microbatches) {
+  return microbatches > 1 ? fmt::format("m ({})", formula) : formula;
+}
+
+Volume zero_plus_plus(double m, const Layout& layout, const Instances& groups) {
   Volume v;
   v.what = "data, ZeRO++";
-  v.formula = "M/2 (int8 all_gather) + 0 (second gather inside hosts) + M/4 (int4 gradients)";
-  v.models = 0.75;
-  v.numbers = fmt::format("0.75*{:.4g}", m);
-  v.bytes = 0.75 * m;
+  v.formula = per_microbatch(
+      "M/2 (int8 all_gather) + 0 (second gather inside hosts) + M/4 (int4 gradients)",
+      layout.microbatches);
+  const double times = layout.microbatches;
+  v.models = 0.75 * times;
+  v.numbers = fmt::format("{:g}*{:.4g}", v.models, m);
+  v.bytes = v.models * m;
   // Between hosts, hierarchical int4 all-to-alls move as much as a reduce_scatter of a quarter.
-  v.calls = {{Kind::kAllGather, m / 2, 1, groups}, {Kind::kReduceScatter, m / 4, 1, groups}};
+  v.calls = {{Kind::kAllGather, m / 2, times, groups},
+             {Kind::kReduceScatter, m / 4, times, groups}};
   return v;
 }
 
@@ -27,9 +36,10 @@ Volume data_volume(const Model& model, const Layout& layout) {
   const int n = layout.data;
   const double share = (n - 1.0) / n;
   const Instances groups = data_groups(layout);
-  if (layout.zero == 3 && layout.quantized) return zero_plus_plus(m, groups);
+  if (layout.zero == 3 && layout.quantized) return zero_plus_plus(m, layout, groups);
   Volume v;
-  v.models = layout.zero == 3 ? 3 : 2;
+  const double times = layout.microbatches;
+  v.models = layout.zero == 3 ? 3 * times : 2;
   v.bytes = v.models * share * m;
   v.numbers = fmt::format("{:g}*{}/{}*{:.4g}", v.models, n - 1, n, m);
   if (layout.zero == 0) {
@@ -42,8 +52,10 @@ Volume data_volume(const Model& model, const Layout& layout) {
     v.calls = {{Kind::kReduceScatter, m, 1, groups}, {Kind::kAllGather, m, 1, groups}};
   } else {
     v.what = "data, ZeRO 3";
-    v.formula = "2(N-1)/N M (all_gather, forward and backward) + (N-1)/N M (reduce_scatter)";
-    v.calls = {{Kind::kAllGather, m, 2, groups}, {Kind::kReduceScatter, m, 1, groups}};
+    v.formula =
+        per_microbatch("2(N-1)/N M (all_gather, forward and backward) + (N-1)/N M (reduce_scatter)",
+                       layout.microbatches);
+    v.calls = {{Kind::kAllGather, m, 2 * times, groups}, {Kind::kReduceScatter, m, times, groups}};
   }
   return v;
 }

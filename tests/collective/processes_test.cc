@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/collective/exchanges.h"
 #include "tests/support/conformance.h"
 #include "tests/support/sampling.h"
 #include "weft.h"
@@ -21,6 +22,15 @@ WEFT_SCENARIO(conformance) {
   with_communicator(context, [&](ncclComm_t comm) {
     Watchdog watchdog(context.rank + 1);
     run_cases(cases, context.rank, context.nranks, comm, &watchdog);
+  });
+}
+
+WEFT_SCENARIO(exchanges) {
+  const uint64_t seed = std::stoull(context.argument);
+  with_communicator(context, [&](ncclComm_t comm) {
+    for (uint64_t k = 0; k < 24; k++)
+      EXPECT_EQ(run_exchange(random_exchange(context.nranks, mix(seed, k)), context.rank, comm), "")
+          << "exchange " << k;
   });
 }
 
@@ -42,6 +52,14 @@ TEST_P(Processes, OfSeparateHostsGiveTheReferenceResults) {
   ProcessOptions options = options_for(test_samples(15), mix(test_seed(), 3));
   options.environment = separate_hosts;
   run_ranks_as_processes("conformance", GetParam(), options);
+}
+
+TEST_P(Processes, ExchangeBlocksOfDifferentLengths) {
+  ProcessOptions options;
+  options.argument = std::to_string(mix(test_seed(), 7));
+  run_ranks_as_processes("exchanges", GetParam(), options);
+  options.environment = separate_hosts;
+  run_ranks_as_processes("exchanges", GetParam(), options);
 }
 
 TEST_P(Processes, WithoutSharedMemoryGiveTheReferenceResults) {

@@ -43,6 +43,7 @@ TEST(Interpreter, RunsEveryGeneratorOnTinyRingsInAnyOrder) {
           call.lend = lend;
           call.slice_bytes = slice;
           call.count = random.below(4) == 0 ? random.below(5) : random.below(600);
+          call.gap = random.below(3);
           ASSERT_EQ(world.run_in_random_order(call, random), "")
               << generator.name << ' ' << name(call.collective.kind) << " ranks " << n << " count "
               << call.count << " slice " << slice << (call.in_place ? " in place" : "")
@@ -148,7 +149,7 @@ class Pair : public testing::Test {
       side->program = lower(verified, side == &send_ ? 0 : 1);
       Operation& op = side->operation;
       op.program = side->program.view();
-      op.count = op.chunk = op.slice = 16;
+      op.count = op.stride = op.chunk = op.slice = 16;
       op.iterations = 1;
       op.element = sizeof(int32_t);
       op.reduction.type = ncclInt32;

@@ -112,6 +112,7 @@ void World::set_up(const WorldCall& call) {
     const auto chunks = static_cast<uint64_t>(program.chunks);
     op.program = program.view();
     op.count = call.count;
+    op.stride = call.stride();
     op.element = sizeof(int32_t);
     op.chunk = (call.count + chunks - 1) / chunks;
     op.slice = call.slice_bytes / op.element;
@@ -137,22 +138,23 @@ void World::fill(const WorldCall& call) {
   const Collective& c = call.collective;
   std::vector<std::vector<int32_t>> inputs;
   for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
-    inputs.emplace_back(static_cast<size_t>(c.input_blocks(r)) * call.count);
+    inputs.emplace_back(static_cast<size_t>(c.input_blocks(r)) * call.stride());
     for (size_t i = 0; i < inputs.back().size(); i++) inputs.back()[i] = element(r, i);
   }
   for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
     const std::vector<int32_t>& input = inputs[static_cast<size_t>(r)];
-    const size_t outputs = static_cast<size_t>(c.output_blocks(r)) * call.count;
+    const size_t outputs = static_cast<size_t>(c.output_blocks(r)) * call.stride();
     const Collective::Overlap overlap = c.overlap(r, 1);
     const bool both = call.in_place && outputs > 0 && !input.empty();
-    const size_t input_at = both ? static_cast<size_t>(overlap.input_at) * call.count : 0;
-    rank.output_at = both ? static_cast<size_t>(overlap.output_at) * call.count : input.size();
+    const size_t input_at = both ? static_cast<size_t>(overlap.input_at) * call.stride() : 0;
+    rank.output_at = both ? static_cast<size_t>(overlap.output_at) * call.stride() : input.size();
     rank.buffer.assign(std::max(input_at + input.size(), rank.output_at + outputs), -1);
     std::copy(input.begin(), input.end(),
               rank.buffer.begin() + static_cast<std::ptrdiff_t>(input_at));
     rank.operation.input = reinterpret_cast<const std::byte*>(rank.buffer.data() + input_at);
     rank.operation.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
+    rank.before = rank.buffer;
     for (int block = 0; block < c.output_blocks(r); block++) {
       const ChunkGoal goal = c.goal(r, block, 1);
       for (size_t i = 0; i < call.count; i++) {
@@ -161,7 +163,7 @@ void World::fill(const WorldCall& call) {
           if (goal.contributor != ChunkGoal::kEveryone && goal.contributor != q) continue;
           for (int b = 0; b < c.input_blocks(q); b++)
             if (c.start(q, b, 1).id == goal.id)
-              value += inputs[static_cast<size_t>(q)][static_cast<size_t>(b) * call.count + i];
+              value += inputs[static_cast<size_t>(q)][static_cast<size_t>(b) * call.stride() + i];
         }
         rank.expected.push_back(value);
       }
@@ -172,10 +174,15 @@ void World::fill(const WorldCall& call) {
 std::string World::check() const {
   for (int r = 0; r < static_cast<int>(ranks_.size()); r++) {
     const Rank& rank = ranks_[static_cast<size_t>(r)];
-    for (size_t i = 0; i < rank.expected.size(); i++)
-      if (rank.buffer[rank.output_at + i] != rank.expected[i])
-        return fmt::format("rank {} element {} is {}, expected {}", r, i,
-                           rank.buffer[rank.output_at + i], rank.expected[i]);
+    const uint64_t count = rank.operation.count, stride = rank.operation.stride;
+    for (size_t i = 0; count > 0 && i < rank.expected.size() / count * stride; i++) {
+      const size_t at = rank.output_at + i;
+      const int32_t expected =
+          i % stride < count ? rank.expected[i / stride * count + i % stride] : rank.before[at];
+      if (rank.buffer[at] != expected)
+        return fmt::format("rank {} element {} is {}, expected {}", r, i, rank.buffer[at],
+                           expected);
+    }
   }
   return {};
 }

@@ -27,6 +27,9 @@ struct WorldCall {
   uint64_t slice_bytes = 64;
   bool lend = false;                   // send addresses instead of data
   uint64_t share_from = ~uint64_t{0};  // as in Operation; kWatched only
+  uint64_t gap = 0;                    // elements between blocks, which nobody touches
+
+  uint64_t stride() const { return count + gap; }
 };
 
 class World {
@@ -65,6 +68,7 @@ class World {
     Operation operation;
     std::vector<int32_t> buffer, scratch, expected;  // buffer: input and output
     size_t output_at = 0;                            // elements
+    std::vector<int32_t> before;  // the buffer before the call, if there are gaps
     std::vector<SendPort*> sends;
     std::vector<RecvPort*> receives;
     std::vector<uint64_t> progress;

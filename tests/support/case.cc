@@ -8,6 +8,7 @@
 
 #include "tests/support/case_data.h"
 #include "tests/support/device.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
@@ -35,6 +36,13 @@ const char* name_of(Operation operation) {
   return names[static_cast<int>(operation)];
 }
 
+const char* weft_name(Operation operation) {
+  static const char* const names[] = {"all_reduce", "reduce",         "broadcast", "broadcast",
+                                      "all_gather", "reduce_scatter", "alltoall",  "gather",
+                                      "scatter",    "sendrecv"};
+  return names[static_cast<int>(operation)];
+}
+
 bool reduces(Operation operation) {
   return operation == Operation::kAllReduce || operation == Operation::kReduce ||
          operation == Operation::kReduceScatter;
@@ -59,6 +67,7 @@ std::string to_string(const Case& c, int nranks) {
   if (c.placement == Placement::kNcclMemAlloc) out << " ncclMemAlloc";
   if (c.placement == Placement::kMixed) out << " mixed malloc/ncclMemAlloc";
   if (c.shifted) out << " unaligned";
+  if (c.parts > 0) out << " in " << c.parts << " parts";
   return out.str();
 }
 
@@ -126,6 +135,10 @@ ncclResult_t CaseRun::launch() {
 }
 
 ncclResult_t issue(const Case& c, const CaseCall& to) {
+  if (c.parts > 0)
+    return weftPartitioned(to.comm, weft_name(c.operation),
+                           c.operation == Operation::kBcast ? to.receive : to.send, to.receive,
+                           c.count, c.type, to.op, c.root, c.parts, nullptr, nullptr, to.stream);
   switch (c.operation) {
     case Operation::kAllReduce:
       return ncclAllReduce(to.send, to.receive, c.count, c.type, to.op, to.comm, to.stream);

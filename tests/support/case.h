@@ -26,6 +26,7 @@ enum class Operation {
 
 const std::vector<Operation>& all_operations();
 const char* name_of(Operation operation);
+const char* weft_name(Operation operation);  // as weft.h spells it
 bool reduces(Operation operation);
 bool has_root(Operation operation);
 bool can_be_in_place(Operation operation);
@@ -44,6 +45,7 @@ struct Case {
   Placement placement = Placement::kMalloc;
   bool shifted = false;  // buffers start one element off their alignment
   uint64_t salt = 1;     // gives this case its own data
+  int parts = 0;         // 0: NCCL's call; otherwise weftPartitioned
 };
 
 std::string to_string(const Case& c, int nranks);

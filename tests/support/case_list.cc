@@ -134,6 +134,8 @@ std::vector<Case> random_cases(int nranks, int samples, uint64_t seed) {
     c.placement = static_cast<Placement>(random.below(3));
     c.shifted = random.below(4) == 0;
     c.salt = random.next();
+    if (c.operation != Operation::kSendRecv && c.salt % 4 == 0)
+      c.parts = 1 + static_cast<int>(mix(c.salt) % 64);
     cases.push_back(c);
   }
   return cases;

@@ -41,6 +41,18 @@ TEST(WorkloadFile, KeepsWhatItSays) {
   EXPECT_EQ(graph_to_json(again), graph_to_json(graph));
 }
 
+TEST(WorkloadFile, KeepsThePartsOfACall) {
+  const Graph graph = graph_with(
+      2,
+      R"({"id": "a", "collective": "all_reduce", "bytes": 10, "group": "all", "parts": 2, "call_bytes": 20},
+ {"id": "b", "collective": "all_reduce", "bytes": 10, "group": "all", "part": 1, "parts": 2, "call_bytes": 20})");
+  const Graph again = graph_from_json(graph_to_json(graph), "again");
+  EXPECT_EQ(again.ops[1].part, 1);
+  EXPECT_EQ(again.ops[1].parts, 2);
+  EXPECT_DOUBLE_EQ(again.ops[1].call_bytes, 20);
+  EXPECT_EQ(graph_to_json(again), graph_to_json(graph));
+}
+
 TEST(WorkloadFile, NamesTheLineAndTheOperationOfAnError) {
   const std::string f = R"({"id": "f", "us": 1})";
   expect_refused(file_of(2, f + ",\n" + R"({"id": "g", "us": -3})"),

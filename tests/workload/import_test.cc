@@ -103,6 +103,31 @@ TEST(Kineto, WaitsForTheHostAreNotCommunication) {
   EXPECT_EQ(line.exposed_us, 0);
 }
 
+TEST(Kineto, GroupsOfSomeRanksStandForThoseOfAll) {
+  const auto with_ranks = [](const char* ranks) {
+    return R"({"distributedInfo": {"world_size": 8}, "traceEvents": [)" +
+           kernel("ncclDevKernel_AllReduce", 0, 10,
+                  std::string(R"("stream": 20, "Collective name": "allreduce",
+                     "In msg nelems": 10, "Out msg nelems": 10, "Group size": 2, "dtype": "Float",
+                     "Process Group Ranks": ")") +
+                      ranks + "\"") +
+           "]}";
+  };
+  const auto instances = [&](const char* ranks) {
+    return graph_from_kineto(with_ranks(ranks), "t").graph.groups.at(0).instances;
+  };
+  EXPECT_EQ(instances("[2, 3]"), (Instances{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(instances("[1, 5]"), (Instances{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  EXPECT_EQ(instances("[1, 2]"), (Instances{{1, 2}}));  // no division of all ranks has it
+}
+
+TEST(Kineto, SendsAreNotTakenAsCompute) {
+  const std::string text =
+      R"({"traceEvents": [)" +
+      kernel("ncclDevKernel_SendRecv", 0, 1, R"("stream": 1, "Collective name": "send")") + "]}";
+  EXPECT_THROW((void)graph_from_kineto(text, "t"), Error);
+}
+
 TEST(Kineto, BadTracesAreRefused) {
   for (const char* text :
        {R"({"traceEvents": []})", R"({"traceEvents": 7})", R"({"traceEvents": [{"ph": 3}]})",
@@ -182,7 +207,29 @@ TEST(Chakra, ProtobufIsReadToo) {
   }
 }
 
+// A ladder of nodes without time: each waits for both of the rung below. There are 2^2000 paths.
+TEST(Chakra, LongWaysThroughNodesWithoutTimeAreFollowed) {
+  std::string more;
+  const auto node = [&](int id, int first, int second) {
+    more += ", {\"id\": " + std::to_string(id) +
+            ", \"name\": \"m\", \"type\": 1, \"data_deps\": [" + std::to_string(first) + ", " +
+            std::to_string(second) + "]}";
+  };
+  node(100, 1, 1);
+  node(101, 1, 1);
+  for (int rung = 1; rung < 2000; rung++)
+    for (int side = 0; side < 2; side++) node(100 + 2 * rung + side, 98 + 2 * rung, 99 + 2 * rung);
+  more += R"(, {"id": 9, "name": "x", "type": 4, "duration_micros": 1, "data_deps": [4098, 4099]})";
+  const Graph graph = graph_from_chakra(chakra(more), "c.json");
+  EXPECT_EQ(graph.ops.back().after, std::vector<int>{0});
+}
+
 TEST(Chakra, BadTracesAreRefused) {
+  EXPECT_THROW(
+      (void)graph_from_chakra(chakra(R"(, {"id": 9, "name": "x", "type": 1, "data_deps": [10]},
+                               {"id": 10, "name": "x", "type": 1, "data_deps": [9]})"),
+                              "c"),
+      Error);
   EXPECT_THROW((void)graph_from_chakra(
                    chakra(R"(, {"id": 9, "name": "x", "type": 4, "data_deps": [77]})"), "c"),
                Error);

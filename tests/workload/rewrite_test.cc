@@ -105,6 +105,36 @@ TEST(Rewriting, TheCheckFindsWhatIsWrong) {
   broken([&](Graph& g) { op(g, "w").shares.clear(); });          // an operation lost
   broken([&](Graph& g) { op(g, "n/1").shares[0].low = 0.75; });  // a hole
   broken([&](Graph& g) { op(g, "f/0").after = {op_named(g, "n/1")}; });  // a circle
+  broken([&](Graph& g) {  // a piece that stands twice
+    g.ops.push_back(op(g, "w"));
+    g.ops.back().id = "w again";
+  });
+}
+
+TEST(Rewriting, StagesOfACollectiveWaitForEachOther) {
+  const Graph before = layer();
+  const int r = op_named(before, "r"), group = before.ops[static_cast<size_t>(r)].group;
+  Graph after = substitute(
+      before,
+      {{r, {{CollectiveKind::kReduceScatter, 1, group}, {CollectiveKind::kAllGather, 1, group}}}});
+  check_rewritten(before, after);
+  after.ops[static_cast<size_t>(op_named(after, "r:1"))].after.clear();
+  EXPECT_THROW(check_rewritten(before, after), Error);
+}
+
+TEST(Rewriting, CollectivesOfNoBytesMayBeSplitByHosts) {
+  Graph graph =
+      graph_with(4, R"({"id": "r", "collective": "all_reduce", "bytes": 0, "group": "all"})");
+  const HostGrid grid = host_grid({{0, 1, 2, 3}}, {0, 0, 1, 1});
+  Graph grown = graph;
+  const int inside = group_of(grown, "in", grid.inside), across = group_of(grown, "x", grid.across);
+  Graph split = substitute(grown, {{0,
+                                    {{CollectiveKind::kReduceScatter, 1, inside},
+                                     {CollectiveKind::kAllReduce, 0.5, across},
+                                     {CollectiveKind::kAllGather, 1, inside}}}});
+  check_rewritten(graph, split);
+  split.ops[1].bytes = 100;  // from nowhere
+  EXPECT_THROW(check_rewritten(graph, split), Error);
 }
 
 TEST(Rewriting, HoistedCollectivesComeAfterWhatTheyWaitFor) {

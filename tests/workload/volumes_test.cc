@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "src/workload/training.h"
 
 namespace weft::workload {
 namespace {
@@ -58,6 +59,30 @@ TEST(Volume, ZeroPlusPlusTakesThreeModelsToThreeQuarters) {
   const Volume quantized = volumes(kGpt3, layout)[0];
   EXPECT_DOUBLE_EQ(quantized.models, 0.75);
   EXPECT_DOUBLE_EQ(quantized.bytes, 0.75 * 174604234752 * 2);
+}
+
+// The training graph of the same layout moves the same bytes; embeddings are not in the graph.
+TEST(Volume, AgreesWithTheGraphOfATrainingStep) {
+  for (int zero = 0; zero < 4; zero++) {
+    Layout layout;
+    layout.data = 4;
+    layout.zero = zero;
+    layout.microbatches = 3;
+    Model model{2, 64, 4, 16, 0};
+    double predicted = 0, issued = 0;
+    const std::vector<Volume> all = volumes(model, layout);
+    for (const Volume::Call& call : all[0].calls) predicted += call.times * call.bytes;
+    Training training;
+    training.model = model;
+    training.layout = layout;
+    training.tflops = 1;
+    training.gradient_bytes = layout.element_bytes;
+    const Graph graph = training_graph(training);
+    for (const Op& op : graph.ops)
+      if (op.collective) issued += op.bytes;
+    const double embeddings = parameters(model) / (model.layers * layer_parameters(model));
+    EXPECT_NEAR(predicted, issued * embeddings, 1e-6 * predicted) << "ZeRO " << zero;
+  }
 }
 
 TEST(Volume, TensorRanksAllReduceFourTimesALayer) {

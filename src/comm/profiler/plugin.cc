@@ -35,6 +35,8 @@ const char* function_name(const Call& call) {
       return "Scatter";
     case CollectiveKind::kSendRecv:
       return call.sends ? "Send" : "Recv";
+    case CollectiveKind::kAllToAllV:
+      return "AlltoAllv";
   }
   return "Unknown";
 }

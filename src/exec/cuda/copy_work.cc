@@ -26,7 +26,8 @@ void add_slices(std::span<const CopyMessage> messages, size_t k, size_t slot_byt
 
 }  // namespace
 
-CopyWork copy_work(const Collective& c, int rank, const void* input, void* output, size_t block) {
+CopyWork copy_work(const Collective& c, int rank, const void* input, void* output, size_t block,
+                   size_t stride) {
   CopyWork work;
   auto* in = static_cast<std::byte*>(const_cast<void*>(input));
   auto* out = static_cast<std::byte*>(output);
@@ -38,17 +39,17 @@ CopyWork copy_work(const Collective& c, int rank, const void* input, void* outpu
     for (int b = 0; b < c.output_blocks(to); b++) {
       const ChunkGoal goal = c.goal(to, b, 1);
       if (goal.contributor != rank) continue;
-      std::byte* source = in + static_cast<size_t>(block_holding(c, rank, goal.id)) * block;
+      std::byte* source = in + static_cast<size_t>(block_holding(c, rank, goal.id)) * stride;
       if (to != rank) {
         work.sends.push_back({source, block, to});
-      } else if (std::byte* destination = out + static_cast<size_t>(b) * block;
+      } else if (std::byte* destination = out + static_cast<size_t>(b) * stride;
                  destination != source) {
         work.own.push_back({destination, source, block});
       }
     }
     for (int b = 0; from != rank && b < c.output_blocks(rank); b++)
       if (c.goal(rank, b, 1).contributor == from)
-        work.receives.push_back({out + static_cast<size_t>(b) * block, block, from});
+        work.receives.push_back({out + static_cast<size_t>(b) * stride, block, from});
   }
   return work;
 }

@@ -56,9 +56,10 @@ class CopyQueue {
   virtual void receive(std::span<const CopyPiece> pieces) = 0;
 };
 
-// The copies of `rank` in a collective that does not reduce. Blocks have `block` bytes.
+// The copies of `rank` in a collective that does not reduce. Blocks have `block` bytes and begin
+// `stride` bytes apart.
 CopyWork copy_work(const Collective& collective, int rank, const void* input, void* output,
-                   size_t block);
+                   size_t block, size_t stride);
 
 // Splits messages into pieces of at most `slot_bytes` and hands them to the queue. This order has
 // no deadlock even if the queue follows it exactly: every wait is for a step that comes earlier in

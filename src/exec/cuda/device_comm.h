@@ -190,15 +190,15 @@ struct StepRange {
 };
 
 // chunk_length(): elements of chunk `sub` of a block of `count` elements. chunk_begin(): the first
-// element of chunk `index` in a buffer of blocks.
+// element of chunk `index` in a buffer whose blocks begin `stride` elements apart.
 WEFT_HD inline uint64_t chunk_length(const StepRange& range, uint64_t count, int32_t sub) {
   const uint64_t from = static_cast<uint64_t>(sub % range.chunks) * range.chunk;
   if (from >= count) return 0;
   return count - from < range.chunk ? count - from : range.chunk;
 }
-WEFT_HD inline uint64_t chunk_begin(const StepRange& range, uint64_t count, int32_t index) {
+WEFT_HD inline uint64_t chunk_begin(const StepRange& range, uint64_t stride, int32_t index) {
   const auto number = static_cast<uint32_t>(index), chunks = static_cast<uint32_t>(range.chunks);
-  return chunks == 1 ? number * count : number / chunks * count + number % chunks * range.chunk;
+  return chunks == 1 ? number * stride : number / chunks * stride + number % chunks * range.chunk;
 }
 
 // A program that is one movement between two meetings of all ranks. It moves data from one place in
@@ -229,7 +229,7 @@ struct alignas(16) KernelArguments {
   uint32_t signature = 0;    // kind, count, type, op, root: peers must announce the same
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  uint64_t count = 0;
+  uint64_t count = 0, stride = 0;  // as in Operation
   // The places of the buffers, for the peers.
   uint64_t input_place = kPrivate, output_place = kPrivate;
   Reduction reduction;
@@ -350,9 +350,9 @@ inline constexpr uint32_t kMaxRingJobs = 64;
 struct RingJob {
   const std::byte* input;
   std::byte* output;
-  uint64_t count, chunk, slice, iterations;  // as in Operation
-  uint16_t first_send, first_receive;        // index of its first port
-  uint16_t sends, receives;                  // number of ports
+  uint64_t count, stride, chunk, slice, iterations;  // as in Operation
+  uint16_t first_send, first_receive;                // index of its first port
+  uint16_t sends, receives;                          // number of ports
   uint16_t lane;
 };
 struct RingHead {

@@ -87,9 +87,15 @@ struct GpuPeer {
 struct GpuCall {
   const void* input = nullptr;
   void* output = nullptr;
-  size_t count = 0;
+  size_t count = 0, stride = 0;  // as in Operation
   Reduction reduction;
   uint32_t signature = 0;
+
+  // Bytes from the first to the last element of a buffer; 0: it has no blocks.
+  size_t span(int blocks) const {
+    const size_t between = blocks > 1 ? static_cast<size_t>(blocks - 1) * stride : 0;
+    return blocks > 0 ? (between + count) * element_size(reduction.type) : 0;
+  }
 };
 
 struct GpuMessage {
@@ -228,6 +234,9 @@ class GpuExecutor {
   void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
   // The same for small messages, in a smaller kernel. Returns false if it did nothing.
   bool run_ring_exchange(const GpuRingExchange& exchange);
+  // The launch goes on when the word is not 0 (and less than 2^31), or sets it to 1.
+  void wait_word(const uint32_t* word);
+  void write_word(uint32_t* word);
   void end(std::span<const cudaStream_t> streams);
   // Around run()s of a launch that is not captured: the times of their kernels.
   KernelTimes begin_timing();

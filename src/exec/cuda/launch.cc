@@ -90,8 +90,8 @@ OneMovement one_movement_of(const OneMovementPlan& plan, const KernelArguments& 
   OneMovement one;
   one.sources = plan.sources;
   one.destinations = plan.destinations;
-  one.source_at = chunk_begin(a.program, a.count, plan.source_index) * a.element;
-  one.destination_at = chunk_begin(a.program, a.count, plan.destination_index) * a.element;
+  one.source_at = chunk_begin(a.program, a.stride, plan.source_index) * a.element;
+  one.destination_at = chunk_begin(a.program, a.stride, plan.destination_index) * a.element;
   one.elements = chunk_length(a.program, a.count, plan.step.sub);
   one.scaled = a.reduction.premultiply ? plan.step.raw_sources : 0;
   one.divide_by = plan.step.completes ? a.reduction.divide_by : 0;
@@ -204,6 +204,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
   a.input = static_cast<const std::byte*>(call.input);
   a.output = static_cast<std::byte*>(call.output);
   a.count = call.count;
+  a.stride = call.stride;
   a.reduction = call.reduction;
   a.element = static_cast<uint32_t>(element_size(call.reduction.type));
   a.signature = call.signature;
@@ -214,7 +215,7 @@ void GpuExecutor::run(GpuPlan& plan, const GpuCall& call) {
     a.input_place = a.output_place = kPrivate;  // peers still read the buffer while results arrive
   } else {
     const auto place = [&](const void* pointer, int blocks) {
-      return blocks > 0 ? s.place_of(pointer, block * static_cast<size_t>(blocks)) : 0;
+      return blocks > 0 ? s.place_of(pointer, call.span(blocks)) : 0;
     };
     a.input_place = place(call.input, c.input_blocks(s.options.rank));
     a.output_place = place(call.output, c.output_blocks(s.options.rank));

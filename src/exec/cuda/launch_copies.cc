@@ -82,8 +82,9 @@ bool GpuExecutor::copies(CollectiveKind kind, size_t bytes) {
 void GpuExecutor::copy(const Collective& collective, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  const size_t block = call.count * element_size(call.reduction.type);
-  s.copies->run(copy_work(collective, s.options.rank, call.input, call.output, block),
+  const size_t element = element_size(call.reduction.type);
+  s.copies->run(copy_work(collective, s.options.rank, call.input, call.output, call.count * element,
+                          call.stride * element),
                 s.order->stream(), s.order->is_captured());
   s.order->forbid_early_start();
 }

@@ -195,7 +195,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.chunks = image.chunks;
   a.data.input = static_cast<const std::byte*>(call.input);
   a.data.output = static_cast<std::byte*>(call.output);
-  a.data.stride = call.count;
+  a.data.stride = call.stride;
   a.element = static_cast<uint32_t>(element_size(call.reduction.type));
   a.signature = call.signature;
   a.watch.call = s.comm.call;
@@ -204,9 +204,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   if (a.reduction.scale != 0)
     a.reduction.scalar_bits |= static_cast<uint64_t>(std::bit_cast<uint32_t>(a.reduction.scale))
                                << 32;
-  const auto blocks_out = static_cast<size_t>(image.collective.output_blocks(s.options.rank));
-  if (blocks_out > 0)
-    a.data.output_place = s.place_of(call.output, blocks_out * call.count * a.element);
+  if (const int blocks = image.collective.output_blocks(s.options.rank); blocks > 0)
+    a.data.output_place = s.place_of(call.output, call.span(blocks));
   std::copy(image.codecs.begin(), image.codecs.end(), a.codecs);
   if (!image.codecs.empty()) a.codec_block = image.codecs.front().block;
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);

@@ -44,17 +44,18 @@ void GpuExecutor::run_one_round(GpuPlan& plan, const GpuCall& call) {
   const OneRoundShape& shape = plan.shape;
   OneRoundArguments& a = plan.one_round_arguments;
   a.bytes = call.count * element_size(call.reduction.type);
+  const uint64_t stride = call.stride * element_size(call.reduction.type);
   const auto block = [&](const void* buffer, int32_t index) {
     return static_cast<const std::byte*>(buffer) +
-           static_cast<int64_t>(index) * static_cast<int64_t>(a.bytes);
+           static_cast<int64_t>(index) * static_cast<int64_t>(stride);
   };
   a.input = block(call.input, shape.send_base);
   a.output = const_cast<std::byte*>(block(call.output, shape.receive_base));
   a.own_from = block(call.input, shape.own_from);
   a.own_to = shape.copies_own ? const_cast<std::byte*>(block(call.output, shape.own_to)) : nullptr;
   if (a.own_to == a.own_from) a.own_to = nullptr;
-  a.send_stride = shape.send_step == 0 ? 0 : a.bytes;
-  a.receive_stride = shape.receive_step == 0 ? 0 : a.bytes;
+  a.send_stride = shape.send_step == 0 ? 0 : stride;
+  a.receive_stride = shape.receive_step == 0 ? 0 : stride;
   a.reduction = call.reduction;
   a.signature = call.signature;
   a.comm.call = s.comm.call;

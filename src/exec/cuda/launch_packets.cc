@@ -132,7 +132,7 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   }
   for (size_t o = 0; o < program.operands.size(); o++) {
     const auto index = static_cast<uint64_t>(program.operands[o].index);
-    const uint64_t at = index / chunks * all + index % chunks * chunk;
+    const uint64_t at = index / chunks * call.stride * element + index % chunks * chunk;
     switch (program.operands[o].buffer) {
       case ProgramBuffer::kInput:
         operands[o].base = static_cast<std::byte*>(const_cast<void*>(call.input)) + at;

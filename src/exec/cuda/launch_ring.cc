@@ -94,7 +94,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     const GpuRingJob& from = jobs[j];
     const Operation& op = from.operation;
     RingJob& job = ring_jobs[j];
-    job = {op.input, op.output, op.count, op.chunk, op.slice, op.iterations};
+    job = {op.input, op.output, op.count, op.stride, op.chunk, op.slice, op.iterations};
     job.lane = from.lane;
     job.sends = static_cast<uint16_t>(from.sends.size());
     job.receives = static_cast<uint16_t>(from.receives.size());

@@ -67,6 +67,8 @@ void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvP
 void GpuExecutor::disconnect_rings() noexcept {}
 void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
 bool GpuExecutor::run_ring_exchange(const GpuRingExchange&) { return false; }
+void GpuExecutor::wait_word(const uint32_t*) {}
+void GpuExecutor::write_word(uint32_t*) {}
 KernelTimes GpuExecutor::begin_timing() { return {}; }
 void GpuExecutor::end_timing(const KernelTimes&) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}

@@ -17,20 +17,20 @@ inline bool fits_ring_exchange(const Operation& op) {
 
 inline RingExchangeArguments ring_exchange_arguments(const Operation& op,
                                                      const OneRoundShape& shape) {
-  const uint64_t bytes = op.count * op.element;
+  const uint64_t bytes = op.count * op.element, stride = op.stride * op.element;
   RingExchangeArguments a;
   a.header = header_for(op, bytes);
   a.header.kind = MessageHeader::kInline;
   const auto block = [&](const std::byte* buffer, int32_t index) {
-    return buffer + static_cast<int64_t>(index) * static_cast<int64_t>(bytes);
+    return buffer + static_cast<int64_t>(index) * static_cast<int64_t>(stride);
   };
   a.input = block(op.input, shape.send_base);
   a.output = const_cast<std::byte*>(block(op.output, shape.receive_base));
   a.own_from = block(op.input, shape.own_from);
   a.own_to = shape.copies_own ? const_cast<std::byte*>(block(op.output, shape.own_to)) : nullptr;
   if (a.own_to == a.own_from) a.own_to = nullptr;
-  a.send_stride = shape.send_step == 0 ? 0 : bytes;
-  a.receive_stride = shape.receive_step == 0 ? 0 : bytes;
+  a.send_stride = shape.send_step == 0 ? 0 : stride;
+  a.receive_stride = shape.receive_step == 0 ? 0 : stride;
   a.send_to = shape.send_to;
   a.receive_from = shape.receive_from;
   a.sums_own = shape.sums_own;

@@ -16,6 +16,7 @@
 #include "src/exec/activity.h"
 #include "src/exec/call_history.h"
 #include "src/exec/host/network_driver.h"
+#include "src/exec/host/turns.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
@@ -36,7 +37,8 @@ struct RankContext {
   int cpu_nodes_from = std::numeric_limits<int>::max();  // peers from this number on are CPU nodes
   // What is known of a peer's process, for messages; may be empty.
   std::function<std::string(int peer)> about_peer;
-  std::function<void()> stalls;           // called when the rank has waited long; may be empty
+  std::function<void()> stalls;  // called when the rank has waited long; may be empty
+  std::atomic<Priority> priority{Priority::kNormal};
   CallHistory history;                    // for comparisons with peers
   OperationObserver* observer = nullptr;  // nullptr: none
   Activity activity;
@@ -49,10 +51,16 @@ class Task {
   Operation operation;
   RankContext* context = nullptr;
   const Task* after = nullptr;  // if set, this task starts when that one is complete
+  // Words of the caller; nullptr: none. The task starts when `ready` is not 0. When it is complete,
+  // `done_words` words from `done` on become 1, one after the other.
+  const uint32_t* ready = nullptr;
+  uint32_t* done = nullptr;
+  uint32_t done_words = 1;
   std::vector<SendPort*> sends;
   std::vector<RecvPort*> receives;
-  const void* call = nullptr;  // the observer's name for it
-  const char* plan = nullptr;  // its name, for traces; from trace::keep()
+  std::vector<IrregularBlock> inputs, outputs;  // memory for those of the operation
+  const void* call = nullptr;                   // the observer's name for it
+  const char* plan = nullptr;                   // its name, for traces; from trace::keep()
 
  private:
   friend class Batch;
@@ -65,8 +73,8 @@ class Task {
   std::deque<LaneSlot> lanes_;
   size_t lane_count_ = 0;
   std::vector<uint64_t> progress_;
-  std::atomic<uint32_t> unfinished_{0};
-  int64_t began_ = 0;  // for traces
+  std::atomic<uint32_t> unfinished_{0};  // lanes, and 1 for the end of the task
+  int64_t began_ = 0;                    // for traces
 };
 
 struct Outcome {
@@ -90,7 +98,10 @@ class Batch {
   friend class WorkerPool;
   enum class Pass { kProgress, kIdle };
   Pass pass(size_t start);
+  bool sweep(size_t start, const Priority* only);
   bool drive(Task& task, Task::LaneSlot& slot);
+  static bool may_run(const Task& task);
+  void finish(Task& task);
   // The interpreter's advance(), recorded in the timeline.
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
@@ -117,6 +128,8 @@ class Batch {
   bool report_network_fault(const Task& task, const LaneState& lane);
   std::string describe_wait(const Task& task, const LaneState& lane) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
+  [[gnu::cold]] const Task* first_not_ready() const;
+  void report_not_ready(Idle& idle, const Task& task, double seconds);
   [[gnu::cold]] bool find_wait(Task& task, LaneState& lane);
   [[gnu::cold]] static bool is_over(const Task& task, const LaneState& lane, double seconds);
   void take_back();
@@ -128,6 +141,9 @@ class Batch {
   std::atomic<bool> failed_{false};
   std::atomic<uint32_t> helpers_{0};
   size_t most_helpers_ = 0;
+  Turn turn_;
+  bool mixed_ = false;                // its tasks have different classes
+  std::atomic<uint32_t> skipped_{0};  // passes in a row without lower classes
   bool single_rank_ = true;
   bool helped_ = false;
   Outcome outcome_;

@@ -38,7 +38,7 @@ std::vector<StreamTraffic> stream_traffic(const Operation& operation) {
         add(traffic,
             i < step.sources ? operation.receives[operand.index]->stream
                              : operation.sends[operand.index]->stream,
-            operation.iterations, interpreter.operand_bytes(step, operand, 0, bytes));
+            interpreter.iterations(lane), interpreter.operand_bytes(step, operand, 0, bytes));
       }
     }
   }

@@ -12,6 +12,7 @@ namespace weft::host {
 struct HostTarget {
   static constexpr int kMostOperands = 64;  // see lower.cc
   static constexpr bool kDecodes = true;
+  static constexpr bool kIrregular = true;
   using Coded = CodedOperand;
   // Sequentially consistent, not just acquire/release: see doorbell.cc. Costs the same on a load.
   static uint64_t load(const uint64_t* at) noexcept {

@@ -50,7 +50,9 @@ void WorkerPool::work(size_t index) {
     offered_.wait(lock, [&] {
       batch = nullptr;
       for (Batch* offer : batches_)
-        if (offer->helpers_.load(std::memory_order_relaxed) < offer->most_helpers_) batch = offer;
+        if (offer->helpers_.load(std::memory_order_relaxed) < offer->most_helpers_ &&
+            (batch == nullptr || offer->turn_.priority() >= batch->turn_.priority()))
+          batch = offer;
       return batch != nullptr;
     });
     batch->helpers_.fetch_add(1, std::memory_order_relaxed);
@@ -58,7 +60,7 @@ void WorkerPool::work(size_t index) {
     // A worker starts at a different task than the caller. It leaves after 200 idle passes.
     for (int idle = 0;
          idle < 200 && !batch->finished() && !batch->failed_.load(std::memory_order_acquire);) {
-      if (batch->pass(index + 1) == Batch::Pass::kProgress) {
+      if (!batch->turn_.paused() && batch->pass(index + 1) == Batch::Pass::kProgress) {
         idle = 0;
       } else {
         idle++;

@@ -140,23 +140,24 @@ std::byte content(int id, int owner, size_t at) {
 // A collective on its own buffers.
 class Played {
  public:
-  Played(Shared& shared, const Collective& c, size_t block, int streams, bool in_place)
-      : collective_(c), block_(block) {
+  // Blocks begin `gap` bytes after the one before.
+  Played(Shared& shared, const Collective& c, size_t block, size_t gap, int streams, bool in_place)
+      : collective_(c), block_(block), stride_(block + gap) {
     for (int r = 0; r < c.nranks; r++) {
       const Collective::Overlap overlap = c.overlap(r, 1);
-      in_.emplace_back(static_cast<size_t>(c.input_blocks(r)) * block);
-      out_.emplace_back(static_cast<size_t>(c.output_blocks(r)) * block);
+      in_.emplace_back(static_cast<size_t>(c.input_blocks(r)) * stride_);
+      out_.emplace_back(static_cast<size_t>(c.output_blocks(r)) * stride_);
       std::byte *input = in_.back().data(), *output = out_.back().data();
       if (in_place && !in_.back().empty() && !out_.back().empty()) {
         if (in_.back().size() > out_.back().size()) {
-          output = input + static_cast<size_t>(overlap.output_at) * block;
+          output = input + static_cast<size_t>(overlap.output_at) * stride_;
         } else {
-          input = output + static_cast<size_t>(overlap.input_at) * block;
+          input = output + static_cast<size_t>(overlap.input_at) * stride_;
         }
       }
       inputs_.push_back(input);
       outputs_.push_back(output);
-      const CopyWork work = cuda::copy_work(c, r, input, output, block);
+      const CopyWork work = cuda::copy_work(c, r, input, output, block, stride_);
       Recorder recorder(shared, r, work.in_place ? 1 : streams);
       cuda::run_copies(work, kSlot, recorder);
       recorded.push_back(recorder.recorded);
@@ -168,7 +169,7 @@ class Played {
                 std::byte{0xee});
       for (int b = 0; b < collective_.input_blocks(r); b++)
         for (size_t i = 0; i < block_; i++)
-          inputs_[static_cast<size_t>(r)][static_cast<size_t>(b) * block_ + i] =
+          inputs_[static_cast<size_t>(r)][static_cast<size_t>(b) * stride_ + i] =
               content(collective_.start(r, b, 1).id, r, i);
     }
   }
@@ -177,7 +178,7 @@ class Played {
       for (int b = 0; b < collective_.output_blocks(r); b++) {
         const ChunkGoal goal = collective_.goal(r, b, 1);
         for (size_t i = 0; i < block_; i++)
-          ASSERT_EQ(outputs_[static_cast<size_t>(r)][static_cast<size_t>(b) * block_ + i],
+          ASSERT_EQ(outputs_[static_cast<size_t>(r)][static_cast<size_t>(b) * stride_ + i],
                     content(goal.id, goal.contributor, i))
               << name(collective_.kind) << " of " << collective_.nranks << " root "
               << collective_.root << ", " << block_ << " bytes: block " << b << " of rank " << r
@@ -188,7 +189,7 @@ class Played {
 
  private:
   Collective collective_;
-  size_t block_;
+  size_t block_, stride_;
   std::vector<std::vector<std::byte>> in_, out_;
   std::vector<std::byte*> inputs_, outputs_;
 };
@@ -205,7 +206,7 @@ TEST(CopyWork, BringsEveryBlockWhereTheCollectiveWantsIt) {
         for (const int streams : {1, 2})
           for (const bool in_place : {false, true}) {
             Shared shared(n);
-            Played one(shared, {kind, n, n / 2}, block, streams, in_place);
+            Played one(shared, {kind, n, n / 2}, block, random.below(3) * 100, streams, in_place);
             std::vector<std::vector<Streams>> ranks;
             for (const Streams& s : one.recorded) ranks.push_back({s});
             for (int replay = 0; replay < 3; replay++) {  // as graphs do
@@ -227,7 +228,7 @@ TEST(CopyWork, MayFollowOtherWorkWithoutWaitingForAllRanks) {
     for (int i = 0; i < 8; i++) {
       const Collective c{random.pick(kMoving), n,
                          static_cast<int>(random.below(static_cast<uint64_t>(n)))};
-      runs.push_back(std::make_unique<Played>(shared, c, 1 + random.below(6 * kSlot),
+      runs.push_back(std::make_unique<Played>(shared, c, 1 + random.below(6 * kSlot), 0,
                                               1 + static_cast<int>(random.below(2)), false));
       runs.back()->fill();
       for (size_t r = 0; r < ranks.size(); r++) ranks[r].push_back(runs.back()->recorded[r]);
@@ -273,12 +274,13 @@ TEST(CopyWork, BringsMessagesOfAnyLengths) {
 TEST(CopyWork, LeavesDataAloneThatIsWhereItShouldBe) {
   std::byte memory[64] = {};
   const CopyWork gathered =
-      cuda::copy_work({CollectiveKind::kAllGather, 4, 0}, 1, memory + 16, memory, 16);
+      cuda::copy_work({CollectiveKind::kAllGather, 4, 0}, 1, memory + 16, memory, 16, 16);
   EXPECT_TRUE(gathered.own.empty());
   EXPECT_EQ(gathered.sends.size(), 3u);
   EXPECT_EQ(gathered.receives.size(), 3u);
   EXPECT_FALSE(gathered.in_place);
-  EXPECT_TRUE(cuda::copy_work({CollectiveKind::kAllToAll, 4, 0}, 1, memory, memory, 16).in_place);
+  EXPECT_TRUE(
+      cuda::copy_work({CollectiveKind::kAllToAll, 4, 0}, 1, memory, memory, 16, 16).in_place);
 }
 
 }  // namespace

@@ -72,7 +72,8 @@ void run_calls(World::Wire wire, std::initializer_list<const Generator*> generat
     for (const Generator* generator : generators)
       for (const CollectiveKind kind : kKinds)
         for (const bool in_place : {false, true}) {
-          const WorldCall call{generator, {kind, n, n - 1}, in_place, count, 4096};
+          WorldCall call{generator, {kind, n, n - 1}, in_place, count, 4096};
+          call.gap = static_cast<uint64_t>(ranks / n % 3);  // as in parts of a call
           if (!generator->supports(call.collective)) continue;
           // An in-place all-to-all takes another schedule.
           if (in_place && kind == CollectiveKind::kAllToAll) continue;

@@ -37,7 +37,7 @@ __device__ inline std::byte* address(const KernelArguments& a, const StepRange& 
     return reinterpret_cast<std::byte*>(a.comm.mailboxes[owner]) + a.comm.stage +
            (static_cast<uint64_t>(index) * gridDim.x + blockIdx.x) * range.part * a.element;
   }
-  const uint64_t at = chunk_begin(range, a.count, index) +
+  const uint64_t at = chunk_begin(range, a.stride, index) +
                       (range.protocol == Protocol::kPeerMemory
                            ? 0
                            : blockIdx.x * range.share + slice_begin(range, slice));

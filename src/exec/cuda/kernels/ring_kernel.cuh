@@ -52,6 +52,7 @@ template <typename Type, typename Op>
 struct RingTarget {
   static constexpr int kMostOperands = kMaxRanks;
   static constexpr bool kDecodes = false;
+  static constexpr bool kIrregular = false;
   RingState& shared;
 
   __device__ static uint64_t load(const uint64_t* at) { return load_acquire_system(at); }
@@ -162,6 +163,7 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
     op.output = job.output;
     op.scratch = a.scratch;
     op.count = job.count;
+    op.stride = job.stride;
     op.chunk = job.chunk;
     op.slice = job.slice;
     op.iterations = job.iterations;
