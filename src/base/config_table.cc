@@ -82,9 +82,8 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_PLAN", &Config::plan, "Forces generators, as all_reduce=ring,broadcast=tree."},
     {"WEFT_COMPRESS", &Config::compress,
      "Compresses what goes between hosts: off, auto, or codecs as "
-     "all_gather=int8,reduce_scatter=int4:block=128:feedback. NAME/... is for communicators of "
-     "that "
-     "name, ';' between parts."},
+     "all_gather=int8,reduce_scatter=int4:block=128:feedback. 'imported' allows imported schedules "
+     "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes,
      "Most memory of a communicator for what feedback keeps, in bytes."},
     {"WEFT_SCHEDULES", &Config::schedules, "Schedule files and folders to use, ':' between them."},

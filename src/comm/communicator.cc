@@ -242,9 +242,7 @@ void Communicator::exclude_schedules_that_do_not_fit() {
   for (const auto& schedule : chooser_->imported().all()) {
     const int nodes = schedule->cpu_nodes();
     std::string why = cpu_nodes_->lacks(nodes);
-    const auto& proved =
-        schedule->in_place != nullptr ? schedule->in_place : schedule->out_of_place;
-    const std::vector<CodecSpec>& codecs = proved->schedule().codecs;
+    const std::vector<CodecSpec>& codecs = schedule->codecs();
     if (why.empty() && on_gpu() && !codecs.empty())
       why = chooser_->placement().lanes ? cuda::unfit_for_lanes(codecs)
                                         : "it has codecs, and these GPUs run no lanes";

@@ -125,8 +125,7 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
       comms.push_back(pending.comm);
   for (ncclComm* comm : comms) {
-    while (comm->progress.get() == ncclInProgress && comm->state.load() == CommState::kReady)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    wait_for_background_calls(*comm);
     { const Use check(*comm); }
   }
   for (ncclComm* comm : comms) {
@@ -163,6 +162,11 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
 }
 
 }  // namespace
+
+void wait_for_background_calls(const ncclComm& comm) {
+  while (comm.progress.get() == ncclInProgress && comm.state.load() == CommState::kReady)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
 
 bool in_group() { return group.depth > 0; }
 
