@@ -86,6 +86,11 @@ constexpr ConfigVariable kConfigVariables[] = {
      "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes,
      "Most memory of a communicator for what feedback keeps, in bytes."},
+    {"WEFT_HELPERS", &Config::helpers,
+     "Hosts that help (weft serve), as host:port,host:port. Needs WEFT_SECRET."},
+    {"WEFT_HELPERS_FROM", &Config::helpers_from,
+     "Smallest all_reduce in bytes that uses the helpers. 0: ranks measure at init where that is "
+     "faster."},
     {"WEFT_SCHEDULES", &Config::schedules, "Schedule files and folders to use, ':' between them."},
     {"NCCL_BUFFSIZE", &Config::ring_bytes,
      "NCCL's name of WEFT_RING_BYTES. WEFT_RING_BYTES wins if both are set."},

@@ -10,6 +10,7 @@
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/cluster.h"
+#include "src/comm/helping_hosts.h"
 #include "src/comm/one_sided.h"
 #include "src/comm/peer_process.h"
 #include "src/comm/rank_config.h"
@@ -70,7 +71,8 @@ class CancelledBy {
 
 Communicator::Communicator(CommunicatorOptions options)
     : options_(std::move(options)),
-      config_(rank_config(Config::from_environment(), options_.nranks, cuda::available())),
+      config_(rank_config(options_.helped_ranks > 0 ? helped_config() : Config::from_environment(),
+                          options_.nranks, cuda::available())),
       gone_(static_cast<size_t>(options_.nranks) + kMostCpuNodes) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
@@ -96,6 +98,7 @@ Communicator::Communicator(CommunicatorOptions options)
                     gpu_.get(),
                     {},
                     [this](ncclResult_t code, const std::string& text) { announce(code, text); }});
+    use_helpers(deadline);
     use_compression(compression_for(config_.compress, options_.name), false, deadline);
   } catch (const Error& error) {
     // All ranks report the same text and code.
@@ -172,8 +175,9 @@ void Communicator::connect(Deadline deadline) {
       std::lock_guard lock(vigil_.mutex);
       vigil_.watch = std::move(watch);
     }
-    chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
-                                   infos, deadline));
+    if (options_.helped_ranks == 0)
+      chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
+                                     infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
     auto stalls = std::make_unique<StallExchange>(
         options_, context_, infos[static_cast<size_t>(rank)].process,
@@ -307,6 +311,7 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
   one_sided_->synchronize();
+  if (helpers_ != nullptr) helpers_->finish();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
   if (!vigil_.faults.known()) {
     one_sided_->drain(60);

@@ -18,6 +18,7 @@
 
 namespace weft {
 
+class HelpingHosts;
 class OneSided;
 
 // One thread at a time makes calls that move data (NCCL's rule). Any thread may call stop() and the
@@ -56,9 +57,16 @@ class Communicator {
   // Host mode: begin() before the first call of a batch, add_to() for each call (it gives up if
   // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts of the
   // calls.
-  void begin() { host_->begin(); }
+  void begin();
   void add_to(host::Batch& batch, const Call& call);
   void hand_over() { cpu_nodes_->hand_over(); }
+  // See HostTasks::add_part().
+  host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
+                       const char* traced) {
+    return host_->add_part(batch, call, program, tag, traced);
+  }
+  // Whether tasks with this context are of calls of this communicator.
+  bool has(const host::RankContext* context) const;
   // In words: a message that nobody received; empty: there is none, or operations have failed.
   std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
 
@@ -85,6 +93,7 @@ class Communicator {
   void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);
+  void use_helpers(Deadline deadline);
   void exclude_schedules_that_do_not_fit();
   void start_gpu(Deadline deadline);
   void log_ready(double seconds) const;
@@ -115,6 +124,7 @@ class Communicator {
   std::unique_ptr<GpuLauncher> gpu_;
   std::unique_ptr<Offspring> children_;
   std::unique_ptr<OneSided> one_sided_;
+  std::unique_ptr<HelpingHosts> helpers_;
 };
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #include "src/base/last_error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/comm/helping_hosts.h"
 #include "src/transport/doorbell.h"
 
 namespace weft {
@@ -62,6 +63,7 @@ void Communicator::end_waits() {
   context_.stop.store(1, std::memory_order_release);
   if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
   if (gpu_ != nullptr) gpu_->stop();
+  if (helpers_ != nullptr) helpers_->stop();
   if (context_.door != nullptr) wake_all(*context_.door);
 }
 
@@ -148,6 +150,7 @@ void Communicator::hear(const News& news) {
       }
     if (context_.door != nullptr) wake_all(*context_.door);
   }
+  if (news.is_departure() && options_.lost) options_.lost(news.rank, news.text);
   if (news.kind == News::Kind::kLeft || news.kind == News::Kind::kQuit) guard_gpu();
   if (!news.is_failure()) return;
   std::string text = news.text;

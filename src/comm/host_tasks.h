@@ -20,6 +20,8 @@ class Disagreement : public Error {
   using Error::Error;
 };
 
+class HelpingHosts;
+
 // For the thread that makes calls.
 class HostTasks {
  public:
@@ -35,6 +37,12 @@ class HostTasks {
   std::string unreceived() const;
   // Throws Disagreement if another rank of the host makes a different call.
   void add(host::Batch& batch, const Call& call);
+  // Appends this rank's part of a call by a program that is not of the chooser's. The program must
+  // outlive the batch. A program without buffers is that of a host that helps.
+  host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
+                       const char* traced);
+  // Calls whose plan needs them go there. nullptr: there are none.
+  void use(HelpingHosts* helpers) { helpers_ = helpers; }
   CompressionCount& compression() { return compression_; }
   void forget_losses() { losses_.forget(); }
 
@@ -43,6 +51,8 @@ class HostTasks {
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
   void compare(const Operation& op) const;
+  host::Task& append(host::Batch& batch, const Call& call, const Program& program, Operation& op,
+                     const char* traced);
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
 
@@ -59,6 +69,7 @@ class HostTasks {
   std::vector<Mapping> scratch_;
   CompressionCount compression_;
   Losses losses_;
+  HelpingHosts* helpers_ = nullptr;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.

@@ -41,7 +41,9 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
            {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
            {"WEFT_STRAIGHT", fmt::format("{}", config.straight)},
-           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)}}};
+           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)},
+           {"WEFT_HELPERS", config.helpers},
+           {"WEFT_HELPERS_FROM", fmt::format("{}", config.helpers_from)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,

@@ -212,6 +212,9 @@ Choice PlanChooser::choose(const PlanCall& call) const {
       return {nullptr, found.plan, placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
               found.plan->path.c_str(), found.rule};
   }
+  if (helped_ != nullptr && forced == nullptr && helped_->collective.kind == kind &&
+      call.bytes >= helped_from_ && unfit(*helped_, call) == Unfit::kNone)
+    return {nullptr, helped_, PlanPath::kFifos, helped_->path.c_str(), nullptr, true};
   if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   return by_messages(call, forced, PlanPath::kFifos);
 }

@@ -23,6 +23,7 @@ struct Choice {
   PlanPath path = PlanPath::kFifos;
   const char* name = "";                         // lives as long as the chooser
   const CompressionRule* compression = nullptr;  // of a compressed plan
+  bool helped = false;                           // hosts that help take part
 };
 
 // One thread sets it up at init. Then any thread may call choose(). Only the thread that makes
@@ -48,6 +49,13 @@ class PlanChooser {
   // plans stay, because calls may have their names.
   void compress(std::shared_ptr<const CompressedPlans> plans);
   const CompressedPlans* compressed() const { return compressed_.load(std::memory_order_acquire); }
+
+  // From the next call on, all_reduces of so many bytes go by this plan of ranks and helpers, where
+  // nothing else is asked for. nullptr: none does.
+  void help(const ImportedSchedule* plan, size_t from_bytes) {
+    helped_ = plan;
+    helped_from_ = from_bytes;
+  }
 
   // The channels between two ranks that plans may need: at least `usual`.
   int channels(int usual) const;
@@ -107,6 +115,8 @@ class PlanChooser {
   CopyTest copies_;
   std::vector<std::shared_ptr<const CompressedPlans>> all_compressed_;
   std::atomic<const CompressedPlans*> compressed_{nullptr};
+  const ImportedSchedule* helped_ = nullptr;
+  size_t helped_from_ = 0;
 };
 
 }  // namespace weft

@@ -1,0 +1,112 @@
+// Hosts that help a communicator: whether it has some, and for which sizes that is faster.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/communicator.h"
+#include "src/comm/helping_hosts.h"
+#include "src/comm/trial.h"
+
+namespace weft {
+namespace {
+
+// Two sizes make a line: time = fixed + bytes * slope.
+constexpr size_t kSmallTrial = size_t{1} << 20, kLargeTrial = size_t{8} << 20;
+constexpr size_t kLeastHelped = size_t{64} << 10;
+// Hosts that save less are better used otherwise.
+constexpr double kWorthwhile = 0.95;
+
+struct Line {
+  double small = 0, large = 0;  // seconds
+  double at(size_t bytes) const {
+    const double slope = (large - small) / static_cast<double>(kLargeTrial - kSmallTrial);
+    return small + slope * (static_cast<double>(bytes) - static_cast<double>(kSmallTrial));
+  }
+};
+
+// The smallest size from which helpers are faster; nothing: they are not.
+std::optional<size_t> helped_from(const Line& alone, const Line& helped) {
+  if (helped.large > kWorthwhile * alone.large) return std::nullopt;
+  size_t from = kLargeTrial;
+  while (from > kLeastHelped && helped.at(from / 2) < kWorthwhile * alone.at(from / 2)) from /= 2;
+  return from;
+}
+
+}  // namespace
+
+void Communicator::begin() {
+  host_->begin();
+  if (helpers_ != nullptr) helpers_->begin();
+}
+
+bool Communicator::has(const host::RankContext* context) const {
+  return context == &context_ || (helpers_ != nullptr && helpers_->has(context));
+}
+
+void Communicator::use_helpers(Deadline deadline) {
+  const int nranks = options_.nranks;
+  if (config_.helpers.empty() || nranks < 2) return;
+  std::set<uint64_t> hosts;
+  for (int r = 0; r < nranks; r++) hosts.insert(mesh_->info(r).host);
+  const char* why = config_.secret.empty() ? "it needs WEFT_SECRET, which weft serve has too"
+                    : on_gpu()             ? "hosts help in host mode only"
+                    : hosts.size() < static_cast<size_t>(nranks)
+                        ? "hosts help ranks that have a host each"
+                        : nullptr;
+  // Rank 0 decides: WEFT_SECRET may be unset elsewhere.
+  if (control_->all_gather(why != nullptr ? "no" : "", deadline)[0] == "no") {
+    if (options_.rank == 0) WEFT_WARN("WEFT_HELPERS has no effect: {}", why);
+    return;
+  }
+  auto helpers =
+      HelpingHosts::invite(options_, config_, *control_, deadline,
+                           [this](const std::string& text) { announce(ncclRemoteError, text); });
+  if (helpers == nullptr) return;
+  {
+    std::lock_guard lock(vigil_.mutex);
+    helpers_ = std::move(helpers);
+  }
+  check();
+  host_->use(helpers_.get());
+  std::optional<size_t> from = config_.helpers_from;
+  if (config_.helpers_from == 0) {
+    std::array<double, 4> times{};
+    times[0] = trial_seconds(*this, kSmallTrial / sizeof(float));
+    times[1] = trial_seconds(*this, kLargeTrial / sizeof(float));
+    chooser_->help(&helpers_->plan(), 0);
+    times[2] = trial_seconds(*this, kSmallTrial / sizeof(float));
+    times[3] = trial_seconds(*this, kLargeTrial / sizeof(float));
+    Line alone, helped;
+    for (const std::string& blob : control_->all_gather(
+             std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
+      if (blob.size() == sizeof times) std::memcpy(times.data(), blob.data(), sizeof times);
+      alone.small += times[0] / nranks;
+      alone.large += times[1] / nranks;
+      helped.small += times[2] / nranks;
+      helped.large += times[3] / nranks;
+    }
+    from = helped_from(alone, helped);
+    if (options_.rank == 0)
+      WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
+                1e3 * helped.large, 1e3 * alone.large,
+                from ? fmt::format("used from {} bytes on", *from) : "not used");
+  }
+  if (from) {
+    chooser_->help(&helpers_->plan(), *from);
+    if (options_.rank == 0)
+      WEFT_INFO(kInit, "{} hosts help with all_reduces from {} bytes on", helpers_->names().size(),
+                *from);
+    return;
+  }
+  chooser_->help(nullptr, 0);
+  host_->use(nullptr);
+  helpers_->finish();
+  std::lock_guard lock(vigil_.mutex);
+  helpers_.reset();
+}
+
+}  // namespace weft
