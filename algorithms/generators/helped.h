@@ -6,8 +6,14 @@
 
 namespace weft {
 
-// The chunks that each rank and each helper sums. Every host then sends and receives equally much,
-// unless helpers alone are too few to be as busy as ranks.
+// The parts of every share, each with lanes and channels of its own. A rank sends the next slice of a
+// part only when it has the sum of the last one. So no stream runs ahead of those that the same sum
+// needs: TCP does not divide a link evenly, and sums would wait for the slowest stream.
+inline constexpr int kHelpedParts = 4;
+inline constexpr int kHelpedChannels = 2 * kHelpedParts;
+
+// The chunks of each part that each rank and each helper sums. Every host then sends and receives
+// equally much.
 struct HelpedShares {
   int rank = 0, helper = 0, chunks = 0;
 };

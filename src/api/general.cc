@@ -162,7 +162,7 @@ extern "C" {
     weft::check_handle(comm);
     weft::api::check_pointer("report", report);
     const weft::Use use(*comm, false);
-    const weft::CompressionCount::Numbers count = use->compression().numbers();
+    const weft::CompressionCount::Numbers count = use->host_tasks().compression().numbers();
     *report = {count.calls, count.before, count.after, count.passes, count.bound};
   });
 }

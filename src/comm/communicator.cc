@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 
+#include "algorithms/generators/helped.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
@@ -49,6 +50,17 @@ std::string unfit_for_fifos(const ImportedSchedule& schedule, const Mesh& mesh, 
                          ends.first, channels, ends.second, mesh.plan_channels());
   return unfit_for_host_fifos(
       (schedule.in_place != nullptr ? schedule.in_place : schedule.out_of_place)->schedule());
+}
+
+bool share_host(const std::vector<PeerInfo>& infos) {
+  return std::all_of(infos.begin(), infos.end(),
+                     [&](const PeerInfo& info) { return info.host == infos[0].host; });
+}
+
+// Between any two members.
+int usual_channels(const CommunicatorOptions& options, bool multi_connection) {
+  if (options.helped_ranks > 0) return kHelpedChannels;
+  return multi_connection ? kMultiConnection.channels : kCollectiveChannels;
 }
 
 // While it lives, an init can be cancelled.
@@ -189,25 +201,23 @@ void Communicator::connect(Deadline deadline) {
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
   chooser_->set_cpu_nodes(nodes->count());
-  const bool one_host = std::all_of(
-      infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
-  const bool multi_connection =
-      !one_host && uses_multi_connection(config_, nranks, cuda::available());
+  const bool one_host = share_host(infos), on_gpus = cuda::available();
+  const bool multi_connection = !one_host && uses_multi_connection(config_, nranks, on_gpus);
   const bool net_lanes =
       cuda::available() &&
       uses_net_lanes(config_, infos,
                      !config_.topo.empty() || !chooser_->imported().all().empty() ||
                          compression_for(config_.compress, options_.name) != "off");
-  MeshPlan plan{
-      infos,
-      nodes->count(),
-      chooser_->channels(multi_connection ? kMultiConnection.channels : kCollectiveChannels),
-      (one_host && cuda::available()) || net_lanes
-          ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
-          : 0,
-      net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
-      chooser_->connected(),
-      chooser_->agreed().nics};
+  MeshPlan plan{infos,
+                nodes->count(),
+                chooser_->channels(usual_channels(options_, multi_connection)),
+                (one_host && on_gpus) || net_lanes
+                    ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
+                    : 0,
+                net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
+                chooser_->connected(),
+                chooser_->agreed().nics,
+                options_.helped_ranks};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
   nodes->open(options_.id.secret, plan, config_, context_,
@@ -236,8 +246,10 @@ void Communicator::connect(Deadline deadline) {
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());
   plans_ = std::make_unique<LoweredPlans>(rank, options_.label, *chooser_, *mesh_, *cpu_nodes_);
-  host_ = std::make_unique<HostTasks>(config_, nranks, context_, *mesh_, *chooser_, *plans_,
-                                      *cpu_nodes_, *operations_);
+  auto tasks = std::make_unique<HostTasks>(config_, nranks, context_, *mesh_, *chooser_, *plans_,
+                                           *cpu_nodes_, *operations_);
+  std::lock_guard lock(vigil_.mutex);
+  host_ = std::move(tasks);
 }
 
 // Called when the mesh and the GPU's data path exist, because they decide how large FIFOs are. They
@@ -311,7 +323,7 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
   one_sided_->synchronize();
-  if (helpers_ != nullptr) helpers_->finish();
+  if (HelpingHosts* helpers = host_->helpers()) helpers->finish();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
   if (!vigil_.faults.known()) {
     one_sided_->drain(60);

@@ -18,7 +18,6 @@
 
 namespace weft {
 
-class HelpingHosts;
 class OneSided;
 
 // One thread at a time makes calls that move data (NCCL's rule). Any thread may call stop() and the
@@ -45,7 +44,7 @@ class Communicator {
 
   // See CompressionSettings. Collective. If ranks differ, all throw, and nothing changes.
   void set_compression(const std::string& text);
-  const CompressionCount& compression() const { return host_->compression(); }
+  HostTasks& host_tasks() const { return *host_; }  // also counts what compression saved
   // What it holds on the GPU. In host mode, its part of the memory that ranks share.
   size_t memory_bytes() const;
   OneSided& one_sided() { return *one_sided_; }  // with the windows
@@ -57,16 +56,9 @@ class Communicator {
   // Host mode: begin() before the first call of a batch, add_to() for each call (it gives up if
   // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts of the
   // calls.
-  void begin();
+  void begin() { host_->begin(); }
   void add_to(host::Batch& batch, const Call& call);
   void hand_over() { cpu_nodes_->hand_over(); }
-  // See HostTasks::add_part().
-  host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
-                       const char* traced) {
-    return host_->add_part(batch, call, program, tag, traced);
-  }
-  // Whether tasks with this context are of calls of this communicator.
-  bool has(const host::RankContext* context) const;
   // In words: a message that nobody received; empty: there is none, or operations have failed.
   std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
 
@@ -82,8 +74,7 @@ class Communicator {
   // An operation failed here, so no rank can go on. Returns what all ranks report. `text` is empty
   // if the operation ended because of what this rank had heard.
   FaultState::Answer give_up(ncclResult_t code, const std::string& text);
-  // The same without a wait for what others report.
-  void announce(ncclResult_t code, const std::string& text);
+  void announce(ncclResult_t code, const std::string& text);  // without a wait for other reports
 
   // The ids of communicators derived from this one.
   Offspring& children() { return *children_; }
@@ -124,7 +115,6 @@ class Communicator {
   std::unique_ptr<GpuLauncher> gpu_;
   std::unique_ptr<Offspring> children_;
   std::unique_ptr<OneSided> one_sided_;
-  std::unique_ptr<HelpingHosts> helpers_;
 };
 
 }  // namespace weft

@@ -59,12 +59,16 @@ void Communicator::guard_gpu() {
 }
 
 void Communicator::end_waits() {
-  std::lock_guard lock(vigil_.mutex);
-  context_.stop.store(1, std::memory_order_release);
-  if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
-  if (gpu_ != nullptr) gpu_->stop();
-  if (helpers_ != nullptr) helpers_->stop();
-  if (context_.door != nullptr) wake_all(*context_.door);
+  HelpingHosts* helpers = nullptr;
+  {
+    std::lock_guard lock(vigil_.mutex);
+    context_.stop.store(1, std::memory_order_release);
+    if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
+    if (gpu_ != nullptr) gpu_->stop();
+    if (host_ != nullptr) helpers = host_->helpers();
+    if (context_.door != nullptr) wake_all(*context_.door);
+  }
+  if (helpers != nullptr) helpers->stop();  // it tells others, so the mutex must be free
 }
 
 void Communicator::stop(ncclResult_t code, const std::string& why, bool tell, bool quits) {

@@ -36,16 +36,35 @@ std::optional<size_t> helped_from(const Line& alone, const Line& helped) {
   return from;
 }
 
+// All ranks time both plans, and all decide by the same times.
+std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
+                                    ControlChannel& control, const ImportedSchedule& plan,
+                                    Deadline deadline) {
+  std::array<double, 4> times{};
+  times[0] = trial_seconds(ranks, kSmallTrial / sizeof(float));
+  times[1] = trial_seconds(ranks, kLargeTrial / sizeof(float));
+  chooser.help(&plan, 0);
+  times[2] = trial_seconds(ranks, kSmallTrial / sizeof(float));
+  times[3] = trial_seconds(ranks, kLargeTrial / sizeof(float));
+  chooser.help(nullptr, 0);
+  Line alone, helped;
+  for (const std::string& blob : control.all_gather(
+           std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
+    if (blob.size() == sizeof times) std::memcpy(times.data(), blob.data(), sizeof times);
+    alone.small += times[0] / ranks.nranks();
+    alone.large += times[1] / ranks.nranks();
+    helped.small += times[2] / ranks.nranks();
+    helped.large += times[3] / ranks.nranks();
+  }
+  const auto from = helped_from(alone, helped);
+  if (ranks.rank() == 0)
+    WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
+              1e3 * helped.large, 1e3 * alone.large,
+              from ? fmt::format("used from {} bytes on", *from) : "not used");
+  return from;
+}
+
 }  // namespace
-
-void Communicator::begin() {
-  host_->begin();
-  if (helpers_ != nullptr) helpers_->begin();
-}
-
-bool Communicator::has(const host::RankContext* context) const {
-  return context == &context_ || (helpers_ != nullptr && helpers_->has(context));
-}
 
 void Communicator::use_helpers(Deadline deadline) {
   const int nranks = options_.nranks;
@@ -62,51 +81,25 @@ void Communicator::use_helpers(Deadline deadline) {
     if (options_.rank == 0) WEFT_WARN("WEFT_HELPERS has no effect: {}", why);
     return;
   }
-  auto helpers =
+  auto invited =
       HelpingHosts::invite(options_, config_, *control_, deadline,
                            [this](const std::string& text) { announce(ncclRemoteError, text); });
-  if (helpers == nullptr) return;
+  if (invited == nullptr) return;
+  HelpingHosts& helpers = *invited;
   {
     std::lock_guard lock(vigil_.mutex);
-    helpers_ = std::move(helpers);
+    host_->use(std::move(invited));
   }
   check();
-  host_->use(helpers_.get());
-  std::optional<size_t> from = config_.helpers_from;
-  if (config_.helpers_from == 0) {
-    std::array<double, 4> times{};
-    times[0] = trial_seconds(*this, kSmallTrial / sizeof(float));
-    times[1] = trial_seconds(*this, kLargeTrial / sizeof(float));
-    chooser_->help(&helpers_->plan(), 0);
-    times[2] = trial_seconds(*this, kSmallTrial / sizeof(float));
-    times[3] = trial_seconds(*this, kLargeTrial / sizeof(float));
-    Line alone, helped;
-    for (const std::string& blob : control_->all_gather(
-             std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
-      if (blob.size() == sizeof times) std::memcpy(times.data(), blob.data(), sizeof times);
-      alone.small += times[0] / nranks;
-      alone.large += times[1] / nranks;
-      helped.small += times[2] / nranks;
-      helped.large += times[3] / nranks;
-    }
-    from = helped_from(alone, helped);
-    if (options_.rank == 0)
-      WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
-                1e3 * helped.large, 1e3 * alone.large,
-                from ? fmt::format("used from {} bytes on", *from) : "not used");
-  }
-  if (from) {
-    chooser_->help(&helpers_->plan(), *from);
-    if (options_.rank == 0)
-      WEFT_INFO(kInit, "{} hosts help with all_reduces from {} bytes on", helpers_->names().size(),
-                *from);
-    return;
-  }
-  chooser_->help(nullptr, 0);
-  host_->use(nullptr);
-  helpers_->finish();
-  std::lock_guard lock(vigil_.mutex);
-  helpers_.reset();
+  const std::optional<size_t> from =
+      config_.helpers_from > 0
+          ? config_.helpers_from
+          : measured_from(*this, *chooser_, *control_, helpers.plan(), deadline);
+  if (!from) return helpers.finish();
+  chooser_->help(&helpers.plan(), *from);
+  if (options_.rank == 0)
+    WEFT_INFO(kInit, "{} host{} with all_reduces from {} bytes on", helpers.names().size(),
+              helpers.names().size() == 1 ? " helps" : "s help", *from);
 }
 
 }  // namespace weft

@@ -49,7 +49,8 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
 [[noreturn]] void fail_batch(const host::Outcome& outcome, const std::vector<ncclComm*>& comms) {
   ncclComm* culprit = nullptr;
   for (ncclComm* comm : comms)
-    if (outcome.culprit != nullptr && comm->impl->has(outcome.culprit->context)) culprit = comm;
+    if (outcome.culprit != nullptr && comm->impl->host_tasks().has(outcome.culprit->context))
+      culprit = comm;
   FaultState::Answer answer{outcome.code, outcome.text};
   if (culprit != nullptr) answer = culprit->impl->give_up(outcome.code, outcome.text);
   for (ncclComm* comm : comms) {

@@ -112,6 +112,8 @@ void HelpService::help(HelpTalk& talk) {
     options.label = who;
     options.schedules = std::make_shared<const ImportedSchedules>();
     Communicator members(std::move(options));
+    members.context().track = trace::Track(Config::from_environment().trace, who, members.key(),
+                                           members.key(), start->member);
     tell(fmt::format("{}, begins", who));
     work(*start, members, totals);
   } catch (const Error& error) {
@@ -153,7 +155,8 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
     call.reduction = job.reduction;
     members.begin();
     batch.clear();
-    members.add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u, "helped");
+    members.host_tasks().add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u,
+                                  "helped");
     run(members, batch);
     totals.calls++;
     totals.bytes += job.count * element_size(job.reduction.type) *

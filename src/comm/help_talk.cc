@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <span>
 
+#include "algorithms/generators/helped.h"
 #include "src/base/error.h"
 #include "src/comm/mesh.h"
 
@@ -29,9 +30,11 @@ Config helped_config() {
   for (size_t Config::*bytes :
        {&Config::compress_losses_bytes, &Config::helpers_from, &Config::packet_bytes,
         &Config::cta_bytes, &Config::scratch_bytes, &Config::lane_fifo_bytes, &Config::ring_bytes,
-        &Config::slice_bytes, &Config::net_ring_bytes, &Config::net_slice_bytes,
-        &Config::net_sum_slice_bytes})
+        &Config::slice_bytes})
     config.*bytes = usual.*bytes;
+  // A stream has one slice on its way, see make_helped().
+  config.net_slice_bytes = config.net_sum_slice_bytes = size_t{128} << 10;
+  config.net_ring_bytes = size_t{768} << 10;
   config.max_channels = usual.max_channels;
   config.block_share = usual.block_share;
   config.lane_slots = usual.lane_slots;
@@ -44,7 +47,7 @@ Config helped_config() {
 }
 
 uint64_t helped_memory(int members) {
-  return 2 * kChannels * static_cast<uint64_t>(members - 1) *
+  return 2 * (kHelpedChannels + 1) * static_cast<uint64_t>(members - 1) *
          Mesh::ring_bytes_for(helped_config(), members, true);
 }
 

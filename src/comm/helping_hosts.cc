@@ -97,7 +97,11 @@ HelpingHosts::HelpingHosts(const CommunicatorOptions& ranks, const Start& start,
   options.net = ranks.net;
   options.schedules = std::make_shared<const ImportedSchedules>();
   options.lost = [this](int member, const std::string& how) { member_gone(member, how); };
+  const std::string label = options.label;
   members_ = std::make_unique<Communicator>(std::move(options));
+  const uint64_t key = members_->key();
+  members_->context().track =
+      trace::Track(Config::from_environment().trace, label, key, key, rank_);
 }
 
 HelpingHosts::~HelpingHosts() = default;
@@ -180,6 +184,7 @@ void HelpingHosts::member_gone(int member, const std::string& how) {
 }
 
 void HelpingHosts::begin() {
+  if (members_ == nullptr) return;
   members_->begin();
   announced_.clear();
 }
@@ -200,7 +205,10 @@ Call HelpingHosts::send_of(const HelpJob& job, int helper) const {
 }
 
 host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_place) {
-  members_->check();
+  if (members_->stopped()) {
+    std::lock_guard lock(mutex_);
+    throw Disagreement(ncclRemoteError, gone_.empty() ? members_->faults().settle().text : gone_);
+  }
   if (rank_ == 0) {
     Announced& announced = announced_.emplace_back();
     announced.job = {call.count, call.reduction};
@@ -208,12 +216,13 @@ host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_plac
       announced.sends.push_back(send_of(announced.job, static_cast<int>(k)));
     for (const Call& send : announced.sends) members_->add_to(batch, send);
   }
-  return members_->add_part(batch, call, in_place ? in_place_ : out_of_place_,
-                            static_cast<uint32_t>(plan_->hash) | 1u, "helped");
+  return members_->host_tasks().add_part(batch, call, in_place ? in_place_ : out_of_place_,
+                                         static_cast<uint32_t>(plan_->hash) | 1u, "helped");
 }
 
 void HelpingHosts::stop() noexcept {
-  if (stopped_.exchange(true) || members_ == nullptr) return;
+  std::lock_guard lock(ending_);
+  if (stopped_.exchange(true)) return;
   try {
     members_->stop(ncclRemoteError, "the ranks have ended their communicator", true);
   } catch (const std::exception& error) {
@@ -222,7 +231,11 @@ void HelpingHosts::stop() noexcept {
 }
 
 void HelpingHosts::finish() {
-  const bool over = stopped_.exchange(true);
+  bool over = false;
+  {
+    std::lock_guard lock(ending_);
+    over = stopped_.exchange(true);
+  }
   if (!over && !members_->stopped() && rank_ == 0) {
     host::Batch batch;
     begin();

@@ -48,7 +48,8 @@ class HelpingHosts {
 
   // Ends every wait, and tells the helpers.
   void stop() noexcept;
-  // There are no more calls. Helpers go when they have sent everything.
+  // There are no more calls. Helpers go when they have sent everything. Only has() and stop() may
+  // follow.
   void finish();
 
  private:
@@ -70,7 +71,8 @@ class HelpingHosts {
   std::deque<Announced> announced_;  // of the batch being built
   std::mutex mutex_;                 // protects the next two
   bool watched_ = false;
-  std::string gone_;  // the first helper that has gone, in words
+  std::string gone_;   // the first helper that has gone, in words
+  std::mutex ending_;  // held while stop() ends the members
   std::atomic<bool> stopped_{false};
   std::unique_ptr<Communicator> members_;
 };

@@ -38,7 +38,16 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
         static_cast<CollectiveKind>(k), static_cast<int>(NcclProtocol::kSimple));
 }
 
+HostTasks::~HostTasks() = default;
+
+void HostTasks::use(std::unique_ptr<HelpingHosts> helpers) { helpers_ = std::move(helpers); }
+
+bool HostTasks::has(const host::RankContext* context) const {
+  return context == &context_ || (helpers_ != nullptr && helpers_->has(context));
+}
+
 void HostTasks::begin() {
+  if (helpers_ != nullptr) helpers_->begin();
   last_collective_ = nullptr;
   nodes_.drop_jobs();  // of a batch that was given up before it ran
   losses_.release();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "src/base/error.h"
@@ -29,6 +30,7 @@ class HostTasks {
   HostTasks(const Config& config, int nranks, host::RankContext& context, Mesh& mesh,
             PlanChooser& chooser, LoweredPlans& plans, CpuNodes& nodes,
             const OperationBuilder& operations);
+  ~HostTasks();
 
   // Called before the first call of a batch.
   void begin();
@@ -41,8 +43,11 @@ class HostTasks {
   // outlive the batch. A program without buffers is that of a host that helps.
   host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
                        const char* traced);
-  // Calls whose plan needs them go there. nullptr: there are none.
-  void use(HelpingHosts* helpers) { helpers_ = helpers; }
+  // Calls whose plan needs hosts that help go there. nullptr: there are none.
+  void use(std::unique_ptr<HelpingHosts> helpers);
+  HelpingHosts* helpers() const { return helpers_.get(); }
+  // Whether tasks with this context are of this communicator's calls.
+  bool has(const host::RankContext* context) const;
   CompressionCount& compression() { return compression_; }
   void forget_losses() { losses_.forget(); }
 
@@ -69,7 +74,7 @@ class HostTasks {
   std::vector<Mapping> scratch_;
   CompressionCount compression_;
   Losses losses_;
-  HelpingHosts* helpers_ = nullptr;
+  std::unique_ptr<HelpingHosts> helpers_;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.

@@ -19,6 +19,17 @@ double sent(const Schedule& schedule, int rank) {
   return static_cast<double>(chunks) / schedule.chunks;
 }
 
+// A stream that runs ahead leaves others behind, which the same sum needs.
+TEST(Helped, RanksWaitForTheSumOfASliceBeforeTheySendTheNext) {
+  const Schedule schedule = make_helped(4, 2);
+  for (int r = 0; r < 4; r++)
+    for (const Lane& lane : schedule.ranks[static_cast<size_t>(r)].lanes) {
+      if (lane.steps.size() == 1) continue;  // sums
+      ASSERT_EQ(lane.steps.size(), 2u);
+      EXPECT_EQ(lane.steps[0].to[0].index, lane.steps[1].from[0].index);
+    }
+}
+
 TEST(Helped, SchedulesAreProved) {
   for (int n = 2; n <= 9; n++)
     for (int k = 1; k <= std::min(n, kMostCpuNodes); k++)
