@@ -154,7 +154,8 @@ void Communicator::hear(const News& news) {
       }
     if (context_.door != nullptr) wake_all(*context_.door);
   }
-  if (news.is_departure() && options_.lost) options_.lost(news.rank, news.text);
+  if (news.is_departure() && news.is_failure() && options_.lost)
+    options_.lost(news.rank, news.text);
   if (news.kind == News::Kind::kLeft || news.kind == News::Kind::kQuit) guard_gpu();
   if (!news.is_failure()) return;
   std::string text = news.text;

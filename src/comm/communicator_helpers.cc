@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kSmallTrial = size_t{1} << 20, kLargeTrial = size_t{8} << 20;
 constexpr size_t kLeastHelped = size_t{64} << 10;
 // Hosts that save less are better used otherwise.
-constexpr double kWorthwhile = 0.95;
+constexpr double kWorthHelp = 0.95;
 
 struct Line {
   double small = 0, large = 0;  // seconds
@@ -30,9 +30,9 @@ struct Line {
 
 // The smallest size from which helpers are faster; nothing: they are not.
 std::optional<size_t> helped_from(const Line& alone, const Line& helped) {
-  if (helped.large > kWorthwhile * alone.large) return std::nullopt;
+  if (helped.large > kWorthHelp * alone.large) return std::nullopt;
   size_t from = kLargeTrial;
-  while (from > kLeastHelped && helped.at(from / 2) < kWorthwhile * alone.at(from / 2)) from /= 2;
+  while (from > kLeastHelped && helped.at(from / 2) < kWorthHelp * alone.at(from / 2)) from /= 2;
   return from;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTalkS = 20;
 
-void run(Communicator& members, host::Batch& batch) {
+void finish(Communicator& members, host::Batch& batch) {
   const host::Outcome outcome = batch.run(0);
   if (outcome.code == ncclSuccess) return;
   const FaultState::Answer answer = members.give_up(outcome.code, outcome.text);
@@ -147,7 +147,7 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
     members.begin();
     batch.clear();
     members.add_to(batch, receive);
-    run(members, batch);
+    finish(members, batch);
     if (job.count == 0) return;
     Call call;
     call.kind = CollectiveKind::kAllReduce;
@@ -157,7 +157,7 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
     batch.clear();
     members.host_tasks().add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u,
                                   "helped");
-    run(members, batch);
+    finish(members, batch);
     totals.calls++;
     totals.bytes += job.count * element_size(job.reduction.type) *
                     static_cast<uint64_t>(start.ranks * shares.helper) /

@@ -60,22 +60,31 @@ std::vector<Invited> ready_to_help(const Config& config, int nranks, const Secre
 
 }  // namespace
 
-// What rank 0 tells the others: the names of the helpers, and where all members meet.
+// What rank 0 tells the others: the names of the helpers, and where all members meet. The secret is
+// covered by one that only the ranks can derive, because others may read what ranks gather.
 struct HelpingHosts::Start {
+  uint64_t number = 0;
   std::vector<std::string> names;
   UniqueId id;
 
+  void cover(const Secret& of_ranks) {
+    const Secret pad = derive(of_ranks, "helped", number);
+    for (size_t i = 0; i < pad.size(); i++) id.secret[i] ^= pad[i];
+  }
   std::string encode() const {
-    std::string text = as_text(id);
+    std::string text = as_text(number) + as_text(id);
     for (const std::string& name : names) text += name + ",";
     return text;
   }
   static Start decode(const std::string& text) {
     Start start;
-    const auto id = from_text<UniqueId>(text.substr(0, sizeof(UniqueId)));
+    const auto number = from_text<uint64_t>(text.substr(0, sizeof start.number));
+    const auto id = number ? from_text<UniqueId>(text.substr(sizeof start.number, sizeof(UniqueId)))
+                           : std::nullopt;
     if (!id) fail(ncclInternalError, "rank 0 does not say who helps");
+    start.number = *number;
     start.id = *id;
-    start.names = names_in(text.substr(sizeof(UniqueId)));
+    start.names = names_in(text.substr(sizeof start.number + sizeof(UniqueId)));
     return start;
   }
 };
@@ -115,6 +124,7 @@ std::unique_ptr<HelpingHosts> HelpingHosts::invite(const CommunicatorOptions& ra
     std::vector<Invited> ready = ready_to_help(config, ranks.nranks, shared);
     HelpStart go;
     fill_random(&go.number, sizeof go.number);
+    start.number = go.number;
     go.ranks = ranks.nranks;
     go.members = ranks.nranks + static_cast<int>(ready.size());
     go.at.host = host_identity(config);
@@ -134,8 +144,10 @@ std::unique_ptr<HelpingHosts> HelpingHosts::invite(const CommunicatorOptions& ra
         WEFT_WARN("helper {} does not listen any more: {}", helper.name, error.what());
       }
     }
+    start.cover(ranks.id.secret);
   }
   start = Start::decode(control.all_gather(ranks.rank == 0 ? start.encode() : "", deadline)[0]);
+  start.cover(ranks.id.secret);  // uncovers it
   if (start.names.empty()) return nullptr;
   HeldRendezvous held(start.id.secret);
   if (ranks.rank != 0) held.hand_over();
@@ -176,8 +188,8 @@ void HelpingHosts::member_gone(int member, const std::string& how) {
   {
     std::lock_guard lock(mutex_);
     if (!gone_.empty()) return;
-    text = gone_ = fmt::format("helper {} died: {}", names_[static_cast<size_t>(member - nranks_)],
-                               how.empty() ? "it has left" : how);
+    text = gone_ =
+        fmt::format("helper {} died: {}", names_[static_cast<size_t>(member - nranks_)], how);
     if (!watched_) return;
   }
   lost_(text);
