@@ -186,6 +186,7 @@ WEFT_SCENARIO(helper_dies) {
   std::vector<float> data(1 << 20, 1.0f);
   WEFT_OK(
       ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr));
+  wait_until_all_are_here(comm, 0);
   if (context.rank == 0) kill(victim, SIGKILL);
   const auto died = std::chrono::steady_clock::now();
   ncclResult_t state = ncclSuccess;
@@ -227,6 +228,7 @@ WEFT_SCENARIO(rank_dies_with_helpers) {
   std::vector<float> data(1 << 20, 1.0f);
   WEFT_OK(
       ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr));
+  wait_until_all_are_here(comm, 0);
   if (context.rank == 0) kill(getpid(), SIGKILL);
   EXPECT_EQ(
       ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr),
