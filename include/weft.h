@@ -29,8 +29,9 @@ ncclResult_t weftPlaceRanks(const char* topo, int nranks, weftPattern_t pattern,
  * imported schedule, the name of a synthesized schedule, or "copy_engines". The call is out of
  * place, has root 0 and is not captured in a graph. `collective` is all_reduce, all_gather,
  * reduce_scatter, broadcast, reduce, alltoall, gather or scatter. `bytes` is the size of the whole
- * array; its elements are bytes. Where peers cannot reach a call's buffers, "peer_memory" goes
- * through scratch memory. The text lives as long as the communicator. */
+ * array, of float32 sums where it divides by 4, so compression shows. Where peers cannot reach a
+ * call's buffers, "peer_memory" goes through scratch memory. The text lives as long as the
+ * communicator. */
 ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, const char** plan);
 
 /* Forces a plan for all calls of a collective, from the next call on, as WEFT_PLAN does at init.
@@ -43,7 +44,8 @@ ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective, const char* 
  * "all_gather=int8,reduce_scatter=int4:block=128:feedback" (docs/compression.md). Collective: all
  * ranks must call it with the same text between the same calls. ncclInvalidUsage: the texts differ,
  * on all ranks; nothing changes then. Afterwards calls from 1 MiB on whose type or operator cannot
- * be compressed return ncclInvalidArgument. */
+ * be compressed return ncclInvalidArgument. Waits for calls of a non-blocking communicator that are
+ * under way: they keep the setting they were made with. Not inside a group. */
 ncclResult_t weftCommSetCompression(ncclComm_t comm, const char* setting);
 
 /* What compression did in this communicator so far, on this rank. */

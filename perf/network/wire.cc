@@ -69,6 +69,36 @@ struct Signal {
   }
 };
 
+void limit(const std::string& interface, double gbit) {
+  command("tc qdisc add dev " + interface + " root tbf burst 1mb latency 50ms rate " +
+          std::to_string(static_cast<long>(gbit * 1000)) + "mbit");
+}
+
+// A process in a namespace of its own, which has the interface end<host> from then on.
+pid_t start_host(int host, double gbit, int ranks, const std::function<int(int, int)>& play) {
+  Signal apart, plugged;
+  const std::string end = "end" + std::to_string(host);
+  const pid_t child = start([&] {
+    enter_own_network();
+    apart.give();
+    if (!plugged.take()) return 1;
+    const std::string wire = kWire;
+    command("ip link set lo up");
+    command("ip link set " + end + " name " + wire);
+    command("ip addr add " + wire_address(host) + "/24 dev " + wire);
+    command("ip link set " + wire + " up");
+    limit(wire, gbit);
+    std::vector<pid_t> children;
+    for (int index = 0; index < ranks; index++)
+      children.push_back(start([&] { return play(host, index); }));
+    return wait_for(children);
+  });
+  if (!apart.take()) throw std::runtime_error("no network namespaces here");
+  command("ip link set " + end + " netns " + std::to_string(child));
+  plugged.give();
+  return child;
+}
+
 }  // namespace
 
 std::string wire_address(int host) { return "10.99.0." + std::to_string(host + 1); }
@@ -93,28 +123,22 @@ int run_on_wire(double gbit, int ranks, const std::function<int(int, int)>& play
   enter_own_network();
   command("ip link add end0 type veth peer name end1");
   std::vector<pid_t> hosts;
-  for (int host = 0; host < 2; host++) {
-    Signal apart, plugged;
-    const pid_t child = start([&, host] {
-      enter_own_network();
-      apart.give();
-      if (!plugged.take()) return 1;
-      const std::string end = "end" + std::to_string(host), wire = kWire;
-      command("ip link set lo up");
-      command("ip link set " + end + " name " + wire);
-      command("ip addr add " + wire_address(host) + "/24 dev " + wire);
-      command("ip link set " + wire + " up");
-      command("tc qdisc add dev " + wire + " root tbf burst 1mb latency 50ms rate " +
-              std::to_string(static_cast<long>(gbit * 1000)) + "mbit");
-      std::vector<pid_t> children;
-      for (int index = 0; index < ranks; index++)
-        children.push_back(start([&] { return play(host, index); }));
-      return wait_for(children);
-    });
-    hosts.push_back(child);
-    if (!apart.take()) throw std::runtime_error("no network namespaces here");
-    command("ip link set end" + std::to_string(host) + " netns " + std::to_string(child));
-    plugged.give();
+  for (int host = 0; host < 2; host++) hosts.push_back(start_host(host, gbit, ranks, play));
+  return wait_for(hosts);
+}
+
+int run_on_switch(int count, double gbit, const std::function<int(int)>& play) {
+  enter_own_network();
+  command("ip link add switch type bridge");
+  command("ip link set switch up");
+  std::vector<pid_t> hosts;
+  for (int host = 0; host < count; host++) {
+    const std::string number = std::to_string(host), port = "port" + number;
+    command("ip link add end" + number + " type veth peer name " + port);
+    command("ip link set " + port + " master switch");
+    command("ip link set " + port + " up");
+    limit(port, gbit);
+    hosts.push_back(start_host(host, gbit, 1, [&](int h, int) { return play(h); }));
   }
   return wait_for(hosts);
 }

@@ -118,7 +118,7 @@ extern "C" {
     const auto kind = weft::parse_collective(collective);
     if (!kind) weft::fail(ncclInvalidArgument, "collective: '{}' is none", collective);
     const weft::Use use(*comm, false);
-    *plan = use->chooser().choose(weft::PlanCall::of_size({*kind, comm->nranks, 0}, bytes)).name;
+    *plan = use->chooser().choose(weft::PlanCall::of_floats({*kind, comm->nranks, 0}, bytes)).name;
   });
 }
 
@@ -148,6 +148,9 @@ extern "C" {
   return weft::api::guard("weftCommSetCompression", [&] {
     weft::check_handle(comm);
     weft::api::check_pointer("setting", setting);
+    // Calls of the group are launched later, and would get the new setting.
+    if (weft::in_group()) weft::fail(ncclInvalidUsage, "compression is not set inside a group");
+    weft::wait_for_background_calls(*comm);
     const weft::Use use(*comm);
     use->set_compression(setting);
   });
@@ -159,7 +162,7 @@ extern "C" {
     weft::check_handle(comm);
     weft::api::check_pointer("report", report);
     const weft::Use use(*comm, false);
-    const weft::CompressionCount::Numbers count = use->compression().numbers();
+    const weft::CompressionCount::Numbers count = use->host_tasks().compression().numbers();
     *report = {count.calls, count.before, count.after, count.passes, count.bound};
   });
 }

@@ -55,6 +55,8 @@ struct Config {
   std::string compress = "off";
   size_t compress_losses_bytes = size_t{1} << 30;
   std::string accumulate = "type", priority = "normal";
+  std::string helpers;
+  size_t helpers_from = 0;
   int max_channels = 0;
   std::string msccl_xml_files, msccl_algo_dir, schedules;
   std::string topo, topo_file, topo_dump_file;

@@ -79,13 +79,15 @@ constexpr ConfigVariable kConfigVariables[] = {
      "NCCL_DEBUG hides warnings. 0: never."},
     {"WEFT_TRACE", &Config::trace,
      "File for a timeline in Perfetto's format. %h is the host, %p the process id."},
-    {"WEFT_SECRET", &Config::secret, "Shared secret to use with NCCL_COMM_ID.", {.secret = true}},
+    {"WEFT_SECRET",
+     &Config::secret,
+     "Shared secret to use with NCCL_COMM_ID and WEFT_HELPERS.",
+     {.secret = true}},
     {"WEFT_PLAN", &Config::plan, "Forces generators, as all_reduce=ring,broadcast=tree."},
     {"WEFT_COMPRESS", &Config::compress,
      "Compresses what goes between hosts: off, auto, or codecs as "
-     "all_gather=int8,reduce_scatter=int4:block=128:feedback. NAME/... is for communicators of "
-     "that "
-     "name, ';' between parts."},
+     "all_gather=int8,reduce_scatter=int4:block=128:feedback. 'imported' allows imported schedules "
+     "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_ACCUMULATE",
      &Config::accumulate,
      "Host mode. float: sums of float16 and bfloat16 are rounded once, also where a plan passes "
@@ -96,6 +98,11 @@ constexpr ConfigVariable kConfigVariables[] = {
      "that name, ';' between parts."},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes,
      "Most memory of a communicator for what feedback keeps, in bytes."},
+    {"WEFT_HELPERS", &Config::helpers,
+     "Hosts that help (weft serve), as host:port,host:port. Needs WEFT_SECRET."},
+    {"WEFT_HELPERS_FROM", &Config::helpers_from,
+     "Smallest all_reduce in bytes that uses the helpers. 0: ranks measure at init where that is "
+     "faster."},
     {"WEFT_SCHEDULES", &Config::schedules, "Schedule files and folders to use, ':' between them."},
     {"NCCL_BUFFSIZE", &Config::ring_bytes,
      "NCCL's name of WEFT_RING_BYTES. WEFT_RING_BYTES wins if both are set."},

@@ -5,11 +5,13 @@
 #include <array>
 #include <chrono>
 
+#include "algorithms/generators/helped.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/agreement.h"
 #include "src/comm/cluster.h"
+#include "src/comm/helping_hosts.h"
 #include "src/comm/one_sided.h"
 #include "src/comm/peer_process.h"
 #include "src/comm/priority.h"
@@ -51,6 +53,17 @@ std::string unfit_for_fifos(const ImportedSchedule& schedule, const Mesh& mesh, 
       (schedule.in_place != nullptr ? schedule.in_place : schedule.out_of_place)->schedule());
 }
 
+bool share_host(const std::vector<PeerInfo>& infos) {
+  return std::all_of(infos.begin(), infos.end(),
+                     [&](const PeerInfo& info) { return info.host == infos[0].host; });
+}
+
+// Between any two members.
+int usual_channels(const CommunicatorOptions& options, bool multi_connection) {
+  if (options.helped_ranks > 0) return kHelpedChannels;
+  return multi_connection ? kMultiConnection.channels : kCollectiveChannels;
+}
+
 // While it lives, an init can be cancelled.
 class CancelledBy {
  public:
@@ -71,7 +84,8 @@ class CancelledBy {
 
 Communicator::Communicator(CommunicatorOptions options)
     : options_(std::move(options)),
-      config_(rank_config(Config::from_environment(), options_.nranks, cuda::available())),
+      config_(rank_config(options_.helped_ranks > 0 ? helped_config() : Config::from_environment(),
+                          options_.nranks, cuda::available())),
       gone_(static_cast<size_t>(options_.nranks) + kMostCpuNodes) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
@@ -97,6 +111,7 @@ Communicator::Communicator(CommunicatorOptions options)
                     gpu_.get(),
                     {},
                     [this](ncclResult_t code, const std::string& text) { announce(code, text); }});
+    use_helpers(deadline);
     use_compression(compression_for(config_.compress, options_.name), false, deadline);
     const host::Priority priority = priority_for(config_.priority, options_.name);
     if (priority != host::Priority::kNormal) set_priority(priority);
@@ -176,8 +191,9 @@ void Communicator::connect(Deadline deadline) {
       std::lock_guard lock(vigil_.mutex);
       vigil_.watch = std::move(watch);
     }
-    chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
-                                   infos, deadline));
+    if (options_.helped_ranks == 0)
+      chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
+                                     infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
     auto stalls = std::make_unique<StallExchange>(
         options_, context_, infos[static_cast<size_t>(rank)].process,
@@ -189,25 +205,23 @@ void Communicator::connect(Deadline deadline) {
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
   chooser_->set_cpu_nodes(nodes->count());
-  const bool one_host = std::all_of(
-      infos.begin(), infos.end(), [&](const PeerInfo& info) { return info.host == infos[0].host; });
-  const bool multi_connection =
-      !one_host && uses_multi_connection(config_, nranks, cuda::available());
+  const bool one_host = share_host(infos), on_gpus = cuda::available();
+  const bool multi_connection = !one_host && uses_multi_connection(config_, nranks, on_gpus);
   const bool net_lanes =
       cuda::available() &&
       uses_net_lanes(config_, infos,
                      !config_.topo.empty() || !chooser_->imported().all().empty() ||
                          compression_for(config_.compress, options_.name) != "off");
-  MeshPlan plan{
-      infos,
-      nodes->count(),
-      chooser_->channels(multi_connection ? kMultiConnection.channels : kCollectiveChannels),
-      (one_host && cuda::available()) || net_lanes
-          ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
-          : 0,
-      net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
-      chooser_->connected(),
-      chooser_->agreed().nics};
+  MeshPlan plan{infos,
+                nodes->count(),
+                chooser_->channels(usual_channels(options_, multi_connection)),
+                (one_host && on_gpus) || net_lanes
+                    ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
+                    : 0,
+                net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
+                chooser_->connected(),
+                chooser_->agreed().nics,
+                options_.helped_ranks};
   for (int node = 0; node < nodes->count(); node++)
     plan.infos.push_back(infos[static_cast<size_t>(nodes->rank_of(node))]);
   nodes->open(options_.id.secret, plan, config_, context_,
@@ -236,8 +250,10 @@ void Communicator::connect(Deadline deadline) {
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());
   plans_ = std::make_unique<LoweredPlans>(rank, options_.label, *chooser_, *mesh_, *cpu_nodes_);
-  host_ = std::make_unique<HostTasks>(config_, nranks, context_, *mesh_, *chooser_, *plans_,
-                                      *cpu_nodes_, *operations_);
+  auto tasks = std::make_unique<HostTasks>(config_, nranks, context_, *mesh_, *chooser_, *plans_,
+                                           *cpu_nodes_, *operations_);
+  std::lock_guard lock(vigil_.mutex);
+  host_ = std::move(tasks);
 }
 
 // Called when the mesh and the GPU's data path exist, because they decide how large FIFOs are. They
@@ -246,9 +262,7 @@ void Communicator::exclude_schedules_that_do_not_fit() {
   for (const auto& schedule : chooser_->imported().all()) {
     const int nodes = schedule->cpu_nodes();
     std::string why = cpu_nodes_->lacks(nodes);
-    const auto& proved =
-        schedule->in_place != nullptr ? schedule->in_place : schedule->out_of_place;
-    const std::vector<CodecSpec>& codecs = proved->schedule().codecs;
+    const std::vector<CodecSpec>& codecs = schedule->codecs();
     if (why.empty() && on_gpu() && !codecs.empty())
       why = chooser_->placement().lanes ? cuda::unfit_for_lanes(codecs)
                                         : "it has codecs, and these GPUs run no lanes";
@@ -313,6 +327,7 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (gpu_ != nullptr) gpu_->synchronize();
   one_sided_->synchronize();
+  if (HelpingHosts* helpers = host_->helpers()) helpers->finish();
   cpu_nodes_->finish(60);  // other ranks may still wait for their messages
   if (!vigil_.faults.known()) {
     one_sided_->drain(60);

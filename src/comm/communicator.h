@@ -45,7 +45,7 @@ class Communicator {
   // See CompressionSettings. Collective. If ranks differ, all throw, and nothing changes.
   void set_compression(const std::string& text);
   void set_priority(host::Priority priority);  // any time, any thread
-  const CompressionCount& compression() const { return host_->compression(); }
+  HostTasks& host_tasks() const { return *host_; }  // also counts what compression saved
   // What it holds on the GPU. In host mode, its part of the memory that ranks share.
   size_t memory_bytes() const;
   OneSided& one_sided() { return *one_sided_; }  // with the windows
@@ -76,8 +76,7 @@ class Communicator {
   // An operation failed here, so no rank can go on. Returns what all ranks report. `text` is empty
   // if the operation ended because of what this rank had heard.
   FaultState::Answer give_up(ncclResult_t code, const std::string& text);
-  // The same without a wait for what others report.
-  void announce(ncclResult_t code, const std::string& text);
+  void announce(ncclResult_t code, const std::string& text);  // without a wait for other reports
 
   // The ids of communicators derived from this one.
   Offspring& children() { return *children_; }
@@ -87,6 +86,7 @@ class Communicator {
   void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);
+  void use_helpers(Deadline deadline);
   void exclude_schedules_that_do_not_fit();
   void start_gpu(Deadline deadline);
   void log_ready(double seconds) const;

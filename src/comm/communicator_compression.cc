@@ -1,12 +1,11 @@
 // Compression of a communicator: all ranks must set the same.
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/cluster.h"
 #include "src/comm/communicator.h"
+#include "src/comm/trial.h"
 #include "src/exec/cuda/lane_image.h"
 
 namespace weft {
@@ -20,30 +19,8 @@ std::vector<int> hosts_of(const Mesh& mesh, int nranks) {
 
 // `auto` compares one all_reduce of this many floats as it is and compressed.
 constexpr size_t kTrialCount = size_t{1} << 20;
-constexpr int kTrials = 3;  // the fastest counts
 // Compression that saves less is not worth its errors.
 constexpr double kWorthwhile = 0.95;
-
-double trial_seconds(Communicator& communicator, std::vector<float>& data) {
-  Call call;
-  call.kind = CollectiveKind::kAllReduce;
-  call.input = data.data();
-  call.output = data.data();
-  call.count = data.size();
-  double best = 0;
-  for (int k = 0; k < kTrials; k++) {
-    host::Batch batch;
-    communicator.begin();
-    communicator.add_to(batch, call);
-    communicator.hand_over();
-    const auto began = std::chrono::steady_clock::now();
-    const host::Outcome outcome = batch.run(0);
-    if (outcome.code != ncclSuccess) fail(outcome.code, "compression: {}", outcome.text);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    best = k == 0 ? took.count() : std::min(best, took.count());
-  }
-  return best;
-}
 
 // Why GPUs do not compress so; empty: they do.
 std::string unfit_for_gpus(const CompressionSettings& settings, const Placement& placement) {
@@ -84,10 +61,9 @@ void Communicator::use_compression(const std::string& text, bool asked, Deadline
   if (plans != nullptr && settings.automatic && plans->any()) {
     // All ranks try both, and all decide by the same times.
     const CompressionCount::Numbers counted = host_->compression().numbers();
-    std::vector<float> data(kTrialCount, 0.0f);
-    double times[2] = {trial_seconds(*this, data), 0};
+    double times[2] = {trial_seconds(*this, kTrialCount), 0};
     chooser_->compress(plans);
-    times[1] = trial_seconds(*this, data);
+    times[1] = trial_seconds(*this, kTrialCount);
     host_->compression().set(counted);
     double plain = 0, coded = 0;
     for (const std::string& blob : control_->all_gather(

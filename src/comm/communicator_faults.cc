@@ -3,6 +3,7 @@
 #include "src/base/last_error.h"
 #include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/comm/helping_hosts.h"
 #include "src/transport/doorbell.h"
 
 namespace weft {
@@ -58,11 +59,16 @@ void Communicator::guard_gpu() {
 }
 
 void Communicator::end_waits() {
-  std::lock_guard lock(vigil_.mutex);
-  context_.stop.store(1, std::memory_order_release);
-  if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
-  if (gpu_ != nullptr) gpu_->stop();
-  if (context_.door != nullptr) wake_all(*context_.door);
+  HelpingHosts* helpers = nullptr;
+  {
+    std::lock_guard lock(vigil_.mutex);
+    context_.stop.store(1, std::memory_order_release);
+    if (cpu_nodes_ != nullptr) cpu_nodes_->stop();
+    if (gpu_ != nullptr) gpu_->stop();
+    if (host_ != nullptr) helpers = host_->helpers();
+    if (context_.door != nullptr) wake_all(*context_.door);
+  }
+  if (helpers != nullptr) helpers->stop();  // it tells others, so the mutex must be free
 }
 
 void Communicator::stop(ncclResult_t code, const std::string& why, bool tell, bool quits) {
@@ -153,6 +159,8 @@ void Communicator::hear(const News& news) {
       }
     if (context_.door != nullptr) wake_all(*context_.door);
   }
+  if (news.is_departure() && news.is_failure() && options_.lost)
+    options_.lost(news.rank, news.text);
   if (news.kind == News::Kind::kLeft || news.kind == News::Kind::kQuit) guard_gpu();
   if (!news.is_failure()) return;
   std::string text = news.text;

@@ -1,6 +1,7 @@
 // What a rank says when it joins a communicator.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,11 @@ struct CommunicatorOptions {
   NetWish net;
   std::shared_ptr<InitCancel> cancel;                  // nullptr: nobody ends its init
   std::shared_ptr<const ImportedSchedules> schedules;  // set: they replace the environment's
+  // Set: this is the communicator of ranks and of hosts that help (helping_hosts.h), and so many of
+  // its members are ranks. It takes nothing from the environment that ranks must agree on.
+  int helped_ranks = 0;
+  // Called on the control thread when a member has gone without a goodbye, with what is known of it.
+  std::function<void(int member, const std::string& how)> lost;
 };
 
 }  // namespace weft

@@ -27,6 +27,7 @@ struct Frame {
     kBranch = 12,   // rank -> branch: value = ranks of the branch, number = its place; text =
                     // UniqueId of the root
     kPartial = 13,  // branch -> root: number = round, value = nranks; text = the blobs
+    kHelp = 14,     // between rank 0 and a host that helps, see help_talk.h
   };
   uint32_t type = 0;
   int32_t value = 0;

@@ -49,7 +49,7 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
 [[noreturn]] void fail_batch(const host::Outcome& outcome, const std::vector<ncclComm*>& comms) {
   ncclComm* culprit = nullptr;
   for (ncclComm* comm : comms)
-    if (outcome.culprit != nullptr && &comm->impl->context() == outcome.culprit->context)
+    if (outcome.culprit != nullptr && comm->impl->host_tasks().has(outcome.culprit->context))
       culprit = comm;
   FaultState::Answer answer{outcome.code, outcome.text};
   if (culprit != nullptr) answer = culprit->impl->give_up(outcome.code, outcome.text);
@@ -134,8 +134,7 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
     if (std::find(comms.begin(), comms.end(), pending.comm) == comms.end())
       comms.push_back(pending.comm);
   for (ncclComm* comm : comms) {
-    while (comm->progress.get() == ncclInProgress && comm->state.load() == CommState::kReady)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    wait_for_background_calls(*comm);
     { const Use check(*comm); }
     check_free(*comm);
   }
@@ -173,6 +172,11 @@ ncclResult_t launch_in_background(std::vector<PendingCall> calls) {
 }
 
 }  // namespace
+
+void wait_for_background_calls(const ncclComm& comm) {
+  while (comm.progress.get() == ncclInProgress && comm.state.load() == CommState::kReady)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
 
 bool in_group() { return group.depth > 0; }
 

@@ -41,6 +41,9 @@ void run_accepted(ncclComm& comm, std::span<const Call> calls);
 // signals of a group come before its waits.
 ncclResult_t submit(ncclComm& comm, OneSidedCall call);
 
+// Host mode: returns when no call of a non-blocking communicator is under way any more.
+void wait_for_background_calls(const ncclComm& comm);
+
 // Work on an existing communicator in which all its ranks take part, such as registering a window.
 // Runs at once, or at the end of the group: communicators in parallel, the work of one in order.
 void run_together(ncclComm& comm, std::function<void()> work);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
+#include "src/comm/helping_hosts.h"
 #include "src/planner/cost_model.h"
 #include "src/planner/tuning_rules.h"
 #include "src/transport/segments.h"
@@ -38,7 +39,16 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
         static_cast<CollectiveKind>(k), static_cast<int>(NcclProtocol::kSimple));
 }
 
+HostTasks::~HostTasks() = default;
+
+void HostTasks::use(std::unique_ptr<HelpingHosts> helpers) { helpers_ = std::move(helpers); }
+
+bool HostTasks::has(const host::RankContext* context) const {
+  return context == &context_ || (helpers_ != nullptr && helpers_->has(context));
+}
+
 void HostTasks::begin() {
+  if (helpers_ != nullptr) helpers_->begin();
   last_collective_ = nullptr;
   nodes_.drop_jobs();  // of a batch that was given up before it ran
   losses_.release();
@@ -179,6 +189,15 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
     const Collective collective{call.kind, nranks_, call.root};
     const PlanCall asked = plan_call(collective, call, context_.rank, false);
     choice = chooser_.choose(asked);
+    if (choice.helped) {
+      host::Task& task = helpers_->add(batch, call, asked.in_place);
+      task.ready = call.ready;
+      task.done = call.done;
+      task.done_words = 1;
+      task.after = last_collective_;
+      last_collective_ = &task;
+      return;
+    }
     plan = &plans_.get(choice, collective, asked.in_place, sums_in_float(asked, call));
   }
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
@@ -188,17 +207,11 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   if (!send_recv && program.receives.empty()) compare(op);
   if (plan != nullptr && !plan->cpu_programs.empty())
     add_cpu_parts(call, *plan, op.sequence, operations_, nodes_);
-  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
   lend(call, program, op);
-  host::Task& task = batch.add();
-  task.context = &context_;
-  task.call = &call;
-  task.plan = plan != nullptr ? plan->traced : nullptr;
-  task.operation = op;
+  host::Task& task = append(batch, call, program, op, plan != nullptr ? plan->traced : nullptr);
   task.ready = call.ready;
   task.done = call.done;
   task.done_words = 1;
-  connect_ports(call, program, task);
   // Calls that use the same FIFOs run one after the other. Other calls of a group run in parallel.
   host::Task*& previous = !send_recv   ? last_collective_
                           : call.sends ? last_send_[static_cast<size_t>(call.root)]
@@ -206,6 +219,29 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   point_to_point_ = point_to_point_ || send_recv;
   task.after = previous;
   previous = &task;
+}
+
+host::Task& HostTasks::append(host::Batch& batch, const Call& call, const Program& program,
+                              Operation& op, const char* traced) {
+  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
+  host::Task& task = batch.add();
+  task.context = &context_;
+  task.call = &call;
+  task.plan = traced;
+  task.operation = op;
+  connect_ports(call, program, task);
+  return task;
+}
+
+host::Task& HostTasks::add_part(host::Batch& batch, const Call& call, const Program& program,
+                                uint32_t tag, const char* traced) {
+  Operation op = operations_.build(call, program, tag);
+  op.sequence = sequence_++;
+  if (program.rank < program.collective.nranks) lend(call, program, op);
+  host::Task& task = append(batch, call, program, op, traced);
+  task.after = last_collective_;
+  last_collective_ = &task;
+  return task;
 }
 
 void add_cpu_parts(const Call& call, const LoweredPlan& plan, uint64_t sequence,

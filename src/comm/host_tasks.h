@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,8 @@ class Disagreement : public Error {
   using Error::Error;
 };
 
+class HelpingHosts;
+
 // For the thread that makes calls.
 class HostTasks {
  public:
@@ -29,6 +32,7 @@ class HostTasks {
   HostTasks(const Config& config, int nranks, host::RankContext& context, Mesh& mesh,
             PlanChooser& chooser, LoweredPlans& plans, CpuNodes& nodes,
             const OperationBuilder& operations);
+  ~HostTasks();
 
   // Called before the first call of a batch.
   void begin();
@@ -39,6 +43,15 @@ class HostTasks {
   void add(host::Batch& batch, const Call& call);
   // Appends one task for all calls of a group, if they are an exchange (irregular.h). False: not.
   bool add_exchange(host::Batch& batch, std::span<const Call* const> calls);
+  // Appends this rank's part of a call by a program that is not of the chooser's. The program must
+  // outlive the batch. A program without buffers is that of a host that helps.
+  host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
+                       const char* traced);
+  // Calls whose plan needs hosts that help go there. nullptr: there are none.
+  void use(std::unique_ptr<HelpingHosts> helpers);
+  HelpingHosts* helpers() const { return helpers_.get(); }
+  // Whether tasks with this context are of this communicator's calls.
+  bool has(const host::RankContext* context) const;
   CompressionCount& compression() { return compression_; }
   void forget_losses() { losses_.forget(); }
 
@@ -52,6 +65,8 @@ class HostTasks {
                   std::vector<IrregularBlock>& to) const;
   bool sums_in_float(const PlanCall& asked, const Call& call) const;
   void complete_with_last(const Call& call) const;
+  host::Task& append(host::Batch& batch, const Call& call, const Program& program, Operation& op,
+                     const char* traced);
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);
 
@@ -69,6 +84,7 @@ class HostTasks {
   CompressionCount compression_;
   const bool accumulates_;  // in float
   Losses losses_;
+  std::unique_ptr<HelpingHosts> helpers_;
   uint64_t sequence_ = 0;
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.

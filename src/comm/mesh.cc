@@ -84,6 +84,7 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
       plan_channels_(plan.plan_channels),
       imported_(plan.imported),
       channels_(most_channels(std::max(plan.plan_channels, plan.imported.most_channels()))),
+      helped_ranks_(plan.helped_ranks > 0 ? plan.helped_ranks : nranks_),
       area_bytes_(plan.area_bytes),
       lane_words_bytes_(plan.lane_words_bytes),
       infos_(plan.infos) {
@@ -208,6 +209,7 @@ void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics
     if (net_lanes()) break;
     for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
       if (link_kind(peer) != LinkKind::kNetwork) continue;
+      if (rank_ >= helped_ranks_ && peer >= helped_ranks_) continue;
       const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
         for (int c = 0; c < count; c++)
           if ((c != kPointToPointChannel) == collective) routes.push_back({peer, c});

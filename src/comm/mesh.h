@@ -37,6 +37,7 @@ struct MeshPlan {
   size_t lane_words_bytes = 0;
   const ImportedSchedules& imported;
   NicPlan nics{};
+  int helped_ranks = 0;  // not 0: the others are helpers, which have nothing to say to each other
 };
 
 class Mesh {
@@ -130,6 +131,7 @@ class Mesh {
   const int plan_channels_;
   const ImportedSchedules& imported_;
   const int channels_;  // the most between any two ranks
+  const int helped_ranks_;
   const size_t area_bytes_, lane_words_bytes_;
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;

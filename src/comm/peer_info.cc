@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-constexpr uint32_t kLibraryVersion = 10;  // of the messages between ranks
+constexpr uint32_t kLibraryVersion = 11;  // of the messages between ranks
 
 struct AgreedSetting {
   const char* name;
@@ -41,7 +41,9 @@ std::array<AgreedSetting, kAgreedSettings> agreed_settings(const Config& config)
            {"WEFT_LANE_FIFO_BYTES", fmt::format("{}", config.lane_fifo_bytes)},
            {"WEFT_LANE_SLOTS", fmt::format("{}", config.lane_slots)},
            {"WEFT_STRAIGHT", fmt::format("{}", config.straight)},
-           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)}}};
+           {"WEFT_NET_LANES", fmt::format("{}", config.net_lanes)},
+           {"WEFT_HELPERS", config.helpers},
+           {"WEFT_HELPERS_FROM", fmt::format("{}", config.helpers_from)}}};
 }
 
 PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported,
@@ -64,6 +66,7 @@ PeerInfo describe_myself(const Config& config, const ImportedSchedules& imported
     mine.settings[i] = siphash(Secret{}, settings[i].value.data(), settings[i].value.size());
   const std::string compression = compression_for(config.compress, communicator);
   mine.compression = siphash(Secret{}, compression.data(), compression.size());
+  mine.compress_losses = config.compress_losses_bytes;
   mine.schedules = imported.fingerprint();
   mine.shm_disable = config.shm_disable ? 1 : 0;
   mine.p2p_disable = config.p2p_disable ? 1 : 0;
@@ -99,6 +102,10 @@ void compare(const PeerInfo& first, const PeerInfo& other, int rank, const Confi
          "rank {} has other values of WEFT_RING_BYTES or WEFT_SLICE_BYTES than rank 0: {}/{} and "
          "{}/{}",
          rank, other.ring_bytes, other.slice_bytes, first.ring_bytes, first.slice_bytes);
+  if (other.compress_losses != first.compress_losses)
+    fail(ncclInvalidUsage,
+         "rank {} has WEFT_COMPRESS_LOSSES={}, rank 0 has {}: it must be the same on all ranks",
+         rank, other.compress_losses, first.compress_losses);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace weft {
 
 // The number of settings that must be equal on all ranks. peer_info.cc has their names.
-inline constexpr int kAgreedSettings = 14;
+inline constexpr int kAgreedSettings = 16;
 
 struct PeerInfo {
   uint32_t version = 0;  // of the messages between ranks; must be equal on all ranks
@@ -23,6 +23,7 @@ struct PeerInfo {
   uint64_t ring_bytes = 0, slice_bytes = 0;
   uint64_t settings[kAgreedSettings] = {};  // hashes
   uint64_t compression = 0;                 // hash of what WEFT_COMPRESS says for this communicator
+  uint64_t compress_losses = 0;             // WEFT_COMPRESS_LOSSES; decides which calls are refused
   uint64_t schedules = 0;  // fingerprint of the imported schedules; must be equal on all ranks
   uint64_t machine = 0;    // as host, but ignores NCCL_HOSTID
   uint64_t view = 0;       // view_of_host(), on GPUs; 0 in host mode, where links decide nothing

@@ -21,7 +21,18 @@ CodecCosts default_codec_costs() {
   return costs;
 }
 
-CodecCosts codec_costs(const Config& config) {
+// A lane of a few thread blocks reads and writes about 200 GB/s. An encoding reads plain data
+// twice, for the scale and for the values. Lanes have no one-bit and no top-k.
+CodecCosts gpu_codec_costs() {
+  CodecCosts costs{};
+  for (const Codec kind : {Codec::kInt8, Codec::kInt4, Codec::kFp8})
+    costs[static_cast<size_t>(kind)] = {12, 6};
+  costs[static_cast<size_t>(Codec::kWiden)] = {6, 6};
+  return costs;
+}
+
+CodecCosts codec_costs(const Config& config, bool on_gpus) {
+  if (on_gpus) return gpu_codec_costs();
   CodecCosts costs = default_codec_costs();
   if (const auto rates = load_rates(config))
     for (const auto& [kind, cost] : rates->codecs) costs[static_cast<size_t>(kind)] = cost;

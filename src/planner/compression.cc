@@ -47,8 +47,8 @@ CompressionRule parse_rule(CollectiveKind kind, std::string_view text) {
 }  // namespace
 
 bool CompressionSettings::off() const {
-  return std::none_of(rules.begin(), rules.end(),
-                      [](const auto& rule) { return rule.has_value(); });
+  return !imported && std::none_of(rules.begin(), rules.end(),
+                                   [](const auto& rule) { return rule.has_value(); });
 }
 
 CompressionSettings CompressionSettings::parse(std::string_view text) {
@@ -62,9 +62,14 @@ CompressionSettings CompressionSettings::parse(std::string_view text) {
   }
   while (!text.empty()) {
     const std::string_view entry = next_part(text, ',');
+    if (entry == "imported") {
+      settings.imported = true;
+      continue;
+    }
     const size_t equals = entry.find('=');
     if (equals == std::string_view::npos)
-      fail(ncclInvalidArgument, "compression: '{}' is not off, auto or collective=codec", entry);
+      fail(ncclInvalidArgument, "compression: '{}' is not off, auto, imported or collective=codec",
+           entry);
     const auto kind = parse_collective(entry.substr(0, equals));
     if (!kind ||
         std::find(std::begin(kCompressed), std::end(kCompressed), *kind) == std::end(kCompressed))
@@ -120,6 +125,25 @@ CompressedPlans::Found CompressedPlans::find(const PlanCall& call) const {
   if (tells_ && !logged_.exchange(true))
     WEFT_INFO(kColl, "a call of {} is not compressed: {}", name(call.collective.kind), why);
   return {};
+}
+
+const CompressionRule* CompressedPlans::permits(const ImportedSchedule& schedule) const {
+  const auto& rule = settings_.rules[static_cast<size_t>(schedule.collective.kind)];
+  const std::vector<CodecSpec>& codecs = schedule.codecs();
+  const auto as_ruled = [&](const CodecSpec& spec) {
+    return spec.kind == Codec::kWiden || spec == rule->codec;
+  };
+  if (rule && std::all_of(codecs.begin(), codecs.end(), as_ruled)) return &*rule;
+  return settings_.imported ? &by_import_ : nullptr;
+}
+
+void CompressedPlans::tell_forced(const PlanCall& call, std::string_view plan) const {
+  if (!tells_ || plans_[static_cast<size_t>(call.collective.kind)] == nullptr ||
+      call.bytes < kCompressFrom || call.numbers != PlanCall::Numbers::kFloatSums)
+    return;
+  if (!logged_forced_.exchange(true))
+    WEFT_WARN("{} is not compressed: WEFT_PLAN or weftForcePlan asks for {}",
+              name(call.collective.kind), plan);
 }
 
 bool CompressedPlans::any() const {

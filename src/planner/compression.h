@@ -27,10 +27,11 @@ struct CompressionRule {
 struct CompressionSettings {
   // Compressed only where that is faster, as measured.
   bool automatic = false;
+  bool imported = false;  // imported schedules may use whatever codecs they have
   std::array<std::optional<CompressionRule>, kCollectiveKinds> rules;
 
   bool off() const;
-  // "off", "auto" or "all_gather=int8,reduce_scatter=int4:block=128:feedback". Throws
+  // "off", "auto" or "all_gather=int8,reduce_scatter=int4:block=128:feedback,imported". Throws
   // Error(ncclInvalidArgument).
   static CompressionSettings parse(std::string_view text);
 };
@@ -54,6 +55,10 @@ class CompressedPlans {
     const CompressionRule* rule = nullptr;
   };
   Found find(const PlanCall& call) const;
+  // The rule by which an imported schedule with lossy codecs may run; nullptr: it may not.
+  const CompressionRule* permits(const ImportedSchedule& schedule) const;
+  // A call that would be compressed takes a forced plan. Rank 0 warns once.
+  void tell_forced(const PlanCall& call, std::string_view plan) const;
 
   const CompressionSettings& settings() const { return settings_; }
   bool any() const;
@@ -62,7 +67,8 @@ class CompressedPlans {
   const CompressionSettings settings_;
   const bool asked_, tells_;
   std::array<std::shared_ptr<const ImportedSchedule>, kCollectiveKinds> plans_;
-  mutable std::atomic<bool> logged_{false};
+  const CompressionRule by_import_{};  // of imported schedules that no other rule is for
+  mutable std::atomic<bool> logged_{false}, logged_forced_{false};
 };
 
 }  // namespace weft

@@ -168,7 +168,7 @@ class ImportedScheduleCache {
 
 // Whether every call that `later` could serve goes to `earlier`.
 bool hides(const ImportedSchedule& earlier, const ImportedSchedule& later) {
-  return earlier.collective == later.collective && !earlier.uniform_only &&
+  return earlier.collective == later.collective && !earlier.uniform_only && !earlier.lossy() &&
          earlier.min_bytes <= later.min_bytes && earlier.max_bytes >= later.max_bytes &&
          (earlier.in_place != nullptr || later.in_place == nullptr) &&
          (earlier.out_of_place != nullptr || later.out_of_place == nullptr);
@@ -183,11 +183,30 @@ int ImportedSchedule::cpu_nodes() const {
   return most;
 }
 
+const std::vector<CodecSpec>& ImportedSchedule::codecs() const {
+  return (in_place != nullptr ? in_place : out_of_place)->schedule().codecs;
+}
+
+bool ImportedSchedule::lossy() const {
+  const auto& all = codecs();
+  return std::any_of(all.begin(), all.end(),
+                     [](const CodecSpec& spec) { return spec.kind != Codec::kWiden; });
+}
+
 PlanCall PlanCall::of_size(const Collective& collective, size_t bytes) {
   PlanCall call;
   call.collective = collective;
   call.bytes = bytes;
   call.count = bytes / static_cast<size_t>(collective.array_blocks());
+  return call;
+}
+
+PlanCall PlanCall::of_floats(const Collective& collective, size_t bytes) {
+  PlanCall call = of_size(collective, bytes);
+  if (bytes % (sizeof(float) * static_cast<size_t>(collective.array_blocks())) != 0) return call;
+  call.count /= sizeof(float);
+  call.element = sizeof(float);
+  call.numbers = Numbers::kFloatSums;
   return call;
 }
 
@@ -197,9 +216,7 @@ Unfit unfit(const ImportedSchedule& s, const PlanCall& call) {
   if (call.bytes < s.min_bytes || call.bytes > s.max_bytes) return Unfit::kSize;
   if (s.uniform_only && call.count % static_cast<size_t>(s.chunks) != 0) return Unfit::kCount;
   if (call.captured && s.cpu_nodes() > 0) return Unfit::kCaptured;
-  const auto& proved = s.in_place != nullptr ? s.in_place : s.out_of_place;
-  if (!proved->schedule().codecs.empty() && call.numbers != PlanCall::Numbers::kFloatSums)
-    return Unfit::kNumbers;
+  if (!s.codecs().empty() && call.numbers != PlanCall::Numbers::kFloatSums) return Unfit::kNumbers;
   return Unfit::kNone;
 }
 
@@ -217,6 +234,9 @@ std::string describe(Unfit why, const ImportedSchedule& s) {
       return "its CPU nodes do not hear of the replays of a graph";
     case Unfit::kNumbers:
       return "its codecs are for sums of float32, float16 and bfloat16";
+    case Unfit::kLossy:
+      return "its codecs lose something, and compression does not allow that "
+             "(WEFT_COMPRESS=imported does)";
     case Unfit::kNone:
       break;
   }

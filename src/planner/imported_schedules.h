@@ -30,6 +30,8 @@ struct ImportedSchedule {
   std::map<std::pair<int, int>, int> channels;  // between two ranks that use more than one
 
   int cpu_nodes() const;  // that it needs
+  const std::vector<CodecSpec>& codecs() const;
+  bool lossy() const;  // some codec loses something
 };
 
 // The parts of a call that the choice depends on. All but `in_place` are equal on all ranks. If
@@ -48,10 +50,12 @@ struct PlanCall {
   size_t message_bytes() const { return count * element; }
   // Any call of that size, out of place, of whole bytes.
   static PlanCall of_size(const Collective& collective, size_t bytes);
+  // The same of sums of float32; of bytes where floats do not fill it.
+  static PlanCall of_floats(const Collective& collective, size_t bytes);
 };
 
 // Why a schedule for the right collective cannot serve a call.
-enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount, kCaptured, kNumbers };
+enum class Unfit : uint8_t { kNone, kRoot, kMode, kSize, kCount, kCaptured, kNumbers, kLossy };
 Unfit unfit(const ImportedSchedule& schedule, const PlanCall& call);
 // "it is for 1024 to 4096 bytes"
 std::string describe(Unfit why, const ImportedSchedule& schedule);

@@ -52,8 +52,8 @@ void PlanChooser::place(const Placement& placement, CopyTest copies) {
 }
 
 void PlanChooser::compress(std::shared_ptr<const CompressedPlans> plans) {
-  compressed_ = plans.get();
-  if (plans != nullptr) all_compressed_.push_back(std::move(plans));
+  if (plans != nullptr) all_compressed_.push_back(plans);
+  compressed_.store(plans.get(), std::memory_order_release);
 }
 
 void PlanChooser::exclude(const ImportedSchedule& schedule, const std::string& why) {
@@ -119,23 +119,35 @@ bool PlanChooser::uses_cpu_nodes(const Generator* forced, const PlanCall& call) 
   return generator != nullptr && generator->cpu_nodes > 0;
 }
 
-const ImportedSchedule* PlanChooser::imported_for(const PlanCall& call) const {
+CompressedPlans::Found PlanChooser::imported_for(const PlanCall& call) const {
   const Generator* forced = forced_[static_cast<size_t>(call.collective.kind)];
   for (size_t i = 0; i < imported_->all().size(); i++) {
     const ImportedSchedule& schedule = *imported_->all()[i];
     if (schedule.collective.kind != call.collective.kind || logged_[i] == kNeverFits) continue;
-    const Unfit why = unfit(schedule, call);
-    if (why == Unfit::kNone && forced == nullptr) return &schedule;
+    Unfit why = unfit(schedule, call);
+    const CompressionRule* rule = nullptr;
+    if (why == Unfit::kNone && schedule.lossy()) {
+      const CompressedPlans* allowed = compressed();
+      rule = allowed == nullptr ? nullptr : allowed->permits(schedule);
+      if (rule == nullptr) why = Unfit::kLossy;
+    }
+    if (why == Unfit::kNone && forced == nullptr) return {&schedule, rule};
     // Rank 0 logs each rule once. All ranks decide alike.
-    const auto bit = static_cast<uint8_t>(1u << static_cast<unsigned>(why));
+    const auto bit = static_cast<uint16_t>(1u << static_cast<unsigned>(why));
     if (rank_ != 0 || (logged_[i].load(std::memory_order_relaxed) & bit) != 0) continue;
     if ((logged_[i].fetch_or(bit) & bit) != 0) continue;
-    WEFT_INFO(kInit, "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
-              name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",
-              why == Unfit::kNone ? fmt::format("WEFT_PLAN asks for {}", forced->name)
-                                  : describe(why, schedule));
+    const std::string text = fmt::format(
+        "schedule {} is not used for {} of {} bytes {}: {}", schedule.path,
+        name(call.collective.kind), call.bytes, call.in_place ? "in place" : "out of place",
+        why == Unfit::kNone ? fmt::format("WEFT_PLAN asks for {}", forced->name)
+                            : describe(why, schedule));
+    if (why == Unfit::kLossy) {
+      WEFT_WARN("{}", text);
+    } else {
+      WEFT_INFO(kInit, "{}", text);
+    }
   }
-  return nullptr;
+  return {};
 }
 
 const PlanOption* PlanChooser::tabled(const PlanCall& call, bool kernels) const {
@@ -188,15 +200,21 @@ Choice PlanChooser::choose(const PlanCall& call) const {
   const CollectiveKind kind = call.collective.kind;
   const Generator* forced = unless_captured(forced_[static_cast<size_t>(kind)], call);
   if (!imported_->all().empty())
-    if (const ImportedSchedule* schedule = imported_for(call)) {
-      const bool lanes = placement_.lanes && schedule->cpu_nodes() == 0;
-      return {nullptr, schedule, lanes ? PlanPath::kLanes : PlanPath::kFifos,
-              schedule->path.c_str()};
+    if (const auto found = imported_for(call); found.plan != nullptr) {
+      const bool lanes = placement_.lanes && found.plan->cpu_nodes() == 0;
+      return {nullptr, found.plan, lanes ? PlanPath::kLanes : PlanPath::kFifos,
+              found.plan->path.c_str(), found.rule};
     }
-  if (compressed_ != nullptr && forced == nullptr)
-    if (const auto found = compressed_->find(call); found.plan != nullptr)
+  if (const CompressedPlans* plans = compressed(); plans != nullptr && forced != nullptr) {
+    plans->tell_forced(call, forced->name);
+  } else if (plans != nullptr) {
+    if (const auto found = plans->find(call); found.plan != nullptr)
       return {nullptr, found.plan, placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
               found.plan->path.c_str(), found.rule};
+  }
+  if (helped_ != nullptr && forced == nullptr && helped_->collective.kind == kind &&
+      call.bytes >= helped_from_ && unfit(*helped_, call) == Unfit::kNone)
+    return {nullptr, helped_, PlanPath::kFifos, helped_->path.c_str(), nullptr, true};
   if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   return by_messages(call, forced, PlanPath::kFifos);
 }

@@ -23,6 +23,7 @@ struct Choice {
   PlanPath path = PlanPath::kFifos;
   const char* name = "";                         // lives as long as the chooser
   const CompressionRule* compression = nullptr;  // of a compressed plan
+  bool helped = false;                           // hosts that help take part
 };
 
 // One thread sets it up at init. Then any thread may call choose(). Only the thread that makes
@@ -47,7 +48,14 @@ class PlanChooser {
   // From the next call on, calls go by these plans where they fit. nullptr: none does. Earlier
   // plans stay, because calls may have their names.
   void compress(std::shared_ptr<const CompressedPlans> plans);
-  const CompressedPlans* compressed() const { return compressed_; }
+  const CompressedPlans* compressed() const { return compressed_.load(std::memory_order_acquire); }
+
+  // From the next call on, all_reduces of so many bytes go by this plan of ranks and helpers, where
+  // nothing else is asked for. nullptr: none does.
+  void help(const ImportedSchedule* plan, size_t from_bytes) {
+    helped_ = plan;
+    helped_from_ = from_bytes;
+  }
 
   // The channels between two ranks that plans may need: at least `usual`.
   int channels(int usual) const;
@@ -75,13 +83,13 @@ class PlanChooser {
   const ImportedSchedules& connected() const { return *connected_; }
 
  private:
-  static constexpr uint8_t kNeverFits = 0xff;
+  static constexpr uint16_t kNeverFits = 0xffff;
 
   const Generator* generator_of(const PlanOption* option) const;
   // The generator, or nullptr if it has CPU nodes and the call is captured. Logs that once.
   const Generator* unless_captured(const Generator* generator, const PlanCall& call) const;
   bool uses_cpu_nodes(const Generator* forced, const PlanCall& call) const;
-  const ImportedSchedule* imported_for(const PlanCall& call) const;
+  CompressedPlans::Found imported_for(const PlanCall& call) const;
   Choice on_gpus(const PlanCall& call, const Generator* forced) const;
   bool sends_messages(const PlanCall& call, const Generator* forced) const;
   // The table's choice for the call; nullptr: rules decide. `kernels`: not only messages.
@@ -96,7 +104,7 @@ class PlanChooser {
   std::array<const Generator*, kCollectiveKinds> forced_{};
   const std::shared_ptr<const ImportedSchedules> imported_;
   // Per imported schedule: a bit for each rule that excluded it and is logged, or kNeverFits.
-  mutable std::vector<std::atomic<uint8_t>> logged_;
+  mutable std::vector<std::atomic<uint16_t>> logged_;
   mutable std::atomic<bool> logged_captured_{false};
   CommunicatorPlans agreed_;
   std::vector<const Generator*> option_generators_;  // per option of the table
@@ -106,7 +114,9 @@ class PlanChooser {
   Placement placement_;
   CopyTest copies_;
   std::vector<std::shared_ptr<const CompressedPlans>> all_compressed_;
-  const CompressedPlans* compressed_ = nullptr;
+  std::atomic<const CompressedPlans*> compressed_{nullptr};
+  const ImportedSchedule* helped_ = nullptr;
+  size_t helped_from_ = 0;
 };
 
 }  // namespace weft

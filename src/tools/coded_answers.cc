@@ -13,12 +13,13 @@
 namespace weft {
 
 std::vector<CodedCandidate> coded_candidates(const Config& config, const Machine& machine,
-                                             const Collective& collective, double bytes) {
+                                             const Collective& collective, double bytes,
+                                             bool on_gpus) {
   std::vector<CodedCandidate> candidates;
   std::vector<int> hosts = hosts_of_gpus(machine);
   if (bytes == 0 || hosts.size() < static_cast<size_t>(collective.nranks)) return candidates;
   hosts.resize(static_cast<size_t>(collective.nranks));
-  const CodecCosts costs = codec_costs(config);
+  const CodecCosts costs = codec_costs(config, on_gpus);
   for (const char* codec : {"int8", "fp8", "int4"}) {
     const CodecSpec spec = parse_codec_spec(codec);
     if (!why_not_coded(collective, hosts, spec).empty()) continue;
@@ -41,9 +42,10 @@ nlohmann::ordered_json to_json(const CodedCandidate& candidate) {
   return out;
 }
 
-void print(const std::vector<CodedCandidate>& candidates) {
+void print(const std::vector<CodedCandidate>& candidates, bool on_gpus) {
   if (candidates.empty()) return;
-  fmt::print("compressed between hosts (WEFT_COMPRESS, float32)\n");
+  fmt::print("compressed between hosts (WEFT_COMPRESS, float32{})\n",
+             on_gpus ? "; codecs' rates on GPUs are assumed" : "");
   for (const CodedCandidate& candidate : candidates)
     fmt::print(
         "  {:16} {:>10}  {:.3f} of the bytes, {} encoding{}, each within {:.4f} of a block's "
@@ -56,7 +58,7 @@ void synthesize_coded(const CodedSynthesis& asked) {
   const Machine machine = load_machine(asked.machine);
   const CodedCandidate made =
       evaluate_coded(machine, asked.collective, asked.bytes, parse_codec_spec(asked.codec),
-                     asked.simulation, codec_costs(Config::from_environment()));
+                     asked.simulation, codec_costs(Config::from_environment(), true));
   if (!asked.out.empty()) {
     ScheduleFile file;
     file.schedule = made.schedule;
@@ -80,7 +82,7 @@ void synthesize_coded(const CodedSynthesis& asked) {
              asked.collective.nranks, machine.name, asked.bytes);
   fmt::print("time      {}, {:.4g} GB/s, proved in place and out of place\n",
              duration(made.time_us), made.algbw_gbps);
-  print({made});
+  print({made}, true);
 }
 
 }  // namespace weft

@@ -10,9 +10,10 @@ namespace weft {
 
 // int8, fp8 and int4, the fastest first. Empty if nothing can be compressed, or no size is asked.
 std::vector<CodedCandidate> coded_candidates(const Config& config, const Machine& machine,
-                                             const Collective& collective, double bytes);
+                                             const Collective& collective, double bytes,
+                                             bool on_gpus);
 nlohmann::ordered_json to_json(const CodedCandidate& candidate);
-void print(const std::vector<CodedCandidate>& candidates);
+void print(const std::vector<CodedCandidate>& candidates, bool on_gpus);
 
 // weft synth --codec.
 struct CodedSynthesis {

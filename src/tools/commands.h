@@ -23,5 +23,6 @@ void add_place(Command& program);
 void add_status(Command& program);
 void add_volume(Command& program);
 void add_overlap(Command& program);
+void add_serve(Command& program);
 
 }  // namespace weft

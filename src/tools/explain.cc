@@ -202,11 +202,12 @@ void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
   const GpuExplanation on{chooser, asked.machine, blocks};
   const auto named = collective_named(arguments.collective);
   if (named && arguments.size > 0) {
-    const std::vector<CodedCandidate> coded = coded_candidates(
-        asked.config, asked.machine, {*named, asked.ranks, 0}, static_cast<double>(arguments.size));
+    const std::vector<CodedCandidate> coded =
+        coded_candidates(asked.config, asked.machine, {*named, asked.ranks, 0},
+                         static_cast<double>(arguments.size), true);
     if (!arguments.json) {
       print_call(on, *named, arguments.size);
-      return print(coded);
+      return print(coded, true);
     }
     nlohmann::ordered_json out = to_json(chooser, asked.ranks, *named, arguments.size);
     out.update(explain_call(on, *named, arguments.size));
@@ -259,14 +260,14 @@ void answer(const ExplainArguments& arguments) {
   if (arguments.collective.empty()) fail(ncclInvalidUsage, "--coll is missing: which collective?");
   const CollectiveKind kind = *collective_named(arguments.collective);
   const std::vector<CodedCandidate> coded = coded_candidates(
-      config, asked.machine, {kind, asked.ranks, 0}, static_cast<double>(arguments.size));
+      config, asked.machine, {kind, asked.ranks, 0}, static_cast<double>(arguments.size), false);
   if (arguments.json) {
     nlohmann::ordered_json out = to_json(chooser, asked.ranks, kind, arguments.size);
     for (const CodedCandidate& candidate : coded) out["compressed"].push_back(to_json(candidate));
     fmt::print("{}\n", out.dump());
   } else {
     print(chooser, asked.ranks, kind, arguments.size);
-    print(coded);
+    print(coded, false);
   }
 }
 

@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
   weft::add_status(program);
   weft::add_volume(program);
   weft::add_overlap(program);
+  weft::add_serve(program);
   return program.run(argc, argv);
 }

@@ -18,7 +18,14 @@ namespace weft {
 
 // The purpose of a connection. The proof covers it too.
 struct Purpose {
-  enum Kind : uint32_t { kRendezvous = 1, kMemory = 2, kStream = 3, kStatus = 4, kWatch = 5 };
+  enum Kind : uint32_t {
+    kRendezvous = 1,
+    kMemory = 2,
+    kStream = 3,
+    kStatus = 4,
+    kWatch = 5,
+    kHelp = 6
+  };
   uint32_t kind = 0;
   int32_t from_rank = -1, to_rank = -1;
   uint32_t channel = 0;

@@ -76,6 +76,8 @@ const VariableOf kVariableOf[] = {
     {"WEFT_ACCUMULATE", &Config::accumulate},
     {"WEFT_PRIORITY", &Config::priority},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes},
+    {"WEFT_HELPERS", &Config::helpers},
+    {"WEFT_HELPERS_FROM", &Config::helpers_from},
     {"WEFT_SCHEDULES", &Config::schedules},
     {"NCCL_BUFFSIZE", &Config::ring_bytes},
     {"WEFT_RING_BYTES", &Config::ring_bytes},

@@ -1,0 +1,168 @@
+// See help_service.h.
+#include "src/comm/help_service.h"
+
+#include <thread>
+
+#include "algorithms/generators/helped.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/comm/communicator.h"
+#include "src/schedule/lower.h"
+#include "src/transport/acceptor.h"
+
+namespace weft {
+namespace {
+
+constexpr double kTalkS = 20;
+
+void finish(Communicator& members, host::Batch& batch) {
+  const host::Outcome outcome = batch.run(0);
+  if (outcome.code == ncclSuccess) return;
+  const FaultState::Answer answer = members.give_up(outcome.code, outcome.text);
+  throw Error(answer.code, answer.text);
+}
+
+}  // namespace
+
+HelpService::HelpService(const std::string& secret, uint64_t memory_bytes, Tell tell)
+    : secret_(help_secret(secret)), memory_bytes_(memory_bytes), tell_(std::move(tell)) {
+  Acceptor::instance().serve(
+      secret_, 0, [this](Fd connection, const Purpose& purpose, const Session& session) {
+        if (purpose.kind != Purpose::kHelp) return;
+        {
+          std::lock_guard lock(mutex_);
+          threads_++;
+        }
+        auto talk = std::make_shared<HelpTalk>(std::move(connection), session);
+        std::thread([this, talk] { serve(std::move(*talk)); }).detach();
+      });
+}
+
+HelpService::~HelpService() {
+  Acceptor::instance().stop(secret_, 0);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return threads_ == 0; });
+}
+
+void HelpService::wait_for(uint64_t communicators) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return served_ >= communicators; });
+}
+
+void HelpService::tell(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  tell_(line);
+}
+
+std::string HelpService::reserve(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (reserved_ + bytes > memory_bytes_)
+    return fmt::format("it has no room: {} MiB are needed, {} of {} MiB are in use", bytes >> 20,
+                       reserved_ >> 20, memory_bytes_ >> 20);
+  reserved_ += bytes;
+  return "";
+}
+
+void HelpService::release(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  reserved_ -= bytes;
+}
+
+// A thread of its own. Whatever goes wrong ends only this communicator.
+void HelpService::serve(HelpTalk talk) {
+  try {
+    help(talk);
+  } catch (const std::exception& error) {
+    tell(fmt::format("an invitation came to nothing: {}", error.what()));
+  }
+  std::lock_guard lock(mutex_);
+  threads_--;
+  changed_.notify_all();
+}
+
+void HelpService::help(HelpTalk& talk) {
+  const auto invited = from_text<HelpInvitation>(talk.hear(in_seconds(kTalkS)));
+  if (!invited || invited->version != HelpInvitation::kVersion || invited->ranks < 2 ||
+      invited->members > 2 * invited->ranks) {
+    talk.say("-it runs another version of this library", in_seconds(kTalkS));
+    fail(ncclInvalidUsage, "it is of another version of this library");
+  }
+  const uint64_t bytes = helped_memory(invited->members);
+  const std::string full = reserve(bytes);
+  talk.say(full.empty() ? "+" : "-" + full, in_seconds(kTalkS));
+  if (!full.empty()) fail(ncclSystemError, "{}", full);
+  const std::shared_ptr<void> reserved(nullptr, [this, bytes](void*) { release(bytes); });
+  const auto start = from_text<HelpStart>(talk.hear(in_seconds(kTalkS)));
+  if (!start || start->ranks != invited->ranks || start->members > invited->members ||
+      start->member < start->ranks || start->member >= start->members ||
+      start->at.address_count > UniqueId::kMostAddresses)
+    fail(ncclInvalidUsage, "the ranks do not say where to meet");
+  const std::string who =
+      fmt::format("communicator {:016x}: helper {} of {} for {} ranks", start->number,
+                  start->member - start->ranks, start->members - start->ranks, start->ranks);
+  Totals totals;
+  std::string how = "the ranks are done";
+  try {
+    CommunicatorOptions options;
+    options.id = start->at;
+    options.id.secret = helped_secret(secret_, start->number);
+    options.rank = start->member;
+    options.nranks = start->members;
+    options.helped_ranks = start->ranks;
+    options.label = who;
+    options.schedules = std::make_shared<const ImportedSchedules>();
+    Communicator members(std::move(options));
+    members.context().track = trace::Track(Config::from_environment().trace, who, members.key(),
+                                           members.key(), start->member);
+    tell(fmt::format("{}, begins", who));
+    work(*start, members, totals);
+  } catch (const Error& error) {
+    how = error.what();
+  }
+  tell(fmt::format("{}, ends after {} calls, {} MiB summed: {}", who, totals.calls,
+                   totals.bytes >> 20, how));
+  std::lock_guard lock(mutex_);
+  served_++;
+  changed_.notify_all();
+}
+
+void HelpService::work(const HelpStart& start, Communicator& members, Totals& totals) {
+  // Ranks may have nothing to sum for hours.
+  members.context().timeout_s = members.context().stall_warning_s = 0;
+  members.context().stalls = nullptr;
+  ScheduleFile file;
+  file.schedule = make_helped(start.ranks, start.members - start.ranks);
+  const auto plan = ImportedSchedules::only(file, file.schedule.name)->all().front();
+  Program program = lower(*plan->out_of_place, start.member);
+  program.fifo_depth = plan->fifo_depth;
+  const HelpedShares shares = helped_shares(start.ranks, start.members - start.ranks);
+  host::Batch batch;
+  for (;;) {
+    HelpJob job;
+    Call receive;
+    receive.kind = CollectiveKind::kSendRecv;
+    receive.output = &job;
+    receive.count = sizeof job;
+    receive.reduction.type = ncclInt8;
+    members.begin();
+    batch.clear();
+    members.add_to(batch, receive);
+    finish(members, batch);
+    if (job.count == 0) return;
+    Call call;
+    call.kind = CollectiveKind::kAllReduce;
+    call.count = job.count;
+    call.reduction = job.reduction;
+    members.begin();
+    batch.clear();
+    members.host_tasks().add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u,
+                                  "helped");
+    finish(members, batch);
+    totals.calls++;
+    totals.bytes += job.count * element_size(job.reduction.type) *
+                    static_cast<uint64_t>(start.ranks * shares.helper) /
+                    static_cast<uint64_t>(shares.chunks);
+  }
+}
+
+}  // namespace weft
