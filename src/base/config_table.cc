@@ -78,7 +78,10 @@ constexpr ConfigVariable kConfigVariables[] = {
      "NCCL_DEBUG hides warnings. 0: never."},
     {"WEFT_TRACE", &Config::trace,
      "File for a timeline in Perfetto's format. %h is the host, %p the process id."},
-    {"WEFT_SECRET", &Config::secret, "Shared secret to use with NCCL_COMM_ID and WEFT_HELPERS.", {.secret = true}},
+    {"WEFT_SECRET",
+     &Config::secret,
+     "Shared secret to use with NCCL_COMM_ID and WEFT_HELPERS.",
+     {.secret = true}},
     {"WEFT_PLAN", &Config::plan, "Forces generators, as all_reduce=ring,broadcast=tree."},
     {"WEFT_COMPRESS", &Config::compress,
      "Compresses what goes between hosts: off, auto, or codecs as "
