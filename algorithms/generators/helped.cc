@@ -1,5 +1,5 @@
-// See helped.h. Every chunk has an owner, which sums it. All ranks send it their data on one channel
-// of the part, and get the sum on another. Only FIFOs hold data on the way.
+// See helped.h. Every chunk has an owner, which sums it. All ranks send it their data on one
+// channel of the part, and get the sum on another. Only FIFOs hold data on the way.
 #include "algorithms/generators/helped.h"
 
 #include <numeric>
@@ -19,8 +19,8 @@ HelpedShares helped_shares(int nranks, int helpers) {
 
 Schedule make_helped(int nranks, int helpers) {
   const HelpedShares shares = helped_shares(nranks, helpers);
-  Schedule s = blank("helped", {CollectiveKind::kAllReduce, nranks, 0},
-                     kHelpedParts * shares.chunks, 0);
+  Schedule s =
+      blank("helped", {CollectiveKind::kAllReduce, nranks, 0}, kHelpedParts * shares.chunks, 0);
   s.cpu_nodes = helpers;
   s.ranks.resize(static_cast<size_t>(nranks + helpers));
   const auto lane = [&](int rank) -> Lane& {

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// The parts of every share, each with lanes and channels of its own. A rank sends the next slice of a
-// part only when it has the sum of the last one. So no stream runs ahead of those that the same sum
-// needs: TCP does not divide a link evenly, and sums would wait for the slowest stream.
+// The parts of every share, each with lanes and channels of its own. A rank sends the next slice of
+// a part only when it has the sum of the last one. So no stream runs ahead of those that the same
+// sum needs: TCP does not divide a link evenly, and sums would wait for the slowest stream.
 inline constexpr int kHelpedParts = 4;
 inline constexpr int kHelpedChannels = 2 * kHelpedParts;
 

@@ -28,7 +28,8 @@ struct CommunicatorOptions {
   // Set: this is the communicator of ranks and of hosts that help (helping_hosts.h), and so many of
   // its members are ranks. It takes nothing from the environment that ranks must agree on.
   int helped_ranks = 0;
-  // Called on the control thread when a member has gone without a goodbye, with what is known of it.
+  // Called on the control thread when a member has gone without a goodbye, with what is known of
+  // it.
   std::function<void(int member, const std::string& how)> lost;
 };
 

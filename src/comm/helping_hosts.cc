@@ -154,7 +154,7 @@ std::unique_ptr<HelpingHosts> HelpingHosts::invite(const CommunicatorOptions& ra
   std::unique_ptr<HelpingHosts> helpers;
   std::string failure;
   try {
-    helpers.reset(new HelpingHosts(ranks, start, std::move(lost)));  // NOLINT: private constructor
+    helpers = std::make_unique<HelpingHosts>(ranks, start, std::move(lost));
     held.hand_over();
   } catch (const Error& error) {
     failure = error.what();

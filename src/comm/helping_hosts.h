@@ -25,6 +25,8 @@ class Communicator;
 
 // For the thread that makes calls. Any thread may call stop().
 class HelpingHosts {
+  struct Start;
+
  public:
   // Called on the control thread when a helper has gone, with a text that names it.
   using Lost = std::function<void(const std::string& text)>;
@@ -34,6 +36,7 @@ class HelpingHosts {
   static std::unique_ptr<HelpingHosts> invite(const CommunicatorOptions& ranks,
                                               const Config& config, ControlChannel& control,
                                               Deadline deadline, Lost lost);
+  HelpingHosts(const CommunicatorOptions& ranks, const Start& start, Lost lost);  // for invite()
   ~HelpingHosts();
   HelpingHosts(const HelpingHosts&) = delete;
   HelpingHosts& operator=(const HelpingHosts&) = delete;
@@ -53,8 +56,6 @@ class HelpingHosts {
   void finish();
 
  private:
-  struct Start;
-  HelpingHosts(const CommunicatorOptions& ranks, const Start& start, Lost lost);
   void member_gone(int member, const std::string& how);
   void watch_over();
   Call send_of(const HelpJob& job, int helper) const;
