@@ -138,6 +138,7 @@ extern "C" {
         weft::fail(ncclInvalidUsage, "plan: '{}' does not do {} for {} ranks here", plan,
                    collective, comm->nranks);
     }
+    weft::check_free(*comm);
     const weft::Use use(*comm, false);
     use->force_plan(*kind, generator);
   });
@@ -151,6 +152,7 @@ extern "C" {
     // Calls of the group are launched later, and would get the new setting.
     if (weft::in_group()) weft::fail(ncclInvalidUsage, "compression is not set inside a group");
     weft::wait_for_background_calls(*comm);
+    weft::check_free(*comm);
     const weft::Use use(*comm);
     use->set_compression(setting);
   });

@@ -109,7 +109,10 @@ void Communicator::check() const {
   throw Error(answer.code, answer.text);
 }
 
-FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& text) {
+FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& what) {
+  // Of a helper that gave up only its own communicator has heard.
+  HelpingHosts* helpers = what.empty() ? host_->helpers() : nullptr;
+  const std::string text = helpers != nullptr ? helpers->failure() : what;
   if (!stopped()) {
     vigil_.faults.wake();
     const bool heard =

@@ -12,6 +12,13 @@
 #include "src/comm/observation.h"
 
 namespace weft {
+
+void check_free(const ncclComm& comm) {
+  if (comm.started.load(std::memory_order_relaxed))
+    fail(ncclInvalidUsage,
+         "a call of this communicator was started and runs: weftWait comes first");
+}
+
 namespace {
 
 struct PendingCall {
@@ -60,13 +67,6 @@ size_t call_bytes(const Call& call) { return call.count * element_size(call.redu
     set_text(*comm, answer.text);
   }
   throw Error(answer.code, answer.text);
-}
-
-// One thread at a time makes calls.
-void check_free(const ncclComm& comm) {
-  if (comm.started.load(std::memory_order_relaxed))
-    fail(ncclInvalidUsage,
-         "a call of this communicator was started and runs: weftWait comes first");
 }
 
 // `accepted`: the communicators may have been finalized since the calls were made.

@@ -41,6 +41,8 @@ void run_accepted(ncclComm& comm, std::span<const Call> calls);
 // signals of a group come before its waits.
 ncclResult_t submit(ncclComm& comm, OneSidedCall call);
 
+// Throws Error if a call was started (weftStart) and runs: one thread at a time makes calls.
+void check_free(const ncclComm& comm);
 // Host mode: returns when no call of a non-blocking communicator is under way any more.
 void wait_for_background_calls(const ncclComm& comm);
 

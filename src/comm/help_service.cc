@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 constexpr double kTalkS = 20;
+constexpr int kMostHelpedRanks = 4096;
 
 void finish(Communicator& members, host::Batch& batch) {
   const host::Outcome outcome = batch.run(0);
@@ -29,12 +30,14 @@ HelpService::HelpService(const std::string& secret, uint64_t memory_bytes, Tell 
   Acceptor::instance().serve(
       secret_, 0, [this](Fd connection, const Purpose& purpose, const Session& session) {
         if (purpose.kind != Purpose::kHelp) return;
-        {
-          std::lock_guard lock(mutex_);
-          threads_++;
-        }
         auto talk = std::make_shared<HelpTalk>(std::move(connection), session);
-        std::thread([this, talk] { serve(std::move(*talk)); }).detach();
+        std::lock_guard lock(mutex_);
+        try {
+          std::thread([this, talk] { serve(std::move(*talk)); }).detach();
+          threads_++;
+        } catch (const std::system_error& error) {
+          tell_(fmt::format("an invitation came to nothing: no thread: {}", error.what()));
+        }
       });
 }
 
@@ -56,7 +59,7 @@ void HelpService::tell(const std::string& line) {
 
 std::string HelpService::reserve(uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (reserved_ + bytes > memory_bytes_)
+  if (bytes > memory_bytes_ - reserved_)
     return fmt::format("it has no room: {} MiB are needed, {} of {} MiB are in use", bytes >> 20,
                        reserved_ >> 20, memory_bytes_ >> 20);
   reserved_ += bytes;
@@ -83,7 +86,8 @@ void HelpService::serve(HelpTalk talk) {
 void HelpService::help(HelpTalk& talk) {
   const auto invited = from_text<HelpInvitation>(talk.hear(in_seconds(kTalkS)));
   if (!invited || invited->version != HelpInvitation::kVersion || invited->ranks < 2 ||
-      invited->members > 2 * invited->ranks) {
+      invited->ranks > kMostHelpedRanks || invited->members <= invited->ranks ||
+      invited->members > invited->ranks + kMostCpuNodes) {
     talk.say("-it runs another version of this library", in_seconds(kTalkS));
     fail(ncclInvalidUsage, "it is of another version of this library");
   }
@@ -156,7 +160,7 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
     members.begin();
     batch.clear();
     members.host_tasks().add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u,
-                                  "helped");
+                                  "helped", job.number);
     finish(members, batch);
     totals.calls++;
     totals.bytes += job.count * element_size(job.reduction.type) *

@@ -32,7 +32,8 @@ struct HelpStart {
 
 // One call, in the words of rank 0's process.
 struct HelpJob {
-  uint64_t count = 0;  // 0: there are no more calls
+  uint64_t count = 0;   // 0: there are no more calls
+  uint64_t number = 0;  // of the operation; ranks skip those of groups that were refused
   Reduction reduction;
 };
 

@@ -216,25 +216,34 @@ Call HelpingHosts::send_of(const HelpJob& job, int helper) const {
   return send;
 }
 
-host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_place) {
-  if (members_->stopped()) {
+// The lock is not held while the members settle on a text: the control thread takes it.
+std::string HelpingHosts::failure() {
+  if (members_ == nullptr || !members_->stopped()) return "";
+  {
     std::lock_guard lock(mutex_);
-    throw Disagreement(ncclRemoteError, gone_.empty() ? members_->faults().settle().text : gone_);
+    if (!gone_.empty()) return gone_;
   }
+  return members_->faults().settle().text;
+}
+
+host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_place) {
+  if (const std::string why = failure(); !why.empty()) throw Disagreement(ncclRemoteError, why);
+  const uint64_t number = members_->host_tasks().next_number();
   if (rank_ == 0) {
     Announced& announced = announced_.emplace_back();
-    announced.job = {call.count, call.reduction};
+    announced.job = {call.count, number, call.reduction};
     for (size_t k = 0; k < names_.size(); k++)
       announced.sends.push_back(send_of(announced.job, static_cast<int>(k)));
     for (const Call& send : announced.sends) members_->add_to(batch, send);
   }
   return members_->host_tasks().add_part(batch, call, in_place ? in_place_ : out_of_place_,
-                                         static_cast<uint32_t>(plan_->hash) | 1u, "helped");
+                                         static_cast<uint32_t>(plan_->hash) | 1u, "helped", number);
 }
 
+// Telling the helpers needs the control thread, which may come here too. It must not wait.
 void HelpingHosts::stop() noexcept {
-  std::lock_guard lock(ending_);
-  if (stopped_.exchange(true)) return;
+  const std::unique_lock lock(ending_, std::try_to_lock);
+  if (!lock || stopped_.exchange(true)) return;
   try {
     members_->stop(ncclRemoteError, "the ranks have ended their communicator", true);
   } catch (const std::exception& error) {

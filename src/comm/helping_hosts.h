@@ -48,6 +48,7 @@ class HelpingHosts {
   void begin();
   host::Task& add(host::Batch& batch, const Call& call, bool in_place);
   bool has(const host::RankContext* context) const;
+  std::string failure();  // why there are no more sums; empty: there are
 
   // Ends every wait, and tells the helpers.
   void stop() noexcept;

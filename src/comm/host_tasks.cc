@@ -142,8 +142,10 @@ void HostTasks::compress(const Call& call, const Choice& choice, const Program& 
                    call);
   if (!choice.compression->feedback) return;
   const Collective& c = program.collective;
-  const size_t inputs = call.span(c.input_blocks(program.rank)),
-               outputs = call.span(c.output_blocks(program.rank));
+  // Without what lies between the blocks of a part.
+  const auto elements = [&](int blocks) { return static_cast<size_t>(blocks) * call.count; };
+  const size_t inputs = elements(c.input_blocks(program.rank)),
+               outputs = elements(c.output_blocks(program.rank));
   op.input_losses = losses_.of(call, inputs, outputs);
   op.output_losses = op.input_losses + inputs;
 }
@@ -234,9 +236,10 @@ host::Task& HostTasks::append(host::Batch& batch, const Call& call, const Progra
 }
 
 host::Task& HostTasks::add_part(host::Batch& batch, const Call& call, const Program& program,
-                                uint32_t tag, const char* traced) {
+                                uint32_t tag, const char* traced, uint64_t number) {
   Operation op = operations_.build(call, program, tag);
-  op.sequence = sequence_++;
+  op.sequence = number;
+  sequence_ = number + 1;
   if (program.rank < program.collective.nranks) lend(call, program, op);
   host::Task& task = append(batch, call, program, op, traced);
   task.after = last_collective_;

@@ -46,7 +46,8 @@ class HostTasks {
   // Appends this rank's part of a call by a program that is not of the chooser's. The program must
   // outlive the batch. A program without buffers is that of a host that helps.
   host::Task& add_part(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
-                       const char* traced);
+                       const char* traced, uint64_t number);
+  uint64_t next_number() const { return sequence_; }
   // Calls whose plan needs hosts that help go there. nullptr: there are none.
   void use(std::unique_ptr<HelpingHosts> helpers);
   HelpingHosts* helpers() const { return helpers_.get(); }

@@ -83,6 +83,10 @@ bool HostTasks::add_exchange(host::Batch& batch, std::span<const Call* const> ca
   if (context_.observer != nullptr) return false;  // it wants to hear of every message
   const auto exchange = as_exchange(calls, context_.rank, nranks_);
   if (exchange == nullptr) return false;
+  // What this rank sent itself in an earlier group comes first.
+  const RecvPort& own = mesh_.receiver(context_.rank, kPointToPointChannel);
+  if (own.control != nullptr && __atomic_load_n(&own.control->tail, __ATOMIC_ACQUIRE) > own.head)
+    return false;
   add_irregular(batch, *calls[0], *exchange, true);
   return true;
 }

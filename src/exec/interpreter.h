@@ -115,13 +115,18 @@ class Interpreter {
     return sub < op_.program.chunks ? sub : sub % op_.program.chunks;
   }
 
-  // Where a slice of a local chunk begins, in bytes from the start of its buffer.
-  WEFT_HD uint64_t local_offset(const ProgramOperand& operand, int32_t c, uint64_t k) const {
+  // Where a slice of a local chunk begins, in elements from the start of a buffer whose blocks
+  // begin `stride` elements apart.
+  WEFT_HD uint64_t element_offset(const ProgramOperand& operand, int32_t c, uint64_t k,
+                                  uint64_t stride) const {
     const auto index = static_cast<uint32_t>(operand.index + c);
     const auto chunks = static_cast<uint32_t>(op_.program.chunks);
     const uint32_t block = operand.buffer == ProgramBuffer::kScratch ? 0 : index / chunks;
-    const uint64_t base = block * op_.stride + (index - block * chunks) * op_.chunk;
-    return (base + k * op_.slice) * op_.element;
+    return block * stride + (index - block * chunks) * op_.chunk + k * op_.slice;
+  }
+  // The same in bytes, in the caller's buffer.
+  WEFT_HD uint64_t local_offset(const ProgramOperand& operand, int32_t c, uint64_t k) const {
+    return element_offset(operand, c, k, op_.stride) * op_.element;
   }
 
   WEFT_HD std::byte* local(const ProgramOperand& operand, int32_t c, uint64_t k) const {
@@ -473,10 +478,10 @@ class Interpreter {
     const ProgramOperand* operands = op_.program.operands + step.first_operand;
     for (uint32_t i = 0; i < step.sources; i++)
       if (operands[i].buffer == ProgramBuffer::kInput && (step.raw_sources >> i & 1u) != 0)
-        return op_.input_losses + local_offset(operands[i], c, k) / op_.element;
+        return op_.input_losses + element_offset(operands[i], c, k, op_.count);
     for (uint32_t i = step.sources; i < uint32_t{step.sources} + step.destinations; i++)
       if (operands[i].buffer == ProgramBuffer::kOutput && step.completes)
-        return op_.output_losses + local_offset(operands[i], c, k) / op_.element;
+        return op_.output_losses + element_offset(operands[i], c, k, op_.count);
     return nullptr;
   }
 

@@ -53,7 +53,7 @@ class Proxy {
   // `seconds`.
   void remove(const std::shared_ptr<NetStream>& stream, double seconds);
   // Streams of a higher class are served first. While they move data, lower ones have their turn in
-  // every eighth round: they move what their rings hold, which is less than 4 MB.
+  // every seventh round: they move what their rings hold, which is less than 4 MB.
   void set_priority(NetStream& stream, int priority);
   // The thread runs on the cores near this PCI device from now on, if the machine says which they
   // are.

@@ -97,8 +97,9 @@ Outcome Batch::run(size_t helpers) {
   if (helped_) WorkerPool::instance().offer(*this);
   network_.enter();
 
+  const auto over = [this] { return finished() || failed_.load(std::memory_order_acquire); };
   Idle idle;
-  do {  // not finished yet: every task has a lane
+  for (;;) {  // not finished yet: every task has a lane
     const bool lanes_moved = pass(0) == Pass::kProgress;
     const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
@@ -108,8 +109,9 @@ Outcome Batch::run(size_t helpers) {
     } else {
       wait(idle);
     }
+    if (over()) break;
     turn_.next(lanes_moved || bytes_moved);
-  } while (!finished() && !failed_.load(std::memory_order_acquire));
+  }
   turn_.end();
   if (helped_) WorkerPool::instance().withdraw(*this);
   const bool failed = failed_.load(std::memory_order_relaxed);
