@@ -9,7 +9,9 @@
 namespace weft::api {
 
 void log_call(const char* function, ncclComm& comm, const Call& call, int op) {
-  const uint64_t number = comm.calls.fetch_add(1, std::memory_order_relaxed);
+  // One thread at a time makes calls.
+  const uint64_t number = comm.calls.load(std::memory_order_relaxed);
+  comm.calls.store(number + 1, std::memory_order_relaxed);
   WEFT_INFO(kColl,
             "{}: opCount {:x} sendbuff {} recvbuff {} count {} datatype {} op {} root {} comm {} "
             "[nranks={}] stream {}",

@@ -363,7 +363,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 }
 
 void Communicator::set_priority(host::Priority priority) {
-  host::Turns::instance().use();
+  host::Turns::use();
   context_.priority = priority;
   for (const NetworkLinks::Link& link : mesh_->network_links())
     link.stream->proxy().set_priority(*link.stream, static_cast<int>(priority));

@@ -2,6 +2,7 @@
 #include "src/comm/host_tasks.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "src/base/error.h"
 #include "src/comm/helping_hosts.h"
@@ -203,14 +204,15 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
     plan = &plans_.get(choice, collective, asked.in_place, sums_in_float(asked, call));
   }
   const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
-  Operation op = operations_.build(call, program, send_recv ? 0 : plan->tag);
+  host::Task& task = append(batch, call, program, send_recv ? 0 : plan->tag,
+                            plan != nullptr ? plan->traced : nullptr);
+  Operation& op = task.operation;
   if (choice.compression != nullptr) compress(call, choice, program, op);
   op.sequence = send_recv ? 0 : sequence_++;
   if (!send_recv && program.receives.empty()) compare(op);
   if (plan != nullptr && !plan->cpu_programs.empty())
     add_cpu_parts(call, *plan, op.sequence, operations_, nodes_);
   lend(call, program, op);
-  host::Task& task = append(batch, call, program, op, plan != nullptr ? plan->traced : nullptr);
   task.ready = call.ready;
   task.done = call.done;
   task.done_words = 1;
@@ -224,24 +226,25 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
 }
 
 host::Task& HostTasks::append(host::Batch& batch, const Call& call, const Program& program,
-                              Operation& op, const char* traced) {
-  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
+                              uint32_t tag, const char* traced) {
   host::Task& task = batch.add();
+  Operation& op = *std::construct_at(&task.operation);
+  operations_.build(op, call, program, tag);
+  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
   task.context = &context_;
   task.call = &call;
   task.plan = traced;
-  task.operation = op;
   connect_ports(call, program, task);
   return task;
 }
 
 host::Task& HostTasks::add_part(host::Batch& batch, const Call& call, const Program& program,
                                 uint32_t tag, const char* traced, uint64_t number) {
-  Operation op = operations_.build(call, program, tag);
+  host::Task& task = append(batch, call, program, tag, traced);
+  Operation& op = task.operation;
   op.sequence = number;
   sequence_ = number + 1;
   if (program.rank < program.collective.nranks) lend(call, program, op);
-  host::Task& task = append(batch, call, program, op, traced);
   task.after = last_collective_;
   last_collective_ = &task;
   return task;

@@ -66,7 +66,8 @@ class HostTasks {
                   std::vector<IrregularBlock>& to) const;
   bool sums_in_float(const PlanCall& asked, const Call& call) const;
   void complete_with_last(const Call& call) const;
-  host::Task& append(host::Batch& batch, const Call& call, const Program& program, Operation& op,
+  // A task with its operation, still without lending.
+  host::Task& append(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
                      const char* traced);
   void connect_ports(const Call& call, const Program& program, host::Task& task);
   std::byte* scratch(size_t bytes);

@@ -43,11 +43,11 @@ Reduction scaled_if_partial(Reduction reduction, bool partial_sums) {
   return reduction;
 }
 
-Operation OperationBuilder::build(const Call& call, const Program& program, uint32_t tag) const {
+void OperationBuilder::build(Operation& op, const Call& call, const Program& program,
+                             uint32_t tag) const {
   if (program.uniform_only && call.count % static_cast<size_t>(program.chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
          program.chunks);
-  Operation op;
   op.program = program.view();
   op.input = static_cast<const std::byte*>(call.input);
   op.output = static_cast<std::byte*>(call.output);
@@ -59,7 +59,6 @@ Operation OperationBuilder::build(const Call& call, const Program& program, uint
   op.root = call.kind == CollectiveKind::kSendRecv ? 0 : call.root;
   op.plan = tag;
   slice(op, program);
-  return op;
 }
 
 // Blocks become chunks, and chunks become slices. A FIFO holds at least four slices, or more where

@@ -21,7 +21,13 @@ class OperationBuilder {
 
   // Leaves out scratch memory, lending and ports. Throws Error if the plan's messages do not fit
   // into FIFOs, or the plan's chunks do not divide the count and must.
-  Operation build(const Call& call, const Program& program, uint32_t tag) const;
+  Operation build(const Call& call, const Program& program, uint32_t tag) const {
+    Operation operation;
+    build(operation, call, program, tag);
+    return operation;
+  }
+  // The same into a new operation. Copies of one would show in the time of small calls.
+  void build(Operation& operation, const Call& call, const Program& program, uint32_t tag) const;
 
  private:
   void slice(Operation& operation, const Program& program) const;

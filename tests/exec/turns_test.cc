@@ -15,17 +15,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::hours kAlwaysBusy{1};
 
-TEST(Turns, CostNothingWhileAllClassesAreEqual) {
-  Turns turns;
-  Turn turn(&turns);
-  turn.begin(Priority::kLow);
-  EXPECT_FALSE(turn.counts());
-  turn.end();
-}
-
 TEST(Turns, GoToTheHigherClass) {
   Turns turns(kAlwaysBusy);
-  turns.use();
+  Turns::use();
   EXPECT_FALSE(turns.must_wait(Priority::kLow));
   turns.begin(Priority::kNormal);
   turns.moves(Priority::kNormal);
@@ -38,7 +30,7 @@ TEST(Turns, GoToTheHigherClass) {
 
 TEST(Turns, DoNotWaitForABatchThatDoesNotMove) {
   Turns turns;
-  turns.use();
+  Turns::use();
   turns.begin(Priority::kHigh);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_FALSE(turns.must_wait(Priority::kLow));
@@ -48,7 +40,7 @@ TEST(Turns, DoNotWaitForABatchThatDoesNotMove) {
 // then has a credit.
 TEST(Turns, LeaveTheLowerClassACredit) {
   Turns turns(kAlwaysBusy);
-  turns.use();
+  Turns::use();
   turns.begin(Priority::kHigh);
   Turn turn(&turns);
   turn.begin(Priority::kLow);

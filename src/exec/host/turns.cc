@@ -47,9 +47,9 @@ bool Turns::must_wait(Priority priority) const {
 
 void Turn::begin(Priority priority) {
   priority_ = priority;
-  turns_ = given_ != nullptr ? given_ : &Turns::instance();  // a forked child has its own
-  counts_ = turns_->used();
+  counts_ = Turns::used();
   if (!counts_) return;
+  turns_ = given_ != nullptr ? given_ : &Turns::instance();  // a forked child has its own
   credit_.store(0, std::memory_order_relaxed);
   turns_->begin(priority);
 }

@@ -21,9 +21,9 @@ class Turns {
   explicit Turns(std::chrono::nanoseconds lately = std::chrono::milliseconds(1))
       : lately_ns_(lately.count()) {}
 
-  // Some communicator has another class than the others.
-  void use() { used_.store(true, std::memory_order_relaxed); }
-  bool used() const { return used_.load(std::memory_order_relaxed); }
+  // Some communicator of the process has, or had, another class than the others.
+  static void use() { used_.store(true, std::memory_order_relaxed); }
+  static bool used() { return used_.load(std::memory_order_relaxed); }
 
   // A batch of the class runs, or has moved data.
   void begin(Priority priority);
@@ -40,7 +40,7 @@ class Turns {
   };
   static size_t index(Priority priority) { return static_cast<size_t>(priority) + 1; }
   const int64_t lately_ns_;
-  std::atomic<bool> used_{false};
+  static inline std::atomic<bool> used_{false};
   std::array<Class, 3> classes_;
 };
 
