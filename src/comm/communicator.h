@@ -44,7 +44,7 @@ class Communicator {
 
   // See CompressionSettings. Collective. If ranks differ, all throw, and nothing changes.
   void set_compression(const std::string& text);
-  void set_priority(host::Priority priority);  // any time, any thread
+  void set_priority(host::Priority priority);       // any time, any thread
   HostTasks& host_tasks() const { return *host_; }  // also counts what compression saved
   // What it holds on the GPU. In host mode, its part of the memory that ranks share.
   size_t memory_bytes() const;

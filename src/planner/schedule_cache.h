@@ -42,8 +42,8 @@ struct SynthesisTime {
 // Schedules for all GPUs of the machine, made in parallel on all cores. Schedules for large arrays
 // come first. With more than 32 GPUs and less than kPatientSeconds, there is no search: only the
 // first possible schedules for large arrays, the same every time. All serve
-// out-of-place calls, most of them calls in place too, and `fits` accepts them. An unusable cache file is logged and made again. A
-// folder that cannot be written gives one log line.
+// out-of-place calls, most of them calls in place too, and `fits` accepts them. An unusable cache
+// file is logged and made again. A folder that cannot be written gives one log line.
 MadeSchedules schedules_for(const Config& config, const Machine& machine, const SynthesisTime& time,
                             const ScheduleTest& fits);
 

@@ -156,7 +156,7 @@ TEST(NonBlocking, AbortOfAnInitFreesItsThreadAndSockets) {
   const size_t descriptors = entries("/proc/self/fd");
   for (int i = 0; i < 5; i++) init_and_abort();
   for (int tries = 0; tries < 100 && entries("/proc/self/task") > threads; tries++) usleep(10000);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
+  EXPECT_LE(entries("/proc/self/task"), threads);  // one may still have been ending before
   EXPECT_LE(entries("/proc/self/fd"), descriptors);
 }
 
