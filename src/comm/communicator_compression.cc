@@ -29,7 +29,7 @@ std::string unfit_for_gpus(const CompressionSettings& settings, const Placement&
   for (const auto& rule : settings.rules) {
     if (!rule) continue;
     if (rule->feedback) return "feedback is for host mode";
-    if (const std::string why = cuda::unfit_for_lanes({rule->codec}); !why.empty()) return why;
+    if (std::string why = cuda::unfit_for_lanes({rule->codec}); !why.empty()) return why;
   }
   return "";
 }

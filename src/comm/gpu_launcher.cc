@@ -175,7 +175,7 @@ void GpuLauncher::deregister_memory(const void* pointer) {
 
 // Runs on the control thread.
 cuda::LongWait GpuLauncher::long_wait() {
-  const cuda::LongWait wait = gpu_.long_wait();
+  cuda::LongWait wait = gpu_.long_wait();
   if (wait.whom.empty()) {
     context_.activity.moves();
   } else {
