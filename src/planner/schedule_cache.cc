@@ -117,7 +117,8 @@ void complete_cache(const Config& config, const Machine& machine) {
   ScheduleMaker maker(config, machine, config.background_seconds);
   std::error_code ignored;
   std::filesystem::create_directories(maker.folder(), ignored);
-  const Fd lock(open((maker.folder() + "/lock").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  const Fd lock(
+      open((maker.folder() + "/lock").c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
   int made = 0;
   for (size_t i = 0; i < ScheduleMaker::wanted(); i++) try {
