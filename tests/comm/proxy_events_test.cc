@@ -17,7 +17,8 @@
 namespace weft::test {
 namespace {
 
-constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32;
+constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32,
+              kKernel = 64;
 
 // Floats in memory that the library reaches.
 using Floats = std::unique_ptr<float[], void (*)(void*)>;
@@ -182,6 +183,8 @@ TEST_P(ProxyEventsOf, TellOfAllMessagesOfTheirCalls) {
         EXPECT_EQ(event.states, !sends ? States({10, 11, 12})
                                 : old  ? States({8, 9})
                                        : States({8, 20, 9}));
+      } else if (event.kind == kKernel) {
+        EXPECT_EQ(event.states, States{22});  // its end; only with GPUs
       } else if (event.kind != kProxyCtrl) {
         EXPECT_EQ(event.states, States());
       }

@@ -16,7 +16,7 @@ class GpuParts : public GpuTest, public testing::WithParamInterface<Operation> {
 // Sizes for packets, for peer memory and for its fallbacks.
 TEST_P(GpuParts, GiveRightResults) {
   run_team(3, [](Rank& me) {
-    for (const size_t count : {size_t{1}, size_t{5000}, size_t{70001}, size_t{1} << 20})
+    for (const size_t count : {size_t{1}, size_t{5000}, size_t{70001}, size_t{1} << 19})
       for (const int parts : {1, 3, 64})
         for (const bool in_place : {false, true}) {
           Case c = make_case(GetParam(), count);

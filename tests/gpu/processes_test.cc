@@ -30,6 +30,10 @@ Origin origin_named(const std::string& name) {
   throw std::invalid_argument("no origin " + name);
 }
 
+std::string machine(const char* file) {
+  return std::string(WEFT_TEST_DATA) + "/machines/nccl/" + file;
+}
+
 // The argument: an origin, "all" for each in turn, or "mixed" for a different one on every rank.
 WEFT_SCENARIO(device_conformance) {
   ProcessRank me(context);
@@ -273,6 +277,14 @@ TEST_F(GpuProcesses, WithoutPeerAccessGoThroughHostMemory) {
   for (const char* reason : {"NCCL_P2P_DISABLE", "WEFT_LOSE_PROBES"})
     play("device_conformance", 3, "cudaMalloc", {{reason, "1"}});
   play("graphs_between_processes", 2, "cudaMalloc", {{"NCCL_P2P_DISABLE", "1"}});
+}
+
+// As if the driver had refused pairs of GPUs: some pairs of every GPU, or only one pair.
+TEST_F(GpuProcesses, OfEmulatedMachinesGiveRightResults) {
+  play("device_conformance", 8, "cudaMalloc", {{"WEFT_TOPO", "dgx1v"}});
+  play("device_conformance", 4, "registered", {{"WEFT_TOPO", machine("mesh_4x.xml")}});
+  play("device_conformance", 4, "cudaMalloc", {{"WEFT_TOPO", machine("mesh_4x_cut.xml")}});
+  play("graphs_between_processes", 4, "cudaMalloc", {{"WEFT_TOPO", machine("mesh_4x_cut.xml")}});
 }
 
 // With GPUs that reach each other's memory, and with GPUs that do not.

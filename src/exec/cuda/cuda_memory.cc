@@ -6,6 +6,7 @@
 
 #include "src/exec/cuda/allocations.h"
 #include "src/exec/cuda/cuda_check.h"
+#include "src/exec/cuda/ipc_memory.h"
 #include "src/exec/cuda/virtual_memory.h"
 #include "src/transport/descriptors.h"
 
@@ -81,12 +82,9 @@ void CudaMemory::unreserve(uint64_t base, uint64_t bytes) { free_addresses(base,
 
 uint64_t CudaMemory::map(int peer, const BoardEntry& entry, uint64_t at, std::string& why) {
   if (entry.region == 0) {
-    cudaIpcMemHandle_t handle;
-    std::memcpy(&handle, entry.handle, sizeof handle);
     void* opened = nullptr;
-    const cudaError_t error = cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess);
+    const cudaError_t error = open_ipc(entry.handle, &opened);
     if (error == cudaSuccess) return reinterpret_cast<uint64_t>(opened);
-    cudaGetLastError();
     // Another communicator of this process has not yet unmapped what was there before.
     if (error != cudaErrorAlreadyMapped)
       why = fmt::format("cudaIpcOpenMemHandle: {}", cudaGetErrorString(error));

@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
+#include "src/exec/cuda/ipc_memory.h"
 #include "src/exec/cuda/kernels/kernels.h"
 #include "src/exec/cuda/lane_messages.h"
 
@@ -234,8 +235,7 @@ size_t GpuExecutor::area_words_bytes(int nranks) { return lane_area_pool(nranks)
 
 bool GpuExecutor::complete() const {
   const State& s = *state_;
-  return s.options.nranks <= kMaxRanks &&
-         std::none_of(s.areas_of.begin(), s.areas_of.end(), [](auto* area) { return area; });
+  return s.options.nranks <= kMaxRanks && s.all_reach;
 }
 
 std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::byte* const> boards,
@@ -258,15 +258,12 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
         (here_too && !same_gpu(peer, mine) && !enable_access(s.options.device, peer))) {
       memory = nullptr;
     } else if (!here_too) {
-      cudaIpcMemHandle_t handle;
-      std::memcpy(&handle, peer.handle, sizeof handle);
       void* mapped = nullptr;
-      const cudaError_t error =
-          cudaIpcOpenMemHandle(&mapped, handle, cudaIpcMemLazyEnablePeerAccess);
+      const cudaError_t error = open_ipc(peer.handle, &mapped);
       if (error == cudaSuccess) {
         s.opened.push_back(mapped);
       } else {
-        cudaGetLastError();
+        mapped = nullptr;
         WEFT_INFO(kInit, "rank {} cannot map the memory of rank {}: {}", s.options.rank, p,
                   cudaGetErrorString(error));
       }
@@ -326,11 +323,12 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     s.blocks_of[p] = nullptr;
   }
   if (!posts.rings.empty()) s.connect_posts(posts, s.areas_of[me]);
-  // Packets need peer memory on all ranks.
-  const bool all = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
+  s.all_reach = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
     return ranks.find('0') == std::string::npos;
   });
-  s.room.packet_bytes = all ? kLanePacketBytes : 0;
+  // All ranks use packets and copy engines, or none does.
+  s.room.packet_bytes = s.all_reach ? kLanePacketBytes : 0;
+  if (!s.all_reach) s.copies.reset();
 }
 
 RankBlocks& GpuExecutor::blocks() { return *state_->blocks; }

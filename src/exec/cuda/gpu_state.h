@@ -67,6 +67,7 @@ struct GpuExecutor::State {
   // Per rank: its memory block as this GPU sees it, and its area in host memory if the two ranks
   // have no access to each other's GPU. One of them is nullptr.
   std::vector<std::byte*> blocks_of, areas_of;
+  bool all_reach = false;  // every rank has access to every other, not only this one
   // Of ranks of other hosts: kLaneStreams per rank, and whether a rank is one.
   PooledResource postboxes;
   std::vector<bool> remote;
