@@ -98,6 +98,8 @@ struct Config {
   std::string p2p_level;
   bool local_register = true, win_enable = true, cumem_enable = true;
   bool lose_probes = false;
+  std::string net_gdr_level;
+  bool net_force_flush = false, dmabuf_enable = true, lose_flushes = false;
 
   // One text for each value that could not be read. Defaults stand in for them until
   // require_valid() refuses them.

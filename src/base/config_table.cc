@@ -169,6 +169,16 @@ constexpr ConfigVariable kConfigVariables[] = {
      "0: ncclCommWindowRegister succeeds and gives no window."},
     {"NCCL_CUMEM_ENABLE", &Config::cumem_enable,
      "GPU only. 0: ncclMemAlloc uses cudaMalloc, and kernels cannot reach windows of such memory."},
+    {"NCCL_NET_GDR_LEVEL", &Config::net_gdr_level,
+     "GPU only. How far a NIC may be from a GPU whose memory it reads and writes: LOC (never), "
+     "PIX, "
+     "PXB, PHB, SYS. Unset: PXB."},
+    {"NCCL_NET_FORCE_FLUSH", &Config::net_force_flush,
+     "GPU only. 1: data that a NIC writes into a GPU's memory is always flushed."},
+    {"NCCL_DMABUF_ENABLE", &Config::dmabuf_enable,
+     "GPU only. 0: NICs get addresses of GPU memory and no DMA-BUF descriptors."},
+    {"WEFT_LOSE_FLUSHES", &Config::lose_flushes,
+     "For tests. 1: data that a NIC writes into a GPU's memory is never flushed."},
     {"WEFT_LOSE_PROBES", &Config::lose_probes,
      "For tests. 1: Weft acts as if peer-to-peer writes between GPUs were lost."},
     {"NCCL_GRAPH_MIXING_SUPPORT", &Config::graph_mixing,

@@ -8,7 +8,7 @@ const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kPlans =
       "Weft plans for the machine it finds; WEFT_PLAN forces a plan";
   static constexpr const char* kVerbs = "the verbs plugin does not read it";
-  static constexpr const char* kViaHost = "GPU data goes to the network through host memory";
+  static constexpr const char* kBothWays = "a NIC that writes into a GPU's memory also reads it";
   static constexpr const char* kNvls = "NVLink SHARP is not used";
   static constexpr const char* kPytorch = "PyTorch reads it, not this library";
   static constexpr const char* kRemoved = "NCCL has removed it";
@@ -48,11 +48,9 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_LL_BUFFSIZE", "NCCL_BUFFSIZE sets the size of FIFOs; small data has fixed slots"},
       {"NCCL_LL128_BUFFSIZE", "NCCL_BUFFSIZE sets the size of FIFOs; small data has fixed slots"},
       {"NCCL_CUMEM_HOST_ENABLE", "Weft shares host memory by file descriptors, without /dev/shm"},
-      {"NCCL_NET_GDR_LEVEL", kViaHost},
-      {"NCCL_NET_GDR_READ", kViaHost},
-      {"NCCL_NET_GDR_C2C", kViaHost},
+      {"NCCL_NET_GDR_READ", kBothWays},
+      {"NCCL_NET_GDR_C2C", "NCCL_NET_GDR_LEVEL=PHB lets NICs reach GPUs through a CPU"},
       {"NCCL_GDRCOPY_*", "GDRCopy is not used"},
-      {"NCCL_DMABUF_ENABLE", kViaHost},
       {"NCCL_IB_*", kVerbs},
       {"NCCL_SHM_USE_CUDA_MEMCPY", "kernels copy through host memory"},
       {"NCCL_IGNORE_CPU_AFFINITY", "Weft binds only its proxy threads, to the cores near the NIC"},

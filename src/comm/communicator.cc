@@ -19,6 +19,7 @@
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/exec/cuda/lane_image.h"
+#include "src/exec/cuda/net_memory.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/hwloc_view.h"
 #include "src/transport/acceptor.h"
@@ -35,6 +36,16 @@ std::shared_ptr<const ImportedSchedules> load_schedules(const CommunicatorOption
                      !config.msccl_algo_dir.empty();
   return named ? ImportedSchedules::load(config, options.nranks, options.rank == 0)
                : std::make_shared<const ImportedSchedules>();
+}
+
+// The GPU's memory for what is behind the words of the rank's area.
+std::function<LaneGpuMemory()> memory_for_nics(const Config& config, int device,
+                                               const MeshPlan& plan) {
+  return [&config, device, bytes = plan.area_bytes - plan.lane_words_bytes] {
+    LaneGpuMemory memory = cuda::net_memory(device, bytes, config.dmabuf_enable);
+    memory.needs_flush = memory.needs_flush || config.net_force_flush;
+    return memory;
+  };
 }
 
 // Why a schedule cannot go through FIFOs in host memory; empty: it can.
@@ -207,11 +218,9 @@ void Communicator::connect(Deadline deadline) {
   chooser_->set_cpu_nodes(nodes->count());
   const bool one_host = share_host(infos), on_gpus = cuda::available();
   const bool multi_connection = !one_host && uses_multi_connection(config_, nranks, on_gpus);
-  const bool net_lanes =
-      cuda::available() &&
-      uses_net_lanes(config_, infos,
-                     !config_.topo.empty() || !chooser_->imported().all().empty() ||
-                         compression_for(config_.compress, options_.name) != "off");
+  const bool wants_lanes = !config_.topo.empty() || !chooser_->imported().all().empty() ||
+                           compression_for(config_.compress, options_.name) != "off";
+  const bool net_lanes = on_gpus && uses_net_lanes(config_, infos, wants_lanes);
   MeshPlan plan{infos,
                 nodes->count(),
                 chooser_->channels(usual_channels(options_, multi_connection)),
@@ -230,6 +239,7 @@ void Communicator::connect(Deadline deadline) {
     std::lock_guard lock(vigil_.mutex);
     cpu_nodes_ = std::move(nodes);
   }
+  if (net_lanes) plan.gpu_memory = memory_for_nics(config_, options_.device, plan);
   auto mesh = std::make_unique<Mesh>(*control_, options_.id.secret, rank, plan, config_,
                                      options_.net, deadline, gone_.data());
   cpu_nodes_->connect(deadline, *control_);

@@ -20,6 +20,7 @@ cuda::GpuPosts GpuLauncher::posts() {
       if (stream != nullptr) posts.owners.push_back(stream->memory());
     }
   for (const NetworkLinks::Link& link : mesh_.network_links()) poll(link.stream->proxy());
+  posts.data = mesh_.gpu_data();
   return posts;
 }
 

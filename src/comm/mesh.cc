@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/base/fork.h"
 #include "src/base/log.h"
+#include "src/comm/nic_distance.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
@@ -115,7 +116,7 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPl
   // All ranks accept connections after this gather.
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
   connect_host(deadline, control);
-  if (network_ != nullptr) connect_network(offers, config, control, deadline, gone);
+  if (network_ != nullptr) connect_network(offers, plan, config, control, deadline, gone);
   control.all_gather("connected", deadline);
 }
 
@@ -231,8 +232,9 @@ int Mesh::ranks_sharing_gpu() const {
       }));
 }
 
-void Mesh::connect_network(const std::vector<std::string>& offers, const Config& config,
-                           ControlChannel& control, Deadline deadline, std::atomic<bool>* gone) {
+void Mesh::connect_network(const std::vector<std::string>& offers, const MeshPlan& plan,
+                           const Config& config, ControlChannel& control, Deadline deadline,
+                           std::atomic<bool>* gone) {
   NetworkLinks::Ends ends;
   ends.door = &door();
   ends.gone = gone;
@@ -254,6 +256,11 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const Config&
       lane_streams_[static_cast<size_t>(route.peer * kLaneStreams + route.channel -
                                         NetworkLinks::kFirstLaneChannel)] = &stream;
     };
+    ends.gpu_memory = plan.gpu_memory;
+    ends.too_far = [&](const std::string& nic) {
+      return too_far(plan.nics, rank_, nic, config.net_gdr_level);
+    };
+    ends.loses_flushes = config.lose_flushes;
   }
   network_->connect(offers, control, deadline, ends);
 }

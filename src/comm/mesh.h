@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,8 @@ struct MeshPlan {
   const ImportedSchedules& imported;
   NicPlan nics{};
   int helped_ranks = 0;  // not 0: the others are helpers, which have nothing to say to each other
+  // Memory of the rank's GPU for NICs, see NetworkLinks::Ends. Empty: it has no GPU.
+  std::function<LaneGpuMemory()> gpu_memory{};
 };
 
 class Mesh {
@@ -76,6 +79,7 @@ class Mesh {
   }
   // GPUs of several hosts run lanes.
   bool net_lanes() const { return lane_words_bytes_ > 0; }
+  std::byte* gpu_data() const { return network_ == nullptr ? nullptr : network_->gpu_data(); }
   // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
   LaneOut* lane_stream(int peer, int number) const {
     return lane_streams_.empty() ? nullptr
@@ -122,8 +126,9 @@ class Mesh {
   void classify();
   void connect_local(int peer, Deadline deadline, ControlChannel& control);
   void listen(const Config& config, const NetWish& wish, const NicPlan& nics);
-  void connect_network(const std::vector<std::string>& offers, const Config& config,
-                       ControlChannel& control, Deadline deadline, std::atomic<bool>* gone);
+  void connect_network(const std::vector<std::string>& offers, const MeshPlan& plan,
+                       const Config& config, ControlChannel& control, Deadline deadline,
+                       std::atomic<bool>* gone);
   void accept(Fd connection, const Purpose& purpose);
 
   const Secret secret_;

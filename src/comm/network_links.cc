@@ -30,8 +30,12 @@ struct NetworkLinks::Pending {
   Route route;
   int device = 0;
   std::string nic, pci_path;  // of the device
+  int pointers = 0;           // kinds of memory that it takes
+  bool wants_flush = false;
   NetHandle handle{};
   NetComm listener, comm;
+  void* gpu_registration = nullptr;
+  bool is_lane() const { return route.channel >= kFirstLaneChannel; }
 };
 
 NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secret& secret,
@@ -53,8 +57,11 @@ NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secr
     pending.route = route;
     pending.device =
         devices.place(route.peer, route.channel < kFirstLaneChannel ? route.channel : -1, sends);
-    pending.nic = devices.properties(pending.device).name;
-    pending.pci_path = devices.properties(pending.device).pci_path;
+    const NetProperties& properties = devices.properties(pending.device);
+    pending.nic = properties.name;
+    pending.pci_path = properties.pci_path;
+    pending.pointers = properties.pointers;
+    pending.wants_flush = properties.force_flush;
     return pending;
   };
   for (const Route& route : outgoing) outgoing_.push_back(placed(route, true));
@@ -136,11 +143,13 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   network_->use_secret(nullptr, Wire::kPlain);
+  reach_gpu(ends);
   for (Pending& pending : outgoing_) {
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
-    if (pending.route.channel >= kFirstLaneChannel) {
+    if (pending.is_lane()) {
+      const LaneArea area = area_of(pending, ends);
       auto posts = std::make_shared<LaneOut>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                             ends.area, *ends.door, lost);
+                                             area, *ends.door, lost);
       ends.posts(pending.route, *posts);
       add(pending, true, std::move(posts));
       continue;
@@ -152,9 +161,10 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
   }
   for (Pending& pending : incoming_) {
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
-    if (pending.route.channel >= kFirstLaneChannel) {
+    if (pending.is_lane()) {
+      const LaneArea area = area_of(pending, ends);
       add(pending, false,
-          std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies), ends.area,
+          std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies), area,
                                    *ends.door, lost));
       continue;
     }
@@ -164,6 +174,57 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     add(pending, false, std::move(stream));
   }
   for (const Link& link : links_) link.stream->proxy().add(link.stream);
+}
+
+template <typename Visit>
+void NetworkLinks::for_each_lane(const Visit& visit) {
+  for (auto* routes : {&outgoing_, &incoming_})
+    for (Pending& pending : *routes)
+      if (pending.is_lane()) visit(pending);
+}
+
+// Registers the GPU's memory with all NICs that serve lanes. Returns "" or why some cannot have it.
+std::string NetworkLinks::why_not_gpu(const Ends& ends) {
+  std::string why;
+  for_each_lane([&](const Pending& pending) {
+    if (!why.empty()) return;
+    if ((pending.pointers & (net_abi::kCudaPointer | net_abi::kDmaBuf)) == 0)
+      why = fmt::format("{} takes no memory of GPUs", pending.nic);
+    else
+      why = ends.too_far(pending.nic);
+  });
+  if (!why.empty()) return why;
+  try {
+    gpu_ = ends.gpu_memory();
+    for_each_lane([&](Pending& pending) {
+      pending.gpu_registration =
+          pending.comm.reg_gpu(gpu_.memory.data(), gpu_.memory.size(), gpu_.dma_buf,
+                               gpu_.dma_buf_offset, pending.pointers);
+    });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void NetworkLinks::reach_gpu(const Ends& ends) {
+  std::vector<std::string> nics;
+  for_each_lane([&](const Pending& pending) {
+    if (std::find(nics.begin(), nics.end(), pending.nic) == nics.end()) nics.push_back(pending.nic);
+  });
+  if (nics.empty() || !ends.gpu_memory) return;
+  const std::string why = why_not_gpu(ends);
+  if (!why.empty()) gpu_ = {};
+  WEFT_INFO(kNet, "rank {}: {} and large messages in {} memory{}", rank_, fmt::join(nics, ", "),
+            why.empty() ? "the GPU's" : "host", why.empty() ? "" : ": " + why);
+}
+
+LaneArea NetworkLinks::area_of(const Pending& pending, const Ends& ends) const {
+  LaneArea area = ends.area;
+  area.gpu = gpu_;
+  area.gpu.registration = pending.gpu_registration;
+  area.gpu.needs_flush = (gpu_.needs_flush || pending.wants_flush) && !ends.loses_flushes;
+  return area;
 }
 
 void NetworkLinks::add(const Pending& pending, bool sends, std::shared_ptr<NetStream> stream) {

@@ -48,6 +48,10 @@ class NetworkLinks {
     std::function<void(const Route&, const RecvPort&)> receive;
     LaneArea area;
     std::function<void(const Route&, LaneOut&)> posts;
+    // For lanes: memory of the GPU, and why a NIC may not have it ("": it may). Both may be empty.
+    std::function<LaneGpuMemory()> gpu_memory;
+    std::function<std::string(const std::string& nic)> too_far;
+    bool loses_flushes = false;  // for tests
   };
   // Connects all routes. `offers`: one offer() per rank. Throws Error and names the peer.
   void connect(const std::vector<std::string>& offers, ControlChannel& control, Deadline deadline,
@@ -63,6 +67,8 @@ class NetworkLinks {
   const std::vector<Link>& links() const { return links_; }
 
   const std::string& name() const { return network_->name(); }
+  // The GPU memory that NICs reach. nullptr: they reach none.
+  std::byte* gpu_data() const { return gpu_.memory.data(); }
 
   // Waits at most `seconds` per stream until its bytes are sent, then closes all connections.
   void drain(double seconds);
@@ -72,6 +78,11 @@ class NetworkLinks {
   struct Pending;
   NetHandle find_handle(const std::vector<std::string>& offers, const Route& route) const;
   bool advance(Pending& pending, bool outgoing);
+  template <typename Visit>
+  void for_each_lane(const Visit& visit);
+  std::string why_not_gpu(const Ends& ends);
+  void reach_gpu(const Ends& ends);
+  LaneArea area_of(const Pending& pending, const Ends& ends) const;
   void add(const Pending& pending, bool sends, std::shared_ptr<NetStream> stream);
 
   std::shared_ptr<Network> network_;
@@ -79,6 +90,7 @@ class NetworkLinks {
   const Wire wire_;
   const int rank_;
   std::vector<Pending> outgoing_, incoming_;
+  LaneGpuMemory gpu_;
   std::vector<Link> links_;
 };
 

@@ -26,9 +26,9 @@ std::string name_on_host(const std::string& id) {
 
 std::string NicPlan::encode() const {
   std::string text;
-  for (const auto& names : of_rank) {
-    text += "rank";
-    for (const std::string& name : names) text.append(" ").append(name);
+  for (size_t rank = 0; rank < of_rank.size(); rank++) {
+    text += fmt::format("rank {}", static_cast<int>(distance[rank]));
+    for (const std::string& name : of_rank[rank]) text.append(" ").append(name);
     text += '\n';
   }
   for (const Route& route : routes)
@@ -45,6 +45,11 @@ NicPlan NicPlan::decode(std::string_view text) {
     std::string kind;
     words >> kind;
     if (kind == "rank") {
+      int distance = -1;
+      words >> distance;
+      if (distance < 0 || distance > static_cast<int>(PathClass::kNone))
+        fail(ncclInternalError, "rank 0 names no distance of NICs: '{}'", line);
+      plan.distance.push_back(static_cast<PathClass>(distance));
       auto& names = plan.of_rank.emplace_back();
       for (std::string name; words >> name;) names.push_back(name);
       continue;
@@ -63,6 +68,8 @@ NicPlan nic_plan(const Machine& machine,
   NicPlan plan;
   if (count_hosts(machine) < 2) return plan;
   plan.of_rank = nics_of_ranks(machine);
+  for (const NicChoice& choice : nic_affinity(machine))
+    plan.distance.push_back(choice.nic < 0 ? PathClass::kNone : choice.direct.path_class);
   for (auto& names : plan.of_rank)
     for (std::string& name : names) name = name_on_host(name);
   if (plan.of_rank.size() > kMostRoutedRanks) return plan;

@@ -11,6 +11,7 @@
 
 #include "src/planner/imported_schedules.h"
 #include "src/topology/graph/machine.h"
+#include "src/topology/graph/paths.h"
 
 namespace weft {
 
@@ -29,6 +30,7 @@ struct NicPlan {
   };
   // The NICs of each rank, the first one first. Empty: the machine has no NICs, or is not known.
   std::vector<std::vector<std::string>> of_rank;
+  std::vector<PathClass> distance;  // from a rank's GPU to these NICs
   std::vector<Route> routes;
 
   std::string encode() const;

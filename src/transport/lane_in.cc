@@ -5,6 +5,13 @@
 #include "src/transport/proxy.h"
 
 namespace weft {
+namespace {
+
+uint32_t kind_of(const WirePost& post) {
+  return post.kind & ~(WirePost::kBodyFollows | LanePost::kLarge);
+}
+
+}  // namespace
 
 LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
                std::atomic<bool>* lost)
@@ -19,8 +26,8 @@ bool LaneIn::progress(bool) noexcept {
   return moved;
 }
 
-// Receives are posted in the order of messages: the data that a frame announces, then a frame.
-bool LaneIn::receive_next() noexcept {
+// In the order of messages: the data that a frame announces, then a frame.
+void LaneIn::post_receives() noexcept {
   Network& network = comm_.network();
   while (flying_ < receives_.size()) {
     // What follows a frame is known when it has come.
@@ -29,21 +36,27 @@ bool LaneIn::receive_next() noexcept {
     next = {};
     next.body = owes_body_;
     next.post = owed_;
-    const ncclResult_t code = owes_body_
-                                  ? network.irecv(comm_.get(), area_.memory.data() + owed_.to,
-                                                  owed_.bytes, area_registration_, &next.request)
-                                  : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
-                                                  frame_registration_, &next.request);
+    const bool gpu = on_gpu(owed_);
+    const ncclResult_t code =
+        owes_body_ ? network.irecv(comm_.get(), area_.data(owed_.to, gpu), owed_.bytes,
+                                   gpu ? area_.gpu.registration : area_registration_, &next.request)
+                   : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes, frame_registration_,
+                                   &next.request);
     if (code != ncclSuccess) fail(code);
     if (next.request == nullptr || broken()) break;
     owes_body_ = false;
     flying_++;
   }
+}
+
+bool LaneIn::receive_next() noexcept {
+  if (flush_ != nullptr && !end_flush()) return false;
+  post_receives();
   if (flying_ == 0 || broken()) return false;
   bool done = false;
   size_t size = 0;
   const Receive first = receives_[0];
-  const ncclResult_t code = network.test(first.request, done, size);
+  ncclResult_t code = comm_.network().test(first.request, done, size);
   if (code != ncclSuccess) fail(code);
   if (!done || broken()) return false;
   receives_[0] = receives_[1];
@@ -53,18 +66,36 @@ bool LaneIn::receive_next() noexcept {
     fail(ncclInternalError);
     return false;
   }
+  if (on_gpu(first.post) && area_.gpu.needs_flush) {
+    code =
+        comm_.network().flush(comm_.get(), area_.data(first.post.to, true),
+                              static_cast<int>(first.post.bytes), area_.gpu.registration, &flush_);
+    if (code != ncclSuccess) fail(code);
+    flushed_ = first.post;
+    if (flush_ != nullptr || broken()) return !broken();
+  }
   publish(first.post);
   return true;
 }
 
+bool LaneIn::end_flush() noexcept {
+  bool done = false;
+  size_t size = 0;
+  const ncclResult_t code = comm_.network().test(flush_, done, size);
+  if (code != ncclSuccess) fail(code);
+  if (!done || broken()) return false;
+  flush_ = nullptr;
+  publish(flushed_);
+  return true;
+}
+
 bool LaneIn::is_valid(const WirePost& post) const noexcept {
-  const uint32_t kind = post.kind & ~WirePost::kBodyFollows;
+  const uint32_t kind = kind_of(post);
   const size_t word = kind == LanePost::kGrant ? 16 : 8;
   if (kind > LanePost::kGrant || post.codec != 0 || post.word % word != 0 ||
       post.word + word > area_.words_bytes)
     return false;
-  return post.bytes == 0 ||
-         (post.to >= area_.words_bytes && uint64_t{post.to} + post.bytes <= area_.memory.size());
+  return post.bytes == 0 || area_.has(post.to, post.bytes);
 }
 
 bool LaneIn::read_frame(size_t size) noexcept {
@@ -85,7 +116,7 @@ bool LaneIn::read_frame(size_t size) noexcept {
       owed_ = post;
       continue;
     }
-    good = post.bytes <= size - at;
+    good = post.bytes <= size - at && (post.bytes == 0 || !on_gpu(post));
     if (!good) break;
     if (post.bytes > 0) std::memcpy(area_.memory.data() + post.to, from + at, post.bytes);
     at += (post.bytes + 15) / 16 * 16;
@@ -99,7 +130,7 @@ bool LaneIn::read_frame(size_t size) noexcept {
 // The GPU polls the word, and then reads the data.
 void LaneIn::publish(const WirePost& post) noexcept {
   std::byte* const at = area_.memory.data() + post.word;
-  if ((post.kind & ~WirePost::kBodyFollows) == LanePost::kGrant) {
+  if (kind_of(post) == LanePost::kGrant) {
     // As a Packet of the lane kernel: data, flag, data, flag. Nothing is known of a place.
     constexpr uint64_t kNoPlace = ~uint32_t{0};
     auto* halves = reinterpret_cast<uint64_t*>(at);

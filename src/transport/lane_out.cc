@@ -60,7 +60,8 @@ bool LaneOut::take(LanePost& post) const noexcept {
   return true;
 }
 
-// Puts as many posts as there are into a frame. One whose data follows is the last.
+// Puts as many posts as there are into a frame. One whose data follows is the last. The peer may
+// want the data of large messages on its GPU, so these are never in a frame.
 bool LaneOut::prepare() noexcept {
   std::byte* const to = frame();
   size_t used = 0;
@@ -68,15 +69,17 @@ bool LaneOut::prepare() noexcept {
   LanePost post;
   while (body_bytes_ == 0 && used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes &&
          take(post)) {
-    if (uint64_t{post.from} + post.bytes > area_.memory.size()) {
+    if (post.bytes > 0 && !area_.has(post.from, post.bytes)) {
       fail(ncclInternalError);
       return false;
     }
     WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
-    if (post.bytes > inline_bytes_) {
+    const bool large = (post.kind & LanePost::kLarge) != 0;
+    if (post.bytes > (large ? 0 : inline_bytes_)) {
       wire.kind |= WirePost::kBodyFollows;
       body_at_ = post.from;
       body_bytes_ = post.bytes;
+      body_on_gpu_ = large && !area_.gpu.memory.empty();
     } else if (post.bytes > 0) {
       std::memcpy(to + used + sizeof wire, area_.memory.data() + post.from, post.bytes);
       count_sent();
@@ -97,9 +100,9 @@ bool LaneOut::send_next() noexcept {
   if (!prepared_ && !prepare()) return false;
   Network& network = comm_.network();
   auto& requests = requests_[(first_ + flying_) % kMostFlying];
-  std::byte* body = area_.memory.data() + body_at_;
+  std::byte* body = area_.data(body_at_, body_on_gpu_ && body_bytes_ > 0);
   ncclResult_t code = ncclSuccess;
-  if (body_bytes_ > 0 && network.can_lend()) {
+  if (body_bytes_ > 0 && !body_on_gpu_ && network.can_lend()) {
     requests = {};
     code = network.isend_two(comm_.get(), frame(), frame_bytes_, body, body_bytes_, &requests[0]);
     if (code == ncclSuccess && requests[0] == nullptr) return false;
@@ -111,7 +114,9 @@ bool LaneOut::send_next() noexcept {
       frame_sent_ = true;
     }
     if (code == ncclSuccess && body_bytes_ > 0) {
-      code = network.isend(comm_.get(), body, body_bytes_, area_registration_, &requests[1]);
+      code =
+          network.isend(comm_.get(), body, body_bytes_,
+                        body_on_gpu_ ? area_.gpu.registration : area_registration_, &requests[1]);
       if (code == ncclSuccess && requests[1] == nullptr) return false;
     }
   }

@@ -24,6 +24,9 @@ struct LanePost {
     kCount = 0,  // it becomes `call` and `value`: messages produced or consumed
     kGrant = 1,  // a packet without a place: `call`, signed with `value`
   };
+  // In `kind` too: the messages of this call are too large for frames (kLaneInlineBytes). A rank
+  // whose NICs reach the memory of its GPU keeps such messages there, at both ends.
+  static constexpr uint32_t kLarge = 1u << 8;
   uint32_t word = 0;  // offset in the peer's area
   uint32_t call = 0, value = 0;
   uint32_t bytes = 0, to = 0;  // data, and its place in the peer's area
@@ -32,7 +35,8 @@ struct LanePost {
   uint32_t codec = 0;  // 0: plain. Also room for a part
 };
 
-inline constexpr uint32_t kLanePosts = 1024;  // of a ring; a power of two
+inline constexpr size_t kLaneInlineBytes = 8u << 10;  // the largest data in a frame
+inline constexpr uint32_t kLanePosts = 1024;          // of a ring; a power of two
 
 // In pinned memory. The proxy writes `taken`.
 struct LanePostRing {

@@ -3,6 +3,9 @@
 // data behind it, straight from area to area. The receiver writes data and words into its rank's
 // area, where its GPU looks for them. Neither waits for a GPU: a post is made only when the peer
 // has room for its data. So one stream carries any number of ports, and none can block another.
+//
+// Words are in host memory. Large data is in the GPU's memory where its NICs reach that: then no
+// CPU touches it. Each end decides for itself.
 #pragma once
 
 #include <array>
@@ -15,12 +18,33 @@
 
 namespace weft {
 
+// Memory of a GPU that its NICs reach. `owner` keeps it.
+struct LaneGpuMemory {
+  std::span<std::byte> memory;
+  int dma_buf = -1;  // descriptor; -1: NICs get the address
+  uint64_t dma_buf_offset = 0;
+  // Kernels may see what a NIC has written only after a flush.
+  bool needs_flush = false;
+  void* registration = nullptr;  // for the stream that gets this
+  std::shared_ptr<const void> owner;
+};
+
 // A rank's area: words that it polls, then data. Pinned if a GPU uses it. `owner` keeps it.
 struct LaneArea {
   std::span<std::byte> memory;
   size_t words_bytes = 0;
   uint64_t* sent = nullptr;  // counts posts whose data the network is done with, for all streams
   std::shared_ptr<const void> owner;
+  // Large messages are here, in place of the memory behind the words. Empty: they are not.
+  LaneGpuMemory gpu;
+
+  bool has(uint64_t at, uint64_t bytes) const {
+    return at >= words_bytes && at + bytes <= memory.size();
+  }
+  // Where the data is that a post places at `at`.
+  std::byte* data(uint32_t at, bool on_gpu) const {
+    return on_gpu ? gpu.memory.data() + (at - words_bytes) : memory.data() + at;
+  }
 };
 
 // On the wire: a post, and its data if that is small.
@@ -29,7 +53,6 @@ struct WirePost {
   uint32_t word = 0, call = 0, value = 0, bytes = 0, to = 0, kind = 0, codec = 0, unused = 0;
 };
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
-inline constexpr size_t kLaneInlineBytes = 8u << 10;
 
 class LaneOut final : public NetStream {
  public:
@@ -60,7 +83,7 @@ class LaneOut final : public NetStream {
   void* area_registration_ = nullptr;
   uint64_t taken_ = 0;  // posts
   // The frame that is sent next: its size, and the data behind it.
-  bool prepared_ = false, frame_sent_ = false;
+  bool prepared_ = false, frame_sent_ = false, body_on_gpu_ = false;
   size_t frame_bytes_ = 0;
   uint32_t body_at_ = 0, body_bytes_ = 0;
   // Two requests per frame, at most, and whether data goes with it.
@@ -76,11 +99,16 @@ class LaneIn final : public NetStream {
   bool progress(bool eager) noexcept override;
 
  protected:
-  bool idle() const override { return flying_ == 0; }
+  bool idle() const override { return flying_ == 0 && flush_ == nullptr; }
   bool asks_kernel() const override { return true; }
 
  private:
+  bool on_gpu(const WirePost& post) const {
+    return !area_.gpu.memory.empty() && (post.kind & LanePost::kLarge) != 0;
+  }
+  void post_receives() noexcept;
   bool receive_next() noexcept;
+  bool end_flush() noexcept;
   bool read_frame(size_t size) noexcept;
   bool is_valid(const WirePost& post) const noexcept;
   void publish(const WirePost& post) noexcept;
@@ -98,6 +126,8 @@ class LaneIn final : public NetStream {
   size_t flying_ = 0;
   bool owes_body_ = false;  // the next receive is the data of `owed_`
   WirePost owed_;
+  void* flush_ = nullptr;  // request; nothing that comes later is told before it is done
+  WirePost flushed_;
 };
 
 }  // namespace weft

@@ -103,6 +103,8 @@ class NetComm {
   Network& network() const { return *network_; }
   // Throws Error. Deregistered when the comm closes.
   void* reg(void* data, size_t size, net_abi::PointerKind kind = net_abi::kHostPointer);
+  // The same for GPU memory, by its descriptor (-1: it has none) if the device takes those.
+  void* reg_gpu(void* data, size_t size, int dma_buf, uint64_t offset, int pointers);
 
  private:
   void close() noexcept;

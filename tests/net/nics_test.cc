@@ -126,6 +126,8 @@ TEST(Nics, OfThePlanAreThoseOfTheRoutes) {
   more.routes = {{3, 9, 1, "nic5", "nic6"}};
   const NicPlan same = NicPlan::decode(more.encode());
   EXPECT_EQ(same.of_rank, more.of_rank);
+  EXPECT_EQ(same.distance, more.distance);
+  EXPECT_EQ(same.distance, std::vector(16, PathClass::kPcieSwitch));
   EXPECT_EQ(same.routes, more.routes);
   EXPECT_TRUE(same.routes[0].serves(3, 9, 1, true) && same.routes[0].serves(9, 3, 1, false));
   EXPECT_FALSE(same.routes[0].serves(3, 9, 0, true) || same.routes[0].serves(9, 3, 1, true));

@@ -9,49 +9,13 @@
 
 #include "src/transport/proxy.h"
 #include "tests/support/sampling.h"
+#include "tests/transport/lane_ends.h"
 #include "tests/transport/loopback_network.h"
 
 namespace weft::test {
 namespace {
 
-constexpr size_t kWords = 4096, kAreaBytes = kWords + (4u << 20);
-
-struct Area {
-  std::vector<std::byte> memory = std::vector<std::byte>(kAreaBytes + 64);
-  uint64_t sent = 0;
-  std::byte* begin() {
-    const auto at = reinterpret_cast<uintptr_t>(memory.data());
-    return memory.data() + ((at + 63) / 64 * 64 - at);
-  }
-  LaneArea area() { return {{begin(), kAreaBytes}, kWords, &sent, nullptr}; }
-  uint64_t word(size_t number) {
-    return __atomic_load_n(reinterpret_cast<uint64_t*>(begin()) + number, __ATOMIC_ACQUIRE);
-  }
-};
-
-// What a kernel does: see lane_posts.cuh.
-class Poster {
- public:
-  explicit Poster(LanePostRing& ring) : ring_(ring) {}
-  void post(const LanePost& post) {
-    while (ticket_ - __atomic_load_n(&ring_.taken, __ATOMIC_ACQUIRE) >= kLanePosts)
-      std::this_thread::yield();
-    uint32_t words[sizeof post / 4];
-    std::memcpy(words, &post, sizeof post);
-    const auto flag = static_cast<uint32_t>(ticket_ + 1);
-    PostedWords* to = ring_.posts[ticket_++ % kLanePosts];
-    for (size_t i = 0; i < sizeof post / 8; i++) {
-      __atomic_store_n(&to[i].data0, words[2 * i], __ATOMIC_RELAXED);
-      __atomic_store_n(&to[i].data1, words[2 * i + 1], __ATOMIC_RELAXED);
-      __atomic_store_n(&to[i].flag0, flag, __ATOMIC_RELEASE);
-      __atomic_store_n(&to[i].flag1, flag, __ATOMIC_RELEASE);
-    }
-  }
-
- private:
-  LanePostRing& ring_;
-  uint64_t ticket_ = 0;
-};
+constexpr size_t kWords = TestArea::kWords, kAreaBytes = TestArea::kBytes;
 
 // With a network that sends a frame and its data at once, and with one that cannot.
 class LaneStreams : public testing::TestWithParam<bool> {
@@ -69,19 +33,10 @@ class LaneStreams : public testing::TestWithParam<bool> {
     proxy_.remove(in_, 0);
     proxy_.keep_polling(false);
   }
-  bool comes(size_t word, uint64_t value) {
-    for (int tries = 0; tries < 20000 && to_.word(word) != value; tries++)
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-    return to_.word(word) == value;
-  }
-  bool is_sent(uint64_t messages) {
-    const auto sent = [&] { return __atomic_load_n(&from_.sent, __ATOMIC_ACQUIRE) == messages; };
-    for (int tries = 0; tries < 20000 && !sent(); tries++)
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-    return sent();
-  }
+  bool comes(size_t word, uint64_t value) { return to_.gets(word, value); }
+  bool is_sent(uint64_t messages) { return from_.has_sent(messages); }
 
-  Area from_, to_;
+  TestArea from_, to_;
   Doorbell door_;
   Proxy& proxy_ = Proxy::next();
   std::shared_ptr<LaneOut> out_;

@@ -20,15 +20,15 @@ std::shared_ptr<Network> loopback_network(bool lends) {
       .open(1, net_abi::kUndefined);
 }
 
-std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network) {
+std::pair<NetComm, NetComm> connect_pair(const std::shared_ptr<Network>& network, int device) {
   NetHandle handle{};
   void *listening = nullptr, *sending = nullptr, *receiving = nullptr;
-  if (network->listen(0, handle, &listening) != ncclSuccess)
+  if (network->listen(device, handle, &listening) != ncclSuccess)
     throw std::runtime_error("listen: " + network->reason());
   const NetComm listener(network, listening, NetComm::Kind::kListen);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (sending == nullptr || receiving == nullptr) {
-    if ((sending == nullptr && network->connect(0, handle, &sending) != ncclSuccess) ||
+    if ((sending == nullptr && network->connect(device, handle, &sending) != ncclSuccess) ||
         (receiving == nullptr && network->accept(listening, &receiving) != ncclSuccess))
       throw std::runtime_error("connect: " + network->reason());
     if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("no connection");

@@ -323,6 +323,8 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     s.blocks_of[p] = nullptr;
   }
   if (!posts.rings.empty()) s.connect_posts(posts, s.areas_of[me]);
+  if (posts.data != nullptr)
+    s.gpu_shift = posts.data - (s.areas_of[me] + lane_area_pool(s.options.nranks));
   s.all_reach = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
     return ranks.find('0') == std::string::npos;
   });

@@ -122,6 +122,7 @@ struct GpuRingExchange {
 // `owners` keep them.
 struct GpuPosts {
   std::vector<LanePostRing*> rings;
+  std::byte* data = nullptr;  // GPU memory for large messages; nullptr: they are in the area
   std::vector<std::shared_ptr<const void>> owners;
 };
 

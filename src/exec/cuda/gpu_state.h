@@ -71,6 +71,7 @@ struct GpuExecutor::State {
   // Of ranks of other hosts: kLaneStreams per rank, and whether a rank is one.
   PooledResource postboxes;
   std::vector<bool> remote;
+  int64_t gpu_shift = 0;         // as in LaneArguments
   size_t words_at = 0;           // from a block to its LaneWords
   PooledResource lane_counters;  // LaneCounters, then those of messages
   uint32_t* message_counters(bool sends, int peer) const {

@@ -236,7 +236,11 @@ struct alignas(16) LaneArguments {
   LaneData data;
   std::byte* pool = nullptr;       // this rank's
   const uint64_t* sent = nullptr;  // see lane_area_pool(); nullptr: all ranks are on this host
-  uint64_t scratch_at = 0;         // in every rank's pool
+  // From this rank's area to its GPU memory that NICs reach. 0: they reach none.
+  int64_t gpu_shift = 0;
+  // Messages of slices that are larger than this may be there. Also on all other ranks.
+  uint32_t inline_bytes = kLaneInlineBytes;
+  uint64_t scratch_at = 0;  // in every rank's pool
   uint32_t word_instances = 1;
   uint32_t slots = 0, slot_bytes = 0;
   uint32_t element = 1;

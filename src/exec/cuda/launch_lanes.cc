@@ -93,6 +93,7 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
   if (s.options.net_lanes) {
     std::byte* area = s.areas_of[static_cast<size_t>(s.options.rank)];
     a.sent = reinterpret_cast<uint64_t*>(area + lane_area_pool(s.options.nranks)) - 1;
+    a.gpu_shift = s.gpu_shift;
   }
   a.system = !s.comm.one_device || s.options.system_scope || s.options.net_lanes;
 }

@@ -1,6 +1,7 @@
 // Replaces the GPU executor in builds without CUDA: there is never a GPU.
 #include "src/base/error.h"
 #include "src/exec/cuda/gpu_executor.h"
+#include "src/exec/cuda/net_memory.h"
 #include "src/exec/cuda/rank_device.h"
 
 namespace weft::cuda {
@@ -40,6 +41,7 @@ void GpuExecutor::settle(std::span<const std::string>, std::span<std::byte* cons
 size_t GpuExecutor::area_bytes(int, size_t, bool) { return 0; }
 size_t GpuExecutor::area_words_bytes(int) { return 0; }
 bool GpuExecutor::complete() const { return false; }
+LaneGpuMemory net_memory(int, size_t, bool) { return {}; }
 std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
                                                      const VerifiedSchedule*, int) {
   refuse();

@@ -43,6 +43,8 @@ using DeviceBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
 // Streams between ranks of different hosts, and the threads that move them.
 class LaneNetwork {
  public:
+  static constexpr size_t kInlineBytes = 200;  // larger data follows its frame
+
   // `areas`: of each rank.
   LaneNetwork(const std::vector<LaneArea>& areas, const std::function<bool(int, int)>& apart)
       : areas_(areas) {
@@ -95,8 +97,6 @@ class LaneNetwork {
     return static_cast<uint64_t>(static_cast<const std::byte*>(at) -
                                  areas_[static_cast<size_t>(rank)].memory.data());
   }
-  static constexpr size_t kInlineBytes = 200;  // larger data follows its frame
-
   int n_ = 0;
   Proxy& proxy_ = Proxy::next();  // has nothing to do: the pump moves the streams
   Doorbell door_;
@@ -113,6 +113,7 @@ struct LaneHome {
   LaneCounters counters;
   HostFlags flags;
   uint64_t sent = 0;  // see lane_area_pool()
+  DeviceBytes gpu;    // memory that NICs reach, in place of the pool and the outbox
 };
 
 // A rank's memory and program.
@@ -132,7 +133,8 @@ struct LaneCase {
   uint64_t count = 1;
   bool packets = false;
   bool in_shared = true;
-  int host = 0;  // ranks of a host; 0: all are on one
+  int host = 0;      // ranks of a host; 0: all are on one
+  bool gpu = false;  // NICs reach the memory of every other rank's GPU
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = 64;
@@ -164,8 +166,7 @@ class LaneTeam {
     }
     if (shape.host > 0 && first == nullptr) {
       std::vector<LaneArea> areas;
-      for (LaneRank& rank : ranks_)
-        areas.push_back({rank.home->memory, lane_area_pool(c_.nranks), &rank.home->sent, nullptr});
+      for (LaneRank& rank : ranks_) areas.push_back(area_of(rank));
       network_ = std::make_shared<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
@@ -239,6 +240,14 @@ class LaneTeam {
  private:
   bool coded() const { return !verified_.schedule().codecs.empty(); }
   LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  LaneArea area_of(LaneRank& rank) const {
+    LaneHome& home = *rank.home;
+    LaneArea area{home.memory, lane_area_pool(c_.nranks), &home.sent, nullptr, {}};
+    if (shape_.gpu && (&rank - ranks_.data()) % 2 == 0)
+      home.gpu.resize(home.memory.size() - area.words_bytes);
+    area.gpu.memory = home.gpu;
+    return area;
+  }
   size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
   bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
 
@@ -293,6 +302,8 @@ class LaneTeam {
     a.packets = g.packets;
     a.pool = rank.home->memory.data() + lane_area_pool(n);
     if (shape_.host > 0) a.sent = &rank.home->sent;
+    if (!rank.home->gpu.empty()) a.gpu_shift = rank.home->gpu.data() - a.pool;
+    if (shape_.gpu) a.inline_bytes = LaneNetwork::kInlineBytes;
     a.data.stride = a.data.count = shape_.count;
     a.element = sizeof(int32_t);
     a.signature = 77;
@@ -427,14 +438,15 @@ TEST(LaneKernel, ReachesOtherHosts) {
       if (!generator->supports(c)) continue;
       const VerifiedSchedule verified = verify(generator->make(c, false), false, 2);
       for (const int host : {1, 2})
-        for (const LaneCase& shape :
+        for (LaneCase shape :
              {LaneCase{true, 29, false, true, host}, LaneCase{true, 1000, false, false, host},
               LaneCase{false, 1500, false, true, host}}) {
           if (number++ % stride != 0) continue;
+          shape.gpu = number % 2 == 0;
           LaneTeam team(verified, shape);
           for (int call = 0; call < 3; call++)
-            ASSERT_EQ(team.run(), "")
-                << generator->name << ' ' << name(kind) << ' ' << host << ' ' << shape.count;
+            ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind) << ' ' << host << ' '
+                                      << shape.count << ' ' << shape.gpu;
         }
     }
 }
@@ -474,7 +486,7 @@ TEST(LaneKernel, RunsDifferentSchedulesOneAfterTheOther) {
         const VerifiedSchedule verified = verify(kDirect.make({kind, 4, root}, false), false, 2);
         const uint64_t count = root % 2 == 0 ? 30 : 400;
         teams.push_back(std::make_unique<LaneTeam>(verified,
-                                                   LaneCase{false, count, false, true, host},
+                                                   LaneCase{false, count, false, true, host, true},
                                                    teams.empty() ? nullptr : teams.front().get()));
         calls.push_back(teams.back().get());
       }

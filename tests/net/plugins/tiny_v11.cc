@@ -1,7 +1,8 @@
 // An external plugin of ABI version 11: the tiny network under the name "tiny11". It checks that
 // every communicator passes the context that its init() gave. It has two devices, a slow one that
 // nobody should use; or those of WEFT_TEST_NICS ("nic0,nic1"), equally fast. WEFT_TEST_NIC_LOG
-// names a file with a line for each route: "sends nic0" or "receives nic0".
+// names a file with a line for each route: "sends nic0" or "receives nic0". WEFT_TEST_NIC_GPU=1:
+// its devices take GPU memory, and want flushes (gpu_memory.h).
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "src/transport/net_abi/v11.h"
+#include "tests/net/plugins/gpu_memory.h"
 #include "tests/net/plugins/tiny_net.h"
 
 namespace weft::test::tiny {
@@ -67,6 +69,10 @@ ncclResult_t properties(int dev, net_abi::PropertiesV11* p) {
   *p = {};
   p->name = const_cast<char*>(nics()[static_cast<size_t>(dev)].c_str());
   p->pointer_support = net_abi::kHostPointer;
+  if (std::getenv("WEFT_TEST_NIC_GPU") != nullptr) {
+    p->pointer_support |= net_abi::kCudaPointer;
+    p->force_flush = 1;
+  }
   p->speed = is_fast(dev) ? 100000 : 1000;
   p->max_comms = 64;
   p->max_receives = 8;
@@ -90,12 +96,12 @@ ncclResult_t accept_from(void* listener, void** comm, net_abi::DeviceHandle**) {
 }
 ncclResult_t isend_tagged(void* comm, void* data, size_t size, int, void* mr, void*,
                           void** request) {
-  return isend(comm, data, size, mr, request);
+  return gpu::isend(comm, data, size, mr, request);
 }
 ncclResult_t irecv_tagged(void* comm, int n, void** data, size_t* sizes, int*, void** mrs, void**,
                           void** request) {
   if (n != 1) return ncclInvalidArgument;
-  return irecv(comm, data[0], sizes[0], mrs[0], request);
+  return gpu::irecv(comm, data[0], sizes[0], mrs[0], request);
 }
 
 }  // namespace
@@ -110,15 +116,15 @@ const weft::net_abi::NetV11 ncclNetPlugin_v11 = {{"tiny11",
                                                   tiny::listen_at,
                                                   tiny::connect_to,
                                                   tiny::accept_from,
-                                                  tiny::reg,
+                                                  tiny::gpu::reg,
                                                   nullptr,
-                                                  tiny::dereg,
+                                                  tiny::gpu::dereg,
                                                   tiny::isend_tagged,
                                                   tiny::irecv_tagged,
-                                                  nullptr,
-                                                  tiny::test,
-                                                  tiny::close_comm,
-                                                  tiny::close_comm,
+                                                  tiny::gpu::flush,
+                                                  tiny::gpu::test,
+                                                  tiny::gpu::close_comm,
+                                                  tiny::gpu::close_comm,
                                                   tiny::close_listener,
                                                   nullptr,
                                                   nullptr,

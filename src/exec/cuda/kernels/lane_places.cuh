@@ -97,7 +97,8 @@ class LanePlaces {
     post.bytes = static_cast<uint32_t>(bytes);
     post.to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(port.pool) - kRemote +
                                     slot_offset(port.position, end.slot));
-    post.from = static_cast<uint32_t>(at - port.post->area);
+    post.from = static_cast<uint32_t>(at - shift() - port.post->area);
+    if (large()) post.kind |= LanePost::kLarge;
     return post;
   }
 
@@ -214,11 +215,16 @@ class LanePlaces {
     end.slot_step = static_cast<uint16_t>(end.per_iteration % slots);
     end.aligned = true;
     end.kind = a_.packets ? LaneEnd::kPacket : LaneEnd::kSlot;
-    if (end.posted && !operand.receives)
-      return port.outbox + slot_offset(port.credit_position, slot);
+    if (end.posted)
+      return (operand.receives ? port.pool + slot_offset(port.position, slot)
+                               : port.outbox + slot_offset(port.credit_position, slot)) +
+             shift();
     std::byte* base = a_.packets ? reinterpret_cast<std::byte*>(port.packets) : port.pool;
     return base + slot_offset(port.position, slot);
   }
+  // Whether messages are too large for frames (LanePost::kLarge). Both ends cut them alike.
+  __device__ bool large() const { return d_.slice * a_.element > a_.inline_bytes; }
+  __device__ int64_t shift() const { return large() ? a_.gpu_shift : 0; }
   __device__ uint64_t slot_offset(uint32_t position, uint32_t slot) const {
     return (uint64_t{number_of(position)} * a_.slots + slot) * a_.slot_bytes;
   }

@@ -1,0 +1,14 @@
+// GPU memory for data that NICs carry.
+#pragma once
+
+#include <cstddef>
+
+#include "src/transport/lane_stream.h"
+
+namespace weft::cuda {
+
+// Memory of `bytes` bytes on a device. `dma_buf`: with a descriptor, if the driver gives one. NICs
+// that ask for flushes get them anyway; needs_flush says whether the GPU needs them. Throws Error.
+LaneGpuMemory net_memory(int device, size_t bytes, bool dma_buf);
+
+}  // namespace weft::cuda

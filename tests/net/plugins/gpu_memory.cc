@@ -1,0 +1,250 @@
+// See gpu_memory.h.
+#include "tests/net/plugins/gpu_memory.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tests/net/plugins/tiny_net.h"
+
+namespace weft::test::tiny::gpu {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20, kBuffers = 12;
+
+// The CUDA runtime of the program, if it has one.
+template <typename... Arguments>
+int call_cuda(const char* name, Arguments... arguments) {
+  using Function = int (*)(Arguments...);
+  const auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+  return function == nullptr ? -1 : function(arguments...);
+}
+
+// Copies one after the other, on a stream of its own.
+class Copies {
+ public:
+  Copies() {
+    constexpr unsigned kNonBlocking = 1;
+    if (call_cuda("cudaStreamCreateWithFlags", &stream_, kNonBlocking) != 0) stream_ = nullptr;
+  }
+  bool has_gpu() const { return stream_ != nullptr; }
+  void begin(void* to, const void* from, size_t bytes) {
+    constexpr int kByAddress = 4;
+    if (has_gpu())
+      call_cuda("cudaMemcpyAsync", to, from, bytes, kByAddress, stream_);
+    else
+      std::memcpy(to, from, bytes);
+  }
+  // What the copies so far have to end; nullptr: they have ended.
+  void* mark() {
+    constexpr unsigned kNoTiming = 2;
+    void* event = nullptr;
+    if (!has_gpu() || call_cuda("cudaEventCreateWithFlags", &event, kNoTiming) != 0) return nullptr;
+    call_cuda("cudaEventRecord", event, stream_);
+    return event;
+  }
+  static bool is_done(void*& mark) {
+    if (mark == nullptr) return true;
+    if (call_cuda("cudaEventQuery", mark) != 0) return false;
+    call_cuda("cudaEventDestroy", mark);
+    mark = nullptr;
+    return true;
+  }
+
+ private:
+  void* stream_ = nullptr;
+};
+
+struct Buffer {
+  std::byte* memory = nullptr;
+  bool used = false;
+};
+
+// Data that has come and is not yet in the GPU's memory.
+struct Withheld {
+  void* to = nullptr;
+  size_t bytes = 0;
+  Buffer* buffer = nullptr;
+};
+
+struct Request {
+  enum Kind { kSend, kReceive, kFlush } kind = kSend;
+  void* comm = nullptr;
+  void* inner = nullptr;  // of the tiny network; nullptr: a send that waits for its turn
+  void* mark = nullptr;   // of the copy before it
+  Buffer* buffer = nullptr;
+  void* data = nullptr;
+  size_t size = 0;
+  void* registration = nullptr;  // of the tiny network
+  std::vector<Buffer*> flushed;
+};
+
+// What a comm with GPU memory needs besides the tiny network's.
+struct Staging {
+  std::vector<std::byte> memory = std::vector<std::byte>(kBufferBytes * kBuffers);
+  void* registration = nullptr;
+  Copies copies;
+  std::vector<Buffer> buffers = std::vector<Buffer>(kBuffers);
+  std::deque<Withheld> withheld;
+  std::deque<Request*> sends;  // that wait; messages keep their order
+
+  explicit Staging(void* comm) {
+    // Copies to memory that is not pinned would wait.
+    call_cuda("cudaHostRegister", static_cast<void*>(memory.data()), memory.size(), 0u);
+    for (size_t i = 0; i < kBuffers; i++) buffers[i].memory = memory.data() + i * kBufferBytes;
+    tiny::reg(comm, memory.data(), memory.size(), net_abi::kHostPointer, &registration);
+  }
+  ~Staging() { call_cuda("cudaHostUnregister", static_cast<void*>(memory.data())); }
+
+  ncclResult_t send_some() {
+    while (!sends.empty() && Copies::is_done(sends.front()->mark)) {
+      Request& next = *sends.front();
+      const ncclResult_t code =
+          tiny::isend(next.comm, next.data, next.size, next.registration, &next.inner);
+      if (next.inner == nullptr) return code;
+      sends.pop_front();
+    }
+    return ncclSuccess;
+  }
+  // Who never flushes loses data: the oldest is forgotten.
+  Buffer* take() {
+    for (;;) {
+      for (Buffer& buffer : buffers) {
+        if (buffer.used) continue;
+        buffer.used = true;
+        return &buffer;
+      }
+      if (withheld.empty()) return nullptr;
+      withheld.front().buffer->used = false;
+      withheld.pop_front();
+    }
+  }
+};
+
+struct Registration {
+  void* inner = nullptr;
+  bool on_gpu = false;
+};
+
+std::mutex stagings_mutex;
+std::map<void*, std::unique_ptr<Staging>> stagings;  // by comm
+
+Staging* staging_of(void* comm, bool make = false) {
+  std::lock_guard lock(stagings_mutex);
+  auto& staging = stagings[comm];
+  if (staging == nullptr && make) staging = std::make_unique<Staging>(comm);
+  return staging.get();
+}
+
+void* handed(Request request) { return std::make_unique<Request>(std::move(request)).release(); }
+
+}  // namespace
+
+ncclResult_t reg(void* comm, void* data, size_t size, int type, void** registration) {
+  auto made = std::make_unique<Registration>();
+  made->on_gpu = type == net_abi::kCudaPointer;
+  if (made->on_gpu) {
+    staging_of(comm, true);
+  } else if (const ncclResult_t code = tiny::reg(comm, data, size, type, &made->inner);
+             code != ncclSuccess) {
+    return code;
+  }
+  *registration = made.release();
+  return ncclSuccess;
+}
+
+ncclResult_t dereg(void* comm, void* registration) {
+  const std::unique_ptr<Registration> owner(static_cast<Registration*>(registration));
+  return owner->on_gpu ? ncclSuccess : tiny::dereg(comm, owner->inner);
+}
+
+ncclResult_t isend(void* comm, void* data, size_t size, void* registration, void** request) {
+  const auto& from = *static_cast<Registration*>(registration);
+  *request = nullptr;
+  Staging* staging = staging_of(comm);
+  Request made{
+      .kind = Request::kSend, .comm = comm, .data = data, .size = size, .registration = from.inner};
+  if (staging == nullptr) {
+    const ncclResult_t code = tiny::isend(comm, data, size, from.inner, &made.inner);
+    if (made.inner != nullptr) *request = handed(std::move(made));
+    return code;
+  }
+  if (from.on_gpu) {
+    if (size > kBufferBytes) return ncclInvalidArgument;
+    made.buffer = staging->take();
+    if (made.buffer == nullptr) return ncclSuccess;
+    staging->copies.begin(made.buffer->memory, data, size);
+    made.mark = staging->copies.mark();
+    made.data = made.buffer->memory;
+    made.registration = staging->registration;
+  }
+  *request = handed(std::move(made));
+  staging->sends.push_back(static_cast<Request*>(*request));
+  return staging->send_some();
+}
+
+ncclResult_t irecv(void* comm, void* data, size_t size, void* registration, void** request) {
+  const auto& to = *static_cast<Registration*>(registration);
+  *request = nullptr;
+  Buffer* buffer = nullptr;
+  if (to.on_gpu) {
+    if (size > kBufferBytes) return ncclInvalidArgument;
+    buffer = staging_of(comm)->take();
+    if (buffer == nullptr) return ncclSuccess;
+  }
+  Request made{.kind = Request::kReceive, .comm = comm, .buffer = buffer, .data = data};
+  const ncclResult_t code =
+      tiny::irecv(comm, to.on_gpu ? buffer->memory : data, size,
+                  to.on_gpu ? staging_of(comm)->registration : to.inner, &made.inner);
+  if (made.inner == nullptr && buffer != nullptr) buffer->used = false;
+  if (made.inner != nullptr) *request = handed(std::move(made));
+  return code;
+}
+
+ncclResult_t flush(void* comm, int, void**, int*, void**, void** request) {
+  Staging& staging = *staging_of(comm);
+  Request made{.kind = Request::kFlush, .comm = comm};
+  for (const Withheld& data : staging.withheld) {
+    staging.copies.begin(data.to, data.buffer->memory, data.bytes);
+    made.flushed.push_back(data.buffer);
+  }
+  staging.withheld.clear();
+  made.mark = staging.copies.mark();
+  *request = handed(std::move(made));
+  return ncclSuccess;
+}
+
+ncclResult_t test(void* request, int* done, int* size) {
+  auto& r = *static_cast<Request*>(request);
+  *done = 0;
+  Staging* staging = staging_of(r.comm);
+  if (r.kind == Request::kFlush) {
+    if (!Copies::is_done(r.mark)) return ncclSuccess;
+  } else {
+    ncclResult_t code = staging != nullptr ? staging->send_some() : ncclSuccess;
+    if (code == ncclSuccess && r.inner != nullptr) code = tiny::test(r.inner, done, size);
+    if (code != ncclSuccess || *done == 0) return code;
+  }
+  *done = 1;
+  if (r.buffer != nullptr && r.kind == Request::kSend) r.buffer->used = false;
+  if (r.buffer != nullptr && r.kind == Request::kReceive)
+    staging->withheld.push_back({r.data, static_cast<size_t>(*size), r.buffer});
+  for (Buffer* buffer : r.flushed) buffer->used = false;
+  const std::unique_ptr<Request> owner(&r);
+  return ncclSuccess;
+}
+
+ncclResult_t close_comm(void* comm) {
+  {
+    std::lock_guard lock(stagings_mutex);
+    stagings.erase(comm);
+  }
+  return tiny::close_comm(comm);
+}
+
+}  // namespace weft::test::tiny::gpu
