@@ -74,8 +74,11 @@ void Registrations::begin_launch(bool captured) {
 }
 
 uint64_t Registrations::place(const void* pointer, size_t size, int peer) {
-  if (!looked_ && look()) wake();
-  looked_ = true;
+  if (!looked_) {
+    if (look()) wake();
+    own_.begin_launch();
+    looked_ = true;
+  }
   return own_.place(pointer, size, peer, captured_);
 }
 

@@ -1,7 +1,8 @@
 // Device memory that processes share. Every rank lists its allocations on a board in host memory
 // (own_memory.h). Its peers map them (imports.h) and answer on the board. A buffer is used where it
-// lies once every rank that needs it has mapped it. So no call waits for a peer, and no launching
-// thread maps or unmaps: one thread per communicator does, from the first need on.
+// lies once every rank that needs it has mapped it. So no call waits for a peer. The launching
+// thread lists its own buffers, but it neither maps nor unmaps: one thread per communicator does,
+// from the first need on.
 #pragma once
 
 #include <condition_variable>

@@ -115,6 +115,15 @@ uint64_t allocation_id(uint64_t address) {
   return id;
 }
 
+bool has_ipc_handle(uint64_t address) {
+  const Functions& f = Functions::get();
+  bool has = true;
+  return f.attribute == nullptr ||
+         f.attribute(&has, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) !=
+             CUDA_SUCCESS ||
+         has;
+}
+
 bool ids_tell_mappings() {
   static const bool they_do = try_ids();
   return they_do;
