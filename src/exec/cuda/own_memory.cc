@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/device_comm.h"
@@ -13,6 +14,9 @@ namespace {
 
 constexpr std::chrono::hours kForGood{24 * 365};
 constexpr size_t kMostRefused = 4096;
+// Allocations that a launch shares. A buffer in expandable segments may have hundreds, and each
+// takes some microseconds (23 on an H200 if it is from cudaMalloc). The next launches go on.
+constexpr int kMostNew = 8;
 
 }  // namespace
 
@@ -27,6 +31,9 @@ OwnMemory::OwnMemory(int rank, int nranks, Board board, const SharingOptions& op
       slots_(options.slots, false) {}
 
 OwnMemory::~OwnMemory() {
+  if (placed_ + private_ > 0)
+    WEFT_INFO(kReg, "rank {}: {} buffers of calls were used where they lie, {} were private", rank_,
+              placed_, private_);
   for (const auto& [base, own] : own_) driver_->take_back(own.descriptor);
 }
 
@@ -45,14 +52,17 @@ OwnMemory::Owned::iterator OwnMemory::at(uint64_t address) {
 void OwnMemory::add(const void* pointer, size_t size) {
   const auto begin = reinterpret_cast<uint64_t>(pointer), end = begin + size;
   Registration registration{begin, end, {}};
-  const Shared shared = share(begin, end, false, &registration.parts);
+  const Shared shared =
+      share(begin, end, false, &registration.parts, std::numeric_limits<int>::max());
+  if (shared != Shared::kYes)
+    WEFT_INFO(kReg, "the buffer at {} stays private to this process{}", pointer,
+              shared == Shared::kLater ? " for now" : "");
   std::lock_guard lock(mutex_);
-  if (shared == Shared::kYes) {
+  if (shared != Shared::kNo) {
     registrations_.push_back(std::move(registration));
-    return;
+  } else {
+    release(registration.parts);
   }
-  release(registration.parts);
-  WEFT_INFO(kReg, "the buffer at {} stays private to this process", pointer);
 }
 
 // Calls may have used the memory without asking who registered it. So where memory is shared
@@ -69,12 +79,22 @@ void OwnMemory::release(const std::vector<Allocation>& parts) {
 void OwnMemory::remove(const void* pointer) {
   const auto address = reinterpret_cast<uint64_t>(pointer);
   std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(registrations_.begin(), registrations_.end(),
-                   [&](const Registration& r) { return r.begin <= address && address < r.end; });
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [&](const Registration& r) { return r.begin == address; });
   if (found == registrations_.end()) return;
   release(found->parts);
   registrations_.erase(found);
+}
+
+std::vector<Allocation>* OwnMemory::registered_at(uint64_t address) {
+  for (Registration& registration : registrations_)
+    if (registration.begin <= address && address < registration.end) return &registration.parts;
+  return nullptr;
+}
+
+void OwnMemory::withdraw_all() {
+  std::lock_guard lock(mutex_);
+  for (auto it = own_.begin(); it != own_.end();) it = withdraw(it);
 }
 
 OwnMemory::Owned::iterator OwnMemory::withdraw(Owned::iterator it) {
@@ -148,6 +168,7 @@ uint64_t OwnMemory::place(const void* pointer, size_t size, int peer, bool captu
     known = now;
   }
   known.used = now_;
+  (known.place == kPrivate ? private_ : placed_)++;
   return known.place;
 }
 
@@ -194,7 +215,8 @@ uint64_t OwnMemory::find_place(Known& known, bool captured) {
 // there already.
 void OwnMemory::ask(Known& known, uint64_t from, bool captured) {
   const bool ours = driver_->is_ours(from);
-  if (!ours && (!options_.automatic || captured)) return;
+  std::vector<Allocation>* registered = registered_at(from);
+  if (!ours && registered == nullptr && (!options_.automatic || captured)) return;
   const uint64_t id = id_in_launch(from);
   if (id == 0) return;
   const auto it = refused_.find(id);
@@ -205,7 +227,7 @@ void OwnMemory::ask(Known& known, uint64_t from, bool captured) {
     known.until = it->second;
     return;
   }
-  const Shared shared = share(from, known.end, ours, nullptr);
+  const Shared shared = share(from, known.end, ours, registered, kMostNew);
   if (refused_.size() > kMostRefused) refused_.clear();
   if (shared == Shared::kYes) refused_.erase(id);
   if (shared == Shared::kNo) refused_[id] = now_ + kForGood;

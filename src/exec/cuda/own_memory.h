@@ -48,6 +48,7 @@ class OwnMemory {
   OwnMemory& operator=(const OwnMemory&) = delete;
 
   // Registrations are counted. Whoever registers promises to deregister before the memory is freed.
+  // If there is no room for all of it now, calls share the rest.
   void add(const void* pointer, size_t size);
   void remove(const void* pointer);
 
@@ -56,6 +57,8 @@ class OwnMemory {
   // Where peers find [pointer, pointer + size), see DeviceComm; kPrivate: they cannot (yet).
   // `peer`: who needs it; -1: all. `captured`: the place must stay right as long as a graph lives.
   uint64_t place(const void* pointer, size_t size, int peer, bool captured);
+  // For the end: nobody uses the memory any more.
+  void withdraw_all();
   // After the kernels of a launch that was not captured.
   void launched(cudaStream_t stream);
 
@@ -94,6 +97,7 @@ class OwnMemory {
     uint64_t place = 0;
     Clock::time_point used, until = Clock::time_point::max();
   };
+  std::vector<Allocation>* registered_at(uint64_t address);
   // With the lock.
   Owned::iterator at(uint64_t address);
   uint32_t needed(int peer) const;  // a bit per rank
@@ -112,7 +116,8 @@ class OwnMemory {
   void ask(Known& known, uint64_t from, bool captured);
   bool is_known(const Known& known, uint64_t begin, uint64_t end, int peer);
   uint64_t id_in_launch(uint64_t address);
-  Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered);
+  Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered,
+               int most);
   Shared share_one(const Allocation& memory, uint64_t end, bool ours, bool kept, int& most);
   bool hear_all();
   void sweep();
@@ -132,6 +137,7 @@ class OwnMemory {
   // Of the calling thread.
   std::map<uint64_t, Clock::time_point> refused_;  // by id: until when nobody asks again
   Clock::time_point now_;                          // of the launch
+  uint64_t placed_ = 0, private_ = 0;              // buffers of calls
   std::array<Known, 64> known_;
   std::array<std::pair<uint64_t, uint64_t>, 4> ids_{};  // by address; asked for in this launch
   size_t next_id_ = 0;

@@ -1,19 +1,11 @@
 // Puts allocations on the board, see own_memory.h. Runs on the thread that calls. The driver is
 // asked without the lock, because the background thread takes it.
 #include <algorithm>
-#include <limits>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/own_memory.h"
 
 namespace weft::cuda {
-namespace {
-
-// Of a launch. A buffer in expandable segments may have hundreds of allocations, and each takes
-// several microseconds. The next launches go on.
-constexpr int kMostNew = 8;
-
-}  // namespace
 
 // `most`: so many more may be put on the board.
 Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, bool kept,
@@ -54,8 +46,7 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, b
 }
 
 Shared OwnMemory::share(uint64_t begin, uint64_t end, bool ours,
-                        std::vector<Allocation>* registered) {
-  int most = registered != nullptr ? std::numeric_limits<int>::max() : kMostNew;
+                        std::vector<Allocation>* registered, int most) {
   for (uint64_t next = begin; next < end && most > 0;) {
     Allocation memory;
     if (!driver_->find(next, memory)) return Shared::kLater;

@@ -41,6 +41,7 @@ class Registrations {
 
  private:
   void wake();
+  void start();  // with the lock
   void work();
   bool look();
 
@@ -50,7 +51,7 @@ class Registrations {
   const std::shared_ptr<MemoryDriver> driver_;
   std::mutex mutex_;
   std::condition_variable woken_;
-  bool news_ = false, stopping_ = false;
+  bool news_ = false, stopping_ = false, failed_ = false;
   bool captured_ = false, looked_ = false;
   OwnMemory own_;
   Imports imports_;

@@ -106,6 +106,12 @@ Shared FakeMemory::share(const cuda::Allocation& allocation, bool, BoardEntry& e
     std::memcpy(entry.handle, &allocation.id, sizeof allocation.id);
     return Shared::kYes;
   }
+  int lent = 0;
+  for (const auto& [base, range] : own_) lent += device_.all[range.id].lent ? 1 : 0;
+  if (lent >= most_lent) {
+    why = "too many descriptors";
+    return Shared::kLater;
+  }
   physical.lent = true;
   entry.descriptor = allocation.id;
   entry.region = 1;

@@ -53,7 +53,7 @@ class FakeMemory : public cuda::MemoryDriver {
   uint64_t maps() const { return maps_; }
 
   std::atomic<bool> stopped = false, refuses = false, ended = true, quiet = true;
-  std::atomic<int> marks = 0;
+  std::atomic<int> marks = 0, most_lent = 1 << 20;
   std::set<uint64_t> ours;  // addresses of ncclMemAlloc; set before use
 
   void enter() override { background_ = std::this_thread::get_id(); }

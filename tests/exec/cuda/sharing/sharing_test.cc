@@ -185,6 +185,18 @@ TEST(FreedMemory, IsUnmappedSoonWhileCallsAreUnderWay) {
   EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
 }
 
+// Peers may keep their communicators for long.
+TEST(FreedMemory, OfARankWithoutCommunicatorIsUnmappedByItsPeers) {
+  SharingWorld world(3);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  world.memory(0).allocate(2 * kBase, kSize, FakeKind::kDescriptor);
+  for (const uint64_t at : {kBase, 2 * kBase}) ASSERT_TRUE(world.becomes_shared(0, at, kSize));
+  world.ranks[0].reset();
+  for (const uint64_t at : {kBase, 2 * kBase}) world.memory(0).free(at);
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }));
+  EXPECT_EQ(world.device.wrong, "");
+}
+
 TEST(FreedMemory, StaysMappedAfterAnAbort) {
   SharingWorld world(2);
   world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
@@ -301,6 +313,42 @@ TEST(RegisteredMemory, IsSharedUntilTheLastRegistrationEnds) {
   EXPECT_EQ(world.place(0, kBase + kSize, kSize), kPrivate);
   for (uint64_t piece = 0; piece < 4; piece++) world.memory(0).free(kBase + piece * kSize);
   EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
+}
+
+TEST(RegisteredMemory, InsideOtherRegisteredMemoryEndsAlone) {
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  SharingWorld world(2, off);
+  for (uint64_t piece = 0; piece < 4; piece++)
+    world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
+  const auto at = [](uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); };
+  world.ranks[0]->add(at(0), 4 * kSize);
+  world.ranks[0]->add(at(kSize), kMiB);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, 4 * kSize));
+  world.ranks[0]->remove(at(kSize));
+  EXPECT_NE(world.place(0, kBase, 4 * kSize), kPrivate);
+  world.ranks[0]->remove(at(0));
+  EXPECT_EQ(world.place(0, kBase + kSize, kSize), kPrivate);
+}
+
+TEST(RegisteredMemory, OfMoreAllocationsThanDescriptorsIsSharedByCalls) {
+  constexpr uint64_t kPieces = 60;
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  off.idle = milliseconds(5);  // until it is tried again
+  SharingWorld world(2, off);
+  world.memory(0).most_lent = 10;
+  for (uint64_t piece = 0; piece < kPieces; piece++)
+    world.memory(0).allocate(kBase + piece * 2 * kMiB, 2 * kMiB, FakeKind::kDescriptor);
+  void* const buffer = reinterpret_cast<void*>(kBase);
+  world.ranks[0]->add(buffer, kPieces * 2 * kMiB);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kPieces * 2 * kMiB));
+  EXPECT_NE(world.place(0, kBase, kPieces * 2 * kMiB, -1, true), kPrivate) << "in a graph";
+  world.ranks[0]->remove(buffer);
+  EXPECT_EQ(world.place(0, kBase, 2 * kMiB), kPrivate);
+  for (uint64_t piece = 0; piece < kPieces; piece++) world.memory(0).free(kBase + piece * 2 * kMiB);
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }));
+  EXPECT_EQ(world.device.wrong, "");
 }
 
 TEST(RegisteredMemory, WithAPartThatHasNoHandleIsNotShared) {
