@@ -25,6 +25,11 @@ void* NetComm::reg(void* data, size_t size, net_abi::PointerKind kind) {
   return registration;
 }
 
+void NetComm::dereg(void* registration) noexcept {
+  std::erase(registrations_, registration);
+  network_->dereg(comm_, registration);
+}
+
 void NetComm::close() noexcept {
   if (comm_ == nullptr) return;
   for (void* registration : registrations_) network_->dereg(comm_, registration);

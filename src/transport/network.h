@@ -103,6 +103,7 @@ class NetComm {
   Network& network() const { return *network_; }
   // Throws Error. Deregistered when the comm closes.
   void* reg(void* data, size_t size, net_abi::PointerKind kind = net_abi::kHostPointer);
+  void dereg(void* registration) noexcept;  // before that
 
  private:
   void close() noexcept;
