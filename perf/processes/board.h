@@ -17,6 +17,7 @@ struct Board {
     double us;
     long wrong;
     double launch_us;
+    double fresh_us;  // of a call with a new buffer, in the first row
   };
   ncclUniqueId id;
   std::atomic<int> arrived, round;

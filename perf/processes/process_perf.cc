@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -48,7 +49,7 @@ int play(const Settings& settings, const char* part) {
   return 0;
 }
 
-pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
+pid_t start(char** argv, Mode mode, int first, int count, int descriptor, const char* more) {
   const std::string part = std::string(kPart) + "=" + std::to_string(static_cast<int>(mode)) + " " +
                            std::to_string(first) + " " + std::to_string(count) + " " +
                            std::to_string(descriptor);
@@ -60,6 +61,12 @@ pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
   if (std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr) environment.push_back(queues.data());
   environment.push_back(text.data());
+  std::string setting = more;
+  const std::string name = setting.substr(0, setting.find('=') + 1);
+  std::erase_if(environment, [&](const char* entry) {
+    return !name.empty() && std::strncmp(entry, name.c_str(), name.size()) == 0;
+  });
+  if (!setting.empty()) environment.push_back(setting.data());
   environment.push_back(nullptr);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv, environment.data());
@@ -68,12 +75,14 @@ pid_t start(char** argv, Mode mode, int first, int count, int descriptor) {
 }
 
 // Runs one part and leaves its rows in `rows`. Returns false if it failed or took too long.
-bool run_part(const Settings& settings, Mode mode, char** argv, std::vector<Board::Row>& rows) {
+// `more`: an environment variable.
+bool run_part(const Settings& settings, Mode mode, char** argv, std::vector<Board::Row>& rows,
+              const char* more = "") {
   const int descriptor = make_board();
   const int each = mode == Mode::kThreads ? settings.ranks : 1;
   std::vector<pid_t> running;
   for (int first = 0; first < settings.ranks; first += each)
-    running.push_back(start(argv, mode, first, each, descriptor));
+    running.push_back(start(argv, mode, first, each, descriptor, more));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(settings.timeout_s);
   bool good = true;
   while (!running.empty()) {
@@ -126,6 +135,48 @@ void print_table(const Settings& settings, const std::vector<Board::Row> (&parts
   }
 }
 
+double median(std::vector<double> all) {
+  std::sort(all.begin(), all.end());
+  return all[all.size() / 2];
+}
+
+// Plain buffers with sharing off and on, in turn. Medians over the turns.
+int compare_launches(const Settings& settings, char** argv) {
+  const std::vector<Row> rows = rows_of(settings);
+  std::vector<std::vector<double>> off(rows.size()), on(rows.size());
+  std::vector<double> fresh[2];
+  long wrong = 0;
+  for (int turn = 0; turn < settings.launch_turns; ++turn) {
+    for (const bool shares : {turn % 2 == 0, turn % 2 != 0}) {
+      std::vector<Board::Row> part;
+      if (!run_part(settings, Mode::kPlain, argv, part,
+                    shares ? "WEFT_SHARE_BUFFERS=1" : "WEFT_SHARE_BUFFERS=0"))
+        return 3;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        (shares ? on : off)[i].push_back(part[i].launch_us);
+        wrong += part[i].wrong;
+      }
+      fresh[shares ? 1 : 0].push_back(part[0].fresh_us);
+    }
+  }
+  std::printf("# %d ranks on one GPU: host time of a call on a stream in us, %d turns\n",
+              settings.ranks, settings.launch_turns);
+  std::printf("# %-14s %12s %12s %12s %12s\n", "collective", "size(B)", "sharing off", "sharing on",
+              "difference");
+  double worst = -1e9;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double without = median(off[i]), with = median(on[i]);
+    worst = std::max(worst, with - without);
+    std::printf("  %-14s %12zu %12.2f %12.2f %12.2f\n", rows[i].contest->name,
+                rows[i].array * sizeof(float), without, with, with - without);
+  }
+  std::printf("# a call with a new buffer: %.2f us off, %.2f us on\n", median(fresh[0]),
+              median(fresh[1]));
+  std::printf("# sharing adds at most %.2f us (limit %.2f); wrong values: %ld\n", worst,
+              settings.most_ns / 1e3, wrong);
+  return worst <= settings.most_ns / 1e3 && wrong == 0 ? 0 : 1;
+}
+
 int run(int argc, char** argv) {
   const Settings settings = parse_settings(argc, argv);
   if (settings.help) {
@@ -133,6 +184,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (const char* part = std::getenv(kPart)) return play(settings, part);
+  if (settings.launch_turns > 0) return compare_launches(settings, argv);
   std::vector<Board::Row> parts[3];
   for (const Mode mode : {Mode::kThreads, Mode::kPlain, Mode::kRegistered})
     if (!run_part(settings, mode, argv, parts[static_cast<size_t>(mode)])) return 3;

@@ -78,6 +78,9 @@ const char* settings_help() {
          "  -R 1|2  registered memory: cudaMalloc + ncclCommRegister (1), ncclMemAlloc + window "
          "(2)\n"
          "  -c NAME  only this collective     -T S  give up after S seconds per part (120)\n"
+         "  -L N  instead: what a launch costs with WEFT_SHARE_BUFFERS=0 and 1, in N turns of "
+         "both\n"
+         "  -M NS  with -L: fail if sharing adds more (500)\n"
          "Columns: time per call, busbw, and the ratio to the threads' speed (1: as fast).\n";
 }
 
@@ -97,7 +100,7 @@ Settings parse_settings(int argc, char** argv) {
     return *value;
   };
   optind = 1;
-  for (int flag; (flag = getopt(argc, argv, "p:b:e:f:n:w:r:G:R:c:T:h")) != -1;) {
+  for (int flag; (flag = getopt(argc, argv, "p:b:e:f:n:w:r:G:R:L:M:c:T:h")) != -1;) {
     switch (flag) {
       case 'p':
         s.ranks = number(optarg, 1, kMostRanks);
@@ -122,6 +125,12 @@ Settings parse_settings(int argc, char** argv) {
         break;
       case 'G':
         s.graph_calls = number(optarg, 0, 1000);
+        break;
+      case 'L':
+        s.launch_turns = number(optarg, 0, 1000);
+        break;
+      case 'M':
+        s.most_ns = number(optarg, 0, 1 << 20);
         break;
       case 'R':
         s.registration = number(optarg, 1, 2);

@@ -33,6 +33,8 @@ struct Settings {
   size_t factor = 8;
   int iterations = 20, warmup = 5, repetitions = 5;
   int graph_calls = 0;   // above 0: this many calls in a CUDA graph
+  int launch_turns = 0;  // above 0: compare launches with and without sharing, in so many turns
+  int most_ns = 500;     // that sharing may add to a launch
   int registration = 1;  // 1: cudaMalloc and ncclCommRegister; 2: ncclMemAlloc and a window
   int timeout_s = 120;   // for each of the three parts
   std::string only;      // the one collective to run

@@ -1,10 +1,14 @@
 # PyTorch with plain buffers, 4 processes on one GPU (start MPS first): fresh tensors in every call against a registered pool,
-# DDP and FSDP2 steps, and how soon empty_cache() gives memory back. Each row of settings runs in processes of its own.
-# usage: tests/gpu/mps.sh python3 perf/processes/torch_buffers.py LIBRARY [calls, default 200]
+# DDP and FSDP2 steps, and how soon empty_cache() gives memory back. Each row of settings runs in processes of its own. The
+# settings take turns, because steps that the CPUs limit vary by several percent from run to run.
+# usage: tests/gpu/mps.sh python3 perf/processes/torch_buffers.py LIBRARY [calls, default 200] [turns, default 3]
+import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 RANKS = 4
@@ -59,7 +63,9 @@ def steps(torch, dist, rank, sharded):
         step()
     torch.cuda.synchronize()
     time.sleep(0.1)
-    return median_us(dist, torch, step, 20)
+    cpu, begin = time.process_time(), time.perf_counter()
+    us = median_us(dist, torch, step, 20)
+    return us, (time.process_time() - cpu) / (time.perf_counter() - begin)
 
 
 def given_back(torch, dist):
@@ -119,32 +125,65 @@ def work(rank, calls, port):
     result["registered"] = median_us(dist, torch, again, calls)
     backend.deregister_mem_pool(pool)
     kept.clear()
-    result["ddp"] = steps(torch, dist, rank, False)
-    result["fsdp2"] = steps(torch, dist, rank, True)
+    result["ddp"], result["ddp_cpus"] = steps(torch, dist, rank, False)
+    result["fsdp2"], result["fsdp2_cpus"] = steps(torch, dist, rank, True)
     result["back"] = given_back(torch, dist)
     if rank == 0:
-        print("{:>10.0f} {:>10.0f} {:>7.2f} {:>10.0f} {:>10.0f} {:>8.0f}%".format(
-            result["fresh"], result["registered"], result["registered"] / result["fresh"], result["ddp"], result["fsdp2"],
-            result["back"]), flush=True)
+        print(json.dumps(result), flush=True)
     dist.destroy_process_group()
+
+
+def run(name, more, number, calls):
+    """One turn of one setting: its times, and how many buffers of calls were used where they lie; None: it failed."""
+    with tempfile.TemporaryDirectory() as logs:
+        environment = {**os.environ, "LD_PRELOAD": sys.argv[1], "NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO",
+                       "NCCL_DEBUG_SUBSYS": "REG", "NCCL_DEBUG_FILE": logs + "/%p", **more}
+        ranks = [subprocess.Popen([sys.executable, __file__, "--rank", str(rank), calls, str(29530 + number)], env=environment,
+                                  stdout=subprocess.PIPE if rank == 0 else None, text=True) for rank in range(RANKS)]
+        output = ranks[0].communicate()[0]
+        codes = [rank.wait() for rank in ranks]
+        if any(codes):
+            print(f"# {name}: failed: {codes}", flush=True)
+            return None
+        result = json.loads(output.splitlines()[-1])
+        said = "".join(open(os.path.join(logs, file)).read() for file in os.listdir(logs))
+    counts = re.findall(r"(\d+) buffers of calls were used where they lie, (\d+) were private", said)
+    placed, private = (sum(int(count[i]) for count in counts) for i in (0, 1))
+    result["placed"] = 100 * placed / max(1, placed + private)
+    return result
+
+
+def show(name, results):
+    def median(key):
+        return statistics.median(result[key] for result in results)
+
+    fsdp2 = [result["fsdp2"] for result in results]
+    print("  {:<30} {:>10.0f} {:>10.0f} {:>7.2f} {:>10.0f} {:>10.0f} {:>6.0f}..{:<6.0f} {:>6.1f} {:>8.0f}% {:>7.0f}%".format(
+        name, median("fresh"), median("registered"), median("registered") / median("fresh"), median("ddp"), median("fsdp2"),
+        min(fsdp2), max(fsdp2), median("fsdp2_cpus"), median("back"), median("placed")), flush=True)
 
 
 def main():
     if sys.argv[1] == "--rank":
         return work(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     calls = sys.argv[2] if len(sys.argv) > 2 else "200"
-    print(f"# {RANKS} processes, all_reduce of {BYTES >> 20} MiB; us per call or step; ratio: registered over fresh")
-    print(f"# {'':<30} {'fresh':>10} {'registered':>10} {'ratio':>7} {'ddp':>10} {'fsdp2':>10} {'back':>9}")
+    turns = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    results = {name: [] for name, _ in SETTINGS}
     failed = 0
-    for number, (name, more) in enumerate(SETTINGS):
-        print(f"  {name:<30} ", end="", flush=True)
-        environment = {**os.environ, "LD_PRELOAD": sys.argv[1], "NCCL_SOCKET_IFNAME": "lo", **more}
-        ranks = [subprocess.Popen([sys.executable, __file__, "--rank", str(rank), calls, str(29530 + number)], env=environment)
-                 for rank in range(RANKS)]
-        codes = [rank.wait() for rank in ranks]
-        if any(codes):
-            print("failed:", codes)
-            failed = 1
+    for turn in range(turns):
+        order = SETTINGS if turn % 2 == 0 else SETTINGS[::-1]
+        for number, (name, more) in enumerate(order):
+            result = run(name, more, turn * len(SETTINGS) + number, calls)
+            failed |= result is None
+            if result is not None:
+                results[name].append(result)
+    print(f"# {RANKS} processes, all_reduce of {BYTES >> 20} MiB; us per call or step, medians of {turns} turns; ratio: registered to")
+    print("# fresh; cores: of a process in FSDP2 steps; placed: buffers of calls that were used where they lie")
+    print(f"# {'':<30} {'fresh':>10} {'registered':>10} {'ratio':>7} {'ddp':>10} {'fsdp2':>10} {'least..most':>14} {'cores':>6} "
+          f"{'back':>9} {'placed':>8}")
+    for name, _ in SETTINGS:
+        if results[name]:
+            show(name, results[name])
     return failed
 
 

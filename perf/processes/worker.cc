@@ -100,6 +100,28 @@ class Worker {
     return combine(mine, count_wrong(row));
   }
 
+  // The host time of a call with memory that is new. Median, in us.
+  double fresh_call_us() {
+    constexpr size_t kBytes = size_t{4} << 20;
+    std::vector<double> times;
+    for (int i = 0; i < 11; ++i) {
+      void* memory = nullptr;
+      ok(cudaMalloc(&memory, kBytes), "cudaMalloc");
+      ok(cudaMemsetAsync(memory, 0, kBytes, stream_), "cudaMemset");
+      synchronize();
+      board_.meet(settings_.ranks);
+      const auto start = std::chrono::steady_clock::now();
+      ok(ncclAllReduce(memory, memory, kBytes, ncclInt8, ncclSum, comm_, stream_), "ncclAllReduce");
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+              .count());
+      synchronize();
+      ok(cudaFree(memory), "cudaFree");
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  }
+
  private:
   void call(const Row& row) {
     ok(row.contest->call(in_, out_, row.array, settings_.ranks, comm_, stream_), row.contest->name);
@@ -169,7 +191,7 @@ class Worker {
     board_.launch_us[rank_] = launch_us_;
     board_.wrong[rank_] = wrong;
     board_.meet(settings_.ranks);
-    Board::Row all{0, 0, 0};
+    Board::Row all{};
     for (int r = 0; r < settings_.ranks; ++r) {
       all.us = std::max(all.us, board_.us[r]);
       all.launch_us = std::max(all.launch_us, board_.launch_us[r]);
@@ -201,6 +223,8 @@ void measure(const Settings& settings, Mode mode, int rank, Board& board) {
     const Board::Row result = worker.run(rows[i]);
     if (rank == 0) board.rows[i] = result;
   }
+  const double fresh = settings.launch_turns > 0 ? worker.fresh_call_us() : 0;
+  if (rank == 0) board.rows[0].fresh_us = fresh;
 }
 
 }  // namespace weft::perf

@@ -76,13 +76,20 @@ bool HostTasks::pays_to_lend(const Call& call, const Program& program, const Ope
   return mesh_.one_process() || op.iterations > 1 || !program.is_passed_on();
 }
 
+// Lent data is a network message of its own. If it must be registered, too, it must be longer to
+// save time.
+uint64_t HostTasks::lend_from() const {
+  constexpr uint64_t kLeastRegistered = 64 << 10;
+  return mesh_.registers() ? std::max<uint64_t>(config_.zero_copy_bytes, kLeastRegistered)
+                           : config_.zero_copy_bytes;
+}
+
 // Decides which messages carry an address instead of data, and where peers find the buffers.
 void HostTasks::lend(const Call& call, const Program& program, Operation& op) const {
   const size_t message = std::min(op.slice, op.count) * op.element;
-  const bool lends = message >= config_.zero_copy_bytes &&
-                     !copies_only_[static_cast<size_t>(call.kind)] &&
+  const bool lends = message >= lend_from() && !copies_only_[static_cast<size_t>(call.kind)] &&
                      (!mesh_.one_host() || pays_to_lend(call, program, op));
-  op.lend_from = lends ? config_.zero_copy_bytes : kNoLending;
+  op.lend_from = lends ? lend_from() : kNoLending;
   if (!lends || mesh_.one_process()) return;
   const Collective& c = program.collective;
   if (const int blocks = c.input_blocks(program.rank); blocks > 0 && op.input != nullptr) {

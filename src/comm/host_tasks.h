@@ -58,6 +58,7 @@ class HostTasks {
 
  private:
   void compress(const Call& call, const Choice& choice, const Program& program, Operation& op);
+  uint64_t lend_from() const;  // the smallest message
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
   void lend(const Call& call, const Program& program, Operation& op) const;
   void compare(const Operation& op) const;

@@ -66,7 +66,7 @@ void HostTasks::add_irregular(host::Batch& batch, const Call& call, const Irregu
   const bool lends =
       !copies_only_[static_cast<size_t>(CollectiveKind::kSendRecv)] &&
       (!mesh_.one_host() || lending_pays(CollectiveKind::kSendRecv, static_cast<double>(largest)));
-  if (lends) op.lend_from = config_.zero_copy_bytes;
+  if (lends) op.lend_from = lend_from();
   const int channel = messages ? kPointToPointChannel : collective_channel(0);
   task.sends.clear();
   task.receives.clear();

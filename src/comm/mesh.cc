@@ -241,7 +241,9 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const MeshPla
   ends.ring_bytes = ring_bytes_;
   ends.proxies =
       proxy_threads(config.proxy_threads, cuda::available(), info(rank_).cores, core_ranks_);
+  ends.segments = !cuda::available();
   ends.send = [this](const NetworkLinks::Route& route, const SendPort& port) {
+    registers_ = registers_ || port.lending == Lending::kSegment;
     sends_[index(route.peer, route.channel)] = port;
   };
   ends.receive = [this](const NetworkLinks::Route& route, const RecvPort& port) {

@@ -110,6 +110,8 @@ class Mesh {
     return network_->links();
   }
   bool one_host() const { return one_host_; }
+  // Whether the network sends memory from ncclMemAlloc as it lies, and registers it for that.
+  bool registers() const { return registers_; }
   bool one_process() const { return one_process_; }
 
   // Lets outgoing network bytes reach the kernel before the sockets close.
@@ -142,7 +144,7 @@ class Mesh {
   std::vector<PeerInfo> infos_;
   std::vector<LinkKind> link_kinds_;
   std::vector<int> local_;  // ranks and CPU nodes of this host, ascending
-  bool one_host_ = true, one_process_ = true;
+  bool one_host_ = true, one_process_ = true, registers_ = false;
   bool own_hosts_ = true;  // no two ranks share a host
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<MemoryServer> server_;

@@ -155,7 +155,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
       continue;
     }
     auto stream = std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                              ends.ring_bytes, *ends.door, lost);
+                                              ends.ring_bytes, *ends.door, lost, ends.segments);
     ends.send(pending.route, stream->port(pending.route.peer));
     add(pending, true, std::move(stream));
   }
@@ -169,7 +169,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
       continue;
     }
     auto stream = std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                             ends.ring_bytes, *ends.door, lost);
+                                             ends.ring_bytes, *ends.door, lost, ends.segments);
     ends.receive(pending.route, stream->port(pending.route.peer));
     add(pending, false, std::move(stream));
   }

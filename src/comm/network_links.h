@@ -43,7 +43,8 @@ class NetworkLinks {
     Doorbell* door = nullptr;           // of this rank
     std::atomic<bool>* gone = nullptr;  // per rank
     uint64_t ring_bytes = 0;
-    int proxies = 1;  // the number of proxies that serve the streams
+    int proxies = 1;        // the number of proxies that serve the streams
+    bool segments = false;  // see OutStream
     std::function<void(const Route&, const SendPort&)> send;
     std::function<void(const Route&, const RecvPort&)> receive;
     LaneArea area;

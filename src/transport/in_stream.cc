@@ -6,11 +6,13 @@
 namespace weft {
 
 InStream::InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
-                   std::atomic<bool>* lost)
-    : NetStream(std::move(comm), proxy,
-                Mapping::anonymous(sizeof(FifoControl) + kSlots * slot_size(ring_bytes)), rank_door,
-                lost),
-      slot_bytes_(slot_size(ring_bytes)),
+                   std::atomic<bool>* lost, bool segments)
+    : NetStream(
+          std::move(comm), proxy,
+          Mapping::anonymous(sizeof(FifoControl) + kSlots * (kFifoAlign + slot_size(ring_bytes))),
+          rank_door, lost),
+      lead_(segments && !comm_.network().can_lend() ? kFifoAlign : 0),
+      slot_bytes_(lead_ + slot_size(ring_bytes)),
       registration_(comm_.reg(ring_.data(), ring_.size())) {}
 
 RecvPort InStream::port(int peer_rank) {
@@ -45,8 +47,8 @@ bool InStream::receive_some() noexcept {
     const uint64_t number = finished_ + flying_;
     void*& request = requests_[number % kSlots];
     request = nullptr;
-    const ncclResult_t code =
-        network.irecv(comm_.get(), slot(number), slot_bytes_, registration_, &request);
+    const ncclResult_t code = network.irecv(comm_.get(), slot(number) + lead_, slot_bytes_ - lead_,
+                                            registration_, &request);
     if (code != ncclSuccess) fail(code);
     if (request == nullptr || broken()) break;
     flying_++;
@@ -63,15 +65,26 @@ bool InStream::receive_some() noexcept {
 
 // A slot holds whole messages. The last one may be detached.
 bool InStream::accept_slot(uint64_t size) noexcept {
-  uint64_t at = 0;
-  while (at < size) {
+  if (detached_.kind != 0) return accept_body(size);
+  if (lead_ > 0) skip(0, lead_);
+  const uint64_t end = lead_ + size;
+  uint64_t at = lead_;
+  while (at < end) {
     auto& header = *reinterpret_cast<MessageHeader*>(slot(finished_) + at);
-    const bool fits = size - at >= kFifoAlign && header.bytes <= slot_bytes_ - at - kFifoAlign;
-    if (fits && header.kind == MessageHeader::kInline) {
+    const uint64_t room = slot_bytes_ - kFifoAlign;
+    const bool last = at + kFifoAlign == end, whole = at + kFifoAlign <= end;
+    if (whole && header.kind == MessageHeader::kInline && header.bytes <= room - at) {
       at += kFifoAlign + fifo_round(header.bytes);
       continue;
     }
-    if (!fits || header.kind != MessageHeader::kDetached || at + kFifoAlign != size) {
+    const bool detached = last && header.kind == MessageHeader::kDetached;
+    if (detached && lead_ > 0 && header.bytes <= room) {
+      detached_ = header;
+      if (observed()) tell_announced();
+      finish_slot(at);
+      return true;
+    }
+    if (!detached || !comm_.network().can_lend() || header.bytes > room - at) {
       fail(ncclInternalError);
       return false;
     }
@@ -83,12 +96,32 @@ bool InStream::accept_slot(uint64_t size) noexcept {
     if (at > 0) ring(rank_bell_);
     return true;
   }
-  if (at != size) {
+  if (at != end) {
     fail(ncclInternalError);
     return false;
   }
-  finish_slot(size);
+  finish_slot(end);
   return true;
+}
+
+// The data is behind the room for its header.
+bool InStream::accept_body(uint64_t size) noexcept {
+  if (size != detached_.bytes) {
+    fail(ncclInternalError);
+    return false;
+  }
+  detached_.kind = MessageHeader::kInline;
+  detached_.address = detached_.segment = 0;  // have no meaning here
+  *reinterpret_cast<MessageHeader*>(slot(finished_)) = detached_;
+  detached_.kind = 0;
+  finish_slot(kFifoAlign + fifo_round(size));
+  return true;
+}
+
+void InStream::skip(uint64_t at, uint64_t bytes) noexcept {
+  auto& skipped = *reinterpret_cast<MessageHeader*>(slot(finished_) + at);
+  skipped.kind = MessageHeader::kSkip;
+  skipped.bytes = bytes;
 }
 
 bool InStream::receive_body(bool eager) noexcept {
@@ -125,11 +158,7 @@ bool InStream::receive_body(bool eager) noexcept {
 
 // Marks the unused rest of a slot as skipped.
 void InStream::finish_slot(uint64_t used) noexcept {
-  if (used < slot_bytes_) {
-    auto& rest = *reinterpret_cast<MessageHeader*>(slot(finished_) + used);
-    rest.kind = MessageHeader::kSkip;
-    rest.bytes = slot_bytes_ - used;
-  }
+  if (used < slot_bytes_) skip(used, slot_bytes_ - used);
   finished_++;
   store(fifo().tail, finished_ * slot_bytes_);
   ring(rank_bell_);

@@ -31,11 +31,17 @@ MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int m
 
 std::pair<Fd, uint64_t> MemoryLink::fetch(uint64_t id, Deadline deadline,
                                           const Cancelled& cancelled) {
-  send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
-  uint64_t size = 0;
-  wait_readable(socket_.get(), deadline, cancelled);
-  Fd fd = receive_descriptor(socket_.get(), size, deadline);
-  return {std::move(fd), size};
+  if (!socket_) fail(ncclRemoteError, "an earlier request for the peer's memory failed");
+  try {
+    send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
+    uint64_t size = 0;
+    wait_readable(socket_.get(), deadline, cancelled);
+    Fd fd = receive_descriptor(socket_.get(), size, deadline);
+    return {std::move(fd), size};
+  } catch (...) {
+    socket_.reset();  // a late answer would be taken for that to the next request
+    throw;
+  }
 }
 
 std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadline deadline,

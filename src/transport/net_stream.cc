@@ -70,7 +70,10 @@ std::vector<CarriedMessage> NetStream::carried(const std::byte* data, uint64_t b
   std::vector<CarriedMessage> list;
   for (uint64_t at = 0; at < bytes;) {
     const auto& header = *reinterpret_cast<const MessageHeader*>(data + at);
-    if (header.kind == MessageHeader::kSkip) break;
+    if (header.kind == MessageHeader::kSkip) {
+      at += header.bytes;
+      continue;
+    }
     list.push_back({header.sequence, header.bytes});
     at += kFifoAlign + (header.kind == MessageHeader::kInline ? fifo_round(header.bytes) : 0);
   }

@@ -8,6 +8,10 @@
 // the same way GPUs let equal messages to several peers share one copy (Interpreter::shared_port).
 // This needs a plugin with our extension.
 //
+// With other plugins, memory must be registered. In host mode they send memory from ncclMemAlloc as
+// it lies (segment_registrations.h): its data is a network message of its own, too, but it arrives
+// in the next slot. Slots then have room in front for the header.
+//
 // The user of the ring needs only the counters and the message format. It is a lane of the host, or
 // a GPU with the ring in pinned memory.
 #pragma once
@@ -24,6 +28,7 @@
 #include "src/base/handles.h"
 #include "src/transport/fifo.h"
 #include "src/transport/network.h"
+#include "src/transport/segment_registrations.h"
 #include "src/transport/stream_observer.h"
 
 namespace weft {
@@ -121,8 +126,9 @@ class NetStream {
 
 class OutStream final : public NetStream {
  public:
+  // `segments`: memory from ncclMemAlloc is sent as it lies. Both ends must choose alike.
   OutStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
-            std::atomic<bool>* lost);
+            std::atomic<bool>* lost, bool segments = false);
   SendPort port(int peer_rank);
   bool progress(bool eager) noexcept override;
   bool unsent() const override;
@@ -134,15 +140,30 @@ class OutStream final : public NetStream {
  private:
   bool complete_some() noexcept;
   bool send_next() noexcept;
+  bool prepare_body(const MessageHeader& header, uint64_t end) noexcept;
+  bool send_body() noexcept;
 
   static constexpr size_t kMostFlying = 8;
   struct Flight {
     void* request = nullptr;
     uint64_t end = 0;  // the ring is free up to here when the message has landed
+    void* body = nullptr;
+  };
+  // Data that is a network message of its own.
+  struct Body {
+    std::byte* data = nullptr;  // nullptr: none waits to be sent
+    uint64_t bytes = 0;
+    void* registration = nullptr;
   };
   const uint64_t ring_bytes_;
+  const bool segments_;
   void* registration_ = nullptr;
-  uint64_t taken_ = 0;  // bytes of the ring handed to the network so far
+  SegmentRegistrations registered_;
+  Body body_;                // of the last flight
+  Mapping copy_;             // for memory that the network does not take
+  Body copy_place_;          // in it
+  uint64_t copy_until_ = 0;  // it is in use until the ring is free up to here
+  uint64_t taken_ = 0;       // bytes of the ring handed to the network so far
   std::array<Flight, kMostFlying> flights_;
   size_t first_ = 0, flying_ = 0;
 };
@@ -150,7 +171,7 @@ class OutStream final : public NetStream {
 class InStream final : public NetStream {
  public:
   InStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& rank_door,
-           std::atomic<bool>* lost);
+           std::atomic<bool>* lost, bool segments = false);
   RecvPort port(int peer_rank);
   bool progress(bool eager) noexcept override;
   void observe(std::unique_ptr<StreamObserver> observer) override;
@@ -163,10 +184,13 @@ class InStream final : public NetStream {
   bool receive_some() noexcept;
   bool receive_body(bool eager) noexcept;
   bool accept_slot(uint64_t size) noexcept;
+  bool accept_body(uint64_t size) noexcept;
   void finish_slot(uint64_t used) noexcept;
+  void skip(uint64_t at, uint64_t bytes) noexcept;  // of the next slot
   std::byte* slot(uint64_t number) const;
 
   static constexpr uint64_t kSlots = 4;
+  const uint64_t lead_;  // bytes of a slot in front of what arrives
   const uint64_t slot_bytes_;
   void* registration_ = nullptr;
   uint64_t finished_ = 0;  // slots whose data lanes can see
@@ -177,6 +201,7 @@ class InStream final : public NetStream {
   uint64_t body_at_ = 0;  // offset of the header in its slot
   void* body_ = nullptr;  // request
   bool body_direct_ = false;
+  MessageHeader detached_;  // its data comes in the next slot, if it has a kind
 };
 
 }  // namespace weft

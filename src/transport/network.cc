@@ -38,6 +38,11 @@ void* NetComm::reg_gpu(void* data, size_t size, int dma_buf, uint64_t offset, in
   return registration;
 }
 
+void NetComm::dereg(void* registration) noexcept {
+  std::erase(registrations_, registration);
+  network_->dereg(comm_, registration);
+}
+
 void NetComm::close() noexcept {
   if (comm_ == nullptr) return;
   for (void* registration : registrations_) network_->dereg(comm_, registration);

@@ -105,6 +105,7 @@ class NetComm {
   void* reg(void* data, size_t size, net_abi::PointerKind kind = net_abi::kHostPointer);
   // The same for GPU memory, by its descriptor (-1: it has none) if the device takes those.
   void* reg_gpu(void* data, size_t size, int dma_buf, uint64_t offset, int pointers);
+  void dereg(void* registration) noexcept;  // before that
 
  private:
   void close() noexcept;

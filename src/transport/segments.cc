@@ -11,6 +11,7 @@
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
+#include "src/transport/proxy.h"
 
 namespace weft {
 
@@ -62,9 +63,22 @@ bool Segments::release(void* pointer) {
               static_cast<off_t>(size));
     slot.fd.reset();
     munmap(pointer, size);
+    releases_.fetch_add(1, std::memory_order_release);
+    Proxy::wake_all();  // NICs may have pinned the pages
     return true;
   }
   return false;
+}
+
+std::span<std::byte> Segments::view(uint64_t id) noexcept {
+  std::lock_guard lock(mutex_);
+  for (size_t n = 0; n < used_.load(std::memory_order_relaxed); n++) {
+    const Slot& slot = slots_[n];
+    if (slot.id.load(std::memory_order_relaxed) == id && id != 0)
+      return {reinterpret_cast<std::byte*>(slot.base.load(std::memory_order_relaxed)),
+              slot.size.load(std::memory_order_relaxed)};
+  }
+  return {};
 }
 
 SegmentRef Segments::find(const void* pointer, size_t size) const noexcept {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 
 #include "src/base/handles.h"
 
@@ -27,6 +28,10 @@ class Segments {
   bool release(void* pointer);
   // The segment that holds [pointer, pointer + size).
   SegmentRef find(const void* pointer, size_t size) const noexcept;
+  // The memory of a segment. Empty: it was freed.
+  std::span<std::byte> view(uint64_t id) noexcept;
+  // How many were freed so far.
+  uint64_t releases() const noexcept { return releases_.load(std::memory_order_acquire); }
   // Calls `use` with the segment's descriptor, for another process, and its size. False if there is
   // no such segment. `use` must not keep the descriptor.
   template <typename Use>
@@ -54,6 +59,7 @@ class Segments {
   std::mutex mutex_;
   std::array<Slot, kSlots> slots_;
   std::atomic<size_t> used_{0};  // slots beyond this were never taken
+  std::atomic<uint64_t> releases_{0};
   uint64_t next_id_;
 };
 

@@ -187,6 +187,31 @@ WEFT_SCENARIO(mapping_beside_a_waiting_kernel) {
   WEFT_CUDA(cudaStreamDestroy(other));
 }
 
+// Rank 0 calls with a new buffer while its kernel before waits for rank 1. The call asks CUDA for
+// the buffer's handle, and must not wait for the kernel.
+WEFT_SCENARIO(new_buffer_beside_a_waiting_kernel) {
+  ProcessRank me(context);
+  Arena still(8 * kMB, Origin::kCudaMalloc);
+  use_for_a_while(me, still.data(), 4 * kMB);
+  double slowest = 0;
+  for (int round = 0; round < 5; round++) {
+    me.note("round " + std::to_string(round));
+    Arena fresh(8 * kMB, context.argument == "virtual" ? Origin::kVirtual : Origin::kCudaMalloc);
+    me.meet(still);
+    if (me.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
+    for (Arena* arena : {&still, &fresh}) {
+      const auto start = Clock::now();
+      WEFT_OK(ncclAllReduce(arena->data(), arena->data(), kMB, ncclFloat32, ncclSum, me.comm(),
+                            me.stream()));
+      const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+      slowest = std::max(slowest, took.count());
+    }
+    WEFT_CUDA(cudaStreamSynchronize(me.stream()));
+    me.meet(still);
+  }
+  EXPECT_LT(slowest, 100) << "ms for a call";
+}
+
 class SharedBuffers : public GpuProcesses {
  protected:
   static Environment logged(const Environment& more = {}) {
@@ -229,6 +254,10 @@ TEST_F(SharedBuffers, AreGivenBackAfterADeath) {
     EXPECT_TRUE(results[rank].exit_code == 0 && !results[rank].hung) << results[rank].output;
 }
 TEST_F(SharedBuffers, AreMappedBesideAWaitingKernel) { play("mapping_beside_a_waiting_kernel", 2); }
+TEST_F(SharedBuffers, AreListedBesideAWaitingKernel) {
+  for (const char* origin : {"cudaMalloc", "virtual"})
+    play("new_buffer_beside_a_waiting_kernel", 2, origin);
+}
 
 }  // namespace
 }  // namespace weft::test

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <future>
 
 #include "src/base/error.h"
 #include "src/transport/acceptor.h"
@@ -40,6 +41,23 @@ TEST(MemoryLink, CanBeCancelledWhileThePeerIsSilent) {
   };
   EXPECT_THROW(MemoryLink(name, Secret{}, 0, 1, in_seconds(30), cancelled), Error);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
+}
+
+// A peer that was stopped for a while answers when nobody waits any more.
+TEST(MemoryLink, TakesNoLateAnswerForThatToTheNextRequest) {
+  constexpr int kLender = 2, kBorrower = 5;
+  const Secret secret = random_secret();
+  std::promise<Fd> accepted;
+  Acceptor::instance().serve(secret, kLender, [&](Fd connection, const Purpose&, const Session&) {
+    accepted.set_value(std::move(connection));
+  });
+  MemoryLink link(Acceptor::instance().unix_name(), secret, kBorrower, kLender, in_seconds(60));
+  const Fd peer = accepted.get_future().get();
+  EXPECT_THROW(link.fetch_arena(ArenaLayout{1, 4096}, in_seconds(0.05)), Error);
+  const Descriptors::Lent one = memory_with("one");
+  send_descriptor(peer.get(), one.size, one.fd.get());  // may fail: the link is closed
+  EXPECT_THROW(link.borrow(2), Error);
+  Acceptor::instance().stop(secret, kLender);
 }
 
 TEST(Descriptors, AreFoundByTheirNumbersUntilTheyAreTakenBack) {

@@ -32,6 +32,8 @@ class Board {
   uint64_t version() const { return head().load(std::memory_order_acquire); }
   // Returns the version of the entry.
   uint64_t publish(size_t slot, const BoardEntry& entry);
+  // Of an entry. Odd: it is being written.
+  uint64_t version(size_t slot) const { return words(slot)->load(std::memory_order_acquire); }
   // False while the entry is being written. Then the board's version changes once more.
   bool read(size_t slot, BoardEntry& entry) const;
 

@@ -22,6 +22,7 @@ CudaMemory::CudaMemory(int device, size_t entries, HostFlags* flags,
   std::fill_n(mirror_, entries, 0);
   copy_table(0, entries);  // also uses the stream for the first time, while no kernel of this
                            // communicator waits
+  ids_tell_mappings();     // tries it now: it maps and unmaps, which a launch must not do
 }
 
 // Captures of other threads do not forbid this thread anything.
@@ -34,6 +35,7 @@ void CudaMemory::enter() {
 uint64_t CudaMemory::id(uint64_t address) { return allocation_id(address); }
 
 bool CudaMemory::find(uint64_t address, Allocation& found) {
+  const OutsideCapture outside;
   if (!find_allocation(address, found.base, found.size)) return false;
   found.id = allocation_id(found.base);
   return found.id != 0;
@@ -44,13 +46,16 @@ bool CudaMemory::is_ours(uint64_t address) { return is_from_mem_alloc(address); 
 // Memory from cudaMalloc has a CUDA IPC handle. Memory from cuMemCreate has a descriptor.
 Shared CudaMemory::share(const Allocation& allocation, bool watched, BoardEntry& entry,
                          std::string& why) {
+  const OutsideCapture outside;
   cudaIpcMemHandle_t handle;
   static_assert(sizeof handle == sizeof entry.handle);
-  if (cudaIpcGetMemHandle(&handle, reinterpret_cast<void*>(allocation.base)) == cudaSuccess) {
-    std::memcpy(entry.handle, &handle, sizeof handle);
-    return Shared::kYes;
+  if (has_ipc_handle(allocation.base)) {
+    if (cudaIpcGetMemHandle(&handle, reinterpret_cast<void*>(allocation.base)) == cudaSuccess) {
+      std::memcpy(entry.handle, &handle, sizeof handle);
+      return Shared::kYes;
+    }
+    cudaGetLastError();
   }
-  cudaGetLastError();
   if (watched && !ids_tell_mappings()) {
     why = "this driver's ids do not tell when such memory changes: register it";
     return Shared::kNo;

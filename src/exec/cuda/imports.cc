@@ -118,12 +118,14 @@ bool Imports::may_close() {
 // Returns false if the board must be read again.
 bool Imports::read(size_t peer, std::vector<std::pair<size_t, BoardEntry>>& changed) {
   bool complete = true;
+  const Board& board = peers_[peer].board;
   for (size_t slot = 0; slot < slots_; slot++) {
+    if (board.version(slot) == peers_[peer].slots[slot].entry.version) continue;
     BoardEntry entry;
-    if (!peers_[peer].board.read(slot, entry)) {
-      complete = false;
-    } else if (entry.version != peers_[peer].slots[slot].entry.version) {
+    if (board.read(slot, entry)) {
       changed.emplace_back(slot, entry);
+    } else {
+      complete = false;
     }
   }
   return complete;

@@ -24,7 +24,8 @@ inline constexpr uint64_t kRegionBytes = uint64_t{1} << 36;
 
 enum class Shared : uint8_t { kYes, kNo, kLater };  // kLater: there is no room now
 
-// Functions of the owner: any thread. Functions of the importer: one thread at a time.
+// Functions of the owner: find() and share() while nobody may free the memory, id() and the others
+// on any thread at any time. Functions of the importer: one thread at a time.
 class MemoryDriver {
  public:
   MemoryDriver() = default;

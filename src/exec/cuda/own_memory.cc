@@ -1,7 +1,10 @@
-// See own_memory.h. What calls and users do; own_memory_tend.cc has the background thread's part.
+// See own_memory.h. What calls ask; own_memory_share.cc puts memory on the board,
+// own_memory_tend.cc has the background thread's part.
 #include "src/exec/cuda/own_memory.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/device_comm.h"
@@ -9,7 +12,11 @@
 namespace weft::cuda {
 namespace {
 
-constexpr size_t kMostRequests = 64;
+constexpr std::chrono::hours kForGood{24 * 365};
+constexpr size_t kMostRefused = 4096;
+// Allocations that a launch shares. A buffer in expandable segments may have hundreds, and each
+// takes some microseconds (23 on an H200 if it is from cudaMalloc). The next launches go on.
+constexpr int kMostNew = 8;
 
 }  // namespace
 
@@ -24,6 +31,9 @@ OwnMemory::OwnMemory(int rank, int nranks, Board board, const SharingOptions& op
       slots_(options.slots, false) {}
 
 OwnMemory::~OwnMemory() {
+  if (placed_ + private_ > 0)
+    WEFT_INFO(kReg, "rank {}: {} buffers of calls were used where they lie, {} were private", rank_,
+              placed_, private_);
   for (const auto& [base, own] : own_) driver_->take_back(own.descriptor);
 }
 
@@ -42,14 +52,17 @@ OwnMemory::Owned::iterator OwnMemory::at(uint64_t address) {
 void OwnMemory::add(const void* pointer, size_t size) {
   const auto begin = reinterpret_cast<uint64_t>(pointer), end = begin + size;
   Registration registration{begin, end, {}};
-  const Shared shared = share(begin, end, false, &registration.parts);
+  const Shared shared =
+      share(begin, end, false, &registration.parts, std::numeric_limits<int>::max());
+  if (shared != Shared::kYes)
+    WEFT_INFO(kReg, "the buffer at {} stays private to this process{}", pointer,
+              shared == Shared::kLater ? " for now" : "");
   std::lock_guard lock(mutex_);
-  if (shared == Shared::kYes) {
+  if (shared != Shared::kNo) {
     registrations_.push_back(std::move(registration));
-    return;
+  } else {
+    release(registration.parts);
   }
-  release(registration.parts);
-  WEFT_INFO(kReg, "the buffer at {} stays private to this process", pointer);
 }
 
 // Calls may have used the memory without asking who registered it. So where memory is shared
@@ -60,17 +73,28 @@ void OwnMemory::release(const std::vector<Allocation>& parts) {
     if (it == own_.end() || it->second.memory.id != part.id) continue;
     if (--it->second.registered == 0 && !it->second.ours && !options_.automatic) withdraw(it);
   }
+  changed();
 }
 
 void OwnMemory::remove(const void* pointer) {
   const auto address = reinterpret_cast<uint64_t>(pointer);
   std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(registrations_.begin(), registrations_.end(),
-                   [&](const Registration& r) { return r.begin <= address && address < r.end; });
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [&](const Registration& r) { return r.begin == address; });
   if (found == registrations_.end()) return;
   release(found->parts);
   registrations_.erase(found);
+}
+
+std::vector<Allocation>* OwnMemory::registered_at(uint64_t address) {
+  for (Registration& registration : registrations_)
+    if (registration.begin <= address && address < registration.end) return &registration.parts;
+  return nullptr;
+}
+
+void OwnMemory::withdraw_all() {
+  std::lock_guard lock(mutex_);
+  for (auto it = own_.begin(); it != own_.end();) it = withdraw(it);
 }
 
 OwnMemory::Owned::iterator OwnMemory::withdraw(Owned::iterator it) {
@@ -80,6 +104,7 @@ OwnMemory::Owned::iterator OwnMemory::withdraw(Owned::iterator it) {
   board_.publish(own.slot, gone);
   driver_->take_back(own.descriptor);
   slots_[own.slot] = false;
+  changed();
   return own_.erase(it);
 }
 
@@ -92,56 +117,122 @@ void OwnMemory::hear(Own& own) {
     if (answer == Board::Answer::kMapped) own.mapped_by |= bit;
     if (answer == Board::Answer::kRefused) own.refused_by |= bit;
   }
+  own.answered = std::popcount(own.mapped_by | own.refused_by) == nranks_ - 1;
+}
+
+uint32_t OwnMemory::needed(int peer) const {
+  const uint32_t all = static_cast<uint32_t>((uint64_t{1} << nranks_) - 1) & ~(1u << rank_);
+  return peer < 0 ? all : 1u << peer & all;
 }
 
 bool OwnMemory::usable(Own& own, int peer, bool captured) {
   if (own.retiring || (captured && !own.is_kept())) return false;
-  const uint32_t all = static_cast<uint32_t>((uint64_t{1} << nranks_) - 1) & ~(1u << rank_);
-  const uint32_t needed = peer < 0 ? all : 1u << peer & all;
-  if ((own.mapped_by & needed) != needed) hear(own);
-  return (own.mapped_by & needed) == needed;
+  const uint32_t peers = needed(peer);
+  if ((own.mapped_by & peers) != peers && !own.answered) hear(own);
+  return (own.mapped_by & peers) == peers;
+}
+
+void OwnMemory::begin_launch() {
+  now_ = Clock::now();
+  ids_.fill({0, 0});
+}
+
+// Nobody may free the buffers of a launch before it ends: one query is enough.
+uint64_t OwnMemory::id_in_launch(uint64_t address) {
+  for (const auto& [asked, id] : ids_)
+    if (asked == address) return id;
+  auto& [asked, id] = ids_[next_id_++ % ids_.size()];
+  asked = address;
+  return id = driver_->id(address);
+}
+
+bool OwnMemory::is_known(const Known& known, uint64_t begin, uint64_t end, int peer) {
+  return known.begin == begin && known.end == end && known.peer == peer &&
+         known.epoch == epoch_.load(std::memory_order_acquire) && now_ < known.until &&
+         (!known.watched || id_in_launch(known.at) == known.id);
 }
 
 uint64_t OwnMemory::place(const void* pointer, size_t size, int peer, bool captured) {
   if (pointer == nullptr || size == 0) return 0;
   const auto begin = reinterpret_cast<uint64_t>(pointer), end = begin + size;
-  std::lock_guard lock(mutex_);
-  const auto first = at(begin);
-  auto it = first;
-  for (uint64_t next = begin; next < end; next = it->second.end(), ++it) {
-    if (it == own_.end() || it->first > next) return ask(begin, end, captured);
-    Own& own = it->second;
-    // The memory may have been freed, and this may be other memory at the same address.
-    if (own.registered == 0 && driver_->id(own.memory.base) != own.memory.id) {
-      withdraw(it);
-      return ask(begin, end, captured);
-    }
-    if (!usable(own, peer, captured)) return kPrivate;
-    if (own.region != first->second.region || (own.region == 0 && it != first)) return kPrivate;
-    own.used = Clock::now();
+  Known now;
+  now.begin = begin;
+  now.end = end;
+  now.peer = peer;
+  if (captured) return find_place(now, true);
+  const uint64_t hash = (begin >> 8 ^ size ^ static_cast<uint64_t>(peer)) * 0x9e3779b97f4a7c15;
+  Known& known = known_[hash >> 58];
+  static_assert(std::tuple_size_v<decltype(known_)> == size_t{1} << (64 - 58));
+  if (!is_known(known, begin, end, peer)) {
+    now.place = find_place(now, false);
+    known = now;
   }
+  known.used = now_;
+  (known.place == kPrivate ? private_ : placed_)++;
+  return known.place;
+}
+
+// Fills in `known.epoch` if the place stays while the allocation does.
+uint64_t OwnMemory::find_place(Known& known, bool captured) {
+  std::unique_lock lock(mutex_);
+  const auto first = at(known.begin);
+  auto it = first;
+  bool all = true;  // may be used so far
+  for (uint64_t next = known.begin; next < known.end; next = it->second.end(), ++it) {
+    const bool found = it != own_.end() && it->first <= next;
+    // The memory may have been freed, and this may be other memory at the same address.
+    const bool stale =
+        found && it->second.registered == 0 && id_in_launch(it->first) != it->second.memory.id;
+    if (stale) withdraw(it);
+    if (!found || stale) {
+      lock.unlock();
+      ask(known, next, captured);
+      return kPrivate;
+    }
+    Own& own = it->second;
+    const bool use = usable(own, known.peer, captured);
+    const bool refused = !own.retiring && (own.refused_by & needed(known.peer)) != 0;
+    if (it == first && known.end <= own.end() && (use || refused)) {
+      known.epoch = epoch_.load(std::memory_order_relaxed);
+      known.at = own.memory.base;
+      known.id = own.memory.id;
+      known.watched = own.registered == 0;
+    }
+    if (refused || own.region != first->second.region || (own.region == 0 && it != first))
+      return kPrivate;
+    all = all && use;
+    own.used = now_;
+  }
+  if (!all) return kPrivate;
   const Own& own = first->second;
   const uint64_t index = own.region == 0 ? own.slot : options_.slots + own.region - 1;
   const uint64_t from =
       own.region == 0 ? own.memory.base : own.memory.base / kRegionBytes * kRegionBytes;
-  return (index + 1) << kOffsetBits | (begin - from);
+  return (index + 1) << kOffsetBits | (known.begin - from);
 }
 
-// The call goes without. Later ones may find the memory on the board.
-uint64_t OwnMemory::ask(uint64_t begin, uint64_t end, bool captured) {
-  const bool ours = driver_->is_ours(begin);
-  if (!ours && (!options_.automatic || captured)) return kPrivate;
-  const uint64_t id = driver_->id(begin);
-  if (id == 0 || requests_.size() >= kMostRequests) return kPrivate;
-  if (const auto it = refused_.find(id); it != refused_.end()) {
-    if (Clock::now() < it->second) return kPrivate;
-    refused_.erase(it);
+// The call goes without. Later ones may find the memory on the board. `from`: what is before it is
+// there already.
+void OwnMemory::ask(Known& known, uint64_t from, bool captured) {
+  const bool ours = driver_->is_ours(from);
+  std::vector<Allocation>* registered = registered_at(from);
+  if (!ours && registered == nullptr && (!options_.automatic || captured)) return;
+  const uint64_t id = id_in_launch(from);
+  if (id == 0) return;
+  const auto it = refused_.find(id);
+  if (it != refused_.end() && now_ < it->second) {
+    known.epoch = epoch_.load(std::memory_order_acquire);
+    known.at = from;
+    known.id = id;
+    known.until = it->second;
+    return;
   }
-  for (const Request& request : requests_)
-    if (request.id == id) return kPrivate;
-  requests_.push_back({begin, end, id, ours});
+  const Shared shared = share(from, known.end, ours, registered, kMostNew);
+  if (refused_.size() > kMostRefused) refused_.clear();
+  if (shared == Shared::kYes) refused_.erase(id);
+  if (shared == Shared::kNo) refused_[id] = now_ + kForGood;
+  if (shared == Shared::kLater) refused_[id] = now_ + options_.idle;
   wake_();
-  return kPrivate;
 }
 
 void OwnMemory::launched(cudaStream_t stream) {

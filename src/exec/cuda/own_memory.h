@@ -1,8 +1,20 @@
 // This rank's allocations on its board: those that somebody registered, and those that calls use
 // again and again. A call asks where its peers find a buffer. Memory that is not on the board is
-// private for that call, and the background thread puts it there.
+// private for that call, which puts it there for later ones.
+//
+// Who may touch memory that the application can free at any time:
+// - A call, for its own buffers: nobody may free them meanwhile. So only calls (and add()) ask CUDA
+//   for allocations and their handles. A handle of memory that another thread frees in that very
+//   moment has crashed driver 580.
+// - The background thread compares ids. That is safe at any address: the driver looks the address
+// up
+//   with its own lock and reports an error if there is nothing.
+// - Peers map by handles or descriptors of what may be freed by now. The system keeps the memory
+// for
+//   them, or reports an error.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -25,7 +37,7 @@ struct SharingOptions {
   std::chrono::milliseconds idle{1000};
 };
 
-// Thread-safe. tend() runs on the background thread only.
+// tend() runs on the background thread. One other thread at a time calls the rest.
 class OwnMemory {
  public:
   // `wake`: there is work for tend().
@@ -36,17 +48,21 @@ class OwnMemory {
   OwnMemory& operator=(const OwnMemory&) = delete;
 
   // Registrations are counted. Whoever registers promises to deregister before the memory is freed.
+  // If there is no room for all of it now, calls share the rest.
   void add(const void* pointer, size_t size);
   void remove(const void* pointer);
 
+  // Comes before the first place() of a launch.
+  void begin_launch();
   // Where peers find [pointer, pointer + size), see DeviceComm; kPrivate: they cannot (yet).
   // `peer`: who needs it; -1: all. `captured`: the place must stay right as long as a graph lives.
   uint64_t place(const void* pointer, size_t size, int peer, bool captured);
+  // For the end: nobody uses the memory any more.
+  void withdraw_all();
   // After the kernels of a launch that was not captured.
   void launched(cudaStream_t stream);
 
-  // Shares what calls asked for, withdraws freed memory, takes back descriptors. Returns whether it
-  // should be called again soon.
+  // Withdraws freed memory, takes back descriptors. Returns whether it should be called again soon.
   bool tend();
   bool empty() const;  // nothing is on the board
 
@@ -60,6 +76,7 @@ class OwnMemory {
     int registered = 0;
     bool ours = false;      // from ncclMemAlloc
     bool retiring = false;  // no call uses it any more
+    bool answered = false;  // by all peers
     Clock::time_point used;
 
     uint64_t end() const { return memory.base + memory.size; }
@@ -70,25 +87,39 @@ class OwnMemory {
     uint64_t begin = 0, end = 0;
     std::vector<Allocation> parts;
   };
-  struct Request {
-    uint64_t begin = 0, end = 0, id = 0;
-    bool ours = false;
+  // What a launch found out. The next ones need no lock, while the epoch and the id are the same.
+  struct Known {
+    uint64_t begin = 0, end = 0;
+    int peer = -1;
+    uint64_t epoch = 0;
+    uint64_t at = 0, id = 0;  // of the allocation
+    bool watched = true;      // nobody promises to keep the memory
+    uint64_t place = 0;
+    Clock::time_point used, until = Clock::time_point::max();
   };
+  std::vector<Allocation>* registered_at(uint64_t address);
   // With the lock.
   Owned::iterator at(uint64_t address);
+  uint32_t needed(int peer) const;  // a bit per rank
   bool usable(Own& own, int peer, bool captured);
   void hear(Own& own);
-  uint64_t ask(uint64_t begin, uint64_t end, bool captured);
   Owned::iterator withdraw(Owned::iterator it);
   void release(const std::vector<Allocation>& parts);
   bool insert(const Allocation& memory, BoardEntry entry, bool ours, bool kept);
   uint64_t region_of(uint64_t base);
   bool make_room(uint64_t bytes);
 
+  void changed() { epoch_.fetch_add(1, std::memory_order_release); }
+
   // Without it.
-  Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered);
-  Shared share_one(const Allocation& memory, uint64_t end, bool ours, bool kept);
-  bool serve();
+  uint64_t find_place(Known& known, bool captured);
+  void ask(Known& known, uint64_t from, bool captured);
+  bool is_known(const Known& known, uint64_t begin, uint64_t end, int peer);
+  uint64_t id_in_launch(uint64_t address);
+  Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered,
+               int most);
+  Shared share_one(const Allocation& memory, uint64_t end, bool ours, bool kept, int& most);
+  bool hear_all();
   void sweep();
   bool finish_retiring();
 
@@ -102,8 +133,14 @@ class OwnMemory {
   std::vector<bool> slots_;  // in use
   std::vector<uint64_t> regions_;
   std::vector<Registration> registrations_;
-  std::vector<Request> requests_;
+  std::atomic<uint64_t> epoch_{1};  // changes whenever a place may change
+  // Of the calling thread.
   std::map<uint64_t, Clock::time_point> refused_;  // by id: until when nobody asks again
+  Clock::time_point now_;                          // of the launch
+  uint64_t placed_ = 0, private_ = 0;              // buffers of calls
+  std::array<Known, 64> known_;
+  std::array<std::pair<uint64_t, uint64_t>, 4> ids_{};  // by address; asked for in this launch
+  size_t next_id_ = 0;
   // Memory that is given up stays on the board until the launches so far have ended.
   enum class Mark : uint8_t { kNone, kWanted, kSet };
   std::atomic<Mark> mark_{Mark::kNone};

@@ -4,9 +4,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
 #include <utility>
 
-#include "src/base/error.h"
 #include "src/base/log.h"
 
 namespace weft::cuda {
@@ -49,18 +50,29 @@ Registrations::~Registrations() {
   }
   woken_.notify_one();
   if (thread_.joinable()) thread_.join();
+  // Peers may keep their communicators for long. Memory that is freed meanwhile should be free.
+  if (!driver_->is_stopped() && driver_->is_quiet()) own_.withdraw_all();
 }
 
 void Registrations::wake() {
   {
     std::lock_guard lock(mutex_);
     news_ = true;
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { work(); });
-      pthread_setname_np(thread_.native_handle(), "weft-sharer");
-    }
+    if (!thread_.joinable() && !failed_) start();
   }
   woken_.notify_one();
+}
+
+// A call must not fail because there is no room for a thread: its peers would wait.
+void Registrations::start() {
+  try {
+    thread_ = std::thread([this] { work(); });
+    pthread_setname_np(thread_.native_handle(), "weft-sharer");
+  } catch (const std::system_error& error) {
+    failed_ = true;
+    WEFT_WARN("rank {} maps no memory of its peers, no thread could be started: {}", rank_,
+              error.what());
+  }
 }
 
 void Registrations::add(const void* pointer, size_t size) {
@@ -74,8 +86,11 @@ void Registrations::begin_launch(bool captured) {
 }
 
 uint64_t Registrations::place(const void* pointer, size_t size, int peer) {
-  if (!looked_ && look()) wake();
-  looked_ = true;
+  if (!looked_) {
+    if (look()) wake();
+    own_.begin_launch();
+    looked_ = true;
+  }
   return own_.place(pointer, size, peer, captured_);
 }
 
@@ -118,7 +133,7 @@ void Registrations::work() {
         woken_.wait_for(lock, delay, woken);
       }
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     WEFT_WARN("rank {} shares no more memory with its peers: {}", rank_, error.what());
   }
 }

@@ -1,7 +1,8 @@
 // Device memory that processes share. Every rank lists its allocations on a board in host memory
 // (own_memory.h). Its peers map them (imports.h) and answer on the board. A buffer is used where it
-// lies once every rank that needs it has mapped it. So no call waits for a peer, and no launching
-// thread maps or unmaps: one thread per communicator does, from the first need on.
+// lies once every rank that needs it has mapped it. So no call waits for a peer. The launching
+// thread lists its own buffers, but it neither maps nor unmaps: one thread per communicator does,
+// from the first need on.
 #pragma once
 
 #include <condition_variable>
@@ -40,6 +41,7 @@ class Registrations {
 
  private:
   void wake();
+  void start();  // with the lock
   void work();
   bool look();
 
@@ -49,7 +51,7 @@ class Registrations {
   const std::shared_ptr<MemoryDriver> driver_;
   std::mutex mutex_;
   std::condition_variable woken_;
-  bool news_ = false, stopping_ = false;
+  bool news_ = false, stopping_ = false, failed_ = false;
   bool captured_ = false, looked_ = false;
   OwnMemory own_;
   Imports imports_;

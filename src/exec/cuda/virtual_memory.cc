@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/driver.h"
 #include "src/exec/cuda/flat_window.h"
 #include "src/exec/cuda/memory_driver.h"
@@ -94,6 +95,7 @@ uint64_t id_of_new(uint64_t at, uint64_t size, int device) {
 
 bool try_ids() {
   constexpr uint64_t kSize = 2 << 20;  // the granularity of all GPUs so far
+  const OutsideCapture outside;
   int device = 0;
   if (!Functions::get().complete() || cudaGetDevice(&device) != cudaSuccess) return false;
   const uint64_t at = reserve_addresses(kSize);
@@ -113,6 +115,15 @@ uint64_t allocation_id(uint64_t address) {
       f.attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != CUDA_SUCCESS)
     return 0;
   return id;
+}
+
+bool has_ipc_handle(uint64_t address) {
+  const Functions& f = Functions::get();
+  unsigned long long has = 1;  // wide enough for whatever type the driver writes
+  return f.attribute == nullptr ||
+         f.attribute(&has, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) !=
+             CUDA_SUCCESS ||
+         has != 0;
 }
 
 bool ids_tell_mappings() {

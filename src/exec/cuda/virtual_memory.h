@@ -15,6 +15,8 @@ namespace weft::cuda {
 // process. 0: there is no allocation.
 uint64_t allocation_id(uint64_t address);
 bool find_allocation(uint64_t address, uint64_t& base, uint64_t& size);
+// False if CUDA says so: then asking for a handle would be an error.
+bool has_ipc_handle(uint64_t address);
 // Whether ids also tell apart allocations that are mapped at the same address one after the other.
 // Tries it on the current device, once.
 bool ids_tell_mappings();

@@ -5,8 +5,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -41,6 +43,8 @@ struct Comm {
 };
 
 constexpr size_t kMostInFlight = 3;
+
+std::atomic<size_t> registered{0};  // bytes
 
 // 1: progress, 0: not now, -1: broken.
 int step(Request& r) {
@@ -92,6 +96,11 @@ ncclResult_t start(void* comm, bool sends, void* data, size_t size, void* regist
 }
 
 }  // namespace
+
+// For tests that load the plugin, too.
+extern "C" __attribute__((visibility("default"))) size_t weft_tiny_registered() {
+  return registered;
+}
 
 ncclResult_t listen(void* handle, void** listener) {
   auto comm = std::make_unique<Comm>();
@@ -147,6 +156,10 @@ ncclResult_t close_listener(void* listener) { return close_comm(listener); }
 
 ncclResult_t reg(void*, void* data, size_t size, int type, void** registration) {
   if (type != net_abi::kHostPointer) return ncclInvalidArgument;
+  const char* limit = std::getenv("WEFT_TEST_TINY_LIMIT");  // MiB of one registration
+  if (limit != nullptr && *limit != 0 && size > std::strtoull(limit, nullptr, 10) << 20)
+    return ncclSystemError;
+  registered += size;
   *registration =
       std::make_unique<Registration>(Registration{static_cast<char*>(data), size}).release();
   return ncclSuccess;
@@ -154,6 +167,7 @@ ncclResult_t reg(void*, void* data, size_t size, int type, void** registration) 
 
 ncclResult_t dereg(void*, void* registration) {
   const std::unique_ptr<Registration> owner(static_cast<Registration*>(registration));
+  registered -= owner->size;
   return ncclSuccess;
 }
 

@@ -75,8 +75,15 @@ uint64_t FakeMemory::id(uint64_t address) {
   return range == nullptr ? 0 : range->id;
 }
 
+// The application may free memory at any time, but not that of a call.
+void FakeMemory::check_thread() {
+  if (std::this_thread::get_id() == background_)
+    device_.wrong = "a background thread asked for memory that may be freed meanwhile";
+}
+
 bool FakeMemory::find(uint64_t address, cuda::Allocation& found) {
   std::lock_guard lock(device_.mutex);
+  check_thread();
   const Range* range = at(own_, address);
   if (range == nullptr) return false;
   for (const auto& [base, each] : own_)
@@ -87,7 +94,10 @@ bool FakeMemory::find(uint64_t address, cuda::Allocation& found) {
 Shared FakeMemory::share(const cuda::Allocation& allocation, bool, BoardEntry& entry,
                          std::string& why) {
   std::lock_guard lock(device_.mutex);
+  check_thread();
+  shares_++;
   FakeDevice::Physical& physical = device_.all[allocation.id];
+  if (!physical.owned) device_.wrong = "a handle of freed memory was asked for";
   if (physical.kind == FakeKind::kPrivate) {
     why = "it has no handle";
     return Shared::kNo;
@@ -95,6 +105,12 @@ Shared FakeMemory::share(const cuda::Allocation& allocation, bool, BoardEntry& e
   if (physical.kind == FakeKind::kIpc) {
     std::memcpy(entry.handle, &allocation.id, sizeof allocation.id);
     return Shared::kYes;
+  }
+  int lent = 0;
+  for (const auto& [base, range] : own_) lent += device_.all[range.id].lent ? 1 : 0;
+  if (lent >= most_lent) {
+    why = "too many descriptors";
+    return Shared::kLater;
   }
   physical.lent = true;
   entry.descriptor = allocation.id;
@@ -123,6 +139,7 @@ void FakeMemory::unreserve(uint64_t base, uint64_t) {
 
 uint64_t FakeMemory::map(int, const BoardEntry& entry, uint64_t at_address, std::string& why) {
   std::lock_guard lock(device_.mutex);
+  maps_++;
   why = "it was withdrawn";
   uint64_t id = entry.descriptor;
   if (entry.region == 0) std::memcpy(&id, entry.handle, sizeof id);

@@ -1,11 +1,13 @@
 // A memory driver without a GPU. Every rank has its own address space, and all share one device.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/exec/cuda/memory_driver.h"
@@ -47,12 +49,14 @@ class FakeMemory : public cuda::MemoryDriver {
   uint64_t start_reading(size_t number, uint64_t offset);
   void end_reading(size_t number, uint64_t offset);
   uint64_t queries() const { return queries_; }
+  uint64_t shares() const { return shares_; }
+  uint64_t maps() const { return maps_; }
 
   std::atomic<bool> stopped = false, refuses = false, ended = true, quiet = true;
-  std::atomic<int> marks = 0;
+  std::atomic<int> marks = 0, most_lent = 1 << 20;
   std::set<uint64_t> ours;  // addresses of ncclMemAlloc; set before use
 
-  void enter() override {}
+  void enter() override { background_ = std::this_thread::get_id(); }
   bool is_stopped() override { return stopped; }
   uint64_t id(uint64_t address) override;
   bool find(uint64_t address, cuda::Allocation& found) override;
@@ -77,6 +81,7 @@ class FakeMemory : public cuda::MemoryDriver {
   };
   using Space = std::map<uint64_t, Range>;  // by base
   static const Range* at(const Space& space, uint64_t address);
+  void check_thread();
   FakeDevice::Physical* read(size_t number, uint64_t offset);
 
   FakeDevice& device_;  // its mutex also protects what follows
@@ -85,7 +90,8 @@ class FakeMemory : public cuda::MemoryDriver {
   std::vector<uint64_t> table_;
   std::vector<std::pair<size_t, uint64_t>> changes_;
   uint64_t next_address_ = uint64_t{1} << 46;
-  std::atomic<uint64_t> queries_ = 0;
+  std::atomic<uint64_t> queries_ = 0, shares_ = 0, maps_ = 0;
+  std::atomic<std::thread::id> background_;
 };
 
 }  // namespace weft::test

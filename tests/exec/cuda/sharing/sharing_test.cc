@@ -38,6 +38,71 @@ TEST(PlainBuffer, CostsOneQueryPerLaunch) {
   EXPECT_EQ(least, 1u);
 }
 
+TEST(PlainBuffer, IsQueriedOnceInALaunchThatNamesItTwice) {
+  SharingWorld world(2);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize));
+  cuda::Registrations& own = *world.ranks[0];
+  uint64_t least = 100;
+  for (int i = 0; i < 100; i++) {
+    const uint64_t before = world.memory(0).queries();
+    own.begin_launch(false);
+    for (const uint64_t at : {kBase, kBase, kBase + kMiB})
+      EXPECT_NE(own.place(reinterpret_cast<void*>(at), kMiB), kPrivate);
+    own.end_launch(nullptr);
+    least = std::min(least, world.memory(0).queries() - before);
+  }
+  EXPECT_EQ(least, 1u);
+}
+
+TEST(PlainBuffer, ThatIsFreedRightAfterItsCallIsNotTouchedAnyMore) {
+  for (const FakeKind kind : {FakeKind::kIpc, FakeKind::kDescriptor}) {
+    SharingWorld world(2);
+    for (uint64_t round = 0; round < 300; round++) {
+      const uint64_t at = kBase + round % 3 * kSize;
+      world.memory(0).allocate(at, kSize, kind);
+      EXPECT_EQ(world.place(0, at, kMiB), kPrivate);
+      world.place(1, 1, 1);  // the peer begins to map it
+      world.memory(0).free(at);
+    }
+    EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }));
+    EXPECT_EQ(world.device.wrong, "");
+  }
+}
+
+// Launches share a few allocations each, so that none takes long.
+TEST(PlainBuffer, OfManyAllocationsIsSharedByAFewLaunches) {
+  constexpr uint64_t kPieces = 100;
+  SharingWorld world(2);
+  for (uint64_t piece = 0; piece < kPieces; piece++)
+    world.memory(0).allocate(kBase + piece * 2 * kMiB, 2 * kMiB, FakeKind::kDescriptor);
+  uint64_t shared = 0;
+  for (int launches = 0; launches < 20; launches++) {
+    EXPECT_EQ(world.place(0, kBase, kPieces * 2 * kMiB), kPrivate);
+    const uint64_t now = world.memory(0).shares();
+    EXPECT_LE(now - shared, 8u);
+    shared = now;
+  }
+  EXPECT_EQ(shared, kPieces) << "each once";
+  EXPECT_TRUE(world.becomes_shared(0, kBase, kPieces * 2 * kMiB));
+}
+
+TEST(PlainBuffer, IsUsedByOnePeerBeforeAnotherHasAnswered) {
+  SharingWorld world(4);
+  world.memory(2).refuses = true;
+  world.memory(3).refuses = true;
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  // Rank 3 refuses first. What a launch remembers of that must not keep rank 1 from it.
+  ASSERT_TRUE(eventually([&] {
+    world.place(0, kBase, kSize, 3);
+    world.place(3, 1, 1);
+    return world.memory(3).maps() > 0;
+  }));
+  for (int i = 0; i < 10; i++) EXPECT_EQ(world.place(0, kBase, kSize), kPrivate);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kSize, 1));
+  EXPECT_EQ(world.place(0, kBase, kSize, 2), kPrivate);
+}
+
 TEST(PlainBuffer, StaysPrivateIfItIsSmallOrHasNoHandle) {
   SharingWorld world(2);
   world.memory(0).allocate(kBase, kMiB / 2, FakeKind::kIpc);
@@ -47,6 +112,9 @@ TEST(PlainBuffer, StaysPrivateIfItIsSmallOrHasNoHandle) {
   ASSERT_TRUE(world.becomes_shared(0, 3 * kBase, kMiB));  // the others were served before
   EXPECT_EQ(world.place(0, kBase, kMiB / 2), kPrivate);
   EXPECT_EQ(world.place(0, 2 * kBase, kMiB / 2), kPrivate);
+  world.memory(0).free(2 * kBase);
+  world.memory(0).allocate(2 * kBase, kSize, FakeKind::kIpc);
+  EXPECT_TRUE(world.becomes_shared(0, 2 * kBase, kMiB / 2)) << "other memory at the same address";
 }
 
 TEST(PlainBuffer, StaysPrivateWhereSharingIsOff) {
@@ -117,6 +185,18 @@ TEST(FreedMemory, IsUnmappedSoonWhileCallsAreUnderWay) {
   EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
 }
 
+// Peers may keep their communicators for long.
+TEST(FreedMemory, OfARankWithoutCommunicatorIsUnmappedByItsPeers) {
+  SharingWorld world(3);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  world.memory(0).allocate(2 * kBase, kSize, FakeKind::kDescriptor);
+  for (const uint64_t at : {kBase, 2 * kBase}) ASSERT_TRUE(world.becomes_shared(0, at, kSize));
+  world.ranks[0].reset();
+  for (const uint64_t at : {kBase, 2 * kBase}) world.memory(0).free(at);
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }));
+  EXPECT_EQ(world.device.wrong, "");
+}
+
 TEST(FreedMemory, StaysMappedAfterAnAbort) {
   SharingWorld world(2);
   world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
@@ -165,6 +245,7 @@ TEST(SharedMemoryCap, GivesUpWhatCallsHaveNotUsedForLongest) {
   SharingWorld world(2, options);
   for (uint64_t i = 1; i <= 4; i++) world.memory(0).allocate(i * kBase, kSize, FakeKind::kIpc);
   for (uint64_t i = 1; i <= 3; i++) ASSERT_TRUE(world.becomes_shared(0, i * kBase, kSize));
+  for (uint64_t i = 1; i <= 3; i++) EXPECT_NE(world.place(0, i * kBase, kSize), kPrivate);
   world.memory(0).ended = false;
   std::this_thread::sleep_for(milliseconds(250));
   for (const uint64_t used : {1, 3}) EXPECT_NE(world.place(0, used * kBase, kSize), kPrivate);
@@ -232,6 +313,42 @@ TEST(RegisteredMemory, IsSharedUntilTheLastRegistrationEnds) {
   EXPECT_EQ(world.place(0, kBase + kSize, kSize), kPrivate);
   for (uint64_t piece = 0; piece < 4; piece++) world.memory(0).free(kBase + piece * kSize);
   EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }, milliseconds(5000)));
+}
+
+TEST(RegisteredMemory, InsideOtherRegisteredMemoryEndsAlone) {
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  SharingWorld world(2, off);
+  for (uint64_t piece = 0; piece < 4; piece++)
+    world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
+  const auto at = [](uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); };
+  world.ranks[0]->add(at(0), 4 * kSize);
+  world.ranks[0]->add(at(kSize), kMiB);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, 4 * kSize));
+  world.ranks[0]->remove(at(kSize));
+  EXPECT_NE(world.place(0, kBase, 4 * kSize), kPrivate);
+  world.ranks[0]->remove(at(0));
+  EXPECT_EQ(world.place(0, kBase + kSize, kSize), kPrivate);
+}
+
+TEST(RegisteredMemory, OfMoreAllocationsThanDescriptorsIsSharedByCalls) {
+  constexpr uint64_t kPieces = 60;
+  SharingOptions off = SharingWorld::usual();
+  off.automatic = false;
+  off.idle = milliseconds(5);  // until it is tried again
+  SharingWorld world(2, off);
+  world.memory(0).most_lent = 10;
+  for (uint64_t piece = 0; piece < kPieces; piece++)
+    world.memory(0).allocate(kBase + piece * 2 * kMiB, 2 * kMiB, FakeKind::kDescriptor);
+  void* const buffer = reinterpret_cast<void*>(kBase);
+  world.ranks[0]->add(buffer, kPieces * 2 * kMiB);
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kPieces * 2 * kMiB));
+  EXPECT_NE(world.place(0, kBase, kPieces * 2 * kMiB, -1, true), kPrivate) << "in a graph";
+  world.ranks[0]->remove(buffer);
+  EXPECT_EQ(world.place(0, kBase, 2 * kMiB), kPrivate);
+  for (uint64_t piece = 0; piece < kPieces; piece++) world.memory(0).free(kBase + piece * 2 * kMiB);
+  EXPECT_TRUE(eventually([&] { return world.device.alive() == 0; }));
+  EXPECT_EQ(world.device.wrong, "");
 }
 
 TEST(RegisteredMemory, WithAPartThatHasNoHandleIsNotShared) {
