@@ -141,6 +141,8 @@ extern "C" {
     weft::check_free(*comm);
     const weft::Use use(*comm, false);
     use->force_plan(*kind, generator);
+    std::lock_guard lock(comm->mutex);
+    comm->settings.plans[*kind] = generator;
   });
 }
 
@@ -155,6 +157,8 @@ extern "C" {
     weft::check_free(*comm);
     const weft::Use use(*comm);
     use->set_compression(setting);
+    std::lock_guard lock(comm->mutex);
+    comm->settings.compression = setting;
   });
 }
 
@@ -175,7 +179,10 @@ extern "C" {
     if (priority < -1 || priority > 1)
       weft::fail(ncclInvalidArgument, "priority is {}, it must be -1, 0 or 1", priority);
     const weft::Use use(*comm);
-    use->set_priority(static_cast<weft::host::Priority>(priority));
+    const auto chosen = static_cast<weft::host::Priority>(priority);
+    use->set_priority(chosen);
+    std::lock_guard lock(comm->mutex);
+    comm->settings.priority = chosen;
   });
 }
 

@@ -124,6 +124,7 @@ extern "C" {
 [[gnu::visibility("default")]] ncclResult_t weftWait(weftRequest_t request) {
   return weft::api::guard("weftWait", [&] {
     weft::api::check_pointer("request", request);
+    request->check_process();
     const std::unique_ptr<weftRequest> own(request);
     own->wait();
   });

@@ -13,7 +13,6 @@ namespace {
 constexpr size_t kMostDescriptors = 1 << 20;  // more are not closed in children
 // Pages that nobody touches cost nothing.
 std::array<std::atomic<uint64_t>, kMostDescriptors / 64> owned;
-std::atomic<int> generation{0};
 std::atomic<ForgottenByChildren*> first{nullptr};
 
 bool has_place(int fd) { return fd >= 0 && static_cast<size_t>(fd) < kMostDescriptors; }
@@ -24,7 +23,7 @@ std::atomic<uint64_t>& word_of(int fd) { return owned[static_cast<size_t>(fd) / 
 
 // In the child, which has only this thread.
 void start_anew() noexcept {
-  generation.fetch_add(1);
+  internal::fork_generation.fetch_add(1);
   for (size_t w = 0; w < owned.size(); w++) {
     const uint64_t bits = owned[w].load(std::memory_order_relaxed);
     if (bits == 0) continue;
@@ -39,7 +38,7 @@ int fork_generation() {
   // Registered when the library is first used, not when it is loaded: most processes fork before.
   static const int registered = pthread_atfork(nullptr, nullptr, [] { start_anew(); });
   (void)registered;
-  return generation.load(std::memory_order_relaxed);
+  return known_fork_generation();
 }
 
 void own_descriptor(int fd) noexcept {

@@ -13,6 +13,14 @@ namespace weft {
 // How many forks lie between this process and the first one. Objects of another number are the
 // parent's.
 int fork_generation();
+namespace internal {
+inline std::atomic<int> fork_generation{0};
+}
+// The same, if fork_generation() was called before in this process or its parents. One load: every
+// call of the library asks.
+inline int known_fork_generation() {
+  return internal::fork_generation.load(std::memory_order_relaxed);
+}
 
 // Descriptors that a forked child closes. Thread-safe.
 void own_descriptor(int fd) noexcept;

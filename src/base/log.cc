@@ -88,7 +88,6 @@ int open_file(const std::string& pattern) {
 }
 
 std::atomic<bool> loaded{false};
-std::atomic<int> current_level{0};
 std::atomic<uint32_t> current_subsystems{0};
 std::atomic<int> current_fd{STDOUT_FILENO};
 std::atomic<uint32_t> stamped{0};
@@ -106,7 +105,7 @@ void load() {
   std::lock_guard lock(load_mutex);
   if (loaded.load(std::memory_order_relaxed)) return;
   const Config config = Config::from_environment();
-  current_level = static_cast<int>(parse_level(config.debug));
+  internal::level = static_cast<int>(parse_level(config.debug));
   current_subsystems = parse_subsystems(config.debug_subsys);
   current_fd = open_file(config.debug_file);
   stamped = stamped_levels(config.debug_timestamp_levels);
@@ -140,6 +139,7 @@ void reset() {
   int fd = current_fd.exchange(STDOUT_FILENO);
   if (fd > STDERR_FILENO) close(fd);
   loaded = false;
+  internal::level = std::numeric_limits<int>::max();
 }
 
 void set_thread_device(int device) {
@@ -149,9 +149,9 @@ void set_thread_device(int device) {
   first_device.compare_exchange_strong(none, device, std::memory_order_relaxed);
 }
 
-bool enabled(Level level, Subsystem subsystem) {
+bool internal::enabled(Level level, Subsystem subsystem) {
   load();
-  if (static_cast<int>(level) > current_level.load(std::memory_order_relaxed)) return false;
+  if (static_cast<int>(level) > internal::level.load(std::memory_order_relaxed)) return false;
   if (level < Level::kInfo) return true;
   return (current_subsystems.load(std::memory_order_relaxed) & subsystem) != 0;
 }

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -34,9 +36,18 @@ enum Subsystem : uint32_t {
 
 enum class Level { kNone = 0, kVersion = 1, kWarn = 2, kInfo = 3, kAbort = 4, kTrace = 5 };
 
-// True if an INFO (or TRACE) line of this subsystem would be written. Callers ask before they build
-// an expensive text.
+namespace internal {
+// NCCL_DEBUG. The highest, until the environment has been read.
+inline std::atomic<int> level{std::numeric_limits<int>::max()};
 bool enabled(Level level, Subsystem subsystem);
+}  // namespace internal
+
+// True if an INFO (or TRACE) line of this subsystem would be written. Callers ask before they build
+// an expensive text. Every call of the library asks, so a no costs one load.
+inline bool enabled(Level level, Subsystem subsystem) {
+  return static_cast<int>(level) <= internal::level.load(std::memory_order_relaxed) &&
+         internal::enabled(level, subsystem);
+}
 
 // "host:pid:tid [0] NCCL INFO text". In warnings file:line comes before "NCCL WARN".
 void write(Level level, Subsystem subsystem, const char* file, int line, const std::string& text);

@@ -27,22 +27,17 @@ PlanCall plan_call(const Collective& c, const Call& call, int rank, bool capture
   asked.bytes = array_bytes(c, call);
   asked.count = call.count;
   asked.element = element_size(call.reduction.type);
-  asked.in_place = is_in_place(c, call, rank);
+  asked.in_place = in_place_form(c, call, rank).is(call.input, call.output);
   asked.captured = captured;
   asked.numbers = numbers_of(c, call.reduction);
   return asked;
 }
 
-bool is_in_place(const Collective& c, const Call& call, int rank) {
-  const size_t block = call.block() * element_size(call.reduction.type);
+InPlace in_place_form(const Collective& c, const Call& call, int rank) {
+  if (c.input_blocks(rank) == 0 || c.output_blocks(rank) == 0) return {};
+  const auto block = static_cast<ptrdiff_t>(call.block() * element_size(call.reduction.type));
   const Collective::Overlap overlap = c.overlap(rank, 1);
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  if (input == nullptr || output == nullptr || c.input_blocks(rank) == 0 ||
-      c.output_blocks(rank) == 0)
-    return false;
-  return input + block * static_cast<size_t>(overlap.output_at) ==
-         output + block * static_cast<size_t>(overlap.input_at);
+  return {true, block * (overlap.output_at - overlap.input_at)};
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "include/nccl.h"
@@ -39,8 +40,18 @@ struct Call {
 
 // Bytes of the whole array, as nccl-tests counts them. The choice of a plan depends on this size.
 size_t array_bytes(const Collective& c, const Call& call);
-// Whether this rank's input and output overlap as in the in-place form of the collective.
-bool is_in_place(const Collective& c, const Call& call, int rank);
+// How this rank's input and output overlap in the in-place form of the call.
+struct InPlace {
+  bool exists = false;
+  ptrdiff_t distance = 0;  // bytes from the input to the output
+
+  bool is(const void* input, const void* output) const {
+    return exists && input != nullptr && output != nullptr &&
+           reinterpret_cast<uintptr_t>(output) - reinterpret_cast<uintptr_t>(input) ==
+               static_cast<uintptr_t>(distance);
+  }
+};
+InPlace in_place_form(const Collective& c, const Call& call, int rank);
 // The parts of the call that the choice of a plan depends on.
 PlanCall plan_call(const Collective& c, const Call& call, int rank, bool captured);
 

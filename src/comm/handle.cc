@@ -25,7 +25,7 @@ Handles& handles() {
 namespace {
 
 void check_process(const ncclComm& comm) {
-  if (comm.generation != fork_generation())
+  if (comm.generation != known_fork_generation())
     fail(ncclInvalidUsage,
          "comm belongs to the process that forked this one: a child makes its own communicators");
 }

@@ -16,6 +16,7 @@
 #include "src/comm/init_cancel.h"
 #include "src/comm/profiler/profiler.h"
 #include "src/comm/progress.h"
+#include "src/comm/user_settings.h"
 #include "src/exec/datatype.h"
 
 namespace weft {
@@ -83,6 +84,7 @@ struct ncclComm {
   std::string text;  // of the last error
   std::vector<weft::UserOp> ops;
   weft::Successors next;
+  weft::UserSettings settings;
   std::vector<ncclComm*> children;  // being made from this one in the background
 };
 

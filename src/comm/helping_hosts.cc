@@ -2,6 +2,7 @@
 #include "src/comm/helping_hosts.h"
 
 #include <algorithm>
+#include <future>
 
 #include "algorithms/generators/helped.h"
 #include "src/base/error.h"
@@ -32,29 +33,47 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// Rank 0: those that are ready to help, at most `most`.
+// Throws Error if the host cannot or may not help.
+HelpTalk ask(const std::string& name, const Secret& secret, const HelpInvitation& invitation) {
+  const Deadline deadline = in_seconds(kAnswerS);
+  HelpTalk talk = HelpTalk::with(name, secret, deadline);
+  talk.say(as_text(invitation), deadline);
+  const std::string answer = talk.hear(deadline);
+  if (answer != "+") fail(ncclRemoteError, "{}", answer.substr(std::min<size_t>(1, answer.size())));
+  return talk;
+}
+
+// Rank 0: those that are ready to help, as many as ranks have use for. They are asked side by side.
+// Others are asked only if some of the first cannot help.
 std::vector<Invited> ready_to_help(const Config& config, int nranks, const Secret& secret) {
   std::vector<Invited> ready;
   const auto most = static_cast<size_t>(std::min(nranks, kMostCpuNodes));
-  for (const std::string& name : names_in(config.helpers)) {
-    if (ready.size() == most) {
-      WEFT_INFO(kInit, "helper {} is not needed: {} ranks have use for {}", name, nranks, most);
-      continue;
+  const HelpInvitation invitation{HelpInvitation::kVersion, nranks,
+                                  nranks + static_cast<int>(most)};
+  const std::vector<std::string> names = names_in(config.helpers);
+  size_t next = 0;
+  while (next < names.size() && ready.size() < most) {
+    std::vector<std::pair<std::string, std::future<HelpTalk>>> asked;
+    for (; next < names.size() && ready.size() + asked.size() < most; next++) {
+      const std::string& name = names[next];
+      try {
+        asked.emplace_back(
+            name, std::async(std::launch::async, [&] { return ask(name, secret, invitation); }));
+      } catch (const std::system_error& error) {
+        WEFT_WARN("helper {} is not used: no thread to ask it: {}", name, error.what());
+      }
     }
-    try {
-      const Deadline deadline = in_seconds(kAnswerS);
-      HelpTalk talk = HelpTalk::with(name, secret, deadline);
-      talk.say(as_text(HelpInvitation{HelpInvitation::kVersion, nranks,
-                                      nranks + static_cast<int>(most)}),
-               deadline);
-      const std::string answer = talk.hear(deadline);
-      if (answer != "+")
-        fail(ncclRemoteError, "{}", answer.substr(std::min<size_t>(1, answer.size())));
-      ready.push_back({name, std::move(talk)});
-    } catch (const Error& error) {
-      WEFT_WARN("helper {} is not used: {}", name, error.what());
+    for (auto& [name, talk] : asked) {
+      try {
+        ready.push_back({name, talk.get()});
+      } catch (const Error& error) {
+        WEFT_WARN("helper {} is not used: {}", name, error.what());
+      }
     }
   }
+  for (; next < names.size(); next++)
+    WEFT_INFO(kInit, "helper {} is not needed: {} ranks have use for {}", names[next], nranks,
+              most);
   return ready;
 }
 

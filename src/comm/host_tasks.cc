@@ -84,13 +84,15 @@ uint64_t HostTasks::lend_from() const {
                            : config_.zero_copy_bytes;
 }
 
-// Decides which messages carry an address instead of data, and where peers find the buffers.
-void HostTasks::lend(const Call& call, const Program& program, Operation& op) const {
+// Decides which messages carry an address instead of data.
+bool HostTasks::lends(const Call& call, const Program& program, const Operation& op) const {
   const size_t message = std::min(op.slice, op.count) * op.element;
-  const bool lends = message >= lend_from() && !copies_only_[static_cast<size_t>(call.kind)] &&
-                     (!mesh_.one_host() || pays_to_lend(call, program, op));
-  op.lend_from = lends ? lend_from() : kNoLending;
-  if (!lends || mesh_.one_process()) return;
+  return message >= lend_from() && !copies_only_[static_cast<size_t>(call.kind)] &&
+         (!mesh_.one_host() || pays_to_lend(call, program, op));
+}
+
+// Where peers find the buffers that are lent.
+void HostTasks::find_segments(const Call& call, const Program& program, Operation& op) {
   const Collective& c = program.collective;
   if (const int blocks = c.input_blocks(program.rank); blocks > 0 && op.input != nullptr) {
     const SegmentRef ref = Segments::instance().find(op.input, call.span(blocks) * op.element);
@@ -158,18 +160,18 @@ void HostTasks::compress(const Call& call, const Choice& choice, const Program& 
   op.output_losses = op.input_losses + inputs;
 }
 
-void HostTasks::connect_ports(const Call& call, const Program& program, host::Task& task) {
+void HostTasks::connect_ports(const Call& call, PreparedCall& to) {
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   const auto peer_of = [&](const ProgramPort& port) { return send_recv ? call.root : port.peer; };
   const auto channel_of = [&](const ProgramPort& port) {
     return send_recv ? kPointToPointChannel : collective_channel(port.channel);
   };
-  task.sends.clear();
-  task.receives.clear();
-  for (const ProgramPort& port : program.sends)
-    task.sends.push_back(&mesh_.sender(peer_of(port), channel_of(port)));
-  for (const ProgramPort& port : program.receives)
-    task.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
+  to.sends.clear();
+  to.receives.clear();
+  for (const ProgramPort& port : to.program->sends)
+    to.sends.push_back(&mesh_.sender(peer_of(port), channel_of(port)));
+  for (const ProgramPort& port : to.program->receives)
+    to.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
 }
 
 // WEFT_ACCUMULATE. Built-in sums of several sources are in float anyway.
@@ -189,37 +191,52 @@ void HostTasks::complete_with_last(const Call& call) const {
   __atomic_store_n(call.done, 1, __ATOMIC_RELEASE);
 }
 
+void HostTasks::prepare(const Call& call, PreparedCall& known) {
+  const uint64_t changes = chooser_.changes();
+  known.choices = 0;  // it stays empty if there is no plan
+  known.shape = CallShape::of(call);
+  known.choice = {};
+  known.plan = nullptr;
+  known.place = {};
+  known.in_place = false;
+  if (call.kind == CollectiveKind::kSendRecv) {
+    prepare(call, plans_.half(call.sends), 0, known);
+  } else {
+    const Collective collective{call.kind, nranks_, call.root};
+    const PlanCall asked = plan_call(collective, call, context_.rank, false);
+    known.place = in_place_form(collective, call, context_.rank);
+    known.in_place = asked.in_place;
+    known.choice = chooser_.choose(asked);
+    if (!known.choice.helped) {
+      known.plan =
+          &plans_.get(known.choice, collective, asked.in_place, sums_in_float(asked, call));
+      prepare(call, known.plan->program, known.plan->tag, known);
+    }
+  }
+  known.choices = changes;
+}
+
+void HostTasks::prepare(const Call& call, const Program& program, uint32_t tag, PreparedCall& to) {
+  Operation& op = *std::construct_at(&to.operation);
+  operations_.build(op, call, program, tag);
+  to.program = &program;
+  to.scratch_bytes = static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element;
+  // A program without buffers is that of a host that helps.
+  const bool lent = program.rank < program.collective.nranks && lends(call, program, op);
+  op.lend_from = lent ? lend_from() : kNoLending;
+  to.finds_segments = lent && !mesh_.one_process();
+  connect_ports(call, to);
+}
+
 void HostTasks::add(host::Batch& batch, const Call& call) {
   if (call.irregular != nullptr) return add_irregular(batch, call, *call.irregular, false);
   if (call.count == 0) return complete_with_last(call);
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
-  const LoweredPlan* plan = nullptr;
-  Choice choice;
-  if (!send_recv) {
-    const Collective collective{call.kind, nranks_, call.root};
-    const PlanCall asked = plan_call(collective, call, context_.rank, false);
-    choice = chooser_.choose(asked);
-    if (choice.helped) {
-      host::Task& task = helpers_->add(batch, call, asked.in_place);
-      task.ready = call.ready;
-      task.done = call.done;
-      task.done_words = 1;
-      task.after = last_collective_;
-      last_collective_ = &task;
-      return;
-    }
-    plan = &plans_.get(choice, collective, asked.in_place, sums_in_float(asked, call));
-  }
-  const Program& program = send_recv ? plans_.half(call.sends) : plan->program;
-  host::Task& task = append(batch, call, program, send_recv ? 0 : plan->tag,
-                            plan != nullptr ? plan->traced : nullptr);
-  Operation& op = task.operation;
-  if (choice.compression != nullptr) compress(call, choice, program, op);
-  op.sequence = send_recv ? 0 : sequence_++;
-  if (!send_recv && program.receives.empty()) compare(op);
-  if (plan != nullptr && !plan->cpu_programs.empty())
-    add_cpu_parts(call, *plan, op.sequence, operations_, nodes_);
-  lend(call, program, op);
+  PreparedCall& known = prepared_.place_of(call);
+  if (!known.serves(call, chooser_.changes())) prepare(call, known);
+  host::Task& task =
+      known.choice.helped ? helpers_->add(batch, call, known.in_place) : append(batch, call, known);
+  if (!known.choice.helped && !send_recv) number(call, known, task.operation);
   task.ready = call.ready;
   task.done = call.done;
   task.done_words = 1;
@@ -232,26 +249,38 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   previous = &task;
 }
 
-host::Task& HostTasks::append(host::Batch& batch, const Call& call, const Program& program,
-                              uint32_t tag, const char* traced) {
+// Gives a collective its number, and does what only some plans need.
+void HostTasks::number(const Call& call, const PreparedCall& known, Operation& op) {
+  if (known.choice.compression != nullptr) compress(call, known.choice, *known.program, op);
+  op.sequence = sequence_++;
+  if (known.receives.empty()) compare(op);
+  if (!known.plan->cpu_programs.empty())
+    add_cpu_parts(call, *known.plan, op.sequence, operations_, nodes_);
+}
+
+host::Task& HostTasks::append(host::Batch& batch, const Call& call, const PreparedCall& known) {
   host::Task& task = batch.add();
-  Operation& op = *std::construct_at(&task.operation);
-  operations_.build(op, call, program, tag);
-  op.scratch = scratch(static_cast<size_t>(program.scratch_chunks) * op.chunk * op.element);
+  Operation& op = task.operation;
+  op = known.operation;
+  op.input = static_cast<const std::byte*>(call.input);
+  op.output = static_cast<std::byte*>(call.output);
+  op.scratch = scratch(known.scratch_bytes);
+  if (known.finds_segments) find_segments(call, *known.program, op);
   task.context = &context_;
   task.call = &call;
-  task.plan = traced;
-  connect_ports(call, program, task);
+  task.plan = known.plan != nullptr ? known.plan->traced : nullptr;
+  task.sends = known.sends;
+  task.receives = known.receives;
   return task;
 }
 
 host::Task& HostTasks::add_part(host::Batch& batch, const Call& call, const Program& program,
                                 uint32_t tag, const char* traced, uint64_t number) {
-  host::Task& task = append(batch, call, program, tag, traced);
-  Operation& op = task.operation;
-  op.sequence = number;
+  prepare(call, program, tag, part_);
+  host::Task& task = append(batch, call, part_);
+  task.plan = traced;
+  task.operation.sequence = number;
   sequence_ = number + 1;
-  if (program.rank < program.collective.nranks) lend(call, program, op);
   task.after = last_collective_;
   last_collective_ = &task;
   return task;

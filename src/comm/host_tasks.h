@@ -14,6 +14,7 @@
 #include "src/comm/losses.h"
 #include "src/comm/lowered_plans.h"
 #include "src/comm/operation_builder.h"
+#include "src/comm/prepared_calls.h"
 #include "src/exec/host/batch.h"
 
 namespace weft {
@@ -60,17 +61,21 @@ class HostTasks {
   void compress(const Call& call, const Choice& choice, const Program& program, Operation& op);
   uint64_t lend_from() const;  // the smallest message
   bool pays_to_lend(const Call& call, const Program& program, const Operation& op) const;
-  void lend(const Call& call, const Program& program, Operation& op) const;
+  bool lends(const Call& call, const Program& program, const Operation& op) const;
+  static void find_segments(const Call& call, const Program& program, Operation& op);
   void compare(const Operation& op) const;
   void add_irregular(host::Batch& batch, const Call& call, const Irregular& blocks, bool messages);
   void add_blocks(const std::vector<Irregular::Block>& blocks, const Call& call, bool messages,
                   std::vector<IrregularBlock>& to) const;
   bool sums_in_float(const PlanCall& asked, const Call& call) const;
   void complete_with_last(const Call& call) const;
-  // A task with its operation, still without lending.
-  host::Task& append(host::Batch& batch, const Call& call, const Program& program, uint32_t tag,
-                     const char* traced);
-  void connect_ports(const Call& call, const Program& program, host::Task& task);
+  // What calls of this shape have in common.
+  [[gnu::noinline]] void prepare(const Call& call, PreparedCall& known);
+  void prepare(const Call& call, const Program& program, uint32_t tag, PreparedCall& to);
+  void connect_ports(const Call& call, PreparedCall& to);
+  // A task with its operation, which has no number yet.
+  host::Task& append(host::Batch& batch, const Call& call, const PreparedCall& known);
+  void number(const Call& call, const PreparedCall& known, Operation& op);
   std::byte* scratch(size_t bytes);
 
   const Config& config_;
@@ -89,6 +94,8 @@ class HostTasks {
   Losses losses_;
   std::unique_ptr<HelpingHosts> helpers_;
   uint64_t sequence_ = 0;
+  PreparedCalls prepared_;
+  PreparedCall part_;  // of add_part()
   // The latest tasks of the batch being built. The next task of the same kind (and peer) runs after
   // them.
   host::Task* last_collective_ = nullptr;

@@ -42,6 +42,11 @@ void StartedCalls::run(ncclComm& comm, const std::vector<Call>& calls) noexcept 
   }
 }
 
+void StartedCalls::check_process() const {
+  if (generation_ != fork_generation())
+    fail(ncclInvalidUsage, "the call was started by the process that forked this one");
+}
+
 void StartedCalls::wait() {
   thread_.join();
   if (code_ != ncclSuccess) throw Error(code_, text_);

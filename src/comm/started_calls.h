@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/fork.h"
 #include "src/comm/call.h"
 #include "src/comm/handle.h"
 
@@ -19,12 +20,15 @@ class StartedCalls {
   StartedCalls(const StartedCalls&) = delete;
   StartedCalls& operator=(const StartedCalls&) = delete;
 
+  // Throws Error in a forked child, which has no such thread. The child must not destroy this.
+  void check_process() const;
   // Returns when all calls are complete. Throws Error if one failed.
   void wait();
 
  private:
   void run(ncclComm& comm, const std::vector<Call>& calls) noexcept;
 
+  const int generation_ = fork_generation();
   ncclResult_t code_ = ncclSuccess;
   std::string text_;
   std::thread thread_;

@@ -44,9 +44,11 @@ void put_to_sleep(ncclComm& comm, std::shared_ptr<Use> use, uint64_t round) {
 
 void wake(ncclComm& comm) {
   Asleep asleep;
+  UserSettings settings;
   {
     std::lock_guard lock(comm.mutex);
     if (!comm.next.asleep) fail(ncclInvalidUsage, "comm was ended before it could be resumed");
+    settings = comm.settings;
     asleep = std::move(*comm.next.asleep);
     comm.next.asleep.reset();
   }
@@ -55,6 +57,7 @@ void wake(ncclComm& comm) {
     if (GpuLauncher* gpu = impl.gpu(); gpu != nullptr)
       for (const auto& [pointer, size] : asleep.registered) gpu->register_memory(pointer, size);
     impl.one_sided().windows().restore(asleep.windows);
+    apply(settings, impl);
   });
 }
 

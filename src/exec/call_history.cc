@@ -24,6 +24,35 @@ const char* operator_name(int op) {
   return op >= 0 && static_cast<size_t>(op) < kOps.size() ? kOps[static_cast<size_t>(op)] : "user";
 }
 
+// Stores have release order, so a reader that sees a new word also sees that `first` has changed.
+void CallHistory::begin_run(uint64_t number, uint64_t call, uint64_t bytes) {
+  constexpr auto kRelease = std::memory_order_release;
+  if (runs_ > 0) all_[(runs_ - 1) % kRuns].end.store(next_.load(kRelaxed), kRelease);
+  Run& run = all_[runs_++ % kRuns];
+  run.first.store(0, kRelaxed);
+  run.call.store(call, kRelease);
+  run.bytes.store(bytes, kRelease);
+  run.end.store(0, kRelease);
+  run.first.store(number + 1, kRelease);
+  last_call_ = call;
+  last_bytes_ = bytes;
+}
+
+std::optional<PastCall> CallHistory::find(uint64_t number) const {
+  constexpr auto kAcquire = std::memory_order_acquire;
+  if (number >= next_.load(kAcquire)) return std::nullopt;
+  for (const Run& run : all_) {
+    const uint64_t first = run.first.load(kAcquire);
+    if (first == 0 || number + 1 < first) continue;
+    const uint64_t call = run.call.load(kAcquire), bytes = run.bytes.load(kAcquire);
+    const uint64_t end = run.end.load(kAcquire);
+    if (run.first.load(kRelaxed) != first || (end != 0 && number >= end)) continue;
+    return PastCall{static_cast<CollectiveKind>(call & 0xff), static_cast<uint8_t>(call >> 8),
+                    static_cast<uint8_t>(call >> 16), static_cast<int32_t>(call >> 32), bytes};
+  }
+  return std::nullopt;
+}
+
 std::string describe(const PastCall& call) {
   const auto kind = static_cast<int>(call.kind);
   return fmt::format("{} of {} bytes (type {}, op {}, root {})",

@@ -27,38 +27,40 @@ const char* operator_name(int op);
 // "broadcast of 4096 bytes (type float32, op sum, root 1)".
 std::string describe(const PastCall& call);
 
-// One thread adds. Any thread may look.
+// Keeps the last kRuns runs of equal calls. One thread adds, with numbers that grow. Any thread may
+// look.
 class CallHistory {
  public:
+  static constexpr size_t kRuns = 64;
+
+  // A call like the one before, which is the usual case, costs one store.
   void add(uint64_t number, const PastCall& call) {
-    Entry& entry = entries_[number % entries_.size()];
-    entry.number.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    entry.call.store(static_cast<uint64_t>(call.kind) | uint64_t{call.type} << 8 |
-                         uint64_t{call.op} << 16 |
-                         static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32,
-                     std::memory_order_relaxed);
-    entry.bytes.store(call.bytes, std::memory_order_relaxed);
-    entry.number.store(number + 1, std::memory_order_release);
+    const uint64_t packed = pack(call);
+    if (packed != last_call_ || call.bytes != last_bytes_ || number != next_.load(kRelaxed))
+      begin_run(number, packed, call.bytes);
+    next_.store(number + 1, std::memory_order_release);
   }
   // Nothing if the rank has not begun it, or has forgotten it.
-  std::optional<PastCall> find(uint64_t number) const {
-    const Entry& entry = entries_[number % entries_.size()];
-    if (entry.number.load(std::memory_order_acquire) != number + 1) return std::nullopt;
-    const uint64_t call = entry.call.load(std::memory_order_relaxed);
-    const uint64_t bytes = entry.bytes.load(std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (entry.number.load(std::memory_order_relaxed) != number + 1) return std::nullopt;
-    return PastCall{static_cast<CollectiveKind>(call & 0xff), static_cast<uint8_t>(call >> 8),
-                    static_cast<uint8_t>(call >> 16), static_cast<int32_t>(call >> 32), bytes};
-  }
+  std::optional<PastCall> find(uint64_t number) const;
 
  private:
-  struct Entry {
-    std::atomic<uint64_t> number{0};  // plus one
+  static constexpr auto kRelaxed = std::memory_order_relaxed;
+  struct Run {
+    std::atomic<uint64_t> first{0};  // number plus one; 0: empty, or it changes
     std::atomic<uint64_t> call{0}, bytes{0};
+    std::atomic<uint64_t> end{0};  // the number after its last; 0: it is the last run
   };
-  std::array<Entry, 64> entries_;
+  static uint64_t pack(const PastCall& call) {
+    return static_cast<uint64_t>(call.kind) | uint64_t{call.type} << 8 | uint64_t{call.op} << 16 |
+           static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32;
+  }
+  void begin_run(uint64_t number, uint64_t call, uint64_t bytes);
+
+  // Only the thread that adds reads these.
+  uint64_t last_call_ = ~uint64_t{0}, last_bytes_ = 0;
+  size_t runs_ = 0;                // so far
+  std::atomic<uint64_t> next_{0};  // after the last call
+  std::array<Run, kRuns> all_;
 };
 
 }  // namespace weft

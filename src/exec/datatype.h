@@ -39,6 +39,8 @@ struct Reduction {
   // If set, the GPU reads the pre-multiplier here when the call runs.
   const void* scalar_at = nullptr;
   float scale = 0;  // if not 0, the pre-multiplier in full precision instead
+
+  bool operator==(const Reduction&) const = default;
 };
 
 }  // namespace weft

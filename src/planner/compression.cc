@@ -92,9 +92,9 @@ std::string compression_for(std::string_view variable, std::string_view communic
   return "off";
 }
 
-CompressedPlans::CompressedPlans(CompressionSettings settings, std::span<const int> hosts,
+CompressedPlans::CompressedPlans(const CompressionSettings& settings, std::span<const int> hosts,
                                  bool asked, bool tells)
-    : settings_(std::move(settings)), asked_(asked), tells_(tells) {
+    : settings_(settings), asked_(asked), tells_(tells) {
   for (const CollectiveKind kind : kCompressed) {
     const auto& rule = settings_.rules[static_cast<size_t>(kind)];
     if (!rule) continue;

@@ -46,7 +46,8 @@ class CompressedPlans {
  public:
   // `hosts`: the host of every rank. `asked`: an explicit call asked for it; calls that cannot be
   // compressed are errors then. Rank 0 logs (`tells`).
-  CompressedPlans(CompressionSettings settings, std::span<const int> hosts, bool asked, bool tells);
+  CompressedPlans(const CompressionSettings& settings, std::span<const int> hosts, bool asked,
+                  bool tells);
 
   // The plan of a call, and its rule. nullptr: it is not compressed. Throws
   // Error(ncclInvalidArgument) for types and operators that an explicit call does not allow.

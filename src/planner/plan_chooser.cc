@@ -44,21 +44,26 @@ void PlanChooser::agree(CommunicatorPlans plans) {
       std::any_of(agreed_.table.options.begin(), agreed_.table.options.end(),
                   [](const PlanOption& option) { return option.path == PlanPath::kLanes; });
   connected_ = ImportedSchedules::both(*imported_, *agreed_.schedules);
+  changed();
 }
 
 void PlanChooser::place(const Placement& placement, CopyTest copies) {
   placement_ = placement;
   copies_ = std::move(copies);
+  changed();
 }
 
 void PlanChooser::compress(std::shared_ptr<const CompressedPlans> plans) {
-  if (plans != nullptr) all_compressed_.push_back(plans);
-  compressed_.store(plans.get(), std::memory_order_release);
+  const CompressedPlans* const used = plans.get();
+  if (used != nullptr) all_compressed_.push_back(std::move(plans));
+  compressed_.store(used, std::memory_order_release);
+  changed();
 }
 
 void PlanChooser::exclude(const ImportedSchedule& schedule, const std::string& why) {
   for (size_t i = 0; i < imported_->all().size(); i++)
     if (imported_->all()[i].get() == &schedule) logged_[i] = kNeverFits;
+  changed();
   if (rank_ == 0) WEFT_WARN("schedule {} is not used: {}", schedule.path, why);
 }
 
@@ -87,6 +92,7 @@ int PlanChooser::most_cpu_nodes(bool on_gpus) const {
 
 void PlanChooser::force(CollectiveKind kind, const Generator* generator) {
   forced_[static_cast<size_t>(kind)] = generator;
+  changed();
 }
 
 const Generator* PlanChooser::generator_of(const PlanOption* option) const {

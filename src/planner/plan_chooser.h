@@ -40,7 +40,10 @@ class PlanChooser {
   // Set-up, in this order: the agreed plans, the number of CPU nodes, and, when peers are
   // connected, how they reach each other.
   void agree(CommunicatorPlans plans);
-  void set_cpu_nodes(int count) { cpu_nodes_ = count; }
+  void set_cpu_nodes(int count) {
+    cpu_nodes_ = count;
+    changed();
+  }
   void place(const Placement& placement, CopyTest copies = {});
   // Excludes an imported schedule that can never run here. Rank 0 logs `why`.
   void exclude(const ImportedSchedule& schedule, const std::string& why);
@@ -55,6 +58,7 @@ class PlanChooser {
   void help(const ImportedSchedule* plan, size_t from_bytes) {
     helped_ = plan;
     helped_from_ = from_bytes;
+    changed();
   }
 
   // The channels between two ranks that plans may need: at least `usual`.
@@ -65,6 +69,8 @@ class PlanChooser {
 
   // Throws Error(ncclInvalidUsage) if the forced plan cannot run.
   Choice choose(const PlanCall& call) const;
+  // Grows from 1 when calls may be chosen otherwise than before.
+  uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
   // The choice's option in the table; nullptr: the table lacks it.
   const PlanOption* option_of(const Choice& choice, CollectiveKind kind) const;
   // Microseconds; 0: unknown.
@@ -84,6 +90,8 @@ class PlanChooser {
 
  private:
   static constexpr uint16_t kNeverFits = 0xffff;
+
+  void changed() { changes_.fetch_add(1, std::memory_order_release); }
 
   const Generator* generator_of(const PlanOption* option) const;
   // The generator, or nullptr if it has CPU nodes and the call is captured. Logs that once.
@@ -117,6 +125,7 @@ class PlanChooser {
   std::atomic<const CompressedPlans*> compressed_{nullptr};
   const ImportedSchedule* helped_ = nullptr;
   size_t helped_from_ = 0;
+  std::atomic<uint64_t> changes_{1};
 };
 
 }  // namespace weft

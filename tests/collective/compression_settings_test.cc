@@ -79,6 +79,27 @@ TEST(CompressionSettings, CountFromTheNextCallOnOfNonBlockingCommunicatorsToo) {
   run_ranks_as_processes("set_while_calls_run", 2, with_variables({}));
 }
 
+WEFT_SCENARIO(suspended_and_resumed) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    WEFT_OK(weftForcePlan(comm, "all_gather", "ring"));
+    for (const char* setting : {"all_reduce=int8", "off", "all_reduce=int8"}) {
+      WEFT_OK(weftCommSetCompression(comm, setting));
+      const bool before = loses(comm);
+      WEFT_OK(ncclCommSuspend(comm, NCCL_SUSPEND_MEM));
+      WEFT_OK(ncclCommResume(comm));
+      EXPECT_EQ(loses(comm), before) << setting;
+      EXPECT_EQ(before, std::string(setting) != "off");
+      const char* plan = "";
+      WEFT_OK(weftPlanOf(comm, "all_gather", 64, &plan));
+      EXPECT_STREQ(plan, "ring");
+    }
+  });
+}
+
+TEST(CompressionSettings, AndForcedPlansStayWhenTheCommunicatorIsSuspended) {
+  run_ranks_as_processes("suspended_and_resumed", 2, with_variables({{"WEFT_COMPRESS", "off"}}));
+}
+
 WEFT_SCENARIO(set_in_a_group) {
   with_communicator(context, [&](ncclComm_t comm) {
     WEFT_OK(ncclGroupStart());

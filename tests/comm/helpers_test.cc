@@ -1,7 +1,10 @@
 // Hosts that help: `weft serve` beside ranks that have a host each. Results are right, a helper
 // that dies is a fault that names it, and the next communicator goes on without it.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +177,48 @@ TEST(HostsThatHelp, AreNotUsedIfTheyCannotOrMayNot) {
   const Serving small({"--memory", "1M"});
   output = warnings_of("sums_alone", helped_by(small.address()));
   EXPECT_NE(output.find("it has no room"), std::string::npos) << output;
+}
+
+// A port that takes connections and never answers.
+class Silent {
+ public:
+  Silent() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&at), length), 0);
+    EXPECT_EQ(listen(fd_, 8), 0);
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &length), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~Silent() { close(fd_); }
+  Silent(const Silent&) = delete;
+  Silent& operator=(const Silent&) = delete;
+  const std::string& address() const { return address_; }
+
+ private:
+  int fd_;
+  std::string address_;
+};
+
+WEFT_SCENARIO(asks_silent_hosts) {
+  const auto begin = std::chrono::steady_clock::now();
+  with_communicator(context, [&](ncclComm_t comm) {
+    // Two seconds each, one after the other, would be eight.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(std::chrono::seconds(6)));
+    EXPECT_EQ(plan_of(comm, 1 << 20), "helped");
+    expect_right_sums(comm, context.nranks, context.rank);
+  });
+}
+
+// With four ranks four are asked at first, and then as many as did not answer.
+TEST(HostsThatHelp, AreAskedSideBySide) {
+  const Silent silent[4];
+  Serving helps;
+  std::string all;
+  for (const Silent& one : silent) all += one.address() + ",";
+  run_ranks_as_processes("asks_silent_hosts", 4, helped_by(all + helps.address()));
 }
 
 // The argument: the process id of the helper that dies, then its address.

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 namespace weft::test {
 namespace {
 
@@ -21,6 +24,48 @@ TEST(CallHistory, KnowsTheLastCallsByTheirNumbers) {
   ASSERT_TRUE(history.find(99));
   EXPECT_EQ(history.find(99)->bytes, 99u);
   EXPECT_EQ(history.find(60)->bytes, 60u);
+}
+
+TEST(CallHistory, EqualCallsCountAsOneOfTheLast) {
+  CallHistory history;
+  PastCall other = kCall;
+  other.bytes = 8;
+  history.add(0, other);
+  for (uint64_t n = 1; n < 1000; n++) history.add(n, kCall);
+  history.add(1000, other);
+  history.add(1005, other);  // calls between them were no collectives of this rank
+  EXPECT_EQ(history.find(0), other);
+  EXPECT_EQ(history.find(1), kCall);
+  EXPECT_EQ(history.find(999), kCall);
+  EXPECT_EQ(history.find(1000), other);
+  EXPECT_FALSE(history.find(1001));
+  EXPECT_FALSE(history.find(1004));
+  EXPECT_EQ(history.find(1005), other);
+  EXPECT_FALSE(history.find(1006));
+}
+
+TEST(CallHistory, AReaderNeverSeesAMixtureOfTwoCalls) {
+  CallHistory history;
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (uint64_t n = 0; n < 200'000; n++) {
+      PastCall call = kCall;
+      call.root = static_cast<int32_t>(n / 2);
+      call.bytes = n / 2;
+      history.add(n, call);
+    }
+    done = true;
+  });
+  uint64_t seen = 0;
+  for (uint64_t n = 0; !done; n = n < 199'000 ? n + 997 : 0)
+    for (uint64_t m = n; m < n + 997; m += 31)
+      if (const auto call = history.find(m)) {
+        EXPECT_EQ(call->bytes, m / 2);
+        EXPECT_EQ(call->root, static_cast<int32_t>(m / 2));
+        seen++;
+      }
+  writer.join();
+  EXPECT_TRUE(history.find(199'999)) << seen;
 }
 
 TEST(CallHistory, GivesACallBackAsItWas) {

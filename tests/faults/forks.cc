@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/faults/scenario.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
@@ -61,6 +62,28 @@ void child_uses_old_communicator(Player& player) {
   }
   EXPECT_EQ(status_within(child, 3), 0) << "1: wrong result or text; -1: it hung or crashed";
   player.expect_works(comm);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+// The thread of a started call is the parent's. A child that joined it would wait for ever.
+void child_waits_for_a_started_call(Player& player) {
+  ncclComm_t comm = player.join();
+  int word = 1;
+  unsigned ready = 0;
+  weftRequest_t request = nullptr;
+  EXPECT_EQ(weftStart(comm, "all_reduce", &word, &word, 1, ncclInt32, ncclSum, 0, 1, &ready,
+                      nullptr, &request),
+            ncclSuccess);
+  const pid_t child = fork();
+  if (child == 0) {
+    const ncclResult_t result = weftWait(request);
+    const std::string text = ncclGetLastError(nullptr);
+    _exit(result == ncclInvalidUsage && text.find("fork") != std::string::npos ? 0 : 1);
+  }
+  EXPECT_EQ(status_within(child, 3), 0) << "1: wrong result or text; -1: it hung or crashed";
+  __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+  EXPECT_EQ(weftWait(request), ncclSuccess);
+  EXPECT_EQ(word, player.nranks());
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
@@ -117,6 +140,8 @@ std::vector<FaultScenario> fork_scenarios() {
        kOwnHosts},
       {"child_uses_old_communicator", "a forked child calls on its parent's communicator", 2,
        child_uses_old_communicator},
+      {"child_waits_for_a_started_call", "a forked child waits for its parent's weftStart", 2,
+       child_waits_for_a_started_call},
       {"child_makes_new_communicator", "a forked child makes its own communicator", 2,
        child_makes_new_communicator},
       {"children_come_and_go", "forked children exit, the parents go on", 2, children_come_and_go},

@@ -137,5 +137,22 @@ echo weftHostMode | tee "$work/slow" >"$work/fast"
 expect 0 "better of stream and graph, 2 cells: 2.000" "$perf/compare_rankperf" "$work/slow" "$work/fast" 2 4 --rounds 1 --rankperf "$work/stand_in"
 expect 1 "no library" "$perf/compare_rankperf" "$work/none" "$work/fast" 2 --rankperf "$work/stand_in"
 
+# The same for host mode: a stand-in for mpirun, whose MPI does not change.
+cat >"$work/mpirun" <<'END'
+#!/bin/bash
+us=2.00
+[[ $* != *LD_PRELOAD=*slow* ]] || us=2.20
+echo '# MPI and weft, 2 ranks, medians of 15 alternating repetitions'
+echo "all_reduce 4096 1.00 $us $us 1.0 1.0 +0.00 +0.00 0"
+echo "all_reduce 1048576 80.00 50.00 50.00 1.0 1.0 0"
+END
+chmod +x "$work/mpirun"
+in_turn() { expect "$1" "$2" "$perf/compare_host" "$work/$3" "$work/$4" --rounds 1 --mpirun "$work/mpirun" --most-cost 3; }
+in_turn 0 "by itself, up to 4 KiB, 2 cells: 1.100" slow fast
+in_turn 0 "beside MPI, larger, 2 cells: 1.000" slow fast
+in_turn 0 "B takes 4.7% less time than A" slow fast
+in_turn 1 "that is more than 3.0%" fast slow
+in_turn 1 "no library" none fast
+
 ((failed)) || echo "OK"
 exit $failed

@@ -107,6 +107,26 @@ TEST(PlanChooser, FollowsWhatIsForced) {
   EXPECT_STREQ(OnGpus(config).chooser.choose(call_of_size(kHuge)).name, "tree");
 }
 
+// Callers remember choices. See PreparedCalls.
+TEST(PlanChooser, SaysWhenItMayChooseOtherwiseThanBefore) {
+  OnGpus gpus;
+  PlanChooser& chooser = gpus.chooser;
+  uint64_t before = chooser.changes();
+  const auto changed = [&] {
+    return std::exchange(before, chooser.changes()) != chooser.changes();
+  };
+  chooser.choose(call_of_size(kTiny));
+  EXPECT_FALSE(changed());
+  chooser.force(kReduceAll, &kRing);
+  EXPECT_TRUE(changed());
+  chooser.compress(nullptr);
+  EXPECT_TRUE(changed());
+  chooser.help(nullptr, 0);
+  EXPECT_TRUE(changed());
+  chooser.place(weft::Placement{});
+  EXPECT_TRUE(changed());
+}
+
 TEST(PlanChooser, RefusesAForcedPlanThatCannotRun) {
   OnGpus gpus;
   gpus.chooser.force(kReduceAll, &kCpuReduce);

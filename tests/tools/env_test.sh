@@ -12,4 +12,15 @@ printf '# ours\nNCCL_HOSTID = from the file\nNCCL_NET=two\n' >"$work/conf"
 seen=$(NCCL_CONF_FILE=$work/conf NCCL_NET=one "$weft" env)
 grep -qE '^NCCL_HOSTID +from the file ' <<<"$seen" || { echo "FAILED: the file is not read"; exit 1; }
 grep -qE '^NCCL_NET +one ' <<<"$seen" || { echo "FAILED: the environment does not go before the file"; exit 1; }
+# A set-user-id program ignores the environment.
+other="$work/weft"
+cp "$weft" "$other"
+chmod 755 "$work"
+if chown 65534 "$other" 2>/dev/null && chmod 4755 "$other" && [[ $(findmnt -no OPTIONS -T "$work") != *nosuid* ]]; then
+  seen=$(ASAN_OPTIONS=detect_leaks=0 NCCL_CONF_FILE=$work/conf NCCL_NET=one "$other" env)  # no ptrace there
+  ! grep -qE 'from the file|^NCCL_NET +one ' <<<"$seen" || { echo "FAILED: a set-user-id program reads the environment"; exit 1; }
+  grep -q '^NCCL_NET ' <<<"$seen" || { echo "FAILED: no variables: $seen"; exit 1; }
+else
+  echo "not tested: set-user-id programs (needs root, and a folder without nosuid)"
+fi
 echo OK

@@ -68,6 +68,11 @@ class TwoSockets : public FakeSysfs {
     discovery.nvml = WEFT_FAKE_NVML_NEW;
     return discovery;
   }
+
+ private:
+  // Machines with GPUs often set these, in containers above all. They do not count here.
+  const ScopedEnvironment clean_{
+      {"CUDA_VISIBLE_DEVICES", {}}, {"CUDA_DEVICE_ORDER", {}}, {"NCCL_TOPO_FILE", {}}};
 };
 
 bool has_note(const std::vector<std::string>& notes, const std::string& text) {

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
+#include <thread>
 
 #include "src/base/error.h"
 #include "src/transport/acceptor.h"
@@ -126,6 +130,25 @@ TEST(Descriptors, AreBorrowedOverALink) {
   const uint64_t again = Descriptors::instance().lend(three());
   EXPECT_TRUE(link.borrow(again).first) << "the link survives a request for what is gone";
   Descriptors::instance().take_back(again);
+  Acceptor::instance().stop(secret, kLender);
+}
+
+// Even if that user knows the secret.
+TEST(Descriptors, AreNotLentToAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  constexpr int kLender = 3, kBorrower = 4;
+  const Secret secret = random_secret();
+  std::atomic<int> served{0};
+  Acceptor::instance().serve(secret, kLender,
+                             [&](Fd, const Purpose&, const Session&) { served++; });
+  const std::string name = Acceptor::instance().unix_name();
+  std::thread([&] {
+    // The system call changes this thread only.
+    ASSERT_EQ(syscall(SYS_setresuid, -1, 65534, -1), 0);
+    EXPECT_THROW(MemoryLink(name, secret, kBorrower, kLender, in_seconds(5)), Error);
+  }).join();
+  EXPECT_EQ(served, 0);
+  const MemoryLink own(name, secret, kBorrower, kLender, in_seconds(60));
   Acceptor::instance().stop(secret, kLender);
 }
 

@@ -38,53 +38,62 @@ uint64_t block_bytes(const Operation& op, const LaneState& lane) {
 }  // namespace
 
 Task& Batch::add() {
-  if (used_ == tasks_.size()) tasks_.emplace_back();
-  Task& task = tasks_[used_++];
+  if (used_ == tasks_.size()) tasks_.push_back(std::make_unique<Task>());
+  Task& task = *tasks_[used_++];
   task.after = nullptr;
   task.ready = nullptr;
   task.done = nullptr;
   return task;
 }
 
+// Puts a task at its beginning.
+inline void Batch::prepare(Task& task) {
+  const uint32_t lanes = task.operation.program.lane_count;
+  task.lane_count_ = lanes;
+  if (task.lane_room_ < lanes) {
+    task.lanes_ = std::make_unique<Task::LaneSlot[]>(lanes);
+    task.lane_room_ = lanes;
+  }
+  task.progress_.assign(lanes, 0);
+  task.plain_ = task.operation.inputs == nullptr && task.operation.program.codecs == nullptr;
+  task.operation.progress = task.progress_.data();
+  task.operation.sends = task.sends.data();
+  task.operation.receives = task.receives.data();
+  network_.add(task.sends, task.receives);
+  if (task.context->observer != nullptr) tell_observer(task);
+  for (uint32_t l = 0; l < lanes; l++) {
+    LaneState& state = task.lanes_[l].state;
+    state.lane = l;
+    state.step = 0;
+    state.iteration = 0;
+    state.lent = false;
+    state.failure = LaneState::Failure::kNone;
+    state.waits_for = -1;  // the old value may be from another communicator
+    task.lanes_[l].done = false;
+    task.lanes_[l].blocked_since = 0;
+  }
+  if (task.context->track.id() >= 0) task.began_ = trace::now();
+  task.unfinished_.store(lanes + 1, std::memory_order_relaxed);
+  const Activity::Begin begun = operation_of(task);
+  task.context->activity.begin(begun);
+  if (begun.kind != CollectiveKind::kSendRecv)
+    task.context->history.add(begun.number, {begun.kind, begun.type, begun.op, begun.root,
+                                             task.operation.count * task.operation.element});
+}
+
 Outcome Batch::run(size_t helpers) {
   if (used_ == 0) return {};
   single_rank_ = true;
   mixed_ = false;
-  Priority highest = tasks_[0].context->priority;
+  Priority highest = tasks_[0]->context->priority;
   network_.clear();
   for (size_t t = 0; t < used_; t++) {
-    Task& task = tasks_[t];
-    single_rank_ = single_rank_ && task.context == tasks_[0].context;
+    Task& task = *tasks_[t];
+    single_rank_ = single_rank_ && task.context == tasks_[0]->context;
     const Priority priority = task.context->priority;
     mixed_ = mixed_ || priority != highest;
     highest = std::max(highest, priority);
-    const uint32_t lanes = task.operation.program.lane_count;
-    task.lane_count_ = lanes;
-    while (task.lanes_.size() < lanes) task.lanes_.emplace_back();
-    task.progress_.assign(lanes, 0);
-    task.operation.progress = task.progress_.data();
-    task.operation.sends = task.sends.data();
-    task.operation.receives = task.receives.data();
-    network_.add(task.sends, task.receives);
-    if (task.context->observer != nullptr) tell_observer(task);
-    for (uint32_t l = 0; l < lanes; l++) {
-      LaneState& state = task.lanes_[l].state;
-      state.lane = l;
-      state.step = 0;
-      state.iteration = 0;
-      state.lent = false;
-      state.failure = LaneState::Failure::kNone;
-      state.waits_for = -1;  // the old value may be from another communicator
-      task.lanes_[l].done = false;
-      task.lanes_[l].blocked_since = 0;
-    }
-    if (task.context->track.id() >= 0) task.began_ = trace::now();
-    task.unfinished_.store(lanes + 1, std::memory_order_relaxed);
-    const Activity::Begin begun = operation_of(task);
-    task.context->activity.begin(begun);
-    if (begun.kind != CollectiveKind::kSendRecv)
-      task.context->history.add(begun.number, {begun.kind, begun.type, begun.op, begun.root,
-                                               task.operation.count * task.operation.element});
+    prepare(task);
   }
   failed_.store(false, std::memory_order_relaxed);
   outcome_taken_.store(false, std::memory_order_relaxed);
@@ -95,13 +104,14 @@ Outcome Batch::run(size_t helpers) {
   // Set before the offer, because workers read it.
   helped_ = helpers > 0 && WorkerPool::instance().any();
   if (helped_) WorkerPool::instance().offer(*this);
-  network_.enter();
+  const bool networked = network_.any();
+  if (networked) network_.enter();
 
   const auto over = [this] { return finished() || failed_.load(std::memory_order_acquire); };
   Idle idle;
   for (;;) {  // not finished yet: every task has a lane
     const bool lanes_moved = pass(0) == Pass::kProgress;
-    const bool bytes_moved = network_.drive(idle.passes > kPatientPasses);
+    const bool bytes_moved = networked && network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
       idle.warned = idle.told = idle.peer_gone = false;
@@ -110,7 +120,7 @@ Outcome Batch::run(size_t helpers) {
       wait(idle);
     }
     if (over()) break;
-    turn_.next(lanes_moved || bytes_moved);
+    if (turn_.counts()) turn_.next(lanes_moved || bytes_moved);
   }
   turn_.end();
   if (helped_) WorkerPool::instance().withdraw(*this);
@@ -119,9 +129,9 @@ Outcome Batch::run(size_t helpers) {
     network_.abandon();
     take_back();
   }
-  network_.leave(false);
-  tasks_[0].context->activity.end(failed);
-  for (size_t t = 1; t < used_ && !single_rank_; t++) tasks_[t].context->activity.end(failed);
+  if (networked) network_.leave(false);
+  tasks_[0]->context->activity.end(failed);
+  for (size_t t = 1; t < used_ && !single_rank_; t++) tasks_[t]->context->activity.end(failed);
   return std::move(outcome_);
 }
 
@@ -134,8 +144,8 @@ bool Batch::may_run(const Task& task) {
 // Drives all lanes once; `only`: those of one class.
 bool Batch::sweep(size_t start, const Priority* only) {
   bool progress = false;
-  for (size_t i = 0; i < used_; i++) {
-    Task& task = tasks_[(start + i) % used_];
+  for (size_t i = 0, t = start % used_; i < used_; i++, t = t + 1 < used_ ? t + 1 : 0) {
+    Task& task = *tasks_[t];
     if (only != nullptr && task.context->priority.load(std::memory_order_relaxed) != *only)
       continue;
     if (task.unfinished_.load(std::memory_order_acquire) == 0) continue;
@@ -227,10 +237,17 @@ void Batch::finish(Task& task) {
   unfinished_tasks_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
+inline Advance Batch::advance(const Task& task, Task::LaneSlot& slot) {
+  if (task.plain_) {
+    PlainTarget target;
+    return Interpreter<PlainTarget>(task.operation, target).advance(slot.state);
+  }
+  HostTarget target;
+  return Interpreter<HostTarget>(task.operation, target).advance(slot.state);
+}
+
 // Advances a lane. True if it moved.
 bool Batch::drive(Task& task, Task::LaneSlot& slot) {
-  HostTarget target;
-  Interpreter<HostTarget> interpreter(task.operation, target);
   const bool traced = task.context->track.id() >= 0;
   bool progress = false;
   for (int attempt = 0; attempt < kAttempts; attempt++) {
@@ -240,7 +257,7 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
       report_failure({ncclInternalError, "", &task});
       return true;
     }
-    switch (traced ? advance_traced(task, slot) : interpreter.advance(slot.state)) {
+    switch (traced ? advance_traced(task, slot) : advance(task, slot)) {
       case Advance::kAgain:
         progress = true;
         if (turn_.counts()) turn_.count(task.operation.slice * task.operation.element);
@@ -264,7 +281,7 @@ bool Batch::drive(Task& task, Task::LaneSlot& slot) {
 void Batch::take_back() {
   const auto deadline = Clock::now() + std::chrono::milliseconds(200);
   for (size_t t = 0; t < used_; t++) {
-    Task& task = tasks_[t];
+    Task& task = *tasks_[t];
     bool lent = false;
     for (size_t l = 0; l < task.lane_count_; l++) lent = lent || task.lanes_[l].state.lent;
     if (!lent) continue;
@@ -306,7 +323,7 @@ void Batch::report_failure(Outcome outcome) {
 
 void Batch::check_stop() {
   for (size_t t = 0; t < used_; t++) {
-    const Task& task = tasks_[t];
+    const Task& task = *tasks_[t];
     if (task.unfinished_.load(std::memory_order_relaxed) != 0 &&
         task.context->stop.load(std::memory_order_acquire) != 0) {
       report_failure({ncclInternalError, "", &task});

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -70,7 +70,9 @@ class Task {
     bool done = false;
     int64_t blocked_since = 0;  // for traces; 0: not blocked
   };
-  std::deque<LaneSlot> lanes_;
+  std::unique_ptr<LaneSlot[]> lanes_;
+  size_t lane_room_ = 0;
+  bool plain_ = false;  // PlainTarget will do
   size_t lane_count_ = 0;
   std::vector<uint64_t> progress_;
   std::atomic<uint32_t> unfinished_{0};  // lanes, and 1 for the end of the task
@@ -97,11 +99,13 @@ class Batch {
  private:
   friend class WorkerPool;
   enum class Pass { kProgress, kIdle };
+  void prepare(Task& task);
   Pass pass(size_t start);
   bool sweep(size_t start, const Priority* only);
   bool drive(Task& task, Task::LaneSlot& slot);
   static bool may_run(const Task& task);
   void finish(Task& task);
+  static Advance advance(const Task& task, Task::LaneSlot& slot);
   // The interpreter's advance(), recorded in the timeline.
   static Advance advance_traced(Task& task, Task::LaneSlot& slot);
   static void trace_operation(const Task& task);
@@ -134,7 +138,7 @@ class Batch {
   [[gnu::cold]] static bool is_over(const Task& task, const LaneState& lane, double seconds);
   void take_back();
 
-  std::deque<Task> tasks_;
+  std::vector<std::unique_ptr<Task>> tasks_;  // pointers to tasks stay valid
   size_t used_ = 0;
   NetworkDriver network_;
   std::atomic<size_t> unfinished_tasks_{0};

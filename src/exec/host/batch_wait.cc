@@ -56,7 +56,7 @@ bool Batch::find_wait(Task& task, LaneState& lane) {
 const Task* Batch::first_unfinished(LaneState& lane) {
   const Task* found = nullptr;
   for (size_t t = 0; t < used_; t++) {
-    Task& task = tasks_[t];
+    Task& task = *tasks_[t];
     LaneState waiting;
     if (task.unfinished_.load(std::memory_order_relaxed) == 0 || !find_wait(task, waiting))
       continue;
@@ -71,7 +71,7 @@ const Task* Batch::first_unfinished(LaneState& lane) {
 // A task that could run, but its caller has not said so yet.
 const Task* Batch::first_not_ready() const {
   for (size_t t = 0; t < used_; t++) {
-    const Task& task = tasks_[t];
+    const Task& task = *tasks_[t];
     if (task.ready == nullptr || task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
     if (task.after != nullptr && task.after->unfinished_.load(std::memory_order_acquire) != 0)
       continue;
@@ -124,7 +124,7 @@ void Batch::note_waits(Idle& idle) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(idle.since.time_since_epoch()).count();
   const RankContext* noted = nullptr;  // tasks of a rank mostly follow each other
   for (size_t t = 0; t < used_; t++) {
-    Task& task = tasks_[t];
+    Task& task = *tasks_[t];
     LaneState lane;
     if (task.context == noted || task.unfinished_.load(std::memory_order_relaxed) == 0 ||
         !find_wait(task, lane))
@@ -140,7 +140,7 @@ void Batch::note_waits(Idle& idle) {
 void Batch::tell_stalls() {
   const RankContext* told = nullptr;
   for (size_t t = 0; t < used_; t++) {
-    const Task& task = tasks_[t];
+    const Task& task = *tasks_[t];
     if (task.context == told || task.unfinished_.load(std::memory_order_relaxed) == 0) continue;
     told = task.context;
     if (task.context->stalls) task.context->stalls();
@@ -148,14 +148,14 @@ void Batch::tell_stalls() {
 }
 
 void Batch::note_progress(Idle& idle) {
-  for (size_t t = 0; t < used_; t++) tasks_[t].context->activity.moves();
+  for (size_t t = 0; t < used_; t++) tasks_[t]->context->activity.moves();
   idle.noted = false;
 }
 
 // Spins while an answer within microseconds is likely, then yields, then sleeps at the door.
 void Batch::wait(Idle& idle) {
   static const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const auto ranks = static_cast<uint32_t>(tasks_[0].context->local_ranks);
+  const auto ranks = static_cast<uint32_t>(tasks_[0]->context->local_ranks);
   const bool crowded = ranks > cores;
   // Two looks before a yield: with 4 ranks on 2 cores an all_reduce of 1 KiB takes 4.2 us, 4.4 with
   // ten looks, 6.0 with forty. How many yields come before a sleep makes no difference.
@@ -174,7 +174,7 @@ void Batch::wait(Idle& idle) {
     sched_yield();
     return;
   }
-  const RankContext& context = *tasks_[0].context;
+  const RankContext& context = *tasks_[0]->context;
   const auto now = Clock::now();
   if (now - idle.looked > kStopped) idle.since += now - idle.looked - kStopped;
   idle.looked = now;

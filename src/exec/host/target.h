@@ -41,4 +41,11 @@ struct HostTarget {
   }
 };
 
+// For operations without codecs and with blocks of one length. It does not look for others in every
+// step.
+struct PlainTarget : HostTarget {
+  static constexpr bool kDecodes = false;
+  static constexpr bool kIrregular = false;
+};
+
 }  // namespace weft::host

@@ -45,17 +45,10 @@ bool Turns::must_wait(Priority priority) const {
   return false;
 }
 
-void Turn::begin(Priority priority) {
-  priority_ = priority;
-  counts_ = Turns::used();
-  if (!counts_) return;
+void Turn::enter() {
   turns_ = given_ != nullptr ? given_ : &Turns::instance();  // a forked child has its own
   credit_.store(0, std::memory_order_relaxed);
-  turns_->begin(priority);
-}
-
-void Turn::end() {
-  if (counts_) turns_->end(priority_);
+  turns_->begin(priority_);
 }
 
 void Turn::next(bool moved) {

@@ -53,8 +53,14 @@ class Turn {
   // nullptr: those of the process.
   explicit Turn(Turns* turns = nullptr) : given_(turns) {}
 
-  void begin(Priority priority);
-  void end();
+  void begin(Priority priority) {
+    priority_ = priority;
+    counts_ = Turns::used();
+    if (counts_) enter();
+  }
+  void end() {
+    if (counts_) turns_->end(priority_);
+  }
   // Between passes of the batch. `moved`: the last pass moved data. May pause.
   void next(bool moved);
   // Data that was moved, by any thread.
@@ -67,6 +73,8 @@ class Turn {
   bool paused() const { return paused_.load(std::memory_order_relaxed); }
 
  private:
+  void enter();
+
   Turns* const given_;
   Turns* turns_ = nullptr;
   Priority priority_ = Priority::kNormal;
