@@ -84,9 +84,10 @@ build_example() {  # TREE HOME
       -I"$work/mpi/include" "$main" "$2/utils.o" -L"$2/lib" -lnccl -L"$work/mpi/lib" -lmpi -o "$2/example"
 }
 
+# CUDA_LIB: a toolkit's folder may have NVIDIA's libnccl.so, and comes first.
 build_tests() {  # HOME
   make -C "$sources/nccl-tests/src" -j "$(nproc)" "$1/tests/all_reduce_perf" BUILDDIR="$1/tests" NCCL_HOME="$1" MPI=1 \
-    MPI_HOME="$work/mpi" NVCC="$(command -v nvcc) -DOMPI_SKIP_MPICXX" CXXSTD=-std=c++17 NVCC_GENCODE="$gencode"
+    MPI_HOME="$work/mpi" CUDA_LIB="$1/lib" NVCC="$(command -v nvcc) -DOMPI_SKIP_MPICXX" CXXSTD=-std=c++17 NVCC_GENCODE="$gencode"
 }
 
 failed=0 builds=()
@@ -106,8 +107,11 @@ check() {
 }
 
 run_all() {  # VERSION HOME
-  local flags processes
+  local flags processes program
   export LD_LIBRARY_PATH=$2/lib:${LD_LIBRARY_PATH:-}
+  for program in "$2/example" "$2/tests/all_reduce_perf"; do
+    ldd "$program" | grep -qF "$2/lib/libnccl.so.2" || { echo "FAIL  $program loads another library"; failed=1; }
+  done
   for processes in 2 4 8; do
     check "example of $1, $processes processes" "verification: PASSED" "$processes" "$2/example"
     for flags in "-R 2" "-R 2 -D 1" "-R 2 -D 2"; do
