@@ -5,10 +5,10 @@
 #include <cstring>
 #include <memory>
 
+#include "include/nccl_device.h"
 #include "src/api/checks.h"
 #include "src/api/device_requirements.h"
 #include "src/api/guard.h"
-#include "src/api/nccl_2_30.h"
 #include "src/base/log.h"
 #include "src/comm/group.h"
 #include "src/exec/cuda/device_api.h"
@@ -108,7 +108,8 @@ cuda::DeviceCommLsa lsa_of(const void* device_comm) {
 
 }  // namespace
 
-WEFT_EXPORT(ncclResult_t, DevCommCreate, (ncclComm_t comm, const void* reqs, void* outDevComm)) {
+WEFT_EXPORT(ncclResult_t, DevCommCreate,
+            (ncclComm_t comm, const ncclDevCommRequirements_t* reqs, ncclDevComm_t* outDevComm)) {
   return guard("ncclDevCommCreate", [&] {
     check_handle(comm);
     check_pointer("reqs", reqs);
@@ -118,7 +119,7 @@ WEFT_EXPORT(ncclResult_t, DevCommCreate, (ncclComm_t comm, const void* reqs, voi
   });
 }
 
-WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const void* devComm)) {
+WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* devComm)) {
   return guard("ncclDevCommDestroy", [&] {
     check_handle(comm);
     check_pointer("devComm", devComm);
@@ -132,17 +133,17 @@ WEFT_EXPORT(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const void* devComm)
 }
 
 WEFT_EXPORT(ncclResult_t, LsaBarrierCreateRequirement,
-            (ncclTeam_t team, int nBarriers, cuda::ResourceHandle* outHandle,
-             ResourceRequirement* outReq)) {
+            (ncclTeam_t team, int nBarriers, ncclLsaBarrierHandle_t* outHandle,
+             ncclDevResourceRequirements_t* outReq)) {
   return guard("ncclLsaBarrierCreateRequirement", [&] {
     check_pointer("outHandle", outHandle);
     check_pointer("outReq", outReq);
     if (nBarriers < 0) fail(ncclInvalidArgument, "nBarriers is {}", nBarriers);
     *outReq = {};
-    outReq->bytes = barrier_bytes(nBarriers, team.nRanks);
-    outReq->align = alignof(uint32_t);
-    outReq->handle = &outHandle->buffer;
-    outHandle->count = nBarriers;
+    outReq->bufferSize = barrier_bytes(nBarriers, team.nRanks);
+    outReq->bufferAlign = alignof(uint32_t);
+    outReq->outBufferHandle = &outHandle->bufHandle;
+    outHandle->nBarriers = nBarriers;
   });
 }
 
@@ -153,18 +154,18 @@ WEFT_EXPORT(ncclResult_t, GinBarrierCreateRequirement,
 
 // Per block an epoch and two generations of slots, of 16 bytes each.
 WEFT_EXPORT(ncclResult_t, LLA2ACreateRequirement,
-            (int nBlocks, int nSlots, cuda::ResourceHandle* outHandle,
-             ResourceRequirement* outReq)) {
+            (int nBlocks, int nSlots, ncclLLA2AHandle_t* outHandle,
+             ncclDevResourceRequirements_t* outReq)) {
   return guard("ncclLLA2ACreateRequirement", [&] {
     check_pointer("outHandle", outHandle);
     check_pointer("outReq", outReq);
     if (nBlocks < 0 || nSlots < 0)
       fail(ncclInvalidArgument, "nBlocks is {}, nSlots is {}", nBlocks, nSlots);
     *outReq = {};
-    outReq->bytes = static_cast<size_t>(nBlocks) * (1 + 2 * static_cast<size_t>(nSlots)) * 16;
-    outReq->align = 16;
-    outReq->handle = &outHandle->buffer;
-    outHandle->count = nSlots;
+    outReq->bufferSize = static_cast<size_t>(nBlocks) * (1 + 2 * static_cast<size_t>(nSlots)) * 16;
+    outReq->bufferAlign = 16;
+    outReq->outBufferHandle = &outHandle->bufHandle;
+    outHandle->nSlots = static_cast<uint32_t>(nSlots);
   });
 }
 

@@ -3,7 +3,6 @@
 
 #include "src/api/checks.h"
 #include "src/api/guard.h"
-#include "src/api/nccl_2_30.h"
 #include "src/comm/group.h"
 
 namespace weft::api {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "include/nccl_device.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
-#include "src/api/nccl_2_30.h"
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/nvml.h"
@@ -19,6 +19,9 @@ int nvml_index(int device) {
     if (gpu.bus == bus) return gpu.index;
   return -1;
 }
+
+// It grows at the end only, as ncclConfig_t does. NCCL 2.29.2 ends after ginType.
+static_assert(offsetof(ncclCommProperties, ginType) == 36 && sizeof(ncclCommProperties) == 56);
 
 // Weft has no multimem and no GIN. Headers before 2.30 knew the device API of several hosts with
 // GIN only.

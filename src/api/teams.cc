@@ -1,6 +1,6 @@
 // Teams: every stride-th rank around the caller. Ranks of a team count from 0.
+#include "include/nccl_device.h"
 #include "src/api/guard.h"
-#include "src/api/nccl_2_30.h"
 #include "src/comm/handle.h"
 #include "src/comm/one_sided.h"
 

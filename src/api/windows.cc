@@ -1,9 +1,9 @@
 // Windows, and where a process reaches the parts of its peers.
 #include <map>
 
+#include "include/nccl_device.h"
 #include "src/api/checks.h"
 #include "src/api/guard.h"
-#include "src/api/nccl_2_30.h"
 #include "src/base/config.h"
 #include "src/comm/group.h"
 

@@ -59,8 +59,8 @@ struct Config {
   size_t helpers_from = 0;
   int max_channels = 0;
   std::string msccl_xml_files, msccl_algo_dir, schedules;
-  std::string topo, topo_file, topo_dump_file;
-  int topo_dump_rank = 0;
+  std::string topo, topo_file, topo_dump_file, graph_dump_file;
+  int topo_dump_rank = 0, graph_dump_rank = 0;
   std::string catalogue, cache;
   std::string synthesis, solver_plugin;
   double synthesis_seconds = -1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 
 #include "algorithms/generators/helped.h"
 #include "src/base/error.h"
@@ -20,6 +21,7 @@
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/exec/cuda/lane_image.h"
 #include "src/exec/cuda/net_memory.h"
+#include "src/planner/graph_dump.h"
 #include "src/topology/sources/discover.h"
 #include "src/topology/sources/hwloc_view.h"
 #include "src/transport/acceptor.h"
@@ -137,6 +139,13 @@ Communicator::Communicator(CommunicatorOptions options)
   } catch (...) {
     silence();
     throw;
+  }
+  if (!config_.graph_dump_file.empty()) {
+    std::vector<std::string> gpus;
+    for (int rank = 0; rank < options_.nranks; rank++)
+      gpus.emplace_back(mesh_->info(rank).gpu,
+                        strnlen(mesh_->info(rank).gpu, sizeof mesh_->info(rank).gpu));
+    dump_graphs(config_, *chooser_, options_.rank, gpus);
   }
   log_ready(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
 }

@@ -335,37 +335,35 @@ const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
   return *plans.back();
 }
 
-// The k-th message between two ranks goes into the k-th kernel on both sides.
+// Kernels take the messages of a group together (into_kernels()). Lanes and copy engines take at
+// most one per peer and direction at a time: the k-th between two ranks in the k-th turn.
 void GpuLauncher::launch_send_recvs(std::span<const Call* const> calls) {
-  std::vector<std::vector<cuda::GpuMessage>> sends, receives;
+  const bool kernels = chooser_.placement().peer_memory;
+  std::vector<cuda::GpuMessage> out, in;
+  Rounds sends, receives;
   std::vector<size_t> sent(static_cast<size_t>(nranks_), 0),
       received(static_cast<size_t>(nranks_), 0);
   for (const Call* call : calls) {
+    void* pointer = call->sends ? const_cast<void*>(call->input) : call->output;
+    const cuda::GpuMessage message = {pointer, call->count * element_size(call->reduction.type),
+                                      call->root};
+    // Both ends of a message decide by its size, so they decide alike.
+    if (kernels && !gpu_.copies(CollectiveKind::kSendRecv, message.bytes)) {
+      (call->sends ? out : in).push_back(message);
+      continue;
+    }
     auto& rounds = call->sends ? sends : receives;
     const size_t round = (call->sends ? sent : received)[static_cast<size_t>(call->root)]++;
     if (rounds.size() <= round) rounds.resize(round + 1);
-    void* pointer = call->sends ? const_cast<void*>(call->input) : call->output;
-    rounds[round].push_back(
-        {pointer, call->count * element_size(call->reduction.type), call->root});
+    rounds[round].push_back(message);
   }
   const size_t rounds = std::max(sends.size(), receives.size());
   sends.resize(rounds);
   receives.resize(rounds);
-  if (!chooser_.placement().peer_memory) return launch_messages(sends, receives);
-  for (size_t round = 0; round < rounds; round++) {
-    // Both ends of a message decide by its size, so they decide alike.
-    const auto copies = [&](std::vector<cuda::GpuMessage>& messages) {
-      const auto kernels = std::partition(messages.begin(), messages.end(), [&](const auto& m) {
-        return gpu_.copies(CollectiveKind::kSendRecv, m.bytes);
-      });
-      return static_cast<size_t>(kernels - messages.begin());
-    };
-    const std::span<cuda::GpuMessage> out(sends[round]), in(receives[round]);
-    const size_t first_out = copies(sends[round]), first_in = copies(receives[round]);
-    if (first_out + first_in > 0) gpu_.copy_send_recvs(out.first(first_out), in.first(first_in));
-    if (first_out < out.size() || first_in < in.size())
-      gpu_.run_send_recvs(out.subspan(first_out), in.subspan(first_in));
-  }
+  if (!kernels) return launch_messages(sends, receives);
+  for (size_t round = 0; round < rounds; round++)
+    gpu_.copy_send_recvs(sends[round], receives[round]);
+  if (!out.empty() || !in.empty()) gpu_.run_send_recvs(out, in);
 }
 
 }  // namespace weft

@@ -2,11 +2,13 @@
 // different hosts or peer-to-peer access does not work. Also for plans with CPU nodes. FIFOs and
 // plans are those of host mode. Kernels run the programs, not CPU threads.
 #include <algorithm>
+#include <map>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/host_tasks.h"
+#include "src/exec/cuda/device_comm.h"
 #include "src/exec/host/stream_traffic.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/proxy.h"
@@ -76,21 +78,24 @@ void GpuLauncher::launch_ring_collective(const Call& call, const Collective& col
   // ones, and these wait for CPU nodes.
   add_cpu_parts(call, plan, job.operation.sequence, operations_, nodes_);
   nodes_.hand_over();
-  if (!jobs.empty()) gpu_.run_rings(plan.program, jobs);
+  if (!jobs.empty()) gpu_.run_rings(plan.program, jobs, jobs.size());
   if (context_.observer != nullptr) context_.observer->launched();
 }
 
-// The k-th message between two ranks goes into the k-th kernel on both sides. Messages are bytes.
+// A thread block does the messages to or from one peer, in order. Both ranks put messages into the
+// same kernels: message_slots() between two ranks into each. Messages are bytes.
 void GpuLauncher::launch_ring_send_recvs(std::span<const Call* const> calls) {
-  std::vector<std::vector<cuda::GpuRingJob>> rounds;
-  std::vector<size_t> sent(static_cast<size_t>(nranks_), 0), received(sent);
+  using Chain = std::vector<cuda::GpuRingJob>;
+  std::vector<std::map<std::pair<int, bool>, Chain>> kernels;  // by peer and direction
+  std::map<std::pair<int, bool>, size_t> done;
   for (const Call* call : calls) {
-    const size_t round = (call->sends ? sent : received)[static_cast<size_t>(call->root)]++;
-    if (rounds.size() <= round) rounds.resize(round + 1);
+    const std::pair<int, bool> way = {call->root, call->sends};
+    const size_t kernel = done[way]++ / cuda::message_slots(nranks_);
+    if (kernels.size() <= kernel) kernels.resize(kernel + 1);
     Call bytes = *call;
     bytes.count *= element_size(call->reduction.type);
     bytes.reduction.type = ncclInt8;
-    cuda::GpuRingJob& job = rounds[round].emplace_back();
+    cuda::GpuRingJob& job = kernels[kernel][way].emplace_back();
     const Program& program = plans_.half(call->sends);
     job.operation = operations_.build(bytes, program, 0);
     tell_observer(*call, program, job.operation);
@@ -98,7 +103,20 @@ void GpuLauncher::launch_ring_send_recvs(std::span<const Call* const> calls) {
     (call->sends ? job.sends : job.receives)
         .push_back(port_number(call->root, kPointToPointChannel));
   }
-  for (const auto& jobs : rounds) gpu_.run_rings(send_recv_program_, jobs);
+  for (const auto& chains : kernels) {
+    Chain jobs;
+    for (const auto& [way, chain] : chains) jobs.push_back(chain.front());
+    size_t head = 0;
+    for (const auto& [way, chain] : chains) {
+      size_t last = head++;
+      for (size_t i = 1; i < chain.size(); i++) {
+        jobs[last].next = static_cast<uint16_t>(jobs.size());
+        last = jobs.size();
+        jobs.push_back(chain[i]);
+      }
+    }
+    gpu_.run_rings(send_recv_program_, jobs, chains.size());
+  }
   if (context_.observer != nullptr) context_.observer->launched();
 }
 

@@ -25,7 +25,7 @@ Config helped_config() {
   for (std::string Config::*text :
        {&Config::plan, &Config::topo, &Config::algo, &Config::proto, &Config::compress,
         &Config::helpers, &Config::schedules, &Config::msccl_xml_files, &Config::msccl_algo_dir,
-        &Config::topo_dump_file})
+        &Config::topo_dump_file, &Config::graph_dump_file})
     config.*text = usual.*text;
   for (size_t Config::*bytes :
        {&Config::compress_losses_bytes, &Config::helpers_from, &Config::packet_bytes,

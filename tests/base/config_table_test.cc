@@ -116,6 +116,8 @@ const VariableOf kVariableOf[] = {
     {"NCCL_TOPO_FILE", &Config::topo_file},
     {"NCCL_TOPO_DUMP_FILE", &Config::topo_dump_file},
     {"NCCL_TOPO_DUMP_FILE_RANK", &Config::topo_dump_rank},
+    {"NCCL_GRAPH_DUMP_FILE", &Config::graph_dump_file},
+    {"NCCL_GRAPH_DUMP_FILE_RANK", &Config::graph_dump_rank},
     {"WEFT_CATALOGUE", &Config::catalogue},
     {"WEFT_TOPO", &Config::topo},
     {"WEFT_CACHE", &Config::cache},

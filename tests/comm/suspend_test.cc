@@ -5,16 +5,11 @@
 #include <vector>
 
 #include "tests/comm/checks.h"
+#include "tests/support/memory_statistic.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
-
-uint64_t statistic(ncclComm_t comm, ncclCommMemStat_t which) {
-  uint64_t value = 12345;
-  WEFT_OK(ncclCommMemStats(comm, which, &value));
-  return value;
-}
 
 size_t resident_bytes() {
   size_t pages = 0;

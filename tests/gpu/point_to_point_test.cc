@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/gpu/support/gpu_processes.h"
 #include "tests/gpu/support/pinned.h"
+#include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/team.h"
 #include "tests/support/processes.h"
 #include "tests/support/sampling.h"
@@ -53,6 +55,94 @@ TEST_F(Messages, BetweenTwoRanksKeepTheirOrderInAGroup) {
     }
     for (uint64_t k = 0; k < 8; ++k)
       expect_message(me, in[k], sizes[k], 10 * k + static_cast<uint64_t>(1 - me.rank));
+  });
+}
+
+// The messages of a group between two ranks, and how the two make the calls.
+struct Exchange {
+  std::vector<size_t> sizes;
+  bool grouped[2] = {true, true};
+};
+// Rank 0 sends, rank 1 receives.
+void exchange(const Rank& me, const Exchange& e, const std::vector<int*>& memory) {
+  const bool grouped = e.grouped[me.rank];
+  if (grouped) WEFT_OK(ncclGroupStart());
+  for (size_t k = 0; k < e.sizes.size(); ++k) {
+    if (me.rank == 0) {
+      WEFT_OK(ncclSend(memory[k], e.sizes[k], ncclInt32, 1, me.comm(), me.stream()));
+    } else {
+      WEFT_OK(ncclRecv(memory[k], e.sizes[k], ncclInt32, 0, me.comm(), me.stream()));
+    }
+  }
+  if (grouped) WEFT_OK(ncclGroupEnd());
+}
+std::vector<int*> memory_of(const Rank& me, const std::vector<size_t>& sizes) {
+  std::vector<int*> memory;
+  for (uint64_t k = 0; k < sizes.size(); ++k)
+    memory.push_back(me.rank == 0 ? put(me, sizes[k], k) : room(me, sizes[k]));
+  return memory;
+}
+
+TEST_F(Messages, BetweenTwoRanksAreOneKernelInAGroup) {
+  run_team(2, [](Rank& me) {
+    size_t alone = 0;  // kernels of one message
+    for (const std::vector<size_t>& sizes :
+         {std::vector<size_t>{10}, {1, 2, 3, 4, 5}, {5, 8000, 100000, 20000}, {50000, 60000}}) {
+      me.arena->reset();
+      const std::vector<int*> memory = memory_of(me, sizes);
+      me.meet();
+      const Graph graph(me.stream(), [&] { exchange(me, {sizes}, memory); });
+      if (sizes.size() == 1) alone = graph.kernels();
+      EXPECT_EQ(graph.kernels(), alone) << sizes.size() << " messages";
+      me.meet();
+      for (int turn = 0; turn < 3; ++turn) graph.replay(me.stream());
+      for (uint64_t k = 0; k < sizes.size(); ++k) expect_message(me, memory[k], sizes[k], k);
+      me.meet();
+    }
+  });
+}
+
+TEST_F(Messages, OfAGroupNeedNoGroupOnTheOtherSide) {
+  run_team(2, [](Rank& me) {
+    for (const std::vector<size_t>& sizes :
+         {std::vector<size_t>{20000, 30000, 400000}, {3, 5000, 5000, 1}, {20000, 7, 30000, 8}})
+      for (const bool sender : {true, false}) {
+        me.arena->reset();
+        const std::vector<int*> memory = memory_of(me, sizes);
+        me.meet();
+        for (int turn = 0; turn < 5; ++turn) exchange(me, {sizes, {sender, !sender}}, memory);
+        for (uint64_t k = 0; k < sizes.size(); ++k) expect_message(me, memory[k], sizes[k], k);
+        me.meet();
+      }
+  });
+}
+
+// More messages than a kernel takes, to all peers at once.
+TEST_F(Messages, AreAsManyAsTheGroupHas) {
+  run_team(4, [](Rank& me) {
+    constexpr uint64_t kMessages = 21;
+    const auto size = [](uint64_t k) { return size_t{1} + k % 3 * 9000 + k; };
+    std::vector<int*> out, in;
+    for (int p = 0; p < me.nranks; ++p)
+      for (uint64_t k = 0; k < kMessages; ++k) {
+        out.push_back(put(me, size(k), k + 100 * static_cast<uint64_t>(me.rank)));
+        in.push_back(room(me, size(k)));
+      }
+    me.meet();
+    for (int turn = 0; turn < 3; ++turn) {
+      WEFT_OK(ncclGroupStart());
+      for (uint64_t k = 0; k < kMessages; ++k)
+        for (int p = 0; p < me.nranks; ++p) {
+          const size_t at = static_cast<size_t>(p) * kMessages + k;
+          WEFT_OK(ncclSend(out[at], size(k), ncclInt32, p, me.comm(), me.stream()));
+          WEFT_OK(ncclRecv(in[at], size(k), ncclInt32, p, me.comm(), me.stream()));
+        }
+      WEFT_OK(ncclGroupEnd());
+    }
+    for (int p = 0; p < me.nranks; ++p)
+      for (uint64_t k = 0; k < kMessages; ++k)
+        expect_message(me, in[static_cast<size_t>(p) * kMessages + k], size(k),
+                       k + 100 * static_cast<uint64_t>(p));
   });
 }
 
@@ -118,6 +208,53 @@ TEST_F(Messages, OfTwoRanksDoNotConcernTheOthers) {
     expect_right(all->check(me.stream()));
     if (me.rank == 1) expect_message(me, data, 5000, 7);
   });
+}
+
+// Every rank sends several messages to all ranks in one group. All bytes of a message are equal.
+WEFT_SCENARIO(several_messages) {
+  ProcessRank me(context);
+  Arena arena(size_t{64} << 20, Origin::kCudaMalloc);
+  const size_t sizes[] = {40, 7, 20000, 300000, 100001, 3, 900000};
+  constexpr size_t kMessages = std::size(sizes);
+  const auto value = [](int from, int to, size_t k) {
+    return static_cast<int>((static_cast<size_t>(from * 5 + to) * kMessages + k) % 120) + 1;
+  };
+  std::vector<char*> out, in;
+  for (int p = 0; p < me.nranks(); ++p)
+    for (size_t k = 0; k < kMessages; ++k) {
+      out.push_back(arena.take(sizes[k]));
+      in.push_back(arena.take(sizes[k]));
+      WEFT_CUDA(cudaMemsetAsync(out.back(), value(me.rank(), p, k), sizes[k], me.stream()));
+      WEFT_CUDA(cudaMemsetAsync(in.back(), 0, sizes[k], me.stream()));
+    }
+  for (int turn = 0; turn < 3; ++turn) {
+    WEFT_OK(ncclGroupStart());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int peer = static_cast<int>(i / kMessages);
+      const size_t bytes = sizes[i % kMessages];
+      WEFT_OK(ncclSend(out[i], bytes, ncclInt8, peer, me.comm(), me.stream()));
+      WEFT_OK(ncclRecv(in[i], bytes, ncclInt8, peer, me.comm(), me.stream()));
+    }
+    WEFT_OK(ncclGroupEnd());
+  }
+  for (size_t i = 0; i < in.size(); ++i) {
+    std::vector<char> seen(sizes[i % kMessages]);
+    download(seen.data(), in[i], seen.size(), me.stream());
+    const int wanted = value(static_cast<int>(i / kMessages), me.rank(), i % kMessages);
+    EXPECT_TRUE(std::ranges::all_of(seen, [&](char byte) { return byte == wanted; }))
+        << "message " << i % kMessages << " of rank " << i / kMessages;
+  }
+  me.meet(arena);
+}
+
+class ProcessMessages : public GpuProcesses {};
+
+TEST_F(ProcessMessages, MayBeSeveralToEachPeer) { play("several_messages", 3); }
+TEST_F(ProcessMessages, OfAGroupShareASmallStage) {
+  play("several_messages", 2, "", {{"WEFT_SCRATCH_BYTES", "1M"}, {"WEFT_SHARE_BUFFERS", "0"}});
+}
+TEST_F(ProcessMessages, OfAGroupGoThroughHostMemory) {
+  play("several_messages", 3, "", {{"NCCL_P2P_DISABLE", "1"}, {"WEFT_RING_BYTES", "128K"}});
 }
 
 // The library reads a scalar in device memory when the call runs, not when it is made.

@@ -6,17 +6,12 @@
 #include "tests/gpu/support/graph.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/team.h"
+#include "tests/support/memory_statistic.h"
 #include "tests/support/patterns.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
-
-uint64_t statistic(ncclComm_t comm, ncclCommMemStat_t which) {
-  uint64_t value = 12345;
-  WEFT_OK(ncclCommMemStats(comm, which, &value));
-  return value;
-}
 
 size_t free_gpu_bytes() {
   size_t free = 0;

@@ -88,7 +88,7 @@ FNR == 1 {
         violation("src/exec may not include " path)
     } else if (path ~ /^(tests|perf)\// && from != "tests" && from != "perf") {
       violation(from " may not include " path)
-    } else if (!free && path !~ /^(include\/)?(nccl|weft)\.h$/) {
+    } else if (!free && path !~ /^(include\/)?(nccl|nccl_device|weft)\.h$/) {
       violation("write \"" path "\" from the repository root")
     }
   }

@@ -45,7 +45,7 @@ struct Announcement {
 // and slots of the low-latency protocol follow in memory, then the stage.
 struct alignas(256) Mailbox {
   Announcement announcements[kMaxCtas][kMaxRanks];
-  Announcement messages[kMaxCtas][kMaxRanks];  // of send/recv
+  Announcement messages[kMaxCtas][kMaxRanks];  // of send/recv: message_slots() for each peer
   uint32_t tokens[kMaxCtas][kMaxRanks];
   uint32_t acknowledgements[kMaxCtas][kMaxRanks];
   // Private to the rank's own thread block: how many times it has done each of these.
@@ -149,6 +149,12 @@ struct DeviceComm : Watch {
     return static_cast<uint32_t>(channel * nranks + peer);
   }
 };
+
+// The first slot of a port of the low-latency protocol in a rank's memory, for thread block 0.
+inline std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
+  Packet* slots = packet_slots(comm.mailboxes[owner], comm.packet_ctas, comm.ports);
+  return reinterpret_cast<std::byte*>(slots + size_t{port} * kPacketSlots * kSlotPackets);
+}
 
 // The value that a rank writes into a peer's memory at init.
 WEFT_HD inline uint32_t probe_value(int from, int to) {
@@ -321,14 +327,24 @@ struct OneRoundArguments {
   DeviceComm comm;
 };
 
-// Point-to-point: all messages that one rank sends and receives in one group, at most one per peer
-// and direction.
+// Messages between two ranks that a kernel of send/recv takes in each direction. Announcements of
+// all peers share the room of one per rank.
+WEFT_HD inline uint32_t message_slots(int nranks) {
+  return nranks < kMaxRanks ? static_cast<uint32_t>(kMaxRanks / nranks) : 1;
+}
+
+// Point-to-point: messages that one rank sends and receives in one group, at most message_slots()
+// per peer and direction. Those between two ranks are in order.
 struct alignas(16) SendRecvArguments {
   Mailbox* mine = nullptr;
   uint32_t ports = 0;
   uint32_t send_count = 0, receive_count = 0;
-  // Upper bounds for one thread block's part of a message in packets: slots, and words per slot.
-  uint32_t packet_slices = 0, packet_words = 0;
+  // Messages in packets go in steps. In a step a port takes `packet_width` slots of data, each with
+  // `packet_words` at most. The number of steps is an upper bound for all thread blocks.
+  uint32_t packet_steps = 0, packet_words = 0;
+  uint16_t packet_width = 1;
+  uint8_t turns = 0;     // in which large messages are received; the most of one peer
+  bool several = false;  // there are several messages between this rank and some peer
   struct Message {
     std::byte* pointer;
     uint64_t place;  // of the data to send, for the peer
@@ -344,8 +360,8 @@ struct alignas(16) SendRecvArguments {
   DeviceComm comm;
 };
 
-// A program for the interpreter with FIFOs in host memory. One thread block runs one job: a lane of
-// a collective, or one message of send/recv.
+// A program for the interpreter with FIFOs in host memory. A thread block runs a lane of a
+// collective, or the messages of send/recv to or from one peer, one after the other.
 inline constexpr uint32_t kMaxRingJobs = 64;
 struct RingJob {
   const std::byte* input;
@@ -354,6 +370,7 @@ struct RingJob {
   uint16_t first_send, first_receive;                // index of its first port
   uint16_t sends, receives;                          // number of ports
   uint16_t lane;
+  uint16_t next;  // the next job of the block; 0: there is none
 };
 struct RingHead {
   uint32_t bytes = 0;  // bytes of this struct in use

@@ -13,6 +13,7 @@
 
 #include "include/nccl.h"
 #include "src/base/handles.h"
+#include "src/exec/cuda/gpu_message.h"
 #include "src/exec/cuda/one_sided_launcher.h"
 #include "src/exec/datatype.h"
 #include "src/exec/kernel_times.h"
@@ -98,17 +99,12 @@ struct GpuCall {
   }
 };
 
-struct GpuMessage {
-  void* pointer = nullptr;
-  size_t bytes = 0;
-  int peer = 0;
-};
-
 // A thread block's part of a program with FIFOs in host memory. The operation is the same as on the
 // host. Ports are numbers as in connect_rings().
 struct GpuRingJob {
   Operation operation;
   uint16_t lane = 0;
+  uint16_t next = 0;  // the job that the block does after this one; 0: none
   std::vector<size_t> sends, receives;
 };
 // A one-round program with FIFOs in host memory, which needs no interpreter. Ports are by rank.
@@ -226,13 +222,14 @@ class GpuExecutor {
   bool captured() const;  // the launch becomes part of a graph and runs when the graph does
   void run(GpuPlan& plan, const GpuCall& call);
   void run_lanes(LanePlan& plan, const GpuCall& call);
-  // As run_send_recvs(), where not all ranks reach each other or they are many. At most
-  // one per peer and direction.
+  // Where not all ranks reach each other, or they are many. At most one per peer and direction.
   void run_messages(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
   static constexpr size_t kMostMessages = 32;  // in each direction; see lane_messages.h
+  // All messages of a group, in order. See into_kernels().
   void run_send_recvs(std::span<const GpuMessage> sends, std::span<const GpuMessage> receives);
-  // One kernel runs all jobs in parallel. The operations differ only in buffers and counts.
-  void run_rings(const Program& program, std::span<const GpuRingJob> jobs);
+  // One kernel runs all jobs. The first `blocks` of them begin, in parallel; others are the `next`
+  // of one. The operations differ only in buffers and counts.
+  void run_rings(const Program& program, std::span<const GpuRingJob> jobs, size_t blocks);
   // The same for small messages, in a smaller kernel. Returns false if it did nothing.
   bool run_ring_exchange(const GpuRingExchange& exchange);
   // The launch goes on when the word is not 0 (and less than 2^31), or sets it to 1.

@@ -6,16 +6,13 @@
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/gpu_state.h"
 #include "src/exec/cuda/kernels/kernels.h"
+#include "src/exec/cuda/send_recv_arguments.h"
 
 namespace weft::cuda {
 namespace {
 
 // Data per thread block before another block joins.
 constexpr uint64_t kPacketWordsPerCta = 128;
-constexpr uint64_t kSendRecvCtaBytes = 256;  // small, because there may be many messages
-constexpr size_t kPacketSendRecv = 32 << 10;
-
-bool uses_packets(size_t message_bytes) { return message_bytes <= kPacketSendRecv; }
 
 bool fits(const Program& program) {
   const auto channels = [](const std::vector<ProgramPort>& ports) {
@@ -28,12 +25,6 @@ bool fits(const Program& program) {
          channels(program.receives) && channels(program.sends) &&
          std::all_of(program.steps.begin(), program.steps.end(),
                      [](const ProgramStep& step) { return step.count <= 1; });
-}
-
-// The first slot of a port, for thread block 0.
-std::byte* first_slot(const DeviceComm& comm, int owner, uint32_t port) {
-  Packet* slots = packet_slots(comm.mailboxes[owner], comm.packet_ctas, comm.ports);
-  return reinterpret_cast<std::byte*>(slots + size_t{port} * kPacketSlots * kSlotPackets);
 }
 
 }  // namespace
@@ -152,34 +143,28 @@ void GpuExecutor::run_packets(GpuPlan& plan, const GpuCall& call) {
   launch(kernels.packets, ctas, threads, &a, false);
 }
 
-// Between processes an unregistered send goes through a stage with a slot per peer, piece by piece.
-// The receiver reads it from the sender's memory. Both sides split messages the same way.
+// Between processes an unregistered send goes through a stage with a part per peer. The receiver
+// reads it from the sender's memory.
 void GpuExecutor::run_send_recvs(std::span<const GpuMessage> sends,
                                  std::span<const GpuMessage> receives) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
-  if (s.comm.one_process) {
-    const auto place = [](const GpuMessage& m) { return reinterpret_cast<uint64_t>(m.pointer); };
-    return launch_send_recvs(sends, receives, place);
-  }
-  const size_t slot = s.sizes.send_stage / static_cast<size_t>(s.options.nranks) / 64 * 64;
-  size_t most = 0;
-  for (const GpuMessage& m : sends) most = std::max(most, m.bytes);
-  for (const GpuMessage& m : receives) most = std::max(most, m.bytes);
-  for (size_t at = 0; at < most; at += slot) {
-    const auto piece = [&](std::span<const GpuMessage> messages) {
-      std::vector<GpuMessage> pieces;
-      for (const GpuMessage& m : messages)
-        if (at < m.bytes)
-          pieces.push_back(
-              {static_cast<std::byte*>(m.pointer) + at, std::min(slot, m.bytes - at), m.peer});
-      return pieces;
-    };
-    launch_send_recvs(piece(sends), piece(receives), [&](const GpuMessage& m) {
-      if (uses_packets(m.bytes)) return kPrivate;
+  const auto nranks = static_cast<size_t>(s.options.nranks);
+  const size_t part = s.comm.one_process ? SIZE_MAX : s.sizes.send_stage / nranks / 64 * 64;
+  std::vector<std::vector<GpuMessage>> out = into_kernels(sends, s.options.nranks, part),
+                                       in = into_kernels(receives, s.options.nranks, part);
+  out.resize(std::max(out.size(), in.size()));
+  in.resize(out.size());
+  for (size_t k = 0; k < out.size(); k++) {
+    std::vector<size_t> used(nranks, 0);  // bytes of the peers' parts of the stage
+    launch_send_recvs(out[k], in[k], [&](const GpuMessage& m) {
+      if (s.comm.one_process) return reinterpret_cast<uint64_t>(m.pointer);
+      if (goes_in_packets(m.bytes)) return kPrivate;
       const uint64_t registered = s.place_of(m.pointer, m.bytes, m.peer);
       if (registered != kPrivate) return registered;
-      const uint64_t offset = s.comm.stage + s.sizes.stage + slot * static_cast<size_t>(m.peer);
+      const auto peer = static_cast<size_t>(m.peer);
+      const uint64_t offset = s.comm.stage + s.sizes.stage + part * peer + used[peer];
+      used[peer] += m.bytes;
       check(cudaMemcpyAsync(s.memory + offset, m.pointer, m.bytes, cudaMemcpyDeviceToDevice,
                             s.order->stream()),
             "copying to the stage");
@@ -196,39 +181,13 @@ void GpuExecutor::launch_send_recvs(std::span<const GpuMessage> sends,
   a.comm = s.comm;
   a.mine = s.mailbox;
   a.ports = s.comm.ports;
-  uint32_t ctas = 1;
-  const auto add = [&](SendRecvArguments::Message* list, uint32_t& count, const GpuMessage& m,
-                       bool sent) {
-    SendRecvArguments::Message& message = list[count++];
-    message.pointer = static_cast<std::byte*>(m.pointer);
-    message.place = sent ? place(m) : 0;
-    message.bytes = m.bytes;
-    message.peer = static_cast<int16_t>(m.peer);
-    message.packets = uses_packets(m.bytes);
-    message.slots = sent
-                        ? first_slot(s.comm, m.peer, s.comm.port(s.options.rank, kSendRecvChannel))
-                        : first_slot(s.comm, s.options.rank, s.comm.port(m.peer, kSendRecvChannel));
-    // The number of blocks depends only on the size, so both sides choose the same.
-    const auto most = static_cast<uint64_t>(
-        message.packets ? std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packet_ctas))
-                        : s.max_ctas);
-    const uint64_t blocks = std::clamp<uint64_t>(
-        ceil_div(m.bytes, message.packets ? kSendRecvCtaBytes : s.options.cta_bytes), 1, most);
-    message.ctas = static_cast<uint8_t>(blocks);
-    ctas = std::max(ctas, static_cast<uint32_t>(blocks));
-    if (!message.packets) return;
-    message.part = static_cast<uint32_t>(round_up(ceil_div(m.bytes, blocks), 16));
-    a.packet_slices =
-        std::max(a.packet_slices, static_cast<uint32_t>(ceil_div(message.part, kSlotBytes)));
-    a.packet_words = std::max(a.packet_words, std::min<uint32_t>(message.part / 8, kSlotPackets));
-  };
-  for (const GpuMessage& m : sends) add(a.sends, a.send_count, m, true);
-  for (const GpuMessage& m : receives) add(a.receives, a.receive_count, m, false);
-  const auto all_packets = [](const SendRecvArguments::Message* messages, uint32_t count) {
-    return std::all_of(messages, messages + count, [](const auto& m) { return m.packets; });
-  };
-  const bool packets =
-      all_packets(a.sends, a.send_count) && all_packets(a.receives, a.receive_count);
+  const SendRecvBlocks blocks = {std::clamp(s.early_ctas, 1, static_cast<int>(s.comm.packet_ctas)),
+                                 s.max_ctas, s.options.cta_bytes};
+  for (const GpuMessage& m : sends)
+    add_message(a, blocks, m.pointer, m.bytes, m.peer, place(m), true);
+  for (const GpuMessage& m : receives) add_message(a, blocks, m.pointer, m.bytes, m.peer, 0, false);
+  const uint32_t ctas = finish(a);
+  const bool packets = all_in_packets(a);
   launch(send_recv_kernel_function(packets), ctas, s.threads, &a, packets && s.early_ctas > 0);
 }
 

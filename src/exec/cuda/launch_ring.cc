@@ -51,7 +51,8 @@ void GpuExecutor::disconnect_rings() noexcept {
   cudaGetLastError();
 }
 
-void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> jobs) {
+void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> jobs,
+                            size_t blocks) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
   const Operation& first = jobs.front().operation;
@@ -96,6 +97,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
     RingJob& job = ring_jobs[j];
     job = {op.input, op.output, op.count, op.stride, op.chunk, op.slice, op.iterations};
     job.lane = from.lane;
+    job.next = from.next;
     job.sends = static_cast<uint16_t>(from.sends.size());
     job.receives = static_cast<uint16_t>(from.receives.size());
     if (j > 0 && from.sends == jobs[j - 1].sends && from.receives == jobs[j - 1].receives) {
@@ -115,7 +117,7 @@ void GpuExecutor::run_rings(const Program& program, std::span<const GpuRingJob> 
   const Kernels kernels =
       reduces ? reduction_kernels(a.reduction.type, a.reduction.op) : move_kernels();
   // As in run().
-  launch(kernels.ring.of(a.bytes), jobs.size(), kThreads, &a, s.order->follows_program());
+  launch(kernels.ring.of(a.bytes), blocks, kThreads, &a, s.order->follows_program());
   s.order->launched(true);
 }
 

@@ -67,7 +67,7 @@ void GpuExecutor::copy_send_recvs(std::span<const GpuMessage>, std::span<const G
 void GpuExecutor::connect_rings(std::span<const SendPort>, std::span<const RecvPort>,
                                 std::vector<std::shared_ptr<const void>>) {}
 void GpuExecutor::disconnect_rings() noexcept {}
-void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>) {}
+void GpuExecutor::run_rings(const Program&, std::span<const GpuRingJob>, size_t) {}
 bool GpuExecutor::run_ring_exchange(const GpuRingExchange&) { return false; }
 void GpuExecutor::wait_word(const uint32_t*) {}
 void GpuExecutor::write_word(uint32_t*) {}

@@ -32,4 +32,18 @@ bool Graph::update(const Graph& other) {
   return error == cudaSuccess && info.result == cudaGraphExecUpdateSuccess;
 }
 
+size_t Graph::kernels() const {
+  size_t count = 0;
+  WEFT_CUDA(cudaGraphGetNodes(graph_, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  WEFT_CUDA(cudaGraphGetNodes(graph_, nodes.data(), &count));
+  size_t found = 0;
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    WEFT_CUDA(cudaGraphNodeGetType(node, &type));
+    if (type == cudaGraphNodeTypeKernel) found++;
+  }
+  return found;
+}
+
 }  // namespace weft::test

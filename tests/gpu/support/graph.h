@@ -19,6 +19,7 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   void replay(cudaStream_t stream) const;
+  size_t kernels() const;
   // Takes over the nodes of another capture with the same shape. Returns false if CUDA refuses.
   bool update(const Graph& other);
 

@@ -51,7 +51,7 @@ class PacketPorts {
     const int peer = peer_of(comm, port);
     const int channel = static_cast<int>(port / static_cast<uint32_t>(comm.nranks));
     uint32_t* to = &own(comm.mailboxes[peer], comm.ports)[comm.port(comm.rank, channel)].consumed;
-    *static_cast<volatile uint32_t*>(to) = flag;
+    store_volatile(to, flag);
   }
 
   // Stores a counter for the next kernel.

@@ -1,7 +1,7 @@
 // The interpreter of interpreter.h on a GPU, with FIFOs in pinned host memory, for peers whose
-// memory cannot be accessed. A thread block runs one lane. Its first thread runs the protocol. The
-// other threads wait for data to move, and help to move it. The peer at the other end is a GPU or a
-// CPU node of the same host, or a proxy that forwards to the network.
+// memory cannot be accessed. A thread block runs a lane, or several in turn. Its first thread runs
+// the protocol. The other threads wait for data to move, and help to move it. The peer at the other
+// end is a GPU or a CPU node of the same host, or a proxy that forwards to the network.
 #pragma once
 
 #include "src/exec/cuda/kernels/combine.cuh"
@@ -45,6 +45,7 @@ struct RingState {
   PortCopies<SendPort, &SendPort::tail> sends;
   PortCopies<RecvPort, &RecvPort::head> receives;
   bool finished;
+  bool stopped;  // all threads must stop
 };
 
 // The interpreter's Target on a GPU. The block's first thread uses it.
@@ -138,12 +139,8 @@ __device__ bool lead(const RingArguments& a, RingState& shared, uint32_t number)
   }
 }
 
-// Runs a block's job. The arguments are in shared memory.
 template <typename Type, typename Op>
-__device__ __noinline__ void run_ring_job(RingArguments& a) {
-  __shared__ RingState shared;
-  fetch_scalar(a.reduction, sizeof(typename Type::Element));
-  const RingJob& job = a.at<RingJob>(a.jobs_at)[blockIdx.x];
+__device__ void run_ring_job(RingArguments& a, RingState& shared, const RingJob& job) {
   auto* ports = a.at<void*>(a.ports_at);
   auto* sends = reinterpret_cast<SendPort* const*>(ports + job.first_send);
   auto* receives = reinterpret_cast<RecvPort* const*>(ports + job.first_receive);
@@ -178,7 +175,7 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
     op.share_from = kShareFrom;
     op.share_below = kShareBelow;
     shared.finished = false;
-    lead<Type, Op>(a, shared, job.lane);
+    shared.stopped = !lead<Type, Op>(a, shared, job.lane);
     shared.finished = true;
     meet_block();
     // Lanes count from zero in every kernel. The last block to finish resets the counters.
@@ -192,9 +189,24 @@ __device__ __noinline__ void run_ring_job(RingArguments& a) {
   } else {
     follow<Type, Op>(shared);
   }
-  let_successor_start();
+  if (job.next == 0) let_successor_start();
   shared.sends.store(sends, job.sends);
   shared.receives.store(receives, job.receives);
+}
+
+// Runs a block's jobs. The arguments are in shared memory.
+template <typename Type, typename Op>
+__device__ __noinline__ void run_ring_jobs(RingArguments& a) {
+  __shared__ RingState shared;
+  fetch_scalar(a.reduction, sizeof(typename Type::Element));
+  for (uint32_t number = blockIdx.x;;) {
+    const RingJob& job = a.at<RingJob>(a.jobs_at)[number];
+    run_ring_job<Type, Op>(a, shared, job);
+    number = job.next;
+    if (number == 0) return;
+    __syncthreads();  // the ports are used again
+    if (shared.stopped) return;
+  }
 }
 
 template <typename Type, typename Op, size_t kBytes>
@@ -208,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   parameters.store(&copy);
   __syncthreads();
   wait_for_predecessor();
-  run_ring_job<Type, Op>(reinterpret_cast<RingArguments&>(copy));
+  run_ring_jobs<Type, Op>(reinterpret_cast<RingArguments&>(copy));
 }
 
 }  // namespace weft::cuda

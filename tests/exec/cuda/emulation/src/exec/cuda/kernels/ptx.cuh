@@ -130,6 +130,15 @@ inline void store_relaxed_system(uint64_t* at, uint64_t value) {
 inline uint64_t load_acquire(const uint64_t* at, bool) { return load_acquire_system(at); }
 inline void store_relaxed(uint64_t* at, uint64_t value, bool) { store_relaxed_system(at, value); }
 inline void fence(bool) {}
+inline uint32_t load_acquire(const uint32_t* at, bool) {
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline void store_release(uint32_t* at, uint32_t value, bool) {
+  __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+inline uint4 load_counters(const PortCounters* at) {
+  return {at->sent, at->received, __atomic_load_n(&at->consumed, __ATOMIC_ACQUIRE), 0};
+}
 template <typename T>
 T load_volatile(const T* at) {
   return __atomic_load_n(at, __ATOMIC_ACQUIRE);
@@ -146,6 +155,9 @@ inline void store_packet(Packet* at, uint32_t data0, uint32_t data1, uint32_t fl
   __atomic_store_n(&at->flag1, flag1, __ATOMIC_RELEASE);
   __atomic_store_n(&at->flag0, flag0, __ATOMIC_RELEASE);
 }
+inline void store_packet(Packet* at, uint64_t data, uint32_t flag) {
+  store_packet(at, static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32), flag, flag);
+}
 inline Packet load_packet(const Packet* at) {
   Packet p;
   p.flag0 = __atomic_load_n(&at->flag0, __ATOMIC_ACQUIRE);
@@ -157,7 +169,7 @@ inline Packet load_packet(const Packet* at) {
 inline void fence_system() {}
 inline void wait_for_predecessor() {}
 inline void let_successor_start() {}
-inline void between_looks() {}
+inline void between_looks() { std::this_thread::yield(); }
 inline uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
