@@ -95,7 +95,7 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_P2P_LL_THRESHOLD", "messages of up to 32 KiB go in packets"},
       {"NCCL_P2P_READ_ENABLE", "receivers read large messages where they lie"},
       {"NCCL_P2P_MAX_PEERS", "all peers are connected at init"},
-      {"NCCL_ALLOC_P2P_NET_LL_BUFFERS", kViaHost},
+      {"NCCL_ALLOC_P2P_NET_LL_BUFFERS", "messages between hosts need no such buffers"},
       {"NCCL_IGNORE_COLLNET_MISMATCH", "reductions in the network are not used"},
       {"NCCL_IGNORE_NET_MISMATCH", "all ranks agree on a network at init"},
       {"NCCL_IGNORE_DISABLED_P2P", "Weft uses a peer's memory wherever a probe shows that it can"},
