@@ -2,8 +2,9 @@
  *
  * Host side, C or C++: requirements, device communicators, teams, windows. In files that nvcc
  * compiles also what kernels call: pointers into the windows of peers (LSA) and barriers of the
- * ranks of a host. There is no GIN, no multimem, and no LLA2A or copy session: programs with such
- * kernels are built with NVIDIA's headers, which work with Weft, too. */
+ * ranks of a host. Kernels with multimem compile, but ncclDevCommCreate refuses multimem. There is
+ * no GIN and no LLA2A or copy session: programs with such kernels are built with NVIDIA's headers,
+ * which work with Weft, too. */
 #ifndef NCCL_DEVICE_H_
 #define NCCL_DEVICE_H_
 

@@ -67,6 +67,15 @@ __device__ inline void* ncclGetPeerPointer(ncclWindow_t w, size_t offset, int pe
 __device__ inline void* ncclGetPeerPointer(ncclWindow_t w, size_t offset, ncclTeam team, int peer) {
   return ncclGetLsaPointer(w, offset, w->lsaRank + (peer - team.rank) * team.stride);
 }
+/* No kernel gets here over Weft: ncclDevCommCreate refuses multimem. */
+__device__ inline void* ncclGetMultimemPointer(ncclWindow_t w, size_t offset,
+                                               ncclMultimemHandle multimem) {
+  return static_cast<char*>(multimem.mcBasePtr) + (size_t{w->mcOffset4K} << 12) + offset;
+}
+__device__ inline void* ncclGetLsaMultimemPointer(ncclWindow_t w, size_t offset,
+                                                  const ncclDevComm& comm) {
+  return ncclGetMultimemPointer(w, offset, comm.lsaMultimem);
+}
 __device__ inline void* ncclGetResourceBufferLsaPointer(const ncclDevComm& comm,
                                                         ncclDevResourceHandle h, int peer) {
   const ncclResourceWindow_vidmem& window = comm.resourceWindow_inlined;
@@ -101,8 +110,9 @@ class ncclLsaBarrierSession {
   __device__ ncclLsaBarrierSession(Coop coop, const ncclDevComm& comm, ncclTeam team,
                                    ncclLsaBarrierHandle handle, uint32_t index)
       : coop_(coop), comm_(comm), team_(team), handle_(handle), index_(index), epoch_(*epoch()) {}
+  /* `multimem` has no effect: ranks always write each other's inboxes. */
   __device__ ncclLsaBarrierSession(Coop coop, const ncclDevComm& comm, ncclTeamTagLsa,
-                                   uint32_t index)
+                                   uint32_t index, bool /*multimem*/ = false)
       : ncclLsaBarrierSession(coop, comm, ncclTeamLsa(comm), comm.lsaBarrier, index) {}
   __device__ ~ncclLsaBarrierSession() {
     if (coop_.thread_rank() == 0) *epoch() = epoch_;

@@ -66,7 +66,9 @@ struct Exchange {
 // Rank 0 sends, rank 1 receives.
 void exchange(const Rank& me, const Exchange& e, const std::vector<int*>& memory) {
   const bool grouped = e.grouped[me.rank];
-  if (grouped) WEFT_OK(ncclGroupStart());
+  if (grouped) {
+    WEFT_OK(ncclGroupStart());
+  }
   for (size_t k = 0; k < e.sizes.size(); ++k) {
     if (me.rank == 0) {
       WEFT_OK(ncclSend(memory[k], e.sizes[k], ncclInt32, 1, me.comm(), me.stream()));
@@ -74,7 +76,9 @@ void exchange(const Rank& me, const Exchange& e, const std::vector<int*>& memory
       WEFT_OK(ncclRecv(memory[k], e.sizes[k], ncclInt32, 0, me.comm(), me.stream()));
     }
   }
-  if (grouped) WEFT_OK(ncclGroupEnd());
+  if (grouped) {
+    WEFT_OK(ncclGroupEnd());
+  }
 }
 std::vector<int*> memory_of(const Rank& me, const std::vector<size_t>& sizes) {
   std::vector<int*> memory;
