@@ -1,6 +1,8 @@
 // Send and receive on the GPU: order, sizes, partners; and operators whose scalar is on the device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/gpu_processes.h"
 #include "tests/gpu/support/pinned.h"

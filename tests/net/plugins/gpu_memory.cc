@@ -25,6 +25,18 @@ int call_cuda(const char* name, Arguments... arguments) {
   return function == nullptr ? -1 : function(arguments...);
 }
 
+// A program may be capturing a graph, which must not forbid the calls of this thread.
+class OutsideCapture {
+ public:
+  OutsideCapture() { call_cuda("cudaThreadExchangeStreamCaptureMode", &mode_); }
+  ~OutsideCapture() { call_cuda("cudaThreadExchangeStreamCaptureMode", &mode_); }
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  int mode_ = 2;  // relaxed
+};
+
 // Copies one after the other, on a stream of its own.
 class Copies {
  public:
@@ -34,6 +46,7 @@ class Copies {
   }
   bool has_gpu() const { return stream_ != nullptr; }
   void begin(void* to, const void* from, size_t bytes) {
+    const OutsideCapture outside;
     constexpr int kByAddress = 4;
     if (has_gpu())
       call_cuda("cudaMemcpyAsync", to, from, bytes, kByAddress, stream_);
@@ -43,6 +56,7 @@ class Copies {
   // What the copies so far have to end; nullptr: they have ended.
   void* mark() {
     constexpr unsigned kNoTiming = 2;
+    const OutsideCapture outside;
     void* event = nullptr;
     if (!has_gpu() || call_cuda("cudaEventCreateWithFlags", &event, kNoTiming) != 0) return nullptr;
     call_cuda("cudaEventRecord", event, stream_);
@@ -50,6 +64,7 @@ class Copies {
   }
   static bool is_done(void*& mark) {
     if (mark == nullptr) return true;
+    const OutsideCapture outside;
     if (call_cuda("cudaEventQuery", mark) != 0) return false;
     call_cuda("cudaEventDestroy", mark);
     mark = nullptr;
