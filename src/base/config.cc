@@ -124,6 +124,13 @@ std::string value_of(const ConfigVariable& row, const Config& config) {
       row.member);
 }
 
+// A path between two devices, as NCCL names it or numbers it.
+bool is_level(const std::string& level) {
+  for (const char* name : {"", "LOC", "PIX", "PXB", "PHB", "SYS"})
+    if (strcasecmp(level.c_str(), name) == 0) return true;
+  return std::all_of(level.begin(), level.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 // The rules that involve several variables or members.
 void apply_joint_rules(Config& config) {
   // Other levels say how far apart two GPUs may be. A probe shows what works.
@@ -156,6 +163,9 @@ Config Config::from_environment() {
   for (const ConfigVariable& row : config_variables()) read(row, config);
   apply_joint_rules(config);
   for (std::string& problem : conf_file_problems()) config.complaints.push_back(std::move(problem));
+  if (!is_level(config.net_gdr_level))
+    config.complaints.push_back(fmt::format(
+        "NCCL_NET_GDR_LEVEL={} is none of LOC, PIX, PXB, PHB, SYS", config.net_gdr_level));
   return config;
 }
 

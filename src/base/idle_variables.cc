@@ -89,7 +89,7 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_PAT_ENABLE", kPlans},
       {"NCCL_NVB_DISABLE", kPlans},
       {"NCCL_NETDEVS_POLICY", kPlans},
-      {"NCCL_NET_MERGE_*", "plans use NICs side by side; they are not merged"},
+      {"NCCL_NET_MERGE_*", "NICs of a rank are joined where the plugin can"},
       {"NCCL_NET_DISABLE_INTRA", "ranks of a host use the network only with NCCL_SHM_DISABLE=1"},
       {"NCCL_PXN_C2C", "no plan goes through another GPU's NIC"},
       {"NCCL_P2P_LL_THRESHOLD", "messages of up to 32 KiB go in packets"},

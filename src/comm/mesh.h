@@ -79,7 +79,9 @@ class Mesh {
   }
   // GPUs of several hosts run lanes.
   bool net_lanes() const { return lane_words_bytes_ > 0; }
-  std::byte* gpu_data() const { return network_ == nullptr ? nullptr : network_->gpu_data(); }
+  std::span<std::byte> gpu_data() const {
+    return network_ == nullptr ? std::span<std::byte>() : network_->gpu_data();
+  }
   // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
   LaneOut* lane_stream(int peer, int number) const {
     return lane_streams_.empty() ? nullptr

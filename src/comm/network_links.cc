@@ -30,7 +30,8 @@ struct NetworkLinks::Pending {
   Route route;
   int device = 0;
   std::string nic, pci_path;  // of the device
-  int pointers = 0;           // kinds of memory that it takes
+  std::vector<std::string> nics;
+  int pointers = 0;  // kinds of memory that it takes
   bool wants_flush = false;
   NetHandle handle{};
   NetComm listener, comm;
@@ -60,6 +61,7 @@ NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secr
     const NetProperties& properties = devices.properties(pending.device);
     pending.nic = properties.name;
     pending.pci_path = properties.pci_path;
+    pending.nics = devices.nics(pending.device);
     pending.pointers = properties.pointers;
     pending.wants_flush = properties.force_flush;
     return pending;
@@ -187,11 +189,10 @@ void NetworkLinks::for_each_lane(const Visit& visit) {
 std::string NetworkLinks::why_not_gpu(const Ends& ends) {
   std::string why;
   for_each_lane([&](const Pending& pending) {
-    if (!why.empty()) return;
     if ((pending.pointers & (net_abi::kCudaPointer | net_abi::kDmaBuf)) == 0)
       why = fmt::format("{} takes no memory of GPUs", pending.nic);
-    else
-      why = ends.too_far(pending.nic);
+    for (const std::string& nic : pending.nics)
+      if (why.empty()) why = ends.too_far(nic);
   });
   if (!why.empty()) return why;
   try {
@@ -214,6 +215,10 @@ void NetworkLinks::reach_gpu(const Ends& ends) {
   });
   if (nics.empty() || !ends.gpu_memory) return;
   const std::string why = why_not_gpu(ends);
+  for_each_lane([&](Pending& pending) {
+    if (why.empty() || pending.gpu_registration == nullptr) return;
+    pending.comm.dereg(std::exchange(pending.gpu_registration, nullptr));
+  });
   if (!why.empty()) gpu_ = {};
   WEFT_INFO(kNet, "rank {}: {} and large messages in {} memory{}", rank_, fmt::join(nics, ", "),
             why.empty() ? "the GPU's" : "host", why.empty() ? "" : ": " + why);

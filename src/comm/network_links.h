@@ -68,8 +68,8 @@ class NetworkLinks {
   const std::vector<Link>& links() const { return links_; }
 
   const std::string& name() const { return network_->name(); }
-  // The GPU memory that NICs reach. nullptr: they reach none.
-  std::byte* gpu_data() const { return gpu_.memory.data(); }
+  // The GPU memory that NICs reach. Empty: they reach none.
+  std::span<std::byte> gpu_data() const { return gpu_.memory; }
 
   // Waits at most `seconds` per stream until its bytes are sent, then closes all connections.
   void drain(double seconds);

@@ -36,8 +36,16 @@ bool NicDevices::join(Network& network, std::vector<int>& devices) {
   if (joined < 0) return false;
   while (static_cast<int>(all_.size()) <= joined)
     all_.push_back({network.properties(static_cast<int>(all_.size()))});
+  auto& parts = all_[static_cast<size_t>(joined)].parts;
+  parts.clear();
+  for (const int device : devices) parts.push_back(properties(device).name);
   devices = {joined};
   return true;
+}
+
+std::vector<std::string> NicDevices::nics(int device) const {
+  const Device& d = all_[static_cast<size_t>(device)];
+  return d.parts.empty() ? std::vector{d.properties.name} : d.parts;
 }
 
 void NicDevices::choose_named(Network& network) {

@@ -20,11 +20,14 @@ class NicDevices {
   const NetProperties& properties(int device) const {
     return all_[static_cast<size_t>(device)].properties;
   }
+  // The NICs that a device is made of.
+  std::vector<std::string> nics(int device) const;
 
  private:
   struct Device {
     NetProperties properties;
-    int routes = 0;  // placed so far
+    int routes = 0;                    // placed so far
+    std::vector<std::string> parts{};  // of a device that join() made
   };
   int find(const std::string& name) const;
   void choose_named(Network& network);

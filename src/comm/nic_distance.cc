@@ -1,29 +1,25 @@
 // See nic_distance.h.
 #include "src/comm/nic_distance.h"
 
+#include <fmt/format.h>
 #include <strings.h>
 
 #include <algorithm>
-
-#include "src/base/error.h"
+#include <utility>
 
 namespace weft {
 
 PathClass farthest_way(const std::string& level) {
-  struct Level {
-    const char *name, *number;
-    PathClass way;
-  };
   // PIX is one PCIe switch, PXB several. Machines do not tell them apart here.
-  constexpr Level kLevels[] = {{"LOC", "0", PathClass::kSelf},
-                               {"PIX", "1", PathClass::kPcieSwitch},
-                               {"PXB", "2", PathClass::kPcieSwitch},
-                               {"PHB", "3", PathClass::kHostBridge},
-                               {"SYS", "4", PathClass::kSockets}};
-  if (level.empty()) return PathClass::kPcieSwitch;
-  for (const Level& each : kLevels)
-    if (strcasecmp(level.c_str(), each.name) == 0 || level == each.number) return each.way;
-  fail(ncclInvalidUsage, "NCCL_NET_GDR_LEVEL={} is none of LOC, PIX, PXB, PHB, SYS", level);
+  constexpr std::pair<const char*, PathClass> kLevels[] = {
+      {"", PathClass::kPcieSwitch},  {"LOC", PathClass::kSelf},
+      {"0", PathClass::kSelf},       {"PIX", PathClass::kPcieSwitch},
+      {"1", PathClass::kPcieSwitch}, {"PXB", PathClass::kPcieSwitch},
+      {"2", PathClass::kPcieSwitch}, {"PHB", PathClass::kHostBridge},
+      {"3", PathClass::kHostBridge}};
+  for (const auto& [name, way] : kLevels)
+    if (strcasecmp(level.c_str(), name) == 0) return way;
+  return PathClass::kSockets;  // SYS, and numbers from 4 on: Config takes nothing else
 }
 
 std::string too_far(const NicPlan& plan, int rank, const std::string& nic,

@@ -7,11 +7,11 @@
 
 namespace weft {
 
-// The farthest way that a level allows: LOC, PIX, PXB, PHB, SYS, or NCCL's numbers 0 to 4. kSelf:
-// none is near enough. Empty means PXB. Throws Error if it is none of them.
+// The farthest way that a level allows: LOC, PIX, PXB, PHB, SYS, or NCCL's numbers, where larger
+// ones than 4 are SYS. kSelf: none is near enough. Empty means PXB.
 PathClass farthest_way(const std::string& level);
 
-// Why `nic` may not have the memory of this rank's GPU. Empty: it may.
+// Why NIC `nic` may not have the memory of this rank's GPU. Empty: it may.
 std::string too_far(const NicPlan& plan, int rank, const std::string& nic,
                     const std::string& level);
 

@@ -43,6 +43,7 @@ std::vector<int> ring_of(const std::set<std::pair<int, int>>& links, size_t nran
   std::vector<int> ring;
   std::set<int> seen;
   for (int at = 0; seen.insert(at).second;) {
+    if (at >= static_cast<int>(nranks)) return {};  // a CPU node
     ring.push_back(at);
     const auto found = next.find(at);
     if (found == next.end()) return {};

@@ -74,6 +74,9 @@ TEST(Config, SaysWhichNumbersItCouldNotRead) {
   ASSERT_EQ(config.complaints.size(), 1u);
   EXPECT_NE(config.complaints[0].find("NCCL_MAX_CTAS=many"), std::string::npos);
   EXPECT_TRUE(with("NCCL_MAX_CTAS", "8").complaints.empty());
+  EXPECT_EQ(with("NCCL_NET_GDR_LEVEL", "PIXX").complaints.size(), 1u);
+  for (const char* level : {"LOC", "pxb", "0", "5"})
+    EXPECT_TRUE(with("NCCL_NET_GDR_LEVEL", level).complaints.empty()) << level;
 }
 
 TEST(Config, TakesNumbersOnlyAsAWhole) {

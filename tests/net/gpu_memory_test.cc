@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "src/base/error.h"
 #include "src/comm/nic_distance.h"
 #include "src/transport/plugin_network.h"
 #include "src/transport/proxy.h"
@@ -115,8 +114,7 @@ TEST(GpuMemory, IsForNicsThatAreNear) {
   EXPECT_EQ(too_far(plan, 1, "far2", "phb"), "");
   EXPECT_NE(too_far(plan, 0, "another", "PHB"), "") << "nothing is known of it";
   EXPECT_NE(too_far(plan, 7, "near", ""), "");
-  EXPECT_EQ(too_far({}, 0, "any", "4"), "");
-  EXPECT_THROW(farthest_way("PIXX"), Error);
+  for (const char* any : {"4", "5", "SYS"}) EXPECT_EQ(too_far({}, 0, "any", any), "");
 }
 
 }  // namespace

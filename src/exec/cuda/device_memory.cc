@@ -3,21 +3,12 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
-
 #include "src/exec/cuda/cuda_check.h"
 
 namespace weft::cuda {
 
-DeviceMemory::DeviceMemory(const SignalWords& words, uint64_t* sent)
-    : device_(words.device),
-      signals_(words.signals),
-      sent_(sent),
-      kept_counts_(DeviceStore::Kind::kHostMemory,
-                   static_cast<size_t>(words.nranks) * sizeof(uint64_t)),
-      counts_(static_cast<uint64_t*>(kept_counts_.get())) {
-  std::fill_n(counts_, words.nranks, 0);
-}
+DeviceMemory::DeviceMemory(int device, uint64_t* sent, uint64_t* signals)
+    : device_(device), sent_(sent), signals_(signals) {}
 
 DeviceMemory::~DeviceMemory() {
   DeviceStore::instance().free_when_quiet(device_, [pinned = std::move(pinned_)] {
@@ -53,9 +44,9 @@ void DeviceMemory::write(std::byte* to, const std::byte* from, size_t bytes) {
   copy(to, from, bytes);
 }
 
+// Writes so far are complete.
 void DeviceMemory::signal(int source) {
-  counts_[source]++;
-  copy(signals_ + source, counts_ + source, sizeof(uint64_t));
+  __atomic_store_n(signals_ + source, signals_[source] + 1, __ATOMIC_SEQ_CST);
 }
 
 }  // namespace weft::cuda

@@ -1,5 +1,6 @@
 // A rank's memory on its GPU, for one-sided writes between hosts (remote_memory.h). Copies use a
-// stream of their own.
+// stream of their own. Signals do not: a stream may share a hardware queue with a kernel that waits
+// for the signal.
 #pragma once
 
 #include <vector>
@@ -11,8 +12,8 @@ namespace weft::cuda {
 
 class DeviceMemory : public RemoteMemory {
  public:
-  // `sent`: pinned, zero, a word per rank. The device is current.
-  DeviceMemory(const SignalWords& words, uint64_t* sent);
+  // `sent`, `signals`: pinned, zero, a word per rank. The device is current.
+  DeviceMemory(int device, uint64_t* sent, uint64_t* signals);
   ~DeviceMemory() override;
 
   void enter() override;
@@ -31,10 +32,8 @@ class DeviceMemory : public RemoteMemory {
   void copy(void* to, const void* from, size_t bytes);
 
   const int device_;
-  uint64_t *const signals_, *const sent_;
+  uint64_t *const sent_, *const signals_;
   const PooledResource stream_{DeviceStore::Kind::kStream};
-  const PooledResource kept_counts_;
-  uint64_t* const counts_;  // signals of every rank so far
   std::vector<Pinned> pinned_;
 };
 

@@ -323,8 +323,9 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     s.blocks_of[p] = nullptr;
   }
   if (!posts.rings.empty()) s.connect_posts(posts, s.areas_of[me]);
-  if (posts.data != nullptr)
-    s.gpu_shift = posts.data - (s.areas_of[me] + lane_area_pool(s.options.nranks));
+  s.net_bytes = posts.data.size();
+  if (s.net_bytes > 0)
+    s.gpu_shift = posts.data.data() - (s.areas_of[me] + lane_area_pool(s.options.nranks));
   s.all_reach = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
     return ranks.find('0') == std::string::npos;
   });
@@ -435,7 +436,7 @@ int GpuExecutor::captured_calls() const { return state_->captured_calls->load();
 
 size_t GpuExecutor::device_bytes() const {
   const State& s = *state_;
-  size_t bytes = s.sizes.total() + s.large_plan_bytes;
+  size_t bytes = s.sizes.total() + s.large_plan_bytes + s.net_bytes;
   for (const PooledResource* resource :
        {&s.lane_counters, &s.peer_words, &s.plan_memory, &s.message_memory, &s.postboxes})
     bytes += resource->bytes();

@@ -118,7 +118,7 @@ struct GpuRingExchange {
 // `owners` keep them.
 struct GpuPosts {
   std::vector<LanePostRing*> rings;
-  std::byte* data = nullptr;  // GPU memory for large messages; nullptr: they are in the area
+  std::span<std::byte> data;  // GPU memory for large messages; empty: they are in the area
   std::vector<std::shared_ptr<const void>> owners;
 };
 

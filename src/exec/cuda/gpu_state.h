@@ -72,6 +72,7 @@ struct GpuExecutor::State {
   PooledResource postboxes;
   std::vector<bool> remote;
   int64_t gpu_shift = 0;         // as in LaneArguments
+  size_t net_bytes = 0;          // of GPU memory that NICs reach
   size_t words_at = 0;           // from a block to its LaneWords
   PooledResource lane_counters;  // LaneCounters, then those of messages
   uint32_t* message_counters(bool sends, int peer) const {
@@ -100,8 +101,10 @@ struct GpuExecutor::State {
   HostFlags* flags = nullptr;
   std::shared_ptr<LaunchOrder> order;            // of the slot, once there is one
   std::unique_ptr<Registrations> registrations;  // only between processes
-  // Where peers find a buffer of this rank. `peer`: who needs it; -1: all.
+  // Where peers find a buffer of this rank. `peer`: who needs it; -1: all. A rank finds its own
+  // buffers by their address.
   uint64_t place_of(const void* pointer, size_t bytes, int peer = -1) const {
+    if (peer == options.rank) return reinterpret_cast<uint64_t>(pointer);
     if (registrations != nullptr) return registrations->place(pointer, bytes, peer);
     return comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
   }

@@ -64,7 +64,7 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   out.credits = messages ? of_producer->message_credits(n) : of_producer->credits;
   out.packets = of_consumer->packets;
   out.grant = &of_producer->grants(n)[consumer];
-  if (s.registrations != nullptr)
+  if (s.registrations != nullptr && !(messages && from.peer == me))  // see place_of()
     out.registrations = s.comm.registrations + static_cast<size_t>(consumer) * kPlaces;
   out.position = from.position;
   out.credit_position = from.credit_position;

@@ -43,10 +43,12 @@ struct HostCall {
 
 struct OneSidedLauncher::State {
   SignalWords words;
-  // Requests to other hosts whose source has been read, per peer. The CPU counts them.
-  const PooledResource kept_sent{DeviceStore::Kind::kHostMemory,
-                                 static_cast<size_t>(words.nranks) * sizeof(uint64_t)};
-  uint64_t* const sent = static_cast<uint64_t*>(kept_sent.get());
+  // Per peer: requests to other hosts whose source has been read, and signals of ranks of other
+  // hosts. The CPU counts them.
+  const PooledResource kept_counts{DeviceStore::Kind::kHostMemory,
+                                   static_cast<size_t>(words.nranks) * 2 * sizeof(uint64_t)};
+  uint64_t* const sent = static_cast<uint64_t*>(kept_counts.get());
+  uint64_t* const far_signals = sent + words.nranks;
   cudaStream_t stream = nullptr;
   SignalArguments pending;
   std::vector<std::unique_ptr<HostCall>> captured;  // graphs may be replayed at any time
@@ -61,7 +63,7 @@ struct OneSidedLauncher::State {
   Tail requests;  // the end of the last requests to other hosts
 
   explicit State(SignalWords all) : words(std::move(all)) {
-    std::fill_n(sent, words.nranks, 0);
+    std::fill_n(sent, 2 * words.nranks, 0);
     pending.watch.flags = words.flags;
     pending.watch.timeout_ns = words.timeout_ns;
   }
@@ -137,7 +139,8 @@ void OneSidedLauncher::wait(cudaStream_t stream, int peer, uint64_t signals) {
   if (s.pending.adds > 0 || s.pending.waits == kMostSignals) flush();
   if (s.pending.waits > 0 && s.only_requests) flush();
   s.only_requests = false;
-  s.add_wait({s.words.signals + peer, s.words.taken + peer, signals, peer});
+  s.add_wait({(reaches(peer) ? s.words.signals : s.far_signals) + peer, s.words.taken + peer,
+              signals, peer});
 }
 
 void OneSidedLauncher::put_remote(cudaStream_t stream, int peer, std::function<void()> submit) {
@@ -186,7 +189,7 @@ void OneSidedLauncher::synchronize() noexcept {
 
 std::unique_ptr<RemoteMemory> OneSidedLauncher::remote_memory() {
   const SetupScope scope(state_->words.device);
-  return std::make_unique<DeviceMemory>(state_->words, state_->sent);
+  return std::make_unique<DeviceMemory>(state_->words.device, state_->sent, state_->far_signals);
 }
 
 }  // namespace weft::cuda

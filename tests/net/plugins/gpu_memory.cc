@@ -37,12 +37,20 @@ class OutsideCapture {
   int mode_ = 2;  // relaxed
 };
 
-// Copies one after the other, on a stream of its own.
+// Copies one after the other, on one stream for all comms of the process: hardware queues are few,
+// and a copy must not be behind a kernel that waits for it. The highest priority has its own.
 class Copies {
  public:
+  static Copies& instance() {
+    static Copies copies;
+    return copies;
+  }
   Copies() {
     constexpr unsigned kNonBlocking = 1;
-    if (call_cuda("cudaStreamCreateWithFlags", &stream_, kNonBlocking) != 0) stream_ = nullptr;
+    int lowest = 0, highest = 0;
+    call_cuda("cudaDeviceGetStreamPriorityRange", &lowest, &highest);
+    if (call_cuda("cudaStreamCreateWithPriority", &stream_, kNonBlocking, highest) != 0)
+      stream_ = nullptr;
   }
   bool has_gpu() const { return stream_ != nullptr; }
   void begin(void* to, const void* from, size_t bytes) {
@@ -103,7 +111,7 @@ struct Request {
 struct Staging {
   std::vector<std::byte> memory = std::vector<std::byte>(kBufferBytes * kBuffers);
   void* registration = nullptr;
-  Copies copies;
+  Copies& copies = Copies::instance();
   std::vector<Buffer> buffers = std::vector<Buffer>(kBuffers);
   std::deque<Withheld> withheld;
   std::deque<Request*> sends;  // that wait; messages keep their order

@@ -126,7 +126,7 @@ class SendRecvRunner {
 
   // Between processes a message lies in a registration or, with number 0, in the sender's stage.
   __device__ const std::byte* locate(int peer, uint64_t place) const {
-    if (comm_.one_process) return reinterpret_cast<const std::byte*>(place);
+    if (comm_.one_process || peer == comm_.rank) return reinterpret_cast<const std::byte*>(place);
     const uint64_t offset = place & ((uint64_t{1} << kOffsetBits) - 1),
                    number = place >> kOffsetBits;
     if (number == 0) return reinterpret_cast<const std::byte*>(comm_.mailboxes[peer]) + offset;
