@@ -31,17 +31,17 @@ MemoryLink::MemoryLink(const std::string& unix_name, const Secret& secret, int m
 
 std::pair<Fd, uint64_t> MemoryLink::fetch(uint64_t id, Deadline deadline,
                                           const Cancelled& cancelled) {
-  if (!socket_) fail(ncclRemoteError, "an earlier request for the peer's memory failed");
-  try {
-    send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
+  const auto receive = [&](Deadline until) {
     uint64_t size = 0;
-    wait_readable(socket_.get(), deadline, cancelled);
-    Fd fd = receive_descriptor(socket_.get(), size, deadline);
-    return {std::move(fd), size};
-  } catch (...) {
-    socket_.reset();  // a late answer would be taken for that to the next request
-    throw;
-  }
+    wait_readable(socket_.get(), until, cancelled);
+    Fd fd = receive_descriptor(socket_.get(), size, until);
+    owed_ = false;
+    return std::pair(std::move(fd), size);
+  };
+  if (owed_) receive(std::min(deadline, in_seconds(kLateSeconds)));  // and forgets it
+  send_all(socket_.get(), std::as_bytes(std::span(&id, 1)), deadline);
+  owed_ = true;
+  return receive(deadline);
 }
 
 std::unique_ptr<Arena> MemoryLink::fetch_arena(const ArenaLayout& layout, Deadline deadline,

@@ -35,12 +35,16 @@ class MemoryLink : public SegmentMapper {
                                 const Cancelled& cancelled = nullptr);
 
   static constexpr size_t kMostMapped = 128;
+  // A peer that was stopped and continues answers soon. If it is still stopped, every request waits
+  // this long.
+  static constexpr double kLateSeconds = 0.1;
   struct Mapped {
     uint64_t segment = 0;
     std::shared_ptr<const Mapping> memory;
   };
   std::mutex mutex_;
   Fd socket_;
+  bool owed_ = false;  // the last request has no answer yet
   std::vector<Mapped> mapped_;
 };
 

@@ -19,7 +19,8 @@ OutStream::OutStream(NetComm comm, Proxy& proxy, uint64_t ring_bytes, Doorbell& 
                 rank_door, lost),
       ring_bytes_(ring_bytes),
       segments_(segments && !comm_.network().can_lend()),
-      registration_(comm_.reg(ring_.data(), ring_.size())) {}
+      registration_(comm_.reg(ring_.data(), ring_.size())),
+      registered_(comm_, proxy) {}
 
 SendPort OutStream::port(int peer_rank) {
   SendPort port;
@@ -38,7 +39,9 @@ bool OutStream::unsent() const { return !broken() && (flying_ > 0 || taken_ < lo
 
 bool OutStream::progress(bool) noexcept {
   bool moved = false;
-  if (segments_ && !broken()) registered_.tidy(comm_, load(fifo().head));
+  // Also on a broken connection: whoever frees memory waits for this.
+  if (segments_ && !registered_.tidy(load(fifo().head)))
+    fail(ncclInvalidUsage);  // the caller freed it during its call
   while (!broken()) {
     bool again = false;
     while ((flying_ < kMostFlying || body_.data != nullptr) && send_next()) again = true;
@@ -125,7 +128,7 @@ bool OutStream::send_next() noexcept {
 
 // Says where the data of a message is that lies in a segment. False: not now.
 bool OutStream::prepare_body(const MessageHeader& header, uint64_t end) noexcept {
-  const SegmentRegistrations::Memory memory = registered_.find(comm_, header.segment, end);
+  const SegmentRegistrations::Memory memory = registered_.find(header.segment, end);
   if (memory.data == nullptr) {  // the caller freed it during its call
     fail(ncclInvalidUsage);
     return false;

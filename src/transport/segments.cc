@@ -11,7 +11,7 @@
 #include "src/base/fork.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
-#include "src/transport/proxy.h"
+#include "src/transport/segment_registrations.h"
 
 namespace weft {
 
@@ -49,25 +49,35 @@ void* Segments::allocate(size_t size) {
   return base;
 }
 
-bool Segments::release(void* pointer) {
+Segments::Taken Segments::take(const void* pointer) {
+  Taken taken;
   const auto base = reinterpret_cast<uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
   for (size_t n = 0; n < used_.load(std::memory_order_relaxed); n++) {
     Slot& slot = slots_[n];
     if (slot.base.load(std::memory_order_relaxed) != base || base == 0) continue;
-    const size_t size = slot.size.load(std::memory_order_relaxed);
+    taken.size = slot.size.load(std::memory_order_relaxed);
+    taken.id = slot.id.load(std::memory_order_relaxed);
+    taken.fd = std::move(slot.fd);
     slot.base.store(0, std::memory_order_release);
     slot.id.store(0, std::memory_order_release);
-    // Peers may keep their mapping as long as their communicator. This returns the pages now.
-    fallocate(slot.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-              static_cast<off_t>(size));
-    slot.fd.reset();
-    munmap(pointer, size);
     releases_.fetch_add(1, std::memory_order_release);
-    Proxy::wake_all();  // NICs may have pinned the pages
-    return true;
+    return taken;
   }
-  return false;
+  return taken;
+}
+
+bool Segments::release(void* pointer) {
+  const Taken taken = take(pointer);
+  if (taken.id == 0) return false;
+  // NICs may have pinned the pages. Some plugins keep registrations by address: if one outlived the
+  // mapping, other memory at this address would be sent from the old pages.
+  SegmentRegistrations::forget(taken.id);
+  // Peers may keep their mapping as long as their communicator. This returns the pages now.
+  fallocate(taken.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+            static_cast<off_t>(taken.size));
+  munmap(pointer, taken.size);
+  return true;
 }
 
 std::span<std::byte> Segments::view(uint64_t id) noexcept {

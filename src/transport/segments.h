@@ -24,7 +24,8 @@ class Segments {
   static Segments& instance();
 
   void* allocate(size_t size);
-  // False if `pointer` did not come from allocate().
+  // False if `pointer` did not come from allocate(). Waits until no network has the memory
+  // registered.
   bool release(void* pointer);
   // The segment that holds [pointer, pointer + size).
   SegmentRef find(const void* pointer, size_t size) const noexcept;
@@ -48,6 +49,14 @@ class Segments {
   Segments();
 
  private:
+  // What release() frees. Nobody else finds it any more.
+  struct Taken {
+    uint64_t id = 0;  // 0: there is none
+    size_t size = 0;
+    Fd fd;
+  };
+  Taken take(const void* pointer);
+
   // Enough for every allocator seen in practice. Beyond that, memory is private and is not lent.
   static constexpr size_t kSlots = 4096;
   struct Slot {

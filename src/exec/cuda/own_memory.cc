@@ -51,7 +51,7 @@ OwnMemory::Owned::iterator OwnMemory::at(uint64_t address) {
 
 void OwnMemory::add(const void* pointer, size_t size) {
   const auto begin = reinterpret_cast<uint64_t>(pointer), end = begin + size;
-  Registration registration{begin, end, {}};
+  Registration registration{{begin, end}, {}};
   const Shared shared =
       share(begin, end, false, &registration.parts, std::numeric_limits<int>::max());
   if (shared != Shared::kYes)
@@ -60,6 +60,7 @@ void OwnMemory::add(const void* pointer, size_t size) {
   std::lock_guard lock(mutex_);
   if (shared != Shared::kNo) {
     registrations_.push_back(std::move(registration));
+    changed();  // calls that found it private ask again
   } else {
     release(registration.parts);
   }
@@ -80,16 +81,17 @@ void OwnMemory::remove(const void* pointer) {
   const auto address = reinterpret_cast<uint64_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found = std::find_if(registrations_.begin(), registrations_.end(),
-                                  [&](const Registration& r) { return r.begin == address; });
+                                  [&](const Registration& r) { return r.range.begin == address; });
   if (found == registrations_.end()) return;
   release(found->parts);
   registrations_.erase(found);
 }
 
-std::vector<Allocation>* OwnMemory::registered_at(uint64_t address) {
-  for (Registration& registration : registrations_)
-    if (registration.begin <= address && address < registration.end) return &registration.parts;
-  return nullptr;
+OwnMemory::Range OwnMemory::registered_at(uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [range, parts] : registrations_)
+    if (range.begin <= address && address < range.end) return range;
+  return {};
 }
 
 void OwnMemory::withdraw_all() {
@@ -215,24 +217,42 @@ uint64_t OwnMemory::find_place(Known& known, bool captured) {
 // there already.
 void OwnMemory::ask(Known& known, uint64_t from, bool captured) {
   const bool ours = driver_->is_ours(from);
-  std::vector<Allocation>* registered = registered_at(from);
-  if (!ours && registered == nullptr && (!options_.automatic || captured)) return;
+  const uint64_t epoch = epoch_.load(std::memory_order_acquire);
+  const Range range = registered_at(from);
+  const bool registered = range.end != 0;
+  if (!ours && !registered && (!options_.automatic || captured)) return;
   const uint64_t id = id_in_launch(from);
   if (id == 0) return;
   const auto it = refused_.find(id);
-  if (it != refused_.end() && now_ < it->second) {
-    known.epoch = epoch_.load(std::memory_order_acquire);
+  if (it != refused_.end() && now_ < it->second.until && (it->second.registered || !registered)) {
+    known.epoch = epoch;
     known.at = from;
     known.id = id;
-    known.until = it->second;
+    known.until = it->second.until;
     return;
   }
-  const Shared shared = share(from, known.end, ours, registered, kMostNew);
+  const Shared shared = registered ? share_registered(range, from, known.end, ours)
+                                   : share(from, known.end, ours, nullptr, kMostNew);
   if (refused_.size() > kMostRefused) refused_.clear();
   if (shared == Shared::kYes) refused_.erase(id);
-  if (shared == Shared::kNo) refused_[id] = now_ + kForGood;
-  if (shared == Shared::kLater) refused_[id] = now_ + options_.idle;
+  if (shared == Shared::kNo) refused_[id] = {now_ + kForGood, registered};
+  if (shared == Shared::kLater) refused_[id] = {now_ + options_.idle, registered};
   wake_();
+}
+
+// Other threads may register and deregister meanwhile.
+Shared OwnMemory::share_registered(Range range, uint64_t from, uint64_t end, bool ours) {
+  std::vector<Allocation> parts;
+  const Shared shared = share(from, end, ours, &parts, kMostNew);
+  std::lock_guard lock(mutex_);
+  const auto it = std::find_if(registrations_.begin(), registrations_.end(),
+                               [&](const Registration& r) { return r.range == range; });
+  if (it != registrations_.end()) {
+    it->parts.insert(it->parts.end(), parts.begin(), parts.end());
+  } else {
+    release(parts);
+  }
+  return shared;
 }
 
 void OwnMemory::launched(cudaStream_t stream) {

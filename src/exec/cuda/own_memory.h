@@ -37,7 +37,8 @@ struct SharingOptions {
   std::chrono::milliseconds idle{1000};
 };
 
-// tend() runs on the background thread. One other thread at a time calls the rest.
+// tend() runs on the background thread. add() and remove() are thread-safe. One other thread at a
+// time calls the rest.
 class OwnMemory {
  public:
   // `wake`: there is work for tend().
@@ -83,8 +84,12 @@ class OwnMemory {
     bool is_kept() const { return registered > 0 || ours; }
   };
   using Owned = std::map<uint64_t, Own>;  // by base
-  struct Registration {
+  struct Range {
     uint64_t begin = 0, end = 0;
+    bool operator==(const Range&) const = default;
+  };
+  struct Registration {
+    Range range;
     std::vector<Allocation> parts;
   };
   // What a launch found out. The next ones need no lock, while the epoch and the id are the same.
@@ -97,7 +102,6 @@ class OwnMemory {
     uint64_t place = 0;
     Clock::time_point used, until = Clock::time_point::max();
   };
-  std::vector<Allocation>* registered_at(uint64_t address);
   // With the lock.
   Owned::iterator at(uint64_t address);
   uint32_t needed(int peer) const;  // a bit per rank
@@ -105,6 +109,7 @@ class OwnMemory {
   void hear(Own& own);
   Owned::iterator withdraw(Owned::iterator it);
   void release(const std::vector<Allocation>& parts);
+  bool join(const Allocation& memory, bool ours, bool kept, Shared& shared);
   bool insert(const Allocation& memory, BoardEntry entry, bool ours, bool kept);
   uint64_t region_of(uint64_t base);
   bool make_room(uint64_t bytes);
@@ -113,7 +118,9 @@ class OwnMemory {
 
   // Without it.
   uint64_t find_place(Known& known, bool captured);
+  Range registered_at(uint64_t address) const;  // empty: nobody registered it
   void ask(Known& known, uint64_t from, bool captured);
+  Shared share_registered(Range range, uint64_t from, uint64_t end, bool ours);
   bool is_known(const Known& known, uint64_t begin, uint64_t end, int peer);
   uint64_t id_in_launch(uint64_t address);
   Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered,
@@ -135,9 +142,13 @@ class OwnMemory {
   std::vector<Registration> registrations_;
   std::atomic<uint64_t> epoch_{1};  // changes whenever a place may change
   // Of the calling thread.
-  std::map<uint64_t, Clock::time_point> refused_;  // by id: until when nobody asks again
-  Clock::time_point now_;                          // of the launch
-  uint64_t placed_ = 0, private_ = 0;              // buffers of calls
+  struct Refused {
+    Clock::time_point until;  // nobody asks again before
+    bool registered = false;  // it was so then; if not, registering it may change the answer
+  };
+  std::map<uint64_t, Refused> refused_;  // by id
+  Clock::time_point now_;                // of the launch
+  uint64_t placed_ = 0, private_ = 0;    // buffers of calls
   std::array<Known, 64> known_;
   std::array<std::pair<uint64_t, uint64_t>, 4> ids_{};  // by address; asked for in this launch
   size_t next_id_ = 0;

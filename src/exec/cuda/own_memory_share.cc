@@ -7,19 +7,25 @@
 
 namespace weft::cuda {
 
+// False: the allocation is not on the board.
+bool OwnMemory::join(const Allocation& memory, bool ours, bool kept, Shared& shared) {
+  const auto it = own_.find(memory.base);
+  if (it == own_.end() || it->second.memory.id != memory.id) return false;
+  Own& own = it->second;
+  if (kept) own.registered++;
+  own.ours |= ours;
+  own.retiring = own.retiring && !own.is_kept();
+  shared = own.retiring ? Shared::kLater : Shared::kYes;
+  return true;
+}
+
 // `most`: so many more may be put on the board.
 Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, bool kept,
                             int& most) {
+  Shared shared = Shared::kLater;
   {
     std::lock_guard lock(mutex_);
-    const auto it = own_.find(memory.base);
-    if (it != own_.end() && it->second.memory.id == memory.id) {
-      Own& own = it->second;
-      if (kept) own.registered++;
-      own.ours |= ours;
-      own.retiring = own.retiring && !own.is_kept();
-      return own.retiring ? Shared::kLater : Shared::kYes;
-    }
+    if (join(memory, ours, kept, shared)) return shared;
     if (!kept && !ours && memory.size < options_.least_bytes) return Shared::kNo;
     if (!kept && !ours && !make_room(memory.size)) return Shared::kLater;
   }
@@ -27,7 +33,7 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, b
   entry.base = memory.base;
   entry.size = memory.size;
   std::string why;
-  Shared shared = driver_->share(memory, !kept, entry, why);
+  shared = driver_->share(memory, !kept, entry, why);
   if (shared == Shared::kYes && entry.region == 0 && memory.base + memory.size < end) {
     shared = Shared::kNo;
     why = "the buffer spans several allocations";
@@ -39,10 +45,14 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, b
   {
     std::lock_guard lock(mutex_);
     most--;
-    if (insert(memory, entry, ours, kept)) return Shared::kYes;
+    // Another thread may have put it there meanwhile.
+    if (!join(memory, ours, kept, shared)) {
+      if (insert(memory, entry, ours, kept)) return Shared::kYes;
+      shared = Shared::kLater;
+    }
   }
   driver_->take_back(entry.descriptor);
-  return Shared::kLater;
+  return shared;
 }
 
 Shared OwnMemory::share(uint64_t begin, uint64_t end, bool ours,

@@ -19,7 +19,7 @@
 
 namespace weft::cuda {
 
-// One thread at a time calls it.
+// add() and remove() are thread-safe. One thread at a time calls the rest.
 class Registrations {
  public:
   // `processes`: the process of each rank. Memory that nobody registered is shared only if every

@@ -1,17 +1,22 @@
 // See tiny_net.h.
 #include "tests/net/plugins/tiny_net.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <list>
 #include <memory>
+#include <mutex>
 
 namespace weft::test::tiny {
 namespace {
@@ -22,10 +27,39 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
 
+// Like a NIC it sends from the pages that it pinned, wherever the address leads by now. Like NCCL's
+// plugin for RDMA it pins memory once for all connections, by address and size.
 struct Registration {
   char* data = nullptr;
   size_t size = 0;
+  char* pages = nullptr;  // a second view of them
+  int users = 0;
 };
+
+std::mutex cache_mutex;  // protects the cache
+std::list<Registration> cache;
+
+Registration* pin(char* data, size_t size) {
+  const std::lock_guard lock(cache_mutex);
+  auto it = std::find_if(cache.begin(), cache.end(), [&](const Registration& known) {
+    return known.data == data && known.size == size;
+  });
+  if (it == cache.end()) {
+    // Only shared mappings can be seen twice. Private ones are rings, which outlive their comms.
+    void* pages = mremap(data, 0, size, MREMAP_MAYMOVE);
+    cache.push_back({data, size, pages == MAP_FAILED ? data : static_cast<char*>(pages), 0});
+    it = std::prev(cache.end());
+  }
+  it->users++;
+  return &*it;
+}
+
+void unpin(Registration* registration) {
+  const std::lock_guard lock(cache_mutex);
+  if (--registration->users > 0) return;
+  if (registration->pages != registration->data) munmap(registration->pages, registration->size);
+  cache.remove_if([&](const Registration& each) { return &each == registration; });
+}
 
 struct Comm;
 struct Request {
@@ -87,7 +121,7 @@ ncclResult_t start(void* comm, bool sends, void* data, size_t size, void* regist
   auto r = std::make_unique<Request>();
   r->comm = &c;
   r->sends = sends;
-  r->data = static_cast<char*>(data);
+  r->data = mr->pages + (static_cast<char*>(data) - mr->data);
   r->size = sends ? size : 0;
   r->room = size;
   c.queue.push_back(r.get());
@@ -160,14 +194,14 @@ ncclResult_t reg(void*, void* data, size_t size, int type, void** registration) 
   if (limit != nullptr && *limit != 0 && size > std::strtoull(limit, nullptr, 10) << 20)
     return ncclSystemError;
   registered += size;
-  *registration =
-      std::make_unique<Registration>(Registration{static_cast<char*>(data), size}).release();
+  *registration = pin(static_cast<char*>(data), size);
   return ncclSuccess;
 }
 
 ncclResult_t dereg(void*, void* registration) {
-  const std::unique_ptr<Registration> owner(static_cast<Registration*>(registration));
-  registered -= owner->size;
+  auto* pinned = static_cast<Registration*>(registration);
+  registered -= pinned->size;
+  unpin(pinned);
   return ncclSuccess;
 }
 

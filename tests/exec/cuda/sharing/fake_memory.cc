@@ -93,6 +93,7 @@ bool FakeMemory::find(uint64_t address, cuda::Allocation& found) {
 
 Shared FakeMemory::share(const cuda::Allocation& allocation, bool, BoardEntry& entry,
                          std::string& why) {
+  if (during_share) during_share();
   std::lock_guard lock(device_.mutex);
   check_thread();
   shares_++;

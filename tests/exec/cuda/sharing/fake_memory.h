@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,7 +55,8 @@ class FakeMemory : public cuda::MemoryDriver {
 
   std::atomic<bool> stopped = false, refuses = false, ended = true, quiet = true;
   std::atomic<int> marks = 0, most_lent = 1 << 20;
-  std::set<uint64_t> ours;  // addresses of ncclMemAlloc; set before use
+  std::function<void()> during_share;  // what other threads do then; set before use
+  std::set<uint64_t> ours;             // addresses of ncclMemAlloc; set before use
 
   void enter() override { background_ = std::this_thread::get_id(); }
   bool is_stopped() override { return stopped; }
