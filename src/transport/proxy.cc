@@ -110,11 +110,6 @@ void Proxy::stay_near(const std::string& pci_path) {
     WEFT_INFO(kProxy, "the proxy runs on cores {}, near {}", list, pci_path);
 }
 
-void Proxy::wake_all() noexcept {
-  for (const std::atomic<Proxy*>& each : Proxies::instance().list)
-    if (Proxy* proxy = each.load(); proxy != nullptr) proxy->wake();
-}
-
 void Proxy::wake() noexcept {
   const uint64_t one = 1;
   [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof one);

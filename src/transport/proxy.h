@@ -62,8 +62,6 @@ class Proxy {
   // Lanes ring this bell after they change their rings.
   Bell bell() { return {&door_, wake_.get()}; }
   void wake() noexcept;
-  // Streams have something to do besides messages.
-  static void wake_all() noexcept;
 
   // For a thread that moves streams itself. leave(true) hands the remaining work to the proxy's
   // thread at once. leave(false): nothing is urgent.
