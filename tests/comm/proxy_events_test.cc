@@ -17,8 +17,7 @@
 namespace weft::test {
 namespace {
 
-constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32,
-              kKernel = 64;
+constexpr int kColl = 2, kP2p = 4, kProxyOp = 8, kProxyStep = 16, kProxyCtrl = 32, kKernel = 64;
 
 // Floats in memory that the library reaches.
 using Floats = std::unique_ptr<float[], void (*)(void*)>;
