@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "src/comm/nic_distance.h"
 #include "src/transport/plugin_network.h"
-#include "src/transport/proxy.h"
 #include "tests/support/sampling.h"
 #include "tests/transport/lane_ends.h"
 #include "tests/transport/loopback_network.h"
@@ -28,7 +29,7 @@ class GpuMemoryStreams {
   GpuMemoryStreams(Ends on_gpu, bool flushes) {
     if (on_gpu.sender) from_.give_gpu();
     if (on_gpu.receiver) to_.give_gpu();
-    auto [out, in] = connect_pair(withholding_network(), 1);  // the fast one
+    std::pair<NetComm, NetComm> comms = connect_pair(withholding_network(), 1);  // the fast one
     const auto registered = [&](TestArea& end, NetComm& comm) {
       LaneArea area = end.area();
       area.gpu.needs_flush = flushes;
@@ -37,23 +38,14 @@ class GpuMemoryStreams {
                                              net_abi::kHostPointer | net_abi::kCudaPointer);
       return area;
     };
-    const LaneArea sends = registered(from_, out), receives = registered(to_, in);
-    out_ = std::make_shared<LaneOut>(std::move(out), proxy_, sends, door_, nullptr);
-    in_ = std::make_shared<LaneIn>(std::move(in), proxy_, receives, door_, nullptr);
-    proxy_.keep_polling(true);
-    proxy_.add(out_);
-    proxy_.add(in_);
-  }
-  ~GpuMemoryStreams() {
-    proxy_.remove(out_, 1);
-    proxy_.remove(in_, 0);
-    proxy_.keep_polling(false);
+    const LaneArea sends = registered(from_, comms.first), receives = registered(to_, comms.second);
+    pair_.emplace(std::move(comms), sends, receives);
   }
 
   // Posts messages of any size, large and small calls in turn. Returns how many were wrong when
   // their word came, or -1 if one did not come.
   int wrong_of(uint32_t messages) {
-    Poster poster(out_->posts());
+    Poster poster(pair_->posts());
     Random random(mix(test_seed(), 6));
     int wrong = 0;
     uint64_t with_data = 0;
@@ -85,10 +77,7 @@ class GpuMemoryStreams {
 
  private:
   TestArea from_, to_;
-  Doorbell door_;
-  Proxy& proxy_ = Proxy::next();
-  std::shared_ptr<LaneOut> out_;
-  std::shared_ptr<LaneIn> in_;
+  std::optional<LanePair> pair_;
 };
 
 TEST(GpuMemory, OfEitherEndHasTheDataWhenItsWordComes) {

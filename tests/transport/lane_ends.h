@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/transport/lane_stream.h"
+#include "src/transport/proxy.h"
 
 namespace weft::test {
 
@@ -45,6 +46,34 @@ struct TestArea {
       std::this_thread::sleep_for(std::chrono::microseconds(500));
     return condition();
   }
+};
+
+// Both streams of a connection, and a proxy that moves them.
+class LanePair {
+ public:
+  LanePair(std::pair<NetComm, NetComm> comms, const LaneArea& from, const LaneArea& to)
+      : out_(std::make_shared<LaneOut>(std::move(comms.first), proxy_, from, door_, nullptr)),
+        in_(std::make_shared<LaneIn>(std::move(comms.second), proxy_, to, door_, nullptr)) {
+    proxy_.keep_polling(true);
+    proxy_.add(out_);
+    proxy_.add(in_);
+  }
+  ~LanePair() {
+    proxy_.remove(out_, 1);
+    proxy_.remove(in_, 0);
+    proxy_.keep_polling(false);
+  }
+  LanePair(const LanePair&) = delete;
+  LanePair& operator=(const LanePair&) = delete;
+
+  LanePostRing& posts() const { return out_->posts(); }
+  bool broken() const { return in_->broken(); }
+
+ private:
+  Doorbell door_;
+  Proxy& proxy_ = Proxy::next();
+  std::shared_ptr<LaneOut> out_;
+  std::shared_ptr<LaneIn> in_;
 };
 
 // What a kernel does: see lane_posts.cuh.

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "src/transport/proxy.h"
 #include "tests/support/sampling.h"
 #include "tests/transport/lane_ends.h"
 #include "tests/transport/loopback_network.h"
@@ -20,32 +19,16 @@ constexpr size_t kWords = TestArea::kWords, kAreaBytes = TestArea::kBytes;
 // With a network that sends a frame and its data at once, and with one that cannot.
 class LaneStreams : public testing::TestWithParam<bool> {
  protected:
-  LaneStreams() {
-    auto [out, in] = connect_pair(loopback_network(GetParam()));
-    out_ = std::make_shared<LaneOut>(std::move(out), proxy_, from_.area(), door_, nullptr);
-    in_ = std::make_shared<LaneIn>(std::move(in), proxy_, to_.area(), door_, nullptr);
-    proxy_.keep_polling(true);
-    proxy_.add(out_);
-    proxy_.add(in_);
-  }
-  ~LaneStreams() override {
-    proxy_.remove(out_, 1);
-    proxy_.remove(in_, 0);
-    proxy_.keep_polling(false);
-  }
   bool comes(size_t word, uint64_t value) { return to_.gets(word, value); }
   bool is_sent(uint64_t messages) { return from_.has_sent(messages); }
 
   TestArea from_, to_;
-  Doorbell door_;
-  Proxy& proxy_ = Proxy::next();
-  std::shared_ptr<LaneOut> out_;
-  std::shared_ptr<LaneIn> in_;
+  LanePair pair_{connect_pair(loopback_network(GetParam())), from_.area(), to_.area()};
 };
 
 // Data of any size is there when its word is, and the sender learns that it may use its room again.
 TEST_P(LaneStreams, BringDataBeforeItsWord) {
-  Poster poster(out_->posts());
+  Poster poster(pair_.posts());
   Random random(mix(test_seed(), 5));
   uint64_t with_data = 0;
   for (uint32_t n = 1; n <= 400; n++) {
@@ -71,7 +54,7 @@ TEST_P(LaneStreams, BringDataBeforeItsWord) {
 }
 
 TEST_P(LaneStreams, KeepTheOrderOfManyPosts) {
-  Poster poster(out_->posts());
+  Poster poster(pair_.posts());
   for (uint32_t n = 1; n <= 5 * kLanePosts; n++) {
     LanePost post;
     post.word = 64;
@@ -89,7 +72,7 @@ TEST_P(LaneStreams, WriteGrantsAsPackets) {
   post.word = 32;
   post.call = 9;
   post.value = 5;
-  Poster(out_->posts()).post(post);
+  Poster(pair_.posts()).post(post);
   EXPECT_TRUE(comes(4, uint64_t{9} << 32 | 0xffffffffu));
   EXPECT_TRUE(comes(5, uint64_t{9 ^ 5} << 32 | 0xffffffffu));
 }
@@ -98,10 +81,10 @@ TEST_P(LaneStreams, WriteGrantsAsPackets) {
 TEST_P(LaneStreams, RefuseWhatLiesOutsideTheArea) {
   LanePost post;
   post.word = kWords;
-  Poster(out_->posts()).post(post);
-  for (int tries = 0; tries < 5000 && !in_->broken(); tries++)
+  Poster(pair_.posts()).post(post);
+  for (int tries = 0; tries < 5000 && !pair_.broken(); tries++)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(in_->broken());
+  EXPECT_TRUE(pair_.broken());
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, LaneStreams, testing::Bool(), [](const auto& tested) {
