@@ -22,6 +22,14 @@ int entries(const char* folder, bool own) {
   return count;
 }
 
+std::string open_files() {
+  std::string all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored))
+    all += " " + std::filesystem::read_symlink(entry.path(), ignored).string();
+  return all;
+}
+
 }  // namespace
 
 size_t address_space() {
@@ -33,10 +41,11 @@ size_t address_space() {
 Leftovers::Leftovers()
     : descriptors_(entries("/proc/self/fd", false)),
       threads_(entries("/proc/self/task", false)),
-      shared_files_(entries("/dev/shm", true)) {}
+      shared_files_(entries("/dev/shm", true)),
+      open_(open_files()) {}
 
 bool Leftovers::settle_to(const Leftovers& before) {
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < 500; i++) {
     *this = Leftovers();
     if (descriptors_ <= before.descriptors_ && threads_ <= before.threads_ &&
         shared_files_ <= before.shared_files_)
@@ -48,7 +57,7 @@ bool Leftovers::settle_to(const Leftovers& before) {
 
 std::string Leftovers::describe() const {
   return std::to_string(descriptors_) + " descriptors, " + std::to_string(threads_) + " threads, " +
-         std::to_string(shared_files_) + " shared files";
+         std::to_string(shared_files_) + " shared files (" + open_ + " )";
 }
 
 }  // namespace weft::test

@@ -11,13 +11,14 @@ size_t address_space();
 class Leftovers {
  public:
   Leftovers();  // as it is now
-  // Waits until no more is held than `before`; false after two seconds. Threads end a little after
-  // the call that ended them.
+  // Waits until no more is held than `before`; false after five seconds. Threads end a little after
+  // the call that ended them, a connection to a rank that cannot answer after two seconds.
   bool settle_to(const Leftovers& before);
   std::string describe() const;
 
  private:
   int descriptors_, threads_, shared_files_;
+  std::string open_;  // what the descriptors are of
 };
 
 }  // namespace weft::test
