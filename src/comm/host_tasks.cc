@@ -77,7 +77,8 @@ bool HostTasks::pays_to_lend(const Call& call, const Program& program, const Ope
 }
 
 // Lent data is a network message of its own. If it must be registered, too, it must be longer to
-// save time.
+// save time. (128 KiB took 50 us instead of 91, over a plugin of the tests on one machine. No NIC
+// has been measured.)
 uint64_t HostTasks::lend_from() const {
   constexpr uint64_t kLeastRegistered = 64 << 10;
   return mesh_.registers() ? std::max<uint64_t>(config_.zero_copy_bytes, kLeastRegistered)

@@ -198,9 +198,8 @@ std::string NetworkLinks::why_not_gpu(const Ends& ends) {
   try {
     gpu_ = ends.gpu_memory();
     for_each_lane([&](Pending& pending) {
-      pending.gpu_registration =
-          pending.comm.reg_gpu(gpu_.memory.data(), gpu_.memory.size(), gpu_.dma_buf,
-                               gpu_.dma_buf_offset, pending.pointers);
+      pending.gpu_registration = pending.comm.reg_gpu(gpu_.memory.data(), gpu_.memory.size(),
+                                                      gpu_.dma_buf, pending.pointers);
     });
   } catch (const Error& error) {
     return error.what();
@@ -220,8 +219,9 @@ void NetworkLinks::reach_gpu(const Ends& ends) {
     pending.comm.dereg(std::exchange(pending.gpu_registration, nullptr));
   });
   if (!why.empty()) gpu_ = {};
-  WEFT_INFO(kNet, "rank {}: {} and large messages in {} memory{}", rank_, fmt::join(nics, ", "),
-            why.empty() ? "the GPU's" : "host", why.empty() ? "" : ": " + why);
+  WEFT_INFO(kNet, "rank {}: large messages over {} lie in {} memory{}", rank_,
+            fmt::join(nics, ", "), why.empty() ? "the GPU's" : "host",
+            why.empty() ? "" : ": " + why);
 }
 
 LaneArea NetworkLinks::area_of(const Pending& pending, const Ends& ends) const {

@@ -35,8 +35,9 @@ struct LanePost {
   uint32_t codec = 0;  // 0: plain. Also room for a part
 };
 
-inline constexpr size_t kLaneInlineBytes = 8u << 10;  // the largest data in a frame
-inline constexpr uint32_t kLanePosts = 1024;          // of a ring; a power of two
+// The largest data in a frame. Chosen for sockets on one machine; NICs may want another limit.
+inline constexpr size_t kLaneInlineBytes = 8u << 10;
+inline constexpr uint32_t kLanePosts = 1024;  // of a ring; a power of two
 
 // In pinned memory. The proxy writes `taken`.
 struct LanePostRing {

@@ -22,7 +22,6 @@ namespace weft {
 struct LaneGpuMemory {
   std::span<std::byte> memory;
   int dma_buf = -1;  // descriptor; -1: NICs get the address
-  uint64_t dma_buf_offset = 0;
   // Kernels may see what a NIC has written only after a flush.
   bool needs_flush = false;
   void* registration = nullptr;  // for the stream that gets this

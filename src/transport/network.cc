@@ -25,11 +25,11 @@ void* NetComm::reg(void* data, size_t size, net_abi::PointerKind kind) {
   return registration;
 }
 
-void* NetComm::reg_gpu(void* data, size_t size, int dma_buf, uint64_t offset, int pointers) {
+void* NetComm::reg_gpu(void* data, size_t size, int dma_buf, int pointers) {
   if (dma_buf < 0 || (pointers & net_abi::kDmaBuf) == 0)
     return reg(data, size, net_abi::kCudaPointer);
   void* registration = nullptr;
-  if (network_->reg_dma_buf(comm_, data, size, offset, dma_buf, &registration) != ncclSuccess) {
+  if (network_->reg_dma_buf(comm_, data, size, 0, dma_buf, &registration) != ncclSuccess) {
     if ((pointers & net_abi::kCudaPointer) != 0) return reg(data, size, net_abi::kCudaPointer);
     fail(ncclSystemError, "network {} cannot register {} bytes of a GPU: {}", network_->name(),
          size, network_->reason());

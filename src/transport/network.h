@@ -104,7 +104,7 @@ class NetComm {
   // Throws Error. Deregistered when the comm closes.
   void* reg(void* data, size_t size, net_abi::PointerKind kind = net_abi::kHostPointer);
   // The same for GPU memory, by its descriptor (-1: it has none) if the device takes those.
-  void* reg_gpu(void* data, size_t size, int dma_buf, uint64_t offset, int pointers);
+  void* reg_gpu(void* data, size_t size, int dma_buf, int pointers);
   void dereg(void* registration) noexcept;  // before that
 
  private:

@@ -328,95 +328,6 @@ TEST_F(GpuProcesses, ExchangeSmallMessagesThroughSmallRings) {
          {{"NCCL_P2P_DISABLE", "1"}, {"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
 }
 
-// Every process is its own host, so that no memory is reached by load and store.
-class TwoFakeHosts : public GpuProcesses {
- protected:
-  static void play_on(int hosts, const char* scenario, int n, const std::string& argument,
-                      const Environment& more = {}) {
-    ProcessOptions options;
-    options.limit = seconds(60);
-    options.argument = argument;
-    options.environment = [&](int process) {
-      Environment all = separate_hosts(process % hosts);
-      all.insert(more.begin(), more.end());
-      return all;
-    };
-    run_ranks_as_processes(scenario, n, options);
-  }
-};
-
-class FakeHosts : public TwoFakeHosts, public testing::WithParamInterface<int> {};
-
-TEST_P(FakeHosts, OneForEachProcessGiveRightResults) {
-  play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc");
-}
-
-TEST_P(FakeHosts, OneForEachProcessReplayGraphs) {
-  play_on(GetParam(), "graphs_between_processes", GetParam(), "cudaMalloc");
-}
-
-INSTANTIATE_TEST_SUITE_P(Of, FakeHosts, testing::Values(2, 3, 4),
-                         [](const auto& tested) { return std::to_string(tested.param) + "hosts"; });
-
-TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {
-  play_on(2, "device_conformance", 4, "cudaMalloc");
-}
-TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
-  play_on(2, "device_conformance", 4, "registered");
-}
-
-// A network whose NICs take GPU memory and withhold what they write there until a flush.
-const Environment& gpu_nics() {
-  static const Environment all = {{"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
-                                  {"NCCL_NET", "tiny11"},
-                                  {"NCCL_NET_GDR_LEVEL", "SYS"},
-                                  {"WEFT_TEST_NICS", "mlx5_0"},
-                                  {"WEFT_TEST_NIC_GPU", "1"}};
-  return all;
-}
-
-TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {
-  play_on(2, "device_conformance", 4, "cudaMalloc", gpu_nics());
-  play_on(2, "two_ranks_each", 2, "", gpu_nics());
-}
-TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpusInGraphs) {
-  play_on(2, "graphs_between_processes", 4, "registered", gpu_nics());
-}
-TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {
-  play_on(2, "graphs_between_processes", 4, "registered");
-}
-
-// Without flushes results are wrong, so the test above can fail.
-WEFT_SCENARIO(lost_flushes) {
-  ProcessRank me(context);
-  constexpr size_t kCount = size_t{1} << 20;
-  Arena arena(kArena, Origin::kCudaMalloc, me.comm());
-  int wrong = 0;
-  for (uint64_t salt = 0; salt < 100 && wrong == 0; salt++) {
-    Case c = plain(Operation::kAllGather, kCount);
-    c.salt = salt;
-    arena.reset();
-    wrong +=
-        run_device_case(c, me.rank(), me.nranks(), me.comm(), arena, me.stream()).empty() ? 0 : 1;
-  }
-  EXPECT_GT(wrong, 0) << "in 100 tries";
-}
-
-TEST_F(TwoFakeHosts, GetWrongDataWithoutFlushes) {
-  Environment all = gpu_nics();
-  all["WEFT_LOSE_FLUSHES"] = "1";
-  play_on(2, "lost_flushes", 4, "", all);
-}
-
-TEST_F(TwoFakeHosts, ExchangeSmallMessagesThroughSmallRings) {
-  for (const char* plan : {"broadcast=one_round", "broadcast=ring"})
-    play_on(3, "small_broadcasts", 3, "", {{"WEFT_PLAN", plan}, {"WEFT_RING_BYTES", "128K"}});
-}
-
-TEST_F(TwoFakeHosts, EndAWaitAtTheTimeout) {
-  play_on(2, "one_stays_away", 2, "100000", {{"WEFT_TIMEOUT", "1"}});
-}
-
 // Every process drives two ranks, each with a thread.
 WEFT_SCENARIO(two_ranks_each) {
   const int n = 2 * context.nranks;
@@ -442,7 +353,6 @@ WEFT_SCENARIO(two_ranks_each) {
       seconds(30));
 }
 
-TEST_F(TwoFakeHosts, OfTwoThreadsEachGiveRightResults) { play_on(2, "two_ranks_each", 2, ""); }
 TEST_F(GpuProcesses, OfTwoThreadsEachGiveRightResults) { play("two_ranks_each", 2); }
 
 }  // namespace

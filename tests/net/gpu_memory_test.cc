@@ -34,7 +34,7 @@ class GpuMemoryStreams {
       LaneArea area = end.area();
       area.gpu.needs_flush = flushes;
       if (!end.gpu.empty())
-        area.gpu.registration = comm.reg_gpu(end.gpu.data(), end.gpu.size(), -1, 0,
+        area.gpu.registration = comm.reg_gpu(end.gpu.data(), end.gpu.size(), -1,
                                              net_abi::kHostPointer | net_abi::kCudaPointer);
       return area;
     };
@@ -56,12 +56,7 @@ class GpuMemoryStreams {
           TestArea::kWords + random.below(TestArea::kBytes - TestArea::kWords - bytes + 1));
       std::byte* from = from_.data(at, large);
       for (uint32_t i = 0; i < bytes; i++) from[i] = static_cast<std::byte>(i * 7 + n);
-      LanePost post;
-      post.word = 8 * (n % 16);
-      post.call = 3;
-      post.value = n;
-      post.bytes = bytes;
-      post.from = post.to = at;
+      LanePost post = numbered_post(n, bytes, at);
       if (large) post.kind |= LanePost::kLarge;
       poster.post(post);
       // Nothing of a message without data overtakes the data before it.

@@ -36,12 +36,7 @@ TEST_P(LaneStreams, BringDataBeforeItsWord) {
     const auto bytes = static_cast<uint32_t>(random.below(largest[random.below(6)] + 1));
     const auto at = static_cast<uint32_t>(kWords + random.below(kAreaBytes - kWords - bytes + 1));
     for (uint32_t i = 0; i < bytes; i++) from_.begin()[at + i] = static_cast<std::byte>(i * 7 + n);
-    LanePost post;
-    post.word = 8 * (n % 16);
-    post.call = 3;
-    post.value = n;
-    post.bytes = bytes;
-    post.from = post.to = at;
+    LanePost post = numbered_post(n, bytes, at);
     with_data += bytes > 0 ? 1 : 0;
     poster.post(post);
     // Several are under way at once, but not with the same memory.

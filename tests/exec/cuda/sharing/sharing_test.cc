@@ -296,15 +296,27 @@ TEST(RefusingPeer, KeepsCollectivesPrivateButNotMessagesToOthers) {
   ASSERT_TRUE(world.becomes_shared(1, kBase, kSize, 0));
 }
 
+// Four pieces that are registered, and part of the second one once more.
+struct TwiceRegistered {
+  SharingWorld world{2, registered_only()};
+  static SharingOptions registered_only() {
+    SharingOptions options = SharingWorld::usual();
+    options.automatic = false;
+    return options;
+  }
+  static void* at(uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); }
+  TwiceRegistered() {
+    for (uint64_t piece = 0; piece < 4; piece++)
+      world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
+    world.ranks[0]->add(at(0), 4 * kSize);
+    world.ranks[0]->add(at(kSize), kMiB);
+  }
+};
+
 TEST(RegisteredMemory, IsSharedUntilTheLastRegistrationEnds) {
-  SharingOptions off = SharingWorld::usual();
-  off.automatic = false;
-  SharingWorld world(2, off);
-  for (uint64_t piece = 0; piece < 4; piece++)
-    world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
-  const auto at = [](uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); };
-  world.ranks[0]->add(at(0), 4 * kSize);
-  world.ranks[0]->add(at(kSize), kMiB);
+  TwiceRegistered memory;
+  SharingWorld& world = memory.world;
+  const auto at = TwiceRegistered::at;
   ASSERT_TRUE(world.becomes_shared(0, kBase, 4 * kSize));
   world.ranks[0]->remove(at(0));
   EXPECT_EQ(world.place(0, kBase, kSize), kPrivate);
@@ -316,14 +328,9 @@ TEST(RegisteredMemory, IsSharedUntilTheLastRegistrationEnds) {
 }
 
 TEST(RegisteredMemory, InsideOtherRegisteredMemoryEndsAlone) {
-  SharingOptions off = SharingWorld::usual();
-  off.automatic = false;
-  SharingWorld world(2, off);
-  for (uint64_t piece = 0; piece < 4; piece++)
-    world.memory(0).allocate(kBase + piece * kSize, kSize, FakeKind::kDescriptor);
-  const auto at = [](uint64_t offset) { return reinterpret_cast<void*>(kBase + offset); };
-  world.ranks[0]->add(at(0), 4 * kSize);
-  world.ranks[0]->add(at(kSize), kMiB);
+  TwiceRegistered memory;
+  SharingWorld& world = memory.world;
+  const auto at = TwiceRegistered::at;
   ASSERT_TRUE(world.becomes_shared(0, kBase, 4 * kSize));
   world.ranks[0]->remove(at(kSize));
   EXPECT_NE(world.place(0, kBase, 4 * kSize), kPrivate);
