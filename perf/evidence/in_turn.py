@@ -1,4 +1,4 @@
-"""Two libraries, measured in turn: what compare_rankperf and compare_host share."""
+"""Two libraries, measured in turn: what the compare programs share."""
 import argparse
 import subprocess
 import sys
@@ -24,6 +24,10 @@ def library_file(name):
     if not path.is_file():
         raise FileNotFoundError(f"no library {path}")
     return path.resolve()
+
+
+def is_weft(library):
+    return b"weftHostMode" in library.read_bytes()
 
 
 def output_of(library, command, timeout, settings=None):
