@@ -384,6 +384,7 @@ void Communicator::force_plan(CollectiveKind kind, const Generator* generator) {
 void Communicator::set_priority(host::Priority priority) {
   host::Turns::use();
   context_.priority = priority;
+  if (gpu_ != nullptr) gpu_->set_priority(priority);
   for (const NetworkLinks::Link& link : mesh_->network_links())
     link.stream->proxy().set_priority(*link.stream, static_cast<int>(priority));
 }

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "algorithms/generators/widened.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
 #include "src/comm/block_agreement.h"
 #include "src/comm/irregular.h"
+#include "src/comm/wide_schedule.h"
 #include "src/exec/cuda/device_comm.h"
 #include "src/exec/cuda/rank_blocks.h"
 #include "src/exec/one_round_shape.h"
@@ -272,6 +275,12 @@ void GpuLauncher::launch_collective(const Call& call) {
   const Collective collective{call.kind, nranks_, call.root};
   const PlanCall asked = plan_call(collective, call, rank_, captured_);
   const Choice choice = chooser_.choose(asked);
+  const bool wide = config_.accumulate == "float" && rounds_sums(asked, call);
+  if (wide && choice.path == PlanPath::kFifos && !std::exchange(warned_of_sums_, true))
+    WEFT_WARN(
+        "{}: WEFT_ACCUMULATE=float: GPUs that exchange data through FIFOs in host memory round "
+        "partial sums to the call's type",
+        context_.label);
   if (choice.path == PlanPath::kFifos)
     return launch_ring_collective(call, collective, choice, asked.in_place);
   cuda::GpuCall gpu_call;
@@ -287,10 +296,22 @@ void GpuLauncher::launch_collective(const Call& call) {
                                  static_cast<uint64_t>(call.reduction.op),
                                  static_cast<uint64_t>(call.root)};
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
-  if (choice.path == PlanPath::kLanes)
-    return launch_lanes(call, collective, choice, gpu_call, asked.in_place);
+  if (choice.path == PlanPath::kLanes || (wide && passes_sums_on(collective, choice)))
+    return launch_lanes(call, collective, choice, gpu_call, asked.in_place, wide);
   if (choice.path == PlanPath::kCopyEngines) return gpu_.copy(collective, gpu_call);
   gpu_.run(*gpu_plan(collective, choice).plan, gpu_call);
+}
+
+// Whether a kernel other than that of lanes would round sums of some ranks.
+bool GpuLauncher::passes_sums_on(const Collective& collective, const Choice& choice) {
+  auto& all = pass_sums_on_[static_cast<size_t>(collective.kind)];
+  for (const auto& [generator, known] : all)
+    if (generator == choice.generator) return known;
+  const bool found =
+      choice.generator != nullptr &&
+      has_partial_sums(*ProvedSchedules::instance().get(*choice.generator, collective, false));
+  all.emplace_back(choice.generator, found);
+  return found;
 }
 
 // Whether all ranks' programs are one round of messages.

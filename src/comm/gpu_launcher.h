@@ -46,6 +46,7 @@ class GpuLauncher {
 
   // Launches all calls of a group.
   void launch(std::span<const Call* const> calls);
+  void set_priority(host::Priority priority) { gpu_.set_priority(static_cast<int>(priority)); }
   void synchronize() { gpu_.synchronize(); }
   void register_memory(const void* pointer, size_t size);
   void deregister_memory(const void* pointer);
@@ -79,6 +80,7 @@ class GpuLauncher {
     const void* source = nullptr;  // the Generator or ImportedSchedule
     int root = 0;
     bool in_place = false;
+    bool wide = false;  // partial sums travel as float
     std::shared_ptr<cuda::LanePlan> plan;
   };
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
@@ -97,8 +99,10 @@ class GpuLauncher {
   void launch_collective(const Call& call);
   void launch_exchange(const Call& exchange);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
-                    cuda::GpuCall gpu_call, bool in_place);
-  cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place);
+                    cuda::GpuCall gpu_call, bool in_place, bool wide);
+  cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place,
+                            bool wide);
+  bool passes_sums_on(const Collective& collective, const Choice& choice);
   void launch_send_recvs(std::span<const Call* const> calls);
   using Rounds = std::vector<std::vector<cuda::GpuMessage>>;
   void launch_messages(const Rounds& sends, const Rounds& receives);
@@ -126,6 +130,8 @@ class GpuLauncher {
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   std::array<std::vector<LaneEntry>, kCollectiveKinds> lane_plans_;
+  std::array<std::vector<std::pair<const Generator*, bool>>, kCollectiveKinds> pass_sums_on_;
+  bool warned_of_sums_ = false;
   std::atomic<uint64_t> noted_{0};  // collectives so far; error() reads it on any thread
   bool rings_ = false;              // all calls use rings
   bool lsa_ = false;                // see lsa()

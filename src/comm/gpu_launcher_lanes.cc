@@ -1,9 +1,11 @@
 // The part of gpu_launcher.h for schedules that run as lanes.
 #include <algorithm>
 
+#include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/gpu_launcher.h"
+#include "src/comm/wide_schedule.h"
 #include "src/planner/proved_schedules.h"
 #include "src/transport/proxy.h"
 
@@ -56,12 +58,13 @@ cuda::SignalWords GpuLauncher::signal_words() const {
 }
 
 cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choice& choice,
-                                       bool in_place) {
+                                       bool in_place, bool wide) {
   const void* source = choice.schedule != nullptr ? static_cast<const void*>(choice.schedule)
                                                   : static_cast<const void*>(choice.generator);
   auto& plans = lane_plans_[static_cast<size_t>(collective.kind)];
   for (const LaneEntry& entry : plans)
-    if (entry.source == source && entry.root == collective.root && entry.in_place == in_place)
+    if (entry.source == source && entry.root == collective.root && entry.in_place == in_place &&
+        entry.wide == wide)
       return *entry.plan;
   const auto proved = [&](bool aliased) -> std::shared_ptr<const VerifiedSchedule> {
     if (choice.schedule != nullptr)
@@ -69,32 +72,44 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
     return ProvedSchedules::instance().get(*choice.generator, collective, aliased,
                                            chooser_.placement().hosts);
   };
-  const auto verified = proved(in_place);
+  auto verified = proved(in_place);
   const int fifo_depth =
       choice.schedule != nullptr ? choice.schedule->fifo_depth : verified->fifo_depth();
   // In rooted collectives only some ranks have both buffers and know whether they are in place.
-  const auto also = collective.rooted() ? proved(!in_place) : nullptr;
-  LaneEntry entry{source, collective.root, in_place,
+  auto also = collective.rooted() ? proved(!in_place) : nullptr;
+  const char* runs_as = choice.name;
+  if (wide)
+    for (auto* plan : {&verified, &also})
+      if (*plan != nullptr)
+        if (const WideSchedule made = wide_schedule(**plan, collective, fifo_depth);
+            made.schedule != nullptr) {
+          *plan = made.schedule;
+          if (made.ring) runs_as = kRing.name.data();
+        }
+  LaneEntry entry{source, collective.root, in_place, wide,
                   gpu_.prepare_lanes(*verified, also.get(), fifo_depth)};
   const auto shape = cuda::GpuExecutor::shape_of(*entry.plan);
   WEFT_INFO(kTuning,
             "{}: {} root {} {} runs as {}: {} lanes, {} steps here; {} of {} messages "
             "may go straight to their place",
             context_.label, name(collective.kind), collective.root,
-            in_place ? "in place" : "out of place", choice.name, shape.lanes, shape.steps,
+            in_place ? "in place" : "out of place", runs_as, shape.lanes, shape.steps,
             shape.straight, shape.messages);
   plans.push_back(std::move(entry));
   return *plans.back().plan;
 }
 
 void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
-                               cuda::GpuCall gpu_call, bool in_place) {
-  cuda::LanePlan& plan = lane_plan(collective, choice, in_place);
+                               cuda::GpuCall gpu_call, bool in_place, bool wide) {
+  constexpr uint32_t kWideSignature = 0x77696465;
+  cuda::LanePlan& plan = lane_plan(collective, choice, in_place, wide);
   const auto shape = cuda::GpuExecutor::shape_of(plan);
   if (shape.uniform_only && call.count % static_cast<size_t>(shape.chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,
          shape.chunks);
-  gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums);
+  // Sums in float do not overflow, so averages need no scaled inputs.
+  gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums && !wide);
+  if (wide) gpu_call.signature ^= kWideSignature;
   if (choice.compression != nullptr)
     compression_.add(*(in_place ? choice.schedule->in_place : choice.schedule->out_of_place), rank_,
                      call);

@@ -6,6 +6,7 @@
 
 #include "src/base/error.h"
 #include "src/comm/helping_hosts.h"
+#include "src/comm/wide_schedule.h"
 #include "src/planner/cost_model.h"
 #include "src/planner/tuning_rules.h"
 #include "src/transport/segments.h"
@@ -175,12 +176,6 @@ void HostTasks::connect_ports(const Call& call, PreparedCall& to) {
     to.receives.push_back(&mesh_.receiver(peer_of(port), channel_of(port)));
 }
 
-// WEFT_ACCUMULATE. Built-in sums of several sources are in float anyway.
-bool HostTasks::sums_in_float(const PlanCall& asked, const Call& call) const {
-  return accumulates_ && asked.collective.reduces() &&
-         asked.numbers == PlanCall::Numbers::kFloatSums && call.reduction.type != ncclFloat32;
-}
-
 // An empty part is complete with the part before it.
 void HostTasks::complete_with_last(const Call& call) const {
   if (call.done == nullptr) return;
@@ -209,8 +204,8 @@ void HostTasks::prepare(const Call& call, PreparedCall& known) {
     known.in_place = asked.in_place;
     known.choice = chooser_.choose(asked);
     if (!known.choice.helped) {
-      known.plan =
-          &plans_.get(known.choice, collective, asked.in_place, sums_in_float(asked, call));
+      known.plan = &plans_.get(known.choice, collective, asked.in_place,
+                               accumulates_ && rounds_sums(asked, call));
       prepare(call, known.plan->program, known.plan->tag, known);
     }
   }

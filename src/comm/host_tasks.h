@@ -67,7 +67,6 @@ class HostTasks {
   void add_irregular(host::Batch& batch, const Call& call, const Irregular& blocks, bool messages);
   void add_blocks(const std::vector<Irregular::Block>& blocks, const Call& call, bool messages,
                   std::vector<IrregularBlock>& to) const;
-  bool sums_in_float(const PlanCall& asked, const Call& call) const;
   void complete_with_last(const Call& call) const;
   // What calls of this shape have in common.
   [[gnu::noinline]] void prepare(const Call& call, PreparedCall& known);

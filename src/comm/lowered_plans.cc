@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "algorithms/generators/widened.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/trace.h"
+#include "src/comm/wide_schedule.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/proved_schedules.h"
 #include "src/schedule/lower.h"
@@ -75,19 +75,11 @@ const LoweredPlan& LoweredPlans::get(const Choice& choice, const Collective& col
 const LoweredPlan* LoweredPlans::get_wide(std::unique_ptr<LoweredPlan>& plan, const char* name,
                                           const Collective& collective,
                                           const VerifiedSchedule& verified, int fifo_depth) {
-  if (!has_partial_sums(verified) || !verified.schedule().codecs.empty()) return nullptr;
-  const bool in_place = verified.in_place();
-  std::optional<Schedule> wide = widened(verified);
-  if (!wide) {
-    wide = widened(*ProvedSchedules::instance().get(kRing, collective, in_place));
-    name = kRing.name.data();
-  }
-  if (!wide)
-    fail(ncclInternalError, "{} has no plan that passes sums on as float",
-         weft::name(collective.kind));
+  const WideSchedule wide = wide_schedule(verified, collective, fifo_depth);
+  if (wide.schedule == nullptr) return nullptr;
   plan->tag ^= kWideTag;
-  const LoweredPlan& made = add(std::move(plan), name, collective,
-                                verify(std::move(*wide), in_place, fifo_depth), fifo_depth);
+  const LoweredPlan& made = add(std::move(plan), wide.ring ? kRing.name.data() : name, collective,
+                                *wide.schedule, fifo_depth);
   // Sums in float do not overflow, so averages need no scaled inputs.
   LoweredPlan& own = *plans_[static_cast<size_t>(collective.kind)].back();
   own.program.partial_sums = false;

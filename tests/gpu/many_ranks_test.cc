@@ -14,7 +14,7 @@
 namespace weft::test {
 namespace {
 
-constexpr int kThreads = 16, kProcesses = 4, kRanks = kThreads * kProcesses;
+constexpr int kThreads = 16, kProcesses = 4, kAllRanks = kThreads * kProcesses;
 
 float value(int rank, size_t i) { return static_cast<float>((rank * 131 + i * 7) % 1000); }
 
@@ -38,30 +38,30 @@ void run_all(const ManyRank& me, int rank, size_t count) {
   std::span<const float> got = me.result(count);
   for (const size_t i : {size_t{0}, count / 2, count - 1}) {
     float sum = 0;
-    for (int from = 0; from < kRanks; from++) sum += value(from, i);
+    for (int from = 0; from < kAllRanks; from++) sum += value(from, i);
     EXPECT_EQ(got[i], sum) << "all_reduce of " << count << ", element " << i;
   }
   WEFT_OK(ncclAllGather(me.input, me.output, count, ncclFloat32, me.comm, me.stream));
-  got = me.result(count * kRanks);
-  for (int from = 0; from < kRanks; from++)
+  got = me.result(count * kAllRanks);
+  for (int from = 0; from < kAllRanks; from++)
     EXPECT_EQ(got[static_cast<size_t>(from) * count + count - 1], value(from, count - 1))
         << "all_gather of " << count;
   WEFT_OK(ncclAlltoAll(me.input, me.output, count, ncclFloat32, me.comm, me.stream));
-  got = me.result(count * kRanks);
-  for (int from = 0; from < kRanks; from++)
+  got = me.result(count * kAllRanks);
+  for (int from = 0; from < kAllRanks; from++)
     EXPECT_EQ(got[static_cast<size_t>(from) * count],
               value(from, static_cast<size_t>(rank) * count))
         << "alltoall of " << count << " from " << from;
   // Messages to every other rank, itself included.
   WEFT_OK(ncclGroupStart());
-  for (int peer = rank % 2; peer < kRanks; peer += 2)
+  for (int peer = rank % 2; peer < kAllRanks; peer += 2)
     WEFT_OK(ncclSend(me.input, count, ncclFloat32, peer, me.comm, me.stream));
-  for (int peer = rank % 2; peer < kRanks; peer += 2)
+  for (int peer = rank % 2; peer < kAllRanks; peer += 2)
     WEFT_OK(ncclRecv(me.output + static_cast<size_t>(peer) * count, count, ncclFloat32, peer,
                      me.comm, me.stream));
   WEFT_OK(ncclGroupEnd());
-  got = me.result(count * kRanks);
-  for (int from = rank % 2; from < kRanks; from += 2)
+  got = me.result(count * kAllRanks);
+  for (int from = rank % 2; from < kAllRanks; from += 2)
     EXPECT_EQ(got[static_cast<size_t>(from) * count + count - 1], value(from, count - 1))
         << "send/recv of " << count << " from " << from;
 }
@@ -71,7 +71,7 @@ WEFT_SCENARIO(many_ranks) {
   Watchdog watchdog(1, std::chrono::seconds(60));
   WEFT_CUDA(cudaSetDevice(0));
   std::vector<ManyRank> ranks(kThreads);
-  std::vector<float> host(kMost * kRanks);
+  std::vector<float> host(kMost * kAllRanks);
   for (int t = 0; t < kThreads; t++) {
     ManyRank& me = ranks[static_cast<size_t>(t)];
     const int rank = context.rank * kThreads + t;
@@ -92,7 +92,8 @@ WEFT_SCENARIO(many_ranks) {
       ManyRank& me = ranks[static_cast<size_t>(t)];
       const int rank = context.rank * kThreads + t;
       WEFT_CUDA(cudaSetDevice(0));
-      if (!succeeded(ncclCommInitRank(&me.comm, kRanks, context.ids.at(0), rank), "init")) return;
+      if (!succeeded(ncclCommInitRank(&me.comm, kAllRanks, context.ids.at(0), rank), "init"))
+        return;
       for (const size_t count : {size_t{1}, size_t{1000}, kMost}) {
         if (t == 0) watchdog.note(0, "count " + std::to_string(count));
         run_all(me, rank, count);

@@ -167,6 +167,29 @@ TEST_P(Numerics, AreTheSameOnAllRanksInEveryRunAndInHostMode) {
   }
 }
 
+// Sums and averages of 16-bit floats.
+std::map<std::string, std::string> short_sums_of(int n, std::map<std::string, std::string> env) {
+  env["WEFT_PLAN"] = "all_reduce=ring,reduce_scatter=ring,reduce=ring";
+  auto results = results_of(n, env);
+  std::erase_if(results, [](const auto& result) {
+    return result.first.find("float16") == std::string::npos ||
+           (result.first.find(":sum:") == std::string::npos &&
+            result.first.find(":avg:") == std::string::npos);
+  });
+  EXPECT_FALSE(results.empty());
+  return results;
+}
+
+TEST_P(Numerics, OfRingsInFloatAreThoseOfHostMode) {
+  const int n = GetParam();
+  const auto wide = short_sums_of(n, {{"WEFT_ACCUMULATE", "float"}});
+  expect_same(wide, short_sums_of(n, {{"WEFT_HOST_MODE", "1"}, {"WEFT_ACCUMULATE", "float"}}),
+              "results that differ from host mode's");
+  if (n > 2) {
+    EXPECT_NE(wide, short_sums_of(n, {})) << "these values do not show it";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, Numerics, testing::Values(2, 3, 8),
                          [](const auto& tested) { return std::to_string(tested.param) + "ranks"; });
 

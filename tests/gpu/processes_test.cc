@@ -110,8 +110,10 @@ WEFT_SCENARIO(default_streams) {
 
 TEST_F(GpuProcesses, MayUseDefaultStreams) { play("default_streams", 3); }
 
+// WEFT_TEST_REPLAYS_APART: the stream holds one replay at a time.
 WEFT_SCENARIO(graphs_between_processes) {
   ProcessRank me(context);
+  const bool apart = std::getenv("WEFT_TEST_REPLAYS_APART") != nullptr;
   Arena arena(kArena, origin_named(context.argument), me.comm());
   for (const Operation operation : all_operations()) {
     for (const size_t count : {size_t{300}, size_t{150000}}) {
@@ -123,6 +125,7 @@ WEFT_SCENARIO(graphs_between_processes) {
       for (int i = 0; i < 40; ++i) {
         run.refill(me.stream());
         graph.replay(me.stream());
+        if (apart) WEFT_CUDA(cudaStreamSynchronize(me.stream()));
       }
       const std::string bad = run.check(me.stream());
       EXPECT_EQ(bad, "") << to_string(c, me.nranks());

@@ -50,7 +50,9 @@ void run_cases(int nranks, const ScheduleCases& cases) {
              for (const ScheduleCase& c : cases.all()) {
                if (me.rank == 0) {
                  // weftPlanOf() asks for float32, and some cases are of other types.
-                 if (c.verified->schedule().codecs.empty()) EXPECT_EQ(other_plan(c, me.comm()), "");
+                 if (c.verified->schedule().codecs.empty()) {
+                   EXPECT_EQ(other_plan(c, me.comm()), "");
+                 }
                  memory = std::make_unique<CaseMemory>(c);
                }
                me.meet();

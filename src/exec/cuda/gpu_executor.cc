@@ -146,6 +146,8 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, probe_kernel_function()), "cudaFuncGetAttributes");
   s.starts_early = major >= 9 && attributes.ptxVersion >= 90;
+  check(cudaDeviceGetStreamPriorityRange(&s.least_urgent, &s.most_urgent),
+        "cudaDeviceGetStreamPriorityRange");
   s.comm.rank = options.rank;
   s.comm.nranks = options.nranks;
   s.comm.timeout_ns = static_cast<uint64_t>(options.timeout_s * 1e9);
@@ -223,6 +225,8 @@ GpuPeer GpuExecutor::describe() {
   std::memcpy(peer.gpu, &properties.uuid, sizeof peer.gpu);
   return peer;
 }
+
+void GpuExecutor::set_priority(int priority) { state_->priority = priority; }
 
 int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }

@@ -181,6 +181,9 @@ class GpuExecutor {
   bool one_device() const;  // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 
+  // Kernels from now on. Above 0: blocks that wait for an SM go before others; below: after them.
+  void set_priority(int priority);
+
   // For peers whose memory cannot be accessed: FIFOs in host memory, kept by `owners`. The other
   // end must poll: it gets no bell.
   void connect_rings(std::span<const SendPort> sends, std::span<const RecvPort> receives,

@@ -54,7 +54,9 @@ struct GpuExecutor::State {
   // together they must fit in a rank's share of SMs. Where ranks share a GPU, a kernel that only
   // sends does not wait for a late rank. The late rank needs room for its earlier kernels.
   int early_ctas = 0;
-  bool starts_early = false;  // the GPU can start a kernel before its predecessor ends
+  bool starts_early = false;     // the GPU can start a kernel before its predecessor ends
+  std::atomic<int> priority{0};  // above 0: of the most urgent kernels; below: of the least
+  int most_urgent = 0, least_urgent = 0;  // CUDA's numbers for them
   int max_ctas = 1;
   uint32_t threads = kThreads;  // per thread block, for large operations; small ones use fewer
   std::unique_ptr<RankBlocks> blocks;  // for use_blocks()

@@ -118,11 +118,17 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = s.order->stream();
   config.dynamicSmemBytes = shared_bytes;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = early && s.starts_early && s.order->may_start_early() ? 1 : 0;
+  cudaLaunchAttribute attributes[2];
+  config.attrs = attributes;
+  if (early && s.starts_early && s.order->may_start_early()) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  // Otherwise the kernel has the priority of its stream.
+  if (const int priority = s.priority.load(std::memory_order_relaxed); priority != 0) {
+    attributes[config.numAttrs].id = cudaLaunchAttributePriority;
+    attributes[config.numAttrs++].val.priority = priority > 0 ? s.most_urgent : s.least_urgent;
+  }
   void* parameters[] = {arguments};
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
   s.order->launched(false);
