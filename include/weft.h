@@ -104,8 +104,9 @@ ncclResult_t weftAllToAllv(const void* sendbuff, const size_t* sendcounts, const
 /* The class of a communicator's calls on this rank, from the next call on: 1 (high), 0 (normal, as
  * at first) or -1 (low). WEFT_PRIORITY sets it at init. While calls of a higher class move data in
  * this process, lower ones pause, for at most 2 ms at a time, and then move up to 4 MB. Proxies
- * serve connections by class. On GPUs it has an effect on proxies only: kernels run on the caller's
- * stream and have its priority. All ranks should set the same. */
+ * serve connections by class. On GPUs kernels of a high (low) class have the highest (lowest)
+ * priority that CUDA has; those of the normal class have their stream's. All ranks should set the
+ * same. */
 ncclResult_t weftCommSetPriority(ncclComm_t comm, int priority);
 
 #ifdef __cplusplus

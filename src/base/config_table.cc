@@ -90,11 +90,11 @@ constexpr ConfigVariable kConfigVariables[] = {
      "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_ACCUMULATE",
      &Config::accumulate,
-     "Host mode. float: sums of float16 and bfloat16 are rounded once, also where a plan passes "
+     "float: sums of float16 and bfloat16 are rounded once, also where a plan passes "
      "partial sums on: these travel as float. type: such sums are rounded at every hop.",
      {.one_of = kAccumulate}},
     {"WEFT_PRIORITY", &Config::priority,
-     "Class of communicators in host mode: high, normal or low. NAME/high is for communicators of "
+     "Class of communicators: high, normal or low. NAME/high is for communicators of "
      "that name, ';' between parts."},
     {"WEFT_COMPRESS_LOSSES", &Config::compress_losses_bytes,
      "Most memory of a communicator for what feedback keeps, in bytes."},

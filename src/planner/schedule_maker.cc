@@ -19,14 +19,20 @@ struct Wanted {
   CollectiveKind kind;
   double bytes;
 };
-constexpr double kLargeArray = 64 << 20, kSmallArray = 64 << 10;
+constexpr double kLargeArray = 64 << 20, kMediumArray = 4 << 20, kSmallArray = 64 << 10,
+                 kTinyArray = 1 << 10;
 constexpr Wanted kWanted[] = {
     {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
     {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
     {CollectiveKind::kReduce, kLargeArray},        {CollectiveKind::kAllToAll, kLargeArray},
     {CollectiveKind::kAllReduce, kSmallArray},     {CollectiveKind::kAllGather, kSmallArray},
     {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
-    {CollectiveKind::kReduce, kSmallArray}};
+    {CollectiveKind::kReduce, kSmallArray},        {CollectiveKind::kAllReduce, kMediumArray},
+    {CollectiveKind::kAllGather, kMediumArray},    {CollectiveKind::kReduceScatter, kMediumArray},
+    {CollectiveKind::kBroadcast, kMediumArray},    {CollectiveKind::kReduce, kMediumArray},
+    {CollectiveKind::kAllReduce, kTinyArray},      {CollectiveKind::kAllGather, kTinyArray},
+    {CollectiveKind::kReduceScatter, kTinyArray},  {CollectiveKind::kBroadcast, kTinyArray},
+    {CollectiveKind::kReduce, kTinyArray}};
 
 // A search for more ranks takes seconds, too long for init unless the user asks for it.
 constexpr size_t kMostSearchedRanks = 32;
@@ -59,8 +65,11 @@ size_t ScheduleMaker::wanted() { return std::size(kWanted); }
 // A schedule serves several sizes. Its name says which size it was made for.
 std::string ScheduleMaker::title(size_t number) {
   const Wanted& wanted = kWanted[number];
-  return fmt::format("synth-{}-{}", name(wanted.kind),
-                     wanted.bytes == kLargeArray ? "large" : "small");
+  const char* size = wanted.bytes == kLargeArray    ? "large"
+                     : wanted.bytes == kMediumArray ? "medium"
+                     : wanted.bytes == kSmallArray  ? "small"
+                                                    : "tiny";
+  return fmt::format("synth-{}-{}", name(wanted.kind), size);
 }
 
 ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
@@ -76,7 +85,7 @@ ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   const Wanted& task = kWanted[number];
   const double left = seconds_ - elapsed_seconds(begin_);
   // Plans for small arrays take longest to start.
-  const bool long_work = task.bytes == kSmallArray && seconds_ < kPatientSeconds;
+  const bool long_work = task.bytes != kLargeArray && seconds_ < kPatientSeconds;
   if (left <= (long_work ? seconds_ / 2 : 0) || (!searches_ && number >= kWantedOfMany)) {
     outcome.left = can_synthesize(config_);
     return outcome;
