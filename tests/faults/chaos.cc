@@ -77,6 +77,7 @@ Verdict run_calls(uint64_t seed, ProcessOptions options, bool verbs) {
     environment["WEFT_INIT_TIMEOUT"] = "2";
     return environment;
   };
+  if (verbs) options.limit *= 2;
   Verdict verdict{plan.describe(), "", 0};
   const auto results = run_processes("chaos", plan.ranks, options);
   if (verbs) mend_wires();

@@ -33,7 +33,7 @@ struct ChaosPlan {
     // Over verbs, instead of the last two.
     kWireFlaps,
     kWireDown,
-    kDeviceLost
+    kWireDark  // up, but all packets are lost
   };
   enum Phase { kInit, kCalls, kSplit, kPart, kEnd, kPhases };
 
@@ -56,7 +56,7 @@ struct ChaosPlan {
                                          "has no memory left",
                                          "loses its wire for 1 s",
                                          "loses its wire",
-                                         "loses its device"};
+                                         "loses all packets"};
     static const char* const phases[] = {"init", "calls", "split", "calls of a part", "destroy"};
     return "seed " + std::to_string(seed) + ": " + std::to_string(ranks) + " ranks, " +
            name_of(hosts) + (verbs ? " over verbs" : "") + "; rank " + std::to_string(victim) +
@@ -80,7 +80,7 @@ struct ChaosPlan {
   }
   static Fault verbs_fault(Random& random) {
     static constexpr Fault kOf[] = {kKill,      kStop,     kForkAndKill, kClose,
-                                    kWireFlaps, kWireDown, kDeviceLost};
+                                    kWireFlaps, kWireDown, kWireDark};
     return kOf[random.below(std::size(kOf))];
   }
 };

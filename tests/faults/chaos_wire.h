@@ -1,4 +1,4 @@
-// The wires and devices of a random run over verbs, in the guest of tests/rdma.
+// The wire of a random run over verbs, in the guest of tests/rdma.
 #pragma once
 
 #include <map>
@@ -9,15 +9,16 @@
 
 namespace weft::test {
 
-// Of the process that breaks something. Make it before there is load: starting a program in the
-// guest then takes seconds.
+// Of the process that breaks the wire. (A soft-RoCE device cannot be taken away: the kernel waits
+// for those who use it.) Make it before there is load: starting a program in the guest then takes
+// seconds.
 class ChaosWire {
  public:
   virtual ~ChaosWire() = default;
-  // kWireFlaps, kWireDown or kDeviceLost.
+  // kWireFlaps, kWireDown or kWireDark.
   virtual void strike(ChaosPlan::Fault fault) = 0;
 };
-std::unique_ptr<ChaosWire> make_chaos_wire(int rank);
+std::unique_ptr<ChaosWire> make_chaos_wire();
 
 // Why there are no runs over verbs here. Empty if there can be.
 std::string verbs_obstacle();

@@ -5,7 +5,7 @@
 
 namespace weft::test {
 
-std::unique_ptr<ChaosWire> make_chaos_wire(int) { throw std::logic_error(verbs_obstacle()); }
+std::unique_ptr<ChaosWire> make_chaos_wire() { throw std::logic_error(verbs_obstacle()); }
 std::string verbs_obstacle() { return "built without infiniband/verbs.h"; }
 std::map<std::string, std::string> verbs_environment(const ChaosPlan&, int) {
   throw std::logic_error(verbs_obstacle());
