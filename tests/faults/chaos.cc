@@ -1,5 +1,9 @@
-// chaos: random runs with a fault each. usage: chaos [--runs N] [--seed S] [--jobs N]
-// Run r has seed S + r: `chaos --runs 1 --seed SEED` repeats a run.
+// chaos: random runs with a fault each. usage: chaos [--shrink | --gpu | --verbs] [--runs N]
+// [--seed S] [--jobs N] Run r has seed S + r: `chaos --runs 1 --seed SEED` repeats a run.
+//   --shrink  one rank is killed or stopped while all make calls; the survivors shrink and go on
+//   --gpu     the same on a GPU that all ranks share, on streams and in graphs (under
+//   tests/gpu/mps.sh)
+//   --verbs   in the guest of tests/rdma, over soft-RoCE devices (tests/rdma/chaos)
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,105 +17,164 @@
 #include <thread>
 
 #include "tests/faults/chaos_rank.h"
+#include "tests/faults/chaos_wire.h"
+#include "tests/faults/judge.h"
+#include "tests/faults/survivor.h"
 #include "tests/support/processes.h"
+#include "tests/support/require.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
 
-WEFT_SCENARIO(chaos) {
-  std::istringstream words(context.argument);
+enum class Kind { kCalls, kShrink, kGpu, kVerbs };
+
+struct Options {
+  Kind kind = Kind::kCalls;
+  int runs = 1, jobs = 1;
   uint64_t seed = 0;
-  std::string file;
-  words >> seed >> file;
-  Stage stage(file);
-  const ChaosPlan plan(seed);
+};
+
+// A run's description, and what went wrong in it; empty: nothing.
+struct Verdict {
+  std::string run, wrong;
+  double worst_s = 0;
+};
+
+// The argument of a scenario: seed, stage's file, and one word more.
+struct Argument {
+  explicit Argument(const std::string& text) { std::istringstream(text) >> seed >> file >> word; }
+  uint64_t seed = 0;
+  std::string file, word;
+};
+
+WEFT_SCENARIO(chaos) {
+  const Argument argument(context.argument);
+  Stage stage(argument.file);
+  const ChaosPlan plan(argument.seed, argument.word == "verbs");
   ChaosRank(plan, context.rank, stage).play();
 }
 
-// What went wrong; empty: nothing.
-std::string run_once(const ChaosPlan& plan, const std::string& folder, double& worst_s) {
-  const std::string file = folder + "/" + std::to_string(plan.seed);
+WEFT_SCENARIO(survive) {
+  const Argument argument(context.argument);
+  Stage stage(argument.file);
+  const SurvivalPlan plan(argument.seed);
+  Survivor(plan, context.rank, stage, argument.word == "gpu").play();
+}
+
+std::map<std::string, std::string> host_environment(HostLayout hosts, int rank) {
+  return {{"NCCL_HOSTID", host_of(hosts, rank)},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_IB_DISABLE", "1"}};
+}
+
+Verdict run_calls(uint64_t seed, ProcessOptions options, bool verbs) {
+  const ChaosPlan plan(seed, verbs);
+  options.argument += verbs ? " verbs" : " sockets";
+  options.environment = [&](int rank) {
+    if (verbs) return verbs_environment(plan, rank);
+    auto environment = host_environment(plan.hosts, rank);
+    environment["WEFT_INIT_TIMEOUT"] = "2";
+    return environment;
+  };
+  if (verbs) options.limit *= 2;
+  Verdict verdict{plan.describe(), "", 0};
+  const auto results = run_processes("chaos", plan.ranks, options);
+  if (verbs) mend_wires();
+  const std::vector<int> victims(plan.dies() ? 1 : 0, plan.victim);
+  verdict.wrong = judge(results, victims, false, verdict.worst_s);
+  return verdict;
+}
+
+Verdict run_survivors(uint64_t seed, ProcessOptions options, bool gpu) {
+  const SurvivalPlan plan(seed);
+  options.argument += gpu ? " gpu" : " host";
+  options.limit = std::chrono::seconds(60);
+  options.grace = std::chrono::seconds(10);
+  options.environment = [&](int rank) {
+    auto environment = host_environment(plan.hosts, rank);
+    if (plan.no_peer_access) environment["NCCL_P2P_DISABLE"] = "1";
+    return environment;
+  };
+  Verdict verdict{plan.describe(), "", 0};
+  const auto results = run_processes("survive", plan.ranks, options);
+  const std::vector<int> victims(plan.stops ? 0 : 1, plan.victim);
+  verdict.wrong = judge(results, victims, true, verdict.worst_s);
+  return verdict;
+}
+
+Verdict run_once(const Options& chosen, uint64_t seed, const std::string& folder) {
+  const std::string file = folder + "/" + std::to_string(seed);
   { const Stage made(file); }
   ProcessOptions options;
   options.ids = 0;
   options.limit = std::chrono::seconds(25);
-  options.argument = std::to_string(plan.seed) + " " + file;
-  options.environment = [&](int rank) -> std::map<std::string, std::string> {
-    return {{"NCCL_HOSTID", plan.host_of(rank)},
-            {"NCCL_SOCKET_IFNAME", "lo"},
-            {"NCCL_IB_DISABLE", "1"},
-            {"WEFT_INIT_TIMEOUT", "2"}};
-  };
-  const std::vector<ProcessResult> results = run_processes("chaos", plan.ranks, options);
+  options.argument = std::to_string(seed) + " " + file;
+  const bool survives = chosen.kind == Kind::kShrink || chosen.kind == Kind::kGpu;
+  const Verdict verdict = survives ? run_survivors(seed, options, chosen.kind == Kind::kGpu)
+                                   : run_calls(seed, options, chosen.kind == Kind::kVerbs);
   std::filesystem::remove(file);
-  const bool dies = plan.fault == ChaosPlan::kKill || plan.fault == ChaosPlan::kForkAndKill;
-  std::string wrong;
-  for (size_t rank = 0; rank < results.size(); rank++) {
-    const ProcessResult& result = results[rank];
-    std::istringstream lines(result.output);
-    std::string output;
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("TOOK "))
-        worst_s = std::max(worst_s, std::atof(line.c_str() + 5));
-      else
-        output += "    " + line + "\n";
-    }
-    if (dies && static_cast<int>(rank) == plan.victim && !result.hung) continue;
-    if (result.hung || result.exit_code != 0)
-      wrong += "  rank " + std::to_string(rank) +
-               (result.hung          ? " hung"
-                : result.signal != 0 ? " ended by signal " + std::to_string(result.signal)
-                                     : "") +
-               "\n" + output;
-  }
-  return wrong;
+  return verdict;
 }
 
-int run(int runs, uint64_t seed, int jobs) {
+int run(const Options& chosen) {
   char folder[] = "/tmp/weft-chaos-XXXXXX";
   if (mkdtemp(folder) == nullptr) throw std::runtime_error("mkdtemp");
   std::atomic<int> next{0}, failed{0};
   double worst_s = 0;
   std::mutex mutex;  // protects worst_s and the output
   const auto work = [&] {
-    for (int i = next++; i < runs; i = next++) {
-      const ChaosPlan plan(seed + static_cast<uint64_t>(i));
-      double worst = 0;
-      const std::string wrong = run_once(plan, folder, worst);
+    for (int i = next++; i < chosen.runs; i = next++) {
+      const Verdict verdict = run_once(chosen, chosen.seed + static_cast<uint64_t>(i), folder);
       const std::lock_guard lock(mutex);
-      worst_s = std::max(worst_s, worst);
-      if (wrong.empty()) continue;
+      worst_s = std::max(worst_s, verdict.worst_s);
+      if (verdict.wrong.empty()) continue;
       failed++;
-      std::printf("FAILED %s\n%s", plan.describe().c_str(), wrong.c_str());
+      std::printf("FAILED %s\n%s", verdict.run.c_str(), verdict.wrong.c_str());
       std::fflush(stdout);
     }
   };
   std::vector<std::thread> workers;
-  for (int j = 1; j < jobs; j++) workers.emplace_back(work);
+  for (int j = 1; j < chosen.jobs; j++) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
   std::filesystem::remove_all(folder);
   std::printf("%d runs from seed %llu, %d failed, the longest call after a fault took %.3f s\n",
-              runs, static_cast<unsigned long long>(seed), failed.load(), worst_s);
+              chosen.runs, static_cast<unsigned long long>(chosen.seed), failed.load(), worst_s);
   return failed == 0 ? 0 : 1;
 }
 
-int main_of(int argc, char** argv) {
-  int runs = 1, jobs = 1;
-  uint64_t seed = test_seed();
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i];
+Options parse(const std::vector<std::string>& words) {
+  Options chosen;
+  chosen.seed = test_seed();
+  for (size_t i = 0; i < words.size(); i++) {
+    const std::string& option = words[i];
+    if (option == "--shrink" || option == "--gpu" || option == "--verbs") {
+      chosen.kind = option == "--shrink" ? Kind::kShrink
+                    : option == "--gpu"  ? Kind::kGpu
+                                         : Kind::kVerbs;
+      continue;
+    }
+    if (++i == words.size()) throw std::invalid_argument(option + " needs a value");
     if (option == "--runs")
-      runs = std::stoi(argv[i + 1]);
+      chosen.runs = std::stoi(words[i]);
     else if (option == "--seed")
-      seed = std::stoull(argv[i + 1]);
+      chosen.seed = std::stoull(words[i]);
     else if (option == "--jobs")
-      jobs = std::stoi(argv[i + 1]);
+      chosen.jobs = std::stoi(words[i]);
     else
       throw std::invalid_argument("unknown option " + option);
   }
-  if (argc % 2 == 0) throw std::invalid_argument("an option needs a value");
-  return run(runs, seed, jobs);
+  // One GPU, and one pair of wires.
+  if (chosen.kind == Kind::kGpu || chosen.kind == Kind::kVerbs) chosen.jobs = 1;
+  return chosen;
+}
+
+// Why runs of this kind cannot be made here; empty: they can.
+std::string obstacle(Kind kind) {
+  if (kind == Kind::kVerbs) return verbs_obstacle();
+  if (kind == Kind::kGpu && weftHostMode() != 0) return "no GPU here, or WEFT_HOST_MODE is set";
+  return "";
 }
 
 }  // namespace
@@ -121,7 +184,13 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (int exit_code = 0; weft::test::play_scenario(&exit_code)) return exit_code;
   try {
-    return weft::test::main_of(argc, argv);
+    const auto chosen = weft::test::parse({argv + 1, argv + argc});
+    if (const std::string why = weft::test::obstacle(chosen.kind); !why.empty()) {
+      const char* feature = chosen.kind == weft::test::Kind::kGpu ? "gpu" : "rdma";
+      std::fprintf(stderr, "SKIPPED: %s\n", why.c_str());
+      return weft::test::is_required(feature) ? 1 : 77;
+    }
+    return weft::test::run(chosen);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "chaos: %s\n", error.what());
     return 2;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "nccl.h"
 #include "tests/faults/chaos_plan.h"
+#include "tests/faults/chaos_wire.h"
 #include "tests/faults/stage.h"
 
 namespace weft::test {
@@ -24,7 +26,6 @@ class ChaosRank {
   ncclComm_t join(int number);  // nullptr: it failed
   void enter(ChaosPlan::Phase phase);
   void break_something();
-  static void close_a_socket();
   bool run_calls(ncclComm_t comm, int count, uint64_t salt);
   bool run_call(ncclComm_t comm, uint64_t draw);
   void use(ncclComm_t comm);
@@ -32,7 +33,8 @@ class ChaosRank {
   const ChaosPlan& plan_;
   const int rank_;
   Stage& stage_;
-  std::thread breaker_;  // of the victim: breaks something
+  std::unique_ptr<ChaosWire> wire_;  // of the victim, over verbs
+  std::thread breaker_;              // of the victim: breaks something
 };
 
 }  // namespace weft::test

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
@@ -95,12 +96,12 @@ void huge_allocations(Player&) {
   }
 }
 
-volatile std::sig_atomic_t signals = 0;
+std::atomic<int> signals = 0;  // handlers of several threads
 
 // Signals interrupt system calls, 1000 times a second.
 void many_signals(Player& player) {
   struct sigaction action {};
-  action.sa_handler = [](int) { signals = signals + 1; };
+  action.sa_handler = [](int) { signals++; };
   sigaction(SIGALRM, &action, nullptr);
   const itimerval often{{0, 1000}, {0, 1000}};
   setitimer(ITIMER_REAL, &often, nullptr);

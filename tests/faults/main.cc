@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/faults/judge.h"
 #include "tests/faults/scenario.h"
 #include "tests/support/processes.h"
 
@@ -43,54 +44,12 @@ WEFT_SCENARIO(fault) {
   found->play(player);
 }
 
-// A record without the call and the rank that read it: "ncclAllReduce: rank 0 of 3: ...".
-std::string without_reader(const std::string& record) {
-  const size_t call = record.starts_with("nccl") ? record.find(": ") + 2 : 0;
-  const size_t colon = record.find(": ", call), of = record.find(" of ", call);
-  const bool named = record.compare(call, 5, "rank ") == 0 && of < colon && of < call + 10;
-  return record.substr(named ? colon + 2 : call);
-}
-
 struct Tally {
   int runs = 0, failed = 0;
   double worst_s = 0;
   std::string first_failure;
   std::string result() const { return failed == 0 ? "ok" : std::to_string(failed) + " failed"; }
 };
-
-// What went wrong in a run; empty: nothing.
-std::string judge(const FaultScenario& scenario, const std::vector<ProcessResult>& results,
-                  double& worst_s) {
-  std::string wrong;
-  std::set<std::string> records;
-  for (size_t rank = 0; rank < results.size(); rank++) {
-    const ProcessResult& result = results[rank];
-    std::istringstream lines(result.output);
-    std::string output;
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("TOOK "))
-        worst_s = std::max(worst_s, std::atof(line.c_str() + 5));
-      else if (line.starts_with("RECORD "))
-        records.insert(without_reader(line.substr(7)));
-      else
-        output += "    " + line + "\n";
-    }
-    const bool victim = std::find(scenario.victims.begin(), scenario.victims.end(),
-                                  static_cast<int>(rank)) != scenario.victims.end();
-    if (result.hung && !victim)
-      wrong += "  rank " + std::to_string(rank) + " hung\n" + output;
-    else if (!victim && result.signal != 0)
-      wrong += "  rank " + std::to_string(rank) + " ended by signal " +
-               std::to_string(result.signal) + "\n" + output;
-    else if (!victim && result.exit_code != 0)
-      wrong += "  rank " + std::to_string(rank) + "\n" + output;
-  }
-  if (scenario.one_record && records.size() > 1) {
-    wrong += "  the ranks read different records:\n";
-    for (const std::string& record : records) wrong += "    " + record + "\n";
-  }
-  return wrong;
-}
 
 Tally run_scenario(const FaultScenario& scenario, int runs, const std::string& folder) {
   const std::string file = folder + "/" + scenario.name;
@@ -112,7 +71,7 @@ Tally run_scenario(const FaultScenario& scenario, int runs, const std::string& f
     std::filesystem::remove(file);
     { const Stage made(file); }
     const auto results = run_processes("fault", scenario.ranks, options);
-    const std::string wrong = judge(scenario, results, tally.worst_s);
+    const std::string wrong = judge(results, scenario.victims, scenario.one_record, tally.worst_s);
     if (wrong.empty()) continue;
     if (tally.failed++ == 0) tally.first_failure = wrong;
   }

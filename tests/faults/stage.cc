@@ -76,4 +76,13 @@ ncclUniqueId Stage::take(int number) const {
   return shared_->ids[at];
 }
 
+ncclUniqueId Stage::id(int number, int rank) {
+  ncclUniqueId id;
+  if (rank == 0) {
+    if (ncclGetUniqueId(&id) != ncclSuccess) throw std::runtime_error(ncclGetLastError(nullptr));
+    give(number, id);
+  }
+  return take(number);
+}
+
 }  // namespace weft::test

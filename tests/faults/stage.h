@@ -42,6 +42,8 @@ class Stage {
 
   void give(int number, const ncclUniqueId& id);
   ncclUniqueId take(int number) const;  // waits for it
+  // The unique id with this number. Rank 0 makes it.
+  ncclUniqueId id(int number, int rank);
 
  private:
   struct Shared {
