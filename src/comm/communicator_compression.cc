@@ -28,7 +28,6 @@ std::string unfit_for_gpus(const CompressionSettings& settings, const Placement&
   if (settings.automatic) return "auto is for host mode; name the codecs";
   for (const auto& rule : settings.rules) {
     if (!rule) continue;
-    if (rule->feedback) return "feedback is for host mode";
     if (std::string why = cuda::unfit_for_lanes({rule->codec}); !why.empty()) return why;
   }
   return "";
@@ -58,6 +57,7 @@ void Communicator::use_compression(const std::string& text, bool asked, Deadline
                                                     asked, options_.rank == 0);
   chooser_->compress(nullptr);
   host_->forget_losses();
+  if (gpu_ != nullptr) gpu_->forget_losses();
   if (plans != nullptr && settings.automatic && plans->any()) {
     // All ranks try both, and all decide by the same times.
     const CompressionCount::Numbers counted = host_->compression().numbers();

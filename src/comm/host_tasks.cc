@@ -30,7 +30,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
       nodes_(nodes),
       operations_(operations),
       accumulates_(config.accumulate == "float"),
-      losses_(config.compress_losses_bytes),
+      losses_(config.compress_losses_bytes, Losses::host_zeros),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
   if (nranks == 1) return;
