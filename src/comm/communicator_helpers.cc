@@ -10,44 +10,29 @@
 #include "src/comm/communicator.h"
 #include "src/comm/helping_hosts.h"
 #include "src/comm/trial.h"
+#include "src/planner/time_line.h"
 
 namespace weft {
 namespace {
 
-// Two sizes make a line: time = fixed + bytes * slope.
-constexpr size_t kSmallTrial = size_t{1} << 20, kLargeTrial = size_t{8} << 20;
 constexpr size_t kLeastHelped = size_t{64} << 10;
 // Hosts that save less are better used otherwise.
 constexpr double kWorthHelp = 0.95;
-
-struct Line {
-  double small = 0, large = 0;  // seconds
-  double at(size_t bytes) const {
-    const double slope = (large - small) / static_cast<double>(kLargeTrial - kSmallTrial);
-    return small + slope * (static_cast<double>(bytes) - static_cast<double>(kSmallTrial));
-  }
-};
-
-// The smallest size from which helpers are faster; nothing: they are not.
-std::optional<size_t> helped_from(const Line& alone, const Line& helped) {
-  if (helped.large > kWorthHelp * alone.large) return std::nullopt;
-  size_t from = kLargeTrial;
-  while (from > kLeastHelped && helped.at(from / 2) < kWorthHelp * alone.at(from / 2)) from /= 2;
-  return from;
-}
 
 // All ranks time both plans, and all decide by the same times.
 std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
                                     ControlChannel& control, const ImportedSchedule& plan,
                                     Deadline deadline) {
   std::array<double, 4> times{};
-  times[0] = trial_seconds(ranks, kSmallTrial / sizeof(float));
-  times[1] = trial_seconds(ranks, kLargeTrial / sizeof(float));
+  constexpr CollectiveKind kSum = CollectiveKind::kAllReduce;
+  Trial trial(ranks, TimeLine::kLarge);
+  times[0] = trial.best_seconds(kSum, TimeLine::kSmall);
+  times[1] = trial.best_seconds(kSum, TimeLine::kLarge);
   chooser.help(&plan, 0);
-  times[2] = trial_seconds(ranks, kSmallTrial / sizeof(float));
-  times[3] = trial_seconds(ranks, kLargeTrial / sizeof(float));
+  times[2] = trial.best_seconds(kSum, TimeLine::kSmall);
+  times[3] = trial.best_seconds(kSum, TimeLine::kLarge);
   chooser.help(nullptr, 0);
-  Line alone, helped;
+  TimeLine alone, helped;
   for (const std::string& blob : control.all_gather(
            std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
     if (blob.size() == sizeof times) std::memcpy(times.data(), blob.data(), sizeof times);
@@ -56,7 +41,7 @@ std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
     helped.small += times[2] / ranks.nranks();
     helped.large += times[3] / ranks.nranks();
   }
-  const auto from = helped_from(alone, helped);
+  const auto from = faster_from(alone, helped, kWorthHelp, kLeastHelped);
   if (ranks.rank() == 0)
     WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
               1e3 * helped.large, 1e3 * alone.large,

@@ -224,6 +224,8 @@ GpuPeer GpuExecutor::describe() {
   return peer;
 }
 
+cudaStream_t GpuExecutor::own_stream() const { return state_->own_stream.stream(); }
+
 int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }
 
