@@ -48,6 +48,7 @@ void Communicator::use_compression(const std::string& text, bool asked, Deadline
     possible = false;
   }
   chooser_->compress(nullptr);
+  chooser_->help_compressed(nullptr, 0);
   host_->forget_losses();
   if (gpu_ != nullptr) gpu_->forget_losses();
   if (!possible) return;
@@ -58,12 +59,16 @@ void Communicator::use_compression(const std::string& text, bool asked, Deadline
   CompressionScopes scopes;
   if (settings.automatic) {
     if (!with({}, options_.rank == 0)->any()) return;
-    const CompressionCount::Numbers counted = host_->compression().numbers();
+    const CompressionCount::Numbers before = host_->compression().numbers();
     scopes = CompressionTrial{*this, config_, *chooser_, *control_, settings, places}.run(deadline);
-    host_->compression().set(counted);
+    host_->compression().set(before);
   }
   auto plans = with(scopes, options_.rank == 0);
-  if (plans->any() || !settings.automatic) chooser_->compress(std::move(plans));
+  if (!plans->any() && settings.automatic) return;
+  chooser_->compress(std::move(plans));
+  const CompressionCount::Numbers counted = host_->compression().numbers();
+  use_helpers_compressed(settings, deadline);
+  host_->compression().set(counted);
 }
 
 }  // namespace weft

@@ -15,6 +15,8 @@
 namespace weft {
 namespace {
 
+// help() or help_compressed().
+using HelpWith = void (PlanChooser::*)(const ImportedSchedule*, size_t);
 constexpr size_t kLeastHelped = size_t{64} << 10;
 // Hosts that save less are better used otherwise.
 constexpr double kWorthHelp = 0.95;
@@ -22,16 +24,16 @@ constexpr double kWorthHelp = 0.95;
 // All ranks time both plans, and all decide by the same times.
 std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
                                     ControlChannel& control, const ImportedSchedule& plan,
-                                    Deadline deadline) {
+                                    HelpWith help, const char* what, Deadline deadline) {
   std::array<double, 4> times{};
   constexpr CollectiveKind kSum = CollectiveKind::kAllReduce;
   Trial trial(ranks, TimeLine::kLarge);
   times[0] = trial.best_seconds(kSum, TimeLine::kSmall);
   times[1] = trial.best_seconds(kSum, TimeLine::kLarge);
-  chooser.help(&plan, 0);
+  (chooser.*help)(&plan, 0);
   times[2] = trial.best_seconds(kSum, TimeLine::kSmall);
   times[3] = trial.best_seconds(kSum, TimeLine::kLarge);
-  chooser.help(nullptr, 0);
+  (chooser.*help)(nullptr, 0);
   TimeLine alone, helped;
   for (const std::string& blob : control.all_gather(
            std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
@@ -43,7 +45,7 @@ std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
   }
   const auto from = faster_from(alone, helped, kWorthHelp, kLeastHelped);
   if (ranks.rank() == 0)
-    WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
+    WEFT_INFO(kInit, "helpers: 8 MiB{} in {:.1f} ms with them, {:.1f} ms without: {}", what,
               1e3 * helped.large, 1e3 * alone.large,
               from ? fmt::format("used from {} bytes on", *from) : "not used");
   return from;
@@ -77,14 +79,29 @@ void Communicator::use_helpers(Deadline deadline) {
   }
   check();
   const std::optional<size_t> from =
-      config_.helpers_from > 0
-          ? config_.helpers_from
-          : measured_from(*this, *chooser_, *control_, helpers.plan(), deadline);
+      config_.helpers_from > 0 ? config_.helpers_from
+                               : measured_from(*this, *chooser_, *control_, helpers.plan(),
+                                               &PlanChooser::help, "", deadline);
   if (!from) return helpers.finish();
   chooser_->help(&helpers.plan(), *from);
   if (options_.rank == 0)
     WEFT_INFO(kInit, "{} host{} with all_reduces from {} bytes on", helpers.names().size(),
               helpers.names().size() == 1 ? " helps" : "s help", *from);
+}
+
+// Helpers have no memory of losses, so they do not sum where these are kept.
+void Communicator::use_helpers_compressed(const CompressionSettings& settings, Deadline deadline) {
+  const auto& rule = settings.rules[static_cast<size_t>(CollectiveKind::kAllReduce)];
+  HelpingHosts* helpers = host_->helpers();
+  if (helpers == nullptr || helpers->over() || !rule || rule->feedback || !rule->codec.lossy())
+    return;
+  const ImportedSchedule& plan = helpers->plan_with(rule->codec);
+  const std::optional<size_t> from =
+      config_.helpers_from > 0
+          ? config_.helpers_from
+          : measured_from(*this, *chooser_, *control_, plan, &PlanChooser::help_compressed,
+                          ", compressed,", deadline);
+  if (from) chooser_->help_compressed(&plan, *from);
 }
 
 }  // namespace weft

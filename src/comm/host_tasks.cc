@@ -235,8 +235,11 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   PreparedCall& known = prepared_.place_of(call);
   if (!known.serves(call, chooser_.changes())) prepare(call, known);
-  host::Task& task =
-      known.choice.helped ? helpers_->add(batch, call, known.in_place) : append(batch, call, known);
+  host::Task& task = known.choice.helped
+                         ? helpers_->add(batch, call, known.in_place, *known.choice.schedule)
+                         : append(batch, call, known);
+  if (known.choice.helped && known.choice.compression != nullptr)
+    compression_.add(*known.choice.schedule->out_of_place, context_.rank, call);
   if (!known.choice.helped && !send_recv) number(call, known, task.operation);
   task.ready = call.ready;
   task.done = call.done;
