@@ -13,8 +13,10 @@ std::string why_not_coded(const Collective& collective, std::span<const int> hos
                           const CodecSpec& spec);
 // `hosts`: the host of every rank, of 2 to 63 hosts. Every value is encoded once in each phase. All
 // ranks get the same bits, except that the owner of an all_gather's block keeps it exact. Works in
-// place and out of place.
-Schedule make_coded(const Collective& collective, std::span<const int> hosts,
-                    const CodecSpec& spec);
+// place and out of place. `near`: a number per rank; messages between ranks with the same number
+// are not coded, whatever their hosts. Empty: all messages between hosts are. For lossy codecs
+// only.
+Schedule make_coded(const Collective& collective, std::span<const int> hosts, const CodecSpec& spec,
+                    std::span<const int> near = {});
 
 }  // namespace weft

@@ -17,11 +17,20 @@ HelpedShares helped_shares(int nranks, int helpers) {
   return {shares.rank / unit, shares.helper / unit, shares.chunks / unit};
 }
 
-Schedule make_helped(int nranks, int helpers) {
+Schedule make_helped(int nranks, int helpers, const CodecSpec& spec) {
   const HelpedShares shares = helped_shares(nranks, helpers);
   Schedule s =
       blank("helped", {CollectiveKind::kAllReduce, nranks, 0}, kHelpedParts * shares.chunks, 0);
   s.cpu_nodes = helpers;
+  const uint8_t codec = spec.kind == Codec::kNone ? 0 : 1;
+  if (codec != 0) {
+    s.name += "+" + describe(spec);
+    s.codecs = {spec};
+  }
+  const auto with_codec = [codec](Operand operand) {
+    operand.codec = codec;
+    return operand;
+  };
   s.ranks.resize(static_cast<size_t>(nranks + helpers));
   const auto lane = [&](int rank) -> Lane& {
     return s.ranks[static_cast<size_t>(rank)].lanes.emplace_back();
@@ -33,14 +42,15 @@ Schedule make_helped(int nranks, int helpers) {
       if (count == 0) continue;
       const int there = 2 * part, back = 2 * part + 1;  // channels
       Operands from, to;
-      if (owner < nranks) to.push_back(Operand::output(first));
+      // An owner goes on with what others see.
+      if (owner < nranks) to.push_back(with_codec(Operand::output(first)));
       for (int r = 0; r < nranks; r++) {
-        from.push_back(r == owner ? Operand::input(first) : Operand::peer(r, there));
+        from.push_back(r == owner ? Operand::input(first) : with_codec(Operand::peer(r, there)));
         if (r == owner) continue;
-        to.push_back(Operand::peer(r, back));
+        to.push_back(with_codec(Operand::peer(r, back)));
         Lane& both = lane(r);
-        add(both, {Operand::input(first)}, {Operand::peer(owner, there)}, count);
-        add(both, {Operand::peer(owner, back)}, {Operand::output(first)}, count);
+        add(both, {Operand::input(first)}, {with_codec(Operand::peer(owner, there))}, count);
+        add(both, {with_codec(Operand::peer(owner, back))}, {Operand::output(first)}, count);
       }
       add(lane(owner), std::move(from), std::move(to), count);
       first += count;

@@ -21,6 +21,8 @@ struct HelpedShares {
 HelpedShares helped_shares(int nranks, int helpers);
 
 // Works in place and out of place. One host sums a chunk for all, so all ranks get the same bits.
-Schedule make_helped(int nranks, int helpers);
+// `spec`: the codec of all messages; of no kind: they are plain. Ranks encode their inputs, and
+// whoever sums a chunk decodes, sums and encodes it once (HiPress).
+Schedule make_helped(int nranks, int helpers, const CodecSpec& spec = {});
 
 }  // namespace weft

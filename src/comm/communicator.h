@@ -78,8 +78,7 @@ class Communicator {
   FaultState::Answer give_up(ncclResult_t code, const std::string& text);
   void announce(ncclResult_t code, const std::string& text);  // without a wait for other reports
 
-  // The ids of communicators derived from this one.
-  Offspring& children() { return *children_; }
+  Offspring& children() { return *children_; }  // ids of communicators derived from this one
 
  private:
   void join(Deadline deadline);
@@ -87,6 +86,7 @@ class Communicator {
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);
   void use_helpers(Deadline deadline);
+  void use_helpers_compressed(const CompressionSettings& settings, Deadline deadline);
   void exclude_schedules_that_do_not_fit();
   void start_gpu(Deadline deadline);
   void log_ready(double seconds) const;

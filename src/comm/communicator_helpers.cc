@@ -10,44 +10,31 @@
 #include "src/comm/communicator.h"
 #include "src/comm/helping_hosts.h"
 #include "src/comm/trial.h"
+#include "src/planner/time_line.h"
 
 namespace weft {
 namespace {
 
-// Two sizes make a line: time = fixed + bytes * slope.
-constexpr size_t kSmallTrial = size_t{1} << 20, kLargeTrial = size_t{8} << 20;
+// help() or help_compressed().
+using HelpWith = void (PlanChooser::*)(const ImportedSchedule*, size_t);
 constexpr size_t kLeastHelped = size_t{64} << 10;
 // Hosts that save less are better used otherwise.
 constexpr double kWorthHelp = 0.95;
 
-struct Line {
-  double small = 0, large = 0;  // seconds
-  double at(size_t bytes) const {
-    const double slope = (large - small) / static_cast<double>(kLargeTrial - kSmallTrial);
-    return small + slope * (static_cast<double>(bytes) - static_cast<double>(kSmallTrial));
-  }
-};
-
-// The smallest size from which helpers are faster; nothing: they are not.
-std::optional<size_t> helped_from(const Line& alone, const Line& helped) {
-  if (helped.large > kWorthHelp * alone.large) return std::nullopt;
-  size_t from = kLargeTrial;
-  while (from > kLeastHelped && helped.at(from / 2) < kWorthHelp * alone.at(from / 2)) from /= 2;
-  return from;
-}
-
 // All ranks time both plans, and all decide by the same times.
 std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
                                     ControlChannel& control, const ImportedSchedule& plan,
-                                    Deadline deadline) {
+                                    HelpWith help, const char* what, Deadline deadline) {
   std::array<double, 4> times{};
-  times[0] = trial_seconds(ranks, kSmallTrial / sizeof(float));
-  times[1] = trial_seconds(ranks, kLargeTrial / sizeof(float));
-  chooser.help(&plan, 0);
-  times[2] = trial_seconds(ranks, kSmallTrial / sizeof(float));
-  times[3] = trial_seconds(ranks, kLargeTrial / sizeof(float));
-  chooser.help(nullptr, 0);
-  Line alone, helped;
+  constexpr CollectiveKind kSum = CollectiveKind::kAllReduce;
+  Trial trial(ranks, TimeLine::kLarge);
+  times[0] = trial.best_seconds(kSum, TimeLine::kSmall);
+  times[1] = trial.best_seconds(kSum, TimeLine::kLarge);
+  (chooser.*help)(&plan, 0);
+  times[2] = trial.best_seconds(kSum, TimeLine::kSmall);
+  times[3] = trial.best_seconds(kSum, TimeLine::kLarge);
+  (chooser.*help)(nullptr, 0);
+  TimeLine alone, helped;
   for (const std::string& blob : control.all_gather(
            std::string(reinterpret_cast<const char*>(times.data()), sizeof times), deadline)) {
     if (blob.size() == sizeof times) std::memcpy(times.data(), blob.data(), sizeof times);
@@ -56,9 +43,9 @@ std::optional<size_t> measured_from(Communicator& ranks, PlanChooser& chooser,
     helped.small += times[2] / ranks.nranks();
     helped.large += times[3] / ranks.nranks();
   }
-  const auto from = helped_from(alone, helped);
+  const auto from = faster_from(alone, helped, kWorthHelp, kLeastHelped);
   if (ranks.rank() == 0)
-    WEFT_INFO(kInit, "helpers: 8 MiB in {:.1f} ms with them, {:.1f} ms without: {}",
+    WEFT_INFO(kInit, "helpers: 8 MiB{} in {:.1f} ms with them, {:.1f} ms without: {}", what,
               1e3 * helped.large, 1e3 * alone.large,
               from ? fmt::format("used from {} bytes on", *from) : "not used");
   return from;
@@ -92,14 +79,29 @@ void Communicator::use_helpers(Deadline deadline) {
   }
   check();
   const std::optional<size_t> from =
-      config_.helpers_from > 0
-          ? config_.helpers_from
-          : measured_from(*this, *chooser_, *control_, helpers.plan(), deadline);
+      config_.helpers_from > 0 ? config_.helpers_from
+                               : measured_from(*this, *chooser_, *control_, helpers.plan(),
+                                               &PlanChooser::help, "", deadline);
   if (!from) return helpers.finish();
   chooser_->help(&helpers.plan(), *from);
   if (options_.rank == 0)
     WEFT_INFO(kInit, "{} host{} with all_reduces from {} bytes on", helpers.names().size(),
               helpers.names().size() == 1 ? " helps" : "s help", *from);
+}
+
+// Helpers have no memory of losses, so they do not sum where these are kept.
+void Communicator::use_helpers_compressed(const CompressionSettings& settings, Deadline deadline) {
+  const auto& rule = settings.rules[static_cast<size_t>(CollectiveKind::kAllReduce)];
+  HelpingHosts* helpers = host_->helpers();
+  if (helpers == nullptr || helpers->over() || !rule || rule->feedback || !rule->codec.lossy())
+    return;
+  const ImportedSchedule& plan = helpers->plan_with(rule->codec);
+  const std::optional<size_t> from =
+      config_.helpers_from > 0
+          ? config_.helpers_from
+          : measured_from(*this, *chooser_, *control_, plan, &PlanChooser::help_compressed,
+                          ", compressed,", deadline);
+  if (from) chooser_->help_compressed(&plan, *from);
 }
 
 }  // namespace weft

@@ -39,7 +39,9 @@ GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts
       nodes_(parts.nodes),
       operations_(parts.operations),
       compression_(parts.compression),
-      gpu_(options) {}
+      gpu_(options),
+      losses_(parts.config.compress_losses_bytes,
+              [this](size_t floats) { return gpu_.zeros(floats); }) {}
 
 void GpuLauncher::connect(Deadline deadline) {
   std::string why;

@@ -13,6 +13,7 @@
 #include "src/comm/call.h"
 #include "src/comm/compression_count.h"
 #include "src/comm/control_channel.h"
+#include "src/comm/losses.h"
 #include "src/comm/lowered_plans.h"
 #include "src/comm/operation_builder.h"
 #include "src/comm/stall_watch.h"
@@ -54,9 +55,12 @@ class GpuLauncher {
   const Registered& registered() const { return registered_; }
   bool busy() const { return gpu_.busy(); }
   // Device memory of this rank.
-  size_t device_bytes() const { return gpu_.device_bytes(); }
+  size_t device_bytes() const { return gpu_.device_bytes() + losses_.bytes(); }
   // Its calls that graphs hold which still exist.
   int captured_calls() const { return gpu_.captured_calls(); }
+
+  // The setting of compression has changed.
+  void forget_losses() { losses_.forget(); }
 
   // For windows and one-sided calls. lsa(): all ranks of every host reach each other's memory.
   bool lsa() const { return lsa_; }
@@ -64,6 +68,7 @@ class GpuLauncher {
   cuda::SignalWords signal_words() const;
 
   int device() const { return gpu_.device(); }
+  cudaStream_t own_stream() const { return gpu_.own_stream(); }
   bool via_host() const { return rings_; }
   void stop() noexcept { gpu_.stop(); }
   void peer_left(int peer) noexcept { gpu_.peer_left(peer); }
@@ -103,6 +108,8 @@ class GpuLauncher {
   cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place,
                             bool wide);
   bool passes_sums_on(const Collective& collective, const Choice& choice);
+  void compress(const Call& call, const Collective& collective, const Choice& choice, bool in_place,
+                cuda::GpuCall& gpu_call);
   void launch_send_recvs(std::span<const Call* const> calls);
   using Rounds = std::vector<std::vector<cuda::GpuMessage>>;
   void launch_messages(const Rounds& sends, const Rounds& receives);
@@ -127,6 +134,7 @@ class GpuLauncher {
   const OperationBuilder& operations_;
   CompressionCount& compression_;
   cuda::GpuExecutor gpu_;
+  Losses losses_;
   std::unique_ptr<StallWatch> stalls_;
   std::array<std::vector<std::unique_ptr<GpuEntry>>, kCollectiveKinds> gpu_plans_;
   std::array<std::vector<LaneEntry>, kCollectiveKinds> lane_plans_;

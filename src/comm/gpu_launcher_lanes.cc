@@ -99,6 +99,21 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
   return *plans.back().plan;
 }
 
+// Counts a compressed call, and finds what earlier ones lost. Memory of losses that had to go may
+// be in use until all launched work is done.
+void GpuLauncher::compress(const Call& call, const Collective& collective, const Choice& choice,
+                           bool in_place, cuda::GpuCall& gpu_call) {
+  compression_.add(*(in_place ? choice.schedule->in_place : choice.schedule->out_of_place), rank_,
+                   call);
+  if (!choice.compression->feedback) return;
+  if (losses_.has_gone() && !captured_ && !gpu_.busy()) losses_.release();
+  const auto elements = [&](int blocks) { return static_cast<size_t>(blocks) * call.count; };
+  const size_t inputs = elements(collective.input_blocks(rank_)),
+               outputs = elements(collective.output_blocks(rank_));
+  gpu_call.input_losses = losses_.of(call, inputs, outputs, captured_);
+  gpu_call.output_losses = gpu_call.input_losses + inputs;
+}
+
 void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
                                cuda::GpuCall gpu_call, bool in_place, bool wide) {
   constexpr uint32_t kWideSignature = 0x77696465;
@@ -110,9 +125,7 @@ void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, c
   // Sums in float do not overflow, so averages need no scaled inputs.
   gpu_call.reduction = scaled_if_partial(call.reduction, shape.partial_sums && !wide);
   if (wide) gpu_call.signature ^= kWideSignature;
-  if (choice.compression != nullptr)
-    compression_.add(*(in_place ? choice.schedule->in_place : choice.schedule->out_of_place), rank_,
-                     call);
+  if (choice.compression != nullptr) compress(call, collective, choice, in_place, gpu_call);
   // Ranks that chose different schedules must notice.
   if (choice.schedule != nullptr)
     gpu_call.signature ^= static_cast<uint32_t>(choice.schedule->hash);

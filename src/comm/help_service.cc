@@ -1,6 +1,7 @@
 // See help_service.h.
 #include "src/comm/help_service.h"
 
+#include <deque>
 #include <thread>
 
 #include "algorithms/generators/helped.h"
@@ -15,6 +16,49 @@ namespace {
 
 constexpr double kTalkS = 20;
 constexpr int kMostHelpedRanks = 4096;
+
+constexpr size_t kMostHelpedCodecs = 16;
+
+struct HelpedPart {
+  CodecSpec codec;
+  uint32_t tag = 0;
+  Program program;
+};
+
+// By codec, made when a call needs it.
+class HelpedParts {
+ public:
+  explicit HelpedParts(const HelpStart& start) : start_(start) {}
+  const HelpedPart& with(const HelpJob& job);
+
+ private:
+  const HelpStart& start_;
+  std::deque<HelpedPart> parts_;
+};
+
+// What this helper does in calls whose messages have a codec. Throws Error if there is no such.
+const HelpedPart& HelpedParts::with(const HelpJob& job) {
+  for (const HelpedPart& part : parts_)
+    if (part.codec == job.codec) return part;
+  if (job.codec.kind != Codec::kNone) {
+    const ncclDataType_t type = job.reduction.type;
+    std::string why = fault_of(job.codec);
+    if (type != ncclFloat32 && type != ncclFloat16 && type != ncclBfloat16)
+      why = "only float32, float16 and bfloat16 are compressed";
+    if (why.empty() && !job.codec.lossy()) why = "it loses nothing";
+    if (parts_.size() > kMostHelpedCodecs) why = "there are too many of them";
+    if (!why.empty()) fail(ncclInvalidUsage, "ranks ask for a codec that cannot be: {}", why);
+  }
+  ScheduleFile file;
+  file.schedule = make_helped(start_.ranks, start_.members - start_.ranks, job.codec);
+  const auto plan = ImportedSchedules::only(file, file.schedule.name)->all().front();
+  HelpedPart& part = parts_.emplace_back();
+  part.codec = job.codec;
+  part.tag = static_cast<uint32_t>(plan->hash) | 1u;
+  part.program = lower(*plan->out_of_place, start_.member);
+  part.program.fifo_depth = plan->fifo_depth;
+  return part;
+}
 
 void finish(Communicator& members, host::Batch& batch) {
   const host::Outcome outcome = batch.run(0);
@@ -134,11 +178,7 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
   // Ranks may have nothing to sum for hours.
   members.context().timeout_s = members.context().stall_warning_s = 0;
   members.context().stalls = nullptr;
-  ScheduleFile file;
-  file.schedule = make_helped(start.ranks, start.members - start.ranks);
-  const auto plan = ImportedSchedules::only(file, file.schedule.name)->all().front();
-  Program program = lower(*plan->out_of_place, start.member);
-  program.fifo_depth = plan->fifo_depth;
+  HelpedParts parts(start);
   const HelpedShares shares = helped_shares(start.ranks, start.members - start.ranks);
   host::Batch batch;
   for (;;) {
@@ -153,14 +193,14 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
     members.add_to(batch, receive);
     finish(members, batch);
     if (job.count == 0) return;
+    const HelpedPart& part = parts.with(job);
     Call call;
     call.kind = CollectiveKind::kAllReduce;
     call.count = job.count;
     call.reduction = job.reduction;
     members.begin();
     batch.clear();
-    members.host_tasks().add_part(batch, call, program, static_cast<uint32_t>(plan->hash) | 1u,
-                                  "helped", job.number);
+    members.host_tasks().add_part(batch, call, part.program, part.tag, "helped", job.number);
     finish(members, batch);
     totals.calls++;
     totals.bytes += job.count * element_size(job.reduction.type) *

@@ -12,13 +12,14 @@
 #include "src/comm/call.h"
 #include "src/comm/frame.h"
 #include "src/comm/unique_id.h"
+#include "src/schedule/codec.h"
 #include "src/transport/handshake.h"
 #include "src/transport/socket.h"
 
 namespace weft {
 
 struct HelpInvitation {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   uint32_t version = kVersion;
   int32_t ranks = 0, members = 0;  // members: ranks and helpers, at most
 };
@@ -35,6 +36,7 @@ struct HelpJob {
   uint64_t count = 0;   // 0: there are no more calls
   uint64_t number = 0;  // of the operation; ranks skip those of groups that were refused
   Reduction reduction;
+  CodecSpec codec;  // of all messages; of no kind: they are plain
 };
 
 // Plain structs as texts, and back. Nothing if the text has another size.

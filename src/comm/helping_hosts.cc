@@ -110,12 +110,7 @@ struct HelpingHosts::Start {
 
 HelpingHosts::HelpingHosts(const CommunicatorOptions& ranks, const Start& start, Lost lost)
     : rank_(ranks.rank), nranks_(ranks.nranks), names_(start.names), lost_(std::move(lost)) {
-  ScheduleFile file;
-  file.schedule = make_helped(nranks_, static_cast<int>(names_.size()));
-  plan_ = ImportedSchedules::only(file, file.schedule.name)->all().front();
-  in_place_ = lower(*plan_->in_place, rank_);
-  out_of_place_ = lower(*plan_->out_of_place, rank_);
-  in_place_.fifo_depth = out_of_place_.fifo_depth = plan_->fifo_depth;
+  plan_with({});
   CommunicatorOptions options;
   options.id = start.id;
   options.rank = rank_;
@@ -133,6 +128,20 @@ HelpingHosts::HelpingHosts(const CommunicatorOptions& ranks, const Start& start,
 }
 
 HelpingHosts::~HelpingHosts() = default;
+
+const ImportedSchedule& HelpingHosts::plan_with(const CodecSpec& codec) {
+  for (const Plan& plan : plans_)
+    if (plan.codec == codec) return *plan.schedule;
+  ScheduleFile file;
+  file.schedule = make_helped(nranks_, static_cast<int>(names_.size()), codec);
+  Plan& plan = plans_.emplace_back();
+  plan.codec = codec;
+  plan.schedule = ImportedSchedules::only(file, file.schedule.name)->all().front();
+  plan.in_place = lower(*plan.schedule->in_place, rank_);
+  plan.out_of_place = lower(*plan.schedule->out_of_place, rank_);
+  plan.in_place.fifo_depth = plan.out_of_place.fifo_depth = plan.schedule->fifo_depth;
+  return *plan.schedule;
+}
 
 std::unique_ptr<HelpingHosts> HelpingHosts::invite(const CommunicatorOptions& ranks,
                                                    const Config& config, ControlChannel& control,
@@ -245,18 +254,23 @@ std::string HelpingHosts::failure() {
   return members_->faults().settle().text;
 }
 
-host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_place) {
+host::Task& HelpingHosts::add(host::Batch& batch, const Call& call, bool in_place,
+                              const ImportedSchedule& schedule) {
+  const Plan& plan = *std::find_if(plans_.begin(), plans_.end(), [&](const Plan& one) {
+    return one.schedule.get() == &schedule;
+  });
   if (const std::string why = failure(); !why.empty()) throw Disagreement(ncclRemoteError, why);
   const uint64_t number = members_->host_tasks().next_number();
   if (rank_ == 0) {
     Announced& announced = announced_.emplace_back();
-    announced.job = {call.count, number, call.reduction};
+    announced.job = {call.count, number, call.reduction, plan.codec};
     for (size_t k = 0; k < names_.size(); k++)
       announced.sends.push_back(send_of(announced.job, static_cast<int>(k)));
     for (const Call& send : announced.sends) members_->add_to(batch, send);
   }
-  return members_->host_tasks().add_part(batch, call, in_place ? in_place_ : out_of_place_,
-                                         static_cast<uint32_t>(plan_->hash) | 1u, "helped", number);
+  return members_->host_tasks().add_part(batch, call, in_place ? plan.in_place : plan.out_of_place,
+                                         static_cast<uint32_t>(plan.schedule->hash) | 1u, "helped",
+                                         number);
 }
 
 // Telling the helpers needs the control thread, which may come here too. It must not wait.

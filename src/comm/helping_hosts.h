@@ -41,14 +41,19 @@ class HelpingHosts {
   HelpingHosts(const HelpingHosts&) = delete;
   HelpingHosts& operator=(const HelpingHosts&) = delete;
 
-  const ImportedSchedule& plan() const { return *plan_; }
+  const ImportedSchedule& plan() const { return *plans_.front().schedule; }
+  // The plan whose messages have this codec. It lives as long as this.
+  const ImportedSchedule& plan_with(const CodecSpec& codec);
   const std::vector<std::string>& names() const { return names_; }
 
   // As Communicator::begin() and add_to().
   void begin();
-  host::Task& add(host::Batch& batch, const Call& call, bool in_place);
+  // `plan`: one of the above.
+  host::Task& add(host::Batch& batch, const Call& call, bool in_place,
+                  const ImportedSchedule& plan);
   bool has(const host::RankContext* context) const;
-  std::string failure();  // why there are no more sums; empty: there are
+  bool over() const { return members_ == nullptr; }  // after finish()
+  std::string failure();                             // why there are no more sums; empty: there are
 
   // Ends every wait, and tells the helpers.
   void stop() noexcept;
@@ -64,8 +69,12 @@ class HelpingHosts {
   const int rank_, nranks_;
   const std::vector<std::string> names_;  // of the helpers, as in WEFT_HELPERS
   const Lost lost_;
-  std::shared_ptr<const ImportedSchedule> plan_;
-  Program in_place_, out_of_place_;
+  struct Plan {
+    CodecSpec codec;
+    std::shared_ptr<const ImportedSchedule> schedule;
+    Program in_place, out_of_place;
+  };
+  std::deque<Plan> plans_;  // the first has no codec
   struct Announced {
     HelpJob job;
     std::vector<Call> sends;

@@ -31,7 +31,7 @@ HostTasks::HostTasks(const Config& config, int nranks, host::RankContext& contex
       nodes_(nodes),
       operations_(operations),
       accumulates_(config.accumulate == "float"),
-      losses_(config.compress_losses_bytes),
+      losses_(config.compress_losses_bytes, Losses::host_zeros),
       last_send_(static_cast<size_t>(nranks)),
       last_receive_(static_cast<size_t>(nranks)) {
   if (nranks == 1) return;
@@ -230,8 +230,11 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   const bool send_recv = call.kind == CollectiveKind::kSendRecv;
   PreparedCall& known = prepared_.place_of(call);
   if (!known.serves(call, chooser_.changes())) prepare(call, known);
-  host::Task& task =
-      known.choice.helped ? helpers_->add(batch, call, known.in_place) : append(batch, call, known);
+  host::Task& task = known.choice.helped
+                         ? helpers_->add(batch, call, known.in_place, *known.choice.schedule)
+                         : append(batch, call, known);
+  if (known.choice.helped && known.choice.compression != nullptr)
+    compression_.add(*known.choice.schedule->out_of_place, context_.rank, call);
   if (!known.choice.helped && !send_recv) number(call, known, task.operation);
   task.ready = call.ready;
   task.done = call.done;

@@ -3,34 +3,78 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/comm/communicator.h"
+#include "src/comm/gpu_launcher.h"
 
 namespace weft {
+namespace {
 
-double trial_seconds(Communicator& communicator, size_t floats) {
-  constexpr int kTrials = 3;
-  std::vector<float> data(floats, 0.0f);
+Call trial_call(CollectiveKind kind, size_t bytes, int rank, int nranks, std::byte* data) {
+  const Collective collective{kind, nranks, 0};
   Call call;
-  call.kind = CollectiveKind::kAllReduce;
-  call.input = data.data();
-  call.output = data.data();
-  call.count = floats;
-  double best = 0;
-  for (int k = 0; k < kTrials; k++) {
-    host::Batch batch;
-    communicator.begin();
-    communicator.add_to(batch, call);
-    communicator.hand_over();
-    const auto began = std::chrono::steady_clock::now();
-    const host::Outcome outcome = batch.run(0);
-    if (outcome.code != ncclSuccess)
-      fail(outcome.code, "a trial of two plans failed: {}", outcome.text);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    best = k == 0 ? took.count() : std::min(best, took.count());
+  call.kind = kind;
+  call.count = bytes / sizeof(float) / static_cast<size_t>(collective.array_blocks());
+  const size_t own = static_cast<size_t>(rank) * call.count * sizeof(float);
+  call.input = data + (kind == CollectiveKind::kAllGather ? own : 0);
+  call.output = data + (kind == CollectiveKind::kReduceScatter ? own : 0);
+  return call;
+}
+
+void run_on_host(Communicator& communicator, host::Batch& batch) {
+  communicator.hand_over();
+  const host::Outcome outcome = batch.run(0);
+  if (outcome.code != ncclSuccess)
+    fail(outcome.code, "a trial of two plans failed: {}", outcome.text);
+}
+
+}  // namespace
+
+Trial::Trial(Communicator& communicator, size_t bytes) : communicator_(communicator) {
+  if (communicator.on_gpu()) {
+    data_ = static_cast<std::byte*>(cuda::allocate(bytes));
+    return;
   }
+  host_ = std::make_unique<std::byte[]>(bytes);
+  data_ = host_.get();
+}
+
+Trial::~Trial() {
+  if (communicator_.on_gpu()) try {
+      cuda::release(data_);
+    } catch (const Error& error) {
+      WEFT_WARN("the memory of a trial cannot be freed: {}", error.what());
+    }
+}
+
+double Trial::seconds(CollectiveKind kind, size_t bytes) {
+  using Clock = std::chrono::steady_clock;
+  Call call = trial_call(kind, bytes, communicator_.rank(), communicator_.nranks(), data_);
+  const Call* const calls[] = {&call};
+  Clock::time_point began;
+  if (GpuLauncher* gpu = communicator_.gpu()) {
+    call.stream = gpu->own_stream();
+    began = Clock::now();
+    communicator_.launch(calls);
+    gpu->synchronize();
+    communicator_.poll_gpu();
+    communicator_.check();
+  } else {
+    host::Batch batch;
+    communicator_.begin();
+    communicator_.add_to(batch, call);
+    began = Clock::now();
+    run_on_host(communicator_, batch);
+  }
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+double Trial::best_seconds(CollectiveKind kind, size_t bytes) {
+  constexpr int kTrials = 3;
+  double best = seconds(kind, bytes);
+  for (int k = 1; k < kTrials; k++) best = std::min(best, seconds(kind, bytes));
   return best;
 }
 

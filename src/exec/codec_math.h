@@ -43,6 +43,13 @@ WEFT_HD inline float sum(float a, float b) {
   return a + b;
 #endif
 }
+WEFT_HD inline float difference(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fsub_rn(a, b);
+#else
+  return a - b;
+#endif
+}
 WEFT_HD inline float quotient(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fdiv_rn(a, b);

@@ -22,11 +22,12 @@ CodecCosts default_codec_costs() {
 }
 
 // A lane of a few thread blocks reads and writes about 200 GB/s. An encoding reads plain data
-// twice, for the scale and for the values. Lanes have no one-bit and no top-k.
+// twice, for the scale and for the values. Top-k reads it ten times.
 CodecCosts gpu_codec_costs() {
   CodecCosts costs{};
-  for (const Codec kind : {Codec::kInt8, Codec::kInt4, Codec::kFp8})
+  for (const Codec kind : {Codec::kInt8, Codec::kInt4, Codec::kFp8, Codec::kOneBit})
     costs[static_cast<size_t>(kind)] = {12, 6};
+  costs[static_cast<size_t>(Codec::kTopK)] = {60, 6};
   costs[static_cast<size_t>(Codec::kWiden)] = {6, 6};
   return costs;
 }

@@ -92,20 +92,33 @@ std::string compression_for(std::string_view variable, std::string_view communic
   return "off";
 }
 
-CompressedPlans::CompressedPlans(const CompressionSettings& settings, std::span<const int> hosts,
-                                 bool asked, bool tells)
-    : settings_(settings), asked_(asked), tells_(tells) {
+bool RankHomes::mixed() const {
+  bool near = false, far = false;
+  for (size_t a = 0; a < hosts.size(); a++)
+    for (size_t b = 0; b < a; b++) {
+      far = far || machines[a] != machines[b];
+      near = near || (machines[a] == machines[b] && hosts[a] != hosts[b]);
+    }
+  return near && far;
+}
+
+CompressedPlans::CompressedPlans(const CompressionSettings& settings, const RankHomes& places,
+                                 bool asked, bool tells, const CompressionScopes& scopes)
+    : settings_(settings), asked_(asked), tells_(tells), scopes_(scopes) {
   for (const CollectiveKind kind : kCompressed) {
     const auto& rule = settings_.rules[static_cast<size_t>(kind)];
-    if (!rule) continue;
-    const Collective collective{kind, static_cast<int>(hosts.size()), 0};
-    const std::string why = why_not_coded(collective, hosts, rule->codec);
+    const CodedLinks links = scopes_[static_cast<size_t>(kind)].links;
+    if (!rule || links == CodedLinks::kNone) continue;
+    const Collective collective{kind, static_cast<int>(places.hosts.size()), 0};
+    const std::string why = why_not_coded(collective, places.hosts, rule->codec);
     if (!why.empty()) {
       if (tells_) WEFT_INFO(kInit, "{} is not compressed: {}", name(kind), why);
       continue;
     }
     ScheduleFile file;
-    file.schedule = make_coded(collective, hosts, rule->codec);
+    file.schedule = make_coded(collective, places.hosts, rule->codec,
+                               links == CodedLinks::kBetweenMachines ? std::span(places.machines)
+                                                                     : std::span<const int>());
     plans_[static_cast<size_t>(kind)] =
         ImportedSchedules::only(file, file.schedule.name)->all().front();
   }
@@ -113,7 +126,7 @@ CompressedPlans::CompressedPlans(const CompressionSettings& settings, std::span<
 
 CompressedPlans::Found CompressedPlans::find(const PlanCall& call) const {
   const auto kind = static_cast<size_t>(call.collective.kind);
-  if (plans_[kind] == nullptr || call.bytes < kCompressFrom) return {};
+  if (plans_[kind] == nullptr || call.bytes < scopes_[kind].from) return {};
   if (call.numbers == PlanCall::Numbers::kFloatSums)
     return {plans_[kind].get(), &*settings_.rules[kind]};
   const char* why = call.numbers == PlanCall::Numbers::kOtherTypes
@@ -139,7 +152,8 @@ const CompressionRule* CompressedPlans::permits(const ImportedSchedule& schedule
 
 void CompressedPlans::tell_forced(const PlanCall& call, std::string_view plan) const {
   if (!tells_ || plans_[static_cast<size_t>(call.collective.kind)] == nullptr ||
-      call.bytes < kCompressFrom || call.numbers != PlanCall::Numbers::kFloatSums)
+      call.bytes < scopes_[static_cast<size_t>(call.collective.kind)].from ||
+      call.numbers != PlanCall::Numbers::kFloatSums)
     return;
   if (!logged_forced_.exchange(true))
     WEFT_WARN("{} is not compressed: WEFT_PLAN or weftForcePlan asks for {}",

@@ -9,14 +9,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "src/planner/compression_scope.h"
 #include "src/planner/imported_schedules.h"
 #include "src/schedule/codec.h"
 
 namespace weft {
-
-// Smaller arrays are not compressed. Bytes of the whole array.
-inline constexpr size_t kCompressFrom = 1u << 20;
 
 struct CompressionRule {
   CodecSpec codec;
@@ -41,13 +40,20 @@ struct CompressionSettings {
 // and all others are off. Nothing fits: "off".
 std::string compression_for(std::string_view variable, std::string_view communicator);
 
+// Where ranks are: a number per rank for its host, and one for its machine.
+struct RankHomes {
+  std::vector<int> hosts, machines;
+  // Whether links between hosts are of both classes.
+  bool mixed() const;
+};
+
 // The compressed plans of a communicator. Immutable but for what was logged; any thread may call.
 class CompressedPlans {
  public:
-  // `hosts`: the host of every rank. `asked`: an explicit call asked for it; calls that cannot be
-  // compressed are errors then. Rank 0 logs (`tells`).
-  CompressedPlans(const CompressionSettings& settings, std::span<const int> hosts, bool asked,
-                  bool tells);
+  // `asked`: an explicit call asked for it; calls that cannot be compressed are errors then. Rank 0
+  // logs (`tells`).
+  CompressedPlans(const CompressionSettings& settings, const RankHomes& places, bool asked,
+                  bool tells, const CompressionScopes& scopes = {});
 
   // The plan of a call, and its rule. nullptr: it is not compressed. Throws
   // Error(ncclInvalidArgument) for types and operators that an explicit call does not allow.
@@ -67,6 +73,7 @@ class CompressedPlans {
  private:
   const CompressionSettings settings_;
   const bool asked_, tells_;
+  const CompressionScopes scopes_;
   std::array<std::shared_ptr<const ImportedSchedule>, kCollectiveKinds> plans_;
   const CompressionRule by_import_{};  // of imported schedules that no other rule is for
   mutable std::atomic<bool> logged_{false}, logged_forced_{false};

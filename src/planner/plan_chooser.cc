@@ -202,6 +202,11 @@ Choice PlanChooser::by_messages(const PlanCall& call, const Generator* forced,
   return made_by(choose_generator(call.collective, call.bytes, placement_, forced), path);
 }
 
+bool PlanChooser::Helped::fits(const PlanCall& call) const {
+  return plan != nullptr && plan->collective.kind == call.collective.kind && call.bytes >= from &&
+         unfit(*plan, call) == Unfit::kNone;
+}
+
 Choice PlanChooser::choose(const PlanCall& call) const {
   const CollectiveKind kind = call.collective.kind;
   const Generator* forced = unless_captured(forced_[static_cast<size_t>(kind)], call);
@@ -214,13 +219,19 @@ Choice PlanChooser::choose(const PlanCall& call) const {
   if (const CompressedPlans* plans = compressed(); plans != nullptr && forced != nullptr) {
     plans->tell_forced(call, forced->name);
   } else if (plans != nullptr) {
-    if (const auto found = plans->find(call); found.plan != nullptr)
-      return {nullptr, found.plan, placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
-              found.plan->path.c_str(), found.rule};
+    if (const auto found = plans->find(call); found.plan != nullptr) {
+      const bool helped = helped_compressed_.fits(call);
+      const ImportedSchedule* plan = helped ? helped_compressed_.plan : found.plan;
+      return {nullptr,
+              plan,
+              placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
+              plan->path.c_str(),
+              found.rule,
+              helped};
+    }
   }
-  if (helped_ != nullptr && forced == nullptr && helped_->collective.kind == kind &&
-      call.bytes >= helped_from_ && unfit(*helped_, call) == Unfit::kNone)
-    return {nullptr, helped_, PlanPath::kFifos, helped_->path.c_str(), nullptr, true};
+  if (forced == nullptr && helped_.fits(call))
+    return {nullptr, helped_.plan, PlanPath::kFifos, helped_.plan->path.c_str(), nullptr, true};
   if (placement_.lanes && !uses_cpu_nodes(forced, call)) return on_gpus(call, forced);
   return by_messages(call, forced, PlanPath::kFifos);
 }

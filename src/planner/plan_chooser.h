@@ -56,8 +56,12 @@ class PlanChooser {
   // From the next call on, all_reduces of so many bytes go by this plan of ranks and helpers, where
   // nothing else is asked for. nullptr: none does.
   void help(const ImportedSchedule* plan, size_t from_bytes) {
-    helped_ = plan;
-    helped_from_ = from_bytes;
+    helped_ = {plan, from_bytes};
+    changed();
+  }
+  // The same for all_reduces that are compressed.
+  void help_compressed(const ImportedSchedule* plan, size_t from_bytes) {
+    helped_compressed_ = {plan, from_bytes};
     changed();
   }
 
@@ -123,8 +127,12 @@ class PlanChooser {
   CopyTest copies_;
   std::vector<std::shared_ptr<const CompressedPlans>> all_compressed_;
   std::atomic<const CompressedPlans*> compressed_{nullptr};
-  const ImportedSchedule* helped_ = nullptr;
-  size_t helped_from_ = 0;
+  struct Helped {
+    const ImportedSchedule* plan = nullptr;
+    size_t from = 0;  // bytes
+    bool fits(const PlanCall& call) const;
+  };
+  Helped helped_, helped_compressed_;
   std::atomic<uint64_t> changes_{1};
 };
 

@@ -192,6 +192,34 @@ TEST(Coded, AllRanksGetTheSameBits) {
     });
 }
 
+// Hosts of one machine are near each other: their messages are plain.
+TEST(Coded, LinksToNearHostsArePlain) {
+  const std::pair<Hosts, Hosts> maps[] = {{{0, 1, 2, 3}, {0, 0, 1, 1}},
+                                          {{0, 0, 1, 1, 2, 2}, {0, 0, 0, 0, 1, 1}},
+                                          {{0, 1, 2, 2, 3}, {7, 7, 7, 7, 5}}};
+  for (const auto& [hosts, near] : maps)
+    for (const CollectiveKind kind : kCodedKinds)
+      for (const bool in_place : {false, true}) {
+        const Collective c{kind, static_cast<int>(hosts.size()), 0};
+        const auto verified =
+            verify(make_coded(c, hosts, parse_codec_spec("int8:block=32"), near), in_place);
+        EXPECT_EQ(CodedRun(verified, ncclFloat32, 1111, false).disagreement(), "")
+            << name(kind) << in_place;
+        int coded = 0, plain = 0;
+        for (int r = 0; r < c.nranks; r++)
+          for (const Lane& lane : verified.schedule().ranks[static_cast<size_t>(r)].lanes)
+            for (const Step& step : lane.steps)
+              for (const Operand& to : step.to) {
+                if (to.kind != Operand::Kind::kPeer) continue;
+                const auto me = static_cast<size_t>(r), peer = static_cast<size_t>(to.index);
+                EXPECT_EQ(to.codec != 0, near[me] != near[peer]) << name(kind) << r;
+                (to.codec != 0 ? coded : plain)++;
+              }
+        EXPECT_GT(coded, 0);
+        EXPECT_GT(plain, 0);
+      }
+}
+
 // Gaussian data, blocks of 256.
 TEST(Coded, ErrorsAreAsPromised) {
   const std::pair<const char*, double> promises[] = {{"int8", 1e-2}, {"fp8", 4e-2}, {"int4", 0.18}};

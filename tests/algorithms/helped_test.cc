@@ -40,6 +40,23 @@ TEST(Helped, SchedulesAreProved) {
       }
 }
 
+// Inputs are encoded once, and sums are.
+TEST(Helped, CodedSchedulesAreProvedAndCodeEveryMessage) {
+  for (const char* codec : {"int8", "int4:block=64", "fp8"})
+    for (int n = 2; n <= 5; n++)
+      for (int k = 1; k <= n; k++)
+        for (const bool in_place : {false, true}) {
+          const auto proved = verify(make_helped(n, k, parse_codec_spec(codec)), in_place);
+          EXPECT_EQ(proved.passes(), 2) << n << ' ' << k;
+          for (const RankSchedule& rank : proved.schedule().ranks)
+            for (const Lane& lane : rank.lanes)
+              for (const Step& step : lane.steps)
+                for (const auto* operands : {&step.from, &step.to})
+                  for (const Operand& operand : *operands)
+                    if (operand.kind == Operand::Kind::kPeer) ASSERT_EQ(operand.codec, 1);
+        }
+}
+
 TEST(Helped, SharesAddUpAndKeepEveryHostEquallyBusy) {
   for (int n = 2; n <= 16; n++)
     for (int k = 1; k <= std::min(n, kMostCpuNodes); k++) {

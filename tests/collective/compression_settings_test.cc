@@ -96,6 +96,43 @@ WEFT_SCENARIO(suspended_and_resumed) {
   });
 }
 
+// Times decide, so both outcomes are right. All ranks must have the same.
+WEFT_SCENARIO(automatic) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    weftCompression_t report{};
+    WEFT_OK(weftCompressionReport(comm, &report));
+    EXPECT_EQ(report.calls, 0u) << "trials do not count";
+    const std::string plan = plan_of(comm, 64 * kFloats);
+    uint64_t compressed = plan.find("int8") != std::string::npos ? 1 : 0;
+    WEFT_OK(ncclAllReduce(&compressed, &compressed, 1, ncclUint64, ncclSum, comm, nullptr));
+    EXPECT_TRUE(compressed == 0 || compressed == static_cast<uint64_t>(context.nranks)) << plan;
+    std::vector<float> data(16 * kFloats, 1.0f);
+    WEFT_OK(
+        ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, ncclSum, comm, nullptr));
+    EXPECT_NEAR(data.back(), context.nranks, 1e-5);
+    WEFT_OK(weftCompressionReport(comm, &report));
+    EXPECT_EQ(report.calls, compressed > 0 ? 1u : 0u);
+    // By a call, too. What was decided is remembered.
+    WEFT_OK(weftCommSetCompression(comm, "auto"));
+  });
+  if (context.rank != 0) return;
+  size_t remembered = 0;
+  for (const auto& file : std::filesystem::directory_iterator(context.argument))
+    remembered += file.path().filename().string().starts_with("compress-") ? 1 : 0;
+  EXPECT_EQ(remembered, 1u);
+}
+
+TEST(CompressionSettings, ByMeasuringAreTheSameOnAllRanks) {
+  for (const int n : {2, 3}) {
+    const std::string folder =
+        testing::TempDir() + "/weft-auto-" + std::to_string(getpid()) + "-" + std::to_string(n);
+    run_ranks_as_processes(
+        "automatic", n,
+        with_variables({{"WEFT_COMPRESS", "auto"}, {"WEFT_CACHE", folder}}, folder));
+    std::filesystem::remove_all(folder);
+  }
+}
+
 TEST(CompressionSettings, AndForcedPlansStayWhenTheCommunicatorIsSuspended) {
   run_ranks_as_processes("suspended_and_resumed", 2, with_variables({{"WEFT_COMPRESS", "off"}}));
 }

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstring>
 #include <thread>
 
 #include "tests/comm/checks.h"
@@ -137,6 +139,71 @@ WEFT_SCENARIO(helped_sums) {
     EXPECT_EQ(small[10], static_cast<float>(context.nranks));
     EXPECT_EQ(other[100], 2 * static_cast<float>(context.nranks));
   });
+}
+
+// The bytes of all ranks are equal, and the sums within the bound.
+void expect_compressed_sums(ncclComm_t comm, int nranks, int rank, ncclDataType_t type) {
+  const size_t count = (size_t{1} << 20) + 77;
+  std::vector<float> input(count), output(count);
+  std::vector<uint16_t> in(count), out(count);
+  for (size_t i = 0; i < count; i++) {
+    input[i] = static_cast<float>((i * 7 + 3u * static_cast<size_t>(rank)) % 100) / 8;
+    uint32_t bits = 0;
+    std::memcpy(&bits, &input[i], sizeof bits);
+    in[i] = static_cast<uint16_t>(bits >> 16);  // exact as bfloat16
+  }
+  const bool wide = type == ncclFloat32;
+  WEFT_OK(ncclAllReduce(wide ? static_cast<void*>(input.data()) : in.data(),
+                        wide ? static_cast<void*>(output.data()) : out.data(), count, type, ncclSum,
+                        comm, nullptr));
+  size_t wrong = 0, changed = 0;
+  for (size_t i = 0; i < count; i++) {
+    float sum = 0;
+    for (int r = 0; r < nranks; r++)
+      sum += static_cast<float>((i * 7 + 3u * static_cast<size_t>(r)) % 100) / 8;
+    if (!wide) {
+      const uint32_t bits = uint32_t{out[i]} << 16;
+      std::memcpy(&output[i], &bits, sizeof bits);
+    }
+    const float off = std::abs(output[i] - sum);
+    // Inputs and sums lose a 254th of their largest value; bfloat16 has 8 bits.
+    wrong +=
+        off > 2.0f * 12.5f * static_cast<float>(nranks) * (1 / 254.0f + (wide ? 0 : 1 / 256.0f));
+    changed += off > 1e-3f ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(changed, count / 10) << "it was not compressed";
+  std::vector<float> all(count * static_cast<size_t>(nranks));
+  WEFT_OK(ncclAllGather(output.data(), all.data(), count, ncclInt32, comm, nullptr));
+  for (size_t r = 0; r < static_cast<size_t>(nranks); r++)
+    EXPECT_EQ(std::memcmp(all.data() + count * r, output.data(), 4 * count), 0) << r;
+}
+
+WEFT_SCENARIO(helped_and_compressed) {
+  with_communicator(context, [&](ncclComm_t comm) {
+    EXPECT_EQ(plan_of(comm, 1 << 20), "helped");
+    WEFT_OK(weftCommSetCompression(comm, "all_reduce=int8"));
+    EXPECT_EQ(plan_of(comm, 4 << 20), "helped+int8:block=256");
+    for (const ncclDataType_t type : {ncclFloat32, ncclBfloat16})
+      expect_compressed_sums(comm, context.nranks, context.rank, type);
+    weftCompression_t report{};
+    WEFT_OK(weftCompressionReport(comm, &report));
+    EXPECT_EQ(report.calls, 2u);
+    EXPECT_EQ(report.passes, 2);
+    EXPECT_LT(report.bytes_after, 0.6 * static_cast<double>(report.bytes_before));
+    // Losses are kept on ranks only.
+    WEFT_OK(weftCommSetCompression(comm, "all_reduce=int8:feedback"));
+    EXPECT_EQ(plan_of(comm, 4 << 20).find("helped"), std::string::npos);
+    WEFT_OK(weftCommSetCompression(comm, "off"));
+    expect_right_sums(comm, context.nranks, context.rank);
+  });
+}
+
+TEST(HostsThatHelp, SumWhatIsCompressed) {
+  Serving first, second;
+  const std::string both = first.address() + "," + second.address();
+  for (const int n : {2, 3}) run_ranks_as_processes("helped_and_compressed", n, helped_by(both));
+  EXPECT_TRUE(second.says("the ranks are done")) << second.text();
 }
 
 TEST(HostsThatHelp, SumForRanksAndOutliveThem) {

@@ -19,7 +19,7 @@ Call call_of(const void* input, ncclRedOp_t op = ncclSum, uint32_t divide_by = 0
 }
 
 TEST(Losses, BelongToABufferAndAnOperator) {
-  Losses losses(1 << 20);
+  Losses losses(1 << 20, Losses::host_zeros);
   const float a = 0, b = 0;
   float* sums = losses.of(call_of(&a), 4, 4);
   sums[0] = 5;
@@ -32,7 +32,7 @@ TEST(Losses, BelongToABufferAndAnOperator) {
 }
 
 TEST(Losses, StayWithinTheLimit) {
-  Losses losses(2 * 8 * sizeof(float));
+  Losses losses(2 * 8 * sizeof(float), Losses::host_zeros);
   const float buffers[3] = {};
   losses.of(call_of(&buffers[0]), 4, 4)[0] = 1;
   losses.of(call_of(&buffers[1]), 4, 4)[0] = 2;
@@ -43,6 +43,21 @@ TEST(Losses, StayWithinTheLimit) {
   Call large = call_of(&buffers[0]);
   large.count = 100;
   EXPECT_THROW(losses.of(large, 100, 100), Error);
+}
+
+TEST(Losses, OfGraphsNeverGo) {
+  Losses losses(2 * 8 * sizeof(float), Losses::host_zeros);
+  const float buffers[4] = {};
+  float* held = losses.of(call_of(&buffers[0]), 4, 4, true);
+  held[0] = 1;
+  losses.of(call_of(&buffers[1]), 4, 4)[0] = 2;
+  losses.of(call_of(&buffers[2]), 4, 4, true)[0] = 3;
+  EXPECT_EQ(losses.of(call_of(&buffers[0]), 4, 4)[0], 1) << "used for longest ago, but captured";
+  EXPECT_THROW(losses.of(call_of(&buffers[3]), 4, 4), Error) << "graphs hold all of the limit";
+  losses.forget();
+  losses.release();
+  EXPECT_TRUE(losses.has_gone()) << "a graph may still use them";
+  held[1] = 5;
 }
 
 }  // namespace

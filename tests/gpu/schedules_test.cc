@@ -13,6 +13,7 @@
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/team.h"
+#include "tests/schedule/reference_run.h"
 #include "tests/simulator/random_schedules.h"
 #include "tests/support/environment.h"
 #include "tests/support/require.h"
@@ -124,7 +125,8 @@ void run_coded(const std::vector<int>& hosts) {
   ScheduleCases cases;
   const auto nranks = static_cast<int>(hosts.size());
   int number = 0;
-  for (const char* codec : {"int8", "int4:block=64", "fp8", "onebit:block=128", "widen"})
+  for (const char* codec :
+       {"int8", "int4:block=64", "fp8", "onebit:block=128", "widen", "topk:block=128:density=0.1"})
     for (const CollectiveKind kind :
          {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
       const Collective c{kind, nranks, 0};
@@ -220,6 +222,71 @@ TEST_F(Schedules, RunInGraphs) {
       me.meet();
     }
   });
+}
+
+// What each of several equal calls leaves, if losses come with the next one.
+std::vector<CaseMemory> with_feedback(const ScheduleCase& c, int calls) {
+  std::vector<CaseMemory> all;
+  std::vector<std::vector<float>> losses;
+  for (int r = 0; r < c.collective().nranks; r++) {
+    const BufferLayout at = layout_of(c.collective(), r, c.count, c.verified->in_place());
+    losses.emplace_back(at.inputs + at.outputs);
+  }
+  weft::Reduction reduction;
+  reduction.type = c.type;
+  for (int call = 0; call < calls; call++) {
+    CaseMemory& memory = all.emplace_back(c);
+    memory.after = memory.before;
+    run_reference(*c.verified, reduction, c.count, memory.after, &losses);
+  }
+  return all;
+}
+
+// Two calls, then replays of a third.
+void run_with_feedback(Rank& me, const ScheduleCase& c, const std::vector<CaseMemory>& expected) {
+  const auto& before = expected[0].before[static_cast<size_t>(me.rank)];
+  me.arena->reset();
+  auto* device = reinterpret_cast<std::byte*>(me.arena->take(before.size()));
+  const auto call = [&] { WEFT_OK(call_of(c, me.rank, device, me.comm(), me.stream())); };
+  std::unique_ptr<Graph> graph;
+  for (size_t k = 0; k < expected.size(); k++) {
+    upload(device, before.data(), before.size(), me.stream());
+    me.meet();
+    if (k == 2) graph = std::make_unique<Graph>(me.stream(), call);
+    me.meet();
+    if (graph != nullptr)
+      graph->replay(me.stream());
+    else
+      call();
+    std::vector<std::byte> got(before.size());
+    download(got.data(), device, got.size(), me.stream());
+    EXPECT_EQ(difference(c, me.rank, expected[k].after[static_cast<size_t>(me.rank)], got), "")
+        << c.text() << ", call " << k;
+    me.meet();
+  }
+}
+
+TEST_F(Schedules, WithFeedbackKeepTheLossesOfTheReference) {
+  const std::vector<int> hosts = {0, 0, 1, 1};
+  for (const char* codec : {"int4:block=64", "onebit:block=64", "topk:block=64:density=0.1"}) {
+    ScheduleCases cases;
+    ScheduleFile file;
+    file.schedule = make_coded({CollectiveKind::kAllReduce, 4, 0}, hosts, parse_codec_spec(codec));
+    cases.add("feedback", file, 100'001, ncclFloat32);
+    cases.add("feedback", file, 30'000, ncclBfloat16);
+    const ScopedEnvironment environment{
+        {"WEFT_SCHEDULES", cases.folder()},
+        {"WEFT_COMPRESS", std::string("all_reduce=") + codec + ":feedback"}};
+    std::vector<CaseMemory> expected;
+    run_team(4, [&](Rank& me) {
+      for (const ScheduleCase& c : cases.all()) {
+        if (me.rank == 0) expected = with_feedback(c, 4);
+        me.meet();
+        run_with_feedback(me, c, expected);
+        me.meet();
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -27,14 +27,15 @@ uint64_t chunk_of(const VerifiedSchedule& verified, uint64_t count, uint64_t ele
 class Reference {
  public:
   Reference(const VerifiedSchedule& verified, const weft::Reduction& reduction, uint64_t count,
-            std::vector<Bytes>& memory)
+            std::vector<Bytes>& memory, std::vector<std::vector<float>>* losses)
       : verified_(verified),
         s_(verified.schedule()),
         reduction_(reduction),
         element_(element_size(reduction.type)),
         count_(count),
         chunk_(chunk_of(verified, count, element_)),
-        memory_(memory) {
+        memory_(memory),
+        losses_(losses) {
     for (size_t r = 0; r < s_.ranks.size(); r++) {
       layouts_.push_back(layout_of(s_.collective, static_cast<int>(r), count, verified.in_place()));
       scratch_.emplace_back(static_cast<uint64_t>(s_.ranks[r].scratch_chunks) * chunk_ * element_);
@@ -79,13 +80,30 @@ class Reference {
   }
 
   std::byte* local(size_t r, const Operand& o, int c) {
-    const auto index = static_cast<uint64_t>(o.index + c),
-               chunks = static_cast<uint64_t>(s_.chunks);
-    if (o.buffer == Buffer::kScratch) return scratch_[r].data() + index * chunk_ * element_;
+    if (o.buffer == Buffer::kScratch)
+      return scratch_[r].data() + static_cast<uint64_t>(o.index + c) * chunk_ * element_;
     const BufferLayout& at = layouts_[r];
     const uint64_t base = o.buffer == Buffer::kInput ? at.input_at : at.output_at;
-    return memory_[r].data() +
-           (base + index / chunks * count_ + index % chunks * chunk_) * element_;
+    return memory_[r].data() + (base + place(o, c)) * element_;
+  }
+  // In elements, from the begin of the input or output.
+  uint64_t place(const Operand& o, int c) const {
+    const auto index = static_cast<uint64_t>(o.index + c),
+               chunks = static_cast<uint64_t>(s_.chunks);
+    return index / chunks * count_ + index % chunks * chunk_;
+  }
+  // As Interpreter::losses().
+  float* losses_of(size_t r, const Step& now, const StepFacts& facts, int c) const {
+    if (losses_ == nullptr) return nullptr;
+    float* all = (*losses_)[r].data();
+    for (size_t i = 0; i < now.from.size(); i++)
+      if (now.from[i].kind == Operand::Kind::kLocal && now.from[i].buffer == Buffer::kInput &&
+          (facts.raw_sources >> i & 1u) != 0)
+        return all + place(now.from[i], c);
+    for (const Operand& to : now.to)
+      if (to.kind == Operand::Kind::kLocal && to.buffer == Buffer::kOutput && facts.completes)
+        return all + layouts_[r].inputs + place(to, c);
+    return nullptr;
   }
 
   void perform(size_t r, size_t l) {
@@ -116,7 +134,8 @@ class Reference {
         operands.push_back({peer ? message.data() + before[i] : local(r, o, c), codec_of(o), peer});
         before[i] += bytes_of(o, n);
       }
-      if (!now.to.empty() && n > 0) combine(operands, now.from.size(), facts, n);
+      if (!now.to.empty() && n > 0)
+        combine(operands, now.from.size(), facts, n, losses_of(r, now, facts, c));
     }
     for (size_t i = 0; i < now.to.size(); i++)
       if (now.to[i].kind == Operand::Kind::kPeer)
@@ -133,13 +152,13 @@ class Reference {
   }
 
   void combine(const std::vector<host::CodedOperand>& operands, size_t sources,
-               const StepFacts& facts, uint64_t n) const {
+               const StepFacts& facts, uint64_t n, float* losses) const {
     const auto from = static_cast<uint32_t>(sources),
                to = static_cast<uint32_t>(operands.size() - sources);
     if (std::any_of(operands.begin(), operands.end(),
                     [](const host::CodedOperand& o) { return o.codec != nullptr; })) {
       host::combine_coded(reduction_, operands.data(), from, facts.raw_sources, facts.completes,
-                          operands.data() + sources, to, n, nullptr);
+                          operands.data() + sources, to, n, losses);
       return;
     }
     std::vector<std::byte*> data;
@@ -153,6 +172,7 @@ class Reference {
   const weft::Reduction reduction_;
   const uint64_t element_, count_, chunk_;
   std::vector<Bytes>& memory_;
+  std::vector<std::vector<float>>* const losses_;
   std::vector<BufferLayout> layouts_;
   std::vector<Bytes> scratch_;
   std::vector<std::vector<size_t>> done_;  // steps, per rank and lane
@@ -174,8 +194,9 @@ BufferLayout layout_of(const Collective& collective, int rank, uint64_t count, b
 }
 
 void run_reference(const VerifiedSchedule& verified, const weft::Reduction& reduction,
-                   uint64_t count, std::vector<std::vector<std::byte>>& memory) {
-  Reference(verified, reduction, count, memory).run();
+                   uint64_t count, std::vector<std::vector<std::byte>>& memory,
+                   std::vector<std::vector<float>>* losses) {
+  Reference(verified, reduction, count, memory, losses).run();
 }
 
 }  // namespace weft::test

@@ -18,8 +18,11 @@ struct BufferLayout {
 BufferLayout layout_of(const Collective& collective, int rank, uint64_t count, bool in_place);
 
 // `memory`: per rank, laid out as above. It holds the inputs before and the outputs after. Throws
-// if no step can run any more. For schedules without CPU nodes that send messages only.
+// if no step can run any more. For schedules without CPU nodes that send messages only. `losses`
+// (may be nullptr): per rank, what lossy codecs lost in earlier calls, a float for every element of
+// the input and then of the output.
 void run_reference(const VerifiedSchedule& verified, const weft::Reduction& reduction,
-                   uint64_t count, std::vector<std::vector<std::byte>>& memory);
+                   uint64_t count, std::vector<std::vector<std::byte>>& memory,
+                   std::vector<std::vector<float>>* losses = nullptr);
 
 }  // namespace weft::test

@@ -91,6 +91,7 @@ struct GpuCall {
   size_t count = 0, stride = 0;  // as in Operation
   Reduction reduction;
   uint32_t signature = 0;
+  float *input_losses = nullptr, *output_losses = nullptr;  // as in Operation
 
   // Bytes from the first to the last element of a buffer; 0: it has no blocks.
   size_t span(int blocks) const {
@@ -178,6 +179,7 @@ class GpuExecutor {
   // All ranks reach each other, and are few enough for kernels that need that.
   bool complete() const;
   int device() const;
+  cudaStream_t own_stream() const;  // beside the caller's
   bool one_device() const;  // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 
@@ -214,6 +216,9 @@ class GpuExecutor {
     bool uniform_only = false, partial_sums = false;
   };
   static LaneShape shape_of(const LanePlan& plan);
+  // Device memory, all zero for the current launch and later ones. Its last owner lets go when no
+  // launch uses it.
+  std::shared_ptr<float> zeros(size_t floats);
 
   // A launch is begin(), any number of run()s on the first stream, and end(). The other streams are
   // joined and wait. The caller keeps the returned pass until end().

@@ -246,9 +246,8 @@ std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs) {
   if (codecs.size() > kMostLaneCodecs)
     return fmt::format("it has {} codecs; kernels do {}", codecs.size(), kMostLaneCodecs);
   for (const CodecSpec& spec : codecs)
-    if (spec.kind == Codec::kTopK || spec.block != codecs.front().block)
-      return fmt::format("codec {}: kernels have no topk, and one block for all codecs",
-                         describe(spec));
+    if (spec.block != codecs.front().block)
+      return fmt::format("codec {}: kernels have one block for all codecs", describe(spec));
   return "";
 }
 

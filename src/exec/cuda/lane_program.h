@@ -252,6 +252,9 @@ struct alignas(16) LaneArguments {
   bool packets = false;      // messages are packets, each in a slot of its own
   uint32_t codec_block = 0;  // elements; 0: there are no codecs
   CodecSpec codecs[kMostLaneCodecs];
+  // As in Operation, and the elements from block to block.
+  float *input_losses = nullptr, *output_losses = nullptr;
+  uint64_t losses_stride = 0;
   Reduction reduction;
 };
 

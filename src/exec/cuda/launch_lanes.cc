@@ -179,6 +179,19 @@ GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan& plan) {
           image.chunks,       image.uniform_only, image.partial_sums};
 }
 
+std::shared_ptr<float> GpuExecutor::zeros(size_t floats) {
+  State& s = *state_;
+  const SetupScope scope(s.options.device);
+  auto memory =
+      std::make_shared<PooledResource>(DeviceStore::Kind::kDeviceMemory, floats * sizeof(float));
+  // As in prepare_lanes().
+  const cudaStream_t stream = captured() ? s.own_stream.stream() : s.order->stream();
+  check(cudaMemsetAsync(memory->get(), 0, floats * sizeof(float), stream), "cudaMemsetAsync");
+  if (captured()) check(cudaStreamSynchronize(stream), "cudaMemsetAsync");
+  s.order->forbid_early_start();
+  return {memory, static_cast<float*>(memory->get())};
+}
+
 void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);
@@ -209,6 +222,9 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
     a.data.output_place = s.place_of(call.output, call.span(blocks));
   std::copy(image.codecs.begin(), image.codecs.end(), a.codecs);
   if (!image.codecs.empty()) a.codec_block = image.codecs.front().block;
+  a.input_losses = call.input_losses;
+  a.output_losses = call.output_losses;
+  a.losses_stride = call.count;
   const LaneGeometry g = lane_geometry(image, s.room, call.count, a.element);
   a.data.instances = a.word_instances = g.instances;
   a.slots = g.slots;

@@ -46,11 +46,13 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
                                                      const VerifiedSchedule*, int) {
   refuse();
 }
+std::shared_ptr<float> GpuExecutor::zeros(size_t) { refuse(); }
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
 void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
 int GpuExecutor::device() const { return 0; }
 void GpuExecutor::set_priority(int) {}
+cudaStream_t GpuExecutor::own_stream() const { return nullptr; }
 bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }

@@ -21,17 +21,27 @@ struct alignas(16) Unit {
 class RandomStep {
  public:
   explicit RandomStep(Random& random) : random_(random) {
-    const std::vector<const char*> kinds = {"int8", "int4", "fp8", "onebit", "widen"};
+    const std::vector<const char*> kinds = {"int8", "int4", "fp8", "onebit", "widen", "topk"};
     const std::vector<const char*> blocks = {"16", "64", "256"};
     const std::string block = random.pick(blocks);
-    for (int i = 0; i < 3; i++)
-      codecs_.push_back(parse_codec_spec(std::string(random.pick(kinds)) + ":block=" + block));
+    const std::vector<const char*> densities = {"0.01", "0.1", "0.6", "1"};
+    for (int i = 0; i < 3; i++) {
+      const std::string kind = random.pick(kinds);
+      codecs_.push_back(parse_codec_spec(
+          kind + ":block=" + block +
+          (kind == "topk" ? std::string(":density=") + random.pick(densities) : "")));
+    }
     elements_ = 1 + random.below(700);
     sources_ = 1 + static_cast<uint32_t>(random.below(4));
     destinations_ = 1 + static_cast<uint32_t>(random.below(4));
     divide_ = sources_ > 1 && random.below(3) == 0;  // only sums complete
     for (uint32_t i = 0; i < sources_ + destinations_; i++) add_operand(i);
     for (auto& memory : host_) device_.push_back(memory);
+    if (random.below(2) == 0) return;
+    host_losses_.resize(elements_);
+    for (float& lost : host_losses_)
+      lost = static_cast<float>(static_cast<int32_t>(random.next())) * 0x1p-22f;
+    device_losses_ = host_losses_;
   }
 
   void run_on_host() {
@@ -40,7 +50,7 @@ class RandomStep {
       operands.push_back({host_[i].data()->bytes, spec(operands_[i]),
                           operands_[i].kind == cuda::LaneOperand::kMessage});
     combine_coded(reduction(), operands.data(), sources_, 0, divide_, operands.data() + sources_,
-                  destinations_, elements_, nullptr);
+                  destinations_, elements_, host_losses_.empty() ? nullptr : host_losses_.data());
   }
 
   // By one emulated thread.
@@ -64,6 +74,7 @@ class RandomStep {
     m.elements = elements_;
     m.divide_by = divide_ ? 3 : 0;
     m.operands = operands_.data();
+    m.losses = device_losses_.empty() ? nullptr : device_losses_.data();
     for (uint64_t begin = 0; begin < elements_; begin += a.codec_block)
       cuda::CodedBlock<cuda::Native<float>>(
           a, m, begin, static_cast<uint32_t>(std::min<uint64_t>(a.codec_block, elements_ - begin)))
@@ -72,6 +83,9 @@ class RandomStep {
 
   // The first destination that differs; empty: none.
   std::string difference() const {
+    if (!host_losses_.empty() &&
+        std::memcmp(host_losses_.data(), device_losses_.data(), elements_ * sizeof(float)) != 0)
+      return "losses of " + std::to_string(sources_) + " sources";
     for (size_t i = sources_; i < host_.size(); i++)
       if (std::memcmp(host_[i].data(), device_[i].data(), bytes_of(i)) != 0)
         return "destination " + std::to_string(i - sources_) +
@@ -105,6 +119,8 @@ class RandomStep {
         return scales + (elements_ + 7) / 8;
       case Codec::kWiden:
         return 4 * elements_;
+      case Codec::kTopK:
+        return 6 * with->kept_of(elements_);
       default:
         return scales + elements_;
     }
@@ -139,6 +155,7 @@ class RandomStep {
     for (float& value : values) {
       value = static_cast<float>(static_cast<int32_t>(random_.next())) * 0x1p-20f;
       if (random_.below(300) == 0) value = 0;
+      if (random_.below(20) == 0) value = 1000;  // equal magnitudes
       if (random_.below(2000) == 0) value = INFINITY;
     }
     if (operand.codec == 0 || operand.kind != cuda::LaneOperand::kMessage) {
@@ -157,6 +174,7 @@ class RandomStep {
   bool divide_ = false;
   std::vector<cuda::LaneOperand> operands_;
   std::vector<std::vector<Unit>> host_, device_;
+  std::vector<float> host_losses_, device_losses_;  // empty: nothing is kept
 };
 
 TEST(LaneCodecs, HaveTheBitsOfTheHost) {

@@ -121,6 +121,7 @@ struct LaneRank {
   LaneImage image;
   std::shared_ptr<LaneHome> home = std::make_shared<LaneHome>();
   std::vector<int32_t> buffer, before;  // input and output
+  std::vector<float> losses;            // of the input, then of the output
   size_t output_at = 0;
   DeviceBytes lanes, resolved;
   std::vector<LanePort> producers;
@@ -135,6 +136,7 @@ struct LaneCase {
   bool in_shared = true;
   int host = 0;      // ranks of a host; 0: all are on one
   bool gpu = false;  // NICs reach the memory of every other rank's GPU
+  bool feedback = false;
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = 64;
@@ -338,6 +340,12 @@ class LaneTeam {
     for (uint64_t i = 0; i < inputs; i++)
       input[i] = coded() ? std::bit_cast<int32_t>(static_cast<float>(value(r, i))) : value(r, i);
     rank.before = rank.buffer;
+    if (shape_.feedback) {
+      rank.losses.resize(inputs + outputs);
+      rank.arguments.input_losses = rank.losses.data();
+      rank.arguments.output_losses = rank.losses.data() + inputs;
+      rank.arguments.losses_stride = shape_.count;
+    }
     rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
     rank.arguments.data.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
     rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
@@ -351,8 +359,14 @@ class LaneTeam {
       memory.emplace_back(bytes, bytes + rank.before.size() * sizeof(int32_t));
     }
     Reduction sum;
-    run_reference(verified_, sum, shape_.count, memory);
+    expected_losses_.resize(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); r++) expected_losses_[r].resize(ranks_[r].losses.size());
+    run_reference(verified_, sum, shape_.count, memory,
+                  shape_.feedback ? &expected_losses_ : nullptr);
     for (int r = 0; r < c_.nranks; r++) {
+      if (std::memcmp(expected_losses_[static_cast<size_t>(r)].data(), at(r).losses.data(),
+                      at(r).losses.size() * sizeof(float)) != 0)
+        return "rank " + std::to_string(r) + " keeps other losses";
       const uint64_t outputs = static_cast<uint64_t>(c_.output_blocks(r)) * shape_.count;
       const std::byte* expected = memory[static_cast<size_t>(r)].data() + 4 * at(r).output_at;
       const int32_t* found = at(r).buffer.data() + at(r).output_at;
@@ -396,6 +410,7 @@ class LaneTeam {
   const VerifiedSchedule verified_;
   int missing_ = -1;
   std::vector<LaneRank> ranks_;
+  std::vector<std::vector<float>> expected_losses_;
   std::shared_ptr<LaneNetwork> network_;
 };
 
@@ -454,7 +469,8 @@ TEST(LaneKernel, ReachesOtherHosts) {
 TEST(LaneKernel, RunsCodecsWithTheBitsOfTheHost) {
   const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 37 : 17;
   uint64_t number = test_seed();
-  for (const char* codec : {"int8:block=16", "int4:block=64", "fp8:block=32", "onebit:block=16"})
+  for (const char* codec : {"int8:block=16", "int4:block=64", "fp8:block=32", "onebit:block=16",
+                            "topk:block=64:density=0.1"})
     for (const CollectiveKind kind :
          {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
       for (const std::vector<int>& hosts : {std::vector{0, 0, 1, 1}, {0, 1, 2, 2}, {0, 1}})
@@ -470,6 +486,29 @@ TEST(LaneKernel, RunsCodecsWithTheBitsOfTheHost) {
             for (int call = 0; call < 2; call++)
               ASSERT_EQ(team.run(), "") << codec << ' ' << name(kind) << ' ' << in_place << ' '
                                         << shape.count << ' ' << shape.host;
+          }
+        }
+}
+
+// What a call loses comes with the next one.
+TEST(LaneKernel, KeepsTheLossesOfTheHost) {
+  const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 23 : 7;
+  uint64_t number = test_seed();
+  for (const char* codec : {"int4:block=16", "onebit:block=32", "topk:block=16:density=0.2"})
+    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter})
+      for (const std::vector<int>& hosts : {std::vector{0, 0, 1, 1}, {0, 1, 2, 2}, {0, 1}})
+        for (const bool in_place : {false, true}) {
+          const Collective c{kind, static_cast<int>(hosts.size()), 0};
+          const VerifiedSchedule verified =
+              verify(make_coded(c, hosts, parse_codec_spec(codec)), in_place, 2);
+          for (LaneCase shape : {LaneCase{true, 29}, LaneCase{true, 1500, false, false},
+                                 LaneCase{false, 700, false, true, 2}}) {
+            if (number++ % stride != 0) continue;
+            shape.feedback = true;
+            LaneTeam team(verified, shape);
+            for (int call = 0; call < 3; call++)
+              ASSERT_EQ(team.run(), "") << codec << ' ' << name(kind) << ' ' << in_place << ' '
+                                        << shape.count << ' ' << shape.host << ' ' << call;
           }
         }
 }

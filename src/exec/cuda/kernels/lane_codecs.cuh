@@ -27,6 +27,10 @@ class CodedBlock {
     const uint8_t only = m.operands[0].codec;
     if (m.source_count == 1) passed_ = only;
     passes_message_ = passed_ != 0 && m.operands[0].kind == LaneOperand::kMessage;
+    for (uint32_t d = 0; d < m.destination_count && passed_ == 0 && m.losses != nullptr; d++) {
+      const uint8_t codec = destination(d).codec;
+      if (lossy_ == 0 && codec != 0 && spec(codec).lossy()) lossy_ = codec;
+    }
   }
 
   __device__ void move() {
@@ -35,7 +39,9 @@ class CodedBlock {
     for (uint32_t g = 0; g < n_; g += kGroup) {
       const uint32_t count = n_ - g < kGroup ? n_ - g : kGroup;
       sum(g, count, values);
+      pick(g, count, values);
       for (uint32_t d = 0; d < m_.destination_count; d++) write(d, g, count, values);
+      if (lossy_ != 0) keep_losses(g, count, values);
     }
   }
 
@@ -63,6 +69,7 @@ class CodedBlock {
       for (uint32_t i = 0; i < count; i++) values[i] = wide[i];
       return;
     }
+    if (s.kind == Codec::kTopK) return decode_kept(s, from, g, count, values);
     const float scale = reinterpret_cast<const volatile float*>(from)[block()];
     const auto* codes = reinterpret_cast<const volatile uint8_t*>(from) + codes_at(s, g);
     for (uint32_t i = 0; i < count; i++) {
@@ -92,9 +99,18 @@ class CodedBlock {
       read(s, g, count, more);
       for (uint32_t i = 0; i < count; i++) values[i] = codec::sum(values[i], more[i]);
     }
-    if (m_.divide_by == 0) return;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && m_.divide_by != 0; i++)
       values[i] = codec::quotient(values[i], static_cast<float>(m_.divide_by));
+    for (uint32_t i = 0; i < count && lossy_ != 0; i++)
+      values[i] = codec::sum(values[i], m_.losses[begin_ + g + i]);
+  }
+  // A block with a NaN has lost nothing that a later call could make good.
+  __device__ void keep_losses(uint32_t g, uint32_t count, const float* values) const {
+    for (uint32_t i = 0; i < count; i++) {
+      const float lost = codec::difference(values[i], seen(lossy_, values[i], i));
+      const bool finite = (codec::bits_of(lost) & codec::kMagnitude) < codec::kInfinity;
+      m_.losses[begin_ + g + i] = finite ? lost : 0.0f;
+    }
   }
   __device__ void read(uint32_t s, uint32_t g, uint32_t count, float* values) const {
     const LaneOperand& operand = m_.operands[s];
@@ -134,7 +150,8 @@ class CodedBlock {
     for (uint32_t j = 1; j < codec::kMeanColumns; j++) mean = codec::sum(mean, columns[j]);
     for (uint32_t k = 0; k < kMostLaneCodecs; k++) {
       const Codec kind = a_.codecs[k].kind;
-      if (kind == Codec::kNone || kind == Codec::kWiden) continue;
+      if (kind == Codec::kTopK) choose_kept(k, largest);
+      if (kind == Codec::kNone || !a_.codecs[k].scaled()) continue;
       scales_[k] = codec::scales_of(kind == Codec::kOneBit ? Codec::kInt8 : kind, largest);
       if (kind == Codec::kOneBit && scales_[k].encode != 0) scales_[k].decode = mean;
     }
@@ -143,7 +160,7 @@ class CodedBlock {
   __device__ void copy_scales() const {
     for (uint32_t d = 0; d < m_.destination_count; d++) {
       const LaneOperand& to = destination(d);
-      if (!is_coded_message(to) || !spec(to.codec).lossy()) continue;
+      if (!is_coded_message(to) || !spec(to.codec).scaled()) continue;
       const float scale = passes_message_ && to.codec == passed_
                               ? reinterpret_cast<const volatile float*>(m_.sources[0])[block()]
                               : scales_[to.codec - 1].decode;
@@ -166,8 +183,9 @@ class CodedBlock {
         return codec::bits_of(from) >> 31;
     }
   }
-  // A value as receivers of a coded message see it.
-  __device__ float seen(uint8_t codec, float value) const {
+  // Value i of a group as receivers of a coded message see it.
+  __device__ float seen(uint8_t codec, float value, uint32_t i) const {
+    if (spec(codec).kind == Codec::kTopK) return kept_[codec - 1].seen(rounded(value), i);
     const uint32_t code = code_of(codec, rounded(value));
     return rounded(value_of(spec(codec).kind, code, 0, scales_[codec - 1].decode));
   }
@@ -183,11 +201,13 @@ class CodedBlock {
                             : passes_message_ && to.codec == passed_ ? 0
                                                                      : to.codec;
       for (uint32_t i = 0; i < count; i++)
-        out[i] = Type::store(codec != 0 ? seen(codec, values[i]) : values[i]);
+        out[i] = Type::store(codec != 0 ? seen(codec, values[i], i) : values[i]);
     } else if (passes_message_ && to.codec == passed_) {
       pass_on(at, g, count);
     } else if (!spec(to.codec).lossy()) {
       for (uint32_t i = 0; i < count; i++) reinterpret_cast<float*>(at)[begin_ + g + i] = values[i];
+    } else if (spec(to.codec).kind == Codec::kTopK) {
+      encode_kept(to.codec, at, g, count, values);
     } else {
       encode(to.codec, reinterpret_cast<uint8_t*>(at) + codes_at(spec(to.codec), g), count, values);
     }
@@ -206,14 +226,121 @@ class CodedBlock {
     const CodecSpec& s = spec(passed_);
     const std::byte* from = m_.sources[0];
     uint64_t first = (begin_ + g) * 4, bytes = count * 4;
+    if (s.kind == Codec::kTopK) {
+      if (g == 0) copy_kept(s, from, to);
+      return;
+    }
     if (s.lossy()) {
       first = codes_at(s, g);
       bytes = s.kind == Codec::kInt4     ? (count + 1) / 2
               : s.kind == Codec::kOneBit ? (count + 7) / 8
                                          : count;
     }
+    copy_bytes(from, to, first, bytes);
+  }
+  __device__ static void copy_bytes(const std::byte* from, std::byte* to, uint64_t first,
+                                    uint64_t bytes) {
     for (uint64_t i = first; i < first + bytes; i++)
       to[i] = static_cast<std::byte>(reinterpret_cast<const volatile uint8_t*>(from)[i]);
+  }
+
+  // Top-k. Where the block's kept values and their places begin in a message, in bytes.
+  __device__ uint64_t kept_before(const CodecSpec& s) const { return block() * s.kept(s.block); }
+  __device__ uint64_t values_at(const CodecSpec& s) const {
+    return kept_before(s) * sizeof(Element);
+  }
+  __device__ uint64_t places_at(const CodecSpec& s) const {
+    return s.kept_of(m_.elements) * sizeof(Element) + kept_before(s) * sizeof(uint16_t);
+  }
+  __device__ void copy_kept(const CodecSpec& s, const std::byte* from, std::byte* to) const {
+    copy_bytes(from, to, values_at(s), s.kept(n_) * sizeof(Element));
+    copy_bytes(from, to, places_at(s), s.kept(n_) * sizeof(uint16_t));
+  }
+  // Places are in order, so the first one of the group is found by halving.
+  __device__ void decode_kept(const CodecSpec& s, const std::byte* from, uint32_t g, uint32_t count,
+                              float* values) const {
+    const auto* kept = reinterpret_cast<const volatile Element*>(from + values_at(s));
+    const auto* places = reinterpret_cast<const volatile uint16_t*>(from + places_at(s));
+    const bool poisoned = places[0] == kPoisonedPlace;
+    for (uint32_t i = 0; i < count; i++) values[i] = poisoned ? codec::float_of(codec::kNan) : 0.0f;
+    if (poisoned) return;
+    uint32_t k = 0;
+    const uint32_t all = s.kept(n_);
+    for (uint32_t end = all; k < end;) {
+      const uint32_t middle = (k + end) / 2;
+      if (places[middle] < g)
+        k = middle + 1;
+      else
+        end = middle;
+    }
+    for (; k < all && places[k] < g + count; k++) {
+      const Element value = kept[k];
+      values[places[k] - g] = Type::load(value);
+    }
+  }
+
+  // What a top-k codec keeps of the block: magnitudes above a threshold, and the first ones that
+  // equal it.
+  struct Kept {
+    uint32_t threshold = 0, equals = 0;  // equals: that are left to be taken
+    uint32_t taken = 0;                  // before this group
+    uint32_t mask = 0;                   // of this group
+    bool poisoned = false;
+    __device__ float seen(float value, uint32_t i) const {
+      return poisoned ? codec::float_of(codec::kNan) : (mask >> i & 1u) != 0 ? value : 0.0f;
+    }
+  };
+  // Finds the threshold four bits at a time: the block is read once for each.
+  __device__ void choose_kept(uint32_t codec, uint32_t largest) {
+    Kept& kept = kept_[codec];
+    kept = {};
+    kept.poisoned = largest >= codec::kInfinity;
+    uint32_t wanted = a_.codecs[codec].kept(n_), known = 0;
+    float values[kGroup];
+    for (int shift = 28; shift >= 0; shift -= 4) {
+      uint32_t counts[16] = {};
+      for (uint32_t g = 0; g < n_; g += kGroup) {
+        const uint32_t count = n_ - g < kGroup ? n_ - g : kGroup;
+        sum(g, count, values);
+        for (uint32_t i = 0; i < count; i++) {
+          const uint32_t bits = codec::bits_of(rounded(values[i])) & codec::kMagnitude;
+          if ((bits & known) == kept.threshold) counts[bits >> shift & 15u]++;
+        }
+      }
+      uint32_t digit = 15;
+      for (; counts[digit] < wanted; digit--) wanted -= counts[digit];
+      kept.threshold |= digit << shift;
+      known |= 15u << shift;
+    }
+    kept.equals = wanted;
+  }
+  // Which values of the group top-k codecs keep.
+  __device__ void pick(uint32_t g, uint32_t count, const float* values) {
+    for (uint32_t k = 0; k < kMostLaneCodecs; k++) {
+      if (a_.codecs[k].kind != Codec::kTopK) continue;
+      Kept& kept = kept_[k];
+      if (g > 0) kept.taken += static_cast<uint32_t>(__popc(kept.mask));
+      kept.mask = 0;
+      for (uint32_t i = 0; i < count; i++) {
+        const uint32_t bits = codec::bits_of(rounded(values[i])) & codec::kMagnitude;
+        const bool equal = bits == kept.threshold && kept.equals > 0;
+        if (equal) kept.equals--;
+        if (equal || bits > kept.threshold) kept.mask |= 1u << i;
+      }
+    }
+  }
+  __device__ void encode_kept(uint8_t codec, std::byte* to, uint32_t g, uint32_t count,
+                              const float* values) const {
+    const CodecSpec& s = spec(codec);
+    const Kept& kept = kept_[codec - 1];
+    auto* out = reinterpret_cast<Element*>(to + values_at(s));
+    auto* places = reinterpret_cast<uint16_t*>(to + places_at(s));
+    uint32_t at = kept.taken;
+    for (uint32_t i = 0; i < count; i++) {
+      if ((kept.mask >> i & 1u) == 0) continue;
+      out[at] = Type::store(kept.poisoned ? codec::float_of(codec::kNan) : values[i]);
+      places[at++] = kept.poisoned ? kPoisonedPlace : static_cast<uint16_t>(g + i);
+    }
   }
 
   const LaneArguments& a_;
@@ -222,7 +349,9 @@ class CodedBlock {
   const uint32_t n_;
   uint8_t passed_ = 0;  // the codec of the only source
   bool passes_message_ = false;
+  uint8_t lossy_ = 0;  // the codec whose losses are kept
   codec::Scales scales_[kMostLaneCodecs];
+  Kept kept_[kMostLaneCodecs];
 };
 
 // All threads of the block. Out of line: other steps should not pay for its registers.

@@ -350,6 +350,7 @@ class LaneRunner {
     m.destination_ends = m.source_ends + step_->sources;
     m.scaled = item_.lengths[item_.step].scaled;
     m.operands = nullptr;
+    m.losses = nullptr;
     fill(m, elements, aligned);
     return m;
   }
@@ -401,6 +402,7 @@ class LaneRunner {
       m.scaled = item.lengths[item.step].scaled;
       m.elements = m.destination_count > 0 || a.packets ? elements : 0;
       m.operands = step.coded ? operands + first : nullptr;
+      m.losses = step.coded ? places.losses(step, c) : nullptr;
     }
     if (step.count == 0) return a.packets ? (passes == 0 ? 1 : passes) : 0;
     return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);

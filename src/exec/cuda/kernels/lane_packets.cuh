@@ -30,6 +30,7 @@ struct LaneMovement {
   const LaneEnd *source_ends, *destination_ends;
   uint32_t call;
   const LaneOperand* operands;  // of a step with codecs, sources first; otherwise nullptr
+  float* losses;                // by element, of a step that keeps what it loses; else nullptr
 };
 
 // Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.

@@ -78,12 +78,22 @@ class LanePlaces {
     if (end.kind == LaneEnd::kPacket) return at + before * sizeof(Packet);
     const LaneOperand& o = item_.lane->at<LaneOperand>(item_.lane->operands_at)[operand];
     const LaneOperand::Kind kind = o.kind == LaneOperand::kMessage ? o.straight : o.kind;
-    int32_t block = o.block, index = o.index + static_cast<int32_t>(c);
-    if (kind != LaneOperand::kScratch) {
-      block += index / a_.chunks;
-      index %= a_.chunks;
-    }
+    int32_t block = o.block, index = o.index;
+    go_to_chunk(kind, c, block, index);
     return at + (offset(kind, block, index) - offset(kind, o.block, o.index));
+  }
+  // Where a step keeps what chunk c loses, as Interpreter::losses() says; nullptr: nowhere.
+  __device__ float* losses(const LaneStep& step, uint32_t c) const {
+    if (a_.input_losses == nullptr) return nullptr;
+    const auto* operands =
+        item_.lane->at<LaneOperand>(item_.lane->operands_at) + step.first_operand;
+    for (uint32_t i = 0; i < step.sources; i++)
+      if (operands[i].kind == LaneOperand::kInput && operands[i].raw)
+        return a_.input_losses + loss_offset(operands[i], c);
+    for (uint32_t i = step.sources; i < uint32_t{step.sources} + step.destinations; i++)
+      if (operands[i].kind == LaneOperand::kOutput && step.completes)
+        return a_.output_losses + loss_offset(operands[i], c);
+    return nullptr;
   }
   // What the proxy is told of a message: that this rank has consumed or produced it, and then its
   // data, `bytes` at `at`.
@@ -159,6 +169,20 @@ class LanePlaces {
     const uint64_t in_block = static_cast<uint32_t>(index) * d_.chunk + slice_begin();
     if (kind == LaneOperand::kScratch) return in_block * a_.element;
     return (static_cast<uint32_t>(block) * d_.stride + d_.begin + in_block) * a_.element;
+  }
+  __device__ void go_to_chunk(LaneOperand::Kind kind, uint32_t c, int32_t& block,
+                              int32_t& index) const {
+    index += static_cast<int32_t>(c);
+    if (kind == LaneOperand::kScratch) return;
+    block += index / a_.chunks;
+    index %= a_.chunks;
+  }
+  // In elements. Blocks of losses lie one after the other.
+  __device__ uint64_t loss_offset(const LaneOperand& operand, uint32_t c) const {
+    int32_t block = operand.block, index = operand.index;
+    go_to_chunk(operand.kind, c, block, index);
+    return static_cast<uint32_t>(block) * a_.losses_stride + d_.begin +
+           static_cast<uint32_t>(index) * d_.chunk + slice_begin();
   }
   __device__ std::byte* memory(LaneOperand::Kind kind, const LaneOperand& operand) const {
     std::byte* base = kind == LaneOperand::kInput    ? const_cast<std::byte*>(d_.input)
