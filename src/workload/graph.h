@@ -69,7 +69,10 @@ struct Group {
 
 inline constexpr const char* kComputeStream = "compute";
 inline constexpr const char* kCommStream = "comm";
-inline constexpr const char* kHostStream = "host";  // waits for the host: nothing is computed
+// Waits for the host, or for room on the GPU: nothing is computed. Also "host-" and a stream that
+// waits.
+inline constexpr const char* kHostStream = "host";
+inline bool is_host_stream(std::string_view stream) { return stream.starts_with(kHostStream); }
 
 struct Graph {
   std::string name, source;

@@ -121,6 +121,24 @@ class KinetoPieces {
     piece_ = add(std::move(op));
   }
 
+  // The collective before it in its stream, if it is an operation already; -1: none.
+  int before_in_stream(size_t m) const {
+    int before = -1;
+    for (size_t k = 0; k < m; k++)
+      if (comms_[k]->stream == comms_[m]->stream && numbers_[k] >= 0) before = static_cast<int>(k);
+    return before;
+  }
+
+  // How long it could have run but did not: it was not launched yet, or had no room.
+  double delay_of(size_t m) const {
+    double could = comms_[m]->begin;
+    if (waits_for_[m] >= 0) could = computes_[static_cast<size_t>(waits_for_[m])]->end;
+    if (const int before = before_in_stream(m); before >= 0)
+      could = waits_for_[m] >= 0 ? std::max(could, comms_[static_cast<size_t>(before)]->end)
+                                 : comms_[static_cast<size_t>(before)]->end;
+    return comms_[m]->begin - could;
+  }
+
   // Those that wait for this kernel. Returns whether there are some.
   bool add_collectives(int kernel) {
     bool some = false;
@@ -135,6 +153,15 @@ class KinetoPieces {
       op.stream = fmt::format("s{}", comms_[m]->stream);
       op.phase = Phase::kGradient;
       if (piece_ >= 0) op.after = {piece_};
+      if (const double late = delay_of(m); late > kTouch) {
+        Op host;
+        host.stream = fmt::format("{}-{}", kHostStream, op.stream);
+        host.us = late;
+        host.after = op.after;
+        if (const int before = before_in_stream(m); before >= 0)
+          host.after.push_back(numbers_[static_cast<size_t>(before)]);
+        op.after.push_back(add(std::move(host)));
+      }
       numbers_[m] = add(std::move(op));
       some = true;
     }
@@ -142,7 +169,7 @@ class KinetoPieces {
   }
 
   int add(Op op) {
-    const char* kind = op.collective ? "c" : op.stream == kHostStream ? "h" : "k";
+    const char* kind = op.collective ? "c" : is_host_stream(op.stream) ? "h" : "k";
     op.id = fmt::format("{}{}", kind, graph_.ops.size());
     graph_.ops.push_back(std::move(op));
     return static_cast<int>(graph_.ops.size()) - 1;

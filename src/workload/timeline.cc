@@ -57,7 +57,7 @@ class TimelineRun {
   Task& task(int t) { return tasks_[static_cast<size_t>(t)]; }
   const Op& op_of(const Task& task) const { return graph_.ops[static_cast<size_t>(task.op)]; }
 
-  int computes(const Task& task) const { return op_of(task).stream == kHostStream ? 0 : 1; }
+  int computes(const Task& task) const { return is_host_stream(op_of(task).stream) ? 0 : 1; }
 
   void make_tasks(CommCosts& costs) {
     std::map<const CommCost*, int> known;

@@ -5,6 +5,7 @@
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
+#include "src/base/regular_file.h"
 #include "src/workload/timeline.h"
 
 namespace weft::workload {
@@ -44,6 +45,20 @@ TEST(Kineto, ExposedCommunicationIsThatOfTheTrace) {
   EXPECT_NEAR(line.exposed_us, seen.exposed_us, 0.1 * seen.exposed_us);
   EXPECT_NEAR(line.us, seen.us, 0.1 * seen.us);
   for (const Op& op : seen.graph.ops) EXPECT_DOUBLE_EQ(op.bytes, op.collective ? 4e6 : 0);
+}
+
+// A DDP step of PyTorch 2.11 on an H200 (perf/overlap/ddp_trace.py with 1,024 rows), cut down to
+// what is read. Two processes share the GPU, so kernels wait for room, and so do collectives.
+TEST(Kineto, ExposedCommunicationOfAMeasuredStepIsThatOfTheTrace) {
+  const std::string path = std::string(WEFT_TEST_DATA) + "/workloads/traces/ddp-h200.json";
+  const SeenTrace seen = graph_from_kineto(read_regular_file(path, 1 << 20), path);
+  EXPECT_EQ(seen.collectives, 12);
+  EXPECT_NEAR(seen.exposed_us, 18990, 10);
+  const Machine machine = load_machine("hgx-h200");
+  CommCosts costs(machine);
+  const Timeline line = run(seen.graph, costs);
+  EXPECT_NEAR(line.exposed_us, seen.exposed_us, 0.02 * seen.exposed_us);
+  EXPECT_NEAR(line.us, seen.us, 0.01 * seen.us);
 }
 
 TEST(Kineto, KernelsOfOneCallAreOneCollective) {
