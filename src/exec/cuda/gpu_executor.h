@@ -180,7 +180,7 @@ class GpuExecutor {
   bool complete() const;
   int device() const;
   cudaStream_t own_stream() const;  // beside the caller's
-  bool one_device() const;  // all ranks are on one device
+  bool one_device() const;          // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 
   // For peers whose memory cannot be accessed: FIFOs in host memory, kept by `owners`. The other
