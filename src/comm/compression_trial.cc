@@ -2,7 +2,6 @@
 #include "src/comm/compression_trial.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -10,7 +9,6 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
-#include "src/comm/trial.h"
 #include "src/planner/cached_file.h"
 
 namespace weft {
@@ -22,12 +20,13 @@ constexpr double kLongRoundS = 0.25;
 
 using RoundTimes = std::array<std::array<double, 2>, kCodedLinks>;  // small, large
 
-// The sums of all ranks, divided by their number. Ranks that say something else do not count.
 RoundTimes mean_of_ranks(const std::vector<std::string>& blobs) {
   RoundTimes mean{};
   for (const std::string& blob : blobs) {
     RoundTimes times{};
-    if (blob.size() == sizeof times) std::memcpy(&times, blob.data(), sizeof times);
+    if (blob.size() != sizeof times)
+      fail(ncclInternalError, "compression: a rank says {} bytes about its times", blob.size());
+    std::memcpy(&times, blob.data(), sizeof times);
     for (size_t links = 0; links < times.size(); links++)
       for (size_t size = 0; size < 2; size++)
         mean[links][size] += times[links][size] / static_cast<double>(blobs.size());
@@ -66,9 +65,8 @@ void remember(const std::string& path, const CompressionScopes& scopes) {
 
 }  // namespace
 
-// All ways in turn, so that what else the machine does hits all of them.
-CompressionTimes CompressionTrial::times_of(CollectiveKind kind, Deadline deadline) const {
-  std::array<std::shared_ptr<const CompressedPlans>, kCodedLinks> ways;
+CompressionTrial::Ways CompressionTrial::ways() const {
+  Ways ways;
   for (const CodedLinks links : {CodedLinks::kBetweenMachines, CodedLinks::kBetweenHosts}) {
     if (links == CodedLinks::kBetweenMachines && !places.mixed()) continue;
     CompressionScopes scopes;
@@ -76,14 +74,19 @@ CompressionTimes CompressionTrial::times_of(CollectiveKind kind, Deadline deadli
     ways[static_cast<size_t>(links)] =
         std::make_shared<const CompressedPlans>(settings, places, false, false, scopes);
   }
-  Trial trial(ranks, TimeLine::kLarge);
-  control.all_gather("", deadline);
+  return ways;
+}
+
+// All ways in turn, so that what else the machine does hits all of them.
+CompressionTimes CompressionTrial::times_of(CollectiveKind kind, const Ways& ways, Trial& trial,
+                                            Deadline deadline) const {
   CompressionTimes best;
   for (int round = 0; round < kMostRounds; round++) {
     RoundTimes times{};
     for (size_t links = 0; links < ways.size(); links++) {
       if (links > 0 && ways[links] == nullptr) continue;
       chooser.compress(ways[links]);
+      if (round == 0) trial.seconds(kind, TimeLine::kSmall);  // makes the plan
       times[links] = {trial.seconds(kind, TimeLine::kSmall), trial.seconds(kind, TimeLine::kLarge)};
     }
     times = mean_of_ranks(control.all_gather(
@@ -98,7 +101,6 @@ CompressionTimes CompressionTrial::times_of(CollectiveKind kind, Deadline deadli
     }
     if (all > kLongRoundS) break;
   }
-  chooser.compress(nullptr);
   return best;
 }
 
@@ -107,15 +109,19 @@ CompressionScopes CompressionTrial::run(Deadline deadline) const {
   const std::optional<CompressionScopes> before = remembered(path);
   CompressionScopes scopes;
   scopes.fill({CodedLinks::kNone, kCompressFrom});
+  const Ways tried = ways();
+  Trial trial(ranks, TimeLine::kLarge);
+  control.all_gather("", deadline);  // see Trial
   for (size_t k = 0; k < scopes.size(); k++) {
     if (!settings.rules[k]) continue;
     const auto kind = static_cast<CollectiveKind>(k);
-    const CompressionTimes times = times_of(kind, deadline);
+    const CompressionTimes times = times_of(kind, tried, trial, deadline);
     if (ranks.rank() != 0) continue;
     scopes[k] = decide(times, before ? &(*before)[k] : nullptr);
     WEFT_INFO(kInit, "compression: {} of 8 MiB in {:.1f} ms compressed, {:.1f} ms as it is: {}",
               name(kind), 1e3 * times.back().large, 1e3 * times.front().large, describe(scopes[k]));
   }
+  chooser.compress(nullptr);
   if (scopes != before) remember(path, scopes);
   return parse_scopes(control.all_gather(write_scopes(scopes), deadline)[0]);
 }

@@ -2,7 +2,11 @@
 // by these times (compression_scope.h).
 #pragma once
 
+#include <array>
+#include <memory>
+
 #include "src/comm/communicator.h"
+#include "src/comm/trial.h"
 #include "src/planner/compression.h"
 
 namespace weft {
@@ -16,11 +20,16 @@ struct CompressionTrial {
   const CompressionSettings& settings;
   const RankHomes& places;
 
+  // By CodedLinks; nullptr: not tried, or, for kNone, as calls are.
+  using Ways = std::array<std::shared_ptr<const CompressedPlans>, kCodedLinks>;
+
   // Collective; the same on all ranks. Afterwards nothing is compressed. Throws Error.
   CompressionScopes run(Deadline deadline) const;
 
  private:
-  CompressionTimes times_of(CollectiveKind kind, Deadline deadline) const;
+  Ways ways() const;
+  CompressionTimes times_of(CollectiveKind kind, const Ways& ways, Trial& trial,
+                            Deadline deadline) const;
 };
 
 }  // namespace weft

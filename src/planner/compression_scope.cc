@@ -19,36 +19,36 @@ constexpr double kClearlyFaster = 0.9;
 
 constexpr std::array<std::string_view, kCodedLinks> kLinksNames = {"none", "machines", "hosts"};
 
-const TimeLine& time_of(const CompressionTimes& times, CodedLinks links) {
+const TimeLine& line_of(const CompressionTimes& times, CodedLinks links) {
   return times[static_cast<size_t>(links)];
 }
 
 // The fastest at the large size. kNone: nothing compressed was measured.
-CodedLinks fastest(const CompressionTimes& times) {
+CodedLinks fastest_links(const CompressionTimes& times) {
   CodedLinks best = CodedLinks::kNone;
   for (const CodedLinks links : {CodedLinks::kBetweenMachines, CodedLinks::kBetweenHosts}) {
-    const double time = time_of(times, links).large;
-    if (time > 0 && (best == CodedLinks::kNone || time < time_of(times, best).large)) best = links;
+    const double time = line_of(times, links).large;
+    if (time > 0 && (best == CodedLinks::kNone || time < line_of(times, best).large)) best = links;
   }
   return best;
 }
 
 bool stays(const CompressionTimes& times, CodedLinks best, const CompressionScope& before) {
-  const TimeLine &plain = time_of(times, CodedLinks::kNone), &now = time_of(times, before.links);
+  const TimeLine &plain = line_of(times, CodedLinks::kNone), &now = line_of(times, before.links);
   if (before.links == CodedLinks::kNone)
-    return time_of(times, best).large > kClearlyFaster * plain.large;
-  return now.large > 0 && now.large < kStays * time_of(times, best).large &&
+    return line_of(times, best).large > kClearlyFaster * plain.large;
+  return now.large > 0 && now.large < kStays * line_of(times, best).large &&
          now.large < plain.large && now.at(before.from) < kStays * plain.at(before.from);
 }
 
 }  // namespace
 
 CompressionScope decide(const CompressionTimes& times, const CompressionScope* before) {
-  const CodedLinks best = fastest(times);
+  const CodedLinks best = fastest_links(times);
   const CompressionScope never{CodedLinks::kNone, kCompressFrom};
   if (best == CodedLinks::kNone) return never;
   if (before != nullptr && stays(times, best, *before)) return *before;
-  const auto from = faster_from(time_of(times, CodedLinks::kNone), time_of(times, best),
+  const auto from = faster_from(line_of(times, CodedLinks::kNone), line_of(times, best),
                                 kWorthwhile, kCompressFrom);
   return from ? CompressionScope{best, *from} : never;
 }

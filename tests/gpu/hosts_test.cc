@@ -1,10 +1,15 @@
 // Processes that share the GPU and act as several hosts.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <sstream>
+
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/support/processes.h"
+#include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
@@ -91,6 +96,56 @@ TEST_F(TwoFakeHosts, GetWrongDataWithoutFlushes) {
   Environment all = gpu_nics();
   all["WEFT_LOSE_FLUSHES"] = "1";
   play_on(2, "lost_flushes", 4, "", all);
+}
+
+// The mean of equal calls comes close to the exact sum if losses come with the next call. The
+// argument: how close, and how far off a single call is at least.
+WEFT_SCENARIO(compressed_calls) {
+  ProcessRank me(context);
+  std::istringstream limits(context.argument);
+  double most_of_mean = 0, least_of_one = 0;
+  limits >> most_of_mean >> least_of_one;
+  constexpr size_t kCount = (size_t{1} << 19) + 33;
+  constexpr int kCalls = 16;
+  Arena arena(size_t{16} << 20, Origin::kCudaMalloc, me.comm());
+  char* device = arena.take(kCount * sizeof(float));
+  char* result = arena.take(kCount * sizeof(float));
+  const auto value = [](int rank, size_t i) {
+    return std::sin(static_cast<double>(i) * 0.37 + rank * 1.1);
+  };
+  std::vector<float> input(kCount), output(kCount);
+  std::vector<double> exact(kCount), mean(kCount);
+  for (size_t i = 0; i < kCount; i++) {
+    input[i] = static_cast<float>(value(me.rank(), i));
+    for (int r = 0; r < me.nranks(); r++) exact[i] += value(r, i);
+  }
+  upload(device, input.data(), kCount * sizeof(float), me.stream());
+  const auto error_of = [&](const auto& found) {
+    double wrong = 0, all = 0;
+    for (size_t i = 0; i < kCount; i++) {
+      wrong += std::pow(found[i] - exact[i], 2);
+      all += std::pow(exact[i], 2);
+    }
+    return std::sqrt(wrong / all);
+  };
+  for (int call = 0; call < kCalls; call++) {
+    me.note("call " + std::to_string(call));
+    WEFT_OK(ncclAllReduce(device, result, kCount, ncclFloat32, ncclSum, me.comm(), me.stream()));
+    download(output.data(), result, kCount * sizeof(float), me.stream());
+    EXPECT_GE(error_of(output), least_of_one) << "it was not compressed";
+    for (size_t i = 0; i < kCount; i++) mean[i] += output[i] / static_cast<double>(kCalls);
+  }
+  EXPECT_LE(error_of(mean), most_of_mean);
+}
+
+TEST_P(FakeHosts, CompressWithFeedback) {
+  const int n = GetParam();
+  play_on(n, "compressed_calls", n, "0.01 1e-3", {{"WEFT_COMPRESS", "all_reduce=int8"}});
+  play_on(n, "compressed_calls", n, "0.02 0.03", {{"WEFT_COMPRESS", "all_reduce=int4:feedback"}});
+  play_on(n, "compressed_calls", n, "0.2 0.2", {{"WEFT_COMPRESS", "all_reduce=onebit:feedback"}});
+  play_on(n, "compressed_calls", n, "0.6 0.5",
+          {{"WEFT_COMPRESS", "all_reduce=topk:density=0.1:feedback"}});
+  play_on(n, "compressed_calls", n, "0.01 0", {{"WEFT_COMPRESS", "auto"}});
 }
 
 TEST_F(TwoFakeHosts, ExchangeSmallMessagesThroughSmallRings) {

@@ -11,8 +11,8 @@
 namespace weft::test {
 namespace {
 
-constexpr CompressionScope kNever{CodedLinks::kNone, kCompressFrom};
-constexpr CompressionScope kAlways{CodedLinks::kBetweenHosts, kCompressFrom};
+constexpr CompressionScope kUncompressed{CodedLinks::kNone, kCompressFrom};
+constexpr CompressionScope kCompressed{CodedLinks::kBetweenHosts, kCompressFrom};
 
 // Milliseconds of 1 and 8 MiB.
 CompressionTimes times_of(TimeLine plain, TimeLine machines, TimeLine hosts) {
@@ -20,12 +20,13 @@ CompressionTimes times_of(TimeLine plain, TimeLine machines, TimeLine hosts) {
 }
 
 TEST(CompressionScope, IsThatOfTheFasterLinks) {
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {2, 8}), nullptr), kAlways);
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {8, 54}), nullptr), kNever);
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {4, 26.5}), nullptr), kNever) << "not worth its errors";
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {2, 8}), nullptr), kCompressed);
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {8, 54}), nullptr), kUncompressed);
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {4, 26.5}), nullptr), kUncompressed)
+      << "not worth its errors";
   EXPECT_EQ(decide(times_of({4, 27}, {2, 7}, {2, 8}), nullptr).links, CodedLinks::kBetweenMachines);
   EXPECT_EQ(decide(times_of({4, 27}, {2, 9}, {2, 8}), nullptr).links, CodedLinks::kBetweenHosts);
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {}), nullptr), kNever) << "nothing was measured";
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {}), nullptr), kUncompressed) << "nothing was measured";
 }
 
 TEST(CompressionScope, BeginsWhereItIsFaster) {
@@ -37,16 +38,16 @@ TEST(CompressionScope, BeginsWhereItIsFaster) {
 
 TEST(CompressionScope, StaysAsItWasWhileNothingElseIsClearlyFaster) {
   const CompressionTimes equal = times_of({4, 27}, {}, {4, 26});
-  EXPECT_EQ(decide(equal, &kAlways), kAlways);
-  EXPECT_EQ(decide(equal, &kNever), kNever);
+  EXPECT_EQ(decide(equal, &kCompressed), kCompressed);
+  EXPECT_EQ(decide(equal, &kUncompressed), kUncompressed);
   const CompressionTimes better = times_of({4, 27}, {}, {3.5, 25});
-  EXPECT_EQ(decide(better, nullptr), kAlways);
-  EXPECT_EQ(decide(better, &kNever), kNever);
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {3, 20}), &kNever), kAlways);
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {5, 33}), &kAlways), kNever);
+  EXPECT_EQ(decide(better, nullptr), kCompressed);
+  EXPECT_EQ(decide(better, &kUncompressed), kUncompressed);
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {3, 20}), &kUncompressed), kCompressed);
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {5, 33}), &kCompressed), kUncompressed);
   // Ranks were on several machines before.
   const CompressionScope far{CodedLinks::kBetweenMachines, kCompressFrom};
-  EXPECT_EQ(decide(times_of({4, 27}, {}, {2, 8}), &far), kAlways);
+  EXPECT_EQ(decide(times_of({4, 27}, {}, {2, 8}), &far), kCompressed);
 }
 
 // Whatever was measured and decided before.
@@ -80,7 +81,7 @@ TEST(CompressionScope, IsNeverMuchSlowerThanAnotherWay) {
 TEST(CompressionScope, IsWrittenAndRead) {
   CompressionScopes scopes;
   scopes[0] = {CodedLinks::kBetweenMachines, size_t{4} << 20};
-  scopes[1] = kNever;
+  scopes[1] = kUncompressed;
   EXPECT_EQ(parse_scopes(write_scopes(scopes)), scopes);
   for (const char* wrong : {"", "all_reduce hosts 1048576\n", "all_reduce moon 1048576\n", "x"})
     EXPECT_THROW(parse_scopes(wrong), Error) << wrong;

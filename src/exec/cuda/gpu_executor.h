@@ -180,7 +180,7 @@ class GpuExecutor {
   bool complete() const;
   int device() const;
   cudaStream_t own_stream() const;  // beside the caller's
-  bool one_device() const;  // all ranks are on one device
+  bool one_device() const;          // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 
   // Kernels from now on. Above 0: blocks that wait for an SM go before others; below: after them.
