@@ -275,6 +275,18 @@ void survivors_shrink(Player& player) {
   EXPECT_EQ(ncclCommDestroy(last), ncclSuccess);
 }
 
+FaultScenario death_before_part() {
+  return {"dies_before_its_part",
+          "rank 1 is killed when the others wait for it in the part of a split",
+          3,
+          dies_before_its_part,
+          2,
+          {1},
+          {},
+          4096,
+          {{"NCCL_DEBUG", "INFO"}, {"WEFT_INIT_TIMEOUT", "20"}}};
+}
+
 FaultScenario too_long_stop() {
   return {"stops_for_too_long",
           "rank 1 is stopped for longer than WEFT_TIMEOUT=1",
@@ -345,15 +357,7 @@ std::vector<FaultScenario> death_scenarios() {
        false,
        false},
       {"dies_in_split", "rank 1 is killed while the others split", 3, dies_in_split, 2, {1}},
-      {"dies_before_its_part",
-       "rank 1 is killed when the others wait for it in the part of a split",
-       3,
-       dies_before_its_part,
-       2,
-       {1},
-       {},
-       4096,
-       {{"NCCL_DEBUG", "INFO"}, {"WEFT_INIT_TIMEOUT", "20"}}},
+      death_before_part(),
       {"dies_in_destroy", "rank 1 is killed while the others destroy", 3, dies_in_destroy, 2, {1}},
       {"maker_left",
        "the maker of the unique id, no rank, ends after init; then rank 1 dies",

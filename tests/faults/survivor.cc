@@ -162,11 +162,13 @@ Survivor::Outcome Survivor::step(ncclComm_t comm, int number, uint64_t salt, boo
   // In host mode calls return when they are done, so the fault comes with the launch.
   if (with_fault && number == plan_.fault_step && rank_ == plan_.victim) strike();
   ncclResult_t result = ncclSuccess;
-  for (size_t i = 0; i < times && result == ncclSuccess; i++) {
-    const int on = static_cast<int>(random.below(static_cast<uint64_t>(plan_.streams)));
-    result =
-        graph ? device_->replay(which, on) : launch(calls[i], me, n, comm, device_->stream(on));
-  }
+  const auto any_stream = [&] {
+    return static_cast<int>(random.below(static_cast<uint64_t>(plan_.streams)));
+  };
+  const int replays_on = any_stream();  // replays of a graph are in one stream's order
+  for (size_t i = 0; i < times && result == ncclSuccess; i++)
+    result = graph ? device_->replay(which, replays_on)
+                   : launch(calls[i], me, n, comm, device_->stream(any_stream()));
   if (result != ncclSuccess || await_end(comm) == Outcome::kFailed) return Outcome::kFailed;
   for (const Call& call : calls) check(call, me, n);
   return Outcome::kDone;
