@@ -47,13 +47,15 @@ std::jthread ended_by(const FaultState& parent, const std::shared_ptr<InitCancel
   }
 }
 
-// As bring_up_child(). `faults`: the parent's. It lives as long as the job.
+// As bring_up_child(). `faults`: the parent's. It lives as long as the job. A communicator that was
+// revoked has a fault, and may still be split.
 void bring_up_part(ncclComm& parent, const FaultState& faults, ncclComm& comm, const Child& child) {
+  const bool revoked = parent.state.load() == CommState::kRevoked;
   try {
-    const std::jthread watch = ended_by(faults, comm.cancel);
+    const std::jthread watch = revoked ? std::jthread() : ended_by(faults, comm.cancel);
     bring_up_child(parent, comm, child, "ncclCommSplit");
   } catch (const Error&) {
-    if (parent.state.load() == CommState::kDead || !faults.known()) throw;
+    if (revoked || parent.state.load() == CommState::kDead || !faults.known()) throw;
     const FaultState::Answer answer = faults.settle();
     throw Error(answer.code, answer.text);
   }
