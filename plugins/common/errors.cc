@@ -10,11 +10,12 @@ thread_local std::string last_text;  // NOLINT(cert-err58-cpp): nothing throws h
 
 }  // namespace
 
-net_abi::Logger logger = nullptr;
+std::atomic<net_abi::Logger> logger = nullptr;
 
 ncclResult_t report(ncclResult_t code, const std::string& text) {
   last_text = text;
-  if (logger != nullptr) logger(net_abi::kLogWarn, log::kAll, "net", 0, "%s", text.c_str());
+  if (const net_abi::Logger tell = logger; tell != nullptr)
+    tell(net_abi::kLogWarn, log::kAll, "net", 0, "%s", text.c_str());
   return code;
 }
 
@@ -26,7 +27,8 @@ ncclResult_t decline(ncclResult_t code, const std::string& text) {
 const char* last_error() { return last_text.c_str(); }
 
 void inform(const std::string& text) {
-  if (logger != nullptr) logger(net_abi::kLogInfo, log::kNet, "net", 0, "%s", text.c_str());
+  if (const net_abi::Logger tell = logger; tell != nullptr)
+    tell(net_abi::kLogInfo, log::kNet, "net", 0, "%s", text.c_str());
 }
 
 }  // namespace weft::net_common

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -10,8 +11,9 @@
 
 namespace weft::net_common {
 
-// The logger passed to init(); nullptr before.
-extern net_abi::Logger logger;
+// The logger passed to init(); nullptr before. A second communicator's init passes it again while
+// connections of the first report errors.
+extern std::atomic<net_abi::Logger> logger;
 
 // Keeps the text for last_error() of this thread, logs it as a warning and returns the code.
 ncclResult_t report(ncclResult_t code, const std::string& text);

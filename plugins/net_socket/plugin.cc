@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "plugins/common/abi_tables.h"
@@ -124,6 +125,12 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot connect: {}", error.what());
   }
+}
+
+void cancel(void* handle) {
+  Handle& at = *static_cast<Handle*>(handle);
+  const std::unique_ptr<Connecting> gone(
+      static_cast<Connecting*>(std::exchange(at.state, nullptr)));
 }
 
 ncclResult_t accept(void* listen_comm, void** recv_comm) {
@@ -261,6 +268,7 @@ const net_abi::NetV9 kNetV9 = AbiTables<SocketPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<SocketPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<SocketPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<SocketPlugin>::kV12;
-const net_abi::ExtensionV2 kExtension = {use_secret, use_wire, isend_two, waits_for, last_error};
+const net_abi::ExtensionV3 kExtension = {use_secret, use_wire,   isend_two,
+                                         waits_for,  last_error, cancel};
 
 }  // namespace weft::net_socket

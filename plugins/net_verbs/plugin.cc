@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "plugins/common/abi_tables.h"
@@ -89,6 +90,12 @@ ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm)
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot connect: {}", error.what());
   }
+}
+
+void cancel(void* handle) {
+  auto& at = *static_cast<net_common::Handle*>(handle);
+  const std::unique_ptr<Connecting> gone(
+      static_cast<Connecting*>(std::exchange(at.state, nullptr)));
 }
 
 ncclResult_t accept(void* listen_comm, void** recv_comm) {
@@ -260,7 +267,7 @@ const net_abi::NetV9 kNetV9 = AbiTables<VerbsPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<VerbsPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<VerbsPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<VerbsPlugin>::kV12;
-const net_abi::ExtensionV2 kExtension = {use_secret, nullptr, nullptr, waits_for,
-                                         net_common::last_error};
+const net_abi::ExtensionV3 kExtension = {
+    use_secret, nullptr, nullptr, waits_for, net_common::last_error, cancel};
 
 }  // namespace weft::net_verbs

@@ -1,4 +1,9 @@
 // Communicators made from others: split, shrink and grow.
+#include <stop_token>
+#include <system_error>
+#include <thread>
+#include <utility>
+
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/comm/bring_up.h"
@@ -28,6 +33,32 @@ void bring_up_child(ncclComm& parent, ncclComm& comm, const Child& child, const 
   if (parent.state.load() == CommState::kDead) comm.cancel->cancel();
   if (child.rendezvous != nullptr) child.rendezvous->hand_over();
   bring_up(comm, child.id, function);
+}
+
+// While the thread runs, a fault of the parent ends the init of its child: the dead may be a rank
+// that the child waits for. Without a thread the init's own time limit remains.
+std::jthread ended_by(const FaultState& parent, const std::shared_ptr<InitCancel>& init) {
+  try {
+    return std::jthread([&parent, init](std::stop_token stop) {
+      if (parent.wait_known(std::move(stop))) init->cancel();
+    });
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
+// As bring_up_child(). `faults`: the parent's. It lives as long as the job. A communicator that was
+// revoked has a fault, and may still be split.
+void bring_up_part(ncclComm& parent, const FaultState& faults, ncclComm& comm, const Child& child) {
+  const bool revoked = parent.state.load() == CommState::kRevoked;
+  try {
+    const std::jthread watch = revoked ? std::jthread() : ended_by(faults, comm.cancel);
+    bring_up_child(parent, comm, child, "ncclCommSplit");
+  } catch (const Error&) {
+    if (revoked || parent.state.load() == CommState::kDead || !faults.known()) throw;
+    const FaultState::Answer answer = faults.settle();
+    throw Error(answer.code, answer.text);
+  }
 }
 
 // A job that failed before its communicator began to come up.
@@ -60,8 +91,9 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
   const uint64_t round = (*use)->children().reserve_round();
   auto work = guarded(comm, [comm, &parent, use, round, color, key]() mutable {
     const Child child = (*use)->children().split(round, color, key);
+    const FaultState& faults = (*use)->faults();
     use.reset();
-    if (comm != nullptr) bring_up_child(parent, *comm, child, "ncclCommSplit");
+    if (comm != nullptr) bring_up_part(parent, faults, *comm, child);
   });
   return start({&parent, comm, out, std::move(work)});
 }

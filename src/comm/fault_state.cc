@@ -3,6 +3,7 @@
 
 #include <thread>
 #include <tuple>
+#include <utility>
 
 namespace weft {
 
@@ -62,6 +63,11 @@ bool FaultState::known() const {
 bool FaultState::wait_known(std::chrono::milliseconds most) const {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, most, [&] { return known_; });
+}
+
+bool FaultState::wait_known(std::stop_token stop) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait(lock, std::move(stop), [&] { return known_; });
 }
 
 std::string FaultState::whole_text() const {

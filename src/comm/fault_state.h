@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
 #include <string>
 
 #include "src/comm/news.h"
@@ -30,6 +31,8 @@ class FaultState {
   bool known() const;
   // Waits for a report. True if one has come.
   bool wait_known(std::chrono::milliseconds most) const;
+  // The same, until somebody stops it.
+  bool wait_known(std::stop_token stop) const;
 
   struct Answer {
     ncclResult_t code = ncclSuccess;
@@ -45,7 +48,7 @@ class FaultState {
   std::string whole_text() const;
 
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  mutable std::condition_variable_any changed_;
   bool known_ = false;
   News news_;
   std::string text_;

@@ -79,7 +79,11 @@ NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secr
   }
 }
 
-NetworkLinks::~NetworkLinks() { drain(0); }
+NetworkLinks::~NetworkLinks() {
+  drain(0);
+  // Where an init failed, connections may be half made.
+  for (Pending& pending : outgoing_) network_->cancel(pending.handle);
+}
 
 std::string NetworkLinks::offer() const {
   std::string text = name().substr(0, kNameBytes - 1);

@@ -48,6 +48,8 @@ class Network {
 
   virtual ncclResult_t listen(int device, NetHandle& handle, void** comm) noexcept = 0;
   virtual ncclResult_t connect(int device, NetHandle& handle, void** comm) noexcept = 0;
+  // Gives up a connect() that has made no comm yet, where the plugin can.
+  virtual void cancel(NetHandle& handle) noexcept = 0;
   virtual ncclResult_t accept(void* listener, void** comm) noexcept = 0;
   virtual ncclResult_t close_send(void* comm) noexcept = 0;
   virtual ncclResult_t close_receive(void* comm) noexcept = 0;

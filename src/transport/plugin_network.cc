@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 using net_abi::DeviceHandle;
-using net_abi::ExtensionV2;
+using net_abi::ExtensionV3;
 
 std::string& last_warning() {
   thread_local std::string text;
@@ -47,7 +47,7 @@ class PluginNetwork final : public Network {
   static constexpr bool kHasContext = kVersion >= 11;
 
  public:
-  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV2* extension,
+  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV3* extension,
                 uint64_t comm_id, int traffic_class)
       : library_(std::move(library)), net_(net), extension_(extension), name_(net.name) {
     config_.traffic_class = traffic_class;
@@ -118,6 +118,9 @@ class PluginNetwork final : public Network {
       return net_.connect(device, &config_, handle.data(), comm, &offload);
     else
       return net_.connect(device, handle.data(), comm, &offload);
+  }
+  void cancel(NetHandle& handle) noexcept override {
+    if (extension_ != nullptr) extension_->cancel(handle.data());
   }
   ncclResult_t accept(void* listener, void** comm) noexcept override {
     DeviceHandle* offload = nullptr;
@@ -231,7 +234,7 @@ class PluginNetwork final : public Network {
 
   const std::shared_ptr<void> library_;
   const Net& net_;
-  const ExtensionV2* const extension_;
+  const ExtensionV3* const extension_;
   const std::string name_;
   net_abi::CommConfig config_{};
   void* context_ = nullptr;
@@ -240,7 +243,7 @@ class PluginNetwork final : public Network {
 
 template <typename Net>
 NetTable make_table(const std::shared_ptr<void>& library, const Net& net,
-                    const ExtensionV2* extension) {
+                    const ExtensionV3* extension) {
   return {net.name, Net::kVersion, [=, &net](uint64_t comm_id, int traffic_class) {
             return std::make_shared<PluginNetwork<Net>>(library, net, extension, comm_id,
                                                         traffic_class);
@@ -253,7 +256,7 @@ bool look_up(const std::shared_ptr<void>& library, int newest, NetTable& table) 
   const auto* net = static_cast<const Net*>(dlsym(library.get(), Net::kSymbol));
   if (net == nullptr) return false;
   const auto* extension =
-      static_cast<const ExtensionV2*>(dlsym(library.get(), ExtensionV2::kSymbol));
+      static_cast<const ExtensionV3*>(dlsym(library.get(), ExtensionV3::kSymbol));
   table = make_table(library, *net, extension);
   return true;
 }
@@ -270,7 +273,7 @@ NetTable find_table(const std::shared_ptr<void>& library, int newest) {
   return table;
 }
 
-NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV2& extension) {
+NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV3& extension) {
   return make_table(nullptr, net, &extension);
 }
 

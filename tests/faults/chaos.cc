@@ -90,7 +90,6 @@ Verdict run_survivors(uint64_t seed, ProcessOptions options, bool gpu) {
   const SurvivalPlan plan(seed);
   options.argument += gpu ? " gpu" : " host";
   options.limit = std::chrono::seconds(60);
-  options.grace = std::chrono::seconds(10);
   options.environment = [&](int rank) {
     auto environment = host_environment(plan.hosts, rank);
     if (plan.no_peer_access) environment["NCCL_P2P_DISABLE"] = "1";

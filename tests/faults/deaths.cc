@@ -1,9 +1,11 @@
 // Ranks that die, stop or are killed, in every phase. The others hear of it within the bound, and
 // can go on without the dead.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <thread>
 
 #include "tests/faults/scenario.h"
@@ -94,6 +96,39 @@ void dies_in_init(Player& player) {
   player.expect_failure(ending, missing ? ncclSystemError : ncclRemoteError,
                         {missing ? "WEFT_INIT_TIMEOUT" : "rank 1([^0-9]|$)"});
   if (comm != nullptr) ncclCommAbort(comm);
+}
+
+// From now on a line of the log ends in a full pipe and stops its thread.
+void stop_at_the_next_log_line() {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const char full[4096] = {};
+  while (write(ends[1], full, sizeof full) > 0) continue;
+  fcntl(ends[1], F_SETFL, 0);
+  std::fflush(stdout);
+  dup2(ends[1], STDOUT_FILENO);
+}
+
+// All ranks have agreed on the split, and log that the part's init begins.
+void dies_before_its_part(Player& player) {
+  ncclComm_t comm = player.join();
+  player.expect_works(comm);
+  player.stage().meet(0, player.nranks());
+  std::thread killer;
+  if (player.rank() == 1) {
+    stop_at_the_next_log_line();
+    killer = std::thread([&] {
+      pause_ms(300);
+      player.die();
+    });
+  }
+  ncclComm_t part = nullptr;
+  player.expect_death(
+      player.call("split", nullptr,
+                  [&] { return ncclCommSplit(comm, 0, player.rank(), &part, nullptr); }),
+      1);
+  if (killer.joinable()) killer.join();
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
 void dies_in_split(Player& player) {
@@ -240,6 +275,18 @@ void survivors_shrink(Player& player) {
   EXPECT_EQ(ncclCommDestroy(last), ncclSuccess);
 }
 
+FaultScenario death_before_part() {
+  return {"dies_before_its_part",
+          "rank 1 is killed when the others wait for it in the part of a split",
+          3,
+          dies_before_its_part,
+          2,
+          {1},
+          {},
+          4096,
+          {{"NCCL_DEBUG", "INFO"}, {"WEFT_INIT_TIMEOUT", "20"}}};
+}
+
 FaultScenario too_long_stop() {
   return {"stops_for_too_long",
           "rank 1 is stopped for longer than WEFT_TIMEOUT=1",
@@ -310,6 +357,7 @@ std::vector<FaultScenario> death_scenarios() {
        false,
        false},
       {"dies_in_split", "rank 1 is killed while the others split", 3, dies_in_split, 2, {1}},
+      death_before_part(),
       {"dies_in_destroy", "rank 1 is killed while the others destroy", 3, dies_in_destroy, 2, {1}},
       {"maker_left",
        "the maker of the unique id, no rank, ends after init; then rank 1 dies",

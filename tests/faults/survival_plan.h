@@ -19,7 +19,7 @@ struct SurvivalPlan {
     ranks = static_cast<int>(2 + random.below(4));
     victim = static_cast<int>(random.below(static_cast<uint64_t>(ranks)));
     stops = random.below(4) == 0;
-    hosts = static_cast<HostLayout>(random.below(2) == 0 ? kOneHost : random.below(kLayouts));
+    if (random.below(2) == 0) hosts = static_cast<HostLayout>(random.below(kLayouts));
     no_peer_access = random.below(3) == 0;
     streams = static_cast<int>(1 + random.below(kMostStreams));
     steps = static_cast<int>(8 + random.below(16));

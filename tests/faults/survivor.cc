@@ -17,8 +17,8 @@ namespace weft::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kSlots = 3;                   // calls at the same time
-constexpr size_t kSlotInts = size_t{1} << 20;  // of an input, and of an output
+constexpr size_t kSlots = 3;                                       // calls at the same time
+constexpr size_t kSlotInts = size_t{1} << (kSanitized ? 16 : 20);  // of an input, and of an output
 constexpr size_t kBytes = 2 * kSlots * kSlotInts * sizeof(int);
 constexpr size_t kMostLeft = size_t{64} << 20;  // GPU memory: code that CUDA loads late
 
@@ -31,10 +31,11 @@ double notice_bound_s(bool stops) {
   return std::chrono::duration<double>(patience(std::chrono::seconds(stops ? 4 : 3))).count();
 }
 
-// Element i of a rank's input.
-int element(uint64_t draw, int rank, size_t i) {
-  return static_cast<int>(mix(draw, static_cast<uint64_t>(rank)) % 1000 + i % 251);
+// The first element of a rank's input. Element i is i % 251 more.
+int first(uint64_t draw, int rank) {
+  return static_cast<int>(mix(draw, static_cast<uint64_t>(rank)) % 1000);
 }
+int after_first(size_t i) { return static_cast<int>(i % 251); }
 
 }  // namespace
 
@@ -61,11 +62,12 @@ int* Survivor::input(const Call& call) const {
 }
 int* Survivor::output(const Call& call) const { return input(call) + kSlotInts; }
 
-void Survivor::fill(const Call& call, int me) {
+void Survivor::fill(const Call& call, int me, int n) {
   std::vector<int> data(call.count);
-  for (size_t i = 0; i < data.size(); i++) data[i] = element(call.draw, me, i);
+  const int from = first(call.draw, me);
+  for (size_t i = 0; i < data.size(); i++) data[i] = from + after_first(i);
   device_->write(input(call), data.data(), data.size() * sizeof(int));
-  data.assign(call.count, -1);
+  data.assign(call.kind == 2 ? static_cast<size_t>(n) * call.count : call.count, -1);
   device_->write(output(call), data.data(), data.size() * sizeof(int));
 }
 
@@ -73,14 +75,17 @@ void Survivor::check(const Call& call, int me, int n) {
   const size_t blocks = call.kind == 2 ? static_cast<size_t>(n) : 1;
   std::vector<int> seen(blocks * call.count);
   device_->read(seen.data(), output(call), seen.size() * sizeof(int));
+  int sum = 0;
+  for (int r = 0; r < n; r++) sum += first(call.draw, r);
   for (size_t at = 0; at < seen.size(); at++) {
     const size_t i = at % call.count;
-    int expected = 0;
-    if (call.kind == 0)
-      for (int r = 0; r < n; r++) expected += element(call.draw, r, i);
-    if (call.kind == 1) expected = element(call.draw, call.root, i);
-    if (call.kind == 2) expected = element(call.draw, static_cast<int>(at / call.count), i);
-    if (call.kind == 3) expected = element(call.draw, (me + n - 1) % n, i);
+    if (i == 0 && call.kind != 0) {
+      const int sender = call.kind == 1   ? call.root
+                         : call.kind == 2 ? static_cast<int>(at / call.count)
+                                          : (me + n - 1) % n;
+      sum = first(call.draw, sender);
+    }
+    const int expected = sum + (call.kind == 0 ? n : 1) * after_first(i);
     if (seen[at] == expected) continue;
     ADD_FAILURE() << "call of kind " << call.kind << ", count " << call.count << ": element " << at
                   << " is " << seen[at] << ", not " << expected;
@@ -153,15 +158,17 @@ Survivor::Outcome Survivor::step(ncclComm_t comm, int number, uint64_t salt, boo
     calls = graphs_[which];
   else
     for (size_t c = 0; c < times; c++) calls.emplace_back(random.next(), c, n);
-  for (const Call& call : calls) fill(call, me);
+  for (const Call& call : calls) fill(call, me, n);
   // In host mode calls return when they are done, so the fault comes with the launch.
   if (with_fault && number == plan_.fault_step && rank_ == plan_.victim) strike();
   ncclResult_t result = ncclSuccess;
-  for (size_t i = 0; i < times && result == ncclSuccess; i++) {
-    const int on = static_cast<int>(random.below(static_cast<uint64_t>(plan_.streams)));
-    result =
-        graph ? device_->replay(which, on) : launch(calls[i], me, n, comm, device_->stream(on));
-  }
+  const auto any_stream = [&] {
+    return static_cast<int>(random.below(static_cast<uint64_t>(plan_.streams)));
+  };
+  const int replays_on = any_stream();  // replays of a graph are in one stream's order
+  for (size_t i = 0; i < times && result == ncclSuccess; i++)
+    result = graph ? device_->replay(which, replays_on)
+                   : launch(calls[i], me, n, comm, device_->stream(any_stream()));
   if (result != ncclSuccess || await_end(comm) == Outcome::kFailed) return Outcome::kFailed;
   for (const Call& call : calls) check(call, me, n);
   return Outcome::kDone;

@@ -32,7 +32,7 @@ class Survivor {
 
   int* input(const Call& call) const;
   int* output(const Call& call) const;
-  void fill(const Call& call, int me);
+  void fill(const Call& call, int me, int n);
   void check(const Call& call, int me, int n);
   ncclResult_t launch(const Call& call, int me, int n, ncclComm_t comm, cudaStream_t stream) const;
   // Records the graphs of a communicator. Its ranks do so at the same time.

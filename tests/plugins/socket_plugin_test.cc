@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -116,6 +118,26 @@ TEST(Listener, LetsAPeerInBetweenManyStrangers) {
   for (int i = 0; i < 200; i++)
     strangers.push_back(connect_tcp(listener.handle().addresses[0], in_seconds(60)));
   EXPECT_NE(meet(listener, listener.handle(), {}, std::nullopt).receiver, nullptr);
+}
+
+int open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+TEST(Connector, ThatIsGivenUpHoldsNothing) {
+  const auto network = loopback_network();
+  NetHandle handle{};
+  void *listener = nullptr, *comm = nullptr;
+  ASSERT_EQ(network->listen(0, handle, &listener), ncclSuccess);
+  const int before = open_descriptors();
+  ASSERT_EQ(network->connect(0, handle, &comm), ncclSuccess);
+  ASSERT_EQ(comm, nullptr) << "nobody has accepted it";
+  EXPECT_GT(open_descriptors(), before);
+  network->cancel(handle);
+  EXPECT_EQ(open_descriptors(), before);
+  network->cancel(handle);  // nothing is left to cancel
+  EXPECT_EQ(network->close_listen(listener), ncclSuccess);
 }
 
 TEST(Connector, TriesTheNextAddressWhenOneLeadsNowhere) {

@@ -1,4 +1,4 @@
-// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v2. Other
+// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v3. Other
 // plugins lack it, and everything works without it. Same thread rule as the ABI: one at a time per
 // comm.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace weft::net_abi {
 
-struct ExtensionV2 {
-  static constexpr const char* kSymbol = "weftNetExtension_v2";
+struct ExtensionV3 {
+  static constexpr const char* kSymbol = "weftNetExtension_v3";
 
   // The communicator's secret (16 bytes), for this thread's listen() and connect() from now on.
   // Peers prove that they know it. nullptr: none, the handle alone admits a peer.
@@ -28,6 +28,9 @@ struct ExtensionV2 {
   int (*waits_for)(void* comm, pollfd* descriptors, int most);
   // Why the last call of this thread failed, as text; never nullptr.
   const char* (*last_error)();
+  // Gives up a connect() with this handle that has neither failed nor made a comm, if there is one.
+  // NCCL's ABI has no way to: what such a connection holds would stay until the process ends.
+  void (*cancel)(void* handle);
 };
 
 }  // namespace weft::net_abi
