@@ -65,8 +65,8 @@ TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {
   play_on(2, "device_conformance", 4, "cudaMalloc", gpu_nics());
   play_on(2, "two_ranks_each", 2, "", gpu_nics());
 }
-// The plugin copies with CUDA, as no NIC does. A copy of the caller that waits for a replay must not
-// be in a copy engine's queue before a copy that the replay waits for.
+// The plugin copies with CUDA, as no NIC does. A copy of the caller that waits for a replay must
+// not be in a copy engine's queue before a copy that the replay waits for.
 TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpusInGraphs) {
   Environment apart = gpu_nics();
   apart["WEFT_TEST_REPLAYS_APART"] = "1";
