@@ -242,10 +242,9 @@ std::vector<CaseMemory> with_feedback(const ScheduleCase& c, int calls) {
   return all;
 }
 
-// Two calls, then replays of a third.
+// Two calls, then replays of a third. Losses belong to addresses, so every case has its own.
 void run_with_feedback(Rank& me, const ScheduleCase& c, const std::vector<CaseMemory>& expected) {
   const auto& before = expected[0].before[static_cast<size_t>(me.rank)];
-  me.arena->reset();
   auto* device = reinterpret_cast<std::byte*>(me.arena->take(before.size()));
   const auto call = [&] { WEFT_OK(call_of(c, me.rank, device, me.comm(), me.stream())); };
   std::unique_ptr<Graph> graph;
@@ -279,6 +278,7 @@ TEST_F(Schedules, WithFeedbackKeepTheLossesOfTheReference) {
         {"WEFT_COMPRESS", std::string("all_reduce=") + codec + ":feedback"}};
     std::vector<CaseMemory> expected;
     run_team(4, [&](Rank& me) {
+      me.arena->reset();
       for (const ScheduleCase& c : cases.all()) {
         if (me.rank == 0) expected = with_feedback(c, 4);
         me.meet();
