@@ -25,8 +25,10 @@ News Communicator::report(News::Kind kind, ncclResult_t code, const std::string&
   return {kind, !vigil_.faults.known(), options_.rank, options_.rank, code, wall_clock_us(), text};
 }
 
+// Once waits have ended, kernels may be done without having moved their data. So nobody may be told
+// then that all is well, though the record of the failure is not settled yet.
 void Communicator::poll_gpu() {
-  if (find_gpu_error()) vigil_.faults.settle();
+  if (find_gpu_error() || (gpu_ != nullptr && stopped())) vigil_.faults.settle();
 }
 
 bool Communicator::find_gpu_error() {
