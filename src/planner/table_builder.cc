@@ -207,7 +207,23 @@ class Builder {
     } else {
       predict_option(option, source.generator->make_on(hierarchy_, source.collective, false),
                      simulated);
+      count_other_root(option, source, simulated);
     }
+  }
+
+  // Generators serve all roots, and some cross hosts once from root 0 and many times from others.
+  // So the slower of two roots counts.
+  void count_other_root(PlanOption& option, const Source& source,
+                        SimulatedMachine* simulated) const {
+    Collective other = source.collective;
+    other.root = other.nranks / 2 - 1;
+    if (!other.rooted() || other.root < 1 || other.nranks > kManyRanks || simulated == nullptr ||
+        option.us.empty())
+      return;
+    PlanOption rotated = option;
+    predict_option(rotated, source.generator->make_on(hierarchy_, other, false), simulated);
+    for (size_t i = 0; i < std::min(option.us.size(), rotated.us.size()); i++)
+      option.us[i] = std::max(option.us[i], rotated.us[i]);
   }
 
   // Between hosts the measured thresholds of selection.h come before the cost model. Default rates

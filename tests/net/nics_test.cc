@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "plugins/net_socket/plugin.h"
@@ -13,6 +14,7 @@
 #include "src/transport/net_plugins.h"
 #include "tests/support/conformance.h"
 #include "tests/support/processes.h"
+#include "weft.h"
 
 namespace weft::test {
 namespace {
@@ -83,6 +85,79 @@ TEST(Nics, AreTheOnesNearestToTheGpu) {
 TEST(Nics, ThatTheNetworkDoesNotHaveAreReplacedByTheFastest) {
   for (const Lines& lines : nics_seen("ndv2x2", 16, "slow,eth7"))
     EXPECT_EQ(lines, (Lines{"sends eth7", "receives eth7"}));
+}
+
+constexpr size_t kBlock = size_t{1} << 20;  // bytes of a rank
+
+// "all_gather 5": so many calls, with arrays of a block per rank.
+WEFT_SCENARIO(some_large_calls) {
+  std::istringstream words(context.argument);
+  std::string collective;
+  int calls = 0;
+  words >> collective >> calls;
+  with_communicator(context, [&](ncclComm_t comm) {
+    const size_t mine = kBlock / sizeof(int), all = mine * static_cast<size_t>(context.nranks);
+    std::vector<int> in(all, context.rank + 1), out(all, -1);
+    for (int i = 0; i < calls; i++) {
+      const bool gathers = collective == "all_gather", scatters = collective == "reduce_scatter";
+      ASSERT_EQ(weftPartitioned(comm, collective.c_str(), in.data(), out.data(),
+                                gathers || scatters ? mine : all, ncclInt32, ncclSum, 3, 1, nullptr,
+                                nullptr, nullptr),
+                ncclSuccess)
+          << ncclGetLastError(comm);
+      const int sum = context.nranks * (context.nranks + 1) / 2;
+      EXPECT_EQ(out[0], gathers ? 1 : collective == "broadcast" ? 4 : sum);
+      EXPECT_EQ(out[(scatters ? mine : all) - 1], gathers                     ? context.nranks
+                                                  : collective == "broadcast" ? 4
+                                                                              : sum);
+    }
+  });
+}
+
+// Bytes that 16 ranks on two hosts send to the other host.
+double bytes_between_hosts(const std::string& collective, int calls) {
+  const auto log = [](int rank) {
+    return testing::TempDir() + "weft-bytes-" + std::to_string(getpid()) + "-" +
+           std::to_string(rank);
+  };
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(120);
+  options.argument = collective + " " + std::to_string(calls);
+  options.environment = [&](int rank) {
+    return std::map<std::string, std::string>{
+        {"NCCL_HOSTID", rank < 8 ? "first" : "second"},
+        {"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
+        {"NCCL_NET", "tiny11"},
+        {"WEFT_TOPO", "ndv2x2"},
+        {"WEFT_TEST_NICS", "nic0"},
+        {"WEFT_TEST_NIC_BYTES", log(rank)}};
+  };
+  run_ranks_as_processes("some_large_calls", 16, options);
+  double all = 0;
+  for (int rank = 0; rank < 16; rank++) {
+    double bytes = -1e18;
+    std::ifstream(log(rank)) >> bytes;
+    all += bytes;
+    unlink(log(rank).c_str());
+  }
+  return all;
+}
+
+// Every chunk crosses the network as often as it must, and no more. Messages have headers. A
+// broadcast from rank 3 may come back to its host over the other direction of the cable.
+TEST(Nics, CarryWhatTheBoundSays) {
+  const double array = 16.0 * kBlock;
+  const std::pair<const char*, double> bounds[] = {{"all_gather", array},
+                                                   {"reduce_scatter", array},
+                                                   {"all_reduce", 2 * array},
+                                                   {"broadcast", array}};
+  for (const auto& [collective, bound] : bounds) {
+    const double one =
+        (bytes_between_hosts(collective, 5) - bytes_between_hosts(collective, 1)) / 4;
+    EXPECT_GE(one, bound) << collective;
+    EXPECT_LE(one, (collective == std::string("broadcast") ? 2 : 1) * 1.005 * bound) << collective;
+    std::printf("%-14s %.4f of the bound\n", collective, one / bound);
+  }
 }
 
 // The plugin is loaded in a process of its own: it reads its devices once.

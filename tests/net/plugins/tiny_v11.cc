@@ -1,8 +1,10 @@
 // An external plugin of ABI version 11: the tiny network under the name "tiny11". It checks that
 // every communicator passes the context that its init() gave. It has two devices, a slow one that
 // nobody should use; or those of WEFT_TEST_NICS ("nic0,nic1"), equally fast. WEFT_TEST_NIC_LOG
-// names a file with a line for each route: "sends nic0" or "receives nic0". WEFT_TEST_NIC_GPU=1:
-// its devices take GPU memory, and want flushes (gpu_memory.h).
+// names a file with a line for each route: "sends nic0" or "receives nic0". WEFT_TEST_NIC_BYTES:
+// a file that has, at the end of the process, the bytes that it sent. WEFT_TEST_NIC_GPU=1: its
+// devices take GPU memory, and want flushes (gpu_memory.h).
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -43,6 +45,13 @@ void note(const char* what, int dev) {
   if (const char* file = std::getenv("WEFT_TEST_NIC_LOG"))
     std::ofstream(file, std::ios::app) << what << ' ' << nics()[static_cast<size_t>(dev)] << '\n';
 }
+
+struct Sent {
+  std::atomic<uint64_t> bytes{0};
+  ~Sent() {
+    if (const char* file = std::getenv("WEFT_TEST_NIC_BYTES")) std::ofstream(file) << bytes << '\n';
+  }
+} sent;
 
 bool genuine(const void* context) {
   return context != nullptr && static_cast<const Context*>(context)->magic == 0x11;
@@ -96,7 +105,9 @@ ncclResult_t accept_from(void* listener, void** comm, net_abi::DeviceHandle**) {
 }
 ncclResult_t isend_tagged(void* comm, void* data, size_t size, int, void* mr, void*,
                           void** request) {
-  return gpu::isend(comm, data, size, mr, request);
+  const ncclResult_t result = gpu::isend(comm, data, size, mr, request);
+  if (*request != nullptr) sent.bytes += size;
+  return result;
 }
 ncclResult_t irecv_tagged(void* comm, int n, void** data, size_t* sizes, int*, void** mrs, void**,
                           void** request) {
