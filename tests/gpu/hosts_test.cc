@@ -8,6 +8,7 @@
 #include "tests/gpu/support/gpu_processes.h"
 #include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/process_rank.h"
+#include "tests/support/nic_bytes.h"
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 
@@ -74,6 +75,28 @@ TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpusInGraphs) {
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {
   play_on(2, "graphs_between_processes", 4, "registered");
+}
+
+// The argument: how many all_gathers, with a MiB of each rank.
+WEFT_SCENARIO(counted_gathers) {
+  constexpr size_t kCount = (size_t{1} << 20) / 4;
+  ProcessRank me(context);
+  Arena arena(size_t{64} << 20, Origin::kCudaMalloc, me.comm());
+  for (int i = 0; i < std::stoi(context.argument); i++) {
+    arena.reset();
+    me.run({plain(Operation::kAllGather, kCount)}, arena);
+  }
+}
+
+// Two ndv2. A block crosses the network once, and is passed on from GPU to GPU from there.
+TEST_F(TwoFakeHosts, OfAnEmulatedMachineSendWhatTheBoundSays) {
+  const auto bytes = [](const char* calls) {
+    return nic_bytes("counted_gathers", calls, "ndv2x2", 16);
+  };
+  const double one = (bytes("5") - bytes("1")) / 4, bound = 16.0 * (1 << 20);
+  std::printf("%.4f of the bound\n", one / bound);
+  EXPECT_GE(one, bound);
+  EXPECT_LE(one, 1.005 * bound);
 }
 
 // Without flushes results are wrong, so the test above can fail.

@@ -13,6 +13,7 @@
 #include "src/planner/plan_facts.h"
 #include "src/transport/net_plugins.h"
 #include "tests/support/conformance.h"
+#include "tests/support/nic_bytes.h"
 #include "tests/support/processes.h"
 #include "weft.h"
 
@@ -112,35 +113,6 @@ WEFT_SCENARIO(some_large_calls) {
                                                                               : sum);
     }
   });
-}
-
-// Bytes that 16 ranks on two hosts send to the other host.
-double bytes_between_hosts(const std::string& collective, int calls) {
-  const auto log = [](int rank) {
-    return testing::TempDir() + "weft-bytes-" + std::to_string(getpid()) + "-" +
-           std::to_string(rank);
-  };
-  ProcessOptions options;
-  options.limit = std::chrono::seconds(120);
-  options.argument = collective + " " + std::to_string(calls);
-  options.environment = [&](int rank) {
-    return std::map<std::string, std::string>{
-        {"NCCL_HOSTID", rank < 8 ? "first" : "second"},
-        {"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
-        {"NCCL_NET", "tiny11"},
-        {"WEFT_TOPO", "ndv2x2"},
-        {"WEFT_TEST_NICS", "nic0"},
-        {"WEFT_TEST_NIC_BYTES", log(rank)}};
-  };
-  run_ranks_as_processes("some_large_calls", 16, options);
-  double all = 0;
-  for (int rank = 0; rank < 16; rank++) {
-    double bytes = -1e18;
-    std::ifstream(log(rank)) >> bytes;
-    all += bytes;
-    unlink(log(rank).c_str());
-  }
-  return all;
 }
 
 // Every chunk crosses the network as often as it must, and no more. Messages have headers. A
