@@ -15,6 +15,7 @@
 #include "tests/support/conformance.h"
 #include "tests/support/nic_bytes.h"
 #include "tests/support/processes.h"
+#include "tests/support/sampling.h"
 #include "weft.h"
 
 namespace weft::test {
@@ -118,6 +119,7 @@ WEFT_SCENARIO(some_large_calls) {
 // Every chunk crosses the network as often as it must, and no more. Messages have headers. A
 // broadcast from rank 3 may come back to its host over the other direction of the cable.
 TEST(Nics, CarryWhatTheBoundSays) {
+  if (kSanitized) GTEST_SKIP() << "sanitized: searches for plans take too long";
   const double array = 16.0 * kBlock;
   const std::pair<const char*, double> bounds[] = {{"all_gather", array},
                                                    {"reduce_scatter", array},
