@@ -227,7 +227,6 @@ GpuPeer GpuExecutor::describe() {
 }
 
 void GpuExecutor::set_priority(int priority) { state_->priority = priority; }
-cudaStream_t GpuExecutor::own_stream() const { return state_->own_stream.stream(); }
 
 int GpuExecutor::device() const { return state_->options.device; }
 bool GpuExecutor::one_device() const { return state_->comm.one_device; }

@@ -179,7 +179,6 @@ class GpuExecutor {
   // All ranks reach each other, and are few enough for kernels that need that.
   bool complete() const;
   int device() const;
-  cudaStream_t own_stream() const;  // beside the caller's
   bool one_device() const;          // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 

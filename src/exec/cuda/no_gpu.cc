@@ -52,7 +52,6 @@ void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuM
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
 int GpuExecutor::device() const { return 0; }
 void GpuExecutor::set_priority(int) {}
-cudaStream_t GpuExecutor::own_stream() const { return nullptr; }
 bool GpuExecutor::one_device() const { return false; }
 void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }

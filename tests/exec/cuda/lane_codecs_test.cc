@@ -75,6 +75,12 @@ class RandomStep {
     m.divide_by = divide_ ? 3 : 0;
     m.operands = operands_.data();
     m.losses = device_losses_.empty() ? nullptr : device_losses_.data();
+    for (const bool last : {false, true}) {  // as if destinations took two passes
+      m.last_pass = last;
+      move_blocks(a, m);
+    }
+  }
+  void move_blocks(const cuda::LaneArguments& a, const cuda::LaneMovement& m) const {
     for (uint64_t begin = 0; begin < elements_; begin += a.codec_block)
       cuda::CodedBlock<cuda::Native<float>>(
           a, m, begin, static_cast<uint32_t>(std::min<uint64_t>(a.codec_block, elements_ - begin)))

@@ -41,7 +41,7 @@ class CodedBlock {
       sum(g, count, values);
       pick(g, count, values);
       for (uint32_t d = 0; d < m_.destination_count; d++) write(d, g, count, values);
-      if (lossy_ != 0) keep_losses(g, count, values);
+      if (lossy_ != 0 && m_.last_pass) keep_losses(g, count, values);
     }
   }
 

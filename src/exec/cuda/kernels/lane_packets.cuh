@@ -31,6 +31,7 @@ struct LaneMovement {
   uint32_t call;
   const LaneOperand* operands;  // of a step with codecs, sources first; otherwise nullptr
   float* losses;                // by element, of a step that keeps what it loses; else nullptr
+  bool last_pass;               // over the destinations: then losses are kept, and not before
 };
 
 // Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.
