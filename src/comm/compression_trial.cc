@@ -37,7 +37,7 @@ RoundTimes mean_of_ranks(const std::vector<std::string>& blobs) {
 // Where rank 0 remembers what was decided for these hosts; empty: nowhere.
 std::string scopes_path(const Config& config, Communicator& ranks) {
   if (config.cache.empty()) return "";
-  std::vector<uint64_t> key = {ranks.on_gpu() ? 1u : 0u};
+  std::vector<uint64_t> key;
   for (int r = 0; r < ranks.nranks(); r++) key.push_back(ranks.mesh().info(r).host);
   return fmt::format("{}/compress-{:016x}", config.cache,
                      siphash(Secret{}, key.data(), key.size() * sizeof(uint64_t)));
@@ -111,7 +111,6 @@ CompressionScopes CompressionTrial::run(Deadline deadline) const {
   scopes.fill({CodedLinks::kNone, kCompressFrom});
   const Ways tried = ways();
   Trial trial(ranks, TimeLine::kLarge);
-  control.all_gather("", deadline);  // see Trial
   for (size_t k = 0; k < scopes.size(); k++) {
     if (!settings.rules[k]) continue;
     const auto kind = static_cast<CollectiveKind>(k);

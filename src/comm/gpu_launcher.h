@@ -68,7 +68,6 @@ class GpuLauncher {
   cuda::SignalWords signal_words() const;
 
   int device() const { return gpu_.device(); }
-  cudaStream_t own_stream() const { return gpu_.own_stream(); }
   bool via_host() const { return rings_; }
   void stop() noexcept { gpu_.stop(); }
   void peer_left(int peer) noexcept { gpu_.peer_left(peer); }

@@ -5,9 +5,7 @@
 #include <chrono>
 
 #include "src/base/error.h"
-#include "src/base/log.h"
 #include "src/comm/communicator.h"
-#include "src/comm/gpu_launcher.h"
 
 namespace weft {
 namespace {
@@ -32,42 +30,18 @@ void run_on_host(Communicator& communicator, host::Batch& batch) {
 
 }  // namespace
 
-Trial::Trial(Communicator& communicator, size_t bytes) : communicator_(communicator) {
-  if (communicator.on_gpu()) {
-    data_ = static_cast<std::byte*>(cuda::allocate(bytes));
-    return;
-  }
-  host_ = std::make_unique<std::byte[]>(bytes);
-  data_ = host_.get();
-}
-
-Trial::~Trial() {
-  if (communicator_.on_gpu()) try {
-      cuda::release(data_);
-    } catch (const Error& error) {
-      WEFT_WARN("the memory of a trial cannot be freed: {}", error.what());
-    }
-}
+Trial::Trial(Communicator& communicator, size_t bytes)
+    : communicator_(communicator), data_(std::make_unique<std::byte[]>(bytes)) {}
 
 double Trial::seconds(CollectiveKind kind, size_t bytes) {
   using Clock = std::chrono::steady_clock;
-  Call call = trial_call(kind, bytes, communicator_.rank(), communicator_.nranks(), data_);
-  const Call* const calls[] = {&call};
-  Clock::time_point began;
-  if (GpuLauncher* gpu = communicator_.gpu()) {
-    call.stream = gpu->own_stream();
-    began = Clock::now();
-    communicator_.launch(calls);
-    gpu->synchronize();
-    communicator_.poll_gpu();
-    communicator_.check();
-  } else {
-    host::Batch batch;
-    communicator_.begin();
-    communicator_.add_to(batch, call);
-    began = Clock::now();
-    run_on_host(communicator_, batch);
-  }
+  const Call call =
+      trial_call(kind, bytes, communicator_.rank(), communicator_.nranks(), data_.get());
+  host::Batch batch;
+  communicator_.begin();
+  communicator_.add_to(batch, call);
+  const Clock::time_point began = Clock::now();
+  run_on_host(communicator_, batch);
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 

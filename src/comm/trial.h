@@ -10,15 +10,10 @@ namespace weft {
 
 class Communicator;
 
-// A buffer for trial calls: host memory in host mode, else device memory. One thread. On GPUs that
-// ranks share, ranks must meet after they made it, before the first call, and after the last call:
-// memory is not allocated and freed while kernels wait.
+// A buffer for trial calls. Host mode, one thread.
 class Trial {
  public:
   Trial(Communicator& communicator, size_t bytes);
-  ~Trial();
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
 
   // Seconds of one call in place, of an array of float32, by the plan that the communicator has
   // now. Collective. Throws Error if the call fails.
@@ -28,8 +23,7 @@ class Trial {
 
  private:
   Communicator& communicator_;
-  std::unique_ptr<std::byte[]> host_;
-  std::byte* data_ = nullptr;
+  const std::unique_ptr<std::byte[]> data_;
 };
 
 }  // namespace weft
