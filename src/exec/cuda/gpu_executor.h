@@ -179,7 +179,7 @@ class GpuExecutor {
   // All ranks reach each other, and are few enough for kernels that need that.
   bool complete() const;
   int device() const;
-  bool one_device() const;          // all ranks are on one device
+  bool one_device() const;  // all ranks are on one device
   static constexpr size_t kBoardBytes = 1 << 20;
 
   // Kernels from now on. Above 0: blocks that wait for an SM go before others; below: after them.
