@@ -82,6 +82,16 @@ TEST(Scale, SixtyFourThreadsReduceExchangeAndSplit) {
   });
 }
 
+TEST(Scale, OneHundredTwentyEightThreadsReduceAndExchange) {
+  if (kSanitized) GTEST_SKIP() << "sanitized: 64 ranks must do";
+  run_ranks_as_threads(128, [](int, ncclComm_t comm) {
+    EXPECT_EQ(size_of(comm), 128);
+    expect_all_reduce_works(comm, 1);
+    expect_all_reduce_works(comm, 10000);
+    expect_alltoall_works(comm);
+  });
+}
+
 TEST(Scale, SixtyFourRanksDrivenByOneThread) {
   CommSet set(64);
   std::vector<int> data(64, 1);
