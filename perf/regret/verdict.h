@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "perf/regret/entrants.h"
-#include "perf/regret/paired.h"
+#include "perf/common/paired.h"
 
 namespace weft::perf {
 

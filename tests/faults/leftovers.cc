@@ -30,6 +30,19 @@ std::string open_files() {
   return all;
 }
 
+// Names of threads but those of the pool that host work makes once in a process, when it is first
+// needed.
+std::vector<std::string> threads() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    if (name != "weft-worker") names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 size_t address_space() {
@@ -40,14 +53,14 @@ size_t address_space() {
 
 Leftovers::Leftovers()
     : descriptors_(entries("/proc/self/fd", false)),
-      threads_(entries("/proc/self/task", false)),
+      threads_(threads()),
       shared_files_(entries("/dev/shm", true)),
       open_(open_files()) {}
 
 bool Leftovers::settle_to(const Leftovers& before) {
   for (int i = 0; i < 500; i++) {
     *this = Leftovers();
-    if (descriptors_ <= before.descriptors_ && threads_ <= before.threads_ &&
+    if (descriptors_ <= before.descriptors_ && threads_.size() <= before.threads_.size() &&
         shared_files_ <= before.shared_files_)
       return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -56,8 +69,11 @@ bool Leftovers::settle_to(const Leftovers& before) {
 }
 
 std::string Leftovers::describe() const {
-  return std::to_string(descriptors_) + " descriptors, " + std::to_string(threads_) + " threads, " +
-         std::to_string(shared_files_) + " shared files (" + open_ + " )";
+  std::string names;
+  for (const std::string& name : threads_) names += " " + name;
+  return std::to_string(descriptors_) + " descriptors, " + std::to_string(threads_.size()) +
+         " threads, " + std::to_string(shared_files_) + " shared files (" + open_ + ";" + names +
+         " )";
 }
 
 }  // namespace weft::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace weft::test {
 
@@ -17,7 +18,9 @@ class Leftovers {
   std::string describe() const;
 
  private:
-  int descriptors_, threads_, shared_files_;
+  int descriptors_;
+  std::vector<std::string> threads_;  // names
+  int shared_files_;
   std::string open_;  // what the descriptors are of
 };
 
