@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,6 +29,23 @@ struct Handle {
   Address addresses[kAddresses];
 };
 static_assert(sizeof(Handle) <= net_abi::kHandleBytes);
+
+// A handle in the caller's memory, at any address. Written back at the end.
+class BorrowedHandle {
+ public:
+  explicit BorrowedHandle(void* memory) : memory_(memory) {
+    std::memcpy(&handle_, memory, sizeof handle_);
+  }
+  ~BorrowedHandle() { std::memcpy(memory_, &handle_, sizeof handle_); }
+  BorrowedHandle(const BorrowedHandle&) = delete;
+  BorrowedHandle& operator=(const BorrowedHandle&) = delete;
+  Handle* operator->() { return &handle_; }
+  const Handle& operator*() const { return handle_; }
+
+ private:
+  void* memory_;
+  Handle handle_;
+};
 
 // The sockets of a connection whose two sides have authenticated each other.
 struct Joined {

@@ -101,20 +101,20 @@ ncclResult_t listen(int dev, void* handle, void** listen_comm) {
 ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
   *send_comm = nullptr;
   if (!known(dev)) return failed(ncclInvalidArgument, "there is no network device {}", dev);
-  Handle& at = *static_cast<Handle*>(handle);
+  BorrowedHandle at(handle);
   try {
-    if (at.state == nullptr) {
+    if (at->state == nullptr) {
       const Width width = choose_width(config(), all_interfaces()[static_cast<size_t>(dev)]);
-      at.state =
+      at->state =
           std::make_unique<Connecting>(
-              Connecting{Connector(at, width.sockets, thread_secret(), chosen_wire()), width})
+              Connecting{Connector(*at, width.sockets, thread_secret(), chosen_wire()), width})
               .release();
     }
-    auto* connecting = static_cast<Connecting*>(at.state);
+    auto* connecting = static_cast<Connecting*>(at->state);
     std::optional<Joined> joined = connecting->connector.join();
     if (!joined && !connecting->connector.failed()) return ncclSuccess;
     const std::unique_ptr<Connecting> finished(connecting);
-    at.state = nullptr;
+    at->state = nullptr;
     if (!joined) return failed(ncclSystemError, "{}", finished->connector.failure());
     const Width& width = finished->width;
     auto sender =
@@ -128,9 +128,9 @@ ncclResult_t connect(int dev, int, void* handle, void** send_comm) {
 }
 
 void cancel(void* handle) {
-  Handle& at = *static_cast<Handle*>(handle);
+  BorrowedHandle at(handle);
   const std::unique_ptr<Connecting> gone(
-      static_cast<Connecting*>(std::exchange(at.state, nullptr)));
+      static_cast<Connecting*>(std::exchange(at->state, nullptr)));
 }
 
 ncclResult_t accept(void* listen_comm, void** recv_comm) {

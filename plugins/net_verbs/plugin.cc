@@ -74,18 +74,18 @@ ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm)
   *send_comm = nullptr;
   const Device* device = find_device(dev);
   if (device == nullptr) return ncclInvalidArgument;
-  auto& at = *static_cast<net_common::Handle*>(handle);
+  net_common::BorrowedHandle at(handle);
   try {
-    if (at.state == nullptr)
-      at.state = std::make_unique<Connecting>(
-                     Connecting{device, connection_settings(config(), traffic_class),
-                                net_common::Connector(at, 1, thread_secret()), nullptr})
-                     .release();
-    std::unique_ptr<Connecting> connecting(static_cast<Connecting*>(at.state));
-    at.state = nullptr;
+    if (at->state == nullptr)
+      at->state = std::make_unique<Connecting>(
+                      Connecting{device, connection_settings(config(), traffic_class),
+                                 net_common::Connector(*at, 1, thread_secret()), nullptr})
+                      .release();
+    std::unique_ptr<Connecting> connecting(static_cast<Connecting*>(at->state));
+    at->state = nullptr;
     bool finished = false;
     const ncclResult_t code = advance(*connecting, send_comm, finished);
-    if (!finished) at.state = connecting.release();
+    if (!finished) at->state = connecting.release();
     return code;
   } catch (const std::exception& error) {
     return failed(ncclSystemError, "cannot connect: {}", error.what());
@@ -93,9 +93,9 @@ ncclResult_t connect(int dev, int traffic_class, void* handle, void** send_comm)
 }
 
 void cancel(void* handle) {
-  auto& at = *static_cast<net_common::Handle*>(handle);
+  net_common::BorrowedHandle at(handle);
   const std::unique_ptr<Connecting> gone(
-      static_cast<Connecting*>(std::exchange(at.state, nullptr)));
+      static_cast<Connecting*>(std::exchange(at->state, nullptr)));
 }
 
 ncclResult_t accept(void* listen_comm, void** recv_comm) {

@@ -46,7 +46,8 @@ std::optional<WindowOffer> decode_window_offer(const std::string& text) {
   offer.segment_offset = head.segment_offset;
   offer.lent.lead = head.lead;
   offer.lent.parts.resize(head.parts);
-  std::memcpy(offer.lent.parts.data(), text.data() + sizeof head, head.parts * sizeof(OfferPart));
+  if (head.parts > 0)
+    std::memcpy(offer.lent.parts.data(), text.data() + sizeof head, head.parts * sizeof(OfferPart));
   offer.why = text.substr(sizeof head + head.parts * sizeof(OfferPart));
   return offer;
 }

@@ -30,15 +30,16 @@ std::string open_files() {
   return all;
 }
 
-// Names of threads but those of the pool that host work makes once in a process, when it is first
-// needed.
-std::vector<std::string> threads() {
+// Names of threads, but not of those that a process keeps once they are needed: the pool for work of
+// hosts, and proxies, which have a descriptor each.
+std::vector<std::string> threads(int* proxies) {
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
     std::string name;
     std::getline(std::ifstream(entry.path() / "comm"), name);
-    if (name != "weft-worker") names.push_back(name);
+    if (name == "weft-proxy") ++*proxies;
+    if (name != "weft-worker" && name != "weft-proxy") names.push_back(name);
   }
   return names;
 }
@@ -51,11 +52,11 @@ size_t address_space() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-Leftovers::Leftovers()
-    : descriptors_(entries("/proc/self/fd", false)),
-      threads_(threads()),
-      shared_files_(entries("/dev/shm", true)),
-      open_(open_files()) {}
+Leftovers::Leftovers() : shared_files_(entries("/dev/shm", true)), open_(open_files()) {
+  int proxies = 0;
+  threads_ = threads(&proxies);
+  descriptors_ = entries("/proc/self/fd", false) - proxies;
+}
 
 bool Leftovers::settle_to(const Leftovers& before) {
   for (int i = 0; i < 500; i++) {

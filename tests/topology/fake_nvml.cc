@@ -33,6 +33,14 @@ struct FakeMachine {
   std::vector<FakeGpu> gpus;
 };
 
+// Streams read numbers by facets. Where this library and the program have a C++ runtime each, they
+// take each other's.
+int number(std::istream& words) {
+  std::string word;
+  words >> word;
+  return word.empty() ? 0 : std::stoi(word);
+}
+
 FakeMachine read_machine() {
   FakeMachine machine;
   const char* text = std::getenv("WEFT_FAKE_NVML");
@@ -41,12 +49,13 @@ FakeMachine read_machine() {
     std::istringstream words(line);
     std::string word, bus;
     words >> word;
-    if (word == "init") words >> machine.init;
-    if (word == "count") words >> machine.count;
+    if (word == "init") machine.init = number(words);
+    if (word == "count") machine.count = number(words);
     if (word == "nop2p") machine.p2p = false;
     if (word == "gpu") {
       FakeGpu gpu;
-      words >> bus >> gpu.sm;
+      words >> bus;
+      gpu.sm = number(words);
       std::sscanf(bus.c_str(), "%x:%x:%x", &gpu.domain, &gpu.bus, &gpu.device);
       gpu.index = static_cast<int>(machine.gpus.size());
       while (words >> word) {
