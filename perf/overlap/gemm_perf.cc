@@ -111,8 +111,9 @@ class Gathered {
   Gathered(const Gathered&) = delete;
   Gathered& operator=(const Gathered&) = delete;
 
-  // Either, or both. Microseconds from the begin to the end of both.
-  double run(bool gathers, bool multiplies) {
+  // Either, or both. Microseconds from the begin to the end of both. Unless `waits`, GEMMs take
+  // what is there.
+  double run(bool gathers, bool multiplies, bool waits = true) {
     check_cuda(cudaMemsetAsync(done_, gathers ? 0 : 1, 1024 * sizeof(unsigned), moves_.get()),
                "words");
     if (gathers) check_cuda(cudaMemsetAsync(all_, 0, bytes_of_all(), moves_.get()), "rows");
@@ -125,7 +126,7 @@ class Gathered {
                             ncclSum, 0, parts_, nullptr, done_, moves_.get()),
             "weftPartitioned");
     gathering_.end(moves_);
-    for (int part = 0; multiplies && part < parts_; part++) multiply(part);
+    for (int part = 0; multiplies && part < parts_; part++) multiply(part, waits && gathers);
     computes_.wait_for(moves_);
     span_.end(computes_);
     computes_.finish();
@@ -153,13 +154,13 @@ class Gathered {
   size_t bytes_of_all() const {
     return static_cast<size_t>(ranks_) * kRows * kInner * sizeof(Bits);
   }
-  void multiply(int part) {
+  void multiply(int part, bool waits) {
     size_t begin = 0, length = 0;
     check(weftPart(size_t{kRows} * kInner, ncclBfloat16, parts_, part, &begin, &length),
           "weftPart");
     if (begin % kInner != 0 || length % kInner != 0)
       throw UsageError("parts are not whole rows: take a power of two");
-    computes_.wait_for(done_ + part);
+    if (waits) computes_.wait_for(done_ + part);
     gemm_.run(all_ + begin, weights_, products_ + begin / kInner * kColumns,
               static_cast<int>(length / kInner), ranks_, kRows);
   }
@@ -176,7 +177,8 @@ class Gathered {
 bool hidden(const Settings& settings) {
   const ncclUniqueId id = new_id();
   Turns gathers(settings.ranks, settings.runs), multiplies(settings.ranks, settings.runs),
-      fewer(settings.ranks, settings.runs), both(settings.ranks, settings.runs);
+      fewer(settings.ranks, settings.runs), both(settings.ranks, settings.runs),
+      beside_each_other(settings.ranks, settings.runs);
   std::atomic<bool> right{true};
   std::vector<double> beside(static_cast<size_t>(settings.ranks));
   on_ranks(settings.ranks, [&](int rank) {
@@ -190,6 +192,7 @@ bool hidden(const Settings& settings) {
     both.take(rank, [&] { return data.run(true, true); });
     beside[static_cast<size_t>(rank)] = data.gather_us();
     if (!data.right()) right = false;
+    beside_each_other.take(rank, [&] { return data.run(true, true, false); });
   });
   // The faster GEMM counts: leaving SMs may help it even alone, which is no overlap.
   const double gemm = settings.leave ? std::min(multiplies.us(), fewer.us()) : multiplies.us();
@@ -205,6 +208,9 @@ bool hidden(const Settings& settings) {
       "us: {:.0f}% of the shorter are hidden{}\n",
       gathers.us(), *std::max_element(beside.begin(), beside.end()), gemm, both.us(), 100 * share,
       right ? "" : "  WRONG DATA");
+  fmt::print(
+      "  both {:.0f} us where GEMMs wait for no part: what the memory and SMs they share cost\n",
+      beside_each_other.us());
   if (settings.leave)
     fmt::print("  GEMM alone {:.0f} us with all SMs, {:.0f} us when it leaves {}\n",
                multiplies.us(), fewer.us(), settings.blocks * settings.ranks);
