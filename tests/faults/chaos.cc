@@ -1,8 +1,8 @@
 // chaos: random runs with a fault each. usage: chaos [--shrink | --gpu | --verbs] [--runs N]
 // [--seed S] [--jobs N] Run r has seed S + r: `chaos --runs 1 --seed SEED` repeats a run.
 //   --shrink  one rank is killed or stopped while all make calls; the survivors shrink and go on
-//   --gpu     the same on a GPU that all ranks share, on streams and in graphs (under
-//   tests/gpu/mps.sh)
+//   --gpu     the same on a GPU that all ranks share, on streams and in graphs. Without MPS, which
+//             ends kernels of survivors when a client dies in a kernel
 //   --verbs   in the guest of tests/rdma, over soft-RoCE devices (tests/rdma/chaos)
 #include <gtest/gtest.h>
 #include <unistd.h>
