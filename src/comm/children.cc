@@ -35,29 +35,40 @@ void bring_up_child(ncclComm& parent, ncclComm& comm, const Child& child, const 
   bring_up(comm, child.id, function);
 }
 
-// While the thread runs, a fault of the parent ends the init of its child: the dead may be a rank
-// that the child waits for. Without a thread the init's own time limit remains.
-std::jthread ended_by(const FaultState& parent, const std::shared_ptr<InitCancel>& init) {
+// While the thread runs, `happens` ends the init of a child when it returns true. Without a thread
+// the init's own time limit remains.
+template <typename Happens>
+std::jthread ended_when(Happens happens, const std::shared_ptr<InitCancel>& init) {
   try {
-    return std::jthread([&parent, init](std::stop_token stop) {
-      if (parent.wait_known(std::move(stop))) init->cancel();
+    return std::jthread([happens, init](std::stop_token stop) {
+      if (happens(std::move(stop))) init->cancel();
     });
   } catch (const std::system_error&) {
     return {};
   }
 }
 
-// As bring_up_child(). `faults`: the parent's. It lives as long as the job. A communicator that was
-// revoked has a fault, and may still be split.
-void bring_up_part(ncclComm& parent, const FaultState& faults, ncclComm& comm, const Child& child) {
-  const bool revoked = parent.state.load() == CommState::kRevoked;
+// As bring_up_child(). `faults`: the parent's. It lives as long as the job. The dead may be a rank
+// that the child waits for. A parent that is `healthy` so far fails with its child; one that had a
+// fault before may still be split or shrunk, and only deaths of the child's own ranks count.
+void bring_up_guarded(ncclComm& parent, const FaultState& faults, ncclComm& comm,
+                      const Child& child, const char* function, bool healthy) {
+  const auto fails = [&faults, healthy, members = child.members](std::stop_token stop) {
+    return healthy ? faults.wait_known(std::move(stop))
+                   : faults.wait_death_of(members, std::move(stop));
+  };
   try {
-    const std::jthread watch = revoked ? std::jthread() : ended_by(faults, comm.cancel);
-    bring_up_child(parent, comm, child, "ncclCommSplit");
+    const std::jthread watch = ended_when(fails, comm.cancel);
+    bring_up_child(parent, comm, child, function);
   } catch (const Error&) {
-    if (revoked || parent.state.load() == CommState::kDead || !faults.known()) throw;
-    const FaultState::Answer answer = faults.settle();
-    throw Error(answer.code, answer.text);
+    if (parent.state.load() == CommState::kDead) throw;
+    if (healthy && faults.known()) {
+      const FaultState::Answer answer = faults.settle();
+      throw Error(answer.code, answer.text);
+    }
+    if (const std::string death = faults.death_of(child.members); !death.empty())
+      fail(ncclRemoteError, "{}: {}", function, death);
+    throw;
   }
 }
 
@@ -93,7 +104,8 @@ ncclResult_t split(ncclComm& parent, int color, int key, ncclComm** out,
     const Child child = (*use)->children().split(round, color, key);
     const FaultState& faults = (*use)->faults();
     use.reset();
-    if (comm != nullptr) bring_up_part(parent, faults, *comm, child);
+    const bool healthy = parent.state.load() != CommState::kRevoked;
+    if (comm != nullptr) bring_up_guarded(parent, faults, *comm, child, "ncclCommSplit", healthy);
   });
   return start({&parent, comm, out, std::move(work)});
 }
@@ -103,16 +115,18 @@ ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm
   CommConfig child_config = CommConfig::from(config, &parent.config);
   child_config.shares_blocks = !abort_parent && parent.config.shrink_share;
   Child child;
+  const FaultState* faults = nullptr;
   {
     const Use use(parent, false);
     if (abort_parent)
       use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
     child = use->children().shrink(excluded);
+    faults = &use->faults();
   }
   ncclComm* comm = new_child(parent, child_config);
   parent.shrunk = false;
-  auto work = guarded(comm, [comm, &parent, child] {
-    bring_up_child(parent, *comm, child, "ncclCommShrink");
+  auto work = guarded(comm, [comm, &parent, child, faults] {
+    bring_up_guarded(parent, *faults, *comm, child, "ncclCommShrink", false);
     if (!parent.config.blocking) parent.shrunk = true;
   });
   return start({&parent, comm, out, std::move(work)});
@@ -127,7 +141,7 @@ UniqueId grow_id(ncclComm& parent) {
   const UniqueId id = UniqueId::create();
   if (id.fixed != 0)
     fail(ncclInvalidUsage, "NCCL_COMM_ID is set, so there are no ids for communicators that grow");
-  parent.next.grown = Child{id, -1, 0, std::make_shared<HeldRendezvous>(id.secret)};
+  parent.next.grown = Child{id, -1, 0, {}, std::make_shared<HeldRendezvous>(id.secret)};
   return id;
 }
 
@@ -150,8 +164,9 @@ ncclResult_t grow(ncclComm& parent, int nranks, const UniqueId* id, ncclComm** o
     Child child =
         (*use)->children().grow(round, own ? std::optional(own->id) : std::nullopt, nranks);
     if (own) child.rendezvous = own->rendezvous;
+    const FaultState& faults = (*use)->faults();
     use.reset();
-    bring_up_child(parent, *comm, child, "ncclCommGrow");
+    bring_up_guarded(parent, faults, *comm, child, "ncclCommGrow", true);
   });
   return start({&parent, comm, out, std::move(work)});
 }

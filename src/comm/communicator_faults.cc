@@ -171,10 +171,11 @@ void Communicator::hear(const News& news) {
   std::string text = news.text;
   if (news.kind == News::Kind::kDied) {
     std::lock_guard lock(vigil_.mutex);
-    text = fmt::format("{} died: {}",
-                       vigil_.watch != nullptr ? vigil_.watch->describe(news.rank)
-                                               : fmt::format("rank {}", news.rank),
-                       text);
+    const std::string who = vigil_.watch != nullptr ? vigil_.watch->describe(news.rank)
+                                                    : fmt::format("rank {}", news.rank);
+    // Ranks hear of it in different words.
+    vigil_.faults.add_death(news.rank, who + " died");
+    text = fmt::format("{} died: {}", who, text);
   }
   if (!vigil_.faults.known()) WEFT_INFO(kBootstrap, "{}: {}", context_.label, text);
   // Whoever still waits for that rank ends now, and tells the others.

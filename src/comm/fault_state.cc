@@ -1,6 +1,7 @@
 // See fault_state.h.
 #include "src/comm/fault_state.h"
 
+#include <algorithm>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -68,6 +69,27 @@ bool FaultState::wait_known(std::chrono::milliseconds most) const {
 bool FaultState::wait_known(std::stop_token stop) const {
   std::unique_lock lock(mutex_);
   return changed_.wait(lock, std::move(stop), [&] { return known_; });
+}
+
+void FaultState::add_death(int rank, const std::string& text) {
+  std::lock_guard lock(mutex_);
+  deaths_.try_emplace(rank, text);
+  changed_.notify_all();
+}
+
+std::string FaultState::death_of(std::span<const int> ranks) const {
+  std::lock_guard lock(mutex_);
+  for (const int rank : ranks)
+    if (const auto it = deaths_.find(rank); it != deaths_.end()) return it->second;
+  return {};
+}
+
+bool FaultState::wait_death_of(std::span<const int> ranks, std::stop_token stop) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait(lock, std::move(stop), [&] {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return deaths_.count(rank) != 0; });
+  });
 }
 
 std::string FaultState::whole_text() const {

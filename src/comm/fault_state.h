@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <string>
 
@@ -34,6 +36,13 @@ class FaultState {
   // The same, until somebody stops it.
   bool wait_known(std::stop_token stop) const;
 
+  // A rank has died. Counts after other faults too.
+  void add_death(int rank, const std::string& text);
+  // How one of these ranks died; empty if they live.
+  std::string death_of(std::span<const int> ranks) const;
+  // Waits until one has died, or somebody stops it. True if one has.
+  bool wait_death_of(std::span<const int> ranks, std::stop_token stop) const;
+
   struct Answer {
     ncclResult_t code = ncclSuccess;
     std::string text;
@@ -52,6 +61,7 @@ class FaultState {
   bool known_ = false;
   News news_;
   std::string text_;
+  std::map<int, std::string> deaths_;
   News held_;   // its text is empty: none
   News stuck_;  // the operation that could not go on; its text is empty: none
   Clock::time_point since_;

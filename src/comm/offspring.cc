@@ -12,6 +12,7 @@ namespace weft {
 Child Offspring::make(const Secret& secret, const std::vector<int>& members) const {
   Child child;
   child.nranks = static_cast<int>(members.size());
+  child.members = members;
   const auto it = std::find(members.begin(), members.end(), parent_.rank);
   if (it == members.end()) return child;
   child.rank = static_cast<int>(it - members.begin());
@@ -75,6 +76,7 @@ Child Offspring::grow(uint64_t round, const std::optional<UniqueId>& id, int nra
   Child child;
   child.rank = parent_.rank;
   child.nranks = nranks;
+  for (int r = 0; r < parent_.nranks; r++) child.members.push_back(r);
   int root = -1;
   for (int r = 0; r < parent_.nranks; r++) {
     Wish wish;

@@ -19,6 +19,7 @@ namespace weft {
 struct Child {
   UniqueId id;
   int rank = -1, nranks = 0;                   // rank -1: not a member
+  std::vector<int> members;                    // ranks of the parent that are in it
   std::shared_ptr<HeldRendezvous> rendezvous;  // nullptr: another rank has it
 };
 

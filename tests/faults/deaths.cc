@@ -275,6 +275,48 @@ void survivors_shrink(Player& player) {
   EXPECT_EQ(ncclCommDestroy(last), ncclSuccess);
 }
 
+// Another rank dies before it joins the rest of the survivors. They are told whom to leave out too.
+template <int kSecond>
+void dies_before_a_shrink(Player& player) {
+  ncclComm_t comm = player.join();
+  player.expect_works(comm);
+  player.stage().meet(0, player.nranks());
+  if (player.rank() == 1) player.die();
+  const Ending ending = player.all_reduce_until_failure(comm);
+  EXPECT_EQ(ending.code, ncclRemoteError) << ending.text;
+  player.stage().meet(1, player.nranks() - 1);
+  if (player.rank() == kSecond) {
+    pause_ms(100);
+    player.die();
+  }
+  const auto without = [&](std::vector<int> excluded, ncclComm_t* rest) {
+    return player.call("shrink", nullptr, [&, excluded]() mutable {
+      return ncclCommShrink(comm, excluded.data(), static_cast<int>(excluded.size()), rest, nullptr,
+                            NCCL_SHRINK_ABORT);
+    });
+  };
+  ncclComm_t rest = nullptr;
+  player.expect_death(without({1}, &rest), kSecond);
+  player.expect_success(without({std::min(1, kSecond), std::max(1, kSecond)}, &rest));
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  if (rest == nullptr) return;
+  player.expect_works(rest);
+  EXPECT_EQ(ncclCommDestroy(rest), ncclSuccess);
+}
+
+template <int kSecond>
+FaultScenario death_before_shrink(const char* name) {
+  return {name,
+          "rank 1 is killed, and another one before it joins the survivors",
+          4,
+          dies_before_a_shrink<kSecond>,
+          2,
+          {1, kSecond},
+          {},
+          4096,
+          {{"WEFT_INIT_TIMEOUT", "20"}}};
+}
+
 FaultScenario death_before_part() {
   return {"dies_before_its_part",
           "rank 1 is killed when the others wait for it in the part of a split",
@@ -379,6 +421,8 @@ std::vector<FaultScenario> death_scenarios() {
        survivors_shrink,
        2,
        {0, 1}},
+      death_before_shrink<2>("dies_before_a_shrink"),
+      death_before_shrink<0>("dies_before_a_shrink_rank0"),
   };
 }
 
