@@ -23,10 +23,15 @@ NicDevices::NicDevices(Network& network, const NicPlan& plan, int rank) : plan_(
             network.name());
 }
 
+// Plugins may name the port too, as in mlx5_0:1. Machines do not.
 int NicDevices::find(const std::string& name) const {
-  for (size_t device = 0; device < all_.size(); device++)
-    if (all_[device].properties.name == name) return static_cast<int>(device);
-  return -1;
+  const auto named = [&](const std::string& other) {
+    for (size_t device = 0; device < all_.size(); device++)
+      if (all_[device].properties.name == other) return static_cast<int>(device);
+    return -1;
+  };
+  const int exact = named(name);
+  return exact >= 0 ? exact : named(name + ":1");
 }
 
 // Makes one device of several, if the plugin can. Connections are then striped over all of them.

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/planner/plan_facts.h"
@@ -20,6 +21,59 @@ std::string name_on_host(const std::string& id) {
   const size_t digits = id.find_first_not_of("0123456789", 1);
   const bool has_host = id[0] == 'h' && digits > 1 && digits < id.size() && id[digits] == '.';
   return has_host ? id.substr(digits + 1) : id;
+}
+
+// Per node: the number of the network that a NIC is part of. Networks that no switch joins, as
+// rails may be, have different numbers.
+std::vector<int> networks(const Machine& machine) {
+  std::vector<int> number(machine.nodes.size(), -1);
+  const auto outside = [&](int node) {
+    const Node& n = machine.nodes[static_cast<size_t>(node)];
+    return n.host < 0 || n.type == NodeType::kNic;
+  };
+  std::vector<std::vector<int>> next(machine.nodes.size());
+  for (const Link& link : machine.links)
+    if (outside(link.from) && outside(link.to)) {
+      next[static_cast<size_t>(link.from)].push_back(link.to);
+      next[static_cast<size_t>(link.to)].push_back(link.from);
+    }
+  int count = 0;
+  for (const int nic : nodes_of(machine, NodeType::kNic)) {
+    if (number[static_cast<size_t>(nic)] >= 0) continue;
+    std::vector<int> left = {nic};
+    number[static_cast<size_t>(nic)] = count;
+    while (!left.empty()) {
+      const int node = left.back();
+      left.pop_back();
+      for (const int other : next[static_cast<size_t>(node)])
+        if (std::exchange(number[static_cast<size_t>(other)], count) < 0) left.push_back(other);
+    }
+    count++;
+  }
+  return number;
+}
+
+// Ranks whose NICs are in different networks meet in that of the receiver, if the sender's host has
+// a NIC there.
+void join_rails(const Machine& machine, NicPlan& plan) {
+  const std::vector<int> number = networks(machine), all = gpus(machine),
+                         nics = nodes_of(machine, NodeType::kNic);
+  const std::vector<NicChoice> choices = nic_affinity(machine);
+  const auto host = [&](int node) { return machine.nodes[static_cast<size_t>(node)].host; };
+  for (size_t from = 0; from < all.size(); from++)
+    for (size_t to = 0; to < all.size(); to++) {
+      const int mine = choices[from].nic, theirs = choices[to].nic;
+      if (host(all[from]) == host(all[to]) || mine < 0 || theirs < 0) continue;
+      const int network = number[static_cast<size_t>(theirs)];
+      if (number[static_cast<size_t>(mine)] == network) continue;
+      for (const int nic : nics)
+        if (host(nic) == host(all[from]) && number[static_cast<size_t>(nic)] == network) {
+          plan.routes.push_back({static_cast<int>(from), static_cast<int>(to), -1,
+                                 name_on_host(machine.nodes[static_cast<size_t>(nic)].id),
+                                 name_on_host(machine.nodes[static_cast<size_t>(theirs)].id)});
+          break;
+        }
+    }
 }
 
 }  // namespace
@@ -92,6 +146,7 @@ NicPlan nic_plan(const Machine& machine,
       if (pairs.insert({use.from, use.to}).second || !usual) plan.routes.push_back(route);
     }
   }
+  join_rails(machine, plan);
   return plan;
 }
 

@@ -19,13 +19,13 @@ struct NicPlan {
   // The first FIFO between two ranks, and FIFOs whose schedules name other NICs than the first ones
   // of their ranks.
   struct Route {
-    int from = 0, to = 0, channel = 0;
+    int from = 0, to = 0, channel = 0;  // channel -1: every one that has no route of its own
     std::string sends, receives;
     bool operator==(const Route&) const = default;
     // Whether this is the route of `rank` to or from `peer`. Channel -1: of any channel.
     bool serves(int rank, int peer, int on, bool is_sender) const {
       return (is_sender ? from : to) == rank && (is_sender ? to : from) == peer &&
-             (on < 0 || on == channel);
+             (on < 0 || channel < 0 || on == channel);
     }
   };
   // The NICs of each rank, the first one first. Empty: the machine has no NICs, or is not known.

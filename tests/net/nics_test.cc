@@ -185,5 +185,15 @@ TEST(Nics, OfThePlanAreThoseOfTheRoutes) {
   EXPECT_TRUE(nic_plan(load_machine("dgx-h100"), {}).of_rank.empty()) << "one host needs none";
 }
 
+TEST(NicPlans, LetRanksOfDifferentRailsMeet) {
+  const NicPlan plan = nic_plan(load_machine(WEFT_TEST_DATA "/machines/soft_roce.json"), {});
+  ASSERT_EQ(plan.routes.size(), 4u);
+  EXPECT_EQ(plan.routes.front(), (NicPlan::Route{0, 3, -1, "weft_a1", "weft_b1"}));
+  EXPECT_TRUE(plan.routes.front().serves(0, 3, 5, true));
+  EXPECT_FALSE(plan.routes.front().serves(0, 2, 5, true));
+  EXPECT_EQ(NicPlan::decode(plan.encode()).routes, plan.routes);
+  EXPECT_TRUE(nic_plan(load_machine("dgx-a100x2"), {}).routes.empty()) << "one network joins all";
+}
+
 }  // namespace
 }  // namespace weft::test
