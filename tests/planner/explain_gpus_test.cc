@@ -10,6 +10,7 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/synth/synthesis.h"
 #include "src/planner/gpu_rates.h"
+#include "src/planner/lane_cut.h"
 #include "src/planner/plan_facts.h"
 #include "src/simulator/simulator.h"
 #include "src/topology/graph/rank_machine.h"
@@ -65,7 +66,8 @@ Schedule schedule_of(const PlannedMachine& on, const Choice& choice, const Colle
 }
 
 // A fine-sliced simulation of what executors run: as many instances of lanes as there are thread
-// blocks, and loads and stores of small pieces. `fine` has the costs of steps.
+// blocks, and loads and stores of small pieces. `fine` has the costs of steps; with them lanes move
+// the slices that the lane kernel would cut.
 double fine_us(const Machine& ways, const Schedule& schedule, PlanPath path, double bytes,
                SimulationOptions fine) {
   if (path == PlanPath::kLoadStore) fine.most_slices = 4096;
@@ -73,6 +75,11 @@ double fine_us(const Machine& ways, const Schedule& schedule, PlanPath path, dou
   for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
   const auto instances = std::max(1, 32 / static_cast<int>(lanes));
   const auto run = path == PlanPath::kLanes ? with_instances(schedule, instances) : std::nullopt;
+  if (run && fine.step_us > 0) {
+    const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
+    fine.slice_bytes = bytes_per_pass({}, ScheduleGraph(schedule, false), chunk) / instances;
+    fine.most_slices = 1024;
+  }
   return simulate(ways, run ? *run : schedule, bytes, fine).time_us;
 }
 
