@@ -109,7 +109,7 @@ class LaneWriter {
     out_.steps.push_back(to);
   }
 
-  // A thread encodes a block once, and has no room to see memory through several codecs.
+  // A warp encodes a block once, and has no room to see memory through several codecs.
   void check_codecs(const ProgramStep& step) const {
     const ProgramOperand* operands = program_.operands.data() + step.first_operand;
     for (uint32_t i = 0; i < step.sources; i++) {
