@@ -25,7 +25,10 @@ class CodedBlocks {
  public:
   using Element = typename Type::Element;
 
-  __device__ CodedBlocks(const LaneArguments& a, const LaneMovement& m) : a_(a), m_(m) {
+  // `kept`: room for top-k codecs. It is not a member, because these are looked up by number: all
+  // members would lie in memory then.
+  __device__ CodedBlocks(const LaneArguments& a, const LaneMovement& m, KeptOfBlock* kept)
+      : a_(a), m_(m), kept_(kept) {
     const uint32_t groups = a.codec_block / kCodedGroup;
     team_.size = groups < kWarp ? groups : kWarp;
     rounds_ = groups / team_.size;
@@ -141,10 +144,11 @@ class CodedBlocks {
     const LaneOperand& operand = m_.operands[s];
     if (!is_coded_message(operand)) {
       const bool scaled = (m_.scaled >> s & 1u) != 0;
+      const uint64_t scalar = m_.scalars[s];
 #pragma unroll
       for (uint32_t i = 0; i < kCodedGroup; i++) {
         const auto e = element_of<Element>(words, i);
-        values[i] = Type::load(scaled ? scale<Type>(e, m_.scalars[s]) : e);
+        values[i] = Type::load(scaled ? scale<Type>(e, scalar) : e);
       }
     } else if (const CodecSpec& with = spec(operand.codec); with.kind == Codec::kWiden) {
 #pragma unroll
@@ -334,8 +338,8 @@ class CodedBlocks {
   uint64_t begin_ = 0;
   uint32_t n_ = 0, g_ = 0, count_ = 0;
   codec::Scales scales_[kMostLaneCodecs];
-  KeptOfBlock kept_[kMostLaneCodecs];
-  uint8_t coded_ = 0;  // the codec of `codes_`; 0: none
+  KeptOfBlock* const kept_;  // by codec
+  uint8_t coded_ = 0;        // the codec of `codes_`; 0: none
   uint64_t codes_ = 0;
 };
 
@@ -344,7 +348,8 @@ template <typename Type>
 __device__ __noinline__ void combine_coded(const LaneArguments& a, const LaneMovement& m) {
   const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   if (warp >= warps) return;  // not a whole warp
-  CodedBlocks<Type> blocks(a, m);
+  KeptOfBlock kept[kMostLaneCodecs];
+  CodedBlocks<Type> blocks(a, m, kept);
   for (uint64_t at = warp * blocks.tile(); at < m.elements; at += warps * blocks.tile())
     blocks.move(at);
 }
