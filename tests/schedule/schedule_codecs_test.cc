@@ -122,6 +122,17 @@ TEST(ScheduleCodecs, WideSumsFitIntoMessagesOnly) {
   EXPECT_TRUE(says(refusal(s), "has codec widen")) << refusal(s);
 }
 
+// Kernels have the codecs of as many destinations.
+TEST(ScheduleCodecs, AStepHasAtMost64Destinations) {
+  Schedule s = swap();
+  s.ranks[0].scratch_chunks = 65;
+  std::vector<Operand>& to = s.ranks[0].lanes[0].steps[0].to;
+  while (to.size() < 64) to.push_back(Operand::scratch(static_cast<int32_t>(to.size())).coded(1));
+  EXPECT_EQ(refusal(s), "");
+  to.push_back(Operand::scratch(64).coded(1));
+  EXPECT_TRUE(says(refusal(s), "65 destinations, at most 64 fit")) << refusal(s);
+}
+
 TEST(ScheduleCodecs, UnknownNumbersAndPeerMemoryAreRefused) {
   Schedule s = swap();
   s.ranks[0].lanes[0].steps[0].to[1].codec = 3;

@@ -52,12 +52,19 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
   return true;
 }
 
-// The most bytes of a slice of an element's chunk in a message, per element.
-uint64_t most_bytes(const LaneImage& image, uint32_t element) {
-  uint64_t most = element;
+// The most bytes of a block of codecs in a message. Without codecs: of an element.
+uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
+  uint64_t most = image.all_coded ? 0 : block * element;
   for (const CodecSpec& spec : image.codecs)
-    most = std::max(most, share(encoded_bytes(spec, spec.block, element), spec.block));
+    most = std::max(most, encoded_bytes(spec, block, element));
   return most;
+}
+
+// The elements whose multiples are slices. `most`: of a slice. Codes follow the scales of their
+// blocks, of four bytes each. So whole vectors of scales leave the codes aligned, if there is room.
+uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most) {
+  const uint64_t aligned = 4 * block;
+  return std::max(unit, image.codecs.empty() || most < aligned ? block : aligned);
 }
 
 }  // namespace
@@ -70,7 +77,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   // Slices end where blocks of codecs do.
   const uint64_t block = image.codecs.empty() ? 1 : image.codecs.front().block;
   const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>({1, 64 / element, block});
-  const uint64_t slice_unit = std::max(unit, block), wide = most_bytes(image, element);
+  const uint64_t bytes = block_bytes(image, block, element);
   const uint64_t scratch_bytes = image.scratch_chunks > 0 ? room.pool_bytes / 2 : 0;
   const uint64_t fifos = room.pool_bytes - scratch_bytes - 4096;
   g.part = part_of(image, scratch_bytes, count, element, unit);
@@ -84,9 +91,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
-  const uint64_t least_slot =
-      up(step_chunks * std::max<uint64_t>({64, element, image.codecs.empty() ? 0 : block * wide}),
-         kSlotUnit);
+  const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, bytes), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
@@ -98,13 +103,15 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
          "(WEFT_SCRATCH_BYTES)",
          image.most_ports, g.slots, image.step_chunks, fifos);
   // All slices have the same length, if they can.
-  const uint64_t most_slice = std::max(block, slot / step_chunks / wide / slice_unit * slice_unit);
+  const uint64_t room_for = slot / step_chunks / bytes * block;
+  const uint64_t step = slice_unit(image, block, unit, room_for);
+  const uint64_t most_slice = std::max(block, room_for / step * step);
   const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
-  g.slice = std::min(
-      most_slice, up(share(std::max<uint64_t>(1, g.chunk), iterations * g.instances), slice_unit));
+  g.slice = std::min(most_slice,
+                     up(share(std::max<uint64_t>(1, g.chunk), iterations * g.instances), step));
   g.iterations =
       static_cast<uint32_t>(std::max<uint64_t>(1, share(g.chunk, g.slice * g.instances)));
-  g.slot_bytes = static_cast<uint32_t>(up(g.slice * step_chunks * wide, kSlotUnit));
+  g.slot_bytes = static_cast<uint32_t>(up(share(g.slice, block) * step_chunks * bytes, kSlotUnit));
   g.scratch_at = up(ports * g.instances * g.slots * g.slot_bytes, 4096);
   return g;
 }

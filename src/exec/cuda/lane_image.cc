@@ -109,7 +109,7 @@ class LaneWriter {
     out_.steps.push_back(to);
   }
 
-  // A thread encodes a block once, and has no room to see memory through several codecs.
+  // A warp encodes a block once, and has no room to see memory through several codecs.
   void check_codecs(const ProgramStep& step) const {
     const ProgramOperand* operands = program_.operands.data() + step.first_operand;
     for (uint32_t i = 0; i < step.sources; i++) {
@@ -189,6 +189,18 @@ class LaneWriter {
   LaneImage::Lane out_;
   std::map<size_t, End> ends_[2];  // receives, sends
 };
+
+bool is_plain_message(const Operand& to) {
+  return to.kind == Operand::Kind::kPeer && to.codec == 0;
+}
+
+bool has_plain_messages(const Schedule& schedule) {
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Lane& lane : rank.lanes)
+      for (const Step& step : lane.steps)
+        if (std::any_of(step.to.begin(), step.to.end(), is_plain_message)) return true;
+  return false;
+}
 
 template <typename T>
 uint32_t append(std::vector<std::byte>& bytes, const std::vector<T>& items) {
@@ -271,6 +283,7 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   if (const std::string why = unfit_for_lanes(program.codecs); !why.empty())
     fail(ncclInvalidUsage, "schedule {}: {}", schedule.name, why);
   image.codecs = program.codecs;
+  image.all_coded = !program.codecs.empty() && !has_plain_messages(schedule);
   image.scratch_chunks = program.scratch_chunks;
   image.step_chunks = program.max_step_chunks;
   image.fifo_depth = fifo_depth;

@@ -35,6 +35,11 @@ LaneImage random_image(Random& random) {
   image.most_lanes = static_cast<uint32_t>(of_any_size(random, 6));
   image.most_ports = static_cast<uint32_t>(random.below(3) == 0 ? 0 : of_any_size(random, 7));
   image.most_messages = image.most_ports == 0 ? 0 : static_cast<uint32_t>(of_any_size(random, 6));
+  if (random.below(3) > 0) return image;
+  const uint32_t block = kLeastBlock << random.below(9);
+  for (uint64_t i = 0; i <= random.below(2); i++)
+    image.codecs.push_back({static_cast<Codec>(1 + random.below(kCodecs - 1)), block, 0.1});
+  image.all_coded = random.below(2) == 0;
   return image;
 }
 
@@ -57,10 +62,14 @@ struct Cut {
 
   uint64_t ports() const { return std::max<uint64_t>(1, image.most_ports) * g.instances; }
   uint64_t fifos() const { return ports() * g.slots * g.slot_bytes; }
+  // The largest one.
   uint64_t message() const {
-    const uint64_t chunk = g.slice * element;
+    const uint64_t plain = g.slice * element;
+    uint64_t chunk = image.all_coded ? 0 : plain;
+    for (const CodecSpec& spec : image.codecs)
+      chunk = std::max(chunk, encoded_bytes(spec, g.slice, element));
     return static_cast<uint64_t>(image.step_chunks) *
-           (g.packets ? divided_up(chunk, 8) * sizeof(Packet) : chunk);
+           (g.packets ? divided_up(plain, 8) * sizeof(Packet) : chunk);
   }
 };
 
@@ -102,7 +111,11 @@ void expect_fits(const Cut& cut) {
   EXPECT_LE(cut.ports(), kMostLanePorts);
   EXPECT_LE(cut.message(), g.slot_bytes) << "the largest message";
   EXPECT_EQ(g.slot_bytes % 256, 0u);
-  EXPECT_EQ(cut.image.uniform_only ? 0 : g.slice * cut.element % 64, 0u) << "whole vectors";
+  if (cut.image.codecs.empty()) {
+    EXPECT_EQ(cut.image.uniform_only ? 0 : g.slice * cut.element % 64, 0u) << "whole vectors";
+  } else {
+    EXPECT_EQ(g.slice % cut.image.codecs.front().block, 0u) << "whole blocks";
+  }
   if (g.packets) {
     EXPECT_EQ(g.iterations, 1u);
     EXPECT_EQ(g.slots, cut.image.most_messages) << "no slot is used twice in a call";
@@ -190,6 +203,38 @@ TEST(LaneGeometry, HasMoreInstancesOfALaneForLargerMessages) {
     last = instances;
   }
   EXPECT_EQ(last, usual_room().blocks);
+}
+
+// Four hosts of a rank each. All messages between them are coded.
+LaneImage coded_hosts(const char* codec) {
+  LaneImage image;
+  image.chunks = 4;
+  image.most_ports = 6;
+  image.most_messages = 1;
+  image.codecs = {parse_codec_spec(codec)};
+  image.all_coded = true;
+  return image;
+}
+
+TEST(LaneGeometry, SlotsHoldMoreOfCodedMessages) {
+  LaneImage image = coded_hosts("int8");
+  const LaneGeometry coded = cuda::lane_geometry(image, usual_room(), 32 << 20, 4);
+  EXPECT_LE(encoded_bytes(image.codecs[0], coded.slice, 4), coded.slot_bytes);
+  image.all_coded = false;
+  const LaneGeometry plain = cuda::lane_geometry(image, usual_room(), 32 << 20, 4);
+  EXPECT_GT(coded.slice, 3 * plain.slice);
+  EXPECT_LE(coded.slot_bytes, usual_room().fifo_bytes / coded.slots);
+}
+
+// Then kernels store codes in whole vectors.
+TEST(LaneGeometry, CodesAreAlignedInSlots) {
+  for (const char* codec : {"int8", "int4:block=64", "fp8:block=1024", "onebit:block=16"}) {
+    const LaneImage image = coded_hosts(codec);
+    for (const uint64_t count : {1 << 14, 100'000, 32 << 20}) {
+      const LaneGeometry g = cuda::lane_geometry(image, usual_room(), count, 4);
+      EXPECT_EQ(image.codecs[0].blocks(g.slice) % 4, 0u) << codec << ' ' << count;
+    }
+  }
 }
 
 // What a schedule needs goes before WEFT_LANE_FIFO_BYTES.

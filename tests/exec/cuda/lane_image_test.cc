@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "algorithms/generators/building.h"
+#include "algorithms/generators/coded.h"
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_graph.h"
@@ -187,6 +188,23 @@ TEST(LaneImage, MessagesAreStraightIfBothProofsAllowIt) {
     EXPECT_EQ(images_of(apart, true, &aliased)[r].straight_messages, 0u);
     EXPECT_EQ(images_of(aliased, true, &apart)[r].straight_messages, 0u);
   }
+}
+
+// Slots are as large as the largest message of any rank.
+TEST(LaneImage, KnowsWhetherAllMessagesAreCoded) {
+  const auto all_coded = [](const std::vector<int>& hosts, const char* codec) {
+    const Collective c{CollectiveKind::kAllReduce, static_cast<int>(hosts.size()), 0};
+    const std::vector<LaneImage> images =
+        images_of(verify(make_coded(c, hosts, parse_codec_spec(codec)), false));
+    for (const LaneImage& image : images) EXPECT_EQ(image.all_coded, images[0].all_coded);
+    return images[0].all_coded;
+  };
+  EXPECT_TRUE(all_coded({0, 1, 2}, "int8"));
+  EXPECT_FALSE(all_coded({0, 1, 1}, "int8")) << "neighbours send plain data";
+  EXPECT_FALSE(all_coded({0, 1, 2}, "widen")) << "results are plain";
+  for (const LaneImage& image :
+       images_of(verify(kRing.make({CollectiveKind::kAllReduce, 3, 0}, false), false)))
+    EXPECT_FALSE(image.all_coded);
 }
 
 TEST(LaneImage, RefusesStepsInPeerMemory) {

@@ -27,7 +27,7 @@ namespace {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of it
 
-constexpr uint32_t kThreads = 6;  // of a block; the first four lead
+constexpr uint32_t kThreads = 2 * kWarp;  // of a block; the first warp leads
 
 // As aligned as device memory.
 template <typename T>
@@ -557,7 +557,7 @@ TEST(LaneKernel, NamesARankThatHasLeft) {
 
 TEST(LaneKernel, RunsManyRanks) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "its 216 threads take the thread sanitizer too long; fewer ranks do the same";
+  GTEST_SKIP() << "its 288 threads take the thread sanitizer too long; fewer ranks do the same";
 #endif
   const bool all = test_samples(1) > 1;
   uint64_t number = test_seed();

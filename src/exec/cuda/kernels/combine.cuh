@@ -34,12 +34,15 @@ struct Team {
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
 
+// A vector for every thread of a warp.
+inline constexpr uint32_t kRowBytes = 16 * kWarp;
+
 // Every warp's share of `tiles`. (Tile numbers fit in 32 bits, which take half the instructions.
 // Work that all warps do before they move data adds to the time of every call.)
 template <typename Use>
 __device__ __forceinline__ void share_out(uint32_t tiles, const Team& team, const Use& use) {
   __shared__ uint32_t next[2];
-  const uint32_t warps = team.threads / 32, warp = team.thread / 32;
+  const uint32_t warps = team.threads / kWarp, warp = team.thread / kWarp;
   const bool draws = team.drawn != nullptr && tiles >= 2 * team.ctas * warps;
   for (uint32_t k = 0;; k++) {
     // A block takes one tile per warp. Its first tiles are fixed.
@@ -130,7 +133,7 @@ __device__ __forceinline__ Pack<Type, Count> finish(const M& m,
   return result;
 }
 
-// Bulk data: a warp moves tiles of `Unroll` times 32 vectors, so all addresses of a tile are one
+// Bulk data: a warp moves tiles of `Unroll` rows, so all addresses of a tile are one
 // address plus constants. `Group` sources are loaded before the first is needed. (Eight instead of
 // four took registers: 1 us more with two ranks, and a fifth of the bandwidth at 64 MiB.)
 template <typename Type, typename Op, int Unroll, int Group, typename M>
@@ -138,9 +141,9 @@ __device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64
                                               const Team& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
   using P = Pack<Type, kCount>;
-  const uint32_t lane = team.thread % 32;
+  const uint32_t lane = team.thread % kWarp;
   share_out(tiles, team, [&](uint32_t tile) {
-    const uint64_t at = offset + uint64_t{tile} * (Unroll * 512) + lane * 16;
+    const uint64_t at = offset + uint64_t{tile} * (Unroll * kRowBytes) + lane * 16;
     typename Type::Accumulator sum[Unroll][kCount];
     for (uint32_t s = 0; s < m.source_count; s += Group) {
       P read[Group][Unroll];
@@ -149,7 +152,7 @@ __device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64
         if (g > 0 && s + g >= m.source_count) break;
         const std::byte* source = m.sources[s + g] + at;
 #pragma unroll
-        for (int u = 0; u < Unroll; u++) read[g][u] = load_pack<P, true>(source + u * 512);
+        for (int u = 0; u < Unroll; u++) read[g][u] = load_pack<P, true>(source + u * kRowBytes);
       }
 #pragma unroll
       for (int g = 0; g < Group; g++) {
@@ -165,7 +168,7 @@ __device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64
     for (uint32_t d = 0; d < m.destination_count; d++) {
       std::byte* to = m.destinations[d] + at;
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) store_pack(to + u * 512, result[u]);
+      for (int u = 0; u < Unroll; u++) store_pack(to + u * kRowBytes, result[u]);
     }
   });
 }
@@ -233,18 +236,18 @@ __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* c
                                            uint32_t count, uint64_t offset, uint32_t tiles,
                                            const Team& team) {
   if (tiles == 0) return;
-  const uint32_t lane = team.thread % 32, skew = tiles / team.turns * team.turn;
+  const uint32_t lane = team.thread % kWarp, skew = tiles / team.turns * team.turn;
   share_out(tiles, team, [&](uint32_t n) {
     const uint32_t tile = n + skew < tiles ? n + skew : n + skew - tiles;
-    const uint64_t at = offset + uint64_t{tile} * (Unroll * 512) + lane * 16;
+    const uint64_t at = offset + uint64_t{tile} * (Unroll * kRowBytes) + lane * 16;
     uint4 v[Unroll];
 #pragma unroll
-    for (int u = 0; u < Unroll; u++) v[u] = load_vector(source + at + u * 512);
+    for (int u = 0; u < Unroll; u++) v[u] = load_vector(source + at + u * kRowBytes);
 #pragma unroll 1
     for (uint32_t d = 0; d < count; d++) {
       std::byte* to = destinations[d] + at;
 #pragma unroll
-      for (int u = 0; u < Unroll; u++) store_vector(to + u * 512, v[u]);
+      for (int u = 0; u < Unroll; u++) store_vector(to + u * kRowBytes, v[u]);
     }
   });
 }
@@ -297,14 +300,14 @@ __device__ __noinline__ void copy(const std::byte* source, std::byte* const* des
     uint64_t done = 0;
     const auto tiles_of = [&](uint64_t unroll) {
       const uint64_t left = c.vectors - done;
-      return left >= threads * unroll ? static_cast<uint32_t>(left / (32 * unroll)) : 0;
+      return left >= threads * unroll ? static_cast<uint32_t>(left / (kWarp * unroll)) : 0;
     };
     const uint32_t large = team.drawn == nullptr ? tiles_of(Large) : 0;
     copy_tiles<Large>(source, destinations, count, c.head, large, team);
-    done = uint64_t{large} * (32 * Large);
+    done = uint64_t{large} * (kWarp * Large);
     const uint32_t small = tiles_of(4);
     copy_tiles<4>(source, destinations, count, c.head + done * 16, small, team);
-    done += uint64_t{small} * (32 * 4);
+    done += uint64_t{small} * (kWarp * 4);
     copy_singles<true>(source, destinations, count, c.head + done * 16, c.vectors - done, team);
   } else {
     copy_singles<false>(source, destinations, count, c.head, c.vectors, team);
@@ -341,9 +344,9 @@ __device__ __noinline__ void combine(const M& m, Team team) {
   if (c.aligned) {
     uint64_t done = 0;
     if (c.vectors >= uint64_t{team.threads} * team.ctas * kUnroll) {
-      const auto tiles = static_cast<uint32_t>(c.vectors / (32 * kUnroll));
+      const auto tiles = static_cast<uint32_t>(c.vectors / (kWarp * kUnroll));
       combine_tiles<Type, Op, kUnroll, kGroup>(m, tiles, c.head, team);
-      done = uint64_t{tiles} * (32 * kUnroll);
+      done = uint64_t{tiles} * (kWarp * kUnroll);
     }
     // (Eight at once need more registers, which costs 1 us with few ranks.)
     combine_singles<Type, Op, kCount, 4, true>(m, c.vectors - done, c.head + done * 16, team);

@@ -1,9 +1,10 @@
-// Steps with codecs in a lane: decode, sum in float, encode. A thread does a block of elements by
-// itself, eight elements at a time. The bits are those of src/exec/host/combine_coded.h.
+// Steps with codecs in a lane: decode, sum in float, encode. A thread has eight elements at a time,
+// and a warp a whole block, or several small ones. The bits are those of
+// src/exec/host/combine_coded.h.
 #pragma once
 
-#include "src/exec/codec_math.h"
 #include "src/exec/cuda/kernels/lane_packets.cuh"
+#include "src/exec/cuda/kernels/lane_topk.cuh"
 
 namespace weft::cuda {
 
@@ -15,33 +16,52 @@ concept CodedType = SumsInFloat<Type> &&(sizeof(typename Type::Element) > 1);
 template <typename Type, typename Op>
 inline constexpr bool kRunsCodecs = kSums<Op>&& CodedType<Type>;
 
+// Members of a team have groups of their block in turn. If the block has more groups than the team
+// has members, there are several rounds, and sums are worked out again in each pass over the block.
+// Else they stay in registers. All lanes of a warp go through the same rounds, so that they can
+// exchange values: lanes without elements have groups of none.
 template <typename Type>
-class CodedBlock {
+class CodedBlocks {
  public:
   using Element = typename Type::Element;
-  static constexpr uint32_t kGroup = 8;
 
-  // The block from element `begin` on, of `n` elements.
-  __device__ CodedBlock(const LaneArguments& a, const LaneMovement& m, uint64_t begin, uint32_t n)
-      : a_(a), m_(m), begin_(begin), n_(n) {
-    const uint8_t only = m.operands[0].codec;
-    if (m.source_count == 1) passed_ = only;
+  // `kept`: room for top-k codecs. It is not a member, because these are looked up by number: all
+  // members would lie in memory then.
+  __device__ CodedBlocks(const LaneArguments& a, const LaneMovement& m, KeptOfBlock* kept)
+      : a_(a), m_(m), kept_(kept) {
+    const uint32_t groups = a.codec_block / kCodedGroup;
+    team_.size = groups < kWarp ? groups : kWarp;
+    rounds_ = groups / team_.size;
+    if (m.source_count == 1) passed_ = m.operands[0].codec;
     passes_message_ = passed_ != 0 && m.operands[0].kind == LaneOperand::kMessage;
-    for (uint32_t d = 0; d < m.destination_count && passed_ == 0 && m.losses != nullptr; d++) {
+    if (memory_seen()) use(passed_);
+    for (uint32_t d = 0; d < m.destination_count; d++) {
       const uint8_t codec = destination(d).codec;
-      if (lossy_ == 0 && codec != 0 && spec(codec).lossy()) lossy_ = codec;
+      if (codec == 0 || !spec(codec).lossy() || is_passed(codec)) continue;
+      use(codec);
+      if (lossy_ == 0 && passed_ == 0 && m.losses != nullptr) lossy_ = codec;
     }
   }
 
-  __device__ void move() {
-    scale_up();
-    float values[kGroup];
-    for (uint32_t g = 0; g < n_; g += kGroup) {
-      const uint32_t count = n_ - g < kGroup ? n_ - g : kGroup;
-      sum(g, count, values);
-      pick(g, count, values);
-      for (uint32_t d = 0; d < m_.destination_count; d++) write(d, g, count, values);
-      if (lossy_ != 0 && m_.last_pass) keep_losses(g, count, values);
+  // Elements that a warp has at once.
+  __device__ uint64_t tile() const { return kWarp / team_.size * uint64_t{a_.codec_block}; }
+
+  // All threads of a warp.
+  __device__ void move(uint64_t tile_begin) {
+    begin_ = tile_begin + team_.lane() / team_.size * uint64_t{a_.codec_block};
+    const uint64_t left = begin_ < m_.elements ? m_.elements - begin_ : 0;
+    n_ = static_cast<uint32_t>(left < a_.codec_block ? left : a_.codec_block);
+    CodedValues values;
+    if (used_ != 0) measure(values);
+    if (n_ > 0 && team_.member() == 0) write_scales();
+    for (uint32_t round = 0; round < rounds_; round++) {
+      go_to(round);
+      if (used_ == 0 || rounds_ > 1) sum(values);
+      pick(values);
+      if (round == 0 && n_ > 0) pass_on_kept();
+      coded_ = 0;
+      for (uint32_t d = 0; d < m_.destination_count && count_ > 0; d++) write(d, values);
+      if (lossy_ != 0 && count_ > 0) keep_losses(values);
     }
   }
 
@@ -53,317 +73,285 @@ class CodedBlock {
   __device__ static bool is_coded_message(const LaneOperand& operand) {
     return operand.kind == LaneOperand::kMessage && operand.codec != 0;
   }
+  // The only source is memory that is seen through a codec.
+  __device__ bool memory_seen() const { return passed_ != 0 && !passes_message_; }
+  // The only source is a message with this codec. So its bytes go on as they are.
+  __device__ bool is_passed(uint8_t codec) const { return passes_message_ && codec == passed_; }
+  __device__ void use(uint8_t codec) { used_ |= 1u << (codec - 1); }
   __device__ static float rounded(float value) { return Type::load(Type::store(value)); }
   __device__ uint64_t block() const { return begin_ / a_.codec_block; }
+  __device__ uint64_t at() const { return begin_ + g_; }  // the group
 
-  // Where the codes of the block's element g are.
-  __device__ uint64_t codes_at(const CodecSpec& s, uint32_t g) const {
-    const uint64_t at = begin_ + g, scales = 4 * s.blocks(m_.elements);
-    return scales + (s.kind == Codec::kInt4 ? at / 2 : s.kind == Codec::kOneBit ? at / 8 : at);
+  __device__ void go_to(uint32_t round) {
+    g_ = (round * team_.size + team_.member()) * kCodedGroup;
+    const uint32_t left = g_ < n_ ? n_ - g_ : 0;
+    count_ = left < kCodedGroup ? left : kCodedGroup;
   }
-
-  __device__ void decode(const CodecSpec& s, const std::byte* from, uint32_t g, uint32_t count,
-                         float* values) const {
-    if (s.kind == Codec::kWiden) {
-      const auto* wide = reinterpret_cast<const volatile float*>(from) + begin_ + g;
-      for (uint32_t i = 0; i < count; i++) values[i] = wide[i];
-      return;
-    }
-    if (s.kind == Codec::kTopK) return decode_kept(s, from, g, count, values);
-    const float scale = reinterpret_cast<const volatile float*>(from)[block()];
-    const auto* codes = reinterpret_cast<const volatile uint8_t*>(from) + codes_at(s, g);
-    for (uint32_t i = 0; i < count; i++) {
-      const uint32_t per_byte = s.kind == Codec::kInt4 ? 2 : s.kind == Codec::kOneBit ? 8 : 1;
-      values[i] = rounded(value_of(s.kind, codes[i / per_byte], i % per_byte, scale));
-    }
+  // Where the group's codes are.
+  __device__ uint64_t codes_at(const CodecSpec& s) const {
+    return 4 * s.blocks(m_.elements) + at() * code_bits(s.kind) / 8;
   }
-  // Part `i` of a byte of codes.
-  __device__ static float value_of(Codec kind, uint32_t byte, uint32_t i, float scale) {
-    switch (kind) {
-      case Codec::kInt8:
-        return codec::product(static_cast<float>(static_cast<int8_t>(byte)), scale);
-      case Codec::kInt4:
-        return codec::product(codec::int4_value(byte >> 4 * i), scale);
-      case Codec::kFp8:
-        return codec::product(codec::fp8_value(byte), scale);
-      default:
-        return codec::onebit_value((byte >> i & 1) != 0, scale);
-    }
+  __device__ KeptInMessage<Type> kept_in(const CodecSpec& s, const std::byte* message) const {
+    const uint64_t before = block() * s.kept(s.block);
+    auto* first = const_cast<std::byte*>(message);
+    return {first + before * sizeof(Element),
+            first + s.kept_of(m_.elements) * sizeof(Element) + before * sizeof(uint16_t),
+            s.kept(n_)};
   }
 
-  // Elements as the result has them before any encoding.
-  __device__ void sum(uint32_t g, uint32_t count, float* values) const {
-    float more[kGroup];
-    read(0, g, count, values);
-    for (uint32_t s = 1; s < m_.source_count; s++) {
-      read(s, g, count, more);
-      for (uint32_t i = 0; i < count; i++) values[i] = codec::sum(values[i], more[i]);
+  // The group as the result has it before any encoding. Zeros follow the last element.
+  __device__ void sum(CodedValues& values) const {
+    constexpr uint32_t kBatch = 4;  // sources that are loaded before the first is needed
+    for (uint32_t first = 0; first < m_.source_count; first += kBatch) {
+      CodedWords words[kBatch];
+#pragma unroll
+      for (uint32_t b = 0; b < kBatch; b++)
+        if (first + b < m_.source_count && count_ > 0) load(first + b, words[b]);
+#pragma unroll
+      for (uint32_t b = 0; b < kBatch; b++)
+        if (first + b < m_.source_count && count_ > 0) add(first + b, words[b], values);
     }
-    for (uint32_t i = 0; i < count && m_.divide_by != 0; i++)
-      values[i] = codec::quotient(values[i], static_cast<float>(m_.divide_by));
-    for (uint32_t i = 0; i < count && lossy_ != 0; i++)
-      values[i] = codec::sum(values[i], m_.losses[begin_ + g + i]);
-  }
-  // A block with a NaN has lost nothing that a later call could make good.
-  __device__ void keep_losses(uint32_t g, uint32_t count, const float* values) const {
-    for (uint32_t i = 0; i < count; i++) {
-      const float lost = codec::difference(values[i], seen(lossy_, values[i], i));
-      const bool finite = (codec::bits_of(lost) & codec::kMagnitude) < codec::kInfinity;
-      m_.losses[begin_ + g + i] = finite ? lost : 0.0f;
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++)
+      if (m_.divide_by != 0)
+        values[i] = codec::quotient(values[i], static_cast<float>(m_.divide_by));
+    if (lossy_ != 0) {
+      CodedWords lost;
+      load_elements<float>(reinterpret_cast<const std::byte*>(m_.losses + at()), count_, lost);
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++)
+        values[i] = codec::sum(values[i], element_of<float>(lost, i));
     }
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++)
+      if (i >= count_) values[i] = 0;
   }
-  __device__ void read(uint32_t s, uint32_t g, uint32_t count, float* values) const {
+  __device__ void load(uint32_t s, CodedWords& words) const {
     const LaneOperand& operand = m_.operands[s];
-    if (is_coded_message(operand))
-      return decode(spec(operand.codec), m_.sources[s], g, count, values);
-    const auto* from = reinterpret_cast<const volatile Element*>(m_.sources[s]) + begin_ + g;
-    const bool scaled = (m_.scaled >> s & 1u) != 0;
-    for (uint32_t i = 0; i < count; i++) {
-      const Element e = from[i];
-      values[i] = Type::load(scaled ? scale<Type>(e, m_.scalars[s]) : e);
+    const std::byte* from = m_.sources[s];
+    if (!is_coded_message(operand))
+      return load_elements<Element>(from + at() * sizeof(Element), count_, words);
+    const CodecSpec& with = spec(operand.codec);
+    if (with.kind == Codec::kWiden) return load_elements<float>(from + at() * 4, count_, words);
+    if (with.kind == Codec::kTopK) return;
+    words.scale = codec::float_of(load_once(reinterpret_cast<const uint32_t*>(from) + block()));
+    const uint64_t codes = load_codes(from + codes_at(with), code_bytes(with.kind, count_));
+    words.words[0] = static_cast<uint32_t>(codes);
+    words.words[1] = static_cast<uint32_t>(codes >> 32);
+  }
+  __device__ void add(uint32_t s, const CodedWords& words, CodedValues& sums) const {
+    CodedValues values;
+    const LaneOperand& operand = m_.operands[s];
+    if (!is_coded_message(operand)) {
+      const bool scaled = (m_.scaled >> s & 1u) != 0;
+      const uint64_t scalar = m_.scalars[s];
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++) {
+        const auto e = element_of<Element>(words, i);
+        values[i] = Type::load(scaled ? scale<Type>(e, scalar) : e);
+      }
+    } else if (const CodecSpec& with = spec(operand.codec); with.kind == Codec::kWiden) {
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++) values[i] = element_of<float>(words, i);
+    } else if (with.kind == Codec::kTopK) {
+      kept_in(with, m_.sources[s]).decode(g_, count_, values);
+    } else {
+      decode_group<Type>(with.kind, words.codes(), words.scale, values);
     }
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++)
+      sums[i] = s == 0 ? values[i] : codec::sum(sums[i], values[i]);
   }
 
-  // The scales of all codecs that encode this block, and into messages.
-  __device__ void scale_up() {
-    bool encodes = passed_ != 0 && !passes_message_;
-    for (uint32_t d = 0; d < m_.destination_count; d++) {
-      const uint8_t codec = destination(d).codec;
-      encodes =
-          encodes || (codec != 0 && spec(codec).lossy() && !(passes_message_ && codec == passed_));
-    }
-    if (!encodes) return copy_scales();
+  // The scales of the codecs that this step encodes with, and what they keep.
+  __device__ void measure(CodedValues& values) {
     uint32_t largest = 0;
-    float values[kGroup], columns[codec::kMeanColumns] = {};
-    const float share = codec::quotient(1.0f, static_cast<float>(n_));
-    for (uint32_t g = 0; g < n_; g += kGroup) {
-      const uint32_t count = n_ - g < kGroup ? n_ - g : kGroup;
-      sum(g, count, values);
-      for (uint32_t i = 0; i < count; i++) {
-        const uint32_t bits = codec::bits_of(rounded(values[i])) & codec::kMagnitude;
+    const bool wants_mean = uses(Codec::kOneBit);
+    CodedValues columns = {};
+    for (uint32_t round = 0; round < rounds_; round++) {
+      go_to(round);
+      sum(values);
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++) {
+        const uint32_t bits = magnitude_bits(rounded(values[i]));
         if (bits > largest) largest = bits;
-        float& column = columns[(g + i) % codec::kMeanColumns];
-        column = codec::sum(column, codec::product(codec::float_of(bits), share));
       }
+      if (wants_mean) add_rows(values, columns);
     }
-    float mean = columns[0];
-    for (uint32_t j = 1; j < codec::kMeanColumns; j++) mean = codec::sum(mean, columns[j]);
+    largest = team_.largest(largest);
+    const float mean = wants_mean ? mean_of(columns) : 0;
+#pragma unroll
     for (uint32_t k = 0; k < kMostLaneCodecs; k++) {
+      if ((used_ >> k & 1u) == 0) continue;
       const Codec kind = a_.codecs[k].kind;
-      if (kind == Codec::kTopK) choose_kept(k, largest);
-      if (kind == Codec::kNone || !a_.codecs[k].scaled()) continue;
+      if (kind == Codec::kTopK) choose_kept(k, largest, values);
+      if (!a_.codecs[k].scaled()) continue;
       scales_[k] = codec::scales_of(kind == Codec::kOneBit ? Codec::kInt8 : kind, largest);
       if (kind == Codec::kOneBit && scales_[k].encode != 0) scales_[k].decode = mean;
     }
-    copy_scales();
   }
-  __device__ void copy_scales() const {
+  __device__ bool uses(Codec kind) const {
+    for (uint32_t k = 0; k < kMostLaneCodecs; k++)
+      if ((used_ >> k & 1u) != 0 && a_.codecs[k].kind == kind) return true;
+    return false;
+  }
+  // Two members have a row of columns. Every member adds all rows to its half of the columns, from
+  // top to bottom. Zeros change nothing.
+  __device__ void add_rows(const CodedValues& values, CodedValues& columns) const {
+    static_assert(codec::kMeanColumns == 2 * kCodedGroup);
+    const float share = codec::quotient(1.0f, static_cast<float>(n_ > 0 ? n_ : 1));
+    for (uint32_t row = 0; row < team_.size / 2; row++) {
+      const uint32_t from = team_.first() + 2 * row + team_.member() % 2;
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++) {
+        const uint32_t bits = magnitude_bits(rounded(values[i]));
+        const float term = codec::product(codec::float_of(bits), share);
+        columns[i] = codec::sum(columns[i], codec::float_of(warp_get(codec::bits_of(term), from)));
+      }
+    }
+  }
+  __device__ float mean_of(const CodedValues& columns) const {
+    float mean = 0;
+    for (uint32_t half = 0; half < 2; half++)
+#pragma unroll
+      for (uint32_t i = 0; i < kCodedGroup; i++)
+        mean = codec::sum(
+            mean, codec::float_of(warp_get(codec::bits_of(columns[i]), team_.first() + half)));
+    return mean;
+  }
+  __device__ void choose_kept(uint32_t k, uint32_t largest, CodedValues& values) {
+    kept_[k].poisoned = largest >= codec::kInfinity;
+    // Lanes without a block count as the others do.
+    kept_[k].choose(n_ > 0 ? a_.codecs[k].kept(n_) : 0, [&](uint32_t least) {
+      uint32_t found = 0;
+      for (uint32_t round = 0; round < rounds_; round++) {
+        if (rounds_ > 1) {
+          go_to(round);
+          sum(values);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kCodedGroup; i++)
+          if (i < count_ && magnitude_bits(rounded(values[i])) >= least) found++;
+      }
+      return team_.sum(found);
+    });
+  }
+  __device__ void pick(const CodedValues& values) {
+    if (!uses(Codec::kTopK)) return;
+    CodedValues of_type;
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++) of_type[i] = rounded(values[i]);
+    for (uint32_t k = 0; k < kMostLaneCodecs; k++)
+      if ((used_ >> k & 1u) != 0 && a_.codecs[k].kind == Codec::kTopK)
+        kept_[k].pick(team_, of_type, count_);
+  }
+
+  // (Looked up so that they stay in registers.)
+  __device__ codec::Scales scales_of(uint8_t codec) const {
+    codec::Scales scales = scales_[0];
+#pragma unroll
+    for (uint32_t k = 1; k < kMostLaneCodecs; k++)
+      if (codec == k + 1) scales = scales_[k];
+    return scales;
+  }
+  __device__ void write_scales() const {
     for (uint32_t d = 0; d < m_.destination_count; d++) {
       const LaneOperand& to = destination(d);
       if (!is_coded_message(to) || !spec(to.codec).scaled()) continue;
-      const float scale = passes_message_ && to.codec == passed_
-                              ? reinterpret_cast<const volatile float*>(m_.sources[0])[block()]
-                              : scales_[to.codec - 1].decode;
-      reinterpret_cast<float*>(m_.destinations[d])[block()] = scale;
+      const uint32_t scale =
+          is_passed(to.codec)
+              ? load_once(reinterpret_cast<const uint32_t*>(m_.sources[0]) + block())
+              : codec::bits_of(scales_of(to.codec).decode);
+      reinterpret_cast<uint32_t*>(m_.destinations[d])[block()] = scale;
     }
   }
 
-  // The code of a value, in the low bits.
-  __device__ uint32_t code_of(uint8_t codec, float value) const {
-    const codec::Scales& scales = scales_[codec - 1];
-    const float from = scales.encode == 0 ? 0.0f : value;
-    switch (spec(codec).kind) {
-      case Codec::kInt8:
-        return static_cast<uint8_t>(codec::int8_code(from, scales.encode));
-      case Codec::kInt4:
-        return codec::int4_code(from, scales.encode);
-      case Codec::kFp8:
-        return codec::fp8_code(from, scales.encode);
-      default:
-        return codec::bits_of(from) >> 31;
-    }
+  // The group's codes. Several destinations may have the same.
+  __device__ uint64_t codes(uint8_t codec, const CodedValues& values) {
+    if (coded_ != codec)
+      codes_ = encode_group<Type>(spec(codec).kind, values, count_, scales_of(codec).encode);
+    coded_ = codec;
+    return codes_;
   }
-  // Value i of a group as receivers of a coded message see it.
-  __device__ float seen(uint8_t codec, float value, uint32_t i) const {
-    if (spec(codec).kind == Codec::kTopK) return kept_[codec - 1].seen(rounded(value), i);
-    const uint32_t code = code_of(codec, rounded(value));
-    return rounded(value_of(spec(codec).kind, code, 0, scales_[codec - 1].decode));
-  }
-
-  __device__ void write(uint32_t d, uint32_t g, uint32_t count, const float* values) const {
-    const LaneOperand& to = destination(d);
-    std::byte* at = m_.destinations[d];
-    // The only source is memory that is seen through a codec.
-    const bool memory_seen = passed_ != 0 && !passes_message_;
-    if (!is_coded_message(to)) {
-      auto* out = reinterpret_cast<Element*>(at) + begin_ + g;
-      const uint8_t codec = memory_seen                              ? passed_
-                            : passes_message_ && to.codec == passed_ ? 0
-                                                                     : to.codec;
-      for (uint32_t i = 0; i < count; i++)
-        out[i] = Type::store(codec != 0 ? seen(codec, values[i], i) : values[i]);
-    } else if (passes_message_ && to.codec == passed_) {
-      pass_on(at, g, count);
-    } else if (!spec(to.codec).lossy()) {
-      for (uint32_t i = 0; i < count; i++) reinterpret_cast<float*>(at)[begin_ + g + i] = values[i];
-    } else if (spec(to.codec).kind == Codec::kTopK) {
-      encode_kept(to.codec, at, g, count, values);
-    } else {
-      encode(to.codec, reinterpret_cast<uint8_t*>(at) + codes_at(spec(to.codec), g), count, values);
-    }
-  }
-  __device__ void encode(uint8_t codec, uint8_t* codes, uint32_t count, const float* values) const {
+  // The group as receivers of a coded message see it.
+  __device__ void see(uint8_t codec, const CodedValues& values, CodedValues& seen) {
     const Codec kind = spec(codec).kind;
-    const uint32_t per_byte = kind == Codec::kInt4 ? 2 : kind == Codec::kOneBit ? 8 : 1;
-    for (uint32_t i = 0; i < count; i += per_byte) {
-      uint32_t byte = 0;
-      for (uint32_t j = 0; j < per_byte && i + j < count; j++)
-        byte |= code_of(codec, rounded(values[i + j])) << 8 / per_byte * j;
-      codes[i / per_byte] = static_cast<uint8_t>(byte);
-    }
+    if (kind != Codec::kTopK)
+      return decode_group<Type>(kind, codes(codec, values), scales_of(codec).decode, seen);
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++)
+      seen[i] = kept_[codec - 1].seen(rounded(values[i]), i);
   }
-  __device__ void pass_on(std::byte* to, uint32_t g, uint32_t count) const {
-    const CodecSpec& s = spec(passed_);
-    const std::byte* from = m_.sources[0];
-    uint64_t first = (begin_ + g) * 4, bytes = count * 4;
-    if (s.kind == Codec::kTopK) {
-      if (g == 0) copy_kept(s, from, to);
+
+  __device__ void write(uint32_t d, const CodedValues& values) {
+    const LaneOperand& to = destination(d);
+    std::byte* out = m_.destinations[d];
+    if (!is_coded_message(to)) {
+      out += at() * sizeof(Element);
+      const uint8_t codec = memory_seen() ? passed_ : is_passed(to.codec) ? 0 : to.codec;
+      if (codec == 0) return store_elements<Type>(out, count_, values);
+      CodedValues seen;
+      see(codec, values, seen);
+      return store_elements<Type>(out, count_, seen);
+    }
+    const CodecSpec& with = spec(to.codec);
+    if (with.kind == Codec::kWiden)  // it passes as it came: it is the only source
+      return store_elements<Native<float>>(out + at() * 4, count_, values);
+    if (with.kind == Codec::kTopK) {
+      if (!is_passed(to.codec)) kept_in(with, out).encode(kept_[to.codec - 1], g_, values);
       return;
     }
-    if (s.lossy()) {
-      first = codes_at(s, g);
-      bytes = s.kind == Codec::kInt4     ? (count + 1) / 2
-              : s.kind == Codec::kOneBit ? (count + 7) / 8
-                                         : count;
+    const uint32_t bytes = code_bytes(with.kind, count_);
+    const uint64_t first = codes_at(with);
+    store_codes(
+        out + first, bytes,
+        is_passed(to.codec) ? load_codes(m_.sources[0] + first, bytes) : codes(to.codec, values));
+  }
+  __device__ void pass_on_kept() const {
+    if (!passes_message_ || spec(passed_).kind != Codec::kTopK) return;
+    for (uint32_t d = 0; d < m_.destination_count; d++)
+      if (is_coded_message(destination(d)) && is_passed(destination(d).codec))
+        kept_in(spec(passed_), m_.destinations[d])
+            .copy_from(kept_in(spec(passed_), m_.sources[0]), team_);
+  }
+  // A block with a NaN has lost nothing that a later call could make good.
+  __device__ void keep_losses(const CodedValues& values) {
+    CodedValues lost;
+    see(lossy_, values, lost);
+#pragma unroll
+    for (uint32_t i = 0; i < kCodedGroup; i++) {
+      lost[i] = codec::difference(values[i], lost[i]);
+      if (magnitude_bits(lost[i]) >= codec::kInfinity) lost[i] = 0;
     }
-    copy_bytes(from, to, first, bytes);
-  }
-  __device__ static void copy_bytes(const std::byte* from, std::byte* to, uint64_t first,
-                                    uint64_t bytes) {
-    for (uint64_t i = first; i < first + bytes; i++)
-      to[i] = static_cast<std::byte>(reinterpret_cast<const volatile uint8_t*>(from)[i]);
-  }
-
-  // Top-k. Where the block's kept values and their places begin in a message, in bytes.
-  __device__ uint64_t kept_before(const CodecSpec& s) const { return block() * s.kept(s.block); }
-  __device__ uint64_t values_at(const CodecSpec& s) const {
-    return kept_before(s) * sizeof(Element);
-  }
-  __device__ uint64_t places_at(const CodecSpec& s) const {
-    return s.kept_of(m_.elements) * sizeof(Element) + kept_before(s) * sizeof(uint16_t);
-  }
-  __device__ void copy_kept(const CodecSpec& s, const std::byte* from, std::byte* to) const {
-    copy_bytes(from, to, values_at(s), s.kept(n_) * sizeof(Element));
-    copy_bytes(from, to, places_at(s), s.kept(n_) * sizeof(uint16_t));
-  }
-  // Places are in order, so the first one of the group is found by halving.
-  __device__ void decode_kept(const CodecSpec& s, const std::byte* from, uint32_t g, uint32_t count,
-                              float* values) const {
-    const auto* kept = reinterpret_cast<const volatile Element*>(from + values_at(s));
-    const auto* places = reinterpret_cast<const volatile uint16_t*>(from + places_at(s));
-    const bool poisoned = places[0] == kPoisonedPlace;
-    for (uint32_t i = 0; i < count; i++) values[i] = poisoned ? codec::float_of(codec::kNan) : 0.0f;
-    if (poisoned) return;
-    uint32_t k = 0;
-    const uint32_t all = s.kept(n_);
-    for (uint32_t end = all; k < end;) {
-      const uint32_t middle = (k + end) / 2;
-      if (places[middle] < g)
-        k = middle + 1;
-      else
-        end = middle;
-    }
-    for (; k < all && places[k] < g + count; k++) {
-      const Element value = kept[k];
-      values[places[k] - g] = Type::load(value);
-    }
-  }
-
-  // What a top-k codec keeps of the block: magnitudes above a threshold, and the first ones that
-  // equal it.
-  struct Kept {
-    uint32_t threshold = 0, equals = 0;  // equals: that are left to be taken
-    uint32_t taken = 0;                  // before this group
-    uint32_t mask = 0;                   // of this group
-    bool poisoned = false;
-    __device__ float seen(float value, uint32_t i) const {
-      return poisoned ? codec::float_of(codec::kNan) : (mask >> i & 1u) != 0 ? value : 0.0f;
-    }
-  };
-  // Finds the threshold four bits at a time: the block is read once for each.
-  __device__ void choose_kept(uint32_t codec, uint32_t largest) {
-    Kept& kept = kept_[codec];
-    kept = {};
-    kept.poisoned = largest >= codec::kInfinity;
-    uint32_t wanted = a_.codecs[codec].kept(n_), known = 0;
-    float values[kGroup];
-    for (int shift = 28; shift >= 0; shift -= 4) {
-      uint32_t counts[16] = {};
-      for (uint32_t g = 0; g < n_; g += kGroup) {
-        const uint32_t count = n_ - g < kGroup ? n_ - g : kGroup;
-        sum(g, count, values);
-        for (uint32_t i = 0; i < count; i++) {
-          const uint32_t bits = codec::bits_of(rounded(values[i])) & codec::kMagnitude;
-          if ((bits & known) == kept.threshold) counts[bits >> shift & 15u]++;
-        }
-      }
-      uint32_t digit = 15;
-      for (; counts[digit] < wanted; digit--) wanted -= counts[digit];
-      kept.threshold |= digit << shift;
-      known |= 15u << shift;
-    }
-    kept.equals = wanted;
-  }
-  // Which values of the group top-k codecs keep.
-  __device__ void pick(uint32_t g, uint32_t count, const float* values) {
-    for (uint32_t k = 0; k < kMostLaneCodecs; k++) {
-      if (a_.codecs[k].kind != Codec::kTopK) continue;
-      Kept& kept = kept_[k];
-      if (g > 0) kept.taken += static_cast<uint32_t>(__popc(kept.mask));
-      kept.mask = 0;
-      for (uint32_t i = 0; i < count; i++) {
-        const uint32_t bits = codec::bits_of(rounded(values[i])) & codec::kMagnitude;
-        const bool equal = bits == kept.threshold && kept.equals > 0;
-        if (equal) kept.equals--;
-        if (equal || bits > kept.threshold) kept.mask |= 1u << i;
-      }
-    }
-  }
-  __device__ void encode_kept(uint8_t codec, std::byte* to, uint32_t g, uint32_t count,
-                              const float* values) const {
-    const CodecSpec& s = spec(codec);
-    const Kept& kept = kept_[codec - 1];
-    auto* out = reinterpret_cast<Element*>(to + values_at(s));
-    auto* places = reinterpret_cast<uint16_t*>(to + places_at(s));
-    uint32_t at = kept.taken;
-    for (uint32_t i = 0; i < count; i++) {
-      if ((kept.mask >> i & 1u) == 0) continue;
-      out[at] = Type::store(kept.poisoned ? codec::float_of(codec::kNan) : values[i]);
-      places[at++] = kept.poisoned ? kPoisonedPlace : static_cast<uint16_t>(g + i);
-    }
+    store_elements<Native<float>>(reinterpret_cast<std::byte*>(m_.losses + at()), count_, lost);
   }
 
   const LaneArguments& a_;
   const LaneMovement& m_;
-  const uint64_t begin_;
-  const uint32_t n_;
+  WarpTeam team_;
+  uint32_t rounds_ = 1;
   uint8_t passed_ = 0;  // the codec of the only source
   bool passes_message_ = false;
   uint8_t lossy_ = 0;  // the codec whose losses are kept
+  uint32_t used_ = 0;  // codecs that encode, a bit each
+  // This lane's block and group.
+  uint64_t begin_ = 0;
+  uint32_t n_ = 0, g_ = 0, count_ = 0;
   codec::Scales scales_[kMostLaneCodecs];
-  Kept kept_[kMostLaneCodecs];
+  KeptOfBlock* const kept_;  // by codec
+  uint8_t coded_ = 0;        // the codec of `codes_`; 0: none
+  uint64_t codes_ = 0;
 };
 
 // All threads of the block. Out of line: other steps should not pay for its registers.
 template <typename Type>
 __device__ __noinline__ void combine_coded(const LaneArguments& a, const LaneMovement& m) {
-  const uint64_t blocks = (m.elements + a.codec_block - 1) / a.codec_block;
-  for (uint64_t b = threadIdx.x; b < blocks; b += blockDim.x) {
-    const uint64_t begin = b * a.codec_block, left = m.elements - begin;
-    CodedBlock<Type>(a, m, begin,
-                     static_cast<uint32_t>(left < a.codec_block ? left : a.codec_block))
-        .move();
-  }
+  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  if (warp >= warps) return;  // not a whole warp
+  KeptOfBlock kept[kMostLaneCodecs];
+  CodedBlocks<Type> blocks(a, m, kept);
+  for (uint64_t at = warp * blocks.tile(); at < m.elements; at += warps * blocks.tile())
+    blocks.move(at);
 }
 
 }  // namespace weft::cuda

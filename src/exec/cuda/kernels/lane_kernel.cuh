@@ -351,7 +351,6 @@ class LaneRunner {
     m.scaled = item_.lengths[item_.step].scaled;
     m.operands = nullptr;
     m.losses = nullptr;
-    m.last_pass = true;
     fill(m, elements, aligned);
     return m;
   }
@@ -404,7 +403,6 @@ class LaneRunner {
       m.elements = m.destination_count > 0 || a.packets ? elements : 0;
       m.operands = step.coded ? operands + first : nullptr;
       m.losses = step.coded ? places.losses(step, c) : nullptr;
-      m.last_pass = pass + 1 >= passes;
     }
     if (step.count == 0) return a.packets ? (passes == 0 ? 1 : passes) : 0;
     return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);

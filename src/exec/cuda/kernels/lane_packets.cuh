@@ -29,9 +29,10 @@ struct LaneMovement {
   // Packets: the ends of sources and destinations, and the flag of those that are messages.
   const LaneEnd *source_ends, *destination_ends;
   uint32_t call;
-  const LaneOperand* operands;  // of a step with codecs, sources first; otherwise nullptr
-  float* losses;                // by element, of a step that keeps what it loses; else nullptr
-  bool last_pass;               // over the destinations: then losses are kept, and not before
+  // Of a step with codecs, sources first; otherwise nullptr. All destinations of such a step are
+  // here: verify() allows it no more.
+  const LaneOperand* operands;
+  float* losses;  // by element, of a step that keeps what it loses; else nullptr
 };
 
 // Waits for word `w` of up to `Batch` sources. Words of plain memory beyond `left` bytes are zero.

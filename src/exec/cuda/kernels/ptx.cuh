@@ -17,6 +17,16 @@ __device__ inline uint4 load_vector(const void* at) {
                : "memory");
   return v;
 }
+__device__ inline uint32_t load_once(const uint32_t* at) {
+  uint32_t v;
+  asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+__device__ inline uint64_t load_once(const uint64_t* at) {
+  uint64_t v;
+  asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
 // Any address. Makes two aligned loads; both must be in readable memory. Neighbouring threads read
 // the same vectors, so they stay in the L1 cache.
 __device__ inline uint4 load_unaligned_vector(const void* at) {
@@ -131,6 +141,9 @@ __device__ inline void warp_meet() { __syncwarp(); }
 __device__ inline uint32_t warp_ballot(bool one) { return __ballot_sync(0xffffffffu, one); }
 // The value of one thread of the warp.
 __device__ inline int warp_get(int value, uint32_t thread) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(thread));
+}
+__device__ inline uint32_t warp_get(uint32_t value, uint32_t thread) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(thread));
 }
 // A barrier for all threads of a block, which may arrive from different places in the code.

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "src/exec/cuda/device_comm.h"
@@ -38,20 +39,29 @@ struct uint4 {
 
 namespace weft::cuda {
 
-// A running thread block. Each thread knows its block and its number.
+// A running thread block and its warps. Each thread knows its block and its number.
 inline constexpr uint32_t kWarp = 4;
+struct EmulatedWarp {
+  explicit EmulatedWarp(uint32_t threads) : meeting(threads) {}
+  std::barrier<> meeting;
+  // Two of each, in turn: a thread may be in the next exchange while others read the last one.
+  std::atomic<uint32_t> ballots[2] = {};
+  std::atomic<uint32_t> said[2][kWarp] = {};
+};
 struct EmulatedBlock {
-  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads), warp(kWarp) {}
+  explicit EmulatedBlock(uint32_t threads) : size(threads), meeting(threads) {
+    for (uint32_t t = 0; t < threads; t += kWarp)
+      warps.emplace_back(threads - t < kWarp ? threads - t : kWarp);
+  }
   const uint32_t size;
   std::barrier<> meeting;
-  std::barrier<> warp;  // the first one; no other works as a warp
-  std::atomic<uint32_t> ballots[2] = {};
-  std::atomic<int> said[kWarp] = {};
-  std::atomic<bool> any[2] = {};  // for two barriers in turn
+  std::deque<EmulatedWarp> warps;  // the last one may have fewer threads
+  std::atomic<bool> any[2] = {};   // for two barriers in turn
 };
 struct EmulatedThread {
   EmulatedBlock* block = nullptr;
-  uint32_t number = 0, meetings = 0, ballots = 0;
+  uint32_t number = 0, meetings = 0, ballots = 0, gets = 0;
+  EmulatedWarp& warp() const { return block->warps[number / kWarp]; }
 };
 inline thread_local EmulatedThread emulated;
 
@@ -74,25 +84,26 @@ inline bool __syncthreads_or(bool one) {
   block.any[turn] = false;
   return any;
 }
-// Only for the first kWarp threads.
-inline void warp_meet() { emulated.block->warp.arrive_and_wait(); }
+inline void warp_meet() { emulated.warp().meeting.arrive_and_wait(); }
 inline uint32_t warp_ballot(bool one) {
-  EmulatedBlock& block = *emulated.block;
+  EmulatedWarp& warp = emulated.warp();
   const uint32_t turn = emulated.ballots++ % 2;
-  if (one) block.ballots[turn] |= 1u << emulated.number;
+  if (one) warp.ballots[turn] |= 1u << emulated.number % kWarp;
   warp_meet();
-  const uint32_t all = block.ballots[turn];
+  const uint32_t all = warp.ballots[turn];
   warp_meet();
-  block.ballots[turn] = 0;
+  warp.ballots[turn] = 0;
   return all;
 }
+inline uint32_t warp_get(uint32_t value, uint32_t thread) {
+  EmulatedWarp& warp = emulated.warp();
+  const uint32_t turn = emulated.gets++ % 2;
+  warp.said[turn][emulated.number % kWarp] = value;
+  warp_meet();
+  return warp.said[turn][thread];
+}
 inline int warp_get(int value, uint32_t thread) {
-  EmulatedBlock& block = *emulated.block;
-  block.said[emulated.number] = value;
-  warp_meet();
-  const int said = block.said[thread];
-  warp_meet();
-  return said;
+  return static_cast<int>(warp_get(static_cast<uint32_t>(value), thread));
 }
 inline int __popc(uint32_t bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
@@ -111,6 +122,16 @@ inline float __uint_as_float(uint32_t bits) {
 
 inline uint4 load_vector(const void* at) {
   uint4 v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+inline uint32_t load_once(const uint32_t* at) {
+  uint32_t v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+inline uint64_t load_once(const uint64_t* at) {
+  uint64_t v;
   std::memcpy(&v, at, sizeof v);
   return v;
 }
