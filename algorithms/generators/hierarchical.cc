@@ -11,6 +11,7 @@
 
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
+#include "algorithms/generators/hierarchical_exchange.h"
 #include "algorithms/generators/hierarchical_rooted.h"
 #include "algorithms/generators/host_map.h"
 
@@ -28,7 +29,7 @@ bool is_all_reduce(const Collective& c) { return c.kind == CollectiveKind::kAllR
 bool makes(const Collective& c) {
   return is_all_reduce(c) || c.kind == CollectiveKind::kAllGather ||
          c.kind == CollectiveKind::kReduceScatter || c.kind == CollectiveKind::kBroadcast ||
-         c.kind == CollectiveKind::kReduce;
+         c.kind == CollectiveKind::kReduce || c.kind == CollectiveKind::kAllToAll;
 }
 
 class Hierarchy {
@@ -249,6 +250,7 @@ Schedule make_hierarchical(const Collective& c, std::span<const int> hosts) {
   if (c.nranks == 1) return single_rank("hierarchical", c);
   const HostMap map(hosts);
   if (c.rooted()) return make_hierarchical_rooted(c, map);
+  if (c.kind == CollectiveKind::kAllToAll) return make_hierarchical_exchange(c, map);
   return Hierarchy(c, map).make();
 }
 

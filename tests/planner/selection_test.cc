@@ -89,6 +89,12 @@ TEST(Selection, GoesByHostsWhereRanksShareSomeOfThem) {
     EXPECT_NE(chosen(kind, 16u << 10), "hierarchical");
   }
   EXPECT_NE(chosen(CollectiveKind::kAllToAll, 1u << 20), "hierarchical");
+  placement.lanes = true;
+  for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                          CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll})
+    for (const size_t bytes : {size_t{8}, size_t{8} << 10, size_t{32} << 20})
+      EXPECT_EQ(chosen(kind, bytes), "hierarchical") << "proxies send less";
+  EXPECT_NE(chosen(CollectiveKind::kBroadcast, 16u << 10), "hierarchical");
   placement.via_host = true;
   EXPECT_NE(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical") << "no scratch memory";
 }
