@@ -92,8 +92,9 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
     fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
   const uint64_t few = few_instances(room, ports, g.chunk * element * step_chunks);
-  uint64_t fifos = room.pool_bytes - 4096;
-  if (scratch_bytes > 0 && !(own_scratch && few > 0)) fifos -= room.pool_bytes / 2;
+  // Smaller FIFOs cut short calls into more slices. Messages of several chunks have small slices.
+  const bool whole_pool = scratch_bytes == 0 || (own_scratch && (few > 0 || step_chunks > 1));
+  const uint64_t fifos = room.pool_bytes - 4096 - (whole_pool ? 0 : room.pool_bytes / 2);
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
