@@ -18,9 +18,6 @@
 namespace weft {
 namespace {
 
-// Owners of up to this many hosts talk directly, in two network hops. Owners of more hosts form
-// rings, because every connection costs memory and time.
-constexpr int kMostDirectHosts = 8;
 // Ranks of a host, if nobody knows the hosts.
 constexpr int kAssumedRanks = 4;
 

@@ -8,6 +8,10 @@
 
 namespace weft {
 
+// Owners of up to this many hosts talk directly, in two network hops. Owners of more hosts form
+// rings, because every connection costs memory and time. Alltoall has no rings.
+inline constexpr int kMostDirectHosts = 8;
+
 // `hosts`: the host of every rank. Ranks of a host need not be neighbours, and hosts may differ in
 // size. Works in place and out of place. At most two channels between two ranks, at most five
 // lanes.

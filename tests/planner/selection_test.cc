@@ -99,6 +99,23 @@ TEST(Selection, GoesByHostsWhereRanksShareSomeOfThem) {
   EXPECT_NE(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical") << "no scratch memory";
 }
 
+TEST(Selection, DoesNotSendSmallArraysAlongARingOfHosts) {
+  Placement placement;
+  placement.one_host = placement.one_process = false;
+  placement.lanes = true;
+  for (const int hosts : {8, 9}) {
+    std::vector<int> map;
+    for (int r = 0; r < 2 * hosts; r++) map.push_back(r % hosts);
+    placement.hosts = hosts_of_hierarchy(map);
+    const auto chosen = [&](CollectiveKind kind, size_t bytes) {
+      return choose_generator({kind, 2 * hosts, 0}, bytes, placement, nullptr).name;
+    };
+    EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1024) == "hierarchical", hosts == 8);
+    EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical");
+    EXPECT_EQ(chosen(CollectiveKind::kAllToAll, 1024), "hierarchical");
+  }
+}
+
 TEST(Selection, KnowsWhereAHierarchyIsOfUse) {
   EXPECT_TRUE(hosts_of_hierarchy({}).empty());
   EXPECT_TRUE(hosts_of_hierarchy({3, 3, 3}).empty()) << "one host";
