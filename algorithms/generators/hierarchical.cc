@@ -11,15 +11,13 @@
 
 #include "algorithms/generators/building.h"
 #include "algorithms/generators/generators.h"
+#include "algorithms/generators/hierarchical_exchange.h"
 #include "algorithms/generators/hierarchical_rooted.h"
 #include "algorithms/generators/host_map.h"
 
 namespace weft {
 namespace {
 
-// Owners of up to this many hosts talk directly, in two network hops. Owners of more hosts form
-// rings, because every connection costs memory and time.
-constexpr int kMostDirectHosts = 8;
 // Ranks of a host, if nobody knows the hosts.
 constexpr int kAssumedRanks = 4;
 
@@ -28,7 +26,7 @@ bool is_all_reduce(const Collective& c) { return c.kind == CollectiveKind::kAllR
 bool makes(const Collective& c) {
   return is_all_reduce(c) || c.kind == CollectiveKind::kAllGather ||
          c.kind == CollectiveKind::kReduceScatter || c.kind == CollectiveKind::kBroadcast ||
-         c.kind == CollectiveKind::kReduce;
+         c.kind == CollectiveKind::kReduce || c.kind == CollectiveKind::kAllToAll;
 }
 
 class Hierarchy {
@@ -249,6 +247,7 @@ Schedule make_hierarchical(const Collective& c, std::span<const int> hosts) {
   if (c.nranks == 1) return single_rank("hierarchical", c);
   const HostMap map(hosts);
   if (c.rooted()) return make_hierarchical_rooted(c, map);
+  if (c.kind == CollectiveKind::kAllToAll) return make_hierarchical_exchange(c, map);
   return Hierarchy(c, map).make();
 }
 

@@ -42,9 +42,9 @@ const std::vector<Hosts>& host_maps() {
   return maps;
 }
 
-constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
                                      CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
-                                     CollectiveKind::kReduce};
+                                     CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 
 std::string named(const Collective& c, const Hosts& hosts) {
   std::string text = fmt::format("{} root {}, hosts", name(c.kind), c.root);
@@ -135,6 +135,9 @@ TEST(Hierarchical, SendsBetweenHostsWhatTheBoundSaysAndNoMore) {
         EXPECT_NEAR(received, n - local, 1e-9) << named(c, hosts);
       } else if (c.kind == CollectiveKind::kReduceScatter) {
         EXPECT_NEAR(sent, n - local, 1e-9) << named(c, hosts);
+      } else if (c.kind == CollectiveKind::kAllToAll) {
+        EXPECT_NEAR(sent, local * (n - local), 1e-9) << named(c, hosts);
+        EXPECT_NEAR(received, local * (n - local), 1e-9) << named(c, hosts);
       } else if (c.kind == CollectiveKind::kBroadcast) {
         EXPECT_NEAR(received, root ? 0 : 1, 1e-9) << named(c, hosts);
         EXPECT_LE(sent, 1 + 1e-9) << named(c, hosts);
@@ -148,14 +151,31 @@ TEST(Hierarchical, SendsBetweenHostsWhatTheBoundSaysAndNoMore) {
 
 TEST(Hierarchical, GivesEveryRankOfEqualHostsItsShareOfTheNetwork) {
   for (const auto& hosts : {equal_hosts(2, 4), equal_hosts(4, 2), equal_hosts(8, 8)})
-    for (const CollectiveKind kind :
-         {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                      CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll}) {
       const Collective c{kind, static_cast<int>(hosts.size()), 0};
       const Crossing got = crossing(make_hierarchical(c, hosts), HostMap(hosts));
       for (const double sent : got.sent_by_rank)
         EXPECT_NEAR(sent, got.sent_by_rank[0], 1e-9) << named(c, hosts);
       EXPECT_GT(got.sent_by_rank[0], 0);
     }
+}
+
+TEST(Hierarchical, ExchangesOneMessageWithEveryOtherHost) {
+  for (const auto& hosts : {equal_hosts(2, 4), equal_hosts(4, 2), equal_hosts(8, 8)}) {
+    const HostMap map(hosts);
+    const Collective c{CollectiveKind::kAllToAll, static_cast<int>(hosts.size()), 0};
+    const Schedule s = make_hierarchical(c, hosts);
+    for (int r = 0; r < c.nranks; r++) {
+      std::vector<int> sent(static_cast<size_t>(map.hosts()));
+      for (const Lane& lane : s.ranks[static_cast<size_t>(r)].lanes)
+        for (const Step& step : lane.steps)
+          for (const Operand& to : step.to)
+            if (to.kind == Operand::Kind::kPeer) sent[static_cast<size_t>(map.host_of(to.index))]++;
+      for (int h = 0; h < map.hosts(); h++)
+        EXPECT_TRUE(h == map.host_of(r) || sent[static_cast<size_t>(h)] == 1) << named(c, hosts);
+    }
+  }
 }
 
 TEST(Hierarchical, HasFewLanesAndTheUsualChannels) {
@@ -184,7 +204,7 @@ TEST(Hierarchical, RefusesHostsWhoseSumsHaveTooManySources) {
   EXPECT_FALSE(supports_hierarchical(sum, equal_hosts(2, 64)));
   EXPECT_TRUE(supports_hierarchical(copy, equal_hosts(2, 64)));
   EXPECT_TRUE(supports_hierarchical(sum, equal_hosts(4, 32)));
-  EXPECT_FALSE(supports_hierarchical({CollectiveKind::kAllToAll, 8, 0}, equal_hosts(2, 4)));
+  EXPECT_FALSE(supports_hierarchical({CollectiveKind::kGather, 8, 0}, equal_hosts(2, 4)));
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ TEST_P(ProcessesOfTwoHosts, GiveTheReferenceResults) {
 std::map<std::string, std::string> by_hierarchy(const std::string& hosts, int rank) {
   std::map<std::string, std::string> environment = separate_hosts(hosts[static_cast<size_t>(rank)]);
   std::string plan;
-  for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+  for (const char* kind :
+       {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall"})
     plan += (plan.empty() ? "" : ",") + std::string(kind) + "=hierarchical";
   environment["WEFT_PLAN"] = plan;
   return environment;

@@ -89,8 +89,31 @@ TEST(Selection, GoesByHostsWhereRanksShareSomeOfThem) {
     EXPECT_NE(chosen(kind, 16u << 10), "hierarchical");
   }
   EXPECT_NE(chosen(CollectiveKind::kAllToAll, 1u << 20), "hierarchical");
+  placement.lanes = true;
+  for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                          CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll})
+    for (const size_t bytes : {size_t{8}, size_t{8} << 10, size_t{32} << 20})
+      EXPECT_EQ(chosen(kind, bytes), "hierarchical") << "proxies send less";
+  EXPECT_NE(chosen(CollectiveKind::kBroadcast, 16u << 10), "hierarchical");
   placement.via_host = true;
   EXPECT_NE(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical") << "no scratch memory";
+}
+
+TEST(Selection, DoesNotSendSmallArraysAlongARingOfHosts) {
+  Placement placement;
+  placement.one_host = placement.one_process = false;
+  placement.lanes = true;
+  for (const int hosts : {8, 9}) {
+    std::vector<int> map;
+    for (int r = 0; r < 2 * hosts; r++) map.push_back(r % hosts);
+    placement.hosts = hosts_of_hierarchy(map);
+    const auto chosen = [&](CollectiveKind kind, size_t bytes) {
+      return choose_generator({kind, 2 * hosts, 0}, bytes, placement, nullptr).name;
+    };
+    EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1024) == "hierarchical", hosts == 8);
+    EXPECT_EQ(chosen(CollectiveKind::kAllReduce, 1u << 20), "hierarchical");
+    EXPECT_EQ(chosen(CollectiveKind::kAllToAll, 1024), "hierarchical");
+  }
 }
 
 TEST(Selection, KnowsWhereAHierarchyIsOfUse) {

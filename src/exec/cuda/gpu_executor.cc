@@ -175,7 +175,12 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.room.pool_bytes =
       std::min(s.sizes.stage, lane_pool_bytes(options.scratch_bytes, options.net_lanes));
   s.room.fifo_bytes = options.lane_fifo_bytes;
-  if (options.net_lanes) s.room.least_bytes = kLeastNetBytes;
+  if (options.net_lanes) {
+    s.room.least_bytes = kLeastNetBytes;
+    s.room.large_messages = true;
+    // FIFOs to other hosts lie in pinned memory and may fill it; scratch memory never does.
+    s.room.scratch_bytes = s.sizes.stage - s.room.pool_bytes;
+  }
   s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);

@@ -52,6 +52,16 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
   return true;
 }
 
+// The instances of a long call: as few as have FIFOs of full size, but more than one, which would
+// leave the network idle while it waits. 0: the call is too short to fill them, or encodes, for
+// which all thread blocks are needed.
+uint64_t few_instances(const LaneImage& image, const LaneRoom& room, uint64_t ports,
+                       uint64_t bytes) {
+  if (!room.large_messages || room.fifo_bytes == 0 || !image.codecs.empty()) return 0;
+  const uint64_t few = std::max<uint64_t>(2, room.pool_bytes / (ports * room.fifo_bytes));
+  return bytes >= few * room.fifo_bytes ? few : 0;
+}
+
 // The most bytes of a block of codecs in a message. Without codecs: of an element.
 uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
   uint64_t most = image.all_coded ? 0 : block * element;
@@ -78,8 +88,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   const uint64_t block = image.codecs.empty() ? 1 : image.codecs.front().block;
   const uint64_t unit = image.uniform_only ? 1 : std::max<uint64_t>({1, 64 / element, block});
   const uint64_t bytes = block_bytes(image, block, element);
-  const uint64_t scratch_bytes = image.scratch_chunks > 0 ? room.pool_bytes / 2 : 0;
-  const uint64_t fifos = room.pool_bytes - scratch_bytes - 4096;
+  const bool own_scratch = room.scratch_bytes > 0;
+  const uint64_t scratch_bytes = image.scratch_chunks == 0 ? 0
+                                 : own_scratch             ? room.scratch_bytes
+                                                           : room.pool_bytes / 2;
   g.part = part_of(image, scratch_bytes, count, element, unit);
   g.chunk = up(share(g.part, chunks), unit);
   // As many instances as there are blocks for, while messages are large enough.
@@ -88,12 +100,17 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   if (ports > kMostLanePorts)
     fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
+  const uint64_t few = few_instances(image, room, ports, g.chunk * element * step_chunks);
+  // Smaller FIFOs cut short calls into more slices. Messages of several chunks have small slices.
+  const bool whole_pool = scratch_bytes == 0 || (own_scratch && (few > 0 || step_chunks > 1));
+  const uint64_t fifos = room.pool_bytes - 4096 - (whole_pool ? 0 : room.pool_bytes / 2);
   const uint64_t by_bytes = share(std::max<uint64_t>(1, g.chunk * element), room.least_bytes);
   const uint64_t by_ports = std::max<uint64_t>(1, kMostLanePorts / ports);
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
   const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, bytes), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
   g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
+  if (few > 0) g.instances = std::min(g.instances, static_cast<uint32_t>(few));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
   const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));
   const uint64_t slot = fifo / g.slots / kSlotUnit * kSlotUnit;

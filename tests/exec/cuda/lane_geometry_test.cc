@@ -50,6 +50,8 @@ LaneRoom random_room(Random& random) {
   room.slots = static_cast<uint32_t>(of_any_size(random, 3));
   room.fifo_bytes = 4096 * of_any_size(random, 8);
   if (random.below(2) == 0) room.packet_bytes = of_any_size(random, 16);
+  if (random.below(2) == 0) room.scratch_bytes = (1 + random.below(32)) << 20;
+  room.large_messages = random.below(2) == 0;
   return room;
 }
 
@@ -129,7 +131,8 @@ void expect_fits(const Cut& cut) {
   EXPECT_GE(g.slots, static_cast<uint32_t>(cut.image.fifo_depth));
   const uint64_t scratch = static_cast<uint64_t>(cut.image.scratch_chunks) * g.chunk * cut.element;
   EXPECT_LE(cut.fifos(), g.scratch_at);
-  EXPECT_LE(g.scratch_at + scratch, cut.room.pool_bytes);
+  EXPECT_LE(g.scratch_at, cut.room.pool_bytes);
+  EXPECT_LE(g.scratch_at + scratch, cut.room.pool_bytes + cut.room.scratch_bytes);
 }
 
 TEST(LaneGeometry, MovesEverythingOnceAndFitsIntoThePool) {
@@ -192,6 +195,31 @@ TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
   LaneImage scratch = image;
   scratch.scratch_chunks = 1;
   EXPECT_FALSE(cuda::lane_geometry(scratch, usual_room(), 1, 4).packets);
+}
+
+// Hosts of two ranks, of eight ranks: an all_reduce by hosts.
+TEST(LaneGeometry, HasLargeMessagesInLongCallsBetweenHosts) {
+  LaneImage image;
+  image.chunks = 8;
+  image.most_lanes = 5;
+  image.most_ports = 8;
+  image.scratch_chunks = 1;
+  image.fifo_depth = 2;
+  LaneRoom room;
+  room.blocks = 16;
+  room.pool_bytes = 16 << 20;
+  room.fifo_bytes = 1 << 20;
+  room.least_bytes = 64 << 10;
+  LaneRoom large = room;
+  large.large_messages = true;
+  large.scratch_bytes = 16 << 20;
+  const auto slice = [&](const LaneRoom& given, uint64_t bytes) {
+    return cuda::lane_geometry(image, given, bytes / 4, 4).slice * 4;
+  };
+  EXPECT_LT(slice(room, 32 << 20), 96u << 10);
+  EXPECT_GT(slice(large, 32 << 20), 192u << 10);
+  EXPECT_EQ(slice(large, 2 << 20), slice(room, 2 << 20)) << "more messages are under way at once";
+  EXPECT_EQ(cuda::lane_geometry(image, large, 8 << 20, 4).instances, 2u);
 }
 
 TEST(LaneGeometry, HasMoreInstancesOfALaneForLargerMessages) {

@@ -13,6 +13,7 @@
 
 #include "algorithms/generators/coded.h"
 #include "algorithms/generators/generators.h"
+#include "algorithms/generators/hierarchical.h"
 #include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/lane_messages.h"
 #include "src/transport/lane_stream.h"
@@ -464,6 +465,27 @@ TEST(LaneKernel, ReachesOtherHosts) {
             ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind) << ' ' << host << ' '
                                       << shape.count << ' ' << shape.gpu;
         }
+    }
+}
+
+TEST(LaneKernel, GoesByHosts) {
+  const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 11 : 3;
+  uint64_t number = test_seed();
+  for (const CollectiveKind kind : kKinds)
+    for (const bool in_place : {false, true}) {
+      const Collective c{kind, 4, 0};
+      const std::vector<int> hosts = {0, 0, 1, 1};
+      const VerifiedSchedule verified = verify(make_hierarchical(c, hosts), in_place, 2);
+      for (LaneCase shape :
+           {LaneCase{true, 29, false, true, 2}, LaneCase{true, 1000, false, false, 2},
+            LaneCase{false, 1500, false, true, 2}}) {
+        if (number++ % stride != 0) continue;
+        shape.gpu = number % 2 == 0;
+        LaneTeam team(verified, shape);
+        for (int call = 0; call < 3; call++)
+          ASSERT_EQ(team.run(), "")
+              << name(kind) << ' ' << in_place << ' ' << shape.count << ' ' << shape.gpu;
+      }
     }
 }
 
