@@ -42,8 +42,9 @@ Between 4 processes that share the GPU under MPS, 64 MiB reach {registered} of t
 {plain} with plain ones. A DDP step of PyTorch takes {ddp} ms there. Stock NCCL 2.28.9 can only use sockets between such
 processes and takes {ddp_nccl} ms; Weft over sockets takes {ddp_sockets} ms.
 
-Eight processes on one H200 as two hosts of four (`NCCL_HOSTID`), sockets on loopback, us per call (`perf/network/gpu_hosts.sh`). Lanes use peer
-memory inside a host and hierarchical plans. Host FIFOs are how all data went before:
+Eight processes on one H200 as two hosts of four (8x4) and four of two (8x2) (`NCCL_HOSTID`), sockets on loopback: NCCL 2.30.7's time over
+Weft's, out of place, both in turn (`perf/network/compare_gpu_hosts`). Large messages between processes of one machine are lent, not
+copied (`WEFT_LEND_PAGES=0`: 2 to 20% slower at 32 MiB, in some cells faster):
 
 {hosts_table}
 
@@ -101,14 +102,12 @@ def h200_table(baselines):
 
 
 def hosts_table(baselines):
-    sizes = ["128K", "2M", "32M"]
+    sizes = ["8K", "128K", "2M", "32M"]
     lines = ["| | " + " | ".join(f"{size}iB" for size in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
-    for name in ["all_reduce", "all_gather", "reduce_scatter", "alltoall"]:
-        cells = []
-        for size in sizes:
-            ways = [baselines.get(f"gpu_hosts/8/4-a-host/{name}/{size}/{way}_us") for way in ("lanes", "host-fifos")]
-            cells.append(" / ".join(f"{way['value']:.0f}" for way in ways if way is not None))
-        lines.append(f"| {name}, lanes / host FIFOs | " + " | ".join(cells) + " |")
+    for shape in ["8x4", "8x2"]:
+        for name in ["all_reduce", "all_gather", "reduce_scatter", "alltoall"]:
+            cells = [f"{baselines[f'gpu_hosts/{shape}/{name}/{size}/ratio']['value']:.2f}" for size in sizes]
+            lines.append(f"| {shape} {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

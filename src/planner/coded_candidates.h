@@ -15,7 +15,7 @@ namespace weft {
 // By Codec.
 using CodecCosts = std::array<CodecCost, kCodecs>;
 // On CPUs those that `weft calibrate` measured here, else one core's of a server with 128-bit
-// vectors. On GPUs nobody has measured them: a lane's share of the memory's rate is assumed.
+// vectors. On GPUs those of an H200.
 CodecCosts codec_costs(const Config& config, bool on_gpus);
 CodecCosts default_codec_costs();
 CodecCosts gpu_codec_costs();

@@ -45,7 +45,7 @@ nlohmann::ordered_json to_json(const CodedCandidate& candidate) {
 void print(const std::vector<CodedCandidate>& candidates, bool on_gpus) {
   if (candidates.empty()) return;
   fmt::print("compressed between hosts (WEFT_COMPRESS, float32{})\n",
-             on_gpus ? "; codecs' rates on GPUs are assumed" : "");
+             on_gpus ? "; codecs' rates are those of an H200" : "");
   for (const CodedCandidate& candidate : candidates)
     fmt::print(
         "  {:16} {:>10}  {:.3f} of the bytes, {} encoding{}, each within {:.4f} of a block's "

@@ -38,7 +38,7 @@ expect 'takes [^h]' --ranks 2 --hosts 2 --coll all_reduce --size 1M
 # Between hosts there are compressed candidates too, and synth makes them.
 expect '^  int8:block=256 .* 0.254 of the bytes, 1 encoding, each within 0.0039 ' dgx-h100x2 --gpus --coll all_reduce --size 64M
 expect '"compressed":\[\{"codec":"int' dgx-h100x2 --gpus --coll all_gather --size 64M --json
-expect "codecs' rates on GPUs are assumed" dgx-h100x2 --gpus --coll all_gather --size 64M
+expect "codecs' rates are those of an H200" dgx-h100x2 --gpus --coll all_gather --size 64M
 output=$("$weft" synth dgx-h100x2 --coll reduce_scatter --size 64M --codec int4:block=128 --json -o "$work/coded.json")
 grep -qE '"verified":true.*"codec":"int4:block=128".*"passes":1' <<<"$output" || { echo "FAILED: synth --codec says $output"; failed=1; }
 "$weft" verify "$work/coded.json" >/dev/null || { echo "FAILED: the coded schedule is not proved"; failed=1; }
