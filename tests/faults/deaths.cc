@@ -317,6 +317,15 @@ FaultScenario death_before_shrink(const char* name) {
           {{"WEFT_INIT_TIMEOUT", "20"}}};
 }
 
+FaultScenario two_deaths() {
+  return {"survivors_shrink",
+          "two ranks die one after the other; the survivors shrink and go on",
+          4,
+          survivors_shrink,
+          2,
+          {0, 1}};
+}
+
 FaultScenario death_before_part() {
   return {"dies_before_its_part",
           "rank 1 is killed when the others wait for it in the part of a split",
@@ -415,12 +424,7 @@ std::vector<FaultScenario> death_scenarios() {
        {0, 1}},
       {"stops_and_continues", "rank 1 is stopped for 2.5 s: nothing fails", 3, stops_and_continues},
       too_long_stop(),
-      {"survivors_shrink",
-       "two ranks die one after the other; the survivors shrink and go on",
-       4,
-       survivors_shrink,
-       2,
-       {0, 1}},
+      two_deaths(),
       death_before_shrink<2>("dies_before_a_shrink"),
       death_before_shrink<0>("dies_before_a_shrink_rank0"),
   };

@@ -1,0 +1,412 @@
+// Ranks of the emulated lane kernel, each with its memory, program and one thread block. Words and
+// pools lie in plain memory.
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "src/exec/cuda/kernels/lane_kernel.cuh"
+#include "src/exec/cuda/lane_geometry.h"
+#include "src/transport/lane_stream.h"
+#include "src/transport/proxy.h"
+#include "tests/schedule/reference_run.h"
+#include "tests/support/sampling.h"
+#include "tests/transport/loopback_network.h"
+
+namespace weft::test {
+
+using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of it
+
+inline constexpr uint32_t kThreads = 2 * kWarp;  // of a block; the first warp leads
+
+// As aligned as device memory.
+template <typename T>
+struct AlignedAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{256};
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
+  bool operator==(const AlignedAllocator&) const = default;
+};
+using DeviceBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
+
+// Streams between ranks of different hosts, and the threads that move them.
+class LaneNetwork {
+ public:
+  static constexpr size_t kInlineBytes = 200;  // larger data follows its frame
+
+  // `areas`: of each rank.
+  LaneNetwork(const std::vector<LaneArea>& areas, const std::function<bool(int, int)>& apart)
+      : areas_(areas) {
+    const int n = static_cast<int>(areas.size());
+    const std::shared_ptr<Network> network = loopback_network();
+    boxes_.resize(static_cast<size_t>(n * n * kLaneStreams));
+    for (int from = 0; from < n; from++)
+      for (int to = 0; to < n; to++)
+        for (int s = 0; s < kLaneStreams && apart(from, to); s++) {
+          auto [out, in] = connect_pair(network);
+          outs_.push_back(std::make_shared<LaneOut>(std::move(out), proxy_,
+                                                    areas[static_cast<size_t>(from)], door_,
+                                                    nullptr, kInlineBytes));
+          ins_.push_back(std::make_shared<LaneIn>(std::move(in), proxy_,
+                                                  areas[static_cast<size_t>(to)], door_, nullptr));
+          Postbox& box = boxes_[static_cast<size_t>((from * n + to) * kLaneStreams + s)];
+          box.ring = &outs_.back()->posts();
+          box.area = areas[static_cast<size_t>(from)].memory.data();
+        }
+    n_ = n;
+    pump_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        bool moved = false;
+        for (const auto& out : outs_) moved = out->progress(true) || moved;
+        for (const auto& in : ins_) moved = in->progress(true) || moved;
+        if (!moved) std::this_thread::yield();
+      }
+    });
+  }
+  Postbox& box(int from, int to, uint32_t position) {
+    return boxes_[static_cast<size_t>((from * n_ + to) * kLaneStreams) + position % kLaneStreams];
+  }
+  // A port between ranks of different hosts. Areas are words, pool and outbox.
+  void connect(LanePort& port, int me, std::byte* area, bool receives, size_t pool_at,
+               size_t outbox_at) {
+    port.post = &box(me, port.peer, port.position);
+    if (receives) {
+      port.credits = reinterpret_cast<Credit*>(kRemote + offset(port.credits, port.peer));
+      port.grant = reinterpret_cast<Packet*>(kRemote + offset(port.grant, port.peer));
+    } else {
+      port.pool = reinterpret_cast<std::byte*>(kRemote + pool_at);
+      port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
+      port.outbox = area + outbox_at;
+    }
+    port.reachable = 0;
+  }
+
+ private:
+  uint64_t offset(const void* at, int rank) const {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(at) -
+                                 areas_[static_cast<size_t>(rank)].memory.data());
+  }
+  int n_ = 0;
+  Proxy& proxy_ = Proxy::next();  // has nothing to do: the pump moves the streams
+  Doorbell door_;
+  std::vector<LaneArea> areas_;
+  std::vector<Postbox> boxes_;
+  std::vector<std::shared_ptr<LaneOut>> outs_;
+  std::vector<std::shared_ptr<LaneIn>> ins_;
+  std::jthread pump_;
+};
+
+// A rank's memory for lanes, which all its programs use.
+struct LaneHome {
+  DeviceBytes memory;  // words, then the pool
+  LaneCounters counters;
+  HostFlags flags;
+  uint64_t sent = 0;  // see lane_area_pool()
+  DeviceBytes gpu;    // memory that NICs reach, in place of the pool and the outbox
+};
+
+// A rank's memory and program.
+struct LaneRank {
+  LaneImage image;
+  std::shared_ptr<LaneHome> home = std::make_shared<LaneHome>();
+  std::vector<int32_t> buffer, before;  // input and output
+  std::vector<float> losses;            // of the input, then of the output
+  size_t output_at = 0;
+  DeviceBytes lanes, resolved;
+  std::vector<LanePort> producers;
+  std::vector<uint64_t> progress;
+  LaneArguments arguments;
+};
+
+struct LaneCase {
+  bool straight = true;
+  uint64_t count = 1;
+  bool packets = false;
+  bool in_shared = true;
+  int host = 0;      // ranks of a host; 0: all are on one
+  bool gpu = false;  // NICs reach the memory of every other rank's GPU
+  bool feedback = false;
+  LaneRoom room() const {
+    LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
+    room.least_packet_bytes = 64;
+    room.packet_bytes = packets ? 1 << 20 : 0;
+    return room;
+  }
+};
+
+class LaneTeam {
+ public:
+  // `first`: a team whose ranks' memory it uses; nullptr: its own.
+  LaneTeam(const VerifiedSchedule& verified, const LaneCase& shape, LaneTeam* first = nullptr)
+      : c_(verified.schedule().collective),
+        in_place_(verified.in_place()),
+        shape_(shape),
+        verified_(verified) {
+    ranks_.resize(static_cast<size_t>(c_.nranks));
+    if (first != nullptr) network_ = first->network_;
+    for (int r = 0; r < c_.nranks && first != nullptr; r++) at(r).home = first->at(r).home;
+    for (int r = 0; r < c_.nranks; r++) {
+      LaneRank& rank = at(r);
+      rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight);
+      // The emulated warp has fewer leaders.
+      for (LaneImage::Lane& lane : rank.image.lanes)
+        for (LaneStep& step : lane.steps)
+          step.simple = step.simple && step.sources + step.destinations <= kWarp;
+      if (first == nullptr)
+        rank.home->memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
+    }
+    if (shape.host > 0 && first == nullptr) {
+      std::vector<LaneArea> areas;
+      for (LaneRank& rank : ranks_) areas.push_back(area_of(rank));
+      network_ = std::make_shared<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
+    }
+    for (int r = 0; r < c_.nranks; r++) connect(r);
+  }
+
+  // All ranks but one run a call, and know that it has left. Returns the first error of each.
+  std::vector<uint64_t> run_without(int missing) {
+    missing_ = missing;
+    for (LaneRank& rank : ranks_) *gone_word(&rank.home->flags, missing) |= 1u << missing;
+    run();
+    std::vector<uint64_t> errors;
+    for (const LaneRank& rank : ranks_) errors.push_back(rank.home->flags.error);
+    return errors;
+  }
+
+  // Runs a call. Returns "" or what is wrong.
+  std::string run() { return run({this}); }
+  // Runs calls of teams with the same memory. A rank begins the next call when it is done with one,
+  // whatever the others do, and now and then later.
+  static std::string run(const std::vector<LaneTeam*>& calls) {
+    for (LaneTeam* team : calls)
+      for (int r = 0; r < team->c_.nranks; r++) team->fill(r);
+    std::vector<std::thread> threads;
+    std::vector<std::unique_ptr<EmulatedBlock>> blocks;
+    std::vector<std::unique_ptr<LaneShared>> shared;
+    std::vector<std::vector<LaneItem>> items;
+    std::vector<DeviceBytes> rooms;
+    const size_t ranks = calls.front()->ranks_.size();
+    for (size_t r = 0; r < ranks; r++) {
+      size_t most_items = 0, most_room = 0;
+      for (const LaneTeam* team : calls) {
+        const LaneArguments& a = team->ranks_[r].arguments;
+        most_items = std::max<size_t>(most_items, a.items);
+        most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
+      }
+      blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
+      shared.push_back(std::make_unique<LaneShared>());
+      items.emplace_back(most_items);
+      rooms.emplace_back(most_room);
+    }
+    for (size_t r = 0; r < ranks; r++)
+      for (uint32_t t = 0; t < kThreads; t++)
+        threads.emplace_back([&, r, t] {
+          emulated = {blocks[r].get(), t};
+          for (size_t call = 0; call < calls.size(); call++) {
+            if (static_cast<int>(r) == calls[call]->missing_) return;
+            const LaneArguments& a = calls[call]->ranks_[r].arguments;
+            if (calls[call]->coded()) {
+              LaneRunner<Native<float>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            } else if (calls[call]->c_.reduces()) {
+              LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            } else {
+              LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+            }
+            __syncthreads();
+            if (call % ranks == r) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (LaneTeam* team : calls)
+      if (std::string wrong = team->check(); !wrong.empty()) return wrong;
+    return "";
+  }
+
+  size_t straight() const {
+    size_t all = 0;
+    for (const LaneRank& rank : ranks_) all += rank.image.straight_messages;
+    return all;
+  }
+
+ private:
+  bool coded() const { return !verified_.schedule().codecs.empty(); }
+  LaneRank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  LaneArea area_of(LaneRank& rank) const {
+    LaneHome& home = *rank.home;
+    LaneArea area{home.memory, lane_area_pool(c_.nranks), &home.sent, nullptr, {}};
+    if (shape_.gpu && (&rank - ranks_.data()) % 2 == 0)
+      home.gpu.resize(home.memory.size() - area.words_bytes);
+    area.gpu.memory = home.gpu;
+    return area;
+  }
+  size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
+  bool apart(int a, int b) const { return shape_.host > 0 && a / shape_.host != b / shape_.host; }
+
+  void connect(int r) {
+    LaneRank& rank = at(r);
+    const int n = c_.nranks;
+    const auto port = [&](const LaneImagePort& from, bool receives) {
+      const int consumer = receives ? r : from.peer, producer = receives ? from.peer : r;
+      auto& words = *reinterpret_cast<LaneWords*>(at(consumer).home->memory.data());
+      LanePort out;
+      out.pool = at(consumer).home->memory.data() + lane_area_pool(n);
+      out.tails = words.tails;
+      out.packets = words.packets;
+      out.credits = reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->credits;
+      out.position = from.position;
+      out.credit_position = from.credit_position;
+      out.per_iteration = from.per_iteration;
+      out.peer = from.peer;
+      out.reachable = 1;
+      out.grant =
+          reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
+      if (apart(r, from.peer))
+        network_->connect(out, r, rank.home->memory.data(), receives, lane_area_pool(n),
+                          outbox_at());
+      return out;
+    };
+    LaneArguments& a = rank.arguments;
+    std::vector<std::vector<std::byte>> lanes;
+    for (const LaneImage::Lane& lane : rank.image.lanes) {
+      lanes.push_back(write_lane(lane, {}, port));
+      for (const LaneImagePort& from : lane.receives)
+        if (std::none_of(rank.producers.begin(), rank.producers.end(),
+                         [&](const LanePort& other) { return other.peer == from.peer; }))
+          rank.producers.push_back(port(from, true));
+    }
+    a.producers = rank.producers.data();
+    a.producer_count = static_cast<uint32_t>(rank.producers.size());
+    const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
+    rank.lanes.assign(joined.begin(), joined.end());
+    const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
+    EXPECT_EQ(g.part, shape_.count);
+    rank.progress.resize(rank.image.lanes.size() * g.instances);
+    rank.resolved.resize(rank.image.lanes.size() * g.instances * a.resolved_bytes);
+    a.resolved = rank.resolved.data();
+    a.watch = {&rank.home->flags, uint64_t{60} * 1'000'000'000, 7};
+    a.counters = &rank.home->counters;
+    a.progress = rank.progress.data();
+    a.lanes = rank.lanes.data();
+    a.lane_count = static_cast<uint32_t>(rank.image.lanes.size());
+    a.chunks = rank.image.chunks;
+    a.in_shared = shape_.in_shared;
+    a.packets = g.packets;
+    a.pool = rank.home->memory.data() + lane_area_pool(n);
+    if (shape_.host > 0) a.sent = &rank.home->sent;
+    if (!rank.home->gpu.empty()) a.gpu_shift = rank.home->gpu.data() - a.pool;
+    if (shape_.gpu) a.inline_bytes = LaneNetwork::kInlineBytes;
+    a.data.stride = a.data.count = shape_.count;
+    a.element = sizeof(int32_t);
+    a.signature = 77;
+    a.data.instances = a.word_instances = g.instances;
+    a.data.iterations = g.iterations;
+    a.slots = g.slots;
+    a.slot_bytes = g.slot_bytes;
+    a.scratch_at = g.scratch_at;
+    a.data.chunk = g.chunk;
+    a.data.slice = g.slice;
+    a.items = a.lane_count * g.instances;
+    a.reduction.type = coded() ? ncclFloat32 : ncclInt32;
+    std::copy(rank.image.codecs.begin(), rank.image.codecs.end(), a.codecs);
+    if (coded()) a.codec_block = rank.image.codecs.front().block;
+  }
+
+  static int32_t value(int rank, uint64_t i) {
+    return static_cast<int32_t>(static_cast<uint32_t>(i) * 131u +
+                                static_cast<uint32_t>(rank) * 7919u);
+  }
+
+  void fill(int r) {
+    LaneRank& rank = at(r);
+    const auto inputs = static_cast<uint64_t>(c_.input_blocks(r)) * shape_.count,
+               outputs = static_cast<uint64_t>(c_.output_blocks(r)) * shape_.count;
+    const bool shared = in_place_ && inputs > 0 && outputs > 0;
+    const Collective::Overlap overlap = c_.overlap(r, 1);
+    rank.buffer.assign(shared ? std::max(inputs, outputs) : inputs + outputs, -1);
+    int32_t* input =
+        rank.buffer.data() + (shared ? static_cast<uint64_t>(overlap.input_at) * shape_.count : 0);
+    rank.output_at = shared ? static_cast<uint64_t>(overlap.output_at) * shape_.count : inputs;
+    for (uint64_t i = 0; i < inputs; i++)
+      input[i] = coded() ? std::bit_cast<int32_t>(static_cast<float>(value(r, i))) : value(r, i);
+    rank.before = rank.buffer;
+    if (shape_.feedback) {
+      rank.losses.resize(inputs + outputs);
+      rank.arguments.input_losses = rank.losses.data();
+      rank.arguments.output_losses = rank.losses.data() + inputs;
+      rank.arguments.losses_stride = shape_.count;
+    }
+    rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
+    rank.arguments.data.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
+    rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
+  }
+
+  // Schedules with codecs: the bits are those of the host.
+  std::string check_bits() {
+    std::vector<std::vector<std::byte>> memory;
+    for (LaneRank& rank : ranks_) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(rank.before.data());
+      memory.emplace_back(bytes, bytes + rank.before.size() * sizeof(int32_t));
+    }
+    Reduction sum;
+    expected_losses_.resize(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); r++) expected_losses_[r].resize(ranks_[r].losses.size());
+    run_reference(verified_, sum, shape_.count, memory,
+                  shape_.feedback ? &expected_losses_ : nullptr);
+    for (int r = 0; r < c_.nranks; r++) {
+      const std::vector<float>& losses = expected_losses_[static_cast<size_t>(r)];
+      if (!losses.empty() &&
+          std::memcmp(losses.data(), at(r).losses.data(), at(r).losses.size() * sizeof(float)) != 0)
+        return "rank " + std::to_string(r) + " keeps other losses";
+      const uint64_t outputs = static_cast<uint64_t>(c_.output_blocks(r)) * shape_.count;
+      const std::byte* expected = memory[static_cast<size_t>(r)].data() + 4 * at(r).output_at;
+      const int32_t* found = at(r).buffer.data() + at(r).output_at;
+      for (uint64_t i = 0; i < outputs; i++)
+        if (std::memcmp(expected + 4 * i, found + i, 4) != 0)
+          return "rank " + std::to_string(r) + " element " + std::to_string(i) + " differs";
+    }
+    return "";
+  }
+
+  std::string check() {
+    for (int r = 0; r < c_.nranks; r++) {
+      if (at(r).home->flags.error != 0) return "rank " + std::to_string(r) + " reports an error";
+      if (coded()) return check_bits();
+      for (int block = 0; block < c_.output_blocks(r); block++) {
+        const ChunkGoal goal = c_.goal(r, block, 1);
+        const bool of_rank = c_.kind == CollectiveKind::kAllToAll ||
+                             c_.kind == CollectiveKind::kScatter ||
+                             c_.kind == CollectiveKind::kReduceScatter;
+        const uint64_t first = of_rank ? static_cast<uint64_t>(r) * shape_.count : 0;
+        for (uint64_t i = 0; i < shape_.count; i++) {
+          uint32_t expected = 0;
+          for (int from = 0; from < c_.nranks; from++)
+            if (goal.contributor == ChunkGoal::kEveryone || goal.contributor == from)
+              expected += static_cast<uint32_t>(value(from, first + i));
+          const auto found = static_cast<uint32_t>(
+              at(r).buffer[at(r).output_at + static_cast<uint64_t>(block) * shape_.count + i]);
+          if (found != expected)
+            return "rank " + std::to_string(r) + " block " + std::to_string(block) + " element " +
+                   std::to_string(i) + ": " + std::to_string(found) + ", not " +
+                   std::to_string(expected);
+        }
+      }
+    }
+    return "";
+  }
+
+  const Collective c_;
+  const bool in_place_;
+  const LaneCase shape_;
+  const VerifiedSchedule verified_;
+  int missing_ = -1;
+  std::vector<LaneRank> ranks_;
+  std::vector<std::vector<float>> expected_losses_;
+  std::shared_ptr<LaneNetwork> network_;
+};
+
+}  // namespace weft::test
