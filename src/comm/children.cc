@@ -35,6 +35,8 @@ void bring_up_child(ncclComm& parent, ncclComm& comm, const Child& child, const 
   bring_up(comm, child.id, function);
 }
 
+constexpr std::chrono::milliseconds kNewsComes{300}, kNoWait{0};
+
 // While the thread runs, `happens` ends the init of a child when it returns true. Without a thread
 // the init's own time limit remains.
 template <typename Happens>
@@ -60,13 +62,15 @@ void bring_up_guarded(ncclComm& parent, const FaultState& faults, ncclComm& comm
   try {
     const std::jthread watch = ended_when(fails, comm.cancel);
     bring_up_child(parent, comm, child, function);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     if (parent.state.load() == CommState::kDead) throw;
-    if (healthy && faults.known()) {
+    // Another rank may have heard of the death first, and given up the child.
+    const std::chrono::milliseconds most = error.code() == ncclRemoteError ? kNewsComes : kNoWait;
+    if (healthy && faults.wait_known(most)) {
       const FaultState::Answer answer = faults.settle();
       throw Error(answer.code, answer.text);
     }
-    if (const std::string death = faults.death_of(child.members); !death.empty())
+    if (const std::string death = faults.death_of(child.members, most); !death.empty())
       fail(ncclRemoteError, "{}: {}", function, death);
     throw;
   }
@@ -115,18 +119,18 @@ ncclResult_t shrink(ncclComm& parent, const std::vector<int>& excluded, ncclComm
   CommConfig child_config = CommConfig::from(config, &parent.config);
   child_config.shares_blocks = !abort_parent && parent.config.shrink_share;
   Child child;
-  const FaultState* faults = nullptr;
   {
     const Use use(parent, false);
     if (abort_parent)
       use->stop(ncclInvalidUsage, "the communicator was stopped by ncclCommShrink", false);
     child = use->children().shrink(excluded);
-    faults = &use->faults();
   }
   ncclComm* comm = new_child(parent, child_config);
   parent.shrunk = false;
-  auto work = guarded(comm, [comm, &parent, child, faults] {
-    bring_up_guarded(parent, *faults, *comm, child, "ncclCommShrink", false);
+  auto work = guarded(comm, [comm, &parent, child] {
+    // Not before the job counts as a user of the parent: that may be aborted meanwhile.
+    const FaultState& faults = Use(parent, false)->faults();
+    bring_up_guarded(parent, faults, *comm, child, "ncclCommShrink", false);
     if (!parent.config.blocking) parent.shrunk = true;
   });
   return start({&parent, comm, out, std::move(work)});

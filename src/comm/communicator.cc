@@ -302,6 +302,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.one_process = mesh_->one_process();
   options.one_host = mesh_->one_host();
   options.net_lanes = mesh_->net_lanes();
+  options.over_sockets = mesh_->network_name() == "weft-socket";
   options.group = siphash(options_.id.secret, "gpu", 3);
   options.issuer = options_.issuer;
   options.timeout_s = config_.timeout_s;

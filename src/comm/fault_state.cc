@@ -77,19 +77,23 @@ void FaultState::add_death(int rank, const std::string& text) {
   changed_.notify_all();
 }
 
-std::string FaultState::death_of(std::span<const int> ranks) const {
-  std::lock_guard lock(mutex_);
-  for (const int rank : ranks)
-    if (const auto it = deaths_.find(rank); it != deaths_.end()) return it->second;
-  return {};
+std::map<int, std::string>::const_iterator FaultState::find_death(
+    std::span<const int> ranks) const {
+  return std::find_if(deaths_.begin(), deaths_.end(), [&](const auto& death) {
+    return std::find(ranks.begin(), ranks.end(), death.first) != ranks.end();
+  });
+}
+
+std::string FaultState::death_of(std::span<const int> ranks, std::chrono::milliseconds most) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, most, [&] { return find_death(ranks) != deaths_.end(); });
+  const auto found = find_death(ranks);
+  return found == deaths_.end() ? std::string() : found->second;
 }
 
 bool FaultState::wait_death_of(std::span<const int> ranks, std::stop_token stop) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait(lock, std::move(stop), [&] {
-    return std::any_of(ranks.begin(), ranks.end(),
-                       [&](int rank) { return deaths_.count(rank) != 0; });
-  });
+  return changed_.wait(lock, std::move(stop), [&] { return find_death(ranks) != deaths_.end(); });
 }
 
 std::string FaultState::whole_text() const {

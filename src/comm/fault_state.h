@@ -38,8 +38,8 @@ class FaultState {
 
   // A rank has died. Counts after other faults too.
   void add_death(int rank, const std::string& text);
-  // How one of these ranks died; empty if they live.
-  std::string death_of(std::span<const int> ranks) const;
+  // How one of these ranks died; empty if they live for so long.
+  std::string death_of(std::span<const int> ranks, std::chrono::milliseconds most) const;
   // Waits until one has died, or somebody stops it. True if one has.
   bool wait_death_of(std::span<const int> ranks, std::stop_token stop) const;
 
@@ -55,6 +55,7 @@ class FaultState {
  private:
   using Clock = std::chrono::steady_clock;
   std::string whole_text() const;
+  std::map<int, std::string>::const_iterator find_death(std::span<const int> ranks) const;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable_any changed_;

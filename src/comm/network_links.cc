@@ -33,7 +33,7 @@ struct NetworkLinks::Pending {
   std::vector<std::string> nics;
   int pointers = 0;  // kinds of memory that it takes
   bool wants_flush = false;
-  NetHandle handle{};
+  alignas(16) NetHandle handle{};  // plugins keep structures there
   NetComm listener, comm;
   void* gpu_registration = nullptr;
   bool is_lane() const { return route.channel >= kFirstLaneChannel; }

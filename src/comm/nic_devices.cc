@@ -86,7 +86,8 @@ int NicDevices::place(int peer, int channel, bool sends) {
     if (!route.serves(rank_, peer, channel, sends)) continue;
     const std::string& name = sends ? route.sends : route.receives;
     const auto& usual = plan_.of_rank[static_cast<size_t>(rank_)];
-    if (!usual.empty() && usual.front() == name) break;  // all its devices serve
+    // All its devices serve, but where only some reach the peer.
+    if (route.channel >= 0 && !usual.empty() && usual.front() == name) break;
     const int named = find(name);
     if (named >= 0) return named;
   }

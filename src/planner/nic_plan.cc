@@ -1,6 +1,7 @@
 // See nic_plan.h.
 #include "src/planner/nic_plan.h"
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 #include <tuple>
@@ -13,7 +14,7 @@ namespace weft {
 namespace {
 
 // Finding every schedule's routes takes too long at init with more ranks. Then the nearest NICs
-// serve all routes.
+// serve all routes, and must reach each other.
 constexpr size_t kMostRoutedRanks = 64;
 
 // join() puts the host in front of a name: h1.mlx5_0.
@@ -53,26 +54,44 @@ std::vector<int> networks(const Machine& machine) {
   return number;
 }
 
-// Ranks whose NICs are in different networks meet in that of the receiver, if the sender's host has
-// a NIC there.
+// Where the NICs of two ranks are not all in one network, both ends must choose the same: that of
+// the receiver's first NIC, else that of the sender's.
 void join_rails(const Machine& machine, NicPlan& plan) {
   const std::vector<int> number = networks(machine), all = gpus(machine),
                          nics = nodes_of(machine, NodeType::kNic);
   const std::vector<NicChoice> choices = nic_affinity(machine);
   const auto host = [&](int node) { return machine.nodes[static_cast<size_t>(node)].host; };
+  const auto network = [&](int nic) { return number[static_cast<size_t>(nic)]; };
+  // The first of a rank's NICs in a network, else of its host's. -1: it has none there.
+  const auto in = [&](size_t rank, int wanted) {
+    if (network(choices[rank].nic) == wanted) return choices[rank].nic;
+    for (const int nic : choices[rank].more)
+      if (network(nic) == wanted) return nic;
+    for (const int nic : nics)
+      if (host(nic) == host(all[rank]) && network(nic) == wanted) return nic;
+    return -1;
+  };
+  const auto only_in = [&](size_t rank, int wanted) {
+    return network(choices[rank].nic) == wanted &&
+           std::all_of(choices[rank].more.begin(), choices[rank].more.end(),
+                       [&](int nic) { return network(nic) == wanted; });
+  };
+  const auto name = [&](int nic) {
+    return name_on_host(machine.nodes[static_cast<size_t>(nic)].id);
+  };
   for (size_t from = 0; from < all.size(); from++)
     for (size_t to = 0; to < all.size(); to++) {
-      const int mine = choices[from].nic, theirs = choices[to].nic;
-      if (host(all[from]) == host(all[to]) || mine < 0 || theirs < 0) continue;
-      const int network = number[static_cast<size_t>(theirs)];
-      if (number[static_cast<size_t>(mine)] == network) continue;
-      for (const int nic : nics)
-        if (host(nic) == host(all[from]) && number[static_cast<size_t>(nic)] == network) {
-          plan.routes.push_back({static_cast<int>(from), static_cast<int>(to), -1,
-                                 name_on_host(machine.nodes[static_cast<size_t>(nic)].id),
-                                 name_on_host(machine.nodes[static_cast<size_t>(theirs)].id)});
-          break;
-        }
+      if (host(all[from]) == host(all[to]) || choices[from].nic < 0 || choices[to].nic < 0)
+        continue;
+      const int theirs = network(choices[to].nic), mine = network(choices[from].nic);
+      if (only_in(from, theirs) && only_in(to, theirs)) continue;
+      for (const int meeting : {theirs, mine}) {
+        const int sends = in(from, meeting), receives = in(to, meeting);
+        if (sends < 0 || receives < 0) continue;
+        plan.routes.push_back(
+            {static_cast<int>(from), static_cast<int>(to), -1, name(sends), name(receives)});
+        break;
+      }
     }
 }
 

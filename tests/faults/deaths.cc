@@ -305,14 +305,14 @@ void dies_before_a_shrink(Player& player) {
 }
 
 template <int kSecond>
-FaultScenario death_before_shrink(const char* name) {
+FaultScenario death_before_shrink(const char* name, std::vector<const char*> hosts = {}) {
   return {name,
           "rank 1 is killed, and another one before it joins the survivors",
           4,
           dies_before_a_shrink<kSecond>,
           2,
           {1, kSecond},
-          {},
+          std::move(hosts),
           4096,
           {{"WEFT_INIT_TIMEOUT", "20"}}};
 }
@@ -427,6 +427,7 @@ std::vector<FaultScenario> death_scenarios() {
       two_deaths(),
       death_before_shrink<2>("dies_before_a_shrink"),
       death_before_shrink<0>("dies_before_a_shrink_rank0"),
+      death_before_shrink<3>("dies_before_a_shrink_hosts", kOwnHosts),
   };
 }
 

@@ -18,7 +18,7 @@ class Leftovers {
   std::string describe() const;
 
  private:
-  int descriptors_ = 0;
+  int descriptors_ = 0, proxies_ = 0;
   std::vector<std::string> threads_;  // names
   int shared_files_;
   std::string open_;  // what the descriptors are of

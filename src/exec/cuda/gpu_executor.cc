@@ -177,7 +177,7 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.room.fifo_bytes = options.lane_fifo_bytes;
   if (options.net_lanes) {
     s.room.least_bytes = kLeastNetBytes;
-    s.room.large_messages = true;
+    s.room.large_messages = options.over_sockets;
     // FIFOs to other hosts lie in pinned memory and may fill it; scratch memory never does.
     s.room.scratch_bytes = s.sizes.stage - s.room.pool_bytes;
   }

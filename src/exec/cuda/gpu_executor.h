@@ -59,6 +59,7 @@ struct GpuOptions {
   size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
   bool net_lanes = false;     // of several hosts, and lanes reach the others through posts
+  bool over_sockets = false;  // these: CPUs copy every message, so large ones cost them less
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool copy_engines = false;  // move data without thread blocks if possible

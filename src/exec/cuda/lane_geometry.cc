@@ -58,8 +58,9 @@ bool take_packets(const LaneImage& image, const LaneRoom& room, uint64_t by_bloc
 uint64_t few_instances(const LaneImage& image, const LaneRoom& room, uint64_t ports,
                        uint64_t bytes) {
   if (!room.large_messages || room.fifo_bytes == 0 || !image.codecs.empty()) return 0;
-  const uint64_t few = std::max<uint64_t>(2, room.pool_bytes / (ports * room.fifo_bytes));
-  return bytes >= few * room.fifo_bytes ? few : 0;
+  const uint64_t full = std::min(room.fifo_bytes, room.pool_bytes);
+  const uint64_t few = std::max<uint64_t>(2, room.pool_bytes / (ports * full));
+  return bytes >= few * full ? few : 0;
 }
 
 // The most bytes of a block of codecs in a message. Without codecs: of an element.
