@@ -1,39 +1,42 @@
 // See coded_candidates.h.
 #include "src/planner/coded_candidates.h"
 
+#include <initializer_list>
+#include <utility>
+
 #include "algorithms/generators/coded.h"
 #include "src/base/error.h"
 #include "src/planner/rates_file.h"
 
 namespace weft {
 
-CodecCosts default_codec_costs() {
+namespace {
+
+CodecCosts table(std::initializer_list<std::pair<Codec, CodecCost>> rows) {
   CodecCosts costs{};
-  const auto set = [&](Codec kind, double encode, double decode) {
-    costs[static_cast<size_t>(kind)] = {encode, decode};
-  };
-  set(Codec::kInt8, 150, 75);
-  set(Codec::kInt4, 200, 100);
-  set(Codec::kFp8, 250, 150);
-  set(Codec::kOneBit, 500, 250);
-  set(Codec::kTopK, 5000, 100);
-  set(Codec::kWiden, 75, 75);
+  for (const auto& [kind, cost] : rows) costs[static_cast<size_t>(kind)] = cost;
   return costs;
+}
+
+}  // namespace
+
+CodecCosts default_codec_costs() {
+  return table({{Codec::kInt8, {150, 75}},
+                {Codec::kInt4, {200, 100}},
+                {Codec::kFp8, {250, 150}},
+                {Codec::kOneBit, {500, 250}},
+                {Codec::kTopK, {5000, 100}},
+                {Codec::kWiden, {75, 75}}});
 }
 
 // Eight thread blocks of an H200, whose slots lie in host memory (codec_perf).
 CodecCosts gpu_codec_costs() {
-  CodecCosts costs{};
-  const auto set = [&](Codec kind, double encode, double decode) {
-    costs[static_cast<size_t>(kind)] = {encode, decode};
-  };
-  set(Codec::kInt8, 28, 42);
-  set(Codec::kInt4, 29, 42);
-  set(Codec::kFp8, 30, 42);
-  set(Codec::kOneBit, 38, 41);
-  set(Codec::kTopK, 115, 284);
-  set(Codec::kWiden, 43, 86);
-  return costs;
+  return table({{Codec::kInt8, {28, 42}},
+                {Codec::kInt4, {29, 42}},
+                {Codec::kFp8, {30, 42}},
+                {Codec::kOneBit, {38, 41}},
+                {Codec::kTopK, {115, 284}},
+                {Codec::kWiden, {43, 86}}});
 }
 
 CodecCosts codec_costs(const Config& config, bool on_gpus) {
