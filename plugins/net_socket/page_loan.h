@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "src/base/handles.h"
+#include "src/transport/net_abi/extension.h"
 
 namespace weft::net_socket {
 
@@ -18,7 +19,7 @@ namespace weft::net_socket {
 class PageLoan {
  public:
   // For smaller messages the pipe and the receiver's byte cost more than a copy.
-  static constexpr uint64_t kLeastBytes = 192u << 10;
+  static constexpr uint64_t kLeastBytes = net_abi::kLeastLoan;
 
   PageLoan(int fd, bool wanted) : fd_(fd), on_(wanted) {}
 

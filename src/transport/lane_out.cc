@@ -2,14 +2,12 @@
 #include <cstring>
 
 #include "src/transport/lane_stream.h"
+#include "src/transport/net_abi/extension.h"
 #include "src/transport/proxy.h"
 
 namespace weft {
 namespace {
 
-// Data from this size on is a message of its own, not one with its frame: sockets to a peer on the
-// same machine then lend its pages (plugins/net_socket/page_loan.h). That costs a system call more.
-constexpr size_t kLentBytes = 192u << 10;
 constexpr size_t kFramesAt = (sizeof(LanePostRing) + 4095) / 4096 * 4096;
 
 size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
@@ -105,7 +103,8 @@ bool LaneOut::send_next() noexcept {
   auto& requests = requests_[(first_ + flying_) % kMostFlying];
   std::byte* body = area_.data(body_at_, body_on_gpu_ && body_bytes_ > 0);
   ncclResult_t code = ncclSuccess;
-  const bool two = body_bytes_ > 0 && body_bytes_ < kLentBytes && !body_on_gpu_;
+  // A message of its own costs a system call more, but a plugin may lend only that.
+  const bool two = body_bytes_ > 0 && body_bytes_ < net_abi::kLeastLoan && !body_on_gpu_;
   if (two && network.can_lend()) {
     requests = {};
     code = network.isend_two(comm_.get(), frame(), frame_bytes_, body, body_bytes_, &requests[0]);

@@ -9,6 +9,9 @@
 
 namespace weft::net_abi {
 
+// The least bytes of a message whose pages our socket plugin lends to a peer on the same machine.
+inline constexpr size_t kLeastLoan = 192u << 10;
+
 struct ExtensionV3 {
   static constexpr const char* kSymbol = "weftNetExtension_v3";
 
