@@ -1,7 +1,7 @@
 // See hierarchical_exchange.h. Every rank of another host has a relay on this host, the rank with
-// its number. The relay collects what its host has for that rank and sends it in one message, if the ranks of a host follow each other. So a
-// rank talks to one rank of every other host instead of all of them, and bytes cross once as
-// before.
+// its number. The relay collects what its host has for that rank and sends it in one message, if
+// the ranks of a host follow each other. So a rank talks to one rank of every other host instead of
+// all of them, and bytes cross once as before.
 #include "algorithms/generators/hierarchical_exchange.h"
 
 #include <algorithm>

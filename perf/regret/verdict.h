@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "perf/regret/entrants.h"
 #include "perf/common/paired.h"
+#include "perf/regret/entrants.h"
 
 namespace weft::perf {
 

@@ -35,8 +35,6 @@ void bring_up_child(ncclComm& parent, ncclComm& comm, const Child& child, const 
   bring_up(comm, child.id, function);
 }
 
-constexpr std::chrono::milliseconds kNewsComes{300}, kNoWait{0};
-
 // While the thread runs, `happens` ends the init of a child when it returns true. Without a thread
 // the init's own time limit remains.
 template <typename Happens>
@@ -65,7 +63,8 @@ void bring_up_guarded(ncclComm& parent, const FaultState& faults, ncclComm& comm
   } catch (const Error& error) {
     if (parent.state.load() == CommState::kDead) throw;
     // Another rank may have heard of the death first, and given up the child.
-    const std::chrono::milliseconds most = error.code() == ncclRemoteError ? kNewsComes : kNoWait;
+    const std::chrono::milliseconds most =
+        error.code() == ncclRemoteError ? FaultState::kNewsComes : std::chrono::milliseconds(0);
     if (healthy && faults.wait_known(most)) {
       const FaultState::Answer answer = faults.settle();
       throw Error(answer.code, answer.text);

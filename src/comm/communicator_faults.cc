@@ -14,8 +14,6 @@ namespace {
 constexpr double kPatienceS = 1;
 // How often a GPU's error word is read once a rank has gone.
 constexpr double kGpuPollS = 0.05;
-// An operation may notice a broken connection before the watch tells whose process has died.
-constexpr std::chrono::milliseconds kNewsComes{300};
 // Begins what a batch says about a peer that has gone, after what it waited for.
 constexpr std::string_view kGonePeer = ", but that peer";
 
@@ -117,8 +115,8 @@ FaultState::Answer Communicator::give_up(ncclResult_t code, const std::string& w
   const std::string text = helpers != nullptr ? helpers->failure() : what;
   if (!stopped()) {
     vigil_.faults.wake();
-    const bool heard =
-        text.empty() || (code == ncclRemoteError && vigil_.faults.wait_known(kNewsComes));
+    const bool heard = text.empty() || (code == ncclRemoteError &&
+                                        vigil_.faults.wait_known(FaultState::kNewsComes));
     // What was heard says why. This operation only says where.
     announce(heard ? ncclRemoteError : code, heard ? text.substr(0, text.find(kGonePeer)) : text);
   }

@@ -20,6 +20,8 @@ class FaultState {
  public:
   // Reports within this time of the first one compete.
   static constexpr std::chrono::milliseconds kSettle{100};
+  // A rank may notice a failure before the watch tells whose process has died.
+  static constexpr std::chrono::milliseconds kNewsComes{300};
 
   // `text`: the whole report in words.
   void add(const News& news, const std::string& text);
