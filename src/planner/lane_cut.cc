@@ -7,18 +7,10 @@
 namespace weft {
 namespace {
 
-// Before another instance of a lane pays.
-constexpr double kLeastMessage = 8192, kLeastNetMessage = 64 << 10;
+constexpr double kLeastMessage = 8192;  // before another instance of a lane pays
 constexpr double kLeastSlice = 1024;
 
 }  // namespace
-
-LaneCut usual_lane_cut(bool several_hosts) {
-  LaneCut cut;
-  cut.several_hosts = several_hosts;
-  if (several_hosts) cut.pool_bytes /= 2;  // the other half is scratch memory
-  return cut;
-}
 
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes) {
   std::vector<double> ports(graph.schedule.ranks.size(), 0);
@@ -33,12 +25,10 @@ double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chu
     lanes = std::max(lanes, rank.lanes.size());
     scratch = scratch || rank.scratch_chunks > 0;
   }
+  const double pool = scratch ? cut.pool_bytes / 2 : cut.pool_bytes;
   const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
-  const double instances =
-      std::clamp(chunk_bytes / (cut.several_hosts ? kLeastNetMessage : kLeastMessage), 1.0,
-                 std::max(1.0, cut.blocks / static_cast<double>(lanes)));
-  const bool whole = !scratch || (cut.several_hosts && chunks > 1);
-  const double pool = whole ? cut.pool_bytes : cut.pool_bytes / 2;
+  const double instances = std::clamp(chunk_bytes / kLeastMessage, 1.0,
+                                      std::max(1.0, cut.blocks / static_cast<double>(lanes)));
   const double fifo = std::min(cut.fifo_bytes, pool / (most_ports * instances));
   return std::max(kLeastSlice, fifo / cut.slots / chunks) * instances;
 }

@@ -10,12 +10,9 @@ namespace weft {
 struct LaneCut {
   int blocks = 32;  // thread blocks
   double fifo_bytes = 1 << 20;
-  double pool_bytes = 32 << 20;  // for FIFOs; on one host half of it if there are scratch chunks
+  double pool_bytes = 32 << 20;  // for FIFOs; half of it if the schedule has scratch chunks
   int slots = 4;
-  bool several_hosts = false;  // then scratch chunks have memory apart
 };
-// The defaults between GPUs of one host, or of several.
-LaneCut usual_lane_cut(bool several_hosts);
 
 // The bytes of a chunk that all instances of a lane move in one pass over the program.
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes);

@@ -83,15 +83,13 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   const auto measured = load_rates(request.config);
   const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   table.path = PlanPath::kLanes;
-  table.lanes = usual_lane_cut(request.hosts > 1);
+  table.lanes.emplace();
   if (request.config.max_ctas > 0)
     table.lanes->blocks = std::min(table.lanes->blocks, request.config.max_ctas);
   table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
   table.lanes->slots = request.config.lane_slots;
-  if (request.config.scratch_bytes > 0) {
+  if (request.config.scratch_bytes > 0)
     table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
-    table.lanes->several_hosts = false;  // then nothing is left for scratch memory apart
-  }
   table.call_us = rates.call_us;
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates, request.nranks);

@@ -77,8 +77,7 @@ double fine_us(const Machine& ways, const Schedule& schedule, PlanPath path, dou
   const auto run = path == PlanPath::kLanes ? with_instances(schedule, instances) : std::nullopt;
   if (run && fine.step_us > 0) {
     const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
-    const LaneCut cut = usual_lane_cut(count_hosts(ways) > 1);
-    fine.slice_bytes = bytes_per_pass(cut, ScheduleGraph(schedule, false), chunk) / instances;
+    fine.slice_bytes = bytes_per_pass({}, ScheduleGraph(schedule, false), chunk) / instances;
     fine.most_slices = 1024;
   }
   return simulate(ways, run ? *run : schedule, bytes, fine).time_us;
@@ -104,7 +103,7 @@ TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
 }
 
 // With the costs of steps. WEFT_TEST_SYNTHESIS_SECONDS: of each search, 2 unless told. Of 700 rows
-// 17 are more than 5% above the search for just that size.
+// 14 are more than 5% above the search for just that size.
 TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
   const char* seconds = std::getenv("WEFT_TEST_SYNTHESIS_SECONDS");
   SynthesisOptions search;
@@ -130,7 +129,7 @@ TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
                     std::string(weft::name(kind)).c_str(), bytes, us, best, us / best, choice.name);
         rows++;
         worse += us > 1.05 * best ? 1 : 0;
-        EXPECT_LE(us, 1.6 * best) << name << " " << choice.name << " against " << found.engine;
+        EXPECT_LE(us, 1.25 * best) << name << " " << choice.name << " against " << found.engine;
       }
   }
   EXPECT_LE(worse, rows / 20) << "rows that are more than 5% above the best, of " << rows;

@@ -301,34 +301,30 @@ TEST(LaneGeometry, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal(image, usual_room()), "a rank has 8193 ports; kernels do 8192");
 }
 
-// What predictions take for the cut is the cut.
+// What predictions take for the cut of GPUs of one host is the cut.
 TEST(LaneCuts, AreTheOnesOfTheKernel) {
   int cuts = 0;
-  for (const bool hosts : {false, true})
-    for (const Generator* generator : {&kRing, &kDirect, &kRecursive}) {
-      const Collective c{CollectiveKind::kAllReduce, 8, 0};
-      const VerifiedSchedule verified = verify(generator->make(c, false), false, 2);
-      const LaneCut cut = usual_lane_cut(hosts);
-      LaneRoom room;
-      room.blocks = static_cast<uint32_t>(cut.blocks);
-      room.pool_bytes = static_cast<uint64_t>(cut.pool_bytes);
-      room.fifo_bytes = static_cast<uint64_t>(cut.fifo_bytes);
-      if (hosts) room.least_bytes = 64 << 10;  // as gpu_executor.cc has it
-      if (hosts) room.scratch_bytes = room.pool_bytes;
-      for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{1} << 24, uint64_t{1} << 30}) {
-        const LaneGeometry g = cuda::lane_geometry(
-            cuda::lane_image(verified, nullptr, 0, verified.fifo_depth(), false), room, bytes / 4,
-            4);
-        const double chunk = static_cast<double>(bytes) / verified.schedule().chunks;
-        const double said = bytes_per_pass(cut, ScheduleGraph(verified.schedule(), false), chunk),
-                     is = static_cast<double>(g.slice * 4 * g.instances);
-        // A call that fits into one pass is not cut at all, and slices are made equal.
-        if (said >= chunk) continue;
-        EXPECT_NEAR(is / said, 0.85, 0.25) << generator->name << ' ' << bytes;
-        cuts++;
-      }
+  for (const Generator* generator : {&kRing, &kDirect, &kRecursive}) {
+    const Collective c{CollectiveKind::kAllReduce, 8, 0};
+    const VerifiedSchedule verified = verify(generator->make(c, false), false, 2);
+    const LaneCut cut;
+    LaneRoom room;
+    room.blocks = static_cast<uint32_t>(cut.blocks);
+    room.pool_bytes = static_cast<uint64_t>(cut.pool_bytes);
+    room.fifo_bytes = static_cast<uint64_t>(cut.fifo_bytes);
+    for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{1} << 24, uint64_t{1} << 30}) {
+      const LaneGeometry g = cuda::lane_geometry(
+          cuda::lane_image(verified, nullptr, 0, verified.fifo_depth(), false), room, bytes / 4, 4);
+      const double chunk = static_cast<double>(bytes) / verified.schedule().chunks;
+      const double said = bytes_per_pass(cut, ScheduleGraph(verified.schedule(), false), chunk),
+                   is = static_cast<double>(g.slice * 4 * g.instances);
+      // A call that fits into one pass is not cut at all, and slices are made equal.
+      if (said >= chunk) continue;
+      EXPECT_NEAR(is / said, 0.85, 0.25) << generator->name << ' ' << bytes;
+      cuts++;
     }
-  EXPECT_GT(cuts, 5);
+  }
+  EXPECT_GT(cuts, 2);
 }
 
 }  // namespace
