@@ -29,7 +29,7 @@ CodecCosts default_codec_costs() {
                 {Codec::kWiden, {75, 75}}});
 }
 
-// Eight thread blocks of an H200, whose slots lie in host memory (codec_perf).
+// Half the rates of 16 thread blocks of an H200, whose slots lie in host memory (codec_perf -b 16).
 CodecCosts gpu_codec_costs() {
   return table({{Codec::kInt8, {28, 42}},
                 {Codec::kInt4, {29, 42}},
