@@ -23,6 +23,7 @@ cuda::GpuPosts GpuLauncher::posts() {
     }
   for (const NetworkLinks::Link& link : mesh_.network_links()) poll(link.stream->proxy());
   posts.data = mesh_.gpu_data();
+  posts.buffers = mesh_.nic_buffers();
   return posts;
 }
 

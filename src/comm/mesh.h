@@ -82,6 +82,9 @@ class Mesh {
   std::span<std::byte> gpu_data() const {
     return network_ == nullptr ? std::span<std::byte>() : network_->gpu_data();
   }
+  std::shared_ptr<NicBuffers> nic_buffers() const {
+    return network_ == nullptr ? nullptr : network_->buffers();
+  }
   // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
   LaneOut* lane_stream(int peer, int number) const {
     return lane_streams_.empty() ? nullptr

@@ -223,6 +223,7 @@ void NetworkLinks::reach_gpu(const Ends& ends) {
     pending.comm.dereg(std::exchange(pending.gpu_registration, nullptr));
   });
   if (!why.empty()) gpu_ = {};
+  if (why.empty()) gpu_.buffers = std::make_shared<NicBuffers>();
   WEFT_INFO(kNet, "rank {}: large messages over {} lie in {} memory{}", rank_,
             fmt::join(nics, ", "), why.empty() ? "the GPU's" : "host",
             why.empty() ? "" : ": " + why);
@@ -232,6 +233,7 @@ LaneArea NetworkLinks::area_of(const Pending& pending, const Ends& ends) const {
   LaneArea area = ends.area;
   area.gpu = gpu_;
   area.gpu.registration = pending.gpu_registration;
+  area.gpu.pointers = pending.pointers;
   area.gpu.needs_flush = (gpu_.needs_flush || pending.wants_flush) && !ends.loses_flushes;
   return area;
 }

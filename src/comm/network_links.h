@@ -70,6 +70,8 @@ class NetworkLinks {
   const std::string& name() const { return network_->name(); }
   // The GPU memory that NICs reach. Empty: they reach none.
   std::span<std::byte> gpu_data() const { return gpu_.memory; }
+  // The caller's buffers that they reach besides; nullptr: none.
+  const std::shared_ptr<NicBuffers>& buffers() const { return gpu_.buffers; }
 
   // Waits at most `seconds` per stream until its bytes are sent, then closes all connections.
   void drain(double seconds);

@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 uint32_t kind_of(const WirePost& post) {
-  return post.kind & ~(WirePost::kBodyFollows | LanePost::kLarge);
+  return post.kind & ~(WirePost::kBodyFollows | LanePost::kLarge | LanePost::kToPlace);
 }
 
 }  // namespace
@@ -18,12 +18,20 @@ LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_
     : NetStream(std::move(comm), proxy, Mapping::anonymous(kLaneFrameBytes), rank_door, lost),
       area_(area),
       frame_registration_(comm_.reg(ring_.data(), ring_.size())),
-      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())) {}
+      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())),
+      buffers_(area_.gpu.buffers, area_.gpu.pointers) {}
 
 bool LaneIn::progress(bool) noexcept {
   bool moved = false;
+  if (!broken()) buffers_.catch_up(comm_);
   while (!broken() && receive_next()) moved = true;
   return moved;
+}
+
+NicRegistrations::Memory LaneIn::target(const WirePost& post) const noexcept {
+  if ((post.kind & LanePost::kToPlace) != 0) return buffers_.find(post.to, post.bytes);
+  const bool gpu = on_gpu(post);
+  return {area_.data(post.to, gpu), gpu ? area_.gpu.registration : area_registration_};
 }
 
 // In the order of messages: the data that a frame announces, then a frame.
@@ -36,12 +44,11 @@ void LaneIn::post_receives() noexcept {
     next = {};
     next.body = owes_body_;
     next.post = owed_;
-    const bool gpu = on_gpu(owed_);
-    const ncclResult_t code =
-        owes_body_ ? network.irecv(comm_.get(), area_.data(owed_.to, gpu), owed_.bytes,
-                                   gpu ? area_.gpu.registration : area_registration_, &next.request)
-                   : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes, frame_registration_,
-                                   &next.request);
+    const NicRegistrations::Memory to = target(owed_);
+    const ncclResult_t code = owes_body_ ? network.irecv(comm_.get(), to.data, owed_.bytes,
+                                                         to.registration, &next.request)
+                                         : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
+                                                         frame_registration_, &next.request);
     if (code != ncclSuccess) fail(code);
     if (next.request == nullptr || broken()) break;
     owes_body_ = false;
@@ -66,10 +73,11 @@ bool LaneIn::receive_next() noexcept {
     fail(ncclInternalError);
     return false;
   }
+  if ((first.post.kind & LanePost::kToPlace) != 0) buffers_.count_received();
   if (on_gpu(first.post) && area_.gpu.needs_flush) {
-    code =
-        comm_.network().flush(comm_.get(), area_.data(first.post.to, true),
-                              static_cast<int>(first.post.bytes), area_.gpu.registration, &flush_);
+    const NicRegistrations::Memory to = target(first.post);
+    code = comm_.network().flush(comm_.get(), to.data, static_cast<int>(first.post.bytes),
+                                 to.registration, &flush_);
     if (code != ncclSuccess) fail(code);
     flushed_ = first.post;
     if (flush_ != nullptr || broken()) return !broken();
@@ -95,7 +103,9 @@ bool LaneIn::is_valid(const WirePost& post) const noexcept {
   if (kind > LanePost::kGrant || post.codec != 0 || post.word % word != 0 ||
       post.word + word > area_.words_bytes)
     return false;
-  return post.bytes == 0 || area_.has(post.to, post.bytes);
+  if (post.bytes == 0) return true;
+  if ((post.kind & LanePost::kToPlace) == 0) return area_.has(post.to, post.bytes);
+  return (post.kind & WirePost::kBodyFollows) != 0 && on_gpu(post) && target(post).data != nullptr;
 }
 
 bool LaneIn::read_frame(size_t size) noexcept {
@@ -131,12 +141,12 @@ bool LaneIn::read_frame(size_t size) noexcept {
 void LaneIn::publish(const WirePost& post) noexcept {
   std::byte* const at = area_.memory.data() + post.word;
   if (kind_of(post) == LanePost::kGrant) {
-    // As a Packet of the lane kernel: data, flag, data, flag. Nothing is known of a place.
-    constexpr uint64_t kNoPlace = ~uint32_t{0};
+    // As a Packet of the lane kernel: data, flag, data, flag. The data is a place.
     auto* halves = reinterpret_cast<uint64_t*>(at);
-    const uint64_t second = uint64_t{post.call ^ post.value} << 32 | kNoPlace;
+    const uint64_t second = uint64_t{post.call ^ post.value} << 32 | post.to >> 32;
     __atomic_store_n(&halves[1], second, __ATOMIC_RELEASE);
-    __atomic_store_n(&halves[0], uint64_t{post.call} << 32 | kNoPlace, __ATOMIC_RELEASE);
+    __atomic_store_n(&halves[0], uint64_t{post.call} << 32 | (post.to & 0xffffffffu),
+                     __ATOMIC_RELEASE);
   } else {
     __atomic_store_n(reinterpret_cast<uint64_t*>(at), uint64_t{post.call} << 32 | post.value,
                      __ATOMIC_RELEASE);

@@ -21,7 +21,8 @@ LaneOut::LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& ran
       area_(area),
       inline_bytes_(inline_bytes),
       frames_registration_(comm_.reg(ring_.data() + kFramesAt, kMostFlying * kLaneFrameBytes)),
-      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())) {}
+      area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())),
+      buffers_(area_.gpu.buffers, area_.gpu.pointers) {}
 
 std::byte* LaneOut::frame() const {
   return ring_.data() + kFramesAt + (first_ + flying_) % kMostFlying * kLaneFrameBytes;
@@ -34,6 +35,7 @@ bool LaneOut::unsent() const {
 
 bool LaneOut::progress(bool) noexcept {
   bool moved = false;
+  if (!broken()) buffers_.catch_up(comm_);
   while (!broken()) {
     bool again = false;
     while (flying_ < kMostFlying && send_next()) again = true;
@@ -61,32 +63,48 @@ bool LaneOut::take(LanePost& post) const noexcept {
   return true;
 }
 
+// The data of a post that does not fit into a frame.
+bool LaneOut::find_body(const LanePost& post) noexcept {
+  body_ = {};
+  body_.bytes = post.bytes;
+  if ((post.kind & LanePost::kFromPlace) != 0) {
+    const NicRegistrations::Memory memory = buffers_.find(post.from, post.bytes);
+    body_.data = memory.data;
+    body_.registration = memory.registration;
+    body_.on_gpu = true;
+    if (memory.data != nullptr) buffers_.count_sent();
+    return memory.data != nullptr;
+  }
+  body_.on_gpu = (post.kind & LanePost::kLarge) != 0 && !area_.gpu.memory.empty();
+  body_.data = area_.data(post.from, body_.on_gpu);
+  body_.registration = body_.on_gpu ? area_.gpu.registration : area_registration_;
+  return area_.has(post.from, post.bytes);
+}
+
 // Puts as many posts as there are into a frame. One whose data follows is the last. The peer may
 // want the data of large messages on its GPU, so these are never in a frame.
 bool LaneOut::prepare() noexcept {
   std::byte* const to = frame();
   size_t used = 0;
-  body_bytes_ = 0;
+  body_ = {};
   LanePost post;
-  while (body_bytes_ == 0 && used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes &&
+  while (body_.bytes == 0 && used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes &&
          take(post)) {
-    if (post.bytes > 0 && !area_.has(post.from, post.bytes)) {
+    WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
+    wire.kind &= ~LanePost::kFromPlace;
+    const bool follows = post.bytes > ((post.kind & LanePost::kLarge) != 0 ? 0 : inline_bytes_);
+    if (post.bytes > 0 && !(follows ? find_body(post) : area_.has(post.from, post.bytes))) {
       fail(ncclInternalError);
       return false;
     }
-    WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
-    const bool large = (post.kind & LanePost::kLarge) != 0;
-    if (post.bytes > (large ? 0 : inline_bytes_)) {
+    if (follows) {
       wire.kind |= WirePost::kBodyFollows;
-      body_at_ = post.from;
-      body_bytes_ = post.bytes;
-      body_on_gpu_ = large && !area_.gpu.memory.empty();
     } else if (post.bytes > 0) {
       std::memcpy(to + used + sizeof wire, area_.memory.data() + post.from, post.bytes);
       count_sent();
     }
     std::memcpy(to + used, &wire, sizeof wire);
-    used += sizeof wire + (body_bytes_ == 0 ? padded(post.bytes) : 0);
+    used += sizeof wire + (follows ? 0 : padded(post.bytes));
     taken_++;
   }
   if (used == 0) return false;
@@ -101,13 +119,13 @@ bool LaneOut::send_next() noexcept {
   if (!prepared_ && !prepare()) return false;
   Network& network = comm_.network();
   auto& requests = requests_[(first_ + flying_) % kMostFlying];
-  std::byte* body = area_.data(body_at_, body_on_gpu_ && body_bytes_ > 0);
   ncclResult_t code = ncclSuccess;
   // A message of its own costs a system call more, but a plugin may lend only that.
-  const bool two = body_bytes_ > 0 && body_bytes_ < net_abi::kLeastLoan && !body_on_gpu_;
+  const bool two = body_.bytes > 0 && body_.bytes < net_abi::kLeastLoan && !body_.on_gpu;
   if (two && network.can_lend()) {
     requests = {};
-    code = network.isend_two(comm_.get(), frame(), frame_bytes_, body, body_bytes_, &requests[0]);
+    code = network.isend_two(comm_.get(), frame(), frame_bytes_, body_.data, body_.bytes,
+                             &requests[0]);
     if (code == ncclSuccess && requests[0] == nullptr) return false;
   } else {
     if (!frame_sent_) {
@@ -116,10 +134,8 @@ bool LaneOut::send_next() noexcept {
       if (code == ncclSuccess && requests[0] == nullptr) return false;
       frame_sent_ = true;
     }
-    if (code == ncclSuccess && body_bytes_ > 0) {
-      code =
-          network.isend(comm_.get(), body, body_bytes_,
-                        body_on_gpu_ ? area_.gpu.registration : area_registration_, &requests[1]);
+    if (code == ncclSuccess && body_.bytes > 0) {
+      code = network.isend(comm_.get(), body_.data, body_.bytes, body_.registration, &requests[1]);
       if (code == ncclSuccess && requests[1] == nullptr) return false;
     }
   }
@@ -127,7 +143,7 @@ bool LaneOut::send_next() noexcept {
     fail(code);
     return false;
   }
-  bodies_[(first_ + flying_) % kMostFlying] = body_bytes_ > 0;
+  bodies_[(first_ + flying_) % kMostFlying] = body_.bytes > 0;
   flying_++;
   prepared_ = false;
   return true;

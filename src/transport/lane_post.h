@@ -17,20 +17,25 @@ struct alignas(16) PostedWords {
   uint32_t data0 = 0, flag0 = 0, data1 = 0, flag1 = 0;
 };
 
-// One post, as the proxy reads it. Offsets are in bytes, from the begin of a rank's area.
+// One post, as the proxy reads it. Offsets are in bytes, from the begin of a rank's area. Places
+// are addresses in buffers that NICs reach (nic_buffers.h).
 struct LanePost {
   // What happens to the peer's word when the data is there.
   enum Kind : uint32_t {
     kCount = 0,  // it becomes `call` and `value`: messages produced or consumed
-    kGrant = 1,  // a packet without a place: `call`, signed with `value`
+    kGrant = 1,  // a packet: the place in `to`, or none; `call`, signed with `value`
   };
   // In `kind` too: the messages of this call are too large for frames (kLaneInlineBytes). A rank
   // whose NICs reach the memory of its GPU keeps such messages there, at both ends.
   static constexpr uint32_t kLarge = 1u << 8;
+  // In `kind` too: the data goes to a place that the peer has granted, or comes from one of the
+  // sender. Otherwise `to` and `from` are offsets.
+  static constexpr uint32_t kToPlace = 1u << 9, kFromPlace = 1u << 10;
+  static constexpr uint64_t kNoPlace = ~uint64_t{0};
   uint32_t word = 0;  // offset in the peer's area
   uint32_t call = 0, value = 0;
-  uint32_t bytes = 0, to = 0;  // data, and its place in the peer's area
-  uint32_t from = 0;           // its place in the sender's area
+  uint32_t bytes = 0;  // of data
+  uint64_t to = 0, from = 0;
   uint32_t kind = kCount;
   uint32_t codec = 0;  // 0: plain. Also room for a part
 };

@@ -5,7 +5,8 @@
 // has room for its data. So one stream carries any number of ports, and none can block another.
 //
 // Words are in host memory. Large data is in the GPU's memory where its NICs reach that: then no
-// CPU touches it. Each end decides for itself.
+// CPU touches it. Each end decides for itself. It may also be in a buffer of the caller
+// (nic_buffers.h): a sender names its address to the proxy, a receiver grants it to the sender.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "src/transport/lane_post.h"
 #include "src/transport/net_stream.h"
+#include "src/transport/nic_buffers.h"
 
 namespace weft {
 
@@ -26,6 +28,10 @@ struct LaneGpuMemory {
   bool needs_flush = false;
   void* registration = nullptr;  // for the stream that gets this
   std::shared_ptr<const void> owner;
+  // The caller's buffers that NICs reach too; nullptr: none. And what kinds of pointers the
+  // stream's device takes.
+  std::shared_ptr<NicBuffers> buffers;
+  int pointers = 0;
 };
 
 // A rank's area: words that it polls, then data. Pinned if a GPU uses it. `owner` keeps it.
@@ -41,7 +47,7 @@ struct LaneArea {
     return at >= words_bytes && at + bytes <= memory.size();
   }
   // Where the data is that a post places at `at`.
-  std::byte* data(uint32_t at, bool on_gpu) const {
+  std::byte* data(uint64_t at, bool on_gpu) const {
     return on_gpu ? gpu.memory.data() + (at - words_bytes) : memory.data() + at;
   }
 };
@@ -49,8 +55,11 @@ struct LaneArea {
 // On the wire: a post, and its data if that is small.
 struct WirePost {
   static constexpr uint32_t kBodyFollows = 1u << 31;  // in `kind`: the data is the next message
-  uint32_t word = 0, call = 0, value = 0, bytes = 0, to = 0, kind = 0, codec = 0, unused = 0;
+  uint32_t word = 0, call = 0, value = 0, bytes = 0;
+  uint64_t to = 0;
+  uint32_t kind = 0, codec = 0;
 };
+static_assert(sizeof(WirePost) == 32);
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
 
 class LaneOut final : public NetStream {
@@ -70,6 +79,7 @@ class LaneOut final : public NetStream {
  private:
   bool take(LanePost& post) const noexcept;
   bool prepare() noexcept;
+  bool find_body(const LanePost& post) noexcept;
   bool send_next() noexcept;
   bool complete_some() noexcept;
   void count_sent() noexcept { __atomic_fetch_add(area_.sent, 1, __ATOMIC_ACQ_REL); }
@@ -81,10 +91,18 @@ class LaneOut final : public NetStream {
   void* frames_registration_ = nullptr;
   void* area_registration_ = nullptr;
   uint64_t taken_ = 0;  // posts
+  NicRegistrations buffers_;
+  // Data that is a network message of its own.
+  struct Body {
+    std::byte* data = nullptr;
+    uint32_t bytes = 0;  // 0: there is none
+    void* registration = nullptr;
+    bool on_gpu = false;
+  };
   // The frame that is sent next: its size, and the data behind it.
-  bool prepared_ = false, frame_sent_ = false, body_on_gpu_ = false;
+  bool prepared_ = false, frame_sent_ = false;
   size_t frame_bytes_ = 0;
-  uint32_t body_at_ = 0, body_bytes_ = 0;
+  Body body_;
   // Two requests per frame, at most, and whether data goes with it.
   std::array<std::array<void*, 2>, kMostFlying> requests_{};
   std::array<bool, kMostFlying> bodies_{};
@@ -105,6 +123,8 @@ class LaneIn final : public NetStream {
   bool on_gpu(const WirePost& post) const {
     return !area_.gpu.memory.empty() && (post.kind & LanePost::kLarge) != 0;
   }
+  // Where a post's data goes. No data: it may not go there.
+  NicRegistrations::Memory target(const WirePost& post) const noexcept;
   void post_receives() noexcept;
   bool receive_next() noexcept;
   bool end_flush() noexcept;
@@ -115,6 +135,7 @@ class LaneIn final : public NetStream {
   const LaneArea area_;
   void* frame_registration_ = nullptr;
   void* area_registration_ = nullptr;
+  NicRegistrations buffers_;
   // The receives that are posted: the data behind a frame, and the frame after it.
   struct Receive {
     void* request = nullptr;

@@ -3,12 +3,15 @@
 
 #include <cmath>
 #include <sstream>
+#include <thread>
 
 #include "tests/gpu/support/gpu.h"
 #include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/own_log.h"
 #include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/support/nic_bytes.h"
+#include "tests/support/patterns.h"
 #include "tests/support/processes.h"
 #include "tests/support/threads.h"
 
@@ -72,6 +75,50 @@ TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpusInGraphs) {
   Environment apart = gpu_nics();
   apart["WEFT_TEST_REPLAYS_APART"] = "1";
   play_on(2, "graphs_between_processes", 4, "registered", apart);
+}
+
+// All kinds of calls with one buffer: first through rings, then NICs read and write it. The
+// argument: "none" if they must not.
+WEFT_SCENARIO(buffers_of_nics) {
+  {
+    ProcessRank me(context);
+    Arena arena(size_t{160} << 20, Origin::kCudaMalloc);
+    for (int i = 0; i < 30; i++) {
+      me.note("call " + std::to_string(i));
+      arena.reset();
+      Case gather = plain(Operation::kAllGather, (size_t{1} << 20) + static_cast<size_t>(i));
+      gather.salt = static_cast<uint64_t>(i);
+      me.run({gather}, arena);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    me.run(process_cases(me.nranks(), 60, 5), arena);
+  }
+  const std::string log = own_log();
+  const bool reached = says(log,
+                            "NICs sent [1-9][0-9]* messages from buffers of calls and "
+                            "brought [1-9][0-9]* into them");
+  EXPECT_EQ(reached, context.argument != "none") << log;
+}
+
+Environment logged(Environment all) {
+  all["NCCL_DEBUG"] = "INFO";
+  all["NCCL_DEBUG_SUBSYS"] = "REG";
+  all["NCCL_DEBUG_FILE"] = "/tmp/weft-nics.%p";
+  return all;
+}
+
+TEST_F(TwoFakeHosts, LetNicsReachBuffers) {
+  for (const int n : {2, 4}) play_on(2, "buffers_of_nics", n, "", logged(gpu_nics()));
+}
+TEST_F(TwoFakeHosts, KeepBuffersFromNicsWhereSharingIsOff) {
+  Environment all = logged(gpu_nics());
+  all["WEFT_SHARE_BUFFERS"] = "0";
+  play_on(2, "buffers_of_nics", 4, "none", all);
+}
+// Memory of calls is freed, and other memory comes to its address.
+TEST_F(TwoFakeHosts, LetNicsReachBuffersThatAreExchanged) {
+  play_on(2, "exchanged_buffers", 4, "", gpu_nics());
+  play_on(2, "exchanged_buffers", 4, "");
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {
   play_on(2, "graphs_between_processes", 4, "registered");

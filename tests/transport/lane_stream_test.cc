@@ -67,9 +67,10 @@ TEST_P(LaneStreams, WriteGrantsAsPackets) {
   post.word = 32;
   post.call = 9;
   post.value = 5;
+  post.to = 0x1234567890abcdef;
   Poster(pair_.posts()).post(post);
-  EXPECT_TRUE(comes(4, uint64_t{9} << 32 | 0xffffffffu));
-  EXPECT_TRUE(comes(5, uint64_t{9 ^ 5} << 32 | 0xffffffffu));
+  EXPECT_TRUE(comes(4, uint64_t{9} << 32 | 0x90abcdefu));
+  EXPECT_TRUE(comes(5, uint64_t{9 ^ 5} << 32 | 0x12345678u));
 }
 
 // A peer writes nowhere else.

@@ -16,7 +16,16 @@ std::shared_ptr<Network> loopback_network(bool lends) {
     extension.isend_two = nullptr;
     return extension;
   }();
-  return built_in_table(net_socket::kNetV12, lends ? net_socket::kExtension : kPlain)
+  // Host memory stands for a GPU's.
+  static const auto kAnyMemory = [] {
+    auto net = net_socket::kNetV12;
+    net.reg_mr = [](void*, void*, size_t, int, void** registration) {
+      *registration = nullptr;
+      return ncclSuccess;
+    };
+    return net;
+  }();
+  return built_in_table(kAnyMemory, lends ? net_socket::kExtension : kPlain)
       .open(1, net_abi::kUndefined);
 }
 

@@ -7,6 +7,7 @@
 #include "src/exec/cuda/allocations.h"
 #include "src/exec/cuda/cuda_check.h"
 #include "src/exec/cuda/ipc_memory.h"
+#include "src/exec/cuda/net_memory.h"
 #include "src/exec/cuda/virtual_memory.h"
 #include "src/transport/descriptors.h"
 
@@ -69,6 +70,10 @@ Shared CudaMemory::share(const Allocation& allocation, bool watched, BoardEntry&
   if (entry.descriptor != 0) return Shared::kYes;
   why = "too many descriptors would be open at once (ulimit -n)";
   return Shared::kLater;
+}
+
+Fd CudaMemory::dma_buf(const Allocation& allocation) {
+  return export_dma_buf(allocation.base, allocation.size);
 }
 
 void CudaMemory::take_back(uint64_t descriptor) {

@@ -33,6 +33,7 @@ class CudaMemory : public MemoryDriver {
   Shared share(const Allocation& allocation, bool watched, BoardEntry& entry,
                std::string& why) override;
   void take_back(uint64_t descriptor) override;
+  Fd dma_buf(const Allocation& allocation) override;
   void mark(cudaStream_t stream) override;
   bool reached() override;
   bool is_quiet() override;

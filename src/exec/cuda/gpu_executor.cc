@@ -285,8 +285,9 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
   s.areas_of.assign(peers.size(), nullptr);
   s.remote.assign(peers.size(), false);
   s.shared->hold(std::move(owner));
-  if (peers.size() > kMaxRanks || s.options.net_lanes) return reach;
+  if (peers.size() > kMaxRanks && !s.options.net_lanes) return reach;
   if (!s.comm.one_process) share_memory(boards, processes, std::move(borrow));
+  if (s.options.net_lanes) return reach;
   if (reach.find('0') == std::string::npos) connect_copies(peers, boards);
   return reach;
 }
@@ -335,6 +336,10 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
   s.net_bytes = posts.data.size();
   if (s.net_bytes > 0)
     s.gpu_shift = posts.data.data() - (s.areas_of[me] + lane_area_pool(s.options.nranks));
+  if (posts.buffers != nullptr && s.registrations != nullptr) {
+    s.registrations->reach_nics(posts.buffers);
+    s.nics_reach_buffers = true;
+  }
   s.all_reach = std::all_of(reach.begin(), reach.end(), [](const std::string& ranks) {
     return ranks.find('0') == std::string::npos;
   });

@@ -23,6 +23,7 @@
 #include "src/schedule/program.h"
 #include "src/schedule/verify.h"
 #include "src/transport/lane_post.h"
+#include "src/transport/nic_buffers.h"
 
 namespace weft::cuda {
 
@@ -121,6 +122,7 @@ struct GpuRingExchange {
 struct GpuPosts {
   std::vector<LanePostRing*> rings;
   std::span<std::byte> data;  // GPU memory for large messages; empty: they are in the area
+  std::shared_ptr<NicBuffers> buffers;  // nullptr: NICs reach none of the caller's
   std::vector<std::shared_ptr<const void>> owners;
 };
 

@@ -103,12 +103,29 @@ struct GpuExecutor::State {
   HostFlags* flags = nullptr;
   std::shared_ptr<LaunchOrder> order;            // of the slot, once there is one
   std::unique_ptr<Registrations> registrations;  // only between processes
-  // Where peers find a buffer of this rank. `peer`: who needs it; -1: all. A rank finds its own
-  // buffers by their address.
+  // Numbers of the ranks that share memory; -1: it does not. And how many do.
+  std::vector<int> sharer_of;
+  int sharers = 0;
+  bool nics_reach_buffers = false;
+  // Where peers find a buffer of this rank. `peer`: who needs it; -1: all of its host. A rank finds
+  // its own buffers by their address.
   uint64_t place_of(const void* pointer, size_t bytes, int peer = -1) const {
     if (peer == options.rank) return reinterpret_cast<uint64_t>(pointer);
-    if (registrations != nullptr) return registrations->place(pointer, bytes, peer);
+    if (registrations != nullptr) {
+      const int sharer = peer < 0 ? -1 : sharer_of[static_cast<size_t>(peer)];
+      if (sharers == 1 || (peer >= 0 && sharer < 0)) return kPrivate;
+      return registrations->place(pointer, bytes, sharer);
+    }
     return comm.one_process ? reinterpret_cast<uint64_t>(pointer) : kPrivate;
+  }
+  // Whether NICs may read and write a buffer of this rank.
+  bool nics_reach(const void* pointer, size_t bytes) const {
+    return nics_reach_buffers && bytes > 0 &&
+           registrations->place(pointer, bytes, OwnMemory::kNics) != kPrivate;
+  }
+  Apart apart() const {
+    if (!options.net_lanes) return {};
+    return [this](int rank) { return remote[static_cast<size_t>(rank)]; };
   }
   KernelClock clock;
   std::unique_ptr<CopyEngine> copies;  // only if requested

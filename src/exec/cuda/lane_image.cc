@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/base/error.h"
+#include "src/exec/cuda/lane_lending.h"
 #include "src/schedule/lower.h"
 #include "src/schedule/schedule_graph.h"
 #include "src/schedule/straight.h"
@@ -63,14 +64,19 @@ LaneOperand::Kind kind_of(ProgramBuffer buffer) {
 class LaneWriter {
  public:
   LaneWriter(LaneImage& image, const Program& program, const Ports& ports,
-             const std::vector<StraightPlace>& places)
-      : image_(image), program_(program), ports_(ports), places_(places) {}
+             const std::vector<StraightPlace>& places, const Apart& apart, std::vector<bool> lends)
+      : image_(image),
+        program_(program),
+        ports_(ports),
+        places_(places),
+        apart_(apart),
+        lends_(std::move(lends)) {}
 
   LaneImage::Lane write(const ProgramLane& lane) {
     out_ = {};
     ends_[0].clear();
     ends_[1].clear();
-    for (uint32_t n = 0; n < lane.steps; n++) add(program_.steps[lane.first_step + n]);
+    for (uint32_t n = 0; n < lane.steps; n++) add(lane.first_step + n);
     return std::move(out_);
   }
 
@@ -80,7 +86,8 @@ class LaneWriter {
     uint32_t number = 0, messages = 0;
   };
 
-  void add(const ProgramStep& step) {
+  void add(uint32_t number) {
+    const ProgramStep& step = program_.steps[number];
     if (step.sources > kMostSources)
       fail(ncclInvalidUsage, "a step reduces {} chunks at once; kernels do {}", step.sources,
            kMostSources);
@@ -102,6 +109,7 @@ class LaneWriter {
     to.simple = step.count <= 1 && step.sources + step.destinations <= kLeaders && !step.coded;
     if (step.coded) check_codecs(step);
     skip_straight(to);
+    if (!lends_.empty() && lends_[number] && to.simple) lend(to);
     for (uint32_t i = 0; i < step.dependencies; i++) {
       const ProgramDependency& d = program_.dependencies[step.first_dependency + i];
       out_.dependencies.push_back({d.lane, d.step, program_.lanes[d.lane].steps});
@@ -138,6 +146,18 @@ class LaneWriter {
     }
   }
 
+  // Messages to other hosts may be lent, and are the last destinations.
+  void lend(const LaneStep& step) {
+    const auto first = out_.operands.begin() + step.first_operand, to = first + 1;
+    if (first->kind == LaneOperand::kMessage && first->straight != LaneOperand::kOutput) return;
+    for (auto operand = to; operand != out_.operands.end(); operand++)
+      operand->lends =
+          operand->kind == LaneOperand::kMessage && apart_(out_.sends[operand->port].peer);
+    std::stable_partition(to, out_.operands.end(), [](const LaneOperand& o) { return !o.lends; });
+    for (auto operand = to; operand != out_.operands.end(); operand++)
+      operand->place = static_cast<uint16_t>(operand - first);
+  }
+
   void place(LaneOperand& operand, LaneOperand::Kind kind, int32_t index) const {
     const bool blocks = kind != LaneOperand::kScratch;
     operand.block = blocks ? index / program_.chunks : 0;
@@ -168,12 +188,13 @@ class LaneWriter {
     }
     to.kind = LaneOperand::kMessage;
     to.receives = receives ? 1 : 0;
-    to.port = end->second.number;
+    to.port = static_cast<uint16_t>(end->second.number);
     to.order = end->second.messages++;
     if (!places_.empty() && places_[step.first_operand + i].index >= 0) {
       const StraightPlace& at = places_[step.first_operand + i];
       to.straight = at.buffer == Buffer::kOutput ? LaneOperand::kOutput : LaneOperand::kScratch;
       place(to, to.straight, at.index);
+      to.far = to.straight == LaneOperand::kOutput && step.count == 1;
     }
     if (receives) {
       image_.messages++;
@@ -186,6 +207,8 @@ class LaneWriter {
   const Program& program_;
   const Ports& ports_;
   const std::vector<StraightPlace>& places_;
+  const Apart& apart_;
+  const std::vector<bool> lends_;  // by step; empty: none does
   LaneImage::Lane out_;
   std::map<size_t, End> ends_[2];  // receives, sends
 };
@@ -264,7 +287,7 @@ std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs) {
 }
 
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
-                     int fifo_depth, bool straight) {
+                     int fifo_depth, bool straight, const Apart& apart) {
   const Schedule& schedule = verified.schedule();
   const Program program = lower(verified, rank);
   std::vector<StraightPlace> places;
@@ -293,7 +316,8 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   image.most_ports = ports.positions.most;
   for (const auto& fifo : verified.graph().fifos)
     image.most_messages = std::max(image.most_messages, static_cast<uint32_t>(fifo.messages()));
-  LaneWriter writer(image, program, ports, places);
+  LaneWriter writer(image, program, ports, places, apart,
+                    apart ? steps_that_lend(verified, rank) : std::vector<bool>());
   for (const ProgramLane& lane : program.lanes) image.lanes.push_back(writer.write(lane));
   for (const ProgramDependency& d : program.dependencies)
     image.lanes[d.lane].steps[d.step].counted = true;

@@ -58,9 +58,13 @@ std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lan
 // Why kernels cannot run a schedule with these codecs; empty: they can.
 std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs);
 
+// Whether a rank is on another host than this one.
+using Apart = std::function<bool(int rank)>;
+
 // `also`: another proof of the schedule, by which some rank may run it. `straight`: messages may go
-// straight to their place, as far as both proofs allow. Throws Error if no kernel can run it.
+// straight to their place, as far as both proofs allow. `apart`: empty if no rank is; messages to
+// ranks that are may be lent. Throws Error if no kernel can run it.
 LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* also, int rank,
-                     int fifo_depth, bool straight);
+                     int fifo_depth, bool straight, const Apart& apart = {});
 
 }  // namespace weft::cuda

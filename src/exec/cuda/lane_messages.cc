@@ -44,6 +44,9 @@ LaneImage::Lane message_lane(int peer, bool sends) {
   memory.kind = sends ? LaneOperand::kInput : LaneOperand::kOutput;
   fifo.kind = LaneOperand::kMessage;
   fifo.straight = LaneOperand::kOutput;
+  fifo.far = true;
+  fifo.lends = sends;
+  fifo.place = sends ? 1 : 0;
   fifo.receives = !sends;
   LaneStep step;
   step.sources = step.destinations = 1;

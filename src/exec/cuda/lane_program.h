@@ -11,6 +11,10 @@
 // that still waits for others. So grants have a place per pair of ranks, whatever the call. A
 // consumer does not store the heads that its producer need not wait for. So no store of one call
 // arrives during the next.
+//
+// Between hosts data goes through slots at both ends, unless NICs reach the caller's buffers. Then
+// a producer may leave it where it is (it lends it), and a consumer may get it in its output. A
+// kernel that has lent data ends when that has been sent.
 #pragma once
 
 #include <cstddef>
@@ -92,7 +96,12 @@ struct ProbeArguments {
 struct LaneOperand {
   enum Kind : uint8_t { kInput, kOutput, kScratch, kMessage };
   Kind kind = kInput;
-  bool raw = false;  // the caller's unmodified input; a pre-multiplier applies
+  bool raw : 1 = false;  // the caller's unmodified input; a pre-multiplier applies
+  // A message that may go straight to kOutput on another host, too.
+  bool far : 1 = false;
+  // A message to another host that may be lent: it is the step's only source, unchanged, and that
+  // stays as it is for the rest of the call. Such destinations are the last ones of a step.
+  bool lends : 1 = false;
   // A message that may go straight to this place of its consumer: kOutput or kScratch.
   // kMessage: it may not.
   Kind straight = kMessage;
@@ -101,7 +110,8 @@ struct LaneOperand {
   // The first chunk, in the buffer or in the one that `straight` says: in block `block`, number
   // `index`. Of scratch memory: number `index`.
   int32_t block = 0, index = 0;
-  uint32_t port = 0;   // kMessage: number of the port in its direction
+  uint16_t port = 0;   // kMessage: number of the port in its direction
+  uint16_t place = 0;  // in its step: operands before it
   uint32_t order = 0;  // kMessage: messages on this port before it, in an iteration
 };
 
@@ -160,25 +170,28 @@ struct LaneData {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   uint64_t output_place = kPrivate;
+  bool nic_input = false, nic_output = false;  // NICs reach them
   uint64_t stride = 0, begin = 0, count = 0, chunk = 0, slice = 0;
   uint32_t iterations = 0, instances = 1;
 };
 
 // How far a block has come with a message of an item: the words to look at and to write, and their
-// values. Data lies at LaneTrack::at. The block resolves all operands when the kernel begins.
+// values. Data lies at LaneItem::at. The block resolves all operands when the kernel begins.
 struct alignas(16) LaneEnd {
-  enum Kind : uint8_t { kMemory, kSlot, kPacket, kStraight };
-  uint64_t* word = nullptr;  // the tail or the head to wait for
-  uint64_t* told = nullptr;  // the head or the tail to write then
-  uint64_t next = 0;         // call_word() of the message
-  uint32_t advance = 0;      // bytes from iteration to iteration
+  enum Kind : uint8_t { kMemory, kSlot, kPacket, kStraight, kLent };
+  uint64_t* word = nullptr;   // the tail or the head to wait for
+  uint64_t* told = nullptr;   // the head or the tail to write then
+  uint64_t next = 0;          // call_word() of the message
+  uint64_t place = kPrivate;  // of a message to another host: where the consumer wants it
+  uint32_t advance = 0;       // bytes from iteration to iteration; not of slots
   uint16_t slot = 0, slot_step = 0;
   uint32_t per_iteration = 0;
-  int32_t peer = -1;
+  int16_t peer = -1;
   Kind kind = kMemory;
-  bool aligned = false;
-  bool posted = false;  // `told` is remote
+  bool aligned : 1 = false;
+  bool posted : 1 = false;  // `told` is remote
 };
+static_assert(sizeof(LaneEnd) == 48);
 
 // Elements that a step moves: `slice` in so many iterations, then a rest, then nothing. And which
 // of its sources are multiplied.
@@ -250,6 +263,7 @@ struct alignas(16) LaneArguments {
   bool in_shared = false;    // a block's lanes fit into its shared memory
   bool counts = true;        // the run is a call of all ranks
   bool packets = false;      // messages are packets, each in a slot of its own
+  bool lends = false;        // some data may be lent to NICs
   uint32_t codec_block = 0;  // elements; 0: there are no codecs
   CodecSpec codecs[kMostLaneCodecs];
   // As in Operation, and the elements from block to block.

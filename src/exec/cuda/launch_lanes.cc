@@ -65,7 +65,8 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   out.packets = of_consumer->packets;
   out.grant = &of_producer->grants(n)[consumer];
   if (s.registrations != nullptr && !(messages && from.peer == me))  // see place_of()
-    out.registrations = s.comm.registrations + static_cast<size_t>(consumer) * kPlaces;
+    out.registrations = s.comm.registrations +
+                        static_cast<size_t>(s.sharer_of[static_cast<size_t>(consumer)]) * kPlaces;
   out.position = from.position;
   out.credit_position = from.credit_position;
   if (messages) place_message_port(out, consumer, producer);
@@ -96,6 +97,17 @@ void fill_in(LaneArguments& a, const GpuExecutor::State& s) {
     a.gpu_shift = s.gpu_shift;
   }
   a.system = !s.comm.one_device || s.options.system_scope || s.options.net_lanes;
+}
+
+// Which buffers of a call NICs read and write.
+void reach_buffers(LaneArguments& a, const GpuExecutor::State& s, const LaneImage& image,
+                   const GpuCall& call) {
+  const auto reached = [&](const void* buffer, int blocks) {
+    return blocks > 0 && s.nics_reach(buffer, call.span(blocks));
+  };
+  a.data.nic_input = reached(call.input, image.collective.input_blocks(s.options.rank));
+  a.data.nic_output = reached(call.output, image.collective.output_blocks(s.options.rank));
+  a.lends = a.data.nic_input || a.data.nic_output;
 }
 
 // Shared memory for the items of a block, and for their lanes if these fit.
@@ -131,7 +143,8 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   State& s = *state_;
   const SetupScope scope(s.options.device);
   auto plan = std::make_shared<LanePlan>();
-  plan->image = lane_image(schedule, also, s.options.rank, fifo_depth, s.options.straight);
+  plan->image =
+      lane_image(schedule, also, s.options.rank, fifo_depth, s.options.straight, s.apart());
   const LaneImage& image = plan->image;
   std::vector<std::vector<std::byte>> lanes;
   for (const LaneImage::Lane& lane : image.lanes)
@@ -220,6 +233,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
                                << 32;
   if (const int blocks = image.collective.output_blocks(s.options.rank); blocks > 0)
     a.data.output_place = s.place_of(call.output, call.span(blocks));
+  if (s.nics_reach_buffers) reach_buffers(a, s, image, call);
   std::copy(image.codecs.begin(), image.codecs.end(), a.codecs);
   if (!image.codecs.empty()) a.codec_block = image.codecs.front().block;
   a.input_losses = call.input_losses;
@@ -273,6 +287,9 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     const uint64_t place =
         is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
     head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
+    if (s.remote[static_cast<size_t>(message.peer)] && s.nics_reach(message.pointer, message.bytes))
+      (is_send ? head.data.nic_input : head.data.nic_output) = true;
+    a.lends = a.lends || head.data.nic_input;
     lanes.push_back(write_lane(message_lane(message.peer, is_send), head,
                                [&](const LaneImagePort& port, bool incoming) {
                                  return connected_port(s, port, incoming, true);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "include/nccl.h"
+#include "src/base/handles.h"
 #include "src/exec/cuda/board.h"
 
 namespace weft::cuda {
@@ -49,6 +50,8 @@ class MemoryDriver {
   virtual Shared share(const Allocation& allocation, bool watched, BoardEntry& entry,
                        std::string& why) = 0;
   virtual void take_back(uint64_t descriptor) = 0;
+  // A descriptor by which NICs reach it; empty: they get its address.
+  virtual Fd dma_buf(const Allocation& allocation) = 0;
   // mark() comes behind all launches so far. reached() says whether they have ended.
   virtual void mark(cudaStream_t stream) = 0;
   virtual bool reached() = 0;

@@ -16,18 +16,6 @@ struct Owned {
   Fd dma_buf;
 };
 
-// The pages of the memory as a descriptor. It must cover whole pages of the host.
-Fd export_dma_buf(void* data, size_t bytes) {
-  const auto get = driver<decltype(cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const auto at = reinterpret_cast<CUdeviceptr>(data);
-  int fd = -1;
-  if (get == nullptr || at % page != 0 || bytes % page != 0 ||
-      get(&fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)
-    return Fd();
-  return Fd(fd);
-}
-
 // Before Hopper, what a NIC has written may become visible after the word that announces it. The
 // driver says which writes are in order; a GPU's own kernels must be among those who see it so.
 bool writes_need_flush(int device) {
@@ -42,6 +30,18 @@ bool writes_need_flush(int device) {
 
 }  // namespace
 
+// It must cover whole pages of the host. Those of the GPU are larger.
+Fd export_dma_buf(uint64_t base, size_t bytes) {
+  const auto get = driver<decltype(cuMemGetHandleForAddressRange)>("cuMemGetHandleForAddressRange");
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t pages = (bytes + page - 1) / page * page;
+  int fd = -1;
+  if (get == nullptr || base % page != 0 ||
+      get(&fd, base, pages, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)
+    return Fd();
+  return Fd(fd);
+}
+
 LaneGpuMemory net_memory(int device, size_t bytes, bool dma_buf) {
   const SetupScope scope(device);
   auto owned = std::make_shared<Owned>();
@@ -50,7 +50,8 @@ LaneGpuMemory net_memory(int device, size_t bytes, bool dma_buf) {
   owned->memory.forbid_reuse();
   LaneGpuMemory memory;
   memory.memory = {static_cast<std::byte*>(owned->memory.get()), bytes};
-  if (dma_buf) owned->dma_buf = export_dma_buf(owned->memory.get(), bytes);
+  if (dma_buf)
+    owned->dma_buf = export_dma_buf(reinterpret_cast<uint64_t>(owned->memory.get()), bytes);
   memory.dma_buf = owned->dma_buf ? owned->dma_buf.get() : -1;
   memory.needs_flush = writes_need_flush(device);
   memory.owner = std::move(owned);

@@ -34,6 +34,9 @@ OwnMemory::~OwnMemory() {
   if (placed_ + private_ > 0)
     WEFT_INFO(kReg, "rank {}: {} buffers of calls were used where they lie, {} were private", rank_,
               placed_, private_);
+  if (nics_ != nullptr && nics_->sent + nics_->received > 0)
+    WEFT_INFO(kReg, "rank {}: NICs sent {} messages from buffers of calls and brought {} into them",
+              rank_, nics_->sent.load(), nics_->received.load());
   for (const auto& [base, own] : own_) driver_->take_back(own.descriptor);
 }
 
@@ -104,6 +107,7 @@ OwnMemory::Owned::iterator OwnMemory::withdraw(Owned::iterator it) {
   BoardEntry gone;
   gone.base = own.memory.base;
   board_.publish(own.slot, gone);
+  if (own.nic >= 0) nics_->take_out(own.nic);
   driver_->take_back(own.descriptor);
   slots_[own.slot] = false;
   changed();
@@ -129,9 +133,16 @@ uint32_t OwnMemory::needed(int peer) const {
 
 bool OwnMemory::usable(Own& own, int peer, bool captured) {
   if (own.retiring || (captured && !own.is_kept())) return false;
+  if (peer == kNics) return own.nic >= 0 && nics_->state(own.nic) == NicBuffers::State::kReady;
   const uint32_t peers = needed(peer);
   if ((own.mapped_by & peers) != peers && !own.answered) hear(own);
   return (own.mapped_by & peers) == peers;
+}
+
+bool OwnMemory::refused(const Own& own, int peer) {
+  if (own.retiring) return false;
+  if (peer == kNics) return own.nic < 0 || nics_->state(own.nic) == NicBuffers::State::kRefused;
+  return (own.refused_by & needed(peer)) != 0;
 }
 
 void OwnMemory::begin_launch() {
@@ -193,19 +204,22 @@ uint64_t OwnMemory::find_place(Known& known, bool captured) {
     }
     Own& own = it->second;
     const bool use = usable(own, known.peer, captured);
-    const bool refused = !own.retiring && (own.refused_by & needed(known.peer)) != 0;
-    if (it == first && known.end <= own.end() && (use || refused)) {
+    const bool never = refused(own, known.peer);
+    if (it == first && known.end <= own.end() && (use || never)) {
       known.epoch = epoch_.load(std::memory_order_relaxed);
       known.at = own.memory.base;
       known.id = own.memory.id;
       known.watched = own.registered == 0;
     }
-    if (refused || own.region != first->second.region || (own.region == 0 && it != first))
+    if (never || own.region != first->second.region || (own.region == 0 && it != first))
       return kPrivate;
+    // A message must not span two registrations.
+    if (known.peer == kNics && it != first) return kPrivate;
     all = all && use;
     own.used = now_;
   }
   if (!all) return kPrivate;
+  if (known.peer == kNics) return known.begin;
   const Own& own = first->second;
   const uint64_t index = own.region == 0 ? own.slot : options_.slots + own.region - 1;
   const uint64_t from =

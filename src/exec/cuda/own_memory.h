@@ -25,6 +25,7 @@
 
 #include "src/exec/cuda/board.h"
 #include "src/exec/cuda/memory_driver.h"
+#include "src/transport/nic_buffers.h"
 
 namespace weft::cuda {
 
@@ -48,6 +49,9 @@ class OwnMemory {
   OwnMemory(const OwnMemory&) = delete;
   OwnMemory& operator=(const OwnMemory&) = delete;
 
+  // Allocations are put there too. Before the first launch.
+  void reach_nics(std::shared_ptr<NicBuffers> nics) { nics_ = std::move(nics); }
+
   // Registrations are counted. Whoever registers promises to deregister before the memory is freed.
   // If there is no room for all of it now, calls share the rest.
   void add(const void* pointer, size_t size);
@@ -56,7 +60,9 @@ class OwnMemory {
   // Comes before the first place() of a launch.
   void begin_launch();
   // Where peers find [pointer, pointer + size), see DeviceComm; kPrivate: they cannot (yet).
-  // `peer`: who needs it; -1: all. `captured`: the place must stay right as long as a graph lives.
+  // `peer`: who needs it; -1: all; kNics: NICs, and the place is the address. `captured`: the place
+  // must stay right as long as a graph lives.
+  static constexpr int kNics = -2;
   uint64_t place(const void* pointer, size_t size, int peer, bool captured);
   // For the end: nobody uses the memory any more.
   void withdraw_all();
@@ -74,6 +80,7 @@ class OwnMemory {
     size_t slot = 0;
     uint64_t version = 0, region = 0, descriptor = 0;
     uint32_t mapped_by = 0, refused_by = 0;  // a bit per rank
+    int nic = -1;                            // its number in nics_; -1: it is not there
     int registered = 0;
     bool ours = false;      // from ncclMemAlloc
     bool retiring = false;  // no call uses it any more
@@ -106,11 +113,12 @@ class OwnMemory {
   Owned::iterator at(uint64_t address);
   uint32_t needed(int peer) const;  // a bit per rank
   bool usable(Own& own, int peer, bool captured);
+  bool refused(const Own& own, int peer);
   void hear(Own& own);
   Owned::iterator withdraw(Owned::iterator it);
   void release(const std::vector<Allocation>& parts);
   bool join(const Allocation& memory, bool ours, bool kept, Shared& shared);
-  bool insert(const Allocation& memory, BoardEntry entry, bool ours, bool kept);
+  bool insert(const Allocation& memory, BoardEntry entry, Fd dma_buf, bool ours, bool kept);
   uint64_t region_of(uint64_t base);
   bool make_room(uint64_t bytes);
 
@@ -134,6 +142,7 @@ class OwnMemory {
   const SharingOptions options_;
   const std::shared_ptr<MemoryDriver> driver_;
   const std::function<void()> wake_;
+  std::shared_ptr<NicBuffers> nics_;  // nullptr: NICs reach no buffers
   mutable std::mutex mutex_;
   Board board_;
   Owned own_;

@@ -42,12 +42,13 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, b
     WEFT_INFO(kReg, "the memory at {:#x} stays private to this process: {}", memory.base, why);
     return shared;
   }
+  Fd dma_buf = nics_ != nullptr ? driver_->dma_buf(memory) : Fd();
   {
     std::lock_guard lock(mutex_);
     most--;
     // Another thread may have put it there meanwhile.
     if (!join(memory, ours, kept, shared)) {
-      if (insert(memory, entry, ours, kept)) return Shared::kYes;
+      if (insert(memory, entry, std::move(dma_buf), ours, kept)) return Shared::kYes;
       shared = Shared::kLater;
     }
   }
@@ -78,7 +79,8 @@ uint64_t OwnMemory::region_of(uint64_t base) {
   return regions_.size();
 }
 
-bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, bool ours, bool kept) {
+bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, Fd dma_buf, bool ours,
+                       bool kept) {
   const uint64_t end = memory.base + memory.size;
   // What overlaps with this allocation has been freed.
   auto old = at(memory.base);
@@ -102,6 +104,9 @@ bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, bool ours, bo
   own.registered = kept ? 1 : 0;
   own.ours = ours;
   own.used = Clock::now();
+  if (nics_ != nullptr)
+    own.nic =
+        nics_->put(reinterpret_cast<std::byte*>(memory.base), memory.size, std::move(dma_buf));
   own.version = board_.publish(own.slot, entry);
   *free = true;
   own_[memory.base] = own;

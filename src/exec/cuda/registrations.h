@@ -30,6 +30,7 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
+  void reach_nics(std::shared_ptr<NicBuffers> nics) { own_.reach_nics(std::move(nics)); }
   void add(const void* pointer, size_t size);
   void remove(const void* pointer) { own_.remove(pointer); }
 

@@ -12,19 +12,30 @@ constexpr uint64_t kLeastShared = 1 << 20;
 
 }  // namespace
 
-// Without boards all buffers stay private.
+// Ranks of this host share memory. Without boards all buffers stay private.
 void GpuExecutor::share_memory(std::span<std::byte* const> boards,
                                std::span<const uint64_t> processes, Borrow borrow) {
   State& s = *state_;
   std::vector<std::byte*> lists;
-  for (std::byte* board : boards) {
-    if (board == nullptr) return;
-    lists.push_back(board + kSharedListAt);
+  std::vector<uint64_t> sharers;
+  std::vector<int> ranks;
+  std::vector<int> sharer_of(boards.size(), -1);
+  for (size_t rank = 0; rank < boards.size(); rank++) {
+    if (boards[rank] == nullptr && !s.options.net_lanes) return;
+    if (boards[rank] == nullptr) continue;
+    sharer_of[rank] = static_cast<int>(lists.size());
+    lists.push_back(boards[rank] + kSharedListAt);
+    sharers.push_back(processes[rank]);
+    ranks.push_back(static_cast<int>(rank));
   }
-  if (kSharedListAt + Board::bytes(s.options.nranks, kMostAllocations) > kBoardBytes)
+  if (lists.size() > kMaxRanks) return;
+  if (kSharedListAt + Board::bytes(static_cast<int>(lists.size()), kMostAllocations) > kBoardBytes)
     fail(ncclInternalError, "the board is too small");
-  auto driver = std::make_shared<CudaMemory>(s.options.device, lists.size() * kPlaces, s.flags,
-                                             s.order, std::move(borrow));
+  auto driver =
+      std::make_shared<CudaMemory>(s.options.device, lists.size() * kPlaces, s.flags, s.order,
+                                   [ranks, borrow = std::move(borrow)](int sharer, uint64_t id) {
+                                     return borrow(ranks[static_cast<size_t>(sharer)], id);
+                                   });
   s.comm.registrations = driver->table();
   SharingOptions options;
   options.automatic = s.options.share_buffers;
@@ -32,8 +43,10 @@ void GpuExecutor::share_memory(std::span<std::byte* const> boards,
   options.least_bytes = kLeastShared;
   options.slots = kMostAllocations;
   options.regions = kMostRegions;
-  s.registrations =
-      std::make_unique<Registrations>(s.options.rank, lists, processes, options, driver);
+  const int mine = sharer_of[static_cast<size_t>(s.options.rank)];
+  s.sharer_of = std::move(sharer_of);
+  s.sharers = static_cast<int>(lists.size());
+  s.registrations = std::make_unique<Registrations>(mine, lists, sharers, options, driver);
 }
 
 void GpuExecutor::register_memory(const void* pointer, size_t size) {

@@ -84,6 +84,42 @@ TEST(LaneKernel, GoesByHosts) {
     }
 }
 
+// NICs send from the caller's buffers, and into them. Callers change them as soon as they may.
+TEST(LaneKernel, LeavesBuffersToNics) {
+  const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 37 : 11;
+  uint64_t number = test_seed();
+  std::pair<uint64_t, uint64_t> by_nics;
+  const std::vector<int> hosts = {0, 0, 1, 1};
+  for (const Generator* generator :
+       {&kRing, &kRecursive, &kDirect, static_cast<const Generator*>(nullptr)})
+    for (const CollectiveKind kind : kKinds)
+      for (const bool in_place : {false, true}) {
+        const Collective c{kind, 4, 0};
+        if (generator != nullptr && !generator->supports(c)) continue;
+        const VerifiedSchedule verified = verify(
+            generator == nullptr ? make_hierarchical(c, hosts) : generator->make(c, in_place),
+            in_place, 2);
+        for (const int buffers : {1, 2, 3})
+          for (LaneCase shape :
+               {LaneCase{true, 1001, false, true, 2}, LaneCase{true, 700, false, false, 1},
+                LaneCase{false, 1500, false, true, 2}}) {
+            if (number++ % stride != 0) continue;
+            shape.gpu = true;
+            shape.all_gpus = number % 3 != 0;
+            shape.buffers = buffers;
+            LaneTeam team(verified, shape);
+            for (int call = 0; call < 3; call++)
+              ASSERT_EQ(team.run(), "")
+                  << (generator == nullptr ? "by hosts" : generator->name) << ' ' << name(kind)
+                  << ' ' << in_place << ' ' << shape.count << ' ' << shape.host << ' ' << buffers;
+            by_nics.first += team.by_nics().first;
+            by_nics.second += team.by_nics().second;
+          }
+      }
+  EXPECT_GT(by_nics.first, 0u);
+  EXPECT_GT(by_nics.second, 0u);
+}
+
 TEST(LaneKernel, RunsCodecsWithTheBitsOfTheHost) {
   const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 37 : 17;
   uint64_t number = test_seed();

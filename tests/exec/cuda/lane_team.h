@@ -39,8 +39,9 @@ class LaneNetwork {
  public:
   static constexpr size_t kInlineBytes = 200;  // larger data follows its frame
 
-  // `areas`: of each rank.
-  LaneNetwork(const std::vector<LaneArea>& areas, const std::function<bool(int, int)>& apart)
+  // `areas`: of each rank. `late`: data is sent some time after it was posted.
+  LaneNetwork(const std::vector<LaneArea>& areas, const std::function<bool(int, int)>& apart,
+              bool late)
       : areas_(areas) {
     const int n = static_cast<int>(areas.size());
     const std::shared_ptr<Network> network = loopback_network();
@@ -59,9 +60,10 @@ class LaneNetwork {
           box.area = areas[static_cast<size_t>(from)].memory.data();
         }
     n_ = n;
-    pump_ = std::jthread([this](const std::stop_token& stop) {
+    pump_ = std::jthread([this, late](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         bool moved = false;
+        if (late) std::this_thread::sleep_for(std::chrono::microseconds(300));
         for (const auto& out : outs_) moved = out->progress(true) || moved;
         for (const auto& in : ins_) moved = in->progress(true) || moved;
         if (!moved) std::this_thread::yield();
@@ -108,6 +110,8 @@ struct LaneHome {
   HostFlags flags;
   uint64_t sent = 0;  // see lane_area_pool()
   DeviceBytes gpu;    // memory that NICs reach, in place of the pool and the outbox
+  std::shared_ptr<NicBuffers> buffers;
+  int slot = -1;  // of the last call's buffer
 };
 
 // A rank's memory and program.
@@ -128,8 +132,11 @@ struct LaneCase {
   uint64_t count = 1;
   bool packets = false;
   bool in_shared = true;
-  int host = 0;      // ranks of a host; 0: all are on one
-  bool gpu = false;  // NICs reach the memory of every other rank's GPU
+  int host = 0;           // ranks of a host; 0: all are on one
+  bool gpu = false;       // NICs reach the memory of every other rank's GPU
+  bool all_gpus = false;  // and of the others
+  // 1: and the outputs there, 2: and the inputs there, 3: both
+  int buffers = 0;
   bool feedback = false;
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
@@ -152,18 +159,24 @@ class LaneTeam {
     for (int r = 0; r < c_.nranks && first != nullptr; r++) at(r).home = first->at(r).home;
     for (int r = 0; r < c_.nranks; r++) {
       LaneRank& rank = at(r);
-      rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight);
+      rank.image = lane_image(verified, nullptr, r, verified.fifo_depth(), shape.straight,
+                              [&](int peer) { return apart(r, peer); });
       // The emulated warp has fewer leaders.
       for (LaneImage::Lane& lane : rank.image.lanes)
-        for (LaneStep& step : lane.steps)
-          step.simple = step.simple && step.sources + step.destinations <= kWarp;
+        for (LaneStep& step : lane.steps) {
+          const uint32_t operands = step.sources + step.destinations;
+          step.simple = step.simple && operands <= kWarp;
+          for (uint32_t i = 0; i < operands && !step.simple; i++)
+            lane.operands[step.first_operand + i].lends = false;
+        }
       if (first == nullptr)
         rank.home->memory.resize(outbox_at() + (shape.host > 0 ? shape.room().pool_bytes : 0));
     }
     if (shape.host > 0 && first == nullptr) {
       std::vector<LaneArea> areas;
       for (LaneRank& rank : ranks_) areas.push_back(area_of(rank));
-      network_ = std::make_shared<LaneNetwork>(areas, [&](int a, int b) { return apart(a, b); });
+      network_ = std::make_shared<LaneNetwork>(
+          areas, [&](int a, int b) { return apart(a, b); }, shape.buffers > 0);
     }
     for (int r = 0; r < c_.nranks; r++) connect(r);
   }
@@ -218,6 +231,7 @@ class LaneTeam {
               LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
             }
             __syncthreads();
+            if (t == 0) calls[call]->spoil_input(static_cast<int>(r));
             if (call % ranks == r) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           }
         });
@@ -225,6 +239,17 @@ class LaneTeam {
     for (LaneTeam* team : calls)
       if (std::string wrong = team->check(); !wrong.empty()) return wrong;
     return "";
+  }
+
+  // Messages that NICs sent from buffers, and that they brought into them.
+  std::pair<uint64_t, uint64_t> by_nics() const {
+    std::pair<uint64_t, uint64_t> all;
+    for (const LaneRank& rank : ranks_) {
+      if (rank.home->buffers == nullptr) continue;
+      all.first += rank.home->buffers->sent;
+      all.second += rank.home->buffers->received;
+    }
+    return all;
   }
 
   size_t straight() const {
@@ -239,9 +264,13 @@ class LaneTeam {
   LaneArea area_of(LaneRank& rank) const {
     LaneHome& home = *rank.home;
     LaneArea area{home.memory, lane_area_pool(c_.nranks), &home.sent, nullptr, {}};
-    if (shape_.gpu && (&rank - ranks_.data()) % 2 == 0)
+    if (shape_.gpu && (shape_.all_gpus || (&rank - ranks_.data()) % 2 == 0))
       home.gpu.resize(home.memory.size() - area.words_bytes);
     area.gpu.memory = home.gpu;
+    if (shape_.buffers > 0 && !home.gpu.empty()) {
+      home.buffers = std::make_shared<NicBuffers>();
+      area.gpu.buffers = home.buffers;
+    }
     return area;
   }
   size_t outbox_at() const { return lane_area_pool(c_.nranks) + shape_.room().pool_bytes; }
@@ -343,6 +372,28 @@ class LaneTeam {
     rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
     rank.arguments.data.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
     rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
+    if (rank.home->buffers != nullptr) reach_buffers(rank);
+  }
+
+  // Buffers are new in every call, and those of the call before are gone.
+  void reach_buffers(LaneRank& rank) {
+    NicBuffers& buffers = *rank.home->buffers;
+    if (rank.home->slot >= 0) buffers.take_out(rank.home->slot);
+    rank.home->slot = -1;
+    if (rank.buffer.empty()) return;
+    rank.home->slot = buffers.put(reinterpret_cast<std::byte*>(rank.buffer.data()),
+                                  rank.buffer.size() * sizeof(int32_t), {});
+    while (buffers.state(rank.home->slot) == NicBuffers::State::kPending) std::this_thread::yield();
+    EXPECT_EQ(buffers.state(rank.home->slot), NicBuffers::State::kReady);
+    rank.arguments.data.nic_output = (shape_.buffers & 1) != 0;
+    rank.arguments.data.nic_input = (shape_.buffers & 2) != 0;
+    rank.arguments.lends = true;
+  }
+
+  // The caller may do that when its kernel has ended.
+  void spoil_input(int r) {
+    if (at(r).home->buffers == nullptr || in_place_) return;
+    std::fill_n(at(r).buffer.begin(), at(r).output_at, -77);
   }
 
   // Schedules with codecs: the bits are those of the host.

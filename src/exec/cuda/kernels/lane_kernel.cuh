@@ -122,10 +122,11 @@ class LaneRunner {
       const LanePlaces places(a_, item);
       const auto* ports = lane.at<LanePort>(lane.receives_at);
       for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp)
-        grant(ports[r], places.grant(ports[r]), item.call, places.data().output_place);
+        grant(ports[r], places.grant(ports[r]), item.call, places.granted_place(ports[r]));
     }
     for (uint32_t p = threadIdx.x; p < a_.producer_count && blockIdx.x == 0; p += kWarp)
-      grant(a_.producers[p], a_.producers[p].grant, call, a_.data.output_place);
+      grant(a_.producers[p], a_.producers[p].grant, call,
+            LanePlaces::granted_place(a_.data, a_.producers[p]));
   }
   __device__ void grant(const LanePort& port, Packet* at, uint32_t call, uint64_t place) {
     if (port.post == nullptr)
@@ -136,6 +137,7 @@ class LaneRunner {
     post.kind = LanePost::kGrant;
     post.call = call;
     post.value = a_.signature;
+    post.to = place;
     send_post(a_.watch, *port.post, post, port.peer);
   }
   __device__ void enter() {
@@ -162,7 +164,7 @@ class LaneRunner {
       for (uint32_t round = 0; round < rounds; round++) {
         LaneMovement m;
         if (step_->simple) {
-          m = simple_movement(item_.lengths[item_.step].rest, false, 0);
+          m = simple_movement(item_.lengths[item_.step].rest, false, 0, 0);
         } else {
           if (leads()) aim(round);
           __syncthreads();
@@ -333,17 +335,25 @@ class LaneRunner {
     const bool aligned = warp_ballot(!aligned_) == 0;
     // The first leader has the first operand, which is the only source then.
     const uint32_t skipped = step_->skips && warp_get(end_.kind, 0) == LaneEnd::kStraight ? 1 : 0;
-    const uint32_t destinations = step_->destinations - skipped;
-    if (threadIdx.x == 0) shared_.movement = simple_movement(elements, aligned, skipped);
+    // Lent destinations are the last ones.
+    const uint32_t lent = a_.lends ? lent_destinations() : 0;
+    const uint32_t destinations = step_->destinations - skipped - lent;
+    if (threadIdx.x == 0) shared_.movement = simple_movement(elements, aligned, skipped, lent);
     if (a_.packets) return sources + destinations > 0 ? 1 : 0;
     return elements > 0 && destinations > 0 ? 1 : 0;
   }
-  // `skipped`: the first destinations that are not written.
-  __device__ LaneMovement simple_movement(uint64_t elements, bool aligned, uint32_t skipped) const {
+  __device__ uint32_t lent_destinations() const {
+    const uint32_t count = uint32_t{step_->sources} + step_->destinations;
+    return static_cast<uint32_t>(
+        __popc(warp_ballot(threadIdx.x < count && end_.kind == LaneEnd::kLent)));
+  }
+  // `skipped`, `lent`: the first and the last destinations, which are not written.
+  __device__ LaneMovement simple_movement(uint64_t elements, bool aligned, uint32_t skipped,
+                                          uint32_t lent) const {
     const uint32_t first = step_->first_operand;
     LaneMovement m;
     m.source_count = step_->sources;
-    m.destination_count = step_->destinations - skipped;
+    m.destination_count = step_->destinations - skipped - lent;
     m.sources = item_.at + first;
     m.destinations = item_.at + first + step_->sources + skipped;
     m.source_ends = item_.ends + first;
@@ -458,16 +468,24 @@ class LaneRunner {
   __device__ void go_on(LaneEnd& end, std::byte*& at) const {
     if (item_.iterations == 1) return;
     end.next = end_.next + end_.per_iteration;
-    if (end_.kind != LaneEnd::kSlot) {
-      at += end_.advance;
-      return;
-    }
+    if (end_.place != kPrivate) end.place = end_.place + end_.advance;
+    const bool in_slot = end_.kind == LaneEnd::kSlot;
+    if (!in_slot) at += end_.advance;
+    if (!in_slot && end_.kind != LaneEnd::kLent) return;
     uint32_t slot = uint32_t{end_.slot} + end_.slot_step;
     if (slot >= a_.slots) slot -= a_.slots;
     end.slot = static_cast<uint16_t>(slot);
-    at += (static_cast<int64_t>(slot) - end_.slot) * static_cast<int64_t>(a_.slot_bytes);
+    if (in_slot)
+      at += (static_cast<int64_t>(slot) - end_.slot) * static_cast<int64_t>(a_.slot_bytes);
   }
 
+  // The caller may change its buffers when the kernel has ended.
+  __device__ void wait_for_nics() const {
+    Patience patience;
+    const uint32_t posted = load_volatile(&a_.counters->posted);
+    while (static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) - posted) < 0)
+      if (!patience.lasts(a_.watch, -1)) return;
+  }
   // The last block of the rank counts the call.
   __device__ void leave() {
     if (threadIdx.x != 0) return;
@@ -475,6 +493,7 @@ class LaneRunner {
     fence(false);
     if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
     a_.counters->leaving = 0;
+    if (a_.lends) wait_for_nics();
     a_.counters->settled = load_volatile(&a_.counters->posted);
     if (a_.counts) a_.counters->call = call;
     fence(false);

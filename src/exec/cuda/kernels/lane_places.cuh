@@ -31,6 +31,12 @@ class LanePlaces {
   __device__ Packet* grant(const LanePort& port) const {
     return item_.lane->own ? &credit(port).grant : port.grant;
   }
+  // What this rank tells a producer.
+  __device__ uint64_t granted_place(const LanePort& port) const { return granted_place(d_, port); }
+  __device__ static uint64_t granted_place(const LaneData& d, const LanePort& port) {
+    if (port.post == nullptr) return d.output_place;
+    return d.nic_output ? reinterpret_cast<uint64_t>(d.output) : kPrivate;
+  }
 
   // Threads `first`, `first + stride`...: the item's operands and lengths, for its first iteration.
   // Messages that this rank sends go through slots until settle().
@@ -58,9 +64,15 @@ class LanePlaces {
       const LaneOperand& operand = operands[i];
       if (operand.kind != LaneOperand::kMessage || operand.receives) continue;
       const LanePort& port = ports[operand.port];
+      if (port.post != nullptr && operand.lends) lend(i, operand.place);
       const Packet granted = load_packet(grant(port));
       const uint64_t place = uint64_t{granted.data1} << 32 | granted.data0;
       if (!is_straight(operand, port, place)) continue;
+      if (port.post != nullptr) {
+        item_.ends[i].place = place + offset(operand.straight, operand.block, operand.index);
+        item_.ends[i].advance = advance();
+        continue;
+      }
       std::byte* base = operand.straight == LaneOperand::kScratch ? port.pool + a_.scratch_at
                                                                   : locate(port, place);
       item_.at[i] = base + offset(operand.straight, operand.block, operand.index);
@@ -105,10 +117,20 @@ class LanePlaces {
     post.value = static_cast<uint32_t>(end.next);
     if (operand.receives || bytes == 0) return post;
     post.bytes = static_cast<uint32_t>(bytes);
-    post.to = static_cast<uint32_t>(reinterpret_cast<uint64_t>(port.pool) - kRemote +
-                                    slot_offset(port.position, end.slot));
-    post.from = static_cast<uint32_t>(at - shift() - port.post->area);
     if (large()) post.kind |= LanePost::kLarge;
+    if (end.place != kPrivate) {
+      post.to = end.place;
+      post.kind |= LanePost::kToPlace;
+    } else {
+      post.to =
+          reinterpret_cast<uint64_t>(port.pool) - kRemote + slot_offset(port.position, end.slot);
+    }
+    if (end.kind == LaneEnd::kLent) {
+      post.from = reinterpret_cast<uint64_t>(at);
+      post.kind |= LanePost::kFromPlace;
+    } else {
+      post.from = static_cast<uint64_t>(at - shift() - port.post->area);
+    }
     return post;
   }
 
@@ -194,8 +216,9 @@ class LanePlaces {
   // `place`: what the consumer grants.
   __device__ bool is_straight(const LaneOperand& operand, const LanePort& port,
                               uint64_t place) const {
-    if (operand.straight == LaneOperand::kMessage || port.reachable == 0 || a_.packets)
-      return false;
+    if (operand.straight == LaneOperand::kMessage || a_.packets) return false;
+    if (port.post != nullptr) return operand.far && large() && place != kPrivate;
+    if (port.reachable == 0) return false;
     return operand.straight == LaneOperand::kScratch || place != kPrivate;
   }
   __device__ static std::byte* locate(const LanePort& port, uint64_t place) {
@@ -204,9 +227,26 @@ class LanePlaces {
     return reinterpret_cast<std::byte*>(*static_cast<const volatile uint64_t*>(mapped) +
                                         (place & ((uint64_t{1} << kOffsetBits) - 1)));
   }
+  // The NIC sends operand i, which is operand `before` of its step, from where the step's source
+  // is.
+  __device__ void lend(uint32_t i, uint32_t before) const {
+    const uint32_t source = i - before;
+    const LaneOperand& from = item_.lane->at<LaneOperand>(item_.lane->operands_at)[source];
+    const bool input = from.kind == LaneOperand::kInput;
+    if (!large() || !(input ? d_.nic_input : d_.nic_output)) return;
+    if (from.raw && a_.reduction.premultiply) return;
+    // What came through a slot is not in the output.
+    if (from.kind == LaneOperand::kMessage && item_.ends[source].kind != LaneEnd::kStraight) return;
+    item_.at[i] = item_.at[source];
+    go_with_memory(item_.ends[i], item_.at[i]);
+    item_.ends[i].kind = LaneEnd::kLent;
+  }
+  __device__ uint32_t advance() const {
+    return static_cast<uint32_t>(d_.slice * d_.instances * a_.element);
+  }
   // Memory moves on with every slice.
   __device__ void go_with_memory(LaneEnd& end, const std::byte* at) const {
-    end.advance = static_cast<uint32_t>(d_.slice * d_.instances * a_.element);
+    end.advance = advance();
     end.aligned = (reinterpret_cast<uintptr_t>(at) | end.advance) % 16 == 0;
   }
 
@@ -225,9 +265,9 @@ class LanePlaces {
     end.told = operand.receives ? &credit(port).head : tail;
     end.next = call_word(item_.call, operand.order + 1);
     end.per_iteration = port.per_iteration;
-    end.peer = port.peer;
+    end.peer = static_cast<int16_t>(port.peer);
     end.posted = port.post != nullptr;
-    if (!a_.packets && operand.receives && is_straight(operand, port, d_.output_place)) {
+    if (!a_.packets && operand.receives && is_straight(operand, port, granted_place(port))) {
       std::byte* at = memory(operand.straight, operand);
       go_with_memory(end, at);
       end.kind = LaneEnd::kStraight;

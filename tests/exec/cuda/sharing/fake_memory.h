@@ -66,6 +66,7 @@ class FakeMemory : public cuda::MemoryDriver {
   cuda::Shared share(const cuda::Allocation& allocation, bool watched, cuda::BoardEntry& entry,
                      std::string& why) override;
   void take_back(uint64_t descriptor) override;
+  Fd dma_buf(const cuda::Allocation&) override { return {}; }
   void mark(cudaStream_t) override { marks++; }
   bool reached() override { return ended; }
   bool is_quiet() override { return quiet; }

@@ -25,6 +25,54 @@ TEST(PlainBuffer, IsPrivateAtFirstAndUsedWhereItLiesLater) {
   EXPECT_EQ(world.device.wrong, "");
 }
 
+// NICs are asked like peers. A rank that is alone on its host has no others.
+TEST(PlainBuffer, IsReachedByNicsWhenTheyHaveIt) {
+  for (const int ranks : {1, 2}) {
+    SharingWorld world(ranks);
+    auto nics = std::make_shared<NicBuffers>();
+    const size_t stream = nics->join();
+    world.ranks[0]->reach_nics(nics);
+    const auto place = [&](uint64_t at, uint64_t size, bool captured = false) {
+      return world.place(0, at, size, cuda::OwnMemory::kNics, captured);
+    };
+    // A stream that takes what there is, but no buffer of 8 MiB.
+    const auto look = [&] {
+      for (size_t slot = 0; slot < NicBuffers::kSlots; slot++) {
+        const uint64_t generation = nics->generation(slot);
+        if (generation == 0) continue;
+        nics->answer(slot, stream, generation, nics->buffer(slot).bytes < 8 * kMiB);
+      }
+    };
+    world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+    EXPECT_EQ(place(kBase, kSize), kPrivate) << "it is new";
+    EXPECT_EQ(place(kBase, kSize), kPrivate) << "the stream has not looked";
+    look();
+    EXPECT_EQ(place(kBase + 5, kMiB), kBase + 5);
+    EXPECT_EQ(place(kBase + 5, kMiB, true), kPrivate) << "a graph may live longer";
+    EXPECT_EQ(place(kBase + kMiB, kSize), kPrivate) << "it ends before";
+    // Other memory at the same address.
+    world.memory(0).free(kBase);
+    world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+    EXPECT_EQ(place(kBase + 5, kMiB), kPrivate);
+    ASSERT_TRUE(eventually([&] {
+      look();
+      return place(kBase + 5, kMiB) == kBase + 5;
+    }));
+    world.memory(0).allocate(2 * kBase, 8 * kMiB, FakeKind::kIpc);
+    for (int i = 0; i < 3; i++, look()) EXPECT_EQ(place(2 * kBase, kMiB), kPrivate) << "refused";
+    // What is freed is taken out by the sweep.
+    const auto filled = [&] {
+      size_t all = 0;
+      for (size_t slot = 0; slot < NicBuffers::kSlots; slot++) all += nics->generation(slot) % 2;
+      return all;
+    };
+    EXPECT_EQ(filled(), 2u);
+    world.memory(0).free(kBase);
+    EXPECT_TRUE(eventually([&] { return filled() == 1; }));
+    EXPECT_EQ(world.device.wrong, "");
+  }
+}
+
 TEST(PlainBuffer, CostsOneQueryPerLaunch) {
   SharingWorld world(2);
   world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
