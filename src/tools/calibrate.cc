@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -18,8 +19,11 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/host/codec_speed.h"
 #include "src/planner/fit_rates.h"
+#include "src/planner/gpu_rates.h"
 #include "src/planner/rates_file.h"
 #include "src/tools/commands.h"
+#include "src/tools/gpu_player.h"
+#include "src/tools/own_gpu_meter.h"
 #include "src/tools/plan_meter.h"
 
 namespace weft {
@@ -225,13 +229,52 @@ void measure_codecs(Calibration& calibration) {
   }
 }
 
+// Ranks with a GPU each.
+Rates measure_own_gpus(const Config& config, const std::vector<int>& devices) {
+  if (devices.size() < 2) fail(ncclInvalidUsage, "two GPUs are needed, or one named twice");
+  for (const int device : devices)
+    if (device < 0 || device >= cuda::device_count())
+      fail(ncclInvalidUsage, "there is no GPU {}", device);
+  const Machine machine = read_host_report(describe_host(config), 0).machine;
+  const std::vector<OwnGpuTimes> teams = time_own_gpus(devices, machine);
+  for (const OwnGpuTimes& team : teams)
+    fmt::print("{} GPUs: a ring takes {:.2f} us, a round of packets {:.2f} us\n", team.ranks,
+               team.ring_us, team.packets_us);
+  Rates start;
+  start.call_us = gpu_rates(machine, nullptr).call_us;
+  const Rates rates = fit_own_gpus(teams, start);
+  fmt::print("{}: call_us {:.3g}, step_us {:.3g}, message_us {:.3g}, hop_us {:.3g}\n", kOwnGpuRates,
+             rates.call_us, rates.step_us, rates.message_us, rates.hop_us);
+  return rates;
+}
+
+// "0,1,2"; empty: all GPUs.
+std::vector<int> parse_devices(const std::string& text) {
+  std::vector<int> devices;
+  for (int d = 0; text.empty() && d < cuda::device_count(); d++) devices.push_back(d);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    int device = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, device);
+    if (error != std::errc() || rest != text.data() + end)
+      fail(ncclInvalidUsage, "--devices wants numbers with commas between, not '{}'", text);
+    devices.push_back(device);
+    at = end + 1;
+  }
+  return devices;
+}
+
 struct CalibrateArguments {
   double seconds = 28;
   bool gpu = false, verbose = false;
+  std::string devices;
 };
 
 void calibrate(const CalibrateArguments& arguments) {
+  if (!arguments.gpu && !arguments.devices.empty())
+    fail(ncclInvalidUsage, "--devices is for --gpu");
   if (!arguments.gpu) setenv("WEFT_HOST_MODE", "1", 1);
+  if (arguments.gpu) ask_for_hardware_queues();
   unsetenv("WEFT_TOPO");
   const Config config = Config::from_environment();
   if (rates_path(config).empty())
@@ -246,7 +289,9 @@ void calibrate(const CalibrateArguments& arguments) {
     calibration.factors[section] = fit.factors;
     print(section, fit);
   };
-  if (arguments.gpu) {
+  if (arguments.gpu && (!arguments.devices.empty() || cuda::device_count() > 1)) {
+    calibration.rates[kOwnGpuRates] = measure_own_gpus(config, parse_devices(arguments.devices));
+  } else if (arguments.gpu) {
     keep(kGpuRates, calibrator.measure_gpu());
   } else {
     // Processes first: they must not be forked from a process that has threads.
@@ -267,7 +312,10 @@ void add_calibrate(Command& program) {
   command.add_option("--seconds", arguments->seconds, "time to spend")
       .between(1.0, 3600.0)
       .with_default();
-  command.add_flag("--gpu", arguments->gpu, "measure ranks that share this GPU instead");
+  command.add_flag("--gpu", arguments->gpu,
+                   "measure GPUs instead: one rank on each; of a single GPU, ranks that share it");
+  command.add_option("--devices", arguments->devices,
+                     "the GPUs of --gpu, as 0,1,2; one that is named twice has two ranks");
   command.add_flag("--verbose", arguments->verbose, "print every measurement");
   command.calls([arguments] { calibrate(*arguments); });
 }

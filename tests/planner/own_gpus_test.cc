@@ -1,0 +1,72 @@
+// Rates of GPUs that ranks do not share.
+#include <gtest/gtest.h>
+
+#include "src/base/error.h"
+#include "src/planner/fit_own_gpus.h"
+#include "src/planner/gpu_rates.h"
+
+namespace weft::test {
+namespace {
+
+// What teams take on GPUs with these rates, as the simulator counts.
+std::vector<OwnGpuTimes> times_with(const Rates& rates, double way, std::vector<int> teams) {
+  std::vector<OwnGpuTimes> all;
+  for (const int n : teams) {
+    const double hops = n - 1;
+    all.push_back(
+        {n, rates.call_us + rates.step_us + hops * (way + rates.step_us + 2 * rates.message_us),
+         rates.call_us + way + rates.hop_us, way});
+  }
+  return all;
+}
+
+Rates some_rates() {
+  Rates rates;
+  rates.call_us = 2.5;
+  rates.step_us = 0.9;
+  rates.message_us = 0.3;
+  rates.hop_us = 0.7;
+  return rates;
+}
+
+void expect_equal(const Rates& a, const Rates& b) {
+  EXPECT_NEAR(a.call_us, b.call_us, 1e-9);
+  EXPECT_NEAR(a.step_us, b.step_us, 1e-9);
+  EXPECT_NEAR(a.message_us, b.message_us, 1e-9);
+  EXPECT_NEAR(a.hop_us, b.hop_us, 1e-9);
+}
+
+TEST(OwnGpus, AreFittedByTheirTeams) {
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2, 3, 4, 6, 8}), {}), some_rates());
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.1, {2, 3}), {}), some_rates());
+}
+
+TEST(OwnGpus, OfWhichThereAreTwoKeepTheCall) {
+  Rates start;
+  start.call_us = some_rates().call_us;
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2}), start), some_rates());
+}
+
+TEST(OwnGpus, ThatAreFasterTogetherAreRefused) {
+  std::vector<OwnGpuTimes> odd = times_with(some_rates(), 0.7, {2, 4});
+  odd[1].ring_us = odd[0].ring_us - 1;
+  EXPECT_THROW(fit_own_gpus(odd, {}), Error);
+  EXPECT_THROW(fit_own_gpus({}, {}), Error);
+}
+
+TEST(OwnGpus, CountWithWhatWasMeasured) {
+  Calibration calibration;
+  calibration.measured = "measured here";
+  calibration.rates[kOwnGpuRates] = some_rates();
+  // As init reads it.
+  const Calibration read = parse_rates(write_rates(calibration), "a test");
+  const GpuRates rates = gpu_rates({}, &read);
+  EXPECT_NEAR(rates.call_us, 2.5, 1e-3);
+  EXPECT_NEAR(rates.step_us, 0.9, 1e-3);
+  EXPECT_NEAR(rates.message_us, 0.3, 1e-3);
+  EXPECT_NEAR(rates.packet_us, 0.7, 1e-3);
+  EXPECT_EQ(rates.origin, "rates measured here");
+}
+
+}  // namespace
+}  // namespace weft::test
