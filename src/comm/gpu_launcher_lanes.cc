@@ -14,7 +14,7 @@ namespace weft {
 // The ways to ranks of other hosts. A GPU rings no doorbell, so their proxies must poll.
 cuda::GpuPosts GpuLauncher::posts() {
   cuda::GpuPosts posts;
-  if (!mesh_.net_lanes()) return posts;
+  if (mesh_.net_lanes() == NetLanes::kNone) return posts;
   for (int peer = 0; peer < nranks_; peer++)
     for (int s = 0; s < kLaneStreams; s++) {
       LaneOut* stream = mesh_.lane_stream(peer, s);
