@@ -85,7 +85,7 @@ constexpr ConfigVariable kConfigVariables[] = {
      {.secret = true}},
     {"WEFT_PLAN", &Config::plan, "Forces generators, as all_reduce=ring,broadcast=tree."},
     {"WEFT_COMPRESS", &Config::compress,
-     "Compresses what goes between hosts: off, auto (host mode), or codecs as "
+     "Compresses what goes between hosts: off, auto, or codecs as "
      "all_gather=int8,reduce_scatter=int4:block=128:feedback. 'imported' allows imported schedules "
      "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_ACCUMULATE",

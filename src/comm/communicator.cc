@@ -77,8 +77,12 @@ int usual_channels(const CommunicatorOptions& options, bool multi_connection) {
   return multi_connection ? kMultiConnection.channels : kCollectiveChannels;
 }
 
-bool compresses(const Config& config, const std::string& name) {
-  return CompressionSettings::parse(compression_for(config.compress, name)).has_rules();
+NetLanes net_lanes_of(const Config& config, const std::string& communicator,
+                      const PlanChooser& chooser, const std::vector<PeerInfo>& infos) {
+  if (!cuda::available()) return NetLanes::kNone;
+  const bool schedules = !config.topo.empty() || !chooser.imported().all().empty();
+  const auto settings = CompressionSettings::parse(compression_for(config.compress, communicator));
+  return decide_net_lanes(config, infos, schedules, settings.has_rules());
 }
 
 // While it lives, an init can be cancelled.
@@ -231,10 +235,7 @@ void Communicator::connect(Deadline deadline) {
   chooser_->set_cpu_nodes(nodes->count());
   const bool one_host = share_host(infos), on_gpus = cuda::available();
   const bool multi_connection = !one_host && uses_multi_connection(config_, nranks, on_gpus);
-  const bool schedules = !config_.topo.empty() || !chooser_->imported().all().empty();
-  const NetLanes net_lanes =
-      on_gpus ? decide_net_lanes(config_, infos, schedules, compresses(config_, options_.name))
-              : NetLanes::kNone;
+  const NetLanes net_lanes = net_lanes_of(config_, options_.name, *chooser_, infos);
   const bool has_lanes = net_lanes != NetLanes::kNone;
   MeshPlan plan{infos,
                 nodes->count(),

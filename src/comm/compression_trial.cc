@@ -38,6 +38,7 @@ RoundTimes mean_of_ranks(const std::vector<std::string>& blobs) {
 std::string scopes_path(const Config& config, Communicator& ranks) {
   if (config.cache.empty()) return "";
   std::vector<uint64_t> key;
+  if (ranks.on_gpu()) key.push_back(0);  // GPUs of these hosts decide for themselves
   for (int r = 0; r < ranks.nranks(); r++) key.push_back(ranks.mesh().info(r).host);
   return fmt::format("{}/compress-{:016x}", config.cache,
                      siphash(Secret{}, key.data(), key.size() * sizeof(uint64_t)));
@@ -111,6 +112,7 @@ CompressionScopes CompressionTrial::run(Deadline deadline) const {
   scopes.fill({CodedLinks::kNone, kCompressFrom});
   const Ways tried = ways();
   Trial trial(ranks, TimeLine::kLarge);
+  control.all_gather("tries compression", deadline);
   for (size_t k = 0; k < scopes.size(); k++) {
     if (!settings.rules[k]) continue;
     const auto kind = static_cast<CollectiveKind>(k);

@@ -49,6 +49,7 @@ class GpuLauncher {
   void launch(std::span<const Call* const> calls);
   void set_priority(host::Priority priority) { gpu_.set_priority(static_cast<int>(priority)); }
   void synchronize() { gpu_.synchronize(); }
+  cuda::OwnBuffer own_buffer(size_t bytes) { return gpu_.own_buffer(bytes); }
   void register_memory(const void* pointer, size_t size);
   void deregister_memory(const void* pointer);
   using Registered = std::vector<std::pair<const void*, size_t>>;
