@@ -87,7 +87,8 @@ CompressionTimes CompressionTrial::times_of(CollectiveKind kind, const Ways& way
     for (size_t links = 0; links < ways.size(); links++) {
       if (links > 0 && ways[links] == nullptr) continue;
       chooser.compress(ways[links]);
-      if (round == 0) trial.seconds(kind, TimeLine::kSmall);  // makes the plan
+      // The first makes the plan. On GPUs each wakes the proxies, which slept while ranks met.
+      if (round == 0 || ranks.on_gpu()) trial.seconds(kind, TimeLine::kSmall);
       times[links] = {trial.seconds(kind, TimeLine::kSmall), trial.seconds(kind, TimeLine::kLarge)};
     }
     times = mean_of_ranks(control.all_gather(

@@ -39,6 +39,9 @@ struct GpuLauncherParts {
 class GpuLauncher {
  public:
   GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts& parts);
+  ~GpuLauncher() { stop_polling(); }
+  GpuLauncher(const GpuLauncher&) = delete;
+  GpuLauncher& operator=(const GpuLauncher&) = delete;
 
   // Collective. All ranks decide on one data path, which the chooser learns.
   void connect(Deadline deadline);
@@ -98,6 +101,7 @@ class GpuLauncher {
   void settle(const std::vector<std::string>& reach);
   cuda::GpuPosts posts();
   void poll(Proxy& proxy);
+  void stop_polling() noexcept;
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   template <typename Launch>
   void timed(std::span<const Call* const> calls, Launch launch);

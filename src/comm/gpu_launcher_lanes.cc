@@ -32,6 +32,12 @@ void GpuLauncher::poll(Proxy& proxy) {
   proxy.keep_polling(true);
 }
 
+// Also where an init failed and disconnect() was never called.
+void GpuLauncher::stop_polling() noexcept {
+  for (Proxy* proxy : proxies_) proxy->keep_polling(false);
+  proxies_.clear();
+}
+
 // How each pair of ranks exchanges messages, now that all have tried.
 void GpuLauncher::settle(const std::vector<std::string>& reach) {
   std::vector<std::byte*> areas;

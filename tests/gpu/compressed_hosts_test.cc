@@ -305,8 +305,8 @@ WEFT_SCENARIO(automatic_with_two_ranks_each) {
   const int n = 2 * context.nranks;
   WEFT_CUDA(cudaSetDevice(0));
   stream_number(0);
-  constexpr size_t kBytes = size_t{16} << 20;
-  Arena arenas[2] = {{kBytes, Origin::kCudaMalloc}, {kBytes, Origin::kCudaMalloc}};
+  constexpr size_t kEach = size_t{16} << 20;
+  Arena arenas[2] = {{kEach, Origin::kCudaMalloc}, {kEach, Origin::kCudaMalloc}};
   run_threads(
       2,
       [&](int thread) {
