@@ -203,6 +203,36 @@ TEST_F(CompressedHosts, CompressSomeCallsAndNotOthersWithNicsThatReachGpus) {
   all["WEFT_COMPRESS"] = "all_reduce=int8";
   play_on(2, "plain_and_coded_in_turns", 2, "", all);
 }
+// Waits in FIFOs, and in lanes.
+TEST_F(CompressedHosts, EndAWaitAtTheTimeout) {
+  for (const char* count : {"1000", "400000"})
+    play_on(2, "one_stays_away", 2, count,
+            {{"WEFT_TIMEOUT", "1"}, {"WEFT_COMPRESS", "all_reduce=int8"}});
+}
+
+WEFT_SCENARIO(compressed_after_a_suspension) {
+  ProcessRank me(context);
+  Arena arena(size_t{16} << 20, Origin::kCudaMalloc);
+  const CodedSum coded(me.rank(), me.nranks(), arena, me.stream());
+  for (int turn = 0; turn < 2; turn++) {
+    me.note("turn " + std::to_string(turn));
+    coded.forget(me.stream());
+    coded.launch(me.comm(), me.stream());
+    const double loss = coded.error(me.stream());
+    EXPECT_GE(loss, kLeastLoss);
+    EXPECT_LE(loss, kMostLoss);
+    EXPECT_EQ(run_device_case(plain(Operation::kAllGather, 90000), me.rank(), me.nranks(),
+                              me.comm(), arena, me.stream()),
+              "");
+    WEFT_OK(ncclCommSuspend(me.comm(), NCCL_SUSPEND_MEM));
+    WEFT_OK(ncclCommResume(me.comm()));
+  }
+}
+
+TEST_F(CompressedHosts, GoOnAfterASuspension) {
+  play_on(3, "compressed_after_a_suspension", 3, "", {{"WEFT_COMPRESS", "all_reduce=int8"}});
+}
+
 std::string plan_of(ncclComm_t comm, Operation operation, size_t bytes) {
   const char* plan = "";
   WEFT_OK(weftPlanOf(comm, weft_name(operation), bytes, &plan));
