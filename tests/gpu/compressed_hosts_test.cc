@@ -90,8 +90,10 @@ class CodedSum {
   void launch(ncclComm_t comm, cudaStream_t stream) const {
     WEFT_OK(ncclAllReduce(from_, to_, kCount, ncclFloat32, ncclSum, comm, stream));
   }
-  // Of the result, in L2. Not a number where nothing was written.
+  // Of the result, in L2. Not a number where nothing was written. It waits before it copies: a copy
+  // that waits for a graph could be in the way of copies by the test's network.
   double error(cudaStream_t stream) const {
+    WEFT_CUDA(cudaStreamSynchronize(stream));
     std::vector<float> found(kCount);
     download(found.data(), to_, kBytes, stream);
     double wrong = 0, all = 0;
