@@ -40,12 +40,14 @@ ncclResult_t weftPlanOf(ncclComm_t comm, const char* collective, size_t bytes, c
  * plan, or it cannot run this collective on these ranks. */
 ncclResult_t weftForcePlan(ncclComm_t comm, const char* collective, const char* plan);
 
-/* Compresses what goes between hosts, from the next call on: "off", "auto" (host mode), or codecs
- * as "all_gather=int8,reduce_scatter=int4:block=128:feedback" (docs/compression.md). Collective:
- * all ranks must call it with the same text between the same calls. ncclInvalidUsage: the texts
- * differ, on all ranks; nothing changes then. Afterwards calls from 1 MiB on whose type or operator
- * cannot be compressed return ncclInvalidArgument. Waits for calls of a non-blocking communicator
- * that are under way: they keep the setting they were made with. Not inside a group. */
+/* Compresses what goes between hosts, from the next call on: "off", "auto", or codecs as
+ * "all_gather=int8,reduce_scatter=int4:block=128:feedback" (docs/compression.md). Collective: all
+ * ranks must call it with the same text between the same calls. ncclInvalidUsage: the texts differ,
+ * on all ranks, or these GPUs cannot; nothing changes then. GPUs that are alone on their hosts can
+ * if WEFT_COMPRESS was set when the communicator was made. Afterwards calls from 1 MiB on whose
+ * type or operator cannot be compressed return ncclInvalidArgument. Waits for calls of a
+ * non-blocking communicator that are under way: they keep the setting they were made with. Not
+ * inside a group. */
 ncclResult_t weftCommSetCompression(ncclComm_t comm, const char* setting);
 
 /* What compression did in this communicator so far, on this rank. */

@@ -85,7 +85,7 @@ constexpr ConfigVariable kConfigVariables[] = {
      {.secret = true}},
     {"WEFT_PLAN", &Config::plan, "Forces generators, as all_reduce=ring,broadcast=tree."},
     {"WEFT_COMPRESS", &Config::compress,
-     "Compresses what goes between hosts: off, auto (host mode), or codecs as "
+     "Compresses what goes between hosts: off, auto, or codecs as "
      "all_gather=int8,reduce_scatter=int4:block=128:feedback. 'imported' allows imported schedules "
      "their codecs. NAME/... is for communicators of that name, ';' between parts."},
     {"WEFT_ACCUMULATE",
@@ -146,8 +146,8 @@ constexpr ConfigVariable kConfigVariables[] = {
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,
      "GPU only. Whether GPUs of several hosts run lanes, with peer memory inside a host. 0: never. "
-     "1: "
-     "where a host has several ranks, or schedules are imported or made for WEFT_TOPO. 2: always."},
+     "1: where a host has several ranks, or schedules are imported or made for WEFT_TOPO, and for "
+     "compressed calls. 2: always."},
     {"WEFT_SHARE_BUFFERS", &Config::share_buffers,
      "GPU only. 0: between processes only registered buffers and memory of ncclMemAlloc are used "
      "where they lie."},

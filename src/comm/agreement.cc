@@ -79,7 +79,8 @@ CommunicatorPlans plan_for(const AgreeingRank& rank, const std::vector<PeerInfo>
     setting.no_cpu_nodes = "beside GPUs WEFT_TOPO does not decide it";
   // Lanes cut FIFOs to measure.
   const std::string via_host = must_go_via_host(infos);
-  const bool net_lanes = uses_net_lanes(config, infos, !config.topo.empty());
+  const bool net_lanes =
+      decide_net_lanes(config, infos, !config.topo.empty(), false) == NetLanes::kAll;
   const bool lanes =
       cuda::available() && via_host.empty() && (cluster.hosts.size() == 1 || net_lanes);
   InitPlansRequest request{
@@ -124,14 +125,16 @@ CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<Pee
   return CommunicatorPlans::decode(std::string_view(answer).substr(1));
 }
 
-bool uses_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool has_schedules) {
+NetLanes decide_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool schedules,
+                          bool compresses) {
   std::vector<uint64_t> hosts;
   for (const PeerInfo& info : infos) {
-    if (info.p2p_disable != 0 || info.shm_disable != 0) return false;
+    if (info.p2p_disable != 0 || info.shm_disable != 0) return NetLanes::kNone;
     if (std::find(hosts.begin(), hosts.end(), info.host) == hosts.end()) hosts.push_back(info.host);
   }
-  if (hosts.size() < 2 || config.net_lanes == 0) return false;
-  return hosts.size() < infos.size() || has_schedules || config.net_lanes > 1;
+  if (hosts.size() < 2 || config.net_lanes == 0) return NetLanes::kNone;
+  if (hosts.size() < infos.size() || schedules || config.net_lanes > 1) return NetLanes::kAll;
+  return compresses ? NetLanes::kCoded : NetLanes::kNone;
 }
 
 }  // namespace weft

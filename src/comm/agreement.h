@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/comm/control_channel.h"
+#include "src/comm/network_routes.h"
 #include "src/comm/peer_info.h"
 #include "src/planner/init_plans.h"
 
@@ -24,7 +25,9 @@ struct AgreeingRank {
 CommunicatorPlans agree_on_plans(const AgreeingRank& rank, const std::vector<PeerInfo>& infos,
                                  Deadline deadline);
 
-// Whether GPUs of several hosts run lanes (WEFT_NET_LANES). All ranks decide alike.
-bool uses_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool has_schedules);
+// What GPUs of several hosts run as lanes. `schedules`: they have some of their own, imported or
+// for WEFT_TOPO. `compresses`: some calls travel compressed. All ranks decide alike.
+NetLanes decide_net_lanes(const Config& config, const std::vector<PeerInfo>& infos, bool schedules,
+                          bool compresses);
 
 }  // namespace weft

@@ -77,6 +77,14 @@ int usual_channels(const CommunicatorOptions& options, bool multi_connection) {
   return multi_connection ? kMultiConnection.channels : kCollectiveChannels;
 }
 
+NetLanes net_lanes_of(const Config& config, const std::string& communicator,
+                      const PlanChooser& chooser, const std::vector<PeerInfo>& infos) {
+  if (!cuda::available()) return NetLanes::kNone;
+  const bool schedules = !config.topo.empty() || !chooser.imported().all().empty();
+  const auto settings = CompressionSettings::parse(compression_for(config.compress, communicator));
+  return decide_net_lanes(config, infos, schedules, settings.has_rules());
+}
+
 // While it lives, an init can be cancelled.
 class CancelledBy {
  public:
@@ -227,16 +235,16 @@ void Communicator::connect(Deadline deadline) {
   chooser_->set_cpu_nodes(nodes->count());
   const bool one_host = share_host(infos), on_gpus = cuda::available();
   const bool multi_connection = !one_host && uses_multi_connection(config_, nranks, on_gpus);
-  const bool wants_lanes = !config_.topo.empty() || !chooser_->imported().all().empty() ||
-                           compression_for(config_.compress, options_.name) != "off";
-  const bool net_lanes = on_gpus && uses_net_lanes(config_, infos, wants_lanes);
+  const NetLanes net_lanes = net_lanes_of(config_, options_.name, *chooser_, infos);
+  const bool has_lanes = net_lanes != NetLanes::kNone;
   MeshPlan plan{infos,
                 nodes->count(),
                 chooser_->channels(usual_channels(options_, multi_connection)),
-                (one_host && on_gpus) || net_lanes
-                    ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, net_lanes)
+                (one_host && on_gpus) || has_lanes
+                    ? cuda::GpuExecutor::area_bytes(nranks, config_.scratch_bytes, has_lanes)
                     : 0,
-                net_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
+                net_lanes,
+                has_lanes ? cuda::GpuExecutor::area_words_bytes(nranks) : 0,
                 chooser_->connected(),
                 chooser_->agreed().nics,
                 options_.helped_ranks};
@@ -248,7 +256,7 @@ void Communicator::connect(Deadline deadline) {
     std::lock_guard lock(vigil_.mutex);
     cpu_nodes_ = std::move(nodes);
   }
-  if (net_lanes) plan.gpu_memory = memory_for_nics(config_, options_.device, plan);
+  if (has_lanes) plan.gpu_memory = memory_for_nics(config_, options_.device, plan);
   auto mesh = std::make_unique<Mesh>(*control_, options_.id.secret, rank, plan, config_,
                                      options_.net, deadline, gone_.data());
   cpu_nodes_->connect(deadline, *control_);
@@ -263,7 +271,7 @@ void Communicator::connect(Deadline deadline) {
   Placement placement;
   placement.one_process = mesh_->one_process();
   placement.one_host = mesh_->one_host();
-  placement.multi_connection = multi_connection && !net_lanes;
+  placement.multi_connection = multi_connection && net_lanes != NetLanes::kAll;
   placement.hosts = hosts_of_hierarchy(host_numbers(infos));
   chooser_->place(placement);
   operations_ =
@@ -301,7 +309,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.sharing = mesh_->ranks_sharing_gpu();
   options.one_process = mesh_->one_process();
   options.one_host = mesh_->one_host();
-  options.net_lanes = mesh_->net_lanes();
+  options.net_lanes = mesh_->net_lanes() != NetLanes::kNone;
   options.over_sockets = mesh_->network_name() == "weft-socket";
   options.group = siphash(options_.id.secret, "gpu", 3);
   options.issuer = options_.issuer;

@@ -21,9 +21,7 @@ RankHomes places_of(const Mesh& mesh, int nranks) {
 
 // Why GPUs do not compress so; empty: they do.
 std::string unfit_for_gpus(const CompressionSettings& settings, const Placement& placement) {
-  if (!placement.lanes) return "these GPUs run no lanes (WEFT_NET_LANES)";
-  // On an H200 all that came after the trials took twice as long, and int8 does not pay there.
-  if (settings.automatic) return "'auto' does not exist on GPUs, name the codecs";
+  if (!placement.lanes && !placement.coded_lanes) return "these GPUs run no lanes (WEFT_NET_LANES)";
   for (const auto& rule : settings.rules) {
     if (!rule) continue;
     if (std::string why = cuda::unfit_for_lanes({rule->codec}); !why.empty()) return why;

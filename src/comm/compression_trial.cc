@@ -38,6 +38,7 @@ RoundTimes mean_of_ranks(const std::vector<std::string>& blobs) {
 std::string scopes_path(const Config& config, Communicator& ranks) {
   if (config.cache.empty()) return "";
   std::vector<uint64_t> key;
+  if (ranks.on_gpu()) key.push_back(0);  // GPUs of these hosts decide for themselves
   for (int r = 0; r < ranks.nranks(); r++) key.push_back(ranks.mesh().info(r).host);
   return fmt::format("{}/compress-{:016x}", config.cache,
                      siphash(Secret{}, key.data(), key.size() * sizeof(uint64_t)));
@@ -86,7 +87,8 @@ CompressionTimes CompressionTrial::times_of(CollectiveKind kind, const Ways& way
     for (size_t links = 0; links < ways.size(); links++) {
       if (links > 0 && ways[links] == nullptr) continue;
       chooser.compress(ways[links]);
-      if (round == 0) trial.seconds(kind, TimeLine::kSmall);  // makes the plan
+      // The first makes the plan. On GPUs each wakes the proxies, which slept while ranks met.
+      if (round == 0 || ranks.on_gpu()) trial.seconds(kind, TimeLine::kSmall);
       times[links] = {trial.seconds(kind, TimeLine::kSmall), trial.seconds(kind, TimeLine::kLarge)};
     }
     times = mean_of_ranks(control.all_gather(
@@ -111,6 +113,7 @@ CompressionScopes CompressionTrial::run(Deadline deadline) const {
   scopes.fill({CodedLinks::kNone, kCompressFrom});
   const Ways tried = ways();
   Trial trial(ranks, TimeLine::kLarge);
+  control.all_gather("tries compression", deadline);
   for (size_t k = 0; k < scopes.size(); k++) {
     if (!settings.rules[k]) continue;
     const auto kind = static_cast<CollectiveKind>(k);

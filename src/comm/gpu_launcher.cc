@@ -44,8 +44,10 @@ GpuLauncher::GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts
               [this](size_t floats) { return gpu_.zeros(floats); }) {}
 
 void GpuLauncher::connect(Deadline deadline) {
+  const NetLanes net_lanes = mesh_.net_lanes();
+  const bool coded_lanes = net_lanes == NetLanes::kCoded;
   std::string why;
-  if (!mesh_.one_host() && !mesh_.net_lanes()) {
+  if (!mesh_.one_host() && net_lanes != NetLanes::kAll) {
     why = "ranks are on several hosts";
   } else if (config_.p2p_disable) {
     why = "NCCL_P2P_DISABLE is set";
@@ -55,20 +57,22 @@ void GpuLauncher::connect(Deadline deadline) {
   // All ranks use the same data path.
   for (const std::string& reason : control_.all_gather(why, deadline))
     if (why.empty()) why = reason;
-  if (why.empty() && !connect_peers(deadline)) {
+  if ((why.empty() || coded_lanes) && !connect_peers(deadline)) {
     why = "writes to a peer's memory do not arrive there";
-    if (mesh_.net_lanes())
+    if (net_lanes != NetLanes::kNone)
       fail(ncclSystemError, "{}: {}; NCCL_P2P_DISABLE=1 goes through host memory", context_.label,
            why);
   }
   Placement placement = chooser_.placement();
   placement.lanes = why.empty();
+  placement.coded_lanes = coded_lanes;
   placement.peer_memory = why.empty() && gpu_.complete();
   placement.via_host = rings_ = !why.empty();
   lsa_ = lsa_ && !rings_;
   if (placement.peer_memory) placement.together = gpu_.one_device() && placement.one_process;
   if (rings_ && rank_ == 0)
-    WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory", context_.label, why);
+    WEFT_INFO(kInit, "{}: {}: data between GPUs goes through host memory{}", context_.label, why,
+              coded_lanes ? ", unless it is compressed" : "");
   if (rings_ || nodes_.count() > 0) connect_rings();
   if (rings_) send_recv_program_ = merge_lanes(plans_.half(true), plans_.half(false));
   chooser_.place(placement,

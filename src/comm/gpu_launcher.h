@@ -39,6 +39,9 @@ struct GpuLauncherParts {
 class GpuLauncher {
  public:
   GpuLauncher(const cuda::GpuOptions& options, const GpuLauncherParts& parts);
+  ~GpuLauncher() { stop_polling(); }
+  GpuLauncher(const GpuLauncher&) = delete;
+  GpuLauncher& operator=(const GpuLauncher&) = delete;
 
   // Collective. All ranks decide on one data path, which the chooser learns.
   void connect(Deadline deadline);
@@ -49,6 +52,7 @@ class GpuLauncher {
   void launch(std::span<const Call* const> calls);
   void set_priority(host::Priority priority) { gpu_.set_priority(static_cast<int>(priority)); }
   void synchronize() { gpu_.synchronize(); }
+  cuda::OwnBuffer own_buffer(size_t bytes) { return gpu_.own_buffer(bytes); }
   void register_memory(const void* pointer, size_t size);
   void deregister_memory(const void* pointer);
   using Registered = std::vector<std::pair<const void*, size_t>>;
@@ -97,6 +101,7 @@ class GpuLauncher {
   void settle(const std::vector<std::string>& reach);
   cuda::GpuPosts posts();
   void poll(Proxy& proxy);
+  void stop_polling() noexcept;
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
   template <typename Launch>
   void timed(std::span<const Call* const> calls, Launch launch);

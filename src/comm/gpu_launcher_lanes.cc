@@ -14,7 +14,7 @@ namespace weft {
 // The ways to ranks of other hosts. A GPU rings no doorbell, so their proxies must poll.
 cuda::GpuPosts GpuLauncher::posts() {
   cuda::GpuPosts posts;
-  if (!mesh_.net_lanes()) return posts;
+  if (mesh_.net_lanes() == NetLanes::kNone) return posts;
   for (int peer = 0; peer < nranks_; peer++)
     for (int s = 0; s < kLaneStreams; s++) {
       LaneOut* stream = mesh_.lane_stream(peer, s);
@@ -31,6 +31,12 @@ void GpuLauncher::poll(Proxy& proxy) {
   if (std::find(proxies_.begin(), proxies_.end(), &proxy) != proxies_.end()) return;
   proxies_.push_back(&proxy);
   proxy.keep_polling(true);
+}
+
+// Also where an init failed and disconnect() was never called.
+void GpuLauncher::stop_polling() noexcept {
+  for (Proxy* proxy : proxies_) proxy->keep_polling(false);
+  proxies_.clear();
 }
 
 // How each pair of ranks exchanges messages, now that all have tried.

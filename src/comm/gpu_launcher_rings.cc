@@ -44,8 +44,7 @@ void GpuLauncher::connect_rings() {
 void GpuLauncher::disconnect() {
   rings_ = false;
   if (std::exchange(rings_connected_, false)) gpu_.disconnect_rings();
-  for (Proxy* proxy : proxies_) proxy->keep_polling(false);
-  proxies_.clear();
+  stop_polling();
 }
 
 void GpuLauncher::launch_ring_collective(const Call& call, const Collective& collective,

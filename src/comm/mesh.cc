@@ -87,6 +87,7 @@ Mesh::Mesh(const Secret& secret, int rank, const MeshPlan& plan, const Config& c
       channels_(most_channels(std::max(plan.plan_channels, plan.imported.most_channels()))),
       helped_ranks_(plan.helped_ranks > 0 ? plan.helped_ranks : nranks_),
       area_bytes_(plan.area_bytes),
+      net_lanes_(plan.net_lanes),
       lane_words_bytes_(plan.lane_words_bytes),
       infos_(plan.infos) {
   classify();
@@ -197,28 +198,15 @@ void Mesh::accept(Fd connection, const Purpose& purpose) {
 }
 
 void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics) {
-  std::vector<NetworkLinks::Route> outgoing, incoming;
-  for (int s = 0; s < kLaneStreams && net_lanes(); s++)
-    for (int peer = 0; peer < nranks_; peer++) {
-      if (link_kind(peer) != LinkKind::kNetwork) continue;
-      outgoing.push_back({peer, NetworkLinks::kFirstLaneChannel + s});
-      incoming.push_back({peer, NetworkLinks::kFirstLaneChannel + s});
-    }
-  // Streams go to proxies round robin. Streams that are busy at the same time follow each other
-  // here, so they get different proxies.
-  for (const bool collective : {true, false}) {
-    if (net_lanes()) break;
-    for (int peer = 0; peer < static_cast<int>(peers()); peer++) {
-      if (link_kind(peer) != LinkKind::kNetwork) continue;
-      if (rank_ >= helped_ranks_ && peer >= helped_ranks_) continue;
-      const auto add = [&](std::vector<NetworkLinks::Route>& routes, int count) {
-        for (int c = 0; c < count; c++)
-          if ((c != kPointToPointChannel) == collective) routes.push_back({peer, c});
-      };
-      add(outgoing, channels(rank_, peer));
-      add(incoming, channels(peer, rank_));
-    }
-  }
+  RouteRequest request;
+  for (int peer = 0; peer < static_cast<int>(peers()); peer++)
+    if (link_kind(peer) == LinkKind::kNetwork && (rank_ < helped_ranks_ || peer < helped_ranks_))
+      request.peers.push_back(peer);
+  request.nranks = nranks_;
+  request.lanes = net_lanes_;
+  request.to = [this](int peer) { return channels(rank_, peer); };
+  request.from = [this](int peer) { return channels(peer, rank_); };
+  const auto [outgoing, incoming] = network_routes(request);
   if (outgoing.empty()) return;
   network_ = std::make_unique<NetworkLinks>(config, wish, secret_, rank_, nics, outgoing, incoming);
 }
@@ -249,7 +237,7 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const MeshPla
   ends.receive = [this](const NetworkLinks::Route& route, const RecvPort& port) {
     receives_[index(route.peer, route.channel)] = port;
   };
-  if (net_lanes()) {
+  if (net_lanes_ != NetLanes::kNone) {
     const auto memory = std::span(arena_->area(), area_bytes_);
     auto* sent = reinterpret_cast<uint64_t*>(memory.data() + lane_words_bytes_) - 1;
     ends.area = {memory, lane_words_bytes_, sent, arena_};

@@ -13,6 +13,7 @@
 #include "src/base/siphash.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/network_links.h"
+#include "src/comm/network_routes.h"
 #include "src/comm/peer_info.h"
 #include "src/planner/imported_schedules.h"
 #include "src/planner/nic_plan.h"
@@ -34,8 +35,8 @@ struct MeshPlan {
   int cpu_nodes = 0;
   int plan_channels = 0;
   size_t area_bytes = 0;  // see ArenaLayout
-  // GPUs send to other hosts by posts, and areas begin with so many bytes of words. 0: they do not.
-  size_t lane_words_bytes = 0;
+  NetLanes net_lanes = NetLanes::kNone;
+  size_t lane_words_bytes = 0;  // where there are lanes, areas begin with so many bytes of words
   const ImportedSchedules& imported;
   NicPlan nics{};
   int helped_ranks = 0;  // not 0: the others are helpers, which have nothing to say to each other
@@ -77,8 +78,8 @@ class Mesh {
     const auto& arena = peer_arenas_[static_cast<size_t>(peer)];
     return arena == nullptr ? nullptr : arena->area();
   }
-  // GPUs of several hosts run lanes.
-  bool net_lanes() const { return lane_words_bytes_ > 0; }
+  // What GPUs of several hosts run as lanes.
+  NetLanes net_lanes() const { return net_lanes_; }
   std::span<std::byte> gpu_data() const {
     return network_ == nullptr ? std::span<std::byte>() : network_->gpu_data();
   }
@@ -144,7 +145,9 @@ class Mesh {
   const ImportedSchedules& imported_;
   const int channels_;  // the most between any two ranks
   const int helped_ranks_;
-  const size_t area_bytes_, lane_words_bytes_;
+  const size_t area_bytes_;
+  const NetLanes net_lanes_;
+  const size_t lane_words_bytes_;
   uint64_t ring_bytes_ = 0;
   std::vector<PeerInfo> infos_;
   std::vector<LinkKind> link_kinds_;

@@ -28,21 +28,49 @@ void run_on_host(Communicator& communicator, host::Batch& batch) {
     fail(outcome.code, "a trial of two plans failed: {}", outcome.text);
 }
 
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point began) {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+cuda::OwnBuffer buffer_of(Communicator& communicator, size_t bytes) {
+  if (communicator.on_gpu()) return communicator.gpu()->own_buffer(bytes);
+  const std::shared_ptr<std::byte[]> memory = std::make_unique<std::byte[]>(bytes);
+  return {memory.get(), nullptr, memory};
+}
+
 }  // namespace
 
 Trial::Trial(Communicator& communicator, size_t bytes)
-    : communicator_(communicator), data_(std::make_unique<std::byte[]>(bytes)) {}
+    : communicator_(communicator), buffer_(buffer_of(communicator, bytes)) {}
 
-double Trial::seconds(CollectiveKind kind, size_t bytes) {
-  using Clock = std::chrono::steady_clock;
-  const Call call =
-      trial_call(kind, bytes, communicator_.rank(), communicator_.nranks(), data_.get());
+double Trial::on_host(const Call& call) {
   host::Batch batch;
   communicator_.begin();
   communicator_.add_to(batch, call);
   const Clock::time_point began = Clock::now();
   run_on_host(communicator_, batch);
-  return std::chrono::duration<double>(Clock::now() - began).count();
+  return since(began);
+}
+
+// On a stream of the communicator: the caller's may be captured, or wait for something.
+double Trial::on_gpu(Call call) {
+  call.stream = buffer_.stream;
+  const Call* const calls[] = {&call};
+  const Clock::time_point began = Clock::now();
+  communicator_.launch(calls);
+  communicator_.gpu()->synchronize();
+  const double seconds = since(began);
+  communicator_.poll_gpu();  // a kernel that gave up is done, too
+  communicator_.check();
+  return seconds;
+}
+
+double Trial::seconds(CollectiveKind kind, size_t bytes) {
+  const Call call =
+      trial_call(kind, bytes, communicator_.rank(), communicator_.nranks(), buffer_.data);
+  return communicator_.on_gpu() ? on_gpu(call) : on_host(call);
 }
 
 double Trial::best_seconds(CollectiveKind kind, size_t bytes) {

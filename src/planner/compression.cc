@@ -46,9 +46,8 @@ CompressionRule parse_rule(CollectiveKind kind, std::string_view text) {
 
 }  // namespace
 
-bool CompressionSettings::off() const {
-  return !imported && std::none_of(rules.begin(), rules.end(),
-                                   [](const auto& rule) { return rule.has_value(); });
+bool CompressionSettings::has_rules() const {
+  return std::any_of(rules.begin(), rules.end(), [](const auto& rule) { return rule.has_value(); });
 }
 
 CompressionSettings CompressionSettings::parse(std::string_view text) {

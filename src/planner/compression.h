@@ -29,7 +29,8 @@ struct CompressionSettings {
   bool imported = false;  // imported schedules may use whatever codecs they have
   std::array<std::optional<CompressionRule>, kCollectiveKinds> rules;
 
-  bool off() const;
+  bool has_rules() const;
+  bool off() const { return !imported && !has_rules(); }
   // "off", "auto" or "all_gather=int8,reduce_scatter=int4:block=128:feedback,imported". Throws
   // Error(ncclInvalidArgument).
   static CompressionSettings parse(std::string_view text);

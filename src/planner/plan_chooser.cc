@@ -224,7 +224,7 @@ Choice PlanChooser::choose(const PlanCall& call) const {
       const ImportedSchedule* plan = helped ? helped_compressed_.plan : found.plan;
       return {nullptr,
               plan,
-              placement_.lanes ? PlanPath::kLanes : PlanPath::kFifos,
+              placement_.lanes || placement_.coded_lanes ? PlanPath::kLanes : PlanPath::kFifos,
               plan->path.c_str(),
               found.rule,
               helped};

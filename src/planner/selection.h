@@ -18,7 +18,8 @@ struct Placement {
   // All ranks are GPUs that exchange messages: in peer memory, in host memory where a pair of one
   // host has no access, and over the network.
   bool lanes = false;
-  bool together = false;  // with peer_memory: all ranks share a GPU and an address space
+  bool coded_lanes = false;  // compressed calls run as lanes, others do not
+  bool together = false;     // with peer_memory: all ranks share a GPU and an address space
   // GPUs of different hosts, with the channels that kMultiConnection needs.
   bool multi_connection = false;
   bool via_host = false;   // GPUs whose data goes through host memory; a single round is fastest

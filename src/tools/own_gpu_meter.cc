@@ -19,9 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTeams[] = {2, 3, 4, 6, 8};
-constexpr uint64_t kCount = 64;  // elements of a rank: a message of packets
-constexpr int kCalls = 32, kReplays = 8, kRounds = 7;
+constexpr int kTeamSizes[] = {2, 3, 4, 6, 8};
+constexpr uint64_t kMessageCount = 64;  // elements of a rank: a message of packets
+constexpr int kGraphCalls = 32, kGraphReplays = 8, kTimedRounds = 7;
 // Of ranks that share a GPU: the way through its memory, see gpu_rates.cc.
 constexpr double kSharedWayUs = 0.4;
 
@@ -35,29 +35,29 @@ double way_us(const Machine& machine, int from, int to) {
 }
 
 // One rank of a team.
-class Part {
+class MeteredRank {
  public:
-  Part(Communicator& comm, cuda::RankDevice& device, Meeting& meeting, int ranks)
+  MeteredRank(Communicator& comm, cuda::RankDevice& device, Meeting& meeting, int ranks)
       : comm_(comm), player_(comm, device), device_(device), meeting_(meeting), ranks_(ranks) {}
 
   // The median time of a call.
   double time(const Collective& collective) {
-    const PlayedCall call(collective, comm_.rank(), kCount, false);
+    const PlayedCall call(collective, comm_.rank(), kMessageCount, false);
     player_.take(call);
     player_.fill();
     player_.run();  // uploads what the plan needs
     meet();
     device_.record([&] {
-      for (int i = 0; i < kCalls; i++) player_.launch();
+      for (int i = 0; i < kGraphCalls; i++) player_.launch();
     });
     std::vector<double> rounds;
-    for (int round = 0; round < kRounds + 1; round++) {
+    for (int round = 0; round < kTimedRounds + 1; round++) {
       meet();
       const auto begin = Clock::now();
-      for (int i = 0; i < kReplays; i++) device_.replay();
+      for (int i = 0; i < kGraphReplays; i++) device_.replay();
       player_.wait();
       const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
-      rounds.push_back(took.count() / (kCalls * kReplays));
+      rounds.push_back(took.count() / (kGraphCalls * kGraphReplays));
     }
     if (const uint64_t wrong = player_.count_wrong(); wrong > 0)
       fail(ncclInternalError, "{} elements are wrong", wrong);
@@ -88,7 +88,7 @@ double time_team(std::span<const int> devices,
   for (int rank = 0; rank < n; rank++)
     memory.push_back(std::make_unique<cuda::RankDevice>(
         devices[static_cast<size_t>(rank)],
-        PlayedCall(collective, rank, kCount, false).elements() * sizeof(uint32_t)));
+        PlayedCall(collective, rank, kMessageCount, false).elements() * sizeof(uint32_t)));
   Meeting meeting;
   const auto reports = run_team(n, false, [&](int rank, const UniqueId& id) {
     try {
@@ -101,7 +101,7 @@ double time_team(std::span<const int> devices,
       Communicator communicator(std::move(options));
       if (ring == nullptr) communicator.force_plan(collective.kind, &kOneShot);
       RankReport report;
-      report.time_us[0] = Part(communicator, device, meeting, n).time(collective);
+      report.time_us[0] = MeteredRank(communicator, device, meeting, n).time(collective);
       return report;
     } catch (...) {
       meeting.give_up();
@@ -120,7 +120,7 @@ double time_team(std::span<const int> devices,
 
 std::vector<OwnGpuTimes> time_own_gpus(std::span<const int> devices, const Machine& machine) {
   std::vector<OwnGpuTimes> teams;
-  for (const int n : kTeams) {
+  for (const int n : kTeamSizes) {
     if (static_cast<size_t>(n) > devices.size()) break;
     const auto team = devices.first(static_cast<size_t>(n));
     OwnGpuTimes times;

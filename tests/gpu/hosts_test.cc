@@ -1,41 +1,17 @@
 // Processes that share the GPU and act as several hosts.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <sstream>
 #include <thread>
 
-#include "tests/gpu/support/gpu.h"
-#include "tests/gpu/support/gpu_processes.h"
+#include "tests/gpu/support/fake_hosts.h"
 #include "tests/gpu/support/own_log.h"
-#include "tests/gpu/support/pinned.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/support/nic_bytes.h"
 #include "tests/support/patterns.h"
 #include "tests/support/processes.h"
-#include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
-
-// Every process is its own host, so that no memory is reached by load and store.
-class TwoFakeHosts : public GpuProcesses {
- protected:
-  static void play_on(int hosts, const char* scenario, int n, const std::string& argument,
-                      const Environment& more = {}) {
-    ProcessOptions options;
-    options.limit = std::chrono::seconds(60);
-    options.argument = argument;
-    options.environment = [&](int process) {
-      Environment all = separate_hosts(process % hosts);
-      all.insert(more.begin(), more.end());
-      return all;
-    };
-    run_ranks_as_processes(scenario, n, options);
-  }
-};
-
-class FakeHosts : public TwoFakeHosts, public testing::WithParamInterface<int> {};
 
 TEST_P(FakeHosts, OneForEachProcessGiveRightResults) {
   play_on(GetParam(), "device_conformance", GetParam(), "cudaMalloc");
@@ -53,16 +29,6 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResults) {
 }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachGiveRightResultsWithRegisteredMemory) {
   play_on(2, "device_conformance", 4, "registered");
-}
-
-// A network whose NICs take GPU memory and withhold what they write there until a flush.
-const Environment& gpu_nics() {
-  static const Environment all = {{"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
-                                  {"NCCL_NET", "tiny11"},
-                                  {"NCCL_NET_GDR_LEVEL", "SYS"},
-                                  {"WEFT_TEST_NICS", "mlx5_0"},
-                                  {"WEFT_TEST_NIC_GPU", "1"}};
-  return all;
 }
 
 TEST_F(TwoFakeHosts, LetNicsReachTheMemoryOfGpus) {
@@ -108,7 +74,9 @@ Environment logged(Environment all) {
 }
 
 TEST_F(TwoFakeHosts, LetNicsReachBuffers) {
-  for (const int n : {2, 4}) play_on(2, "buffers_of_nics", n, "", logged(gpu_nics()));
+  Environment all = logged(gpu_nics());
+  all["WEFT_NET_LANES"] = "2";  // also for ranks that are alone on their hosts
+  for (const int n : {2, 4}) play_on(2, "buffers_of_nics", n, "", all);
 }
 TEST_F(TwoFakeHosts, KeepBuffersFromNicsWhereSharingIsOff) {
   Environment all = logged(gpu_nics());
@@ -166,57 +134,6 @@ TEST_F(TwoFakeHosts, GetWrongDataWithoutFlushes) {
   Environment all = gpu_nics();
   all["WEFT_LOSE_FLUSHES"] = "1";
   play_on(2, "lost_flushes", 4, "", all);
-}
-
-// The mean of equal calls comes close to the exact sum if losses come with the next call. The
-// argument: how close, and how far off a single call is at least.
-WEFT_SCENARIO(compressed_calls) {
-  ProcessRank me(context);
-  std::istringstream limits(context.argument);
-  double most_of_mean = 0, least_of_one = 0;
-  limits >> most_of_mean >> least_of_one;
-  constexpr size_t kCount = (size_t{1} << 19) + 33;
-  constexpr int kCalls = 16;
-  Arena arena(size_t{16} << 20, Origin::kCudaMalloc, me.comm());
-  char* device = arena.take(kCount * sizeof(float));
-  char* result = arena.take(kCount * sizeof(float));
-  const auto value = [](int rank, size_t i) {
-    return std::sin(static_cast<double>(i) * 0.37 + rank * 1.1);
-  };
-  std::vector<float> input(kCount), output(kCount);
-  std::vector<double> exact(kCount), mean(kCount);
-  for (size_t i = 0; i < kCount; i++) {
-    input[i] = static_cast<float>(value(me.rank(), i));
-    for (int r = 0; r < me.nranks(); r++) exact[i] += value(r, i);
-  }
-  upload(device, input.data(), kCount * sizeof(float), me.stream());
-  const auto error_of = [&](const auto& found) {
-    double wrong = 0, all = 0;
-    for (size_t i = 0; i < kCount; i++) {
-      wrong += std::pow(found[i] - exact[i], 2);
-      all += std::pow(exact[i], 2);
-    }
-    return std::sqrt(wrong / all);
-  };
-  for (int call = 0; call < kCalls; call++) {
-    me.note("call " + std::to_string(call));
-    WEFT_OK(ncclAllReduce(device, result, kCount, ncclFloat32, ncclSum, me.comm(), me.stream()));
-    download(output.data(), result, kCount * sizeof(float), me.stream());
-    EXPECT_GE(error_of(output), least_of_one) << "it was not compressed";
-    for (size_t i = 0; i < kCount; i++) mean[i] += output[i] / static_cast<double>(kCalls);
-  }
-  EXPECT_LE(error_of(mean), most_of_mean);
-}
-
-TEST_P(FakeHosts, CompressWithFeedback) {
-  const int n = GetParam();
-  play_on(n, "compressed_calls", n, "0.01 1e-3", {{"WEFT_COMPRESS", "all_reduce=int8"}});
-  play_on(n, "compressed_calls", n, "0.02 0.03", {{"WEFT_COMPRESS", "all_reduce=int4:feedback"}});
-  play_on(n, "compressed_calls", n, "0.2 0.2", {{"WEFT_COMPRESS", "all_reduce=onebit:feedback"}});
-  play_on(n, "compressed_calls", n, "0.6 0.5",
-          {{"WEFT_COMPRESS", "all_reduce=topk:density=0.1:feedback"}});
-  play_on(n, "compressed_calls", n, "1e-6 0",
-          {{"WEFT_COMPRESS", "auto"}});  // has no effect on GPUs
 }
 
 TEST_F(TwoFakeHosts, ExchangeSmallMessagesThroughSmallRings) {

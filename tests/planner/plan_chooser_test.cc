@@ -9,6 +9,7 @@
 #include "include/weft.h"
 #include "src/base/error.h"
 #include "src/exec/cuda/host_fifo_fit.h"
+#include "src/planner/compression.h"
 #include "tests/support/case.h"
 #include "tests/support/environment.h"
 #include "tests/support/threads.h"
@@ -193,6 +194,50 @@ TEST(PlanChooser, RunsMessagesAsLanesWhereSomeGpusHaveNoAccess) {
   EXPECT_EQ(gpus.chooser.choose(call_of_size(kTiny)).path, PlanPath::kLanes);
   gpus.chooser.force(kReduceAll, &kPeerMemory);
   EXPECT_THROW(gpus.chooser.choose(call_of_size(kHuge)), Error);
+}
+
+// Four GPUs alone on their hosts. `compresses`: all_reduce, as int8.
+struct AloneOnHosts {
+  explicit AloneOnHosts(bool compresses) : chooser({}, 0, "test", nothing_imported()) {
+    weft::Placement placement;
+    placement.one_host = false;
+    placement.via_host = placement.multi_connection = true;
+    placement.coded_lanes = compresses;
+    chooser.place(placement);
+    if (compresses)
+      chooser.compress(std::make_shared<const CompressedPlans>(
+          CompressionSettings::parse("all_reduce=int8"), RankHomes{{0, 1, 2, 3}, {0, 1, 2, 3}},
+          false, false));
+  }
+  Choice choose(CollectiveKind kind, size_t bytes,
+                PlanCall::Numbers numbers = PlanCall::Numbers::kFloatSums) const {
+    PlanCall call = PlanCall::of_size({kind, 4, 0}, bytes);
+    call.numbers = numbers;
+    return chooser.choose(call);
+  }
+  PlanChooser chooser;
+};
+
+TEST(PlanChooser, RunsCompressedCallsAsLanesAndOthersAsWithoutCompression) {
+  const AloneOnHosts with(true), without(false);
+  const Choice coded = with.choose(kReduceAll, kHuge);
+  EXPECT_NE(coded.compression, nullptr);
+  EXPECT_EQ(coded.path, PlanPath::kLanes);
+  const auto same = [&](CollectiveKind kind, size_t bytes, PlanCall::Numbers numbers) {
+    const Choice a = with.choose(kind, bytes, numbers), b = without.choose(kind, bytes, numbers);
+    EXPECT_EQ(a.path, PlanPath::kFifos) << name(kind) << " of " << bytes;
+    EXPECT_EQ(b.path, PlanPath::kFifos) << name(kind) << " of " << bytes;
+    EXPECT_EQ(a.generator, b.generator) << name(kind) << " of " << bytes;
+    EXPECT_EQ(a.compression, nullptr);
+  };
+  same(kReduceAll, kTiny, PlanCall::Numbers::kFloatSums);
+  same(kReduceAll, kHuge, PlanCall::Numbers::kOtherTypes);
+  same(kReduceAll, kHuge, PlanCall::Numbers::kOtherOperators);
+  for (int kind = 0; kind < kCollectiveKinds; kind++)
+    if (static_cast<CollectiveKind>(kind) != kReduceAll)
+      for (const size_t bytes : {kTiny, kHuge})
+        same(static_cast<CollectiveKind>(kind), bytes, PlanCall::Numbers::kFloatSums);
+  EXPECT_STREQ(with.choose(CollectiveKind::kAllGather, kHuge).name, "multi_connection");
 }
 
 // More ranks than kernels for peer memory know: GpuExecutor::complete() is false.

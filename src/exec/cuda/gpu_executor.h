@@ -126,6 +126,14 @@ struct GpuPosts {
   std::vector<std::shared_ptr<const void>> owners;
 };
 
+// Device memory for calls that the communicator itself makes, all zero at first, and a stream for
+// them. `owner` keeps both.
+struct OwnBuffer {
+  std::byte* data = nullptr;
+  cudaStream_t stream = nullptr;
+  std::shared_ptr<const void> owner;
+};
+
 // A long wait: the rank waited for ("" if none), the time so far, and a hint ("" if none).
 struct LongWait {
   std::string whom;
@@ -221,6 +229,10 @@ class GpuExecutor {
   // Device memory, all zero for the current launch and later ones. Its last owner lets go when no
   // launch uses it.
   std::shared_ptr<float> zeros(size_t floats);
+
+  // Made while no kernel waits for a rank of this process: CUDA may wait for kernels when it
+  // allocates.
+  OwnBuffer own_buffer(size_t bytes);
 
   // A launch is begin(), any number of run()s on the first stream, and end(). The other streams are
   // joined and wait. The caller keeps the returned pass until end().

@@ -205,6 +205,23 @@ std::shared_ptr<float> GpuExecutor::zeros(size_t floats) {
   return {memory, static_cast<float*>(memory->get())};
 }
 
+// Ranks of a process use new streams one at a time, see stream_gate.h. The executor's own stream
+// was first used while others were, so a kernel on it could queue behind one that waits for it.
+OwnBuffer GpuExecutor::own_buffer(size_t bytes) {
+  const SetupScope scope(state_->options.device);
+  const StreamGate::Pass pass = StreamGate::Pass::take();
+  struct Kept {
+    PooledResource stream{DeviceStore::Kind::kStream};
+    PooledResource memory;
+  };
+  auto kept = std::make_shared<Kept>();
+  kept->memory = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
+  const OwnBuffer made{static_cast<std::byte*>(kept->memory.get()), kept->stream.stream(), kept};
+  check(cudaMemsetAsync(made.data, 0, bytes, made.stream), "cudaMemsetAsync");
+  check(cudaStreamSynchronize(made.stream), "cudaStreamSynchronize");
+  return made;
+}
+
 void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   State& s = *state_;
   const DeviceScope scope(s.options.device);

@@ -47,6 +47,7 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule&,
   refuse();
 }
 std::shared_ptr<float> GpuExecutor::zeros(size_t) { refuse(); }
+OwnBuffer GpuExecutor::own_buffer(size_t) { refuse(); }
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
 void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
