@@ -75,7 +75,12 @@ void Communicator::stop(ncclResult_t code, const std::string& why, bool tell, bo
   News news = report(quits ? News::Kind::kQuit : News::Kind::kAborted, code, why);
   vigil_.faults.add(news, why);
   end_waits();
-  if (!tell) return;
+  if (!tell) {
+    // The caller goes on, perhaps with the same buffers in another communicator.
+    std::lock_guard lock(vigil_.mutex);
+    if (mesh_ != nullptr) mesh_->keep_nics_from_buffers();
+    return;
+  }
   if (code == ncclInternalError) news.code = ncclRemoteError;  // for the others it is remote
   if (vigil_.watch != nullptr) vigil_.watch->tell(news);
   if (control_ != nullptr) control_->abort(news);

@@ -83,6 +83,10 @@ class Mesh {
   std::span<std::byte> gpu_data() const {
     return network_ == nullptr ? std::span<std::byte>() : network_->gpu_data();
   }
+  // After a stop: the caller may use its buffers in another communicator.
+  void keep_nics_from_buffers() const {
+    if (nic_buffers() != nullptr) network_->abandon_lanes();
+  }
   std::shared_ptr<NicBuffers> nic_buffers() const {
     return network_ == nullptr ? nullptr : network_->buffers();
   }

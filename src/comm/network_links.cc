@@ -243,6 +243,11 @@ void NetworkLinks::add(const Pending& pending, bool sends, std::shared_ptr<NetSt
   links_.push_back({pending.route, sends, std::move(stream), pending.nic});
 }
 
+void NetworkLinks::abandon_lanes() {
+  for (const Link& link : links_)
+    if (link.route.channel >= kFirstLaneChannel) link.stream->proxy().abandon(*link.stream);
+}
+
 void NetworkLinks::drain(double seconds) {
   for (const Link& link : links_) link.stream->proxy().remove(link.stream, seconds);
   // A message may refer to another stream's ring. So all connections end before any ring is freed.

@@ -73,6 +73,8 @@ class NetworkLinks {
   // The caller's buffers that they reach besides; nullptr: none.
   const std::shared_ptr<NicBuffers>& buffers() const { return gpu_.buffers; }
 
+  // Closes the connections of lanes. NICs touch no buffer of the caller any more. Any thread.
+  void abandon_lanes();
   // Waits at most `seconds` per stream until its bytes are sent, then closes all connections.
   void drain(double seconds);
 

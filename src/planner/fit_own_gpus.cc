@@ -12,16 +12,14 @@ namespace {
 constexpr double kStepShare = 0.6, kMessageShare = 0.2;  // of a hop, twice a message
 constexpr double kLeastUs = 0.01;                        // clocks are not exact
 
-}  // namespace
+struct Line {
+  double begin = 0, slope = 0;  // begin: at no hop
+};
 
-// A ring takes (call + step) + (ranks - 1) (way + step + 2 message). The line through the teams'
-// times, less their ways, has that slope and begin.
-Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start) {
-  if (teams.empty()) fail(ncclInvalidUsage, "no GPUs were measured");
+// The line that comes nearest to the teams' times.
+template <typename Time>
+Line line_through(std::span<const OwnGpuTimes> teams, const Time& time) {
   const auto hops = [](const OwnGpuTimes& team) { return static_cast<double>(team.ranks - 1); };
-  const auto time = [&](const OwnGpuTimes& team) {
-    return team.ring_us - hops(team) * team.way_us;
-  };
   const auto n = static_cast<double>(teams.size());
   double x = 0, y = 0, xx = 0, xy = 0;
   for (const OwnGpuTimes& team : teams) {
@@ -32,19 +30,27 @@ Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start) {
     xx += (hops(team) - x) * (hops(team) - x);
     xy += (hops(team) - x) * (time(team) - y);
   }
+  return {y - x * xy / xx, xy / xx};
+}
+
+}  // namespace
+
+Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start) {
+  if (teams.empty()) fail(ncclInvalidUsage, "no GPUs were measured");
   Rates rates = start;
-  double hop = 0;
-  if (xx > 0) {
-    hop = xy / xx;
+  if (teams.size() > 1) {
+    const double hop =
+        line_through(teams, [](const OwnGpuTimes& team) { return team.ring_us; }).slope -
+        teams.back().way_us;
     if (hop <= 0)
       fail(ncclSystemError,
            "more GPUs take no longer (a hop of {:.2f} us): is something else running there?", hop);
-    rates.call_us = std::max(kLeastUs, y - x * hop - kStepShare * hop);
-  } else {
-    hop = std::max(kLeastUs, (y - rates.call_us) / (x + kStepShare));
+    rates.step_us = kStepShare * hop;
+    rates.message_us = kMessageShare * hop;
+    rates.call_us = std::max(kLeastUs, line_through(teams, [](const OwnGpuTimes& team) {
+                                         return team.packets_us;
+                                       }).begin);
   }
-  rates.step_us = kStepShare * hop;
-  rates.message_us = kMessageShare * hop;
   std::vector<double> rounds;
   for (const OwnGpuTimes& team : teams)
     rounds.push_back(team.packets_us - rates.call_us - team.way_us);

@@ -241,7 +241,10 @@ Rates measure_own_gpus(const Config& config, const std::vector<int>& devices) {
     fmt::print("{} GPUs: a ring takes {:.2f} us, a round of packets {:.2f} us\n", team.ranks,
                team.ring_us, team.packets_us);
   Rates start;
-  start.call_us = gpu_rates(machine, nullptr).call_us;
+  const GpuRates row = gpu_rates(machine, nullptr);
+  start.call_us = row.call_us;
+  start.step_us = row.step_us;
+  start.message_us = row.message_us;
   const Rates rates = fit_own_gpus(teams, start);
   fmt::print("{}: call_us {:.3g}, step_us {:.3g}, message_us {:.3g}, hop_us {:.3g}\n", kOwnGpuRates,
              rates.call_us, rates.step_us, rates.message_us, rates.hop_us);

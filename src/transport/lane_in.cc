@@ -23,7 +23,11 @@ LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_
 
 bool LaneIn::progress(bool) noexcept {
   bool moved = false;
-  if (!broken()) buffers_.catch_up(comm_);
+  if (broken()) {
+    comm_ = {};  // nobody writes any more
+    return false;
+  }
+  buffers_.catch_up(comm_);
   while (!broken() && receive_next()) moved = true;
   return moved;
 }

@@ -35,7 +35,11 @@ bool LaneOut::unsent() const {
 
 bool LaneOut::progress(bool) noexcept {
   bool moved = false;
-  if (!broken()) buffers_.catch_up(comm_);
+  if (broken()) {
+    give_up();
+    return false;
+  }
+  buffers_.catch_up(comm_);
   while (!broken()) {
     bool again = false;
     while (flying_ < kMostFlying && send_next()) again = true;
@@ -44,6 +48,23 @@ bool LaneOut::progress(bool) noexcept {
     moved = true;
   }
   return moved;
+}
+
+// Nobody will send what is left. The connection is closed, so nobody reads it either: the GPU need
+// not wait for it.
+void LaneOut::give_up() noexcept {
+  comm_ = {};
+  for (; flying_ > 0; flying_--) {
+    if (bodies_[first_]) count_sent();
+    first_ = (first_ + 1) % kMostFlying;
+  }
+  if (prepared_ && body_.bytes > 0) count_sent();
+  prepared_ = false;
+  LanePost post;
+  while (take(post)) {
+    if (post.bytes > 0) count_sent();
+    store(posts().taken, ++taken_);
+  }
 }
 
 // The next post, if all of it has arrived.

@@ -31,7 +31,6 @@ struct LanePost {
   // In `kind` too: the data goes to a place that the peer has granted, or comes from one of the
   // sender. Otherwise `to` and `from` are offsets.
   static constexpr uint32_t kToPlace = 1u << 9, kFromPlace = 1u << 10;
-  static constexpr uint64_t kNoPlace = ~uint64_t{0};
   uint32_t word = 0;  // offset in the peer's area
   uint32_t call = 0, value = 0;
   uint32_t bytes = 0;  // of data

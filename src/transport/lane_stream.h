@@ -82,6 +82,7 @@ class LaneOut final : public NetStream {
   bool find_body(const LanePost& post) noexcept;
   bool send_next() noexcept;
   bool complete_some() noexcept;
+  void give_up() noexcept;
   void count_sent() noexcept { __atomic_fetch_add(area_.sent, 1, __ATOMIC_ACQ_REL); }
   std::byte* frame() const;
 

@@ -46,9 +46,21 @@ NicBuffers::State NicBuffers::state(int slot) {
   Slot& s = slots_[static_cast<size_t>(slot)];
   if (s.ready) return State::kReady;
   const State now = answers(static_cast<size_t>(slot));
-  if (now != State::kPending) s.dma_buf = {};  // all streams are done with it
   s.ready = now == State::kReady;
   return now;
+}
+
+bool NicBuffers::tidy() {
+  bool waits = false;
+  for (size_t slot = 0; slot < kSlots; slot++) {
+    if (!slots_[slot].dma_buf) continue;
+    if (answers(slot) == State::kPending) {
+      waits = true;
+    } else {
+      slots_[slot].dma_buf = {};
+    }
+  }
+  return waits;
 }
 
 NicRegistrations::NicRegistrations(std::shared_ptr<NicBuffers> buffers, int pointers)
@@ -73,9 +85,20 @@ void NicRegistrations::look(NetComm& comm) noexcept {
   }
 }
 
+// What overlaps with the buffer is gone, even if that was not seen yet.
+void NicRegistrations::forget(NetComm& comm, const NicBuffers::Buffer& buffer) noexcept {
+  std::erase_if(known_, [&](const Known& known) {
+    const bool apart = known.buffer.data + known.buffer.bytes <= buffer.data ||
+                       buffer.data + buffer.bytes <= known.buffer.data;
+    if (!apart) comm.dereg(known.registration);
+    return !apart;
+  });
+}
+
 bool NicRegistrations::add(NetComm& comm, size_t slot) noexcept {
   try {
     const NicBuffers::Buffer buffer = buffers_->buffer(slot);
+    forget(comm, buffer);
     known_.reserve(known_.size() + 1);
     void* registration = comm.reg_gpu(buffer.data, buffer.bytes, buffer.dma_buf, pointers_);
     known_.push_back({slot, buffer, registration});

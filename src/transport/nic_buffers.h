@@ -1,7 +1,8 @@
 // The caller's buffers that the NICs of a rank reach, so that data goes between them and the wire
-// without a copy in the GPU. One table per rank. Its launching thread puts allocations there and
-// takes them out. Every stream registers them with its connection the next time it looks. A buffer
-// may be used when all streams have it. So no call waits for a registration.
+// without a copy in the GPU. One table per rank. Its owner (exec/cuda/own_memory.h) puts
+// allocations there and takes them out. Every stream registers them with its connection the next
+// time it looks. A buffer may be used when all streams have it. So no call waits for a
+// registration.
 //
 // Places are plain addresses of this process. A rank tells them to its peers, which name them with
 // the data. A stream moves nothing to or from an address that is not in its table.
@@ -27,11 +28,14 @@ class NicBuffers {
   // A stream of the rank, before the first put(). Returns its number.
   size_t join() { return streams_++; }
 
-  // One thread at a time. `dma_buf`: empty if NICs get the address. -1: there is no room.
+  // The owner's, one thread at a time. `dma_buf`: empty if NICs get the address. -1: there is no
+  // room.
   int put(std::byte* data, size_t bytes, Fd dma_buf);
   // Nothing uses the memory any more. Streams deregister it soon.
   void take_out(int slot);
   State state(int slot);
+  // Closes descriptors that all streams are done with. True: some still need theirs.
+  bool tidy();
 
   // Streams, any thread.
   struct Buffer {
@@ -63,7 +67,7 @@ class NicBuffers {
     std::byte* data = nullptr;
     size_t bytes = 0;
     Fd dma_buf;
-    bool ready = false;  // of the launching thread
+    bool ready = false;  // as the owner knows
   };
   State answers(size_t slot) const;
 
@@ -99,6 +103,7 @@ class NicRegistrations {
     void* registration = nullptr;
   };
   void look(NetComm& comm) noexcept;
+  void forget(NetComm& comm, const NicBuffers::Buffer& buffer) noexcept;
   bool add(NetComm& comm, size_t slot) noexcept;
 
   const std::shared_ptr<NicBuffers> buffers_;

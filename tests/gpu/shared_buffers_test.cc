@@ -38,6 +38,8 @@ std::string sum_bytes(ProcessRank& me, void* memory, size_t bytes, int number) {
   WEFT_CUDA(cudaMemsetAsync(memory, of_rank(me.rank()), bytes, me.stream()));
   WEFT_OK(ncclAllReduce(memory, memory, bytes, ncclInt8, ncclSum, me.comm(), me.stream()));
   std::vector<char> seen(bytes);
+  // NICs of the tests copy with CUDA, and must not be behind a copy that waits for them.
+  WEFT_CUDA(cudaStreamSynchronize(me.stream()));
   WEFT_CUDA(cudaMemcpyAsync(seen.data(), memory, bytes, cudaMemcpyDeviceToHost, me.stream()));
   WEFT_CUDA(cudaStreamSynchronize(me.stream()));
   if (seen[0] == expected && std::memcmp(seen.data(), seen.data() + 1, bytes - 1) == 0) return "";

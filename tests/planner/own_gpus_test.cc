@@ -8,14 +8,15 @@
 namespace weft::test {
 namespace {
 
-// What teams take on GPUs with these rates, as the simulator counts.
-std::vector<OwnGpuTimes> times_with(const Rates& rates, double way, std::vector<int> teams) {
+// What teams take on GPUs with these rates. Packets take longer the more ranks there are, lanes
+// begin later.
+std::vector<OwnGpuTimes> times_with(const Rates& rates, double way, const std::vector<int>& teams,
+                                    double more_packets) {
   std::vector<OwnGpuTimes> all;
   for (const int n : teams) {
     const double hops = n - 1;
-    all.push_back(
-        {n, rates.call_us + rates.step_us + hops * (way + rates.step_us + 2 * rates.message_us),
-         rates.call_us + way + rates.hop_us, way});
+    all.push_back({n, 4 + rates.call_us + hops * (way + rates.step_us + 2 * rates.message_us),
+                   rates.call_us + hops * more_packets, way});
   }
   return all;
 }
@@ -37,18 +38,21 @@ void expect_equal(const Rates& a, const Rates& b) {
 }
 
 TEST(OwnGpus, AreFittedByTheirTeams) {
-  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2, 3, 4, 6, 8}), {}), some_rates());
-  expect_equal(fit_own_gpus(times_with(some_rates(), 0.1, {2, 3}), {}), some_rates());
+  Rates expected = some_rates();
+  expected.hop_us = 3 * 0.5 - 0.7;  // of the team in the middle
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2, 3, 4, 6, 8}, 0.5), {}), expected);
+  expected.hop_us = 2 * 0.9 - 0.1;
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.1, {2, 3}, 0.9), {}), expected);
 }
 
-TEST(OwnGpus, OfWhichThereAreTwoKeepTheCall) {
-  Rates start;
-  start.call_us = some_rates().call_us;
-  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2}), start), some_rates());
+TEST(OwnGpus, OfWhichThereAreTwoHaveOneRateOfTheirOwn) {
+  Rates expected = some_rates();
+  expected.hop_us = 1.5 - 0.7;
+  expect_equal(fit_own_gpus(times_with(some_rates(), 0.7, {2}, 1.5), some_rates()), expected);
 }
 
 TEST(OwnGpus, ThatAreFasterTogetherAreRefused) {
-  std::vector<OwnGpuTimes> odd = times_with(some_rates(), 0.7, {2, 4});
+  std::vector<OwnGpuTimes> odd = times_with(some_rates(), 0.7, {2, 4}, 0.5);
   odd[1].ring_us = odd[0].ring_us - 1;
   EXPECT_THROW(fit_own_gpus(odd, {}), Error);
   EXPECT_THROW(fit_own_gpus({}, {}), Error);

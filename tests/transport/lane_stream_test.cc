@@ -83,6 +83,17 @@ TEST_P(LaneStreams, RefuseWhatLiesOutsideTheArea) {
   EXPECT_TRUE(pair_.broken());
 }
 
+// A kernel waits until its data has been sent. Over a connection that has ended it never is.
+TEST_P(LaneStreams, LetNobodyWaitForAConnectionThatHasEnded) {
+  Poster poster(pair_.posts());
+  LanePost wrong;
+  wrong.word = kWords;
+  poster.post(wrong);  // the receiver ends the connection
+  for (uint32_t n = 1; n <= 3 * kLanePosts; n++)
+    poster.post(numbered_post(n, n % 2 == 0 ? 30000 : 100, kWords + n % 64 * 32768));
+  EXPECT_TRUE(is_sent(3 * kLanePosts));
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, LaneStreams, testing::Bool(), [](const auto& tested) {
   return tested.param ? "lending_network" : "plain_network";
 });

@@ -73,6 +73,7 @@ Shared CudaMemory::share(const Allocation& allocation, bool watched, BoardEntry&
 }
 
 Fd CudaMemory::dma_buf(const Allocation& allocation) {
+  const OutsideCapture outside;
   return export_dma_buf(allocation.base, allocation.size);
 }
 

@@ -14,13 +14,17 @@ constexpr int kMostTries = 1000;  // of mapping, one every few milliseconds
 }  // namespace
 
 Imports::Imports(int rank, std::span<const Board> boards, std::span<const uint64_t> processes,
-                 size_t slots, size_t regions, std::shared_ptr<MemoryDriver> driver)
-    : rank_(rank), slots_(slots), regions_(regions), driver_(std::move(driver)) {
+                 const SharingOptions& options, std::shared_ptr<MemoryDriver> driver)
+    : rank_(rank),
+      slots_(options.slots),
+      regions_(options.regions),
+      ranks_(options.ranks),
+      driver_(std::move(driver)) {
   for (size_t p = 0; p < boards.size(); p++)
     peers_.push_back({boards[p],
                       processes[p] == processes[static_cast<size_t>(rank)],
                       0,
-                      std::vector<Mapped>(slots),
+                      std::vector<Mapped>(slots_),
                       {},
                       0,
                       false});
@@ -92,8 +96,8 @@ bool Imports::open(size_t peer, size_t slot, const BoardEntry& entry) {
   if (mapped.at != 0) {
     mapped_++;
     if (entry.region == 0) driver_->set_table(index(peer, slot), mapped.at);
-    WEFT_INFO(kReg, "rank {}: {} MiB that rank {} shares are used where they are", rank_,
-              entry.size >> 20, peer);
+    WEFT_INFO(kReg, "rank {}: {} MiB that rank {} shares are used where they are",
+              label(static_cast<size_t>(rank_)), entry.size >> 20, label(peer));
     return true;
   }
   BoardEntry now;
@@ -103,7 +107,7 @@ bool Imports::open(size_t peer, size_t slot, const BoardEntry& entry) {
   }
   if (!from.warned)
     WEFT_WARN("rank {} cannot map memory that rank {} shares, it is copied through a stage: {}",
-              rank_, peer, why);
+              label(static_cast<size_t>(rank_)), label(peer), why);
   from.warned = true;
   return true;
 }

@@ -11,6 +11,7 @@
 
 #include "src/exec/cuda/board.h"
 #include "src/exec/cuda/memory_driver.h"
+#include "src/exec/cuda/sharing_options.h"
 
 namespace weft::cuda {
 
@@ -19,7 +20,7 @@ class Imports {
  public:
   // `processes`: the process of each rank. Their memory needs no mapping in the same process.
   Imports(int rank, std::span<const Board> boards, std::span<const uint64_t> processes,
-          size_t slots, size_t regions, std::shared_ptr<MemoryDriver> driver);
+          const SharingOptions& options, std::shared_ptr<MemoryDriver> driver);
   // Unmaps everything.
   ~Imports();
   Imports(const Imports&) = delete;
@@ -53,8 +54,12 @@ class Imports {
   bool open(size_t peer, size_t slot, const BoardEntry& entry);
   uint64_t map(size_t peer, const BoardEntry& entry, std::string& why);
 
+  // The number of a rank in the communicator, for logs.
+  int label(size_t rank) const { return ranks_.empty() ? static_cast<int>(rank) : ranks_[rank]; }
+
   const int rank_;
   const size_t slots_, regions_;
+  const std::vector<int> ranks_;
   const std::shared_ptr<MemoryDriver> driver_;
   std::vector<Peer> peers_;
   size_t mapped_ = 0;

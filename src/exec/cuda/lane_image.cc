@@ -153,6 +153,8 @@ class LaneWriter {
     for (auto operand = to; operand != out_.operands.end(); operand++)
       operand->lends =
           operand->kind == LaneOperand::kMessage && apart_(out_.sends[operand->port].peer);
+    image_.lends = image_.lends || std::any_of(to, out_.operands.end(),
+                                               [](const LaneOperand& o) { return o.lends; });
     std::stable_partition(to, out_.operands.end(), [](const LaneOperand& o) { return !o.lends; });
     for (auto operand = to; operand != out_.operands.end(); operand++)
       operand->place = static_cast<uint16_t>(operand - first);

@@ -32,6 +32,7 @@ struct LaneImage {
   uint32_t most_ports = 0;     // of a rank, in one direction
   uint32_t most_messages = 0;  // of a port, in an iteration
   bool all_coded = false;      // every message has a codec
+  bool lends = false;          // some message may be lent
   // Of the messages that this rank receives, for reports.
   uint64_t straight_messages = 0, messages = 0;
 

@@ -76,11 +76,10 @@ std::vector<bool> steps_that_lend(const VerifiedSchedule& verified, int rank) {
         verified.facts(id.rank, id.lane, id.step).completes)
       continue;
     const Operand* source = &step.from[0];
-    // What is received may lie in the output, if the step puts it there.
-    for (const Operand& to : step.to)
-      if (step.from[0].kind == Operand::Kind::kPeer && to.kind == Operand::Kind::kLocal &&
-          to.buffer == Buffer::kOutput)
-        source = &to;
+    // What is received may go straight to the first place where the step puts it (straight.h).
+    if (source->kind == Operand::Kind::kPeer)
+      for (auto to = step.to.rbegin(); to != step.to.rend(); to++)
+        if (to->kind == Operand::Kind::kLocal && to->buffer != Buffer::kInput) source = &*to;
     lends[i] = source->kind == Operand::Kind::kLocal && source->buffer != Buffer::kScratch &&
                writes.stays(*source, s);
   }

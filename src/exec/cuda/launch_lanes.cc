@@ -107,7 +107,6 @@ void reach_buffers(LaneArguments& a, const GpuExecutor::State& s, const LaneImag
   };
   a.data.nic_input = reached(call.input, image.collective.input_blocks(s.options.rank));
   a.data.nic_output = reached(call.output, image.collective.output_blocks(s.options.rank));
-  a.lends = a.data.nic_input || a.data.nic_output;
 }
 
 // Shared memory for the items of a block, and for their lanes if these fit.
@@ -263,6 +262,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.scratch_at = g.scratch_at;
   a.packets = g.packets;
   a.data.slice = g.slice;
+  a.lends = image.lends && (a.data.nic_input || a.data.nic_output) &&
+            g.slice * a.element > a.inline_bytes;
   a.items = a.lane_count * g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
   const size_t shared = shared_bytes(a, blocks, kMostShared);

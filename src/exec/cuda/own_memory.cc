@@ -32,11 +32,11 @@ OwnMemory::OwnMemory(int rank, int nranks, Board board, const SharingOptions& op
 
 OwnMemory::~OwnMemory() {
   if (placed_ + private_ > 0)
-    WEFT_INFO(kReg, "rank {}: {} buffers of calls were used where they lie, {} were private", rank_,
-              placed_, private_);
+    WEFT_INFO(kReg, "rank {}: {} buffers of calls were used where they lie, {} were private",
+              label(), placed_, private_);
   if (nics_ != nullptr && nics_->sent + nics_->received > 0)
     WEFT_INFO(kReg, "rank {}: NICs sent {} messages from buffers of calls and brought {} into them",
-              rank_, nics_->sent.load(), nics_->received.load());
+              label(), nics_->sent.load(), nics_->received.load());
   for (const auto& [base, own] : own_) driver_->take_back(own.descriptor);
 }
 

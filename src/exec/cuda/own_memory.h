@@ -11,7 +11,8 @@
 //   with its own lock and reports an error if there is nothing.
 // - Peers map by handles or descriptors of what may be freed by now. The system keeps the memory
 // for
-//   them, or reports an error.
+//   them, or reports an error. NICs register by descriptors too, or, where a plugin takes none, by
+//   address.
 #pragma once
 
 #include <array>
@@ -21,22 +22,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/exec/cuda/board.h"
 #include "src/exec/cuda/memory_driver.h"
+#include "src/exec/cuda/sharing_options.h"
 #include "src/transport/nic_buffers.h"
 
 namespace weft::cuda {
-
-struct SharingOptions {
-  bool automatic = true;     // also memory that nobody registered
-  uint64_t most_bytes = 0;   // of such memory
-  uint64_t least_bytes = 0;  // of such an allocation
-  size_t slots = 0, regions = 0;
-  // Memory that calls have used since is not given up for other memory.
-  std::chrono::milliseconds idle{1000};
-};
 
 // tend() runs on the background thread. add() and remove() are thread-safe. One other thread at a
 // time calls the rest.
@@ -118,7 +112,9 @@ class OwnMemory {
   Owned::iterator withdraw(Owned::iterator it);
   void release(const std::vector<Allocation>& parts);
   bool join(const Allocation& memory, bool ours, bool kept, Shared& shared);
-  bool insert(const Allocation& memory, BoardEntry entry, Fd dma_buf, bool ours, bool kept);
+  // `dma_buf`: for NICs, perhaps empty; nullopt: it is not for them.
+  bool insert(const Allocation& memory, BoardEntry entry, std::optional<Fd> dma_buf, bool ours,
+              bool kept);
   uint64_t region_of(uint64_t base);
   bool make_room(uint64_t bytes);
 
@@ -133,10 +129,16 @@ class OwnMemory {
   uint64_t id_in_launch(uint64_t address);
   Shared share(uint64_t begin, uint64_t end, bool ours, std::vector<Allocation>* registered,
                int most);
-  Shared share_one(const Allocation& memory, uint64_t end, bool ours, bool kept, int& most);
+  Shared share_one(const Allocation& memory, uint64_t begin, uint64_t end, bool ours, bool kept,
+                   int& most);
   bool hear_all();
   void sweep();
   bool finish_retiring();
+
+  // For logs.
+  int label() const {
+    return options_.ranks.empty() ? rank_ : options_.ranks[static_cast<size_t>(rank_)];
+  }
 
   const int rank_, nranks_;
   const SharingOptions options_;

@@ -20,8 +20,8 @@ bool OwnMemory::join(const Allocation& memory, bool ours, bool kept, Shared& sha
 }
 
 // `most`: so many more may be put on the board.
-Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, bool kept,
-                            int& most) {
+Shared OwnMemory::share_one(const Allocation& memory, uint64_t begin, uint64_t end, bool ours,
+                            bool kept, int& most) {
   Shared shared = Shared::kLater;
   {
     std::lock_guard lock(mutex_);
@@ -42,7 +42,10 @@ Shared OwnMemory::share_one(const Allocation& memory, uint64_t end, bool ours, b
     WEFT_INFO(kReg, "the memory at {:#x} stays private to this process: {}", memory.base, why);
     return shared;
   }
-  Fd dma_buf = nics_ != nullptr ? driver_->dma_buf(memory) : Fd();
+  // NICs use no buffers that span several allocations.
+  const bool whole = memory.base <= begin && end <= memory.base + memory.size;
+  std::optional<Fd> dma_buf;
+  if (nics_ != nullptr && whole) dma_buf = driver_->dma_buf(memory);
   {
     std::lock_guard lock(mutex_);
     most--;
@@ -61,7 +64,7 @@ Shared OwnMemory::share(uint64_t begin, uint64_t end, bool ours,
   for (uint64_t next = begin; next < end && most > 0;) {
     Allocation memory;
     if (!driver_->find(next, memory)) return Shared::kLater;
-    const Shared shared = share_one(memory, end, ours, registered != nullptr, most);
+    const Shared shared = share_one(memory, begin, end, ours, registered != nullptr, most);
     if (shared != Shared::kYes) return shared;
     if (registered != nullptr) registered->push_back(memory);
     next = memory.base + memory.size;
@@ -79,8 +82,8 @@ uint64_t OwnMemory::region_of(uint64_t base) {
   return regions_.size();
 }
 
-bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, Fd dma_buf, bool ours,
-                       bool kept) {
+bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, std::optional<Fd> dma_buf,
+                       bool ours, bool kept) {
   const uint64_t end = memory.base + memory.size;
   // What overlaps with this allocation has been freed.
   auto old = at(memory.base);
@@ -104,9 +107,9 @@ bool OwnMemory::insert(const Allocation& memory, BoardEntry entry, Fd dma_buf, b
   own.registered = kept ? 1 : 0;
   own.ours = ours;
   own.used = Clock::now();
-  if (nics_ != nullptr)
+  if (dma_buf)
     own.nic =
-        nics_->put(reinterpret_cast<std::byte*>(memory.base), memory.size, std::move(dma_buf));
+        nics_->put(reinterpret_cast<std::byte*>(memory.base), memory.size, std::move(*dma_buf));
   own.version = board_.publish(own.slot, entry);
   *free = true;
   own_[memory.base] = own;

@@ -47,6 +47,7 @@ bool OwnMemory::hear_all() {
     driver_->take_back(own.descriptor);
     own.descriptor = 0;
   }
+  if (nics_ != nullptr) waits = nics_->tidy() || waits;
   return waits;
 }
 

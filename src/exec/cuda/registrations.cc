@@ -41,7 +41,7 @@ Registrations::Registrations(int rank, std::span<std::byte* const> boards,
       driver_(std::move(driver)),
       own_(rank, static_cast<int>(boards.size()), boards_[static_cast<size_t>(rank)],
            settled(options, processes), driver_, [this] { wake(); }),
-      imports_(rank, boards_, processes, options.slots, options.regions, driver_) {}
+      imports_(rank, boards_, processes, options, driver_) {}
 
 Registrations::~Registrations() {
   {

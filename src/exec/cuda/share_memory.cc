@@ -43,6 +43,7 @@ void GpuExecutor::share_memory(std::span<std::byte* const> boards,
   options.least_bytes = kLeastShared;
   options.slots = kMostAllocations;
   options.regions = kMostRegions;
+  options.ranks = ranks;
   const int mine = sharer_of[static_cast<size_t>(s.options.rank)];
   s.sharer_of = std::move(sharer_of);
   s.sharers = static_cast<int>(lists.size());
