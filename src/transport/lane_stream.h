@@ -44,7 +44,7 @@ struct LaneArea {
   LaneGpuMemory gpu;
 
   bool has(uint64_t at, uint64_t bytes) const {
-    return at >= words_bytes && at + bytes <= memory.size();
+    return at >= words_bytes && at <= memory.size() && bytes <= memory.size() - at;
   }
   // Where the data is that a post places at `at`.
   std::byte* data(uint64_t at, bool on_gpu) const {

@@ -83,11 +83,14 @@ TEST_F(TwoFakeHosts, KeepBuffersFromNicsWhereSharingIsOff) {
   all["WEFT_SHARE_BUFFERS"] = "0";
   play_on(2, "buffers_of_nics", 4, "none", all);
 }
-// Memory of calls is freed, and other memory comes to its address.
+// Memory of calls is freed, and other memory comes to its address. The plugin copies with CUDA, as
+// no NIC does: it would wait for a rank of its host that unmaps memory beside a kernel.
 TEST_F(TwoFakeHosts, LetNicsReachBuffersThatAreExchanged) {
-  play_on(2, "exchanged_buffers", 4, "", gpu_nics());
-  play_on(2, "exchanged_buffers", 4, "");
+  Environment all = gpu_nics();
+  all["WEFT_NET_LANES"] = "2";
+  play_on(2, "exchanged_buffers", 2, "", all);
 }
+TEST_F(TwoFakeHosts, OfTwoProcessesEachExchangeBuffers) { play_on(2, "exchanged_buffers", 4, ""); }
 TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {
   play_on(2, "graphs_between_processes", 4, "registered");
 }
