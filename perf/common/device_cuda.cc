@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "perf/common/device.h"
@@ -100,10 +101,20 @@ void synchronize(cudaStream_t stream) {
   if (on_gpu()) check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
+// Streams that threads first use at the same time may get the same hardware queue, and ranks that
+// share a GPU then wait for each other for ever (src/exec/stream_gate.h). So one after the other is
+// used here.
 cudaStream_t stream(int, bool null_stream) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   cudaStream_t made = nullptr;
-  if (on_gpu() && !null_stream)
-    check_cuda(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreate");
+  if (!on_gpu() || null_stream) return made;
+  check_cuda(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreate");
+  void* some = nullptr;
+  check_cuda(cudaMalloc(&some, 256), "cudaMalloc");
+  check_cuda(cudaMemsetAsync(some, 0, 256, made), "cudaMemsetAsync");
+  check_cuda(cudaStreamSynchronize(made), "cudaStreamSynchronize");
+  check_cuda(cudaFree(some), "cudaFree");
   return made;
 }
 
