@@ -19,7 +19,7 @@ class Writes {
       const Step& step = *g.steps[static_cast<size_t>(s)];
       for (const Operand& to : step.to)
         for (int c = 0; c < step.count && to.kind == Operand::Kind::kLocal; c++)
-          if (!copies_to_itself(step, to, c)) note(place(to, c), s);
+          note(place(to, c), s);  // also a copy in place, which writes what is there
     }
   }
 
@@ -41,10 +41,6 @@ class Writes {
   };
   int32_t place(const Operand& operand, int c) const {
     return g_.place(rank_, operand.buffer, operand.index + c) - first_;
-  }
-  bool copies_to_itself(const Step& step, const Operand& to, int c) const {
-    return step.from.size() == 1 && step.from[0].kind == Operand::Kind::kLocal &&
-           place(step.from[0], c) == place(to, c);
   }
   void note(int32_t place, int32_t step) {
     Writer& writer = writers_[static_cast<size_t>(place)];
