@@ -60,8 +60,8 @@ class GpuLauncher {
   bool busy() const { return gpu_.busy(); }
   // Device memory of this rank.
   size_t device_bytes() const { return gpu_.device_bytes() + losses_.bytes(); }
-  // Its calls that graphs hold which still exist.
-  int captured_calls() const { return gpu_.captured_calls(); }
+  // Graphs that hold its calls and still exist.
+  int graphs() const { return gpu_.graphs(); }
 
   // The setting of compression has changed.
   void forget_losses() { losses_.forget(); }

@@ -20,7 +20,7 @@ void put_to_sleep(ncclComm& comm, std::shared_ptr<Use> use, uint64_t round) {
   Asleep asleep;
   asleep.bytes = impl.memory_bytes();
   if (GpuLauncher* gpu = impl.gpu(); gpu != nullptr) asleep.registered = gpu->registered();
-  const bool has_graphs = impl.gpu() != nullptr && impl.gpu()->captured_calls() > 0;
+  const bool has_graphs = impl.gpu() != nullptr && impl.gpu()->graphs() > 0;
   asleep.child = impl.children().successor(round, has_graphs);
   CommState expected = CommState::kReady;
   if (!comm.state.compare_exchange_strong(expected, CommState::kSuspending))

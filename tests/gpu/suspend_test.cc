@@ -135,6 +135,42 @@ TEST_F(GpuSuspend, IsRefusedWhileAGraphHoldsACall) {
   });
 }
 
+// Communicators that share thread blocks share the order of launches. The graph holds both.
+TEST_F(GpuSuspend, IsRefusedForEveryCommunicatorOfAGraph) {
+  TeamOptions options;
+  options.config = NCCL_CONFIG_INITIALIZER;
+  options.config->splitShare = 1;
+  run_team(
+      2,
+      [](Rank& me) {
+        ncclComm_t part = nullptr;
+        WEFT_OK(ncclCommSplit(me.comm(), 0, me.rank, &part, nullptr));
+        me.meet();
+        {
+          const Case what = make_case(Operation::kAllReduce, 1000);
+          DeviceCase first(what, me.rank, me.nranks, me.comm(), *me.arena, me.stream()),
+              second(what, me.rank, me.nranks, part, *me.arena, me.stream());
+          me.meet();
+          const Graph graph(me.stream(), [&] {
+            WEFT_OK(first.launch(me.stream()));
+            WEFT_OK(second.launch(me.stream()));
+          });
+          me.meet();
+          for (const ncclComm_t comm : {me.comm(), part}) {
+            EXPECT_EQ(ncclCommSuspend(comm, NCCL_SUSPEND_MEM), ncclInvalidUsage);
+            me.meet();
+          }
+          graph.replay(me.stream());
+          expect_right(first.check(me.stream()));
+          expect_right(second.check(me.stream()));
+          me.meet();
+        }
+        me.meet();
+        WEFT_OK(ncclCommDestroy(part));
+      },
+      options);
+}
+
 // One stream of the group is captured and the other is not.
 TEST_F(GpuSuspend, GroupsOfCapturedAndOtherStreamsAreRefused) {
   TeamOptions options;

@@ -62,8 +62,9 @@ void warn_about_queues(int sharing, int device) {
         sharing, device, queues);
 }
 
-// Counts a launch until the graph that it becomes part of, and all its instances, are gone.
-void hold_in_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& count) {
+// Counts a graph until it and all its instances are gone. Once for all calls in it: every object
+// makes its launch longer, and with hundreds of them ranks start apart.
+void count_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& count) {
   using Count = std::shared_ptr<std::atomic<int>>;
   auto held = std::make_unique<Count>(count);
   cudaUserObject_t object = nullptr;
@@ -433,7 +434,11 @@ GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   Launch launch;
   if (state_->slot != nullptr) launch.slot = std::unique_lock(state_->slot->mutex);
   launch.pass = state_->order->begin(streams);
-  if (state_->order->is_captured()) hold_in_graph(state_->order->graph(), state_->captured_calls);
+  const LaunchOrder& order = *state_->order;
+  if (order.is_captured() && order.capture_number() != state_->counted_capture) {
+    count_graph(order.graph(), state_->graphs);
+    state_->counted_capture = order.capture_number();
+  }
   if (state_->registrations != nullptr)
     state_->registrations->begin_launch(state_->order->is_captured());
   return launch;
@@ -446,7 +451,7 @@ bool GpuExecutor::busy() const {
   return !state_->order->is_done();
 }
 
-int GpuExecutor::captured_calls() const { return state_->captured_calls->load(); }
+int GpuExecutor::graphs() const { return state_->graphs->load(); }
 
 size_t GpuExecutor::device_bytes() const {
   const State& s = *state_;

@@ -272,8 +272,8 @@ class GpuExecutor {
   bool busy() const;
   // Its device memory.
   size_t device_bytes() const;
-  // Its launches in graphs that still exist. They use its memory. Any thread.
-  int captured_calls() const;
+  // Graphs that hold launches and still exist. They use its memory. Any thread.
+  int graphs() const;
 
   // Memory that other processes may access in place, from some later call on. Registrations of the
   // same memory are counted.

@@ -92,8 +92,10 @@ struct GpuExecutor::State {
   PooledResource message_memory;  // for resolved messages of send/recv
   size_t plan_bytes_used = 0;
   size_t large_plan_bytes = 0;  // of plans that have memory of their own
-  // Launches that are in graphs. Graphs hold it, and may outlive the communicator.
-  std::shared_ptr<std::atomic<int>> captured_calls = std::make_shared<std::atomic<int>>(0);
+  // Graphs that hold launches. They hold it too, and may outlive the communicator.
+  std::shared_ptr<std::atomic<int>> graphs = std::make_shared<std::atomic<int>>(0);
+  // The last capture whose graph is counted. Other communicators may share `order`.
+  unsigned long long counted_capture = 0;
   std::pair<std::byte*, std::byte*> plan_room(LanePlan& plan, size_t bytes);
   void connect_posts(const GpuPosts& posts, std::byte* area);
   LaneRoom room;

@@ -30,7 +30,9 @@ class LaunchOrder {
   // These describe the current launch.
   cudaStream_t stream() const { return stream_; }
   bool is_captured() const { return is_captured_; }
-  cudaGraph_t graph() const { return capture_.graph; }  // if it is captured
+  // If it is captured. No two captures of a process have the same number.
+  cudaGraph_t graph() const { return capture_.graph; }
+  unsigned long long capture_number() const { return capture_.id; }
   // Whether a kernel launched now may start early and wait for its predecessor itself.
   bool may_start_early() const { return may_start_early_; }
   // Whether the predecessor in a capture is this communicator's last operation, and that was a

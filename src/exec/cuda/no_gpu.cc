@@ -79,7 +79,7 @@ void GpuExecutor::end_timing(const KernelTimes&) {}
 void GpuExecutor::end(std::span<const cudaStream_t>) {}
 bool GpuExecutor::busy() const { return false; }
 size_t GpuExecutor::device_bytes() const { return 0; }
-int GpuExecutor::captured_calls() const { return 0; }
+int GpuExecutor::graphs() const { return 0; }
 void GpuExecutor::register_memory(const void*, size_t) {}
 void GpuExecutor::deregister_memory(const void*) {}
 void GpuExecutor::peer_left(int) noexcept {}
