@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -24,6 +25,15 @@ namespace weft {
 namespace {
 
 constexpr double kBlockWait = 5;  // seconds for blocks that are about to become free
+
+// Whether it holds for the programs of all ranks. Ranks must decide alike.
+bool for_all_ranks(const Generator& generator, const Collective& collective,
+                   const std::function<bool(const Program&)>& holds) {
+  const auto schedule = ProvedSchedules::instance().get(generator, collective, false);
+  for (int rank = 0; rank < collective.nranks; rank++)
+    if (!holds(lower(*schedule, rank))) return false;
+  return true;
+}
 
 }  // namespace
 
@@ -305,7 +315,11 @@ void GpuLauncher::launch_collective(const Call& call) {
   if (choice.path == PlanPath::kLanes || (wide && passes_sums_on(collective, choice)))
     return launch_lanes(call, collective, choice, gpu_call, asked.in_place, wide);
   if (choice.path == PlanPath::kCopyEngines) return gpu_.copy(collective, gpu_call);
-  gpu_.run(*gpu_plan(collective, choice).plan, gpu_call);
+  if (cuda::GpuPlan* plan = gpu_plan(collective, choice).plan.get())
+    return gpu_.run(*plan, gpu_call);
+  Choice lanes = choice;
+  lanes.path = PlanPath::kLanes;
+  launch_lanes(call, collective, lanes, gpu_call, asked.in_place, wide);
 }
 
 // Whether a kernel other than that of lanes would round sums of some ranks.
@@ -318,14 +332,6 @@ bool GpuLauncher::passes_sums_on(const Collective& collective, const Choice& cho
       has_partial_sums(*ProvedSchedules::instance().get(*choice.generator, collective, false));
   all.emplace_back(choice.generator, found);
   return found;
-}
-
-// Whether all ranks' programs are one round of messages.
-bool GpuLauncher::is_one_round(const Generator& generator, const Collective& collective) {
-  const auto schedule = ProvedSchedules::instance().get(generator, collective, false);
-  for (int rank = 0; rank < nranks_; rank++)
-    if (!one_round_shape(lower(*schedule, rank))) return false;
-  return true;
 }
 
 // These schedules are the same in place and out of place, except for all-to-all. An all-to-all in
@@ -344,19 +350,30 @@ const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
                              choice.generator->name != kViaScratch.name && nranks_ > 1 &&
                              (!mesh_.one_process() || collective.kind == CollectiveKind::kAllToAll);
   std::shared_ptr<cuda::GpuPlan> plan;
+  bool on_lanes = false;
   if (may_fall_back) {
     const Program fallback = lowered(kViaScratch);
     plan = gpu_.prepare(program, &fallback);
   } else {
-    plan = packets ? gpu_.prepare_packets(program, is_one_round(*choice.generator, collective))
-                   : gpu_.prepare(program, nullptr);
+    const auto all = [&](const auto& holds) {
+      return for_all_ranks(*choice.generator, collective, holds);
+    };
+    const bool one_round =
+        packets && all([](const Program& each) { return one_round_shape(each).has_value(); });
+    on_lanes = packets && !one_round &&
+               !all([&](const Program& each) { return gpu_.takes_packets(each); });
+    if (!on_lanes)
+      plan = packets ? gpu_.prepare_packets(program, one_round) : gpu_.prepare(program, nullptr);
   }
-  if (plan == nullptr)
+  if (plan == nullptr && !on_lanes)
     fail(ncclInvalidUsage, "a {} by {} for {} ranks does not fit into a kernel",
          name(collective.kind), choice.generator->name, nranks_);
   WEFT_INFO(kTuning, "{}: {} root {} runs as {}{}: {} steps here", context_.label,
             name(collective.kind), collective.root, choice.generator->name,
-            packets ? " with the low-latency protocol" : "", program.steps.size());
+            on_lanes  ? " on lanes"
+            : packets ? " with the low-latency protocol"
+                      : "",
+            program.steps.size());
   plans.push_back(
       std::make_unique<GpuEntry>(GpuEntry{choice.generator, collective.root, std::move(plan)}));
   return *plans.back();

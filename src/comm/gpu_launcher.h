@@ -82,7 +82,7 @@ class GpuLauncher {
   struct GpuEntry {
     const Generator* generator = nullptr;
     int root = 0;
-    std::shared_ptr<cuda::GpuPlan> plan;
+    std::shared_ptr<cuda::GpuPlan> plan;  // nullptr: it runs on lanes
   };
   struct LaneEntry {
     const void* source = nullptr;  // the Generator or ImportedSchedule
@@ -96,7 +96,6 @@ class GpuLauncher {
   void launch_all(std::span<const Call* const> calls, uint64_t number);
   void note_calls(std::span<const Call* const> calls);
   cuda::LongWait long_wait();
-  bool is_one_round(const Generator& generator, const Collective& collective);
   bool connect_peers(Deadline deadline);
   void settle(const std::vector<std::string>& reach);
   cuda::GpuPosts posts();

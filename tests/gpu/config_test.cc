@@ -83,7 +83,8 @@ TEST_F(GpuConfig, PlansByHandGiveRightResults) {
   };
   for (const char* plans :
        {"all_reduce=ring,all_gather=ring,reduce_scatter=ring,broadcast=ring,reduce=ring",
-        "all_reduce=one_round,broadcast=tree,reduce=tree"})
+        "all_reduce=one_round,broadcast=tree,reduce=tree", "all_reduce=chain",
+        "all_reduce=halving"})
     for (const int n : {2, 4, 8}) {
       const ScopedEnvironment environment{{"WEFT_PLAN", plans}, {"WEFT_TIMEOUT", "5"}};
       run_team(n, run);

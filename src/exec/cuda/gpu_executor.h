@@ -215,6 +215,7 @@ class GpuExecutor {
   // all ranks have a one_round_shape() and need no interpreter. All ranks must pass the same value,
   // because the two kinds split data into different messages.
   std::shared_ptr<GpuPlan> prepare_packets(const Program& program, bool one_round);
+  bool takes_packets(const Program& program) const;  // whether they run it, if not as one round
 
   // For any schedule whose ranks send messages, in the launch that runs it first. Throws Error if
   // no kernel can run it. `also`: another proof, by which other ranks may run it.

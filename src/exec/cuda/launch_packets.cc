@@ -29,6 +29,8 @@ bool fits(const Program& program) {
 
 }  // namespace
 
+bool GpuExecutor::takes_packets(const Program& program) const { return fits(program); }
+
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program& program, bool one_round) {
   State& s = *state_;
   if (one_round)

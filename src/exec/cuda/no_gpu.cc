@@ -58,6 +58,7 @@ void GpuExecutor::write_probes() {}
 int GpuExecutor::missing_probe() const { return -1; }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program&, const Program*) { refuse(); }
 std::shared_ptr<GpuPlan> GpuExecutor::prepare_packets(const Program&, bool) { refuse(); }
+bool GpuExecutor::takes_packets(const Program&) const { return false; }
 GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t>) { return {}; }
 RankBlocks& GpuExecutor::blocks() { refuse(); }
 void GpuExecutor::use_blocks(int) {}
