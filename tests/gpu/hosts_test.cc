@@ -1,7 +1,10 @@
 // Processes that share the GPU and act as several hosts.
 #include <gtest/gtest.h>
 
+#include <stop_token>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/gpu/support/fake_hosts.h"
 #include "tests/gpu/support/own_log.h"
@@ -9,6 +12,7 @@
 #include "tests/support/nic_bytes.h"
 #include "tests/support/patterns.h"
 #include "tests/support/processes.h"
+#include "tests/support/threads.h"
 
 namespace weft::test {
 namespace {
@@ -94,6 +98,31 @@ TEST_F(TwoFakeHosts, OfTwoProcessesEachExchangeBuffers) { play_on(2, "exchanged_
 TEST_F(TwoFakeHosts, OfTwoProcessesEachReplayGraphs) {
   play_on(2, "graphs_between_processes", 4, "registered");
 }
+
+// Ranks leave a communicator when their own part of its last call is done. Others may not have
+// taken what they sent: the machine is busy.
+WEFT_SCENARIO(leaves_at_once) {
+  ProcessRank me(context);
+  Arena arena(size_t{16} << 20, Origin::kCudaMalloc);
+  std::vector<std::jthread> busy;
+  for (unsigned i = 0; i < std::thread::hardware_concurrency(); i++)
+    busy.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) continue;
+    });
+  for (int i = 0; i < 10; i++) {
+    me.note("communicator " + std::to_string(i));
+    ncclComm_t part = nullptr;
+    WEFT_OK(ncclCommSplit(me.comm(), 0, me.rank(), &part, nullptr));
+    arena.reset();
+    const Case last = plain(Operation::kSendRecv, 36058);
+    const std::string bad = run_device_case(last, me.rank(), me.nranks(), part, arena, me.stream());
+    EXPECT_TRUE(bad.empty()) << bad;
+    WEFT_OK(ncclCommDestroy(part));
+  }
+}
+
+TEST_F(TwoFakeHosts, LeaveAtOnceWithoutLosingData) { play_on(2, "leaves_at_once", 4, ""); }
+TEST_F(TwoFakeHosts, LetNicsSendWhatARankLeft) { play_on(2, "leaves_at_once", 4, "", gpu_nics()); }
 
 // The argument: how many all_gathers, with a MiB of each rank.
 WEFT_SCENARIO(counted_gathers) {

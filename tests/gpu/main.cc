@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/gpu/support/gpu.h"
+#include "tests/support/crash_trace.h"
 #include "tests/support/processes.h"
 #include "tests/support/require.h"
 
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
   const char* queues = std::getenv("WEFT_TEST_MPS") == nullptr ? "32" : "4";
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 0);
   setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", queues, 0);
+  weft::test::trace_crashes();
   testing::InitGoogleTest(&argc, argv);
   if (int exit_code = 0; weft::test::play_scenario(&exit_code)) return exit_code;
   if (testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();

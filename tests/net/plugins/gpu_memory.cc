@@ -3,8 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -107,7 +109,8 @@ struct Request {
   std::vector<Buffer*> flushed;
 };
 
-// What a comm with GPU memory needs besides the tiny network's.
+// What a comm with GPU memory needs besides the tiny network's. It is kept for the next comm: to
+// unpin memory waits for kernels, and a kernel may wait for this thread.
 struct Staging {
   std::vector<std::byte> memory = std::vector<std::byte>(kBufferBytes * kBuffers);
   void* registration = nullptr;
@@ -115,6 +118,7 @@ struct Staging {
   std::vector<Buffer> buffers = std::vector<Buffer>(kBuffers);
   std::deque<Withheld> withheld;
   std::deque<Request*> sends;  // that wait; messages keep their order
+  void* left = nullptr;        // of the last comm's copies
 
   explicit Staging(void* comm) {
     // Copies to memory that is not pinned would wait.
@@ -122,7 +126,13 @@ struct Staging {
     for (size_t i = 0; i < kBuffers; i++) buffers[i].memory = memory.data() + i * kBufferBytes;
     tiny::reg(comm, memory.data(), memory.size(), net_abi::kHostPointer, &registration);
   }
-  ~Staging() { call_cuda("cudaHostUnregister", static_cast<void*>(memory.data())); }
+  // The comm closes. Copies may still read and write the memory.
+  void leave() {
+    for (Buffer& buffer : buffers) buffer.used = false;
+    withheld.clear();
+    sends.clear();
+    left = copies.mark();
+  }
 
   ncclResult_t send_some() {
     while (!sends.empty() && Copies::is_done(sends.front()->mark)) {
@@ -155,13 +165,20 @@ struct Registration {
 };
 
 std::mutex stagings_mutex;
-std::map<void*, std::unique_ptr<Staging>> stagings;  // by comm
+std::map<void*, Staging*> stagings;  // by comm
+std::list<Staging> all_stagings;     // those of no comm, too
 
 Staging* staging_of(void* comm, bool make = false) {
   std::lock_guard lock(stagings_mutex);
-  auto& staging = stagings[comm];
-  if (staging == nullptr && make) staging = std::make_unique<Staging>(comm);
-  return staging.get();
+  const auto known = stagings.find(comm);
+  if (known != stagings.end() || !make) return known == stagings.end() ? nullptr : known->second;
+  Staging*& mine = stagings[comm];
+  for (Staging& staging : all_stagings) {
+    const bool spare = std::none_of(stagings.begin(), stagings.end(),
+                                    [&](const auto& used) { return used.second == &staging; });
+    if (spare && Copies::is_done(staging.left)) return mine = &staging;
+  }
+  return mine = &all_stagings.emplace_back(comm);
 }
 
 void* handed(Request request) { return std::make_unique<Request>(std::move(request)).release(); }
@@ -265,7 +282,10 @@ ncclResult_t test(void* request, int* done, int* size) {
 ncclResult_t close_comm(void* comm) {
   {
     std::lock_guard lock(stagings_mutex);
-    stagings.erase(comm);
+    if (const auto known = stagings.find(comm); known != stagings.end()) {
+      known->second->leave();
+      stagings.erase(known);
+    }
   }
   return tiny::close_comm(comm);
 }
