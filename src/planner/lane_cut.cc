@@ -12,6 +12,13 @@ constexpr double kLeastSlice = 1024;
 
 }  // namespace
 
+double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes) {
+  size_t lanes = 1;
+  for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
+  return std::clamp(chunk_bytes / kLeastMessage, 1.0,
+                    std::max(1.0, cut.blocks / static_cast<double>(lanes)));
+}
+
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes) {
   std::vector<double> ports(graph.schedule.ranks.size(), 0);
   double chunks = 1;  // in a message
@@ -19,16 +26,12 @@ double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chu
     ports[static_cast<size_t>(fifo.destination)]++;
     chunks = std::max<double>(chunks, fifo.most_chunks);
   }
-  size_t lanes = 1;
   bool scratch = false;
-  for (const RankSchedule& rank : graph.schedule.ranks) {
-    lanes = std::max(lanes, rank.lanes.size());
+  for (const RankSchedule& rank : graph.schedule.ranks)
     scratch = scratch || rank.scratch_chunks > 0;
-  }
   const double pool = scratch ? cut.pool_bytes / 2 : cut.pool_bytes;
   const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
-  const double instances = std::clamp(chunk_bytes / kLeastMessage, 1.0,
-                                      std::max(1.0, cut.blocks / static_cast<double>(lanes)));
+  const double instances = lane_instances(cut, graph.schedule, chunk_bytes);
   const double fifo = std::min(cut.fifo_bytes, pool / (most_ports * instances));
   return std::max(kLeastSlice, fifo / cut.slots / chunks) * instances;
 }

@@ -14,7 +14,9 @@ struct LaneCut {
   int slots = 4;
 };
 
-// The bytes of a chunk that all instances of a lane move in one pass over the program.
+// The instances of a lane: as many as there are blocks for, while messages are large enough.
+double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes);
+// The bytes of a chunk that all of them move in one pass over the program.
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes);
 
 }  // namespace weft

@@ -26,7 +26,7 @@ constexpr int kFewRanks = 16, kMostSlices = 64;
 
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("5 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("6 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,

@@ -11,6 +11,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/parallel_for.h"
+#include "src/planner/lane_instances.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
 
@@ -30,6 +31,10 @@ constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14
 constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
+// Of a lane. A rank may have more: they would take as many times longer to simulate.
+constexpr int kSimulatedInstances = 4;
+constexpr double kFewPasses = 12;
+
 // How a plan is simulated.
 struct Manner {
   SimulationOptions options;
@@ -41,9 +46,20 @@ double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, d
                       const Manner& manner) {
   SimulationOptions options = manner.options;
   const Schedule& schedule = graph.schedule;
-  if (manner.lanes != nullptr)
-    options.slice_bytes = bytes_per_pass(*manner.lanes, graph,
-                                         block_bytes(schedule.collective, bytes) / schedule.chunks);
+  if (manner.lanes != nullptr) {
+    const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
+    options.slice_bytes = bytes_per_pass(*manner.lanes, graph, chunk);
+    // In few passes it is instances that work on several hops at a time.
+    const int instances = std::min(
+        kSimulatedInstances, static_cast<int>(lane_instances(*manner.lanes, schedule, chunk)));
+    const auto run = instances > 1 && chunk < kFewPasses * options.slice_bytes
+                         ? with_instances(schedule, instances)
+                         : std::nullopt;
+    if (run) {
+      options.slice_bytes /= instances;
+      return simulate(simulated, step_graph(*run), bytes * manner.bytes_sent, options).time_us;
+    }
+  }
   return simulate(simulated, graph, bytes * manner.bytes_sent, options).time_us;
 }
 

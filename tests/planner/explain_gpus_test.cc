@@ -11,10 +11,10 @@
 #include "algorithms/synth/synthesis.h"
 #include "src/planner/gpu_rates.h"
 #include "src/planner/lane_cut.h"
+#include "src/planner/lane_instances.h"
 #include "src/planner/plan_facts.h"
 #include "src/simulator/simulator.h"
 #include "src/topology/graph/rank_machine.h"
-#include "tests/planner/instances.h"
 #include "tests/planner/planned_machine.h"
 #include "tests/support/sampling.h"
 
@@ -103,7 +103,7 @@ TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
 }
 
 // With the costs of steps. WEFT_TEST_SYNTHESIS_SECONDS: of each search, 2 unless told. Of 700 rows
-// 14 are more than 5% above the search for just that size.
+// 4 are more than 5% above the search for just that size.
 TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
   const char* seconds = std::getenv("WEFT_TEST_SYNTHESIS_SECONDS");
   SynthesisOptions search;
@@ -132,7 +132,7 @@ TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
         EXPECT_LE(us, 1.25 * best) << name << " " << choice.name << " against " << found.engine;
       }
   }
-  EXPECT_LE(worse, rows / 8) << "rows that are more than 5% above the best, of " << rows;
+  EXPECT_LE(worse, rows / 16) << "rows that are more than 5% above the best, of " << rows;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
+#include "src/exec/cuda/memory_sizes.h"
 #include "src/planner/lane_cut.h"
 #include "tests/support/sampling.h"
 
@@ -325,6 +326,7 @@ TEST(LaneCuts, AreTheOnesOfTheKernel) {
     }
   }
   EXPECT_GT(cuts, 2);
+  EXPECT_EQ(LaneCut().pool_bytes, cuda::lane_pool_bytes(0, false));
 }
 
 }  // namespace

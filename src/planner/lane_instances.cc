@@ -1,15 +1,9 @@
-// A schedule as the lane kernel runs it: with several instances of every lane. Each has its share
-// of every chunk and FIFOs of its own.
-#pragma once
+// See lane_instances.h.
+#include "src/planner/lane_instances.h"
 
-#include <optional>
+namespace weft {
 
-#include "src/schedule/schedule.h"
-
-namespace weft::test {
-
-// nullopt: a step moves chunks of several blocks, which instances would tear apart.
-inline std::optional<Schedule> with_instances(const Schedule& schedule, int instances) {
+std::optional<Schedule> with_instances(const Schedule& schedule, int instances) {
   Schedule all = schedule;
   all.chunks *= instances;
   all.routes.clear();
@@ -48,4 +42,4 @@ inline std::optional<Schedule> with_instances(const Schedule& schedule, int inst
   return all;
 }
 
-}  // namespace weft::test
+}  // namespace weft
