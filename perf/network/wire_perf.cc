@@ -26,8 +26,7 @@ struct Settings {
   uint64_t size = 64 << 20;
   std::string compress = "off";
   bool compare = false;
-  std::vector<std::string> collectives = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                          "reduce"};
+  std::vector<std::string> collectives;
 };
 
 float value_of(int rank, size_t i) {
@@ -223,7 +222,10 @@ int main(int argc, char** argv) {
       .with_default();
   program.add_option("--size", settings.size, "bytes of the whole array; K, M, G").in_bytes();
   program.add_option("--runs", settings.runs, "timed calls; the median counts").between(1, 1000);
-  program.add_option("--coll", settings.collectives, "collectives").separated_by(',');
+  program
+      .add_option("--coll", settings.collectives,
+                  "collectives; without it five, or with --compare those that can be compressed")
+      .separated_by(',');
   program.add_option("--compress", settings.compress,
                      "WEFT_COMPRESS; plans are named as without it");
   program.add_flag("--compare", settings.compare,
@@ -231,6 +233,11 @@ int main(int argc, char** argv) {
   program.add_option("--least-share", settings.least_share, "of the cable, or exit with 1");
   program.add_option("--most-bytes", settings.most_bytes, "times the bound, or exit with 1");
   program.calls([&] {
+    if (settings.collectives.empty()) {
+      settings.collectives = {"all_reduce", "all_gather", "reduce_scatter"};
+      if (!settings.compare)
+        settings.collectives.insert(settings.collectives.end(), {"broadcast", "reduce"});
+    }
     fmt::print("# 2 hosts of {} processes, a cable of {} Gbit/s\n", settings.ranks, settings.gbit);
     if (settings.compare)
       fmt::print("# {:13} {:>12} {:>10} {:>10} {:>10} {:>8}  auto compresses\n", "collective",
