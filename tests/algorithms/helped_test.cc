@@ -53,7 +53,9 @@ TEST(Helped, CodedSchedulesAreProvedAndCodeEveryMessage) {
               for (const Step& step : lane.steps)
                 for (const auto* operands : {&step.from, &step.to})
                   for (const Operand& operand : *operands)
-                    if (operand.kind == Operand::Kind::kPeer) ASSERT_EQ(operand.codec, 1);
+                    if (operand.kind == Operand::Kind::kPeer) {
+                      ASSERT_EQ(operand.codec, 1);
+                    }
         }
 }
 

@@ -71,10 +71,11 @@ TEST(CompressionScope, IsNeverMuchSlowerThanAnotherWay) {
     ASSERT_GT(mine, 0) << i;
     ASSERT_LE(mine, best / 0.9 + 1e-9) << i;
     // Where it begins it is not slower either.
-    if (scope.links != CodedLinks::kNone)
+    if (scope.links != CodedLinks::kNone) {
       ASSERT_LE(times[static_cast<size_t>(scope.links)].at(scope.from),
                 1.1 * times[0].at(scope.from))
           << i;
+    }
   }
 }
 

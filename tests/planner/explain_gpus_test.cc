@@ -42,7 +42,7 @@ std::vector<std::string> machines(size_t most_gpus, uint64_t stride) {
 }
 
 TEST(ExplainGpus, NeverPredictsLessThanTheBound) {
-  for (const std::string& name : machines(72, 2)) {
+  for (const std::string& name : machines(72, 3)) {
     const PlannedMachine on(load_machine(name), "0.2");
     for (const CollectiveKind kind : kFive)
       for (const uint64_t bytes : {1u << 10, 64u << 10, 4u << 20, 64u << 20, 1u << 30}) {
@@ -85,7 +85,7 @@ double fine_us(const Machine& ways, const Schedule& schedule, PlanPath path, dou
 
 // Without the costs of steps.
 TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
-  for (const std::string& name : machines(16, 3)) {
+  for (const std::string& name : machines(16, 5)) {
     const PlannedMachine on(load_machine(name), "10");
     if (!on.chooser().placement().lanes) continue;  // through host memory: no links of GPUs
     const Machine ways = peer_ways(on.machine());

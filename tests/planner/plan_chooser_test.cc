@@ -283,7 +283,9 @@ TEST(PlanChooser, RunsThePlansOfAnEmulatedMachine) {
       ASSERT_NE(option, nullptr);
       EXPECT_EQ(choice.name, option->name) << topo;
       EXPECT_EQ(choice.path, option->path) << topo;
-      if (!placement.peer_memory) EXPECT_EQ(choice.path, PlanPath::kLanes) << choice.name;
+      if (!placement.peer_memory) {
+        EXPECT_EQ(choice.path, PlanPath::kLanes) << choice.name;
+      }
     }
   }
 }

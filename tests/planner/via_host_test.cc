@@ -110,10 +110,11 @@ TEST(ViaHost, IsAPlanAmongOthersForGpusThatReachEachOtherOverTheHostBridge) {
     EXPECT_EQ(option_of(*table, "peer_memory"), nullptr) << "nothing reaches across a CPU";
     const PlanOption* chosen = table->choose(kSum, kMuch, false);
     for (const PlanOption& option : table->options)
-      if (option.kind == kSum && option.barred.empty() && !option.us.empty())
+      if (option.kind == kSum && option.barred.empty() && !option.us.empty()) {
         EXPECT_GT(SelectionTable::estimate(option, kMuch) * 1.05,
                   SelectionTable::estimate(*chosen, kMuch))
             << option.name << " beats " << chosen->name;
+      }
   }
   // The plan also knows the time of the links: 112 MiB in and out of each GPU at 24 GB/s.
   EXPECT_GT(SelectionTable::estimate(*wide.choose(kSum, kMuch, false), kMuch), 4800);
