@@ -39,6 +39,7 @@ struct Rates {
   double net_us_mb = 200;      // core time per megabyte sent or received
   double packet_us_mb = 0.35;  // GPUs: per megabyte sent or received as packets (flags beside the
                                // data)
+  double lane_start_us = 0;    // GPUs of their own: lanes begin so much later than packets
 };
 
 // The rates by name, for files and for fitting.
@@ -46,7 +47,7 @@ struct RateName {
   std::string_view name;
   double Rates::*rate;
 };
-inline constexpr std::array<RateName, 15> kRateNames = {{
+inline constexpr std::array<RateName, 16> kRateNames = {{
     {"call_us", &Rates::call_us},
     {"hop_us", &Rates::hop_us},
     {"switch_us", &Rates::switch_us},
@@ -62,6 +63,7 @@ inline constexpr std::array<RateName, 15> kRateNames = {{
     {"net_message_us", &Rates::net_message_us},
     {"net_us_mb", &Rates::net_us_mb},
     {"packet_us_mb", &Rates::packet_us_mb},
+    {"lane_start_us", &Rates::lane_start_us},
 }};
 
 // How far off the model is: measured over predicted time of a plan ("all_reduce ring"), at one

@@ -39,9 +39,8 @@ Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start) {
   if (teams.empty()) fail(ncclInvalidUsage, "no GPUs were measured");
   Rates rates = start;
   if (teams.size() > 1) {
-    const double hop =
-        line_through(teams, [](const OwnGpuTimes& team) { return team.ring_us; }).slope -
-        teams.back().way_us;
+    const Line ring = line_through(teams, [](const OwnGpuTimes& team) { return team.ring_us; });
+    const double hop = ring.slope - teams.back().way_us;
     if (hop <= 0)
       fail(ncclSystemError,
            "more GPUs take no longer (a hop of {:.2f} us): is something else running there?", hop);
@@ -50,6 +49,7 @@ Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start) {
     rates.call_us = std::max(kLeastUs, line_through(teams, [](const OwnGpuTimes& team) {
                                          return team.packets_us;
                                        }).begin);
+    rates.lane_start_us = std::max(0.0, ring.begin - rates.call_us);
   }
   std::vector<double> rounds;
   for (const OwnGpuTimes& team : teams)

@@ -16,12 +16,11 @@ struct OwnGpuTimes {
   double way_us = 0;      // what the machine says a link between neighbours takes
 };
 
-// Fills in call_us, step_us, message_us and hop_us (packets), as gpu_rates() reads them. What teams
-// take longer than smaller ones is their hops; the rest of a hop is divided between its step and
-// its two messages as in gpu_rates.cc. A call is what packets to nobody would take. (A kernel of
-// lanes begins some microseconds later than one of packets. The model has no rate for that.) With
-// one team only hop_us is fitted. Throws Error if times cannot be explained: a larger team is
-// faster.
+// Fills in call_us, step_us, message_us, hop_us (packets) and lane_start_us, as gpu_rates() reads
+// them. What teams take longer than smaller ones is their hops; the rest of a hop is divided
+// between its step and its two messages as in gpu_rates.cc. A call is what packets to nobody would
+// take, and lanes begin later by what a ring without hops would take more. With one team only
+// hop_us is fitted. Throws Error if times cannot be explained: a larger team is faster.
 Rates fit_own_gpus(std::span<const OwnGpuTimes> teams, const Rates& start);
 
 }  // namespace weft

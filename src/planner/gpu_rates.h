@@ -17,10 +17,11 @@ struct GpuGeneration {
   int sm = 0;  // compute capability, from this one on
   std::string_view name;
   int multiprocessors = 0;
-  double call_us = 0;     // until the first step of a kernel
-  double step_us = 0;     // lanes: a step
-  double message_us = 0;  // lanes: a message sent, or received
-  double packet_us = 0;   // packets: a message sent or received; load and store: a meeting
+  double call_us = 0;        // until the first step of a kernel
+  double step_us = 0;        // lanes: a step
+  double message_us = 0;     // lanes: a message sent, or received
+  double packet_us = 0;      // packets: a message sent or received; load and store: a meeting
+  double lane_start_us = 0;  // lanes: how much later the first step is
   std::string_view origin;
 };
 // From new to old.
@@ -32,7 +33,7 @@ const GpuGeneration& generation_of(const Machine& machine);
 // The rates for plans on the GPUs of a machine: those of a calibration, if it has some for GPUs
 // that ranks do not share, else those of the generation.
 struct GpuRates {
-  double call_us = 0, step_us = 0, message_us = 0, packet_us = 0;
+  double call_us = 0, step_us = 0, message_us = 0, packet_us = 0, lane_start_us = 0;
   std::string origin;  // in words
 };
 GpuRates gpu_rates(const Machine& machine, const Calibration* measured);

@@ -33,8 +33,8 @@ std::string table_name(const TableRequest& request, uint64_t schedules) {
                       request.simulation.step_us, request.simulation.message_us, request.packets);
   if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
   if (request.lanes)
-    text += fmt::format(" {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
-                        request.lanes->pool_bytes, request.lanes->slots);
+    text += fmt::format(" {} {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
+                        request.lanes->pool_bytes, request.lanes->slots, request.lane_start_us);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
@@ -91,6 +91,7 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   if (request.config.scratch_bytes > 0)
     table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
   table.call_us = rates.call_us;
+  table.lane_start_us = rates.lane_start_us;
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates, request.nranks);
   table.packets = request.config.packet_bytes > 0;

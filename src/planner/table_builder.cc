@@ -71,7 +71,7 @@ std::vector<double> simulated_times(const TableRequest& request, const ScheduleG
     sizes = request.lanes ? std::span<const int>(kFewLaneSizes) : kFewSimulatedSizes;
   std::vector<double> known, us;
   for (const int i : sizes)
-    known.push_back(request.call_us +
+    known.push_back(request.call_us + (manner.lanes != nullptr ? request.lane_start_us : 0) +
                     simulated_time(simulated, graph, SelectionTable::size(i), manner));
   for (int i = 0; i < SelectionTable::kSizes; i++) {
     size_t k = 0;

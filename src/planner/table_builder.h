@@ -30,6 +30,7 @@ struct TableRequest {
   SimulationOptions simulation;
   CpuRates cpus;
   double call_us = 0;                // per call, added to simulated times
+  double lane_start_us = 0;          // likewise, for lanes
   PlanPath path = PlanPath::kFifos;  // of plans whose ranks send messages
   std::optional<LaneCut> lanes;      // GPUs run these plans as lanes
   // GPUs that all reach each other: the costs of kernels for special shapes, which compete then.

@@ -245,9 +245,13 @@ Rates measure_own_gpus(const Config& config, const std::vector<int>& devices) {
   start.call_us = row.call_us;
   start.step_us = row.step_us;
   start.message_us = row.message_us;
+  start.lane_start_us = row.lane_start_us;
   const Rates rates = fit_own_gpus(teams, start);
-  fmt::print("{}: call_us {:.3g}, step_us {:.3g}, message_us {:.3g}, hop_us {:.3g}\n", kOwnGpuRates,
-             rates.call_us, rates.step_us, rates.message_us, rates.hop_us);
+  fmt::print(
+      "{}: call_us {:.3g}, step_us {:.3g}, message_us {:.3g}, hop_us {:.3g}, lane_start_us "
+      "{:.3g}\n",
+      kOwnGpuRates, rates.call_us, rates.step_us, rates.message_us, rates.hop_us,
+      rates.lane_start_us);
   return rates;
 }
 

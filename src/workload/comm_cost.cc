@@ -153,7 +153,7 @@ const CommCosts::Simulated& CommCosts::simulated(const Part& part, CollectiveKin
             bytes_per_pass(LaneCut{}, graph, block_bytes(collective, bytes) / schedule.chunks));
       simulations_++;
       const Simulation run = simulate(prepared, graph, bytes, options);
-      const double us = run.time_us + rates_.call_us;
+      const double us = run.time_us + rates_.call_us + (each.kernel ? 0 : rates_.lane_start_us);
       if (!best.plan.empty() && us >= best.us) continue;
       best.us = us;
       best.plan = each.generator->name;

@@ -122,9 +122,11 @@ TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
         const Choice choice = on.chooser().choose(PlanCall::of_size(c, static_cast<size_t>(bytes)));
         const bool lanes = choice.path == PlanPath::kLanes;
         const double us = fine_us(ways, schedule_of(on, choice, c), choice.path, bytes,
-                                  lanes ? in_lanes : in_kernels);
+                                  lanes ? in_lanes : in_kernels) +
+                          (lanes ? rates.lane_start_us : 0);
         const Synthesized found = synthesize(ways, c, bytes, search);
-        const double best = fine_us(ways, found.schedule, PlanPath::kLanes, bytes, in_lanes);
+        const double best =
+            fine_us(ways, found.schedule, PlanPath::kLanes, bytes, in_lanes) + rates.lane_start_us;
         std::printf("%-16s %-14s %10.0f %10.1f us, searched %10.1f us, %.3f %s\n", name.c_str(),
                     std::string(weft::name(kind)).c_str(), bytes, us, best, us / best, choice.name);
         rows++;

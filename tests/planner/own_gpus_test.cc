@@ -15,8 +15,10 @@ std::vector<OwnGpuTimes> times_with(const Rates& rates, double way, const std::v
   std::vector<OwnGpuTimes> all;
   for (const int n : teams) {
     const double hops = n - 1;
-    all.push_back({n, 4 + rates.call_us + hops * (way + rates.step_us + 2 * rates.message_us),
-                   rates.call_us + hops * more_packets, way});
+    all.push_back(
+        {n,
+         rates.lane_start_us + rates.call_us + hops * (way + rates.step_us + 2 * rates.message_us),
+         rates.call_us + hops * more_packets, way});
   }
   return all;
 }
@@ -27,6 +29,7 @@ Rates some_rates() {
   rates.step_us = 0.9;
   rates.message_us = 0.3;
   rates.hop_us = 0.7;
+  rates.lane_start_us = 4;
   return rates;
 }
 
@@ -35,6 +38,7 @@ void expect_equal(const Rates& a, const Rates& b) {
   EXPECT_NEAR(a.step_us, b.step_us, 1e-9);
   EXPECT_NEAR(a.message_us, b.message_us, 1e-9);
   EXPECT_NEAR(a.hop_us, b.hop_us, 1e-9);
+  EXPECT_NEAR(a.lane_start_us, b.lane_start_us, 1e-9);
 }
 
 TEST(OwnGpus, AreFittedByTheirTeams) {
