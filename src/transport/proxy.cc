@@ -101,6 +101,7 @@ Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 void Proxy::stay_near(const std::string& pci_path) {
+  const std::scoped_lock lock(near_mutex_);
   if (pci_path.empty() || std::exchange(near_, pci_path) == pci_path) return;
   std::string list;
   std::getline(std::ifstream(pci_path + "/local_cpulist"), list);

@@ -140,7 +140,8 @@ class Proxy {
   std::atomic<bool> observed_{false};  // observers_ is not empty
   std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};
-  std::string near_;  // the device that it runs near
+  std::mutex near_mutex_;  // protects near_: ranks of the process connect at the same time
+  std::string near_;       // the device that it runs near
 };
 
 }  // namespace weft

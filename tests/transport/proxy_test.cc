@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -152,6 +153,18 @@ TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   asleep.remove(stream, 0);
   watching.remove(mark, 0);
   watching.keep_polling(false);
+}
+
+// Ranks that are threads connect at the same time.
+TEST(Proxy, IsToldByManyThreadsWhereToStay) {
+  Proxy& proxy = Proxy::next(1);
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < 4; rank++)
+    ranks.push_back(std::async(std::launch::async, [&proxy, rank] {
+      for (int i = 0; i < 500; i++)
+        proxy.stay_near("/a/device/that/is/not/there/" + std::string(30, 'a' + (rank + i) % 4));
+    }));
+  for (std::future<void>& rank : ranks) rank.get();
 }
 
 }  // namespace
