@@ -94,6 +94,7 @@ struct Config {
   size_t packet_bytes = 1u << 20;
   bool copy_engines = false;
   bool graph_mixing = true;
+  bool count_graphs = false;
   bool p2p_disable = false;
   std::string p2p_level;
   bool local_register = true, win_enable = true, cumem_enable = true;

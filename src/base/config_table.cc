@@ -183,6 +183,9 @@ constexpr ConfigVariable kConfigVariables[] = {
      "For tests. 1: Weft acts as if peer-to-peer writes between GPUs were lost."},
     {"NCCL_GRAPH_MIXING_SUPPORT", &Config::graph_mixing,
      "GPU only. 0: graphs are not ordered with work on other streams."},
+    {"WEFT_COUNT_GRAPHS", &Config::count_graphs,
+     "GPU only. 1: a communicator can be suspended once all graphs with its calls are destroyed. "
+     "Their launches take longer."},
     {"NCCL_MAX_CTAS", &Config::max_ctas,
      "GPU only. Most thread blocks of an operation. 0: as many as fit."},
     {"NCCL_CTA_POLICY", &Config::cta_policy,

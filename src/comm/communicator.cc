@@ -323,6 +323,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.share_bytes = config_.share_bytes;
   options.system_scope = config_.system_scope;
   options.graph_mixing = config_.graph_mixing;
+  options.count_graphs = config_.count_graphs;
   options.shares_blocks = options_.shares_blocks;
   options.copy_engines = options_.copy_engines || config_.copy_engines;
   auto gpu = std::make_unique<GpuLauncher>(

@@ -6,6 +6,7 @@
 #include "tests/gpu/support/graph.h"
 #include "tests/gpu/support/process_rank.h"
 #include "tests/gpu/support/team.h"
+#include "tests/support/environment.h"
 #include "tests/support/memory_statistic.h"
 #include "tests/support/patterns.h"
 #include "tests/support/threads.h"
@@ -107,7 +108,8 @@ TEST_F(GpuSuspend, MemoryCanBeDeregisteredAndFreedMeanwhile) {
 }
 
 // A graph holds addresses of the communicator's memory.
-TEST_F(GpuSuspend, IsRefusedWhileAGraphHoldsACall) {
+TEST_F(GpuSuspend, IsRefusedWhileAGraphThatIsCountedHoldsACall) {
+  const ScopedEnvironment environment{{"WEFT_COUNT_GRAPHS", "1"}};
   run_team(2, [](Rank& me) {
     {
       const auto run = me.make(make_case(Operation::kAllReduce, 1000));
@@ -135,7 +137,8 @@ TEST_F(GpuSuspend, IsRefusedWhileAGraphHoldsACall) {
   });
 }
 
-// Communicators that share thread blocks share the order of launches. The graph holds both.
+// Communicators that share thread blocks share the order of launches. The graph holds both. Nothing
+// tells when it is gone.
 TEST_F(GpuSuspend, IsRefusedForEveryCommunicatorOfAGraph) {
   TeamOptions options;
   options.config = NCCL_CONFIG_INITIALIZER;
@@ -165,6 +168,8 @@ TEST_F(GpuSuspend, IsRefusedForEveryCommunicatorOfAGraph) {
           expect_right(second.check(me.stream()));
           me.meet();
         }
+        me.meet();
+        EXPECT_EQ(ncclCommSuspend(part, NCCL_SUSPEND_MEM), ncclInvalidUsage);
         me.meet();
         WEFT_OK(ncclCommDestroy(part));
       },

@@ -62,8 +62,8 @@ void warn_about_queues(int sharing, int device) {
         sharing, device, queues);
 }
 
-// Counts a graph until it and all its instances are gone. Once for all calls in it: every object
-// makes its launch longer, and with hundreds of them ranks start apart.
+// Counts a graph until it and all its instances are gone. CUDA then keeps account of every launch
+// of the graph: ranks start apart, and small calls of eight ranks took up to 30% longer.
 void count_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& count) {
   using Count = std::shared_ptr<std::atomic<int>>;
   auto held = std::make_unique<Count>(count);
@@ -76,7 +76,6 @@ void count_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& cou
             },
             1, cudaUserObjectNoDestructorSync),
         "cudaUserObjectCreate");
-  count->fetch_add(1);
   held.release();  // the object's
   check(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove),
         "cudaGraphRetainUserObject");
@@ -436,7 +435,8 @@ GpuExecutor::Launch GpuExecutor::begin(std::span<const cudaStream_t> streams) {
   launch.pass = state_->order->begin(streams);
   const LaunchOrder& order = *state_->order;
   if (order.is_captured() && order.capture_number() != state_->counted_capture) {
-    count_graph(order.graph(), state_->graphs);
+    state_->graphs->fetch_add(1);
+    if (state_->options.count_graphs) count_graph(order.graph(), state_->graphs);
     state_->counted_capture = order.capture_number();
   }
   if (state_->registrations != nullptr)

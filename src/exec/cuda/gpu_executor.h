@@ -63,6 +63,7 @@ struct GpuOptions {
   bool over_sockets = false;  // these: CPUs copy every message, so large ones cost them less
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
+  bool count_graphs = false;  // see graphs()
   bool copy_engines = false;  // move data without thread blocks if possible
   // Lanes: the size of a FIFO and its number of messages, and whether memory is ordered for several
   // GPUs even if there is only one.
@@ -273,7 +274,8 @@ class GpuExecutor {
   bool busy() const;
   // Its device memory.
   size_t device_bytes() const;
-  // Graphs that hold launches and still exist. They use its memory. Any thread.
+  // Graphs that hold launches: all that captured some, or with `count_graphs` those that still
+  // exist. They use its memory. Any thread.
   int graphs() const;
 
   // Memory that other processes may access in place, from some later call on. Registrations of the

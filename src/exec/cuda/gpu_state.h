@@ -92,7 +92,7 @@ struct GpuExecutor::State {
   PooledResource message_memory;  // for resolved messages of send/recv
   size_t plan_bytes_used = 0;
   size_t large_plan_bytes = 0;  // of plans that have memory of their own
-  // Graphs that hold launches. They hold it too, and may outlive the communicator.
+  // As graphs() says. Graphs that are counted hold it too, and may outlive the communicator.
   std::shared_ptr<std::atomic<int>> graphs = std::make_shared<std::atomic<int>>(0);
   // The last capture whose graph is counted. Other communicators may share `order`.
   unsigned long long counted_capture = 0;
