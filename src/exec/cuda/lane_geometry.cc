@@ -9,9 +9,28 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
+// Smaller messages cost more than blocks that are equally busy gain.
+constexpr uint64_t kBalancedBytes = 64 << 10;
+// What every further instance of each lane must gain, and the most, as multiples of the least.
+constexpr double kGain = 0.03;
+constexpr uint32_t kMostMultiple = 4;
 
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
+
+// The work of the busiest block, in units of a block's share.
+double imbalance(const std::vector<uint64_t>& weights, uint32_t instances, uint32_t blocks) {
+  std::vector<uint64_t> loads(blocks, 0);
+  const auto items = static_cast<uint32_t>(weights.size()) * instances;
+  uint64_t all = 0;
+  for (uint32_t block = 0; block < blocks; block++)
+    for (uint32_t i = 0; i < dealt_items(items, block, blocks); i++)
+      loads[block] += weights[dealt_item(i, block, blocks) / instances];
+  for (const uint64_t load : loads) all += load;
+  if (all == 0) return 1;
+  return static_cast<double>(*std::max_element(loads.begin(), loads.end())) * blocks /
+         static_cast<double>(all);
+}
 
 // The largest part of a block whose chunks all fit into scratch memory.
 uint64_t part_of(const LaneImage& image, uint64_t scratch_bytes, uint64_t count, uint32_t element,
@@ -80,6 +99,21 @@ uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint6
 
 }  // namespace
 
+uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t blocks) {
+  if (weights.empty()) return 0;
+  const uint32_t least = std::max<uint32_t>(1, blocks / static_cast<uint32_t>(weights.size()));
+  uint32_t best = least;
+  double lowest = 0;
+  for (uint32_t instances = least; instances <= kMostMultiple * least; instances++) {
+    const double more = static_cast<double>(instances) / least - 1;
+    const double cost = imbalance(weights, instances, blocks) * (1 + kGain * more);
+    if (instances > least && cost >= lowest) continue;
+    best = instances;
+    lowest = cost;
+  }
+  return best;
+}
+
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
                            uint32_t element) {
   LaneGeometry g;
@@ -110,7 +144,11 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   g.slots = std::max(room.slots, static_cast<uint32_t>(image.fifo_depth));
   const uint64_t least_slot = up(step_chunks * std::max<uint64_t>(64, bytes), kSlotUnit);
   const uint64_t by_pool = std::max<uint64_t>(1, fifos / (ports * g.slots * least_slot));
-  g.instances = static_cast<uint32_t>(std::min({by_blocks, by_bytes, by_ports, by_pool}));
+  // More of them if that makes blocks equally busy, and messages stay large.
+  const uint64_t by_messages =
+      std::min(g.chunk * element * step_chunks, fifos / (ports * g.slots)) / kBalancedBytes;
+  const uint64_t balanced = std::max(by_blocks, std::min<uint64_t>(image.instances, by_messages));
+  g.instances = static_cast<uint32_t>(std::min({balanced, by_bytes, by_ports, by_pool}));
   if (few > 0) g.instances = std::min(g.instances, static_cast<uint32_t>(few));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
   const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));

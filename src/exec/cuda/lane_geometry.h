@@ -23,6 +23,10 @@ struct LaneRoom {
   bool large_messages = false;
 };
 
+// The instances of each lane, of `weights` in falling order, with which blocks have about the same
+// to do (dealt_item()). At least as many as there are blocks for.
+uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t blocks);
+
 struct LaneGeometry {
   uint64_t part = 0;   // elements of each block that one run moves
   uint64_t chunk = 0;  // elements

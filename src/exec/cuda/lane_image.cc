@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "src/base/error.h"
 #include "src/exec/cuda/lane_lending.h"
+#include "src/schedule/lane_weights.h"
 #include "src/schedule/lower.h"
 #include "src/schedule/schedule_graph.h"
 #include "src/schedule/straight.h"
@@ -227,6 +229,23 @@ bool has_plain_messages(const Schedule& schedule) {
   return false;
 }
 
+// The heaviest lanes first, so that blocks get their share of them (dealt_item()).
+void sort_lanes(LaneImage& image, const std::vector<uint64_t>& weights) {
+  std::vector<uint32_t> order(image.lanes.size()), place(order);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return weights[a] > weights[b]; });
+  std::vector<LaneImage::Lane> sorted;
+  for (const uint32_t lane : order) {
+    place[lane] = static_cast<uint32_t>(sorted.size());
+    sorted.push_back(std::move(image.lanes[lane]));
+    sorted.back().number = lane;
+  }
+  for (LaneImage::Lane& lane : sorted)
+    for (LaneDependency& d : lane.dependencies) d.lane = place[d.lane];
+  image.lanes = std::move(sorted);
+}
+
 template <typename T>
 uint32_t append(std::vector<std::byte>& bytes, const std::vector<T>& items) {
   const size_t at = bytes.size(), more = items.size() * sizeof(T);
@@ -323,6 +342,8 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   for (const ProgramLane& lane : program.lanes) image.lanes.push_back(writer.write(lane));
   for (const ProgramDependency& d : program.dependencies)
     image.lanes[d.lane].steps[d.step].counted = true;
+  sort_lanes(image, lane_weights(schedule.ranks[static_cast<size_t>(rank)]));
+  image.weights = least_even_weights(schedule);
   return image;
 }
 

@@ -28,21 +28,25 @@ struct LaneImage {
   bool partial_sums = false;  // see Program
   // Equal on all ranks: of the rank that needs most.
   int32_t scratch_chunks = 0, step_chunks = 1, fifo_depth = 2;
-  uint32_t most_lanes = 1;     // of a rank
-  uint32_t most_ports = 0;     // of a rank, in one direction
-  uint32_t most_messages = 0;  // of a port, in an iteration
-  bool all_coded = false;      // every message has a codec
-  bool lends = false;          // some message may be lent
+  uint32_t most_lanes = 1;        // of a rank
+  uint32_t most_ports = 0;        // of a rank, in one direction
+  uint32_t most_messages = 0;     // of a port, in an iteration
+  std::vector<uint64_t> weights;  // see least_even_weights()
+  // Of a lane in long calls, see balanced_instances(); 0: as many as there are blocks for.
+  uint32_t instances = 0;
+  bool all_coded = false;  // every message has a codec
+  bool lends = false;      // some message may be lent
   // Of the messages that this rank receives, for reports.
   uint64_t straight_messages = 0, messages = 0;
 
   struct Lane {
+    uint32_t number = 0;  // in the schedule
     std::vector<LaneStep> steps;
     std::vector<LaneOperand> operands;
     std::vector<LaneDependency> dependencies;
     std::vector<LaneImagePort> receives, sends;
   };
-  std::vector<Lane> lanes;
+  std::vector<Lane> lanes;        // the heaviest first
   std::vector<CodecSpec> codecs;  // see ProgramOperand::codec
 
   size_t steps() const;

@@ -259,6 +259,7 @@ struct alignas(16) LaneArguments {
   uint32_t element = 1;
   uint32_t signature = 0;
   uint32_t items = 0;        // lanes and their instances
+  uint32_t in_a_row = 1;     // so many items in a row are instances of one lane
   bool system = false;       // some peer is on another GPU: memory order at system scope
   bool in_shared = false;    // a block's lanes fit into its shared memory
   bool counts = true;        // the run is a call of all ranks
@@ -271,6 +272,16 @@ struct alignas(16) LaneArguments {
   uint64_t losses_stride = 0;
   Reduction reduction;
 };
+
+// Blocks draw items there and back, so that who has a heavy one first has a light one next: what
+// `block` has in its round, and how many it has in all.
+WEFT_HD inline uint32_t dealt_item(uint32_t round, uint32_t block, uint32_t blocks) {
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+}
+WEFT_HD inline uint32_t dealt_items(uint32_t items, uint32_t block, uint32_t blocks) {
+  const uint32_t rounds = items / blocks;
+  return rounds + (dealt_item(rounds, block, blocks) < items ? 1 : 0);
+}
 
 // The lanes of messages of send/recv are kernel parameters. They follow the arguments.
 struct alignas(16) MessageArguments : LaneArguments {

@@ -144,6 +144,7 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   auto plan = std::make_shared<LanePlan>();
   plan->image =
       lane_image(schedule, also, s.options.rank, fifo_depth, s.options.straight, s.apart());
+  plan->image.instances = balanced_instances(plan->image.weights, s.room.blocks);
   const LaneImage& image = plan->image;
   std::vector<std::vector<std::byte>> lanes;
   for (const LaneImage::Lane& lane : image.lanes)
@@ -156,7 +157,8 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
                progress_at = round_up(producers_at + producers.size() * sizeof(LanePort), 128);
   // As many instances as lane_geometry() may take.
   const size_t items =
-      image.lanes.size() * std::max<size_t>(1, static_cast<size_t>(s.max_ctas) / image.most_lanes);
+      image.lanes.size() * std::max<size_t>({1, static_cast<size_t>(s.max_ctas) / image.most_lanes,
+                                             static_cast<size_t>(image.instances)});
   const size_t uploaded = round_up(progress_at + items * 8, 128);
   // Items need it if a block has too many of them for its shared memory.
   const size_t all =
@@ -265,6 +267,7 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.lends = image.lends && (a.data.nic_input || a.data.nic_output) &&
             g.slice * a.element > a.inline_bytes;
   a.items = a.lane_count * g.instances;
+  a.in_a_row = g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
   const size_t shared = shared_bytes(a, blocks, kMostShared);
   const Kernels kernels = image.collective.reduces() || !image.codecs.empty()

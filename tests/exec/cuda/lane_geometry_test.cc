@@ -38,6 +38,7 @@ LaneImage random_image(Random& random) {
   image.most_lanes = static_cast<uint32_t>(of_any_size(random, 6));
   image.most_ports = static_cast<uint32_t>(random.below(3) == 0 ? 0 : of_any_size(random, 7));
   image.most_messages = image.most_ports == 0 ? 0 : static_cast<uint32_t>(of_any_size(random, 6));
+  if (random.below(3) == 0) image.instances = static_cast<uint32_t>(of_any_size(random, 5));
   if (random.below(3) > 0) return image;
   const uint32_t block = kLeastBlock << random.below(9);
   for (uint64_t i = 0; i <= random.below(2); i++)
@@ -112,7 +113,8 @@ void expect_covered(const Cut& cut) {
 void expect_fits(const Cut& cut) {
   const LaneGeometry& g = cut.g;
   EXPECT_GE(g.instances, 1u);
-  EXPECT_LE(g.instances, std::max<uint32_t>(1, cut.room.blocks / cut.image.most_lanes));
+  EXPECT_LE(g.instances, std::max<uint32_t>({1, cut.room.blocks / cut.image.most_lanes,
+                                             g.packets ? 0 : cut.image.instances}));
   EXPECT_LE(cut.ports(), kMostLanePorts);
   EXPECT_LE(cut.message(), g.slot_bytes) << "the largest message";
   EXPECT_EQ(g.slot_bytes % 256, 0u);
@@ -300,6 +302,71 @@ TEST(LaneGeometry, SaysWhatDoesNotFit) {
   image = ring_of_eight();
   image.most_ports = kMostLanePorts + 1;
   EXPECT_EQ(refusal(image, usual_room()), "a rank has 8193 ports; kernels do 8192");
+}
+
+TEST(DealtItems, AreEachOfOneBlock) {
+  for (const uint32_t blocks : {1u, 2u, 7u, 15u, 32u})
+    for (uint32_t items = 0; items < 100; items++) {
+      std::vector<int> dealt(items, 0);
+      for (uint32_t block = 0; block < blocks; block++)
+        for (uint32_t i = 0; i < cuda::dealt_items(items, block, blocks); i++)
+          dealt.at(cuda::dealt_item(i, block, blocks))++;
+      EXPECT_EQ(std::ranges::count(dealt, 1), items) << blocks << " blocks";
+    }
+}
+
+// The work of the busiest block, in units of a block's share.
+double busiest(const std::vector<uint64_t>& weights, uint32_t instances, uint32_t blocks) {
+  double most = 0, all = 0;
+  for (uint32_t block = 0; block < blocks; block++) {
+    double load = 0;
+    const auto items = static_cast<uint32_t>(weights.size()) * instances;
+    for (uint32_t i = 0; i < cuda::dealt_items(items, block, blocks); i++)
+      load += static_cast<double>(weights[cuda::dealt_item(i, block, blocks) / instances]);
+    most = std::max(most, load);
+    all += load;
+  }
+  return most * blocks / all;
+}
+
+// Lanes of schedules for a DGX-1V, a DGX-2 and an MI250 on the blocks of a rank of a shared GPU.
+TEST(BalancedInstances, KeepBlocksEquallyBusy) {
+  std::vector<uint64_t> dgx1v(4, 40), dgx2(4, 18), mi250{54, 54, 28, 28, 14, 14};
+  dgx1v.insert(dgx1v.end(), {28, 28, 28, 28, 14, 14, 14, 14, 14, 14, 14, 14});
+  dgx1v.resize(32, 0);
+  dgx2.resize(64, 0);
+  mi250.resize(12, 0);
+  for (const auto& [weights, blocks] : {std::pair(dgx1v, 15u), {dgx2, 7u}, {mi250, 7u}}) {
+    const uint32_t instances = cuda::balanced_instances(weights, blocks);
+    EXPECT_GT(busiest(weights, 1, blocks), 1.5);
+    EXPECT_LT(busiest(weights, instances, blocks), 1.25);
+    EXPECT_LE(instances, 4u);
+  }
+}
+
+TEST(BalancedInstances, AreAsManyAsThereAreBlocksForIfThatIsEven) {
+  EXPECT_EQ(cuda::balanced_instances({5}, 15), 15u);
+  EXPECT_EQ(cuda::balanced_instances({3, 3, 3, 3}, 32), 8u);
+  EXPECT_EQ(cuda::balanced_instances(std::vector<uint64_t>(64, 2), 32), 1u);
+  EXPECT_EQ(cuda::balanced_instances({}, 32), 0u);
+}
+
+// They do not make messages small.
+TEST(BalancedInstances, AreForLongCalls) {
+  LaneImage image;
+  image.most_lanes = 32;
+  image.most_ports = 16;
+  image.most_messages = 8;
+  image.instances = 3;
+  LaneRoom room;
+  room.blocks = 15;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 1 << 20;
+  EXPECT_EQ(cuda::lane_geometry(image, room, 32 << 10, 4).instances, 2u);
+  EXPECT_EQ(cuda::lane_geometry(image, room, 16 << 10, 4).instances, 1u);
+  EXPECT_EQ(cuda::lane_geometry(image, room, 1 << 20, 4).instances, 3u);
+  image.most_ports = 120;
+  EXPECT_EQ(cuda::lane_geometry(image, room, 1 << 20, 4).instances, 1u);
 }
 
 // What predictions take for the cut of GPUs of one host is the cut.

@@ -13,6 +13,7 @@
 #include "algorithms/generators/coded.h"
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
+#include "src/schedule/lane_weights.h"
 #include "src/schedule/schedule_graph.h"
 #include "tests/simulator/random_schedules.h"
 #include "tests/support/sampling.h"
@@ -137,17 +138,19 @@ TEST(LaneImage, KeepsDependenciesAndMarksTheStepsThatOthersWaitFor) {
       ASSERT_EQ(image.lanes.size(), lanes.size());
       std::set<std::pair<uint32_t, uint32_t>> waited_for, counted;
       for (size_t l = 0; l < lanes.size(); l++) {
-        ASSERT_EQ(image.lanes[l].steps.size(), lanes[l].steps.size());
-        for (uint32_t s = 0; s < lanes[l].steps.size(); s++) {
+        const std::vector<Step>& steps = lanes[image.lanes[l].number].steps;
+        ASSERT_EQ(image.lanes[l].steps.size(), steps.size());
+        for (uint32_t s = 0; s < steps.size(); s++) {
           const LaneStep& step = image.lanes[l].steps[s];
           if (step.counted) counted.emplace(l, s);
-          EXPECT_LE(step.dependencies, lanes[l].steps[s].after.size());
+          EXPECT_LE(step.dependencies, steps[s].after.size());
           for (uint32_t d = 0; d < step.dependencies; d++) {
             const LaneDependency& on = image.lanes[l].dependencies[step.first_dependency + d];
             waited_for.emplace(on.lane, on.step);
-            EXPECT_EQ(on.steps, lanes[on.lane].steps.size());
-            const Dependency asked{static_cast<int32_t>(on.lane), static_cast<int32_t>(on.step)};
-            EXPECT_EQ(std::ranges::count(lanes[l].steps[s].after, asked), 1);
+            const uint32_t lane = image.lanes[on.lane].number;
+            EXPECT_EQ(on.steps, lanes[lane].steps.size());
+            const Dependency asked{static_cast<int32_t>(lane), static_cast<int32_t>(on.step)};
+            EXPECT_EQ(std::ranges::count(steps[s].after, asked), 1);
             dependencies++;
           }
         }
@@ -156,6 +159,27 @@ TEST(LaneImage, KeepsDependenciesAndMarksTheStepsThatOthersWaitFor) {
     }
   }
   EXPECT_GT(dependencies, 0u);
+}
+
+TEST(LaneImage, HasTheHeaviestLanesFirstAndTheSameWeightsOnAllRanks) {
+  Random random(mix(test_seed(), 45));
+  for (int i = 0; i < test_samples(100); i++) {
+    const VerifiedSchedule verified = any_messages(random);
+    const std::vector<LaneImage> images = images_of(verified);
+    for (const LaneImage& image : images) {
+      const std::vector<uint64_t> weights =
+          lane_weights(verified.schedule().ranks[static_cast<size_t>(image.rank)]);
+      std::set<uint32_t> numbers;
+      for (size_t l = 0; l < image.lanes.size(); l++) {
+        numbers.insert(image.lanes[l].number);
+        if (l > 0) {
+          EXPECT_GE(weights[image.lanes[l - 1].number], weights[image.lanes[l].number]);
+        }
+      }
+      EXPECT_EQ(numbers.size(), image.lanes.size());
+      EXPECT_EQ(image.weights, images.front().weights);
+    }
+  }
 }
 
 TEST(LaneImage, HasNoStraightMessagesUnlessItMay) {

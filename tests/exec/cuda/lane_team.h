@@ -312,6 +312,7 @@ class LaneTeam {
     a.producer_count = static_cast<uint32_t>(rank.producers.size());
     const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
     rank.lanes.assign(joined.begin(), joined.end());
+    rank.image.instances = balanced_instances(rank.image.weights, shape_.room().blocks);
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);
@@ -340,6 +341,7 @@ class LaneTeam {
     a.data.chunk = g.chunk;
     a.data.slice = g.slice;
     a.items = a.lane_count * g.instances;
+    a.in_a_row = g.instances;
     a.reduction.type = coded() ? ncclFloat32 : ncclInt32;
     std::copy(rank.image.codecs.begin(), rank.image.codecs.end(), a.codecs);
     if (coded()) a.codec_block = rank.image.codecs.front().block;

@@ -10,6 +10,7 @@ namespace weft::cuda {
 // The addresses of one step, in shared memory. (Functions here take other types with these members
 // too.)
 struct Movement {
+  static constexpr int kGroup = 1;  // sources that are loaded before the first is needed
   const std::byte* sources[kMaxRanks];
   uint64_t scalars[kMaxRanks];  // pre-multipliers of the sources that have one
   std::byte* destinations[kMaxRanks];
@@ -335,7 +336,7 @@ __device__ __noinline__ void combine(const M& m, Team team) {
   if constexpr (std::is_same_v<Type, Bytes>) return;  // Bytes are only copied
   // As many loads in flight as there are registers for sums.
   constexpr bool kGroups = Far && (kSize == 2 || kSize == 4);
-  constexpr int kGroup = kGroups ? 4 : 1;
+  constexpr int kGroup = kGroups ? 4 : M::kGroup;
   constexpr int kUnroll = (kSize >= 4 ? 4 : kSize == 2 ? 2 : 1) / (kGroups ? 2 : 1);
   const uint64_t elements = m.elements;
   const Cut c = m.aligned ? whole_vectors(elements * kSize)

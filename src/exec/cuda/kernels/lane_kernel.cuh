@@ -29,7 +29,7 @@ class LaneRunner {
  public:
   __device__ LaneRunner(const LaneArguments& a, LaneShared& shared, LaneItem* items)
       : a_(a), shared_(shared), items_(items) {
-    own_ = a.items > blockIdx.x ? (a.items - blockIdx.x - 1) / gridDim.x + 1 : 0;
+    own_ = dealt_items(a.items, blockIdx.x, gridDim.x);
   }
 
   // `room`: for the block's lanes, if they fit into shared memory.
@@ -71,8 +71,8 @@ class LaneRunner {
   __device__ void take_items(std::byte* room) {
     const uint32_t call = load_volatile(&a_.counters->call) + 1;
     for (uint32_t i = 0; i < own_; i++) {
-      const uint32_t number = blockIdx.x + i * gridDim.x;
-      const uint32_t lane = number % a_.lane_count;
+      const uint32_t number = dealt_item(i, blockIdx.x, gridDim.x);
+      const uint32_t lane = number / a_.in_a_row % a_.lane_count;
       const std::byte* from = a_.lanes + uint64_t{lane} * a_.lane_bytes;
       if (a_.in_shared) {
         std::byte* to = room + i * (a_.lane_bytes + a_.resolved_bytes);
@@ -82,10 +82,11 @@ class LaneRunner {
     }
     if (a_.in_shared) __syncthreads();
     for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
-      const uint32_t number = blockIdx.x + i * gridDim.x;
+      const uint32_t number = dealt_item(i, blockIdx.x, gridDim.x);
       LaneItem& item = items_[i];
-      item.instance = number / a_.lane_count;
-      item.number = number - item.instance * a_.lane_count;
+      const uint32_t row = number / a_.in_a_row, turn = row / a_.lane_count;
+      item.instance = turn * a_.in_a_row + (number - row * a_.in_a_row);
+      item.number = row - turn * a_.lane_count;
       const std::byte* at = a_.in_shared ? room + i * (a_.lane_bytes + a_.resolved_bytes)
                                          : a_.lanes + uint64_t{item.number} * a_.lane_bytes;
       std::byte* resolved = a_.in_shared ? const_cast<std::byte*>(at) + a_.lane_bytes

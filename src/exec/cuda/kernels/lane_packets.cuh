@@ -13,6 +13,7 @@ inline constexpr uint32_t kMostEnds = 64;
 
 // The movement of a step, in shared memory. As combine() wants it.
 struct LaneMovement {
+  static constexpr int kGroup = 2;  // a step that sums mostly has two sources
   const std::byte* const* sources;
   std::byte* const* destinations;
   uint32_t source_count, destination_count;
