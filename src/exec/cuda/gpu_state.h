@@ -155,6 +155,8 @@ class LanePlan {
   uint64_t* progress = nullptr;
   std::byte* resolved = nullptr;  // see LaneArguments
   uint32_t lane_bytes = 0, resolved_bytes = 0;
+  std::vector<LaneSize> sizes;             // by lane
+  const LaneSize* device_sizes = nullptr;  // the same
 };
 
 // Kernel parameters. All fields that do not change between calls are filled in.

@@ -114,6 +114,20 @@ uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t block
   return best;
 }
 
+size_t most_lane_bytes(const std::vector<LaneSize>& sizes, uint32_t instances, uint32_t blocks) {
+  const auto items = static_cast<uint32_t>(sizes.size()) * instances;
+  size_t most = 0;
+  for (uint32_t block = 0; block < blocks; block++) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < dealt_items(items, block, blocks); i++) {
+      const LaneSize& size = sizes[dealt_item(i, block, blocks) / instances];
+      bytes += size.lane + size.resolved;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
                            uint32_t element) {
   LaneGeometry g;

@@ -285,17 +285,25 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
 std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lanes,
                                   uint32_t& lane_bytes, uint32_t& resolved_bytes) {
   lane_bytes = resolved_bytes = 0;
-  for (const auto& lane : lanes) {
-    LaneHead head;
-    std::memcpy(&head, lane.data(), sizeof head);
-    lane_bytes = std::max(lane_bytes, static_cast<uint32_t>(lane.size()));
-    resolved_bytes = std::max(resolved_bytes, head.resolved_bytes());
+  for (const LaneSize& size : lane_sizes(lanes)) {
+    lane_bytes = std::max(lane_bytes, size.lane);
+    resolved_bytes = std::max(resolved_bytes, size.resolved);
   }
   std::vector<std::byte> all(lanes.size() * lane_bytes);
   for (size_t i = 0; i < lanes.size(); i++)
     std::copy(lanes[i].begin(), lanes[i].end(),
               all.begin() + static_cast<ptrdiff_t>(i * lane_bytes));
   return all;
+}
+
+std::vector<LaneSize> lane_sizes(const std::vector<std::vector<std::byte>>& lanes) {
+  std::vector<LaneSize> sizes;
+  for (const auto& lane : lanes) {
+    LaneHead head;
+    std::memcpy(&head, lane.data(), sizeof head);
+    sizes.push_back({static_cast<uint32_t>(lane.size()), head.resolved_bytes()});
+  }
+  return sizes;
 }
 
 std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs) {

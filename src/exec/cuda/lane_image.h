@@ -60,6 +60,8 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
 std::vector<std::byte> join_lanes(const std::vector<std::vector<std::byte>>& lanes,
                                   uint32_t& lane_bytes, uint32_t& resolved_bytes);
 
+std::vector<LaneSize> lane_sizes(const std::vector<std::vector<std::byte>>& lanes);
+
 // Why kernels cannot run a schedule with these codecs; empty: they can.
 std::string unfit_for_lanes(const std::vector<CodecSpec>& codecs);
 

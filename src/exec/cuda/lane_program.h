@@ -222,6 +222,11 @@ struct alignas(16) LaneHead {
   }
 };
 
+// Bytes of a lane, and of what belongs to it when it is resolved: multiples of 16.
+struct LaneSize {
+  uint32_t lane = 0, resolved = 0;
+};
+
 // A rank's own counters.
 struct LaneCounters {
   uint32_t call = 0;     // calls that have completed
@@ -239,6 +244,9 @@ struct alignas(16) LaneArguments {
   // finds its own without a look at others.
   const std::byte* lanes = nullptr;
   uint32_t lane_bytes = 0;
+  // If the lanes fit into shared memory only without gaps: their sizes. Otherwise nullptr, because
+  // blocks would wait for them before they copy.
+  const LaneSize* sizes = nullptr;
   std::byte* resolved = nullptr;  // for all items, if these do not fit into shared memory
   uint32_t resolved_bytes = 0;    // of the largest lane
   uint32_t lane_count = 0;

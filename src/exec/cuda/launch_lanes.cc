@@ -109,15 +109,20 @@ void reach_buffers(LaneArguments& a, const GpuExecutor::State& s, const LaneImag
   a.data.nic_output = reached(call.output, image.collective.output_blocks(s.options.rank));
 }
 
-// Shared memory for the items of a block, and for their lanes if these fit.
-size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most) {
-  const size_t items = ceil_div(a.items, blocks);
-  const size_t largest_lane = size_t{a.lane_bytes} + a.resolved_bytes;
-  a.in_shared = items * (kLaneItemBytes + largest_lane) <= most;
-  const size_t bytes = items * (kLaneItemBytes + (a.in_shared ? largest_lane : 0));
-  if (bytes > most)
+// Shared memory for the items of a block, and for their lanes if these fit. `sizes`: of lanes.
+size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most,
+                    const std::vector<LaneSize>& sizes = {}) {
+  const size_t items = ceil_div(a.items, blocks) * kLaneItemBytes;
+  if (items > most)
     fail(ncclInvalidUsage, "{} lanes are too many for {} thread blocks", a.items, blocks);
-  return bytes;
+  size_t lanes = ceil_div(a.items, blocks) * (size_t{a.lane_bytes} + a.resolved_bytes);
+  if (items + lanes <= most) {
+    a.sizes = nullptr;
+  } else if (a.sizes != nullptr) {
+    lanes = most_lane_bytes(sizes, a.in_a_row, static_cast<uint32_t>(blocks));
+  }
+  a.in_shared = items + lanes <= most;
+  return items + (a.in_shared ? lanes : 0);
 }
 
 }  // namespace
@@ -152,9 +157,11 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
       return connected_port(s, port, receives, false);
     }));
   const std::vector<std::byte> bytes = join_lanes(lanes, plan->lane_bytes, plan->resolved_bytes);
+  plan->sizes = lane_sizes(lanes);
   const std::vector<LanePort> producers = producers_of(s, image);
   const size_t producers_at = round_up(bytes.size(), 128),
-               progress_at = round_up(producers_at + producers.size() * sizeof(LanePort), 128);
+               sizes_at = round_up(producers_at + producers.size() * sizeof(LanePort), 128),
+               progress_at = round_up(sizes_at + plan->sizes.size() * sizeof(LaneSize), 128);
   // As many instances as lane_geometry() may take.
   const size_t items =
       image.lanes.size() * std::max<size_t>({1, static_cast<size_t>(s.max_ctas) / image.most_lanes,
@@ -172,6 +179,8 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
   if (!producers.empty())
     std::memcpy(copy + producers_at, producers.data(), producers.size() * sizeof(LanePort));
+  if (!plan->sizes.empty())
+    std::memcpy(copy + sizes_at, plan->sizes.data(), plan->sizes.size() * sizeof(LaneSize));
   // In the stream of the call nothing must wait: another stream may share its hardware queue with a
   // kernel that waits for this rank. A graph must not upload at every replay.
   const cudaStream_t stream = captured() ? s.own_stream.stream() : s.order->stream();
@@ -182,6 +191,7 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
   plan->lanes = device;
   plan->producers = reinterpret_cast<const LanePort*>(device + producers_at);
   plan->producer_count = static_cast<uint32_t>(producers.size());
+  plan->device_sizes = reinterpret_cast<const LaneSize*>(device + sizes_at);
   plan->progress = reinterpret_cast<uint64_t*>(device + progress_at);
   plan->resolved = device + uploaded;
   return plan;
@@ -269,7 +279,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
   a.items = a.lane_count * g.instances;
   a.in_a_row = g.instances;
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
-  const size_t shared = shared_bytes(a, blocks, kMostShared);
+  a.sizes = plan.device_sizes;
+  const size_t shared = shared_bytes(a, blocks, kMostShared, plan.sizes);
   const Kernels kernels = image.collective.reduces() || !image.codecs.empty()
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();

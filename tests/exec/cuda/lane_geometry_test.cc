@@ -351,6 +351,14 @@ TEST(BalancedInstances, AreAsManyAsThereAreBlocksForIfThatIsEven) {
   EXPECT_EQ(cuda::balanced_instances({}, 32), 0u);
 }
 
+TEST(LaneSizes, AreCountedForTheBlockThatHasMost) {
+  const std::vector<cuda::LaneSize> sizes{{1000, 500}, {100, 0}, {64, 16}};
+  EXPECT_EQ(cuda::most_lane_bytes(sizes, 1, 1), 1680u);
+  EXPECT_EQ(cuda::most_lane_bytes(sizes, 1, 3), 1500u);
+  EXPECT_EQ(cuda::most_lane_bytes(sizes, 1, 2), 1500u);  // the last two are of one block
+  EXPECT_EQ(cuda::most_lane_bytes(sizes, 2, 1), 3360u);
+}
+
 // They do not make messages small.
 TEST(BalancedInstances, AreForLongCalls) {
   LaneImage image;

@@ -123,6 +123,7 @@ struct LaneRank {
   size_t output_at = 0;
   DeviceBytes lanes, resolved;
   std::vector<LanePort> producers;
+  std::vector<LaneSize> sizes;
   std::vector<uint64_t> progress;
   LaneArguments arguments;
 };
@@ -138,6 +139,7 @@ struct LaneCase {
   // 1: and the outputs there, 2: and the inputs there, 3: both
   int buffers = 0;
   bool feedback = false;
+  bool gaps = true;  // between lanes in shared memory
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = 64;
@@ -325,6 +327,8 @@ class LaneTeam {
     a.lane_count = static_cast<uint32_t>(rank.image.lanes.size());
     a.chunks = rank.image.chunks;
     a.in_shared = shape_.in_shared;
+    rank.sizes = lane_sizes(lanes);
+    if (!shape_.gaps) a.sizes = rank.sizes.data();
     a.packets = g.packets;
     a.pool = rank.home->memory.data() + lane_area_pool(n);
     if (shape_.host > 0) a.sent = &rank.home->sent;

@@ -70,26 +70,16 @@ class LaneRunner {
   // All threads: the block's items. Their lanes are copied, if they fit, and resolved.
   __device__ void take_items(std::byte* room) {
     const uint32_t call = load_volatile(&a_.counters->call) + 1;
-    for (uint32_t i = 0; i < own_; i++) {
-      const uint32_t number = dealt_item(i, blockIdx.x, gridDim.x);
-      const uint32_t lane = number / a_.in_a_row % a_.lane_count;
-      const std::byte* from = a_.lanes + uint64_t{lane} * a_.lane_bytes;
-      if (a_.in_shared) {
-        std::byte* to = room + i * (a_.lane_bytes + a_.resolved_bytes);
-        for (uint32_t at = threadIdx.x * 16; at < a_.lane_bytes; at += blockDim.x * 16)
-          *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(from + at);
-      }
-    }
-    if (a_.in_shared) __syncthreads();
+    if (a_.in_shared) copy_lanes(room);
     for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
       const uint32_t number = dealt_item(i, blockIdx.x, gridDim.x);
       LaneItem& item = items_[i];
       const uint32_t row = number / a_.in_a_row, turn = row / a_.lane_count;
       item.instance = turn * a_.in_a_row + (number - row * a_.in_a_row);
       item.number = row - turn * a_.lane_count;
-      const std::byte* at = a_.in_shared ? room + i * (a_.lane_bytes + a_.resolved_bytes)
-                                         : a_.lanes + uint64_t{item.number} * a_.lane_bytes;
-      std::byte* resolved = a_.in_shared ? const_cast<std::byte*>(at) + a_.lane_bytes
+      const std::byte* at =
+          a_.in_shared ? in_room(room, i) : a_.lanes + uint64_t{item.number} * a_.lane_bytes;
+      std::byte* resolved = a_.in_shared ? const_cast<std::byte*>(at) + lane_bytes(i)
                                          : a_.resolved + uint64_t{number} * a_.resolved_bytes;
       item.lane = reinterpret_cast<const LaneHead*>(at);
       const LaneHead& head = *item.lane;
@@ -109,6 +99,44 @@ class LaneRunner {
     for (uint32_t i = 0; i < own_; i++)
       if (items_[i].iteration < items_[i].iterations)
         LanePlaces(a_, items_[i]).resolve(threadIdx.x, blockDim.x);
+    __syncthreads();
+  }
+
+  // The lane of the block's item i.
+  __device__ uint32_t lane_of(uint32_t i) const {
+    return dealt_item(i, blockIdx.x, gridDim.x) / a_.in_a_row % a_.lane_count;
+  }
+  // Where it is copied to, and its bytes. If lanes lie without gaps, the item holds that until it
+  // begins: see measure_lanes().
+  __device__ std::byte* in_room(std::byte* room, uint32_t i) const {
+    return room + (a_.sizes != nullptr ? items_[i].step : i * (a_.lane_bytes + a_.resolved_bytes));
+  }
+  __device__ uint32_t lane_bytes(uint32_t i) const {
+    return a_.sizes != nullptr ? items_[i].iteration : a_.lane_bytes;
+  }
+  __device__ void measure_lanes() {
+    for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
+      const LaneSize size = a_.sizes[lane_of(i)];
+      items_[i].iteration = size.lane;
+      items_[i].iterations = size.lane + size.resolved;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
+      uint32_t before = 0;
+      for (uint32_t k = 0; k < i; k++) before += items_[k].iterations;
+      items_[i].step = before;
+    }
+    __syncthreads();
+  }
+  __device__ void copy_lanes(std::byte* room) {
+    if (a_.sizes != nullptr) measure_lanes();
+    for (uint32_t i = 0; i < own_; i++) {
+      const std::byte* from = a_.lanes + uint64_t{lane_of(i)} * a_.lane_bytes;
+      std::byte* to = in_room(room, i);
+      const uint32_t bytes = lane_bytes(i);
+      for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
+        *reinterpret_cast<uint4*>(to + at) = *reinterpret_cast<const uint4*>(from + at);
+    }
     __syncthreads();
   }
 
