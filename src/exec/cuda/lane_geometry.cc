@@ -14,6 +14,9 @@ constexpr uint64_t kBalancedBytes = 64 << 10;
 // What every further instance of each lane must gain, and the most, as multiples of the least.
 constexpr double kGain = 0.03;
 constexpr uint32_t kMostMultiple = 4;
+// What all warps of a block sum in one go (combine.cuh). Large slices are multiples, so that no
+// warp waits for the others.
+constexpr uint64_t kGoBytes = 32 << 10;
 
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
@@ -90,11 +93,14 @@ uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
   return most;
 }
 
-// The elements whose multiples are slices. `most`: of a slice. Codes follow the scales of their
-// blocks, of four bytes each. So whole vectors of scales leave the codes aligned, if there is room.
-uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most) {
-  const uint64_t aligned = 4 * block;
-  return std::max(unit, image.codecs.empty() || most < aligned ? block : aligned);
+// The elements whose multiples are slices. `most`: of a slice; `all`: of an instance's. Codes
+// follow the scales of their blocks, of four bytes each. So whole vectors of scales leave the codes
+// aligned, if there is room.
+uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most,
+                    uint64_t all, uint32_t element) {
+  const uint64_t aligned = 4 * block, go = kGoBytes / element;
+  if (!image.codecs.empty()) return std::max(unit, most < aligned ? block : aligned);
+  return image.uniform_only || std::min(most, all) < 2 * go ? unit : go;
 }
 
 }  // namespace
@@ -174,7 +180,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
          image.most_ports, g.slots, image.step_chunks, fifos);
   // All slices have the same length, if they can.
   const uint64_t room_for = slot / step_chunks / bytes * block;
-  const uint64_t step = slice_unit(image, block, unit, room_for);
+  const uint64_t step = slice_unit(image, block, unit, room_for, g.chunk / g.instances, element);
   const uint64_t most_slice = std::max(block, room_for / step * step);
   const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
   g.slice = std::min(most_slice,
