@@ -87,7 +87,7 @@ inline size_t lane_area_pool(int nranks) {
 // Codecs of a schedule that kernels run. All of them have the same block.
 inline constexpr uint32_t kMostLaneCodecs = 4;
 
-inline constexpr size_t kLaneItemBytes = 64;  // of shared memory, per item of a block
+inline constexpr size_t kLaneItemBytes = 80;  // of shared memory, per item of a block
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
   int32_t rank = 0, nranks = 0;

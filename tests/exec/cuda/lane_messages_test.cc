@@ -31,7 +31,7 @@ class MessageTeam {
         threads.emplace_back([&rank, t] {
           if (rank.arguments.items == 0) return;
           emulated = {rank.block.get(), t};
-          LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data())
+          LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data(), rank.waits.data())
               .run(rank.room.data());
         });
     for (std::thread& thread : threads) thread.join();
@@ -56,6 +56,7 @@ class MessageTeam {
     LaneArguments arguments;
     LaneShared shared;
     std::vector<LaneItem> items;
+    std::vector<LaneWait> waits;
     std::unique_ptr<EmulatedBlock> block;
   };
   Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
@@ -104,6 +105,7 @@ class MessageTeam {
     a.lane_count = static_cast<uint32_t>(lanes.size());
     a.items = a.lane_count * kMessageInstances;
     rank.items.resize(a.items);
+    rank.waits.resize(a.items);
     rank.room.resize(a.items * (a.lane_bytes + a.resolved_bytes));
     rank.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);

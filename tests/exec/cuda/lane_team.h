@@ -204,6 +204,7 @@ class LaneTeam {
     std::vector<std::unique_ptr<EmulatedBlock>> blocks;
     std::vector<std::unique_ptr<LaneShared>> shared;
     std::vector<std::vector<LaneItem>> items;
+    std::vector<std::vector<LaneWait>> waits;
     std::vector<DeviceBytes> rooms;
     const size_t ranks = calls.front()->ranks_.size();
     for (size_t r = 0; r < ranks; r++) {
@@ -216,6 +217,7 @@ class LaneTeam {
       blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(most_items);
+      waits.emplace_back(most_items);
       rooms.emplace_back(most_room);
     }
     for (size_t r = 0; r < ranks; r++)
@@ -226,11 +228,14 @@ class LaneTeam {
             if (static_cast<int>(r) == calls[call]->missing_) return;
             const LaneArguments& a = calls[call]->ranks_[r].arguments;
             if (calls[call]->coded()) {
-              LaneRunner<Native<float>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+              LaneRunner<Native<float>, Sum>(a, *shared[r], items[r].data(), waits[r].data())
+                  .run(rooms[r].data());
             } else if (calls[call]->c_.reduces()) {
-              LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+              LaneRunner<Native<int32_t>, Sum>(a, *shared[r], items[r].data(), waits[r].data())
+                  .run(rooms[r].data());
             } else {
-              LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data()).run(rooms[r].data());
+              LaneRunner<Bytes, Sum>(a, *shared[r], items[r].data(), waits[r].data())
+                  .run(rooms[r].data());
             }
             __syncthreads();
             if (t == 0) calls[call]->spoil_input(static_cast<int>(r));

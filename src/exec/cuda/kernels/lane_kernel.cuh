@@ -27,8 +27,9 @@ struct LaneShared {
 template <typename Type, typename Op>
 class LaneRunner {
  public:
-  __device__ LaneRunner(const LaneArguments& a, LaneShared& shared, LaneItem* items)
-      : a_(a), shared_(shared), items_(items) {
+  __device__ LaneRunner(const LaneArguments& a, LaneShared& shared, LaneItem* items,
+                        LaneWait* waits)
+      : a_(a), shared_(shared), items_(items), waits_(waits) {
     own_ = dealt_items(a.items, blockIdx.x, gridDim.x);
   }
 
@@ -92,6 +93,7 @@ class LaneRunner {
       item.iterations = d.iterations;
       item.iteration = head.steps == 0 || item.instance >= d.instances ? d.iterations : 0;
       item.granted = false;
+      waits_[i] = {};
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
@@ -250,8 +252,7 @@ class LaneRunner {
           return finish();
         }
       }
-      if (own_ > 1) change_item();
-      if (++looked < own_) continue;
+      if (own_ > 1 && change_item() && ++looked < own_) continue;
       looked = 0;
       if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return finish();
     }
@@ -259,12 +260,35 @@ class LaneRunner {
   __device__ void finish() {
     if (threadIdx.x == 0) shared_.finished = true;
   }
-  __device__ void change_item() {
+  // False if no item can go on, as far as is known.
+  __device__ bool change_item() {
     if (threadIdx.x == 0) items_[next_] = item_;
-    if (++next_ == own_) next_ = 0;
     warp_meet();
+    const uint32_t next = next_item();
+    if (next == own_) return false;
+    next_ = next;
     item_ = items_[next_];
     warp_meet();
+    return true;
+  }
+  // The next one that may have what it waits for: each leader looks at another. (One after the
+  // other they took a block with nine items 9 us.) own_ if there is none.
+  __device__ uint32_t next_item() const {
+    for (uint32_t begin = 1; begin <= own_; begin += kWarp) {
+      const uint32_t ahead = begin + threadIdx.x;
+      const uint32_t i = next_ + ahead < own_ ? next_ + ahead : next_ + ahead - own_;
+      bool may = false;
+      if (ahead <= own_ && items_[i].iteration < items_[i].iterations) {
+        const LaneWait wait = waits_[i];
+        may = wait.word == nullptr || load_volatile(wait.word) >= wait.value;
+      }
+      if (const uint32_t found = warp_ballot(may); found != 0) {
+        const uint32_t first =
+            next_ + begin + static_cast<uint32_t>(__ffs(static_cast<int>(found))) - 1;
+        return first < own_ ? first : first - own_;
+      }
+    }
+    return own_;
   }
 
   // Whether all consumers of the item have entered the call. Then it knows where straight messages
@@ -287,17 +311,18 @@ class LaneRunner {
     if (a_.sent != nullptr && lane.sends > 0 && threadIdx.x == kWarp - 1)
       mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
                                           load_volatile(&a_.counters->settled)) >= 0;
-    if (!all_agree(mine, waits, other_call)) return false;
+    if (!all_agree(mine, waits, other_call, {})) return false;
     if (!a_.packets) places.settle(threadIdx.x, kWarp);
     item_.granted = true;
     warp_meet();
     return true;
   }
-  // Whether all leaders say yes. If not, notes whom the first of them waits for.
-  __device__ bool all_agree(bool mine, int waits, bool other_call) {
+  // Whether all leaders say yes. If not, notes whom and what the first of them waits for.
+  __device__ bool all_agree(bool mine, int waits, bool other_call, const LaneWait& wait) {
     const uint32_t blocked = warp_ballot(!mine);
     if (blocked == 0) return true;
     const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
+    if (threadIdx.x == first) waits_[next_] = wait;
     waits_for_ = warp_get(waits, first);
     waits_at_ = static_cast<int>(item_.step);
     waits_other_call_ = warp_ballot(other_call) != 0;
@@ -313,29 +338,34 @@ class LaneRunner {
     const LaneEnd* ends = item_.ends + step_->first_operand;
     bool mine = true;
     int waits = -1;
+    LaneWait wait;
     aligned_ = true;
     for (uint32_t i = threadIdx.x; i < all; i += kWarp) {
       bool here = true;
       if (i >= count) {
-        here = is_complete(item_.lane->at<LaneDependency>(
+        const LaneWait other = end_of(item_.lane->at<LaneDependency>(
             item_.lane->dependencies_at)[step_->first_dependency + i - count]);
+        here = load_acquire(other.word, false) >= other.value;
+        if (!here) wait = other;
       } else {
         end_ = ends[i];
         aligned_ = aligned_ && end_.aligned;
         if (end_.kind != LaneEnd::kMemory && end_.word != nullptr) {
           here = i < step_->sources ? has_arrived(i) : has_room();
           if (!here) waits = end_.peer;
+          if (!here && !a_.packets)
+            wait = {end_.word, i < step_->sources ? end_.next : end_.next - a_.slots};
         }
       }
       mine = mine && here;
     }
-    return all_agree(mine, waits, false);
+    return all_agree(mine, waits, false, wait);
   }
 
-  __device__ bool is_complete(const LaneDependency& d) const {
+  // When a step of another lane is complete.
+  __device__ LaneWait end_of(const LaneDependency& d) const {
     const uint64_t steps = uint64_t{item_.iteration} * d.steps + d.step + 1;
-    return load_acquire(&a_.progress[item_.instance * a_.lane_count + d.lane], false) >=
-           call_word(item_.call, steps);
+    return {&a_.progress[item_.instance * a_.lane_count + d.lane], call_word(item_.call, steps)};
   }
   __device__ bool has_arrived(uint32_t i) const {
     if (!a_.packets) return load_acquire(end_.word, a_.system) >= end_.next;
@@ -531,6 +561,7 @@ class LaneRunner {
   const LaneArguments& a_;
   LaneShared& shared_;
   LaneItem* const items_;
+  LaneWait* const waits_;
   uint32_t own_;
   // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
@@ -549,7 +580,8 @@ __device__ __noinline__ void run_lanes(const LaneArguments& a, std::byte* room) 
   __shared__ LaneShared shared;
   auto* items = reinterpret_cast<LaneItem*>(room);
   const uint32_t most = (a.items + gridDim.x - 1) / gridDim.x;
-  LaneRunner<Type, Op>(a, shared, items).run(room + most * sizeof(LaneItem));
+  auto* waits = reinterpret_cast<LaneWait*>(items + most);
+  LaneRunner<Type, Op>(a, shared, items, waits).run(reinterpret_cast<std::byte*>(waits + most));
 }
 
 template <typename Type, typename Op>

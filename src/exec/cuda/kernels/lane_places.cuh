@@ -17,7 +17,14 @@ struct alignas(16) LaneItem {
   uint32_t step, iteration, iterations;
   bool granted;  // by the consumers of all its messages
 };
-static_assert(sizeof(LaneItem) == kLaneItemBytes);
+
+// What the next step of an item waits for: this word to have this value at least. nullptr: not
+// known.
+struct alignas(16) LaneWait {
+  const uint64_t* word = nullptr;
+  uint64_t value = 0;
+};
+static_assert(sizeof(LaneItem) + sizeof(LaneWait) == kLaneItemBytes);
 
 class LanePlaces {
  public:
