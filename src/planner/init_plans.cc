@@ -66,14 +66,18 @@ SimulationOptions quick_simulation(int nranks) {
 }
 
 void take_rates(const InitPlansRequest& request, TableRequest& table) {
-  const std::string section = request.on_gpus                  ? kGpuRates
-                              : !request.setting.hosts.empty() ? kNetworkRates
-                              : request.setting.one_process    ? kThreadRates
-                                                               : kProcessRates;
-  table.rates = default_rates(section);
+  const std::string usual = request.on_gpus                  ? kGpuRates
+                            : !request.setting.hosts.empty() ? kNetworkRates
+                            : request.setting.one_process    ? kThreadRates
+                                                             : kProcessRates;
+  table.rates = default_rates(usual);
   table.origin = "default rates (weft calibrate measures them)";
   const auto measured = load_rates(request.config);
   if (!measured.has_value()) return;
+  // Threads of one process launch kernels one at a time, so their calls take longer.
+  const bool apart =
+      request.on_gpus && !request.setting.one_process && measured->rates.contains(kGpuProcessRates);
+  const std::string section = apart ? kGpuProcessRates : usual;
   const auto it = measured->rates.find(section);
   if (it == measured->rates.end()) return;
   table.rates = it->second;

@@ -152,7 +152,7 @@ Rates default_rates(const std::string& section) {
   Rates rates;
   if (section == kProcessRates || section == kNetworkRates) {
     rates.switch_us = 3;
-  } else if (section == kGpuRates) {
+  } else if (section == kGpuRates || section == kGpuProcessRates) {
     // Fitted to an H200 that all ranks share, inside CUDA graphs; tests compare both.
     rates.call_us = 1.76;
     rates.hop_us = 0.87;

@@ -21,10 +21,11 @@
 namespace weft {
 
 // The names of sections, by what drives the ranks.
-inline constexpr const char* kThreadRates = "threads";       // ranks are threads of one process
-inline constexpr const char* kProcessRates = "processes";    // ranks are processes of one host
-inline constexpr const char* kNetworkRates = "network";      // ranks are on several hosts
-inline constexpr const char* kGpuRates = "gpu";              // GPUs drive ranks that share them
+inline constexpr const char* kThreadRates = "threads";     // ranks are threads of one process
+inline constexpr const char* kProcessRates = "processes";  // ranks are processes of one host
+inline constexpr const char* kNetworkRates = "network";    // ranks are on several hosts
+inline constexpr const char* kGpuRates = "gpu";            // GPUs drive ranks that share them
+inline constexpr const char* kGpuProcessRates = "gpu_processes";  // the same, and are processes
 inline constexpr const char* kOwnGpuRates = "own_gpus";      // every rank has a GPU (gpu_rates.h)
 inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs, through pinned host memory
 

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "src/base/error.h"
+#include "src/base/parallel_for.h"
 #include "src/comm/cluster.h"
 #include "src/comm/mesh.h"
 #include "src/exec/cuda/gpu_executor.h"
@@ -46,36 +47,38 @@ constexpr MeterPoint kNetwork[] = {{1u << 10, 3}, {16u << 10, 3}, {256u << 10, 3
 class Calibrator {
  public:
   Calibrator(const Config& config, double budget_s, bool verbose)
-      : config_(config),
-        host_(read_host_report(describe_host(config), 0)),
-        budget_s_(budget_s),
-        verbose_(verbose) {
+      : config_(config), budget_s_(budget_s), verbose_(verbose) {
     for (const Generator& generator : generators())
       if (!generator.peer_memory && generator.name != kSendRecv.name &&
           generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr)
         plans_.push_back(&generator);
   }
 
-  int cores() const { return host_.cores; }
-
-  // Ranks are threads that share the current GPU.
-  Fit measure_gpu() {
+  // Ranks are threads or processes that share a GPU.
+  Fit measure_gpu(bool processes) {
     begin(1.0);
     HostSetting setting;
     setting.on_gpus = true;
+    setting.one_process = !processes;
     // Plans that use FIFOs with flags are for small arrays.
     const Generator* any[] = {&kPeerMemory, &kOneRound, &kOneShot};
     const Generator* in_place[] = {&kPeerMemory};
+    const auto time = [&](int ranks, std::span<const Generator* const> plans,
+                          std::span<const MeterPoint> points) {
+      measure({ranks, processes, false, false, kMeasured, plans, points, left(), true}, setting);
+    };
     for (int round = 0; round < kRounds; round++)
       for (const int ranks : {2, 4, 8}) {
-        measure({ranks, false, false, false, kMeasured, any, {kSmall, 5}, left()}, setting);
-        measure({ranks, false, false, false, kMeasured, in_place, {kSmall + 5, 1}, left()},
-                setting);
+        time(ranks, any, {kSmall, 5});
+        // Processes take a second to start.
+        if (!processes) time(ranks, in_place, {kSmall + 5, 1});
       }
-    for (const int ranks : {2, 4, 8})
-      measure({ranks, false, false, false, kMeasured, in_place, large_for(ranks), left()}, setting);
+    for (const int ranks : {2, 4, 8}) {
+      if (processes) time(ranks, in_place, {kSmall + 5, 1});
+      time(ranks, in_place, large_for(ranks));
+    }
     warn_if_busy();
-    return finish(default_rates(kGpuRates));
+    return finish(default_rates(processes ? kGpuProcessRates : kGpuRates));
   }
 
   // Ranks are threads or processes of this host, in teams of several sizes.
@@ -132,7 +135,7 @@ class Calibrator {
 
   HostSetting setting_for(int ranks, bool processes, bool own_hosts) const {
     HostSetting setting;
-    setting.cores = host_.cores;
+    setting.cores = usable_cores();
     setting.one_process = !processes;
     setting.pretended_hosts = own_hosts;
     for (int r = 0; own_hosts && r < ranks; r++) setting.hosts.push_back(r);
@@ -194,7 +197,6 @@ class Calibrator {
   }
 
   const Config config_;
-  const HostReport host_;
   const double budget_s_;
   const bool verbose_;
   std::vector<const Generator*> plans_;
@@ -204,12 +206,12 @@ class Calibrator {
   std::vector<std::vector<double>> rounds_;  // times of every sample, shortest first
 };
 
-std::string today(int cores) {
+std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&now, &parts);
   return fmt::format("measured here on {:04}-{:02}-{:02}, {} cores", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, cores);
+                     parts.tm_mon + 1, parts.tm_mday, usable_cores());
 }
 
 void print(const char* section, const Fit& fit) {
@@ -273,33 +275,40 @@ std::vector<int> parse_devices(const std::string& text) {
 
 struct CalibrateArguments {
   double seconds = 28;
-  bool gpu = false, verbose = false;
+  bool gpu = false, processes = false, verbose = false;
   std::string devices;
 };
 
 void calibrate(const CalibrateArguments& arguments) {
   if (!arguments.gpu && !arguments.devices.empty())
     fail(ncclInvalidUsage, "--devices is for --gpu");
+  if (arguments.processes && (!arguments.gpu || !arguments.devices.empty()))
+    fail(ncclInvalidUsage, "--processes is for --gpu, without --devices");
   if (!arguments.gpu) setenv("WEFT_HOST_MODE", "1", 1);
-  if (arguments.gpu) ask_for_hardware_queues();
+  // Processes under MPS fail with as many queues.
+  if (arguments.gpu && !arguments.processes) ask_for_hardware_queues();
   unsetenv("WEFT_TOPO");
   const Config config = Config::from_environment();
   if (rates_path(config).empty())
     fail(ncclInvalidUsage, "there is no folder for rates: set WEFT_CACHE");
-  if (arguments.gpu && !cuda::available()) fail(ncclInvalidUsage, "there is no GPU to measure");
+  // Not before processes are started: they could not use CUDA.
+  if (arguments.gpu && !arguments.processes && !cuda::available())
+    fail(ncclInvalidUsage, "there is no GPU to measure");
   Calibrator calibrator(config, arguments.seconds, arguments.verbose);
   // Sections that are not measured now stay.
   Calibration calibration = load_rates(config).value_or(Calibration{});
-  calibration.measured = today(calibrator.cores());
+  calibration.measured = today();
   const auto keep = [&](const char* section, const Fit& fit) {
     calibration.rates[section] = fit.rates;
     calibration.factors[section] = fit.factors;
     print(section, fit);
   };
-  if (arguments.gpu && (!arguments.devices.empty() || cuda::device_count() > 1)) {
+  if (arguments.processes) {
+    keep(kGpuProcessRates, calibrator.measure_gpu(true));
+  } else if (arguments.gpu && (!arguments.devices.empty() || cuda::device_count() > 1)) {
     calibration.rates[kOwnGpuRates] = measure_own_gpus(config, parse_devices(arguments.devices));
   } else if (arguments.gpu) {
-    keep(kGpuRates, calibrator.measure_gpu());
+    keep(kGpuRates, calibrator.measure_gpu(false));
   } else {
     // Processes first: they must not be forked from a process that has threads.
     keep(kNetworkRates, calibrator.measure_network(0.1));
@@ -323,6 +332,8 @@ void add_calibrate(Command& program) {
                    "measure GPUs instead: one rank on each; of a single GPU, ranks that share it");
   command.add_option("--devices", arguments->devices,
                      "the GPUs of --gpu, as 0,1,2; one that is named twice has two ranks");
+  command.add_flag("--processes", arguments->processes,
+                   "with --gpu: ranks that share a GPU are processes (start MPS before)");
   command.add_flag("--verbose", arguments->verbose, "print every measurement");
   command.calls([arguments] { calibrate(*arguments); });
 }

@@ -219,6 +219,7 @@ RankReport take_part(const MeterOrder& order, Board& board, int rank, const Uniq
     CommunicatorOptions options{
         id, {}, rank, order.ranks, fmt::format("rank {} of {}", rank, order.ranks)};
     Communicator communicator(std::move(options));
+    if (order.on_gpu && !communicator.on_gpu()) fail(ncclInvalidUsage, "there is no GPU");
     if (order.bound) stay_on_core(rank);  // the communicator's own threads are not bound
     Meter(communicator, order, board).measure_all();
     return {};

@@ -25,6 +25,7 @@ struct MeterOrder {
   std::span<const Generator* const> plans;
   std::span<const MeterPoint> points;  // smallest first
   double seconds = 1;                  // no size begins after this time
+  bool on_gpu = false;                 // fails without a GPU
 };
 
 struct PlanTime {

@@ -2,14 +2,17 @@
 #include "src/planner/plan_chooser.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "include/weft.h"
 #include "src/base/error.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/compression.h"
+#include "src/planner/rates_file.h"
 #include "tests/support/case.h"
 #include "tests/support/environment.h"
 #include "tests/support/threads.h"
@@ -348,6 +351,43 @@ TEST(PlanChooser, EndsTheGroupWhoseCallCannotBeEstimated) {
     EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclInvalidUsage);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is still open";
   });
+}
+
+// Threads launch kernels one at a time, processes do not.
+TEST(SharedGpu, HasRatesOfItsOwnForProcesses) {
+  Config config;
+  config.cache = testing::TempDir() + "weft_process_rates." + std::to_string(getpid());
+  Calibration calibration;
+  calibration.measured = "measured by a test";
+  calibration.rates[kGpuRates] = default_rates(kGpuRates);
+  calibration.rates[kGpuRates].call_us = 50;
+  const auto us = [&](bool one_process) {
+    HostSetting setting;
+    setting.cores = 64;
+    setting.one_process = one_process;
+    const Machine machine = load_machine("hgx-h200");
+    const SelectionTable table = make_init_plans({config,
+                                                  2,
+                                                  true,
+                                                  setting,
+                                                  machine,
+                                                  1,
+                                                  [](const ImportedSchedule&) { return true; },
+                                                  0,
+                                                  {"0000:01:00.0", "0000:01:00.0"},
+                                                  "",
+                                                  unfit_for_host_fifos})
+                                     .table;
+    return SelectionTable::estimate(*table.choose(kReduceAll, kTiny, false), kTiny);
+  };
+  save_rates(config, calibration);
+  EXPECT_GT(us(true), 50);
+  EXPECT_GT(us(false), 50) << "those of threads are better than none";
+  calibration.rates[kGpuProcessRates] = default_rates(kGpuProcessRates);
+  save_rates(config, calibration);
+  EXPECT_GT(us(true), 50);
+  EXPECT_LT(us(false), 50);
+  std::filesystem::remove_all(config.cache);
 }
 
 }  // namespace
