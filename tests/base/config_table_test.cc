@@ -109,6 +109,7 @@ const VariableOf kVariableOf[] = {
     {"WEFT_LOSE_FLUSHES", &Config::lose_flushes},
     {"WEFT_LOSE_PROBES", &Config::lose_probes},
     {"NCCL_GRAPH_MIXING_SUPPORT", &Config::graph_mixing},
+    {"WEFT_COUNT_GRAPHS", &Config::count_graphs},
     {"NCCL_MAX_CTAS", &Config::max_ctas},
     {"NCCL_CTA_POLICY", &Config::cta_policy},
     {"WEFT_COPY_ENGINES", &Config::copy_engines},

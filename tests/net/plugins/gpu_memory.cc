@@ -168,6 +168,9 @@ std::mutex stagings_mutex;
 std::map<void*, Staging*> stagings;  // by comm
 std::list<Staging> all_stagings;     // those of no comm, too
 
+std::mutex requests_mutex;
+std::map<const void*, std::unique_ptr<Request>> requests;  // that nobody has seen done, by address
+
 Staging* staging_of(void* comm, bool make = false) {
   std::lock_guard lock(stagings_mutex);
   const auto known = stagings.find(comm);
@@ -181,7 +184,13 @@ Staging* staging_of(void* comm, bool make = false) {
   return mine = &all_stagings.emplace_back(comm);
 }
 
-void* handed(Request request) { return std::make_unique<Request>(std::move(request)).release(); }
+void* handed(Request request) {
+  auto made = std::make_unique<Request>(std::move(request));
+  void* const name = made.get();
+  std::lock_guard lock(requests_mutex);
+  requests.emplace(name, std::move(made));
+  return name;
+}
 
 }  // namespace
 
@@ -275,7 +284,8 @@ ncclResult_t test(void* request, int* done, int* size) {
   if (r.buffer != nullptr && r.kind == Request::kReceive)
     staging->withheld.push_back({r.data, static_cast<size_t>(*size), r.buffer});
   for (Buffer* buffer : r.flushed) buffer->used = false;
-  const std::unique_ptr<Request> owner(&r);
+  std::lock_guard lock(requests_mutex);
+  requests.erase(request);
   return ncclSuccess;
 }
 
@@ -286,6 +296,10 @@ ncclResult_t close_comm(void* comm) {
       known->second->leave();
       stagings.erase(known);
     }
+  }
+  {
+    std::lock_guard lock(requests_mutex);
+    std::erase_if(requests, [&](const auto& one) { return one.second->comm == comm; });
   }
   return tiny::close_comm(comm);
 }
