@@ -111,8 +111,8 @@ Child Offspring::successor(uint64_t round, bool has_graphs) {
     if (said == kSuspends) continue;
     if (said == kHasGraphs)
       fail(ncclInvalidUsage,
-           "CUDA graphs hold calls of rank {}, and would use memory that is gone. With "
-           "WEFT_COUNT_GRAPHS=1, graphs that are destroyed hold none",
+           "CUDA graphs have captured calls of rank {}, and would use memory that is gone. With "
+           "WEFT_COUNT_GRAPHS=1 you can destroy them first, and capture again after ncclCommResume",
            r);
     fail(ncclInvalidUsage, "rank {} made another call than ncclCommSuspend", r);
   }

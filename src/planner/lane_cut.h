@@ -1,5 +1,6 @@
 // How the lane kernel would cut a call, for predictions: src/exec/cuda/lane_geometry.h decides it
-// when the call runs. A pure function.
+// when the call runs. That may take more instances so that blocks are equally busy, which changes
+// what a pass moves by little. Pure functions.
 #pragma once
 
 #include "src/schedule/schedule_graph.h"

@@ -25,7 +25,8 @@ inline constexpr const char* kThreadRates = "threads";     // ranks are threads 
 inline constexpr const char* kProcessRates = "processes";  // ranks are processes of one host
 inline constexpr const char* kNetworkRates = "network";    // ranks are on several hosts
 inline constexpr const char* kGpuRates = "gpu";            // GPUs drive ranks that share them
-inline constexpr const char* kGpuProcessRates = "gpu_processes";  // the same, and are processes
+inline constexpr const char* kGpuProcessRates =
+    "gpu_processes";                                         // ranks that share GPUs are processes
 inline constexpr const char* kOwnGpuRates = "own_gpus";      // every rank has a GPU (gpu_rates.h)
 inline constexpr const char* kHostFifoRates = "host_fifos";  // GPUs, through pinned host memory
 

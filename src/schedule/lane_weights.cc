@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 namespace weft {
 namespace {
@@ -28,21 +27,15 @@ std::vector<uint64_t> lane_weights(const RankSchedule& rank) {
   return weights;
 }
 
-std::vector<uint64_t> least_even_weights(const Schedule& schedule) {
-  std::vector<uint64_t> least_even;
-  double most = 0;
+std::vector<uint64_t> weights_of_heaviest(const Schedule& schedule) {
+  std::vector<uint64_t> heaviest;
   for (size_t r = 0; r + static_cast<size_t>(schedule.cpu_nodes) < schedule.ranks.size(); r++) {
     std::vector<uint64_t> weights = lane_weights(schedule.ranks[r]);
-    const uint64_t all = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
-    if (all == 0) continue;
-    const double share = static_cast<double>(*std::max_element(weights.begin(), weights.end())) /
-                         static_cast<double>(all);
-    if (share <= most) continue;
-    most = share;
-    least_even = std::move(weights);
+    std::sort(weights.begin(), weights.end(), std::greater<>());
+    if (weights.empty() || weights.front() == 0) continue;
+    if (heaviest.empty() || weights.front() > heaviest.front()) heaviest = std::move(weights);
   }
-  std::sort(least_even.begin(), least_even.end(), std::greater<>());
-  return least_even;
+  return heaviest;
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// How much data lanes move. Executors deal lanes to workers by it. A pure function.
+// How much data lanes move. Executors deal lanes to workers by it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace weft {
 // it, so a step that only receives moves nothing.
 std::vector<uint64_t> lane_weights(const RankSchedule& rank);
 
-// Of the rank whose heaviest lane has the largest share of the rank's work: its weights, the
-// largest first. Not of CPU nodes. Empty if no rank moves data.
-std::vector<uint64_t> least_even_weights(const Schedule& schedule);
+// Of the rank with the heaviest lane: its weights, the largest first. Not of CPU nodes. Empty if no
+// rank moves data.
+std::vector<uint64_t> weights_of_heaviest(const Schedule& schedule);
 
 }  // namespace weft

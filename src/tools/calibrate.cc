@@ -67,16 +67,17 @@ class Calibrator {
                           std::span<const MeterPoint> points) {
       measure({ranks, processes, false, false, kMeasured, plans, points, left(), true}, setting);
     };
+    const auto time_large = [&] {
+      for (const int ranks : {2, 4, 8}) time(ranks, in_place, large_for(ranks));
+    };
+    // Processes take a second to start. So they go without one size, and large ones are first.
+    if (processes) time_large();
     for (int round = 0; round < kRounds; round++)
       for (const int ranks : {2, 4, 8}) {
         time(ranks, any, {kSmall, 5});
-        // Processes take a second to start.
         if (!processes) time(ranks, in_place, {kSmall + 5, 1});
       }
-    for (const int ranks : {2, 4, 8}) {
-      if (processes) time(ranks, in_place, {kSmall + 5, 1});
-      time(ranks, in_place, large_for(ranks));
-    }
+    if (!processes) time_large();
     warn_if_busy();
     return finish(default_rates(processes ? kGpuProcessRates : kGpuRates));
   }

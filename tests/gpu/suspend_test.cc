@@ -168,6 +168,8 @@ TEST_F(GpuSuspend, IsRefusedForEveryCommunicatorOfAGraph) {
           expect_right(second.check(me.stream()));
           me.meet();
         }
+        WEFT_CUDA(cudaDeviceSynchronize());
+        usleep(200000);  // as above
         me.meet();
         EXPECT_EQ(ncclCommSuspend(part, NCCL_SUSPEND_MEM), ncclInvalidUsage);
         me.meet();

@@ -63,7 +63,7 @@ void warn_about_queues(int sharing, int device) {
 }
 
 // Counts a graph until it and all its instances are gone. CUDA then keeps account of every launch
-// of the graph: ranks start apart, and small calls of eight ranks took up to 30% longer.
+// of the graph: ranks start apart, and small calls took up to 40% longer.
 void count_graph(cudaGraph_t graph, const std::shared_ptr<std::atomic<int>>& count) {
   using Count = std::shared_ptr<std::atomic<int>>;
   auto held = std::make_unique<Count>(count);

@@ -11,8 +11,8 @@ namespace {
 constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
 // Smaller messages cost more than blocks that are equally busy gain.
 constexpr uint64_t kBalancedBytes = 64 << 10;
-// What every further instance of each lane must gain, and the most, as multiples of the least.
-constexpr double kGain = 0.03;
+// What twice, three times... as many instances as the least must gain, in percent, and the most.
+constexpr uint64_t kGain = 3;
 constexpr uint32_t kMostMultiple = 4;
 // What all warps of a block sum in one go (combine.cuh). Large slices are multiples, so that no
 // warp waits for the others.
@@ -21,18 +21,21 @@ constexpr uint64_t kGoBytes = 32 << 10;
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
 
-// The work of the busiest block, in units of a block's share.
-double imbalance(const std::vector<uint64_t>& weights, uint32_t instances, uint32_t blocks) {
-  std::vector<uint64_t> loads(blocks, 0);
+// The work of the busiest block, if an instance of a lane has the lane's weight.
+uint64_t most_load(const std::vector<uint64_t>& weights, uint32_t instances, uint32_t blocks) {
   const auto items = static_cast<uint32_t>(weights.size()) * instances;
-  uint64_t all = 0;
-  for (uint32_t block = 0; block < blocks; block++)
+  uint64_t most = 0;
+  for (uint32_t block = 0; block < blocks; block++) {
+    uint64_t load = 0;
     for (uint32_t i = 0; i < dealt_items(items, block, blocks); i++)
-      loads[block] += weights[dealt_item(i, block, blocks) / instances];
-  for (const uint64_t load : loads) all += load;
-  if (all == 0) return 1;
-  return static_cast<double>(*std::max_element(loads.begin(), loads.end())) * blocks /
-         static_cast<double>(all);
+      load += weights[dealt_item(i, block, blocks) / instances];
+    most = std::max(most, load);
+  }
+  return most;
+}
+
+uint64_t instances_by_blocks(const LaneImage& image, const LaneRoom& room) {
+  return std::max<uint64_t>(1, room.blocks / image.most_lanes);
 }
 
 // The largest part of a block whose chunks all fit into scratch memory.
@@ -93,7 +96,8 @@ uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
   return most;
 }
 
-// The elements whose multiples are slices. `most`: of a slice; `all`: of an instance's. Codes
+// The elements whose multiples are slices. `most`: of a slice; `all`: of all slices of an instance,
+// 0 if all instances must have as many. Codes
 // follow the scales of their blocks, of four bytes each. So whole vectors of scales leave the codes
 // aligned, if there is room.
 uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most,
@@ -109,15 +113,23 @@ uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t block
   if (weights.empty()) return 0;
   const uint32_t least = std::max<uint32_t>(1, blocks / static_cast<uint32_t>(weights.size()));
   uint32_t best = least;
-  double lowest = 0;
+  uint64_t lowest = 0;  // times `best`; whole numbers, because all ranks must agree
   for (uint32_t instances = least; instances <= kMostMultiple * least; instances++) {
-    const double more = static_cast<double>(instances) / least - 1;
-    const double cost = imbalance(weights, instances, blocks) * (1 + kGain * more);
-    if (instances > least && cost >= lowest) continue;
+    const uint64_t cost = most_load(weights, instances, blocks) *
+                          (100 * uint64_t{least} + kGain * (instances - least));
+    if (instances > least && cost * best >= lowest * instances) continue;
     best = instances;
     lowest = cost;
   }
   return best;
+}
+
+uint32_t most_instances(const LaneImage& image, const LaneRoom& room) {
+  const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
+  const uint64_t by_messages =
+      room.pool_bytes / (ports * std::max<uint64_t>(1, room.slots)) / kBalancedBytes;
+  return static_cast<uint32_t>(
+      std::max(instances_by_blocks(image, room), std::min<uint64_t>(image.instances, by_messages)));
 }
 
 size_t most_lane_bytes(const std::vector<LaneSize>& sizes, uint32_t instances, uint32_t blocks) {
@@ -151,7 +163,7 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   g.chunk = up(share(g.part, chunks), unit);
   // As many instances as there are blocks for, while messages are large enough.
   const uint64_t ports = std::max<uint64_t>(1, image.most_ports);
-  const uint64_t by_blocks = std::max<uint64_t>(1, room.blocks / image.most_lanes);
+  const uint64_t by_blocks = instances_by_blocks(image, room);
   if (ports > kMostLanePorts)
     fail(ncclInvalidUsage, "a rank has {} ports; kernels do {}", ports, kMostLanePorts);
   if (take_packets(image, room, by_blocks, unit, element, g)) return g;
@@ -180,7 +192,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
          image.most_ports, g.slots, image.step_chunks, fifos);
   // All slices have the same length, if they can.
   const uint64_t room_for = slot / step_chunks / bytes * block;
-  const uint64_t step = slice_unit(image, block, unit, room_for, g.chunk / g.instances, element);
+  // An instance with a slice more than others has them wait, unless its block has others' too.
+  const bool mixed = g.instances == 1 || uint64_t{image.most_lanes} * g.instances > room.blocks;
+  const uint64_t step =
+      slice_unit(image, block, unit, room_for, mixed ? g.chunk / g.instances : 0, element);
   const uint64_t most_slice = std::max(block, room_for / step * step);
   const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
   g.slice = std::min(most_slice,

@@ -30,6 +30,9 @@ uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t block
 // The most bytes of lanes that a block has, of `sizes`, with so many instances of each.
 size_t most_lane_bytes(const std::vector<LaneSize>& sizes, uint32_t instances, uint32_t blocks);
 
+// The most instances that lane_geometry() takes.
+uint32_t most_instances(const LaneImage& image, const LaneRoom& room);
+
 struct LaneGeometry {
   uint64_t part = 0;   // elements of each block that one run moves
   uint64_t chunk = 0;  // elements

@@ -351,7 +351,7 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   for (const ProgramDependency& d : program.dependencies)
     image.lanes[d.lane].steps[d.step].counted = true;
   sort_lanes(image, lane_weights(schedule.ranks[static_cast<size_t>(rank)]));
-  image.weights = least_even_weights(schedule);
+  image.weights = weights_of_heaviest(schedule);
   return image;
 }
 

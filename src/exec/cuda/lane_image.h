@@ -31,7 +31,7 @@ struct LaneImage {
   uint32_t most_lanes = 1;        // of a rank
   uint32_t most_ports = 0;        // of a rank, in one direction
   uint32_t most_messages = 0;     // of a port, in an iteration
-  std::vector<uint64_t> weights;  // see least_even_weights()
+  std::vector<uint64_t> weights;  // see weights_of_heaviest()
   // Of a lane in long calls, see balanced_instances(); 0: as many as there are blocks for.
   uint32_t instances = 0;
   bool all_coded = false;  // every message has a codec

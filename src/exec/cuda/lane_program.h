@@ -1,7 +1,7 @@
 // What the lane kernel runs: any verified schedule whose ranks talk through messages. A rank's
 // lanes, and instances of them, are work items. An instance has its share of every slice and FIFOs
-// of its own. The rank's thread blocks advance the items in turn, so any number of blocks runs any
-// program. Plain structs, the same for host and device.
+// of its own. The rank's thread blocks advance the items that can go on, so any number of blocks
+// runs any program. Plain structs, the same for host and device.
 //
 // A message goes from a producer to a consumer. Its data goes through a slot of a FIFO in the
 // consumer's memory, or straight to where the consumer wants it. Everyone polls its own memory:
@@ -87,7 +87,8 @@ inline size_t lane_area_pool(int nranks) {
 // Codecs of a schedule that kernels run. All of them have the same block.
 inline constexpr uint32_t kMostLaneCodecs = 4;
 
-inline constexpr size_t kLaneItemBytes = 80;  // of shared memory, per item of a block
+// Of shared memory, per item of a block; the second only if there is room.
+inline constexpr size_t kLaneItemBytes = 64, kLaneWaitBytes = 16;
 struct ProbeArguments {
   LaneWords* const* words = nullptr;  // of each rank; nullptr: no access
   int32_t rank = 0, nranks = 0;
@@ -270,6 +271,7 @@ struct alignas(16) LaneArguments {
   uint32_t in_a_row = 1;     // so many items in a row are instances of one lane
   bool system = false;       // some peer is on another GPU: memory order at system scope
   bool in_shared = false;    // a block's lanes fit into its shared memory
+  bool has_waits = false;    // so does what its items wait for
   bool counts = true;        // the run is a call of all ranks
   bool packets = false;      // messages are packets, each in a slot of its own
   bool lends = false;        // some data may be lent to NICs

@@ -112,10 +112,12 @@ void reach_buffers(LaneArguments& a, const GpuExecutor::State& s, const LaneImag
 // Shared memory for the items of a block, and for their lanes if these fit. `sizes`: of lanes.
 size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most,
                     const std::vector<LaneSize>& sizes = {}) {
-  const size_t items = ceil_div(a.items, blocks) * kLaneItemBytes;
-  if (items > most)
+  const size_t own = ceil_div(a.items, blocks);
+  if (own * kLaneItemBytes > most)
     fail(ncclInvalidUsage, "{} lanes are too many for {} thread blocks", a.items, blocks);
-  size_t lanes = ceil_div(a.items, blocks) * (size_t{a.lane_bytes} + a.resolved_bytes);
+  a.has_waits = own * (kLaneItemBytes + kLaneWaitBytes) <= most;
+  const size_t items = own * (kLaneItemBytes + (a.has_waits ? kLaneWaitBytes : 0));
+  size_t lanes = own * (size_t{a.lane_bytes} + a.resolved_bytes);
   if (items + lanes <= most) {
     a.sizes = nullptr;
   } else if (a.sizes != nullptr) {
@@ -163,17 +165,16 @@ std::shared_ptr<LanePlan> GpuExecutor::prepare_lanes(const VerifiedSchedule& sch
                sizes_at = round_up(producers_at + producers.size() * sizeof(LanePort), 128),
                progress_at = round_up(sizes_at + plan->sizes.size() * sizeof(LaneSize), 128);
   // As many instances as lane_geometry() may take.
-  const size_t items =
-      image.lanes.size() * std::max<size_t>({1, static_cast<size_t>(s.max_ctas) / image.most_lanes,
-                                             static_cast<size_t>(image.instances)});
+  const size_t items = image.lanes.size() * most_instances(image, s.room);
   const size_t uploaded = round_up(progress_at + items * 8, 128);
   // Items need it if a block has too many of them for its shared memory.
   const size_t all =
-      uploaded + (ceil_div(items, static_cast<size_t>(s.max_ctas)) *
-                              (kLaneItemBytes + plan->lane_bytes + plan->resolved_bytes) <=
-                          kMostShared
-                      ? 0
-                      : items * plan->resolved_bytes);
+      uploaded +
+      (ceil_div(items, static_cast<size_t>(s.max_ctas)) *
+                   (kLaneItemBytes + kLaneWaitBytes + plan->lane_bytes + plan->resolved_bytes) <=
+               kMostShared
+           ? 0
+           : items * plan->resolved_bytes);
   auto [device, copy] = s.plan_room(*plan, all);
   std::memset(copy, 0, uploaded);
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());

@@ -113,8 +113,7 @@ void expect_covered(const Cut& cut) {
 void expect_fits(const Cut& cut) {
   const LaneGeometry& g = cut.g;
   EXPECT_GE(g.instances, 1u);
-  EXPECT_LE(g.instances, std::max<uint32_t>({1, cut.room.blocks / cut.image.most_lanes,
-                                             g.packets ? 0 : cut.image.instances}));
+  EXPECT_LE(g.instances, cuda::most_instances(cut.image, cut.room));
   EXPECT_LE(cut.ports(), kMostLanePorts);
   EXPECT_LE(cut.message(), g.slot_bytes) << "the largest message";
   EXPECT_EQ(g.slot_bytes % 256, 0u);
@@ -359,6 +358,40 @@ TEST(LaneSizes, AreCountedForTheBlockThatHasMost) {
   EXPECT_EQ(cuda::most_lane_bytes(sizes, 2, 1), 3360u);
 }
 
+// Blocks that have one instance each are done at the same time.
+TEST(LaneGeometry, GivesInstancesOfRingsAsMuchAsEachOther) {
+  LaneImage image;
+  image.chunks = 8;
+  image.most_ports = 1;
+  image.most_messages = 14;
+  LaneRoom room;
+  room.blocks = 15;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 1 << 20;
+  for (const uint64_t bytes : {8u << 20, 16u << 20, 64u << 20, 256u << 20}) {
+    const LaneGeometry g = cuda::lane_geometry(image, room, bytes / 4, 4);
+    EXPECT_EQ(g.instances, 15u);
+    EXPECT_LT(static_cast<double>(g.slice * g.iterations * g.instances),
+              1.01 * static_cast<double>(g.chunk))
+        << bytes;
+  }
+}
+
+TEST(LaneGeometry, TakesWholeRoundsOfABlocksWarpsWhereABlockHasSeveralItems) {
+  LaneImage image;
+  image.chunks = 96;
+  image.most_lanes = 32;
+  image.most_ports = 16;
+  image.most_messages = 14;
+  LaneRoom room;
+  room.blocks = 15;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 1 << 20;
+  EXPECT_EQ(cuda::lane_geometry(image, room, 16 << 20, 4).slice * 4 % (32 << 10), 0u);
+  image.uniform_only = true;
+  EXPECT_NE(cuda::lane_geometry(image, room, 16 << 20, 4).slice * 4 % (32 << 10), 0u);
+}
+
 // They do not make messages small.
 TEST(BalancedInstances, AreForLongCalls) {
   LaneImage image;
@@ -389,8 +422,9 @@ TEST(LaneCuts, AreTheOnesOfTheKernel) {
     room.pool_bytes = static_cast<uint64_t>(cut.pool_bytes);
     room.fifo_bytes = static_cast<uint64_t>(cut.fifo_bytes);
     for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{1} << 24, uint64_t{1} << 30}) {
-      const LaneGeometry g = cuda::lane_geometry(
-          cuda::lane_image(verified, nullptr, 0, verified.fifo_depth(), false), room, bytes / 4, 4);
+      LaneImage image = cuda::lane_image(verified, nullptr, 0, verified.fifo_depth(), false);
+      image.instances = cuda::balanced_instances(image.weights, room.blocks);
+      const LaneGeometry g = cuda::lane_geometry(image, room, bytes / 4, 4);
       const double chunk = static_cast<double>(bytes) / verified.schedule().chunks;
       const double said = bytes_per_pass(cut, ScheduleGraph(verified.schedule(), false), chunk),
                    is = static_cast<double>(g.slice * 4 * g.instances);

@@ -209,6 +209,32 @@ TEST(LaneKernel, NamesARankThatHasLeft) {
   }
 }
 
+// Lanes with the others finish, in any order. Then only those with the rank that has left wait.
+TEST(LaneKernel, NamesARankThatHasLeftWhenOtherLanesAreFinished) {
+  constexpr int kRanks = 3, kGone = 2;
+  Schedule schedule;
+  schedule.name = "a lane per message";
+  schedule.collective = {CollectiveKind::kAllGather, kRanks, 0};
+  schedule.ranks.resize(kRanks);
+  for (int r = 0; r < kRanks; r++) {
+    auto& lanes = schedule.ranks[static_cast<size_t>(r)].lanes;
+    lanes.push_back({{{{Operand::input(0)}, {Operand::output(r)}, 1, {}}}});
+    for (int peer = 0; peer < kRanks; peer++) {
+      if (peer == r) continue;
+      lanes.push_back({{{{Operand::input(0)}, {Operand::peer(peer)}, 1, {}}}});
+      lanes.push_back({{{{Operand::peer(peer)}, {Operand::output(peer)}, 1, {}}}});
+    }
+  }
+  const VerifiedSchedule verified = verify(schedule, false, 2);
+  LaneTeam team(verified, {true, 1000});
+  const std::vector<uint64_t> errors = team.run_without(kGone);
+  for (int rank = 0; rank < kGone; rank++) {
+    const KernelFault fault = fault_of(errors[static_cast<size_t>(rank)]);
+    EXPECT_EQ(fault.error, KernelError::kLeft) << rank;
+    EXPECT_EQ(fault.peer, kGone) << rank;
+  }
+}
+
 TEST(LaneKernel, RunsManyRanks) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "its 288 threads take the thread sanitizer too long; fewer ranks do the same";

@@ -31,7 +31,8 @@ class MessageTeam {
         threads.emplace_back([&rank, t] {
           if (rank.arguments.items == 0) return;
           emulated = {rank.block.get(), t};
-          LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data(), rank.waits.data())
+          LaneRunner<Bytes, Sum>(rank.arguments, rank.shared, rank.items.data(),
+                                 rank.arguments.in_shared ? rank.waits.data() : nullptr)
               .run(rank.room.data());
         });
     for (std::thread& thread : threads) thread.join();

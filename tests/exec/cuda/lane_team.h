@@ -319,7 +319,6 @@ class LaneTeam {
     a.producer_count = static_cast<uint32_t>(rank.producers.size());
     const auto joined = join_lanes(lanes, a.lane_bytes, a.resolved_bytes);
     rank.lanes.assign(joined.begin(), joined.end());
-    rank.image.instances = balanced_instances(rank.image.weights, shape_.room().blocks);
     const LaneGeometry g = lane_geometry(rank.image, shape_.room(), shape_.count, sizeof(int32_t));
     EXPECT_EQ(g.part, shape_.count);
     rank.progress.resize(rank.image.lanes.size() * g.instances);

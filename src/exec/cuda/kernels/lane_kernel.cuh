@@ -93,7 +93,7 @@ class LaneRunner {
       item.iterations = d.iterations;
       item.iteration = head.steps == 0 || item.instance >= d.instances ? d.iterations : 0;
       item.granted = false;
-      waits_[i] = {};
+      if (waits_ != nullptr) waits_[i] = {};
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
@@ -260,26 +260,27 @@ class LaneRunner {
   __device__ void finish() {
     if (threadIdx.x == 0) shared_.finished = true;
   }
-  // False if no item can go on, as far as is known.
+  // False if no item can go on, as far as is known. Then the next one is looked at all the same: it
+  // says whom it waits for, who may have left.
   __device__ bool change_item() {
     if (threadIdx.x == 0) items_[next_] = item_;
     warp_meet();
-    const uint32_t next = next_item();
-    if (next == own_) return false;
-    next_ = next;
+    const uint32_t next = next_item(true);
+    next_ = next < own_ ? next : next_item(false);
     item_ = items_[next_];
     warp_meet();
-    return true;
+    return next < own_;
   }
-  // The next one that may have what it waits for: each leader looks at another. (One after the
-  // other they took a block with nine items 9 us.) own_ if there is none.
-  __device__ uint32_t next_item() const {
+  // The next one that is not finished, and `can`: that may have what it waits for. Each leader
+  // looks at another. (One after the other they took a block with nine items 9 us.) own_ if there
+  // is none.
+  __device__ uint32_t next_item(bool can) const {
     for (uint32_t begin = 1; begin <= own_; begin += kWarp) {
       const uint32_t ahead = begin + threadIdx.x;
       const uint32_t i = next_ + ahead < own_ ? next_ + ahead : next_ + ahead - own_;
       bool may = false;
       if (ahead <= own_ && items_[i].iteration < items_[i].iterations) {
-        const LaneWait wait = waits_[i];
+        const LaneWait wait = can && waits_ != nullptr ? waits_[i] : LaneWait{};
         may = wait.word == nullptr || load_volatile(wait.word) >= wait.value;
       }
       if (const uint32_t found = warp_ballot(may); found != 0) {
@@ -322,7 +323,7 @@ class LaneRunner {
     const uint32_t blocked = warp_ballot(!mine);
     if (blocked == 0) return true;
     const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
-    if (threadIdx.x == first) waits_[next_] = wait;
+    if (threadIdx.x == first && waits_ != nullptr) waits_[next_] = wait;
     waits_for_ = warp_get(waits, first);
     waits_at_ = static_cast<int>(item_.step);
     waits_other_call_ = warp_ballot(other_call) != 0;
@@ -561,7 +562,7 @@ class LaneRunner {
   const LaneArguments& a_;
   LaneShared& shared_;
   LaneItem* const items_;
-  LaneWait* const waits_;
+  LaneWait* const waits_;  // nullptr: there is no room
   uint32_t own_;
   // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
@@ -581,7 +582,8 @@ __device__ __noinline__ void run_lanes(const LaneArguments& a, std::byte* room) 
   auto* items = reinterpret_cast<LaneItem*>(room);
   const uint32_t most = (a.items + gridDim.x - 1) / gridDim.x;
   auto* waits = reinterpret_cast<LaneWait*>(items + most);
-  LaneRunner<Type, Op>(a, shared, items, waits).run(reinterpret_cast<std::byte*>(waits + most));
+  LaneRunner<Type, Op>(a, shared, items, a.has_waits ? waits : nullptr)
+      .run(reinterpret_cast<std::byte*>(a.has_waits ? waits + most : waits));
 }
 
 template <typename Type, typename Op>

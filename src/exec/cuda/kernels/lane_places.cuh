@@ -24,7 +24,7 @@ struct alignas(16) LaneWait {
   const uint64_t* word = nullptr;
   uint64_t value = 0;
 };
-static_assert(sizeof(LaneItem) + sizeof(LaneWait) == kLaneItemBytes);
+static_assert(sizeof(LaneItem) == kLaneItemBytes && sizeof(LaneWait) == kLaneWaitBytes);
 
 class LanePlaces {
  public:
