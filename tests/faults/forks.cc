@@ -4,19 +4,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
 
 #include "tests/faults/scenario.h"
+#include "tests/support/sampling.h"
 #include "weft.h"
 
 namespace weft::test {
 namespace {
 
 // The exit status of a child; -1: it was ended by a signal, or it hung and is killed now.
-int status_within(pid_t child, double seconds) {
-  for (int i = 0; i < static_cast<int>(seconds * 100); i++) {
+int status_within(pid_t child, int seconds) {
+  const auto end = std::chrono::steady_clock::now() + patience(std::chrono::seconds(seconds));
+  while (std::chrono::steady_clock::now() < end) {
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child)
       return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
