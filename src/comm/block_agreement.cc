@@ -49,10 +49,11 @@ int reserve_own(const BlockAgreementParts& parts, int free_blocks) {
 
 // Blocks of a slot that this rank can use; 0: there is none. Without a slot of its issuer a rank
 // takes one block, which later communicators can use too. Programs make communicators on any
-// thread: better to use another one's slot than to fail.
-int find_slot(const BlockAgreementParts& parts, int slot_blocks) {
-  if (slot_blocks > 0) return slot_blocks;
-  return parts.reserve(1) ? 1 : parts.look(true).slot_blocks;
+// thread: better to use another one's slot than to fail. If nothing was free and now is, there may
+// be more than one block: the ranks had better begin again.
+int find_slot(const BlockAgreementParts& parts, const cuda::BlockRoom& room) {
+  if (room.slot_blocks > 0) return room.slot_blocks;
+  return room.free_blocks > 0 && parts.reserve(1) ? 1 : parts.look(true).slot_blocks;
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ BlockAgreement agree_on_blocks(const BlockAgreementParts& parts, steady_clock::t
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     const cuda::BlockRoom room = parts.look(false);
     if (const int blocks = reserve_own(parts, room.free_blocks); blocks > 0) return {blocks, true};
-    const std::vector<int> slots = gather_numbers(parts, find_slot(parts, room.slot_blocks));
+    const std::vector<int> slots = gather_numbers(parts, find_slot(parts, room));
     int blocks = *std::min_element(slots.begin(), slots.end());
     for (const cuda::BlockClaim& claim : parts.claims)
       if (claim.most > 0) blocks = std::min(blocks, claim.most);

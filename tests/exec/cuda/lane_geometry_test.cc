@@ -328,6 +328,15 @@ double busiest(const std::vector<uint64_t>& weights, uint32_t instances, uint32_
   return most * blocks / all;
 }
 
+// Of each of eight ranks that share a GPU.
+LaneRoom room_of_eight() {
+  LaneRoom room;
+  room.blocks = 15;
+  room.pool_bytes = 32 << 20;
+  room.fifo_bytes = 1 << 20;
+  return room;
+}
+
 // Lanes of schedules for a DGX-1V, a DGX-2 and an MI250 on the blocks of a rank of a shared GPU.
 TEST(BalancedInstances, KeepBlocksEquallyBusy) {
   std::vector<uint64_t> dgx1v(4, 40), dgx2(4, 18), mi250{54, 54, 28, 28, 14, 14};
@@ -364,10 +373,7 @@ TEST(LaneGeometry, GivesInstancesOfRingsAsMuchAsEachOther) {
   image.chunks = 8;
   image.most_ports = 1;
   image.most_messages = 14;
-  LaneRoom room;
-  room.blocks = 15;
-  room.pool_bytes = 32 << 20;
-  room.fifo_bytes = 1 << 20;
+  const LaneRoom room = room_of_eight();
   for (const uint64_t bytes : {8u << 20, 16u << 20, 64u << 20, 256u << 20}) {
     const LaneGeometry g = cuda::lane_geometry(image, room, bytes / 4, 4);
     EXPECT_EQ(g.instances, 15u);
@@ -383,10 +389,7 @@ TEST(LaneGeometry, TakesWholeRoundsOfABlocksWarpsWhereABlockHasSeveralItems) {
   image.most_lanes = 32;
   image.most_ports = 16;
   image.most_messages = 14;
-  LaneRoom room;
-  room.blocks = 15;
-  room.pool_bytes = 32 << 20;
-  room.fifo_bytes = 1 << 20;
+  const LaneRoom room = room_of_eight();
   EXPECT_EQ(cuda::lane_geometry(image, room, 16 << 20, 4).slice * 4 % (32 << 10), 0u);
   image.uniform_only = true;
   EXPECT_NE(cuda::lane_geometry(image, room, 16 << 20, 4).slice * 4 % (32 << 10), 0u);
@@ -399,10 +402,7 @@ TEST(BalancedInstances, AreForLongCalls) {
   image.most_ports = 16;
   image.most_messages = 8;
   image.instances = 3;
-  LaneRoom room;
-  room.blocks = 15;
-  room.pool_bytes = 32 << 20;
-  room.fifo_bytes = 1 << 20;
+  const LaneRoom room = room_of_eight();
   EXPECT_EQ(cuda::lane_geometry(image, room, 32 << 10, 4).instances, 2u);
   EXPECT_EQ(cuda::lane_geometry(image, room, 16 << 10, 4).instances, 1u);
   EXPECT_EQ(cuda::lane_geometry(image, room, 1 << 20, 4).instances, 3u);
