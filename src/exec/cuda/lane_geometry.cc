@@ -9,7 +9,9 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
-// Smaller messages cost more than blocks that are equally busy gain.
+// Smaller messages cost more than blocks that are equally busy gain. Chosen for ranks that share an
+// H200, where a step costs some microseconds besides its data; no machine with a GPU per rank has
+// been measured. Neither for the gain.
 constexpr uint64_t kBalancedBytes = 64 << 10;
 // What twice, three times... as many instances as the least must gain, in percent, and the most.
 constexpr uint64_t kGain = 3;
@@ -97,9 +99,8 @@ uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
 }
 
 // The elements whose multiples are slices. `most`: of a slice; `all`: of all slices of an instance,
-// 0 if all instances must have as many. Codes
-// follow the scales of their blocks, of four bytes each. So whole vectors of scales leave the codes
-// aligned, if there is room.
+// 0 if all instances must have as many. Codes follow the scales of their blocks, of four bytes
+// each. So whole vectors of scales leave the codes aligned, if there is room.
 uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most,
                     uint64_t all, uint32_t element) {
   const uint64_t aligned = 4 * block, go = kGoBytes / element;
@@ -133,17 +134,9 @@ uint32_t most_instances(const LaneImage& image, const LaneRoom& room) {
 }
 
 size_t most_lane_bytes(const std::vector<LaneSize>& sizes, uint32_t instances, uint32_t blocks) {
-  const auto items = static_cast<uint32_t>(sizes.size()) * instances;
-  size_t most = 0;
-  for (uint32_t block = 0; block < blocks; block++) {
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < dealt_items(items, block, blocks); i++) {
-      const LaneSize& size = sizes[dealt_item(i, block, blocks) / instances];
-      bytes += size.lane + size.resolved;
-    }
-    most = std::max(most, bytes);
-  }
-  return most;
+  std::vector<uint64_t> bytes;
+  for (const LaneSize& size : sizes) bytes.push_back(uint64_t{size.lane} + size.resolved);
+  return most_load(bytes, instances, blocks);
 }
 
 LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_t count,
