@@ -37,6 +37,9 @@ constexpr size_t kLongToProve = 10000;
 constexpr double kDoubt = 0.001;
 // If the best is this close below good enough, no other engine runs.
 constexpr double kHardToBeat = 0.02;
+// A schedule with more steps must be faster by so much. What steps cost beside their data, and data
+// that is summed in several steps instead of one, is not simulated.
+constexpr double kWorthMoreSteps = 0.001;
 // With less time than this perhaps only one engine runs. For small arrays that is the latency
 // engine, not the one that fills links.
 constexpr double kHurried = 1, kSmallArray = 256 << 10;
@@ -215,7 +218,10 @@ class Search {
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
                                     simulation.algbw_gbps));
-    if (best_ && simulation.time_us >= best_->time_us) return;
+    if (best_) {
+      const bool longer = steps_of(*schedule) > steps_of(*best_schedule_);
+      if (simulation.time_us >= best_->time_us * (longer ? 1 - kWorthMoreSteps : 1)) return;
+    }
     best_.emplace();
     best_schedule_ = std::move(schedule);
     best_proof_ = std::move(proof);

@@ -270,6 +270,9 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
   out.operands = static_cast<uint32_t>(lane.operands.size());
   out.receives = static_cast<uint32_t>(lane.receives.size());
   out.sends = static_cast<uint32_t>(lane.sends.size());
+  out.plain = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
+    return step.simple && step.dependencies == 0 && !step.counted;
+  });
   append(bytes, lane.steps);
   out.operands_at = append(bytes, lane.operands);
   out.dependencies_at = append(bytes, lane.dependencies);

@@ -207,7 +207,8 @@ struct alignas(16) LaneHead {
   uint32_t steps = 0, operands = 0, receives = 0, sends = 0;
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
-  uint32_t own = 0;             // it has its own data and counter: a message of send/recv
+  bool own = false;             // it has its own data and counter: a message of send/recv
+  bool plain = false;           // its steps are simple, wait for messages only, and no lane waits
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance
   LaneData data;
 

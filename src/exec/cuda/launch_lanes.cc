@@ -315,7 +315,7 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   std::vector<std::vector<std::byte>> lanes;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
-    head.own = 1;
+    head.own = true;
     head.counter = s.message_counters(is_send, message.peer);
     const uint64_t place =
         is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);

@@ -83,7 +83,7 @@ class MessageTeam {
       for (uint64_t i = 0; i < bytes && sends; i++)
         data[i] = static_cast<std::byte>(i * 7 + static_cast<uint64_t>(r * 31 + peer));
       LaneHead head;
-      head.own = 1;
+      head.own = true;
       head.counter =
           rank.counters_of_messages.data() + ((sends ? n_ : 0) + peer) * kMessageInstances;
       const uint64_t place =

@@ -70,7 +70,8 @@ class LaneRunner {
 
   // All threads: the block's items. Their lanes are copied, if they fit, and resolved.
   __device__ void take_items(std::byte* room) {
-    const uint32_t call = load_volatile(&a_.counters->call) + 1;
+    const uint32_t call = call_ = load_volatile(&a_.counters->call) + 1;
+    if (blockIdx.x == 0 && threadIdx.x / kWarp == blockDim.x / kWarp - 1) grant_call();
     if (a_.in_shared) copy_lanes(room);
     for (uint32_t i = threadIdx.x; i < own_; i += blockDim.x) {
       const uint32_t number = dealt_item(i, blockIdx.x, gridDim.x);
@@ -97,7 +98,7 @@ class LaneRunner {
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
-    if (leads()) grant(call);
+    if (leads()) grant_messages();
     for (uint32_t i = 0; i < own_; i++)
       if (items_[i].iteration < items_[i].iterations)
         LanePlaces(a_, items_[i]).resolve(threadIdx.x, blockDim.x);
@@ -142,8 +143,15 @@ class LaneRunner {
     __syncthreads();
   }
 
-  // Tells producers that they may send: this rank has left all earlier calls.
-  __device__ void grant(uint32_t call) {
+  // Tells producers that they may send: this rank has left all earlier calls. The last warp of the
+  // first block does it while the others fetch their lanes.
+  __device__ void grant_call() {
+    for (uint32_t p = threadIdx.x % kWarp; p < a_.producer_count; p += kWarp)
+      grant(a_.producers[p], a_.producers[p].grant, call_,
+            LanePlaces::granted_place(a_.data, a_.producers[p]));
+  }
+  // The same for messages of send/recv, which count their own calls.
+  __device__ void grant_messages() {
     for (uint32_t i = 0; i < own_; i++) {
       const LaneItem& item = items_[i];
       if (item.iteration == item.iterations) continue;
@@ -155,9 +163,6 @@ class LaneRunner {
       for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp)
         grant(ports[r], places.grant(ports[r]), item.call, places.granted_place(ports[r]));
     }
-    for (uint32_t p = threadIdx.x; p < a_.producer_count && blockIdx.x == 0; p += kWarp)
-      grant(a_.producers[p], a_.producers[p].grant, call,
-            LanePlaces::granted_place(a_.data, a_.producers[p]));
   }
   __device__ void grant(const LanePort& port, Packet* at, uint32_t call, uint64_t place) {
     if (port.post == nullptr)
@@ -184,6 +189,10 @@ class LaneRunner {
     item_ = items_[0];
     const auto* steps = item_.lane->at<LaneStep>(sizeof(LaneHead));
     const uint32_t count = shared_.stopped || item_.iteration > 0 ? 0 : item_.lane->steps;
+    if (item_.lane->plain) {
+      pass_packets(steps, count);
+      return leave();
+    }
     for (item_.step = 0; item_.step < count; item_.step++) {
       step_ = &steps[item_.step];
       if (step_->dependencies > 0) {
@@ -211,6 +220,56 @@ class LaneRunner {
       }
     }
     leave();
+  }
+  // The steps of a lane that waits for no other, and no other for it. A thread has the same words
+  // of a chunk in all steps, so threads do not meet.
+  __device__ void pass_packets(const LaneStep* steps, uint32_t count) {
+    for (item_.step = 0; item_.step < count; item_.step++) {
+      step_ = &steps[item_.step];
+      const uint64_t elements = item_.lengths[item_.step].rest;
+      if (step_->sources == 1 && (!kSums<Op> || item_.lengths[item_.step].scaled == 0)) {
+        if (!pass_words(elements * a_.element)) return;
+      } else if (step_->sources + step_->destinations > 0 &&
+                 !move_packets<Type, Op>(a_, simple_movement(elements, false, 0, 0))) {
+        return;
+      }
+    }
+  }
+  // A step with one source, as it is.
+  __device__ bool pass_words(uint64_t bytes) const {
+    const uint32_t first = step_->first_operand, call = item_.call, mixed = call ^ a_.signature;
+    const LaneEnd* ends = item_.ends + first;
+    std::byte* const* at = item_.at + first;
+    const std::byte* source = at[0];
+    const bool message = ends[0].kind == LaneEnd::kPacket;
+    const int peer = ends[0].peer;
+    const uint32_t destinations = step_->destinations;
+    const uint64_t words = bytes == 0 ? 1 : (bytes + 7) / 8;
+    for (uint64_t w = threadIdx.x; w < words; w += blockDim.x) {
+      const uint64_t left = bytes > w * 8 ? bytes - w * 8 : 0;
+      uint64_t word = 0;
+      if (message) {
+        const auto* packet = reinterpret_cast<const Packet*>(source) + w;
+        Packet read;
+        if (!wait_until(a_.watch, peer, [&] {
+              read = load_packet(packet);
+              return read.flag0 == call && read.flag1 == mixed;
+            }))
+          return false;
+        word = static_cast<uint64_t>(read.data1) << 32 | read.data0;
+      } else if (left > 0) {
+        word = load_word(source + w * 8, left);
+      }
+      for (uint32_t k = 1; k <= destinations; k++) {
+        if (ends[k].kind == LaneEnd::kPacket) {
+          store_packet(reinterpret_cast<Packet*>(at[k]) + w, static_cast<uint32_t>(word),
+                       static_cast<uint32_t>(word >> 32), call, mixed);
+        } else if (left > 0) {
+          store_word(at[k] + w * 8, left, word);
+        }
+      }
+    }
+    return true;
   }
   __device__ uint32_t packet_rounds() const {
     const uint32_t passes = (step_->destinations + kMostEnds - 1) / kMostEnds;
@@ -546,24 +605,25 @@ class LaneRunner {
     while (static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) - posted) < 0)
       if (!patience.lasts(a_.watch, -1)) return;
   }
-  // The last block of the rank counts the call.
+  // The last block of the rank counts the call. The end of the kernel makes that visible.
   __device__ void leave() {
     if (threadIdx.x != 0) return;
-    const uint32_t call = load_volatile(&a_.counters->call) + 1;
-    fence(false);
-    if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
-    a_.counters->leaving = 0;
+    const bool posts = a_.sent != nullptr;
+    if (posts) fence(false);
+    if (gridDim.x > 1) {
+      if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
+      a_.counters->leaving = 0;
+    }
     if (a_.lends) wait_for_nics();
-    a_.counters->settled = load_volatile(&a_.counters->posted);
-    if (a_.counts) a_.counters->call = call;
-    fence(false);
+    if (posts) a_.counters->settled = load_volatile(&a_.counters->posted);
+    if (a_.counts) a_.counters->call = call_;
   }
 
   const LaneArguments& a_;
   LaneShared& shared_;
   LaneItem* const items_;
   LaneWait* const waits_;  // nullptr: there is no room
-  uint32_t own_;
+  uint32_t own_, call_ = 0;
   // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
   LaneItem item_;
@@ -591,9 +651,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     lane_kernel(const __grid_constant__ LaneArguments arguments) {
   extern __shared__ __align__(16) std::byte room[];
   __shared__ LaneArguments a;
-  if (arguments.counters == nullptr) return;  // only launched to be loaded
   Parameters parameters;
   parameters.load(&arguments, sizeof arguments);
+  if (arguments.counters == nullptr) return;  // only launched to be loaded
   parameters.store(&a);
   __syncthreads();
   wait_for_predecessor();
