@@ -79,6 +79,11 @@ class LaneWriter {
     ends_[0].clear();
     ends_[1].clear();
     for (uint32_t n = 0; n < lane.steps; n++) add(lane.first_step + n);
+    for (auto* ports : {&out_.receives, &out_.sends})
+      for (LaneImagePort& port : *ports) port.straight = true;
+    for (const LaneOperand& operand : out_.operands)
+      if (operand.kind == LaneOperand::kMessage && operand.straight == LaneOperand::kMessage)
+        (operand.receives ? out_.receives : out_.sends)[operand.port].straight = false;
     return std::move(out_);
   }
 
@@ -273,12 +278,21 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
   out.plain = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
     return step.simple && step.dependencies == 0 && !step.counted;
   });
+  out.only_arrives = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
+    return step.skips && step.destinations == 1 && !step.counted;
+  });
   append(bytes, lane.steps);
   out.operands_at = append(bytes, lane.operands);
   out.dependencies_at = append(bytes, lane.dependencies);
   std::vector<LanePort> receives, sends;
-  for (const LaneImagePort& from : lane.receives) receives.push_back(port(from, true));
-  for (const LaneImagePort& from : lane.sends) sends.push_back(port(from, false));
+  for (const LaneImagePort& from : lane.receives) {
+    receives.push_back(port(from, true));
+    receives.back().straight = from.straight;
+  }
+  for (const LaneImagePort& from : lane.sends) {
+    sends.push_back(port(from, false));
+    sends.back().straight = from.straight;
+  }
   out.receives_at = append(bytes, receives);
   out.sends_at = append(bytes, sends);
   std::memcpy(bytes.data(), &out, sizeof out);

@@ -156,7 +156,8 @@ struct LanePort {
   uint32_t position = 0, credit_position = 0;
   uint32_t per_iteration = 0;  // messages
   int32_t peer = 0;
-  uint64_t reachable = 0;   // the producer can write to the consumer's buffers and scratch memory
+  bool reachable = false;   // the producer can write to the consumer's buffers and scratch memory
+  bool straight = false;    // all its messages may go straight: LaneOperand::straight
   Packet* grant = nullptr;  // of the consumer, in the producer's memory; not of send/recv
   // The peer is on another host; nullptr: it is not. Then a producer's data lies in `outbox` until
   // the proxy has sent it, by `credit_position`, and `pool` and `tails` are remote. So are a
@@ -191,6 +192,7 @@ struct alignas(16) LaneEnd {
   Kind kind = kMemory;
   bool aligned : 1 = false;
   bool posted : 1 = false;  // `told` is remote
+  bool free : 1 = false;    // all messages of its port go straight, so none waits for room
 };
 static_assert(sizeof(LaneEnd) == 48);
 
@@ -207,8 +209,10 @@ struct alignas(16) LaneHead {
   uint32_t steps = 0, operands = 0, receives = 0, sends = 0;
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
-  bool own = false;             // it has its own data and counter: a message of send/recv
-  bool plain = false;           // its steps are simple, wait for messages only, and no lane waits
+  bool own = false;    // it has its own data and counter: a message of send/recv
+  bool plain = false;  // its steps are simple, wait for messages only, and no lane waits
+  // If all its messages go straight, there is nothing to do but to wait for the last ones.
+  bool only_arrives = false;
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance
   LaneData data;
 

@@ -72,7 +72,7 @@ LanePort connected_port(const GpuExecutor::State& s, const LaneImagePort& from, 
   if (messages) place_message_port(out, consumer, producer);
   out.per_iteration = from.per_iteration;
   out.peer = from.peer;
-  out.reachable = near ? 1 : 0;
+  out.reachable = near;
   return out;
 }
 

@@ -42,6 +42,20 @@ TEST(LaneKernel, RunsGenerators) {
   EXPECT_GT(straight, 0u);
 }
 
+// Producers of straight messages do not wait for room. To tell them of it might disturb a later
+// call.
+TEST(LaneKernel, StraightMessagesNeedNoRoom) {
+  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kAllToAll}) {
+    const VerifiedSchedule verified = verify(kDirect.make({kind, 3, 0}, false), false, 2);
+    for (const bool straight : {true, false}) {
+      LaneTeam team(verified, {straight, 9000});
+      for (int call = 0; call < 3; call++) ASSERT_EQ(team.run(), "") << name(kind) << straight;
+      if (kind == CollectiveKind::kAllGather) EXPECT_EQ(team.only_arriving() > 0, straight);
+      EXPECT_EQ(team.told_of_room() > 0, !straight) << name(kind);
+    }
+  }
+}
+
 TEST(LaneKernel, ReachesOtherHosts) {
   const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 23 : 7;
   uint64_t number = test_seed();

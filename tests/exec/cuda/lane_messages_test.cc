@@ -122,7 +122,7 @@ class MessageTeam {
     out.credits = words(producer).message_credits(n_);
     out.per_iteration = from.per_iteration;
     out.peer = from.peer;
-    out.reachable = 1;
+    out.reachable = true;
     place_message_port(out, consumer, producer);
     return out;
   }

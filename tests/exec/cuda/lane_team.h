@@ -85,7 +85,7 @@ class LaneNetwork {
       port.tails = reinterpret_cast<Tail*>(kRemote + offset(port.tails, port.peer));
       port.outbox = area + outbox_at;
     }
-    port.reachable = 0;
+    port.reachable = false;
   }
 
  private:
@@ -259,6 +259,26 @@ class LaneTeam {
     return all;
   }
 
+  // Lanes with nothing to do but to wait, and ports whose producer was told of room.
+  size_t only_arriving() const {
+    size_t all = 0;
+    for (const LaneRank& rank : ranks_)
+      for (size_t i = 0; i < rank.image.lanes.size(); i++) {
+        LaneHead head;
+        std::memcpy(&head, rank.lanes.data() + i * rank.arguments.lane_bytes, sizeof head);
+        all += head.only_arrives ? 1 : 0;
+      }
+    return all;
+  }
+  size_t told_of_room() const {
+    size_t all = 0;
+    for (const LaneRank& rank : ranks_)
+      for (const Credit& credit :
+           reinterpret_cast<const LaneWords*>(rank.home->memory.data())->credits)
+        all += credit.head != 0 ? 1 : 0;
+    return all;
+  }
+
   size_t straight() const {
     size_t all = 0;
     for (const LaneRank& rank : ranks_) all += rank.image.straight_messages;
@@ -298,7 +318,7 @@ class LaneTeam {
       out.credit_position = from.credit_position;
       out.per_iteration = from.per_iteration;
       out.peer = from.peer;
-      out.reachable = 1;
+      out.reachable = true;
       out.grant =
           reinterpret_cast<LaneWords*>(at(producer).home->memory.data())->grants(n) + consumer;
       if (apart(r, from.peer))

@@ -94,13 +94,14 @@ class LaneRunner {
       item.iterations = d.iterations;
       item.iteration = head.steps == 0 || item.instance >= d.instances ? d.iterations : 0;
       item.granted = false;
+      item.arrives = item.iteration < item.iterations && LanePlaces(a_, item).only_arrives();
       if (waits_ != nullptr) waits_[i] = {};
     }
     if (threadIdx.x == 0) shared_.finished = shared_.stopped = false;
     __syncthreads();
     if (leads()) grant_messages();
     for (uint32_t i = 0; i < own_; i++)
-      if (items_[i].iteration < items_[i].iterations)
+      if (items_[i].iteration < items_[i].iterations && !items_[i].arrives)
         LanePlaces(a_, items_[i]).resolve(threadIdx.x, blockDim.x);
     __syncthreads();
   }
@@ -295,14 +296,17 @@ class LaneRunner {
     for (;;) {
       if (left_ == 0) return finish();
       if (item_.iteration < item_.iterations) {
-        if ((item_.granted || is_granted()) && ready()) {
+        if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : ready())) {
           looked = 0;
-          const uint32_t rounds = aim(0);
+          const uint32_t rounds = item_.arrives ? 0 : aim(0);
           if (rounds > 0) {
             if (threadIdx.x == 0) shared_.rounds = rounds;
             return;
           }
-          complete();
+          if (item_.arrives)
+            complete_item();
+          else
+            complete();
           patience.start_again();
           continue;
         }
@@ -389,6 +393,23 @@ class LaneRunner {
     return false;
   }
 
+  // Whether the last messages of an item that only arrives have arrived.
+  __device__ bool arrived() {
+    const LaneHead& lane = *item_.lane;
+    const LanePlaces places(a_, item_);
+    const auto* ports = lane.at<LanePort>(lane.receives_at);
+    bool mine = true;
+    int waits = -1;
+    LaneWait wait;
+    for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp) {
+      if (load_acquire(places.tail(ports[r]), a_.system) >= places.last(ports[r])) continue;
+      mine = false;
+      waits = ports[r].peer;
+      wait = {places.tail(ports[r]), places.last(ports[r])};
+    }
+    return all_agree(mine, waits, false, wait);
+  }
+
   // Whether the dependencies of the item's step are complete, its messages have arrived and its
   // ports have room.
   __device__ bool ready() {
@@ -435,7 +456,7 @@ class LaneRunner {
     return load_packet(reinterpret_cast<const Packet*>(at)).flag0 == item_.call;
   }
   __device__ bool has_room() const {
-    if (static_cast<uint32_t>(end_.next) <= a_.slots) return true;
+    if (end_.free || static_cast<uint32_t>(end_.next) <= a_.slots) return true;
     return load_acquire(end_.word, a_.system) >= end_.next - a_.slots;
   }
 
@@ -545,10 +566,7 @@ class LaneRunner {
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];
         if (!step_->simple) end_ = end;
-        if (end_.word != nullptr &&
-            (i >= step_->sources ||
-             static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration))
-          tell(i);
+        if (end_.word != nullptr && (i >= step_->sources || frees_room())) tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
     } else if (step_->counted) {
@@ -560,8 +578,17 @@ class LaneRunner {
     if (++item_.step < steps) return;
     item_.step = 0;
     if (++item_.iteration < item_.iterations) return;
+    complete_item();
+  }
+  __device__ void complete_item() {
+    item_.iteration = item_.iterations;
     if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
     left_--;
+  }
+  // Whether the producer of the message in end_ waits for its room.
+  __device__ bool frees_room() const {
+    return !end_.free &&
+           static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration;
   }
   // Tells the other end of operand i's message, which is in end_.
   __device__ void tell(uint32_t i) const {

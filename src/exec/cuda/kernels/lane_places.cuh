@@ -16,6 +16,7 @@ struct alignas(16) LaneItem {
   uint32_t call;
   uint32_t step, iteration, iterations;
   bool granted;  // by the consumers of all its messages
+  bool arrives;  // nothing is to be done but to wait for its messages
 };
 
 // What the next step of an item waits for: this word to have this value at least. nullptr: not
@@ -85,7 +86,25 @@ class LanePlaces {
       item_.at[i] = base + offset(operand.straight, operand.block, operand.index);
       go_with_memory(item_.ends[i], item_.at[i]);
       item_.ends[i].kind = LaneEnd::kStraight;
+      item_.ends[i].free = is_free(port, place);
     }
+  }
+
+  // Whether all messages of the item go straight to where they belong.
+  __device__ bool only_arrives() const {
+    const LaneHead& lane = *item_.lane;
+    if (!lane.only_arrives || a_.packets) return false;
+    const auto* ports = lane.at<LanePort>(lane.receives_at);
+    for (uint32_t r = 0; r < lane.receives; r++)
+      if (ports[r].post != nullptr || !is_free(ports[r], granted_place(ports[r]))) return false;
+    return true;
+  }
+  // Where the number of a port's messages is, and what it is when all have come.
+  __device__ const uint64_t* tail(const LanePort& port) const {
+    return &port.tails[number_of(port.position)].tail;
+  }
+  __device__ uint64_t last(const LanePort& port) const {
+    return call_word(item_.call, uint64_t{item_.iterations} * port.per_iteration);
   }
 
   // The data of chunk c of a step, which begins `before` bytes (of packets: packets) into messages.
@@ -225,8 +244,13 @@ class LanePlaces {
                               uint64_t place) const {
     if (operand.straight == LaneOperand::kMessage || a_.packets) return false;
     if (port.post != nullptr) return operand.far && large() && place != kPrivate;
-    if (port.reachable == 0) return false;
+    if (!port.reachable) return false;
     return operand.straight == LaneOperand::kScratch || place != kPrivate;
+  }
+  // Whether all messages of a port to a rank of this host are straight. Then the producer does not
+  // wait for room, and the consumer does not tell of any: that would arrive in a later call.
+  __device__ static bool is_free(const LanePort& port, uint64_t place) {
+    return port.straight && port.reachable && place != kPrivate;
   }
   __device__ static std::byte* locate(const LanePort& port, uint64_t place) {
     if (port.registrations == nullptr) return reinterpret_cast<std::byte*>(place);
@@ -267,9 +291,9 @@ class LanePlaces {
     const LaneHead& lane = *item_.lane;
     const LanePort& port =
         lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
-    uint64_t* tail = &port.tails[number_of(port.position)].tail;
-    end.word = operand.receives ? tail : &credit(port).head;
-    end.told = operand.receives ? &credit(port).head : tail;
+    uint64_t* produced = &port.tails[number_of(port.position)].tail;
+    end.word = operand.receives ? produced : &credit(port).head;
+    end.told = operand.receives ? &credit(port).head : produced;
     end.next = call_word(item_.call, operand.order + 1);
     end.per_iteration = port.per_iteration;
     end.peer = static_cast<int16_t>(port.peer);
@@ -278,6 +302,7 @@ class LanePlaces {
       std::byte* at = memory(operand.straight, operand);
       go_with_memory(end, at);
       end.kind = LaneEnd::kStraight;
+      end.free = port.post == nullptr && is_free(port, granted_place(port));
       return at;
     }
     const uint32_t slots = a_.slots;
