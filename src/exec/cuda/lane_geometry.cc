@@ -16,9 +16,9 @@ constexpr uint64_t kBalancedBytes = 64 << 10;
 // What twice, three times... as many instances as the least must gain, in percent, and the most.
 constexpr uint64_t kGain = 3;
 constexpr uint32_t kMostMultiple = 4;
-// What all warps of a block sum in one go (combine.cuh). Large slices are multiples, so that no
-// warp waits for the others.
-constexpr uint64_t kGoBytes = 32 << 10;
+// What the warps of a block that do not lead sum in one go (combine.cuh). Large slices are
+// multiples, so that no warp waits for the others.
+constexpr uint64_t kGoBytes = 30 << 10;
 
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }

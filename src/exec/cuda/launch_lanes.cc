@@ -286,8 +286,11 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
   const uint64_t words = ceil_div(g.slice * a.element, 8);
+  // In blocks with several lanes a warp leads.
+  const uint64_t leaders = a.items > blocks ? 32 : 0;
   const uint64_t threads =
-      g.packets ? std::clamp<uint64_t>(round_up(words, 32), kFewThreads, kThreads) : kThreads;
+      g.packets ? std::clamp<uint64_t>(round_up(words, 32) + leaders, kFewThreads, kThreads)
+                : kThreads;
   for (a.data.begin = 0; a.data.begin < call.count; a.data.begin += g.part) {
     a.data.count = std::min(g.part, call.count - a.data.begin);
     a.data.chunk = lane_chunk(image, g, a.data.count);

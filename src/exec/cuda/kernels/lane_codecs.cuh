@@ -343,10 +343,11 @@ class CodedBlocks {
   uint64_t codes_ = 0;
 };
 
-// All threads of the block. Out of line: other steps should not pay for its registers.
+// The threads of a team. Out of line: other steps should not pay for its registers.
 template <typename Type>
-__device__ __noinline__ void combine_coded(const LaneArguments& a, const LaneMovement& m) {
-  const uint32_t warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+__device__ __noinline__ void combine_coded(const LaneArguments& a, const LaneMovement& m,
+                                           Team team) {
+  const uint32_t warp = team.thread / kWarp, warps = team.threads / kWarp;
   if (warp >= warps) return;  // not a whole warp
   KeptOfBlock kept[kMostLaneCodecs];
   CodedBlocks<Type> blocks(a, m, kept);

@@ -1,8 +1,9 @@
 // Runs lanes. First all threads of a block resolve the operands of its items. Then the first warp
 // leads: it looks for an item whose next step can run, one thread per dependency and operand. All
-// threads move the step's data, and the leaders tell the peers. A step that has no data to move
-// needs only the leaders. A single warp takes microseconds for a few hundred instructions, so all
-// that can be known before is.
+// warps move the step's data, and the leaders tell the peers. In a block with several items the
+// leaders do not move data: they tell the peers of the step before, and look for the next one. A
+// step that has no data to move needs only the leaders. A single warp takes microseconds for a few
+// hundred instructions, so all that can be known before is.
 #pragma once
 
 #include "src/exec/cuda/kernels/lane_codecs.cuh"
@@ -12,16 +13,18 @@
 
 namespace weft::cuda {
 
+// Items that leaders look at while the workers move data.
+inline constexpr uint32_t kLooksAhead = 4;
+
 // Shared by the threads of a block.
 struct LaneShared {
-  LaneMovement movement;
-  uint32_t rounds;  // movements of the current step
-  bool finished;    // written by leaders, before all meet
-  bool stopped;     // written while data is moved
-  // Of steps that are not simple: the addresses and ends of a round.
-  const std::byte* sources[kMostEnds];
-  std::byte* destinations[kMostEnds];
-  LaneEnd source_ends[kMostEnds], destination_ends[kMostEnds];
+  // In turn: one is prepared while the workers do the other.
+  LaneMovement movements[2];
+  const std::byte* sources[2][kMostEnds];
+  std::byte* destinations[2][kMostEnds];
+  LaneEnd source_ends[kMostEnds], destination_ends[kMostEnds];  // of steps that are not simple
+  bool finished;  // written by leaders, before all meet
+  bool stopped;   // written while data is moved
 };
 
 template <typename Type, typename Op>
@@ -38,34 +41,88 @@ class LaneRunner {
     take_items(room);
     if (leads()) enter();
     if (a_.packets && own_ == 1) return run_packets();
-    for (;;) {
-      if (leads()) find();
-      __syncthreads();
-      if (shared_.finished) return leave();
-      const uint32_t rounds = shared_.rounds;
-      for (uint32_t round = 0; round < rounds; round++) {
-        if (round > 0) {
-          if (leads()) aim(round);
-          __syncthreads();
-        }
-        if (a_.packets) {
-          if (!move_packets<Type, Op>(a_, shared_.movement)) shared_.stopped = true;
-        } else if (shared_.movement.elements > 0) {
-          move_data();
-        }
-        __syncthreads();
-      }
-      if (shared_.stopped) return leave();
-      if (leads()) complete();
-    }
+    if (leads())
+      lead();
+    else
+      work();
+    leave();
   }
 
  private:
   static __device__ bool leads() { return threadIdx.x < kWarp; }
-  __device__ void move_data() {
+  // The threads that move data. While a single item waits, there is nothing else to lead.
+  __device__ bool all_work() const { return own_ == 1; }
+  __device__ Team workers() const {
+    if (all_work()) return whole_block();
+    return {threadIdx.x - kWarp, blockDim.x - kWarp, 0, 1};
+  }
+
+  // All meet twice for every movement: when it is prepared, and when it is done.
+  __device__ void work() {
+    for (uint32_t turn = 0;; turn ^= 1) {
+      __syncthreads();
+      if (shared_.finished) return;
+      move(shared_.movements[turn]);
+      __syncthreads();
+    }
+  }
+  __device__ void move(const LaneMovement& m) {
+    if (a_.packets) {
+      if (!move_packets<Type, Op>(a_, m, workers())) shared_.stopped = true;
+      return;
+    }
+    if (m.elements == 0) return;
     if constexpr (kRunsCodecs<Type, Op>)
-      if (shared_.movement.operands != nullptr) return combine_coded<Type>(a_, shared_.movement);
-    combine<Type, Op, false, LaneMovement>(shared_.movement, whole_block());
+      if (m.operands != nullptr) return combine_coded<Type>(a_, m, workers());
+    combine<Type, Op, false, LaneMovement>(m, workers());
+  }
+
+  // While the workers do a step, peers are told of the one before, and a next one is prepared if it
+  // can run at once. Otherwise peers are told before the leaders wait for it. (Every function is
+  // called in one place, and inlined: what the leaders know lies in registers.)
+  __device__ void lead() {
+    Told before;
+    bool ahead = false;  // the workers do a step
+    bool done = false;   // they have done it, and it can not be noted
+    uint32_t busy = 0;
+    for (;;) {
+      const uint32_t rounds = find(ahead, busy, done);
+      done = false;
+      if (ahead) {
+        __syncthreads();
+        ahead = false;
+        if (shared_.stopped) break;
+        if (rounds == 0) {
+          tell(before);
+          before = {};
+          continue;
+        }
+      }
+      if (rounds == 0) break;
+      if (can_look_ahead()) {
+        busy = next_;
+        const Told now = note_step();
+        __syncthreads();
+        turn_ ^= 1;
+        tell(before);
+        before = now;
+        ahead = true;
+        continue;
+      }
+      for (uint32_t round = 0; round < rounds; round++) {
+        if (round > 0) aim_at_round(round);
+        __syncthreads();
+        if (round == 0) tell(before);
+        before = {};
+        if (all_work()) move(shared_.movements[turn_]);
+        turn_ ^= 1;
+        __syncthreads();
+      }
+      if (shared_.stopped) break;
+      done = true;
+    }
+    if (threadIdx.x == 0) shared_.finished = true;
+    __syncthreads();
   }
 
   // All threads: the block's items. Their lanes are copied, if they fit, and resolved.
@@ -207,12 +264,12 @@ class LaneRunner {
         if (step_->simple) {
           m = simple_movement(item_.lengths[item_.step].rest, false, 0, 0);
         } else {
-          if (leads()) aim(round);
+          if (leads()) aim_at_round(round);
           __syncthreads();
-          m = shared_.movement;
+          m = shared_.movements[0];
         }
-        const bool moved =
-            m.source_count + m.destination_count == 0 || move_packets<Type, Op>(a_, m);
+        const bool moved = m.source_count + m.destination_count == 0 ||
+                           move_packets<Type, Op>(a_, m, whole_block());
         if (__syncthreads_or(!moved)) return leave();
       }
       if (step_->counted && threadIdx.x == 0) {
@@ -231,7 +288,8 @@ class LaneRunner {
       if (step_->sources == 1 && (!kSums<Op> || item_.lengths[item_.step].scaled == 0)) {
         if (!pass_words(elements * a_.element)) return;
       } else if (step_->sources + step_->destinations > 0 &&
-                 !move_packets<Type, Op>(a_, simple_movement(elements, false, 0, 0))) {
+                 !move_packets<Type, Op>(a_, simple_movement(elements, false, 0, 0),
+                                         whole_block())) {
         return;
       }
     }
@@ -289,39 +347,38 @@ class LaneRunner {
     return true;
   }
 
-  // Finds an item that can do its next step, and does steps that move nothing.
-  __device__ void find() {
+  // Waits for an item that can do its next step, and prepares that. Does steps that move nothing.
+  // `ahead`: without waiting, and no such step of item `busy`, whose last step the workers still
+  // do. `done`: first completes the step of the current item. Returns the number of movements; 0:
+  // all is done, or must end, or nothing can run at once.
+  __device__ uint32_t find(bool ahead, uint32_t busy, bool done) {
     Patience patience;
     uint32_t looked = 0;
     for (;;) {
-      if (left_ == 0) return finish();
+      if (done) {
+        complete();
+        patience.start_again();
+        looked = 0;
+        done = false;
+      }
+      if (left_ == 0) return 0;
       if (item_.iteration < item_.iterations) {
         if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : ready())) {
-          looked = 0;
-          const uint32_t rounds = item_.arrives ? 0 : aim(0);
-          if (rounds > 0) {
-            if (threadIdx.x == 0) shared_.rounds = rounds;
-            return;
-          }
-          if (item_.arrives)
-            complete_item();
-          else
-            complete();
-          patience.start_again();
+          const uint32_t rounds = item_.arrives ? 0 : aim();
+          if (rounds > 0 || (ahead && next_ == busy)) return rounds;
+          done = true;
           continue;
         }
-        if (waits_other_call_) {
+        if (waits_other_call_ && !ahead) {
           if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
-          return finish();
+          return 0;
         }
       }
-      if (own_ > 1 && change_item() && ++looked < own_) continue;
+      if (own_ > 1 && change_item() && ++looked < (ahead ? kLooksAhead : own_)) continue;
+      if (ahead) return 0;
       looked = 0;
-      if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return finish();
+      if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return 0;
     }
-  }
-  __device__ void finish() {
-    if (threadIdx.x == 0) shared_.finished = true;
   }
   // False if no item can go on, as far as is known. Then the next one is looked at all the same: it
   // says whom it waits for, who may have left.
@@ -460,13 +517,10 @@ class LaneRunner {
     return load_acquire(end_.word, a_.system) >= end_.next - a_.slots;
   }
 
-  // Prepares the movement of a round. Returns the number of rounds.
-  __device__ uint32_t aim(uint32_t round) {
-    if (!step_->simple) {
-      const uint32_t rounds = aim_at_chunk(a_, shared_, item_, *step_, round);
-      if (threadIdx.x == 0) fill(shared_.movement, shared_.movement.elements, false);
-      return rounds;
-    }
+  // Prepares the first movement of the step. Returns the number of movements.
+  __device__ uint32_t aim() {
+    if (!step_->simple) return aim_at_round(0);
+    LaneMovement& m = shared_.movements[turn_];
     const uint32_t sources = step_->sources;
     const LaneLength& length = item_.lengths[item_.step];
     const uint64_t elements = item_.iteration < length.full    ? slice()
@@ -478,9 +532,26 @@ class LaneRunner {
     // Lent destinations are the last ones.
     const uint32_t lent = a_.lends ? lent_destinations() : 0;
     const uint32_t destinations = step_->destinations - skipped - lent;
-    if (threadIdx.x == 0) shared_.movement = simple_movement(elements, aligned, skipped, lent);
+    if (threadIdx.x < sources + step_->destinations) {
+      std::byte* at = item_.at[step_->first_operand + threadIdx.x];
+      if (threadIdx.x < sources)
+        shared_.sources[turn_][threadIdx.x] = at;
+      else
+        shared_.destinations[turn_][threadIdx.x - sources] = at;
+    }
+    if (threadIdx.x == 0) {
+      m = simple_movement(elements, aligned, skipped, lent);
+      m.sources = shared_.sources[turn_];
+      m.destinations = shared_.destinations[turn_] + skipped;
+    }
     if (a_.packets) return sources + destinations > 0 ? 1 : 0;
     return elements > 0 && destinations > 0 ? 1 : 0;
+  }
+  __device__ uint32_t aim_at_round(uint32_t round) {
+    LaneMovement& m = shared_.movements[turn_];
+    const uint32_t rounds = aim_at_chunk(a_, shared_, turn_, item_, *step_, round);
+    if (threadIdx.x == 0) fill(m, m.elements, false);
+    return rounds;
   }
   __device__ uint32_t lent_destinations() const {
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
@@ -518,8 +589,8 @@ class LaneRunner {
   // kMostEnds destinations.
   // (Not a member: then all that the leaders know would lie in memory.)
   static __device__ __noinline__ uint32_t aim_at_chunk(const LaneArguments& a, LaneShared& shared,
-                                                       LaneItem item, const LaneStep& step,
-                                                       uint32_t round) {
+                                                       uint32_t turn, LaneItem item,
+                                                       const LaneStep& step, uint32_t round) {
     const uint32_t passes = (step.destinations + kMostEnds - 1) / kMostEnds;
     const uint32_t c = passes > 1 ? round / passes : round, pass = passes > 1 ? round % passes : 0;
     const LanePlaces places(a, item);
@@ -534,17 +605,17 @@ class LaneRunner {
     uint32_t count = step.destinations - pass * kMostEnds;
     if (count > kMostEnds) count = kMostEnds;
     for (uint32_t i = threadIdx.x; i < step.sources; i += kWarp) {
-      shared.sources[i] = places.of_chunk(first + i, c, ahead(first + i));
+      shared.sources[turn][i] = places.of_chunk(first + i, c, ahead(first + i));
       shared.source_ends[i] = item.ends[first + i];
     }
     for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
-      shared.destinations[i] = places.of_chunk(to + i, c, ahead(to + i));
+      shared.destinations[turn][i] = places.of_chunk(to + i, c, ahead(to + i));
       shared.destination_ends[i] = item.ends[to + i];
     }
     if (threadIdx.x == 0) {
-      LaneMovement& m = shared.movement;
-      m.sources = shared.sources;
-      m.destinations = shared.destinations + (skips ? 1 : 0);
+      LaneMovement& m = shared.movements[turn];
+      m.sources = shared.sources[turn];
+      m.destinations = shared.destinations[turn] + (skips ? 1 : 0);
       m.source_ends = shared.source_ends;
       m.destination_ends = shared.destination_ends + (skips ? 1 : 0);
       m.source_count = step.sources;
@@ -558,24 +629,66 @@ class LaneRunner {
     return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);
   }
 
+  // What a leader tells when the data of a step has been moved: that a slot is free, that a message
+  // has come, or, the first leader, that the step is complete.
+  struct Told {
+    uint64_t *word = nullptr, *progress = nullptr;
+    uint64_t value = 0, steps = 0;
+    bool fences = false;  // equal in all
+  };
+  // Whether the step can be noted: every leader has an operand, and none is told of by a post.
+  __device__ bool can_look_ahead() const {
+    return !all_work() && step_->simple &&
+           warp_ballot(threadIdx.x < step_->sources + step_->destinations && end_.posted) == 0;
+  }
+  // Notes what is to be told of the step, and goes on to the next one.
+  __device__ Told note_step() {
+    Told told;
+    const uint32_t i = threadIdx.x;
+    if (!a_.packets && i < uint32_t{step_->sources} + step_->destinations) {
+      if (is_told(i)) {
+        told.word = end_.told;
+        told.value = end_.next;
+      }
+      const uint32_t operand = step_->first_operand + i;
+      go_on(item_.ends[operand], item_.at[operand]);
+    }
+    told.fences = step_->counted || (step_->sends && !a_.packets);
+    if (step_->counted && i == 0) {
+      told.progress = progress();
+      told.steps = steps_done();
+    }
+    warp_meet();
+    advance();
+    return told;
+  }
+  __device__ void tell(const Told& told) const {
+    if (told.fences) fence(a_.system);
+    if (told.word != nullptr) store_relaxed(told.word, told.value, a_.system);
+    if (told.progress != nullptr) store_relaxed(told.progress, told.steps, false);
+  }
+
   // The step's data has been moved. Gives slots back, tells consumers, and counts the step.
   __device__ void complete() {
+    if (item_.arrives) return complete_item();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
     if (!a_.packets) {
       if (step_->sends || step_->counted) fence(a_.system);
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];
         if (!step_->simple) end_ = end;
-        if (end_.word != nullptr && (i >= step_->sources || frees_room())) tell(i);
+        if (is_told(i)) tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
     } else if (step_->counted) {
       fence(a_.system);
     }
-    const uint32_t steps = item_.lane->steps;
     if (step_->counted && threadIdx.x == 0) tell_progress();
     warp_meet();
-    if (++item_.step < steps) return;
+    advance();
+  }
+  __device__ void advance() {
+    if (++item_.step < item_.lane->steps) return;
     item_.step = 0;
     if (++item_.iteration < item_.iterations) return;
     complete_item();
@@ -585,8 +698,10 @@ class LaneRunner {
     if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
     left_--;
   }
-  // Whether the producer of the message in end_ waits for its room.
-  __device__ bool frees_room() const {
+  // Whether the other end waits for operand i, which is in end_. A producer need not wait for the
+  // room of the last messages.
+  __device__ bool is_told(uint32_t i) const {
+    if (end_.word == nullptr || i >= step_->sources) return end_.word != nullptr;
     return !end_.free &&
            static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration;
   }
@@ -605,10 +720,12 @@ class LaneRunner {
     send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
               port.peer);
   }
-  __device__ void tell_progress() const {
-    const uint64_t steps = uint64_t{item_.iteration} * item_.lane->steps + item_.step + 1;
-    store_relaxed(&a_.progress[item_.instance * a_.lane_count + item_.number],
-                  call_word(item_.call, steps), false);
+  __device__ void tell_progress() const { store_relaxed(progress(), steps_done(), false); }
+  __device__ uint64_t* progress() const {
+    return &a_.progress[item_.instance * a_.lane_count + item_.number];
+  }
+  __device__ uint64_t steps_done() const {
+    return call_word(item_.call, uint64_t{item_.iteration} * item_.lane->steps + item_.step + 1);
   }
   // To the operand of the next iteration.
   __device__ void go_on(LaneEnd& end, std::byte*& at) const {
@@ -653,6 +770,7 @@ class LaneRunner {
   uint32_t own_, call_ = 0;
   // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
+  uint32_t turn_ = 0;  // of LaneShared::movements
   LaneItem item_;
   const LaneStep* step_ = nullptr;
   LaneEnd end_;

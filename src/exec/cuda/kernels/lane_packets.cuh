@@ -73,15 +73,16 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
   });
 }
 
-// All threads of a block. False: all must stop. A message without data is one packet: peers rely on
+// The threads of a team. False: all must stop. A message without data is one packet: peers rely on
 // the order that it creates.
 template <typename Type, typename Op>
-__device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMovement& m) {
+__device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMovement& m,
+                                          Team team) {
   using Element = typename Type::Element;
   constexpr int kSize = sizeof(Element), kCount = 8 / kSize;
   const uint64_t bytes = m.elements * kSize;
   const uint64_t words = bytes == 0 ? 1 : (bytes + 7) / 8;
-  for (uint64_t w = threadIdx.x; w < words; w += blockDim.x) {
+  for (uint64_t w = team.thread; w < words; w += team.threads) {
     const uint64_t left = bytes > w * 8 ? bytes - w * 8 : 0;
     uint64_t word = 0;
     if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0)) {
