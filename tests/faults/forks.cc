@@ -113,12 +113,12 @@ void child_makes_new_communicator(Player& player) {
 // Children that exit at once, as of system(3), change nothing.
 void children_come_and_go(Player& player) {
   ncclComm_t comm = player.join();
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < (kSanitized ? 1 : 5); i++) {
     player.expect_works(comm);
     EXPECT_EQ(std::system("true"), 0);
     const pid_t child = fork();
-    if (child == 0) std::exit(0);  // with exit handlers
-    EXPECT_EQ(status_within(child, 3), 0);
+    if (child == 0) std::exit(0);  // with exit handlers, LeakSanitizer's among them
+    EXPECT_EQ(status_within(child, 10), 0);
   }
   player.expect_works(comm);
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
