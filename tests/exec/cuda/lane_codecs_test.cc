@@ -99,7 +99,7 @@ class RandomStep {
     for (uint32_t t = 0; t < kCodecThreads; t++)
       threads.emplace_back([&, t] {
         cuda::emulated = {&block, t};
-        cuda::combine_coded<Type>(a, m, cuda::whole_block());
+        cuda::combine_coded<Type>(a, m, {t, kCodecThreads});
       });
     for (std::thread& thread : threads) thread.join();
   }

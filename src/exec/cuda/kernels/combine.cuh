@@ -34,14 +34,20 @@ struct Team {
 };
 __device__ inline Team whole_grid() { return {threadIdx.x, blockDim.x, blockIdx.x, gridDim.x}; }
 __device__ inline Team whole_block() { return {threadIdx.x, blockDim.x, 0, 1}; }
+// Threads of one block. What is the same for all such teams takes no registers.
+struct BlockTeam {
+  uint32_t thread, threads;
+  static constexpr uint32_t cta = 0, ctas = 1, turn = 0, turns = 1;
+  static constexpr uint32_t* drawn = nullptr;
+};
 
 // A vector for every thread of a warp.
 inline constexpr uint32_t kRowBytes = 16 * kWarp;
 
 // Every warp's share of `tiles`. (Tile numbers fit in 32 bits, which take half the instructions.
 // Work that all warps do before they move data adds to the time of every call.)
-template <typename Use>
-__device__ __forceinline__ void share_out(uint32_t tiles, const Team& team, const Use& use) {
+template <typename T, typename Use>
+__device__ __forceinline__ void share_out(uint32_t tiles, const T& team, const Use& use) {
   __shared__ uint32_t next[2];
   const uint32_t warps = team.threads / kWarp, warp = team.thread / kWarp;
   const bool draws = team.drawn != nullptr && tiles >= 2 * team.ctas * warps;
@@ -137,9 +143,9 @@ __device__ __forceinline__ Pack<Type, Count> finish(const M& m,
 // Bulk data: a warp moves tiles of `Unroll` rows, so all addresses of a tile are one
 // address plus constants. `Group` sources are loaded before the first is needed. (Eight instead of
 // four took registers: 1 us more with two ranks, and a fifth of the bandwidth at 64 MiB.)
-template <typename Type, typename Op, int Unroll, int Group, typename M>
+template <typename Type, typename Op, int Unroll, int Group, typename M, typename T>
 __device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64_t offset,
-                                              const Team& team) {
+                                              const T& team) {
   constexpr int kCount = 16 / sizeof(typename Type::Element);
   using P = Pack<Type, kCount>;
   const uint32_t lane = team.thread % kWarp;
@@ -178,9 +184,9 @@ __device__ __forceinline__ void combine_tiles(const M& m, uint32_t tiles, uint64
 // fetch.
 
 // The rest, pack by pack. `Group` sources are loaded before the first is needed.
-template <typename Type, typename Op, int Count, int Group, bool Aligned, typename M>
+template <typename Type, typename Op, int Count, int Group, bool Aligned, typename M, typename T>
 __device__ __forceinline__ void combine_singles(const M& m, uint64_t packs, uint64_t offset,
-                                                const Team& team) {
+                                                const T& team) {
   using P = Pack<Type, Count>;
   const uint32_t sources = m.source_count, destinations = m.destination_count;
   const uint64_t scales = m.scaled;
@@ -232,10 +238,10 @@ __device__ inline Cut cut(const std::byte* const* sources, uint32_t source_count
 __device__ inline Cut whole_vectors(uint64_t bytes) { return {0, bytes / 16, true}; }
 
 // Plain bytes: one source, any number of destinations. Tiles as above.
-template <int Unroll>
+template <int Unroll, typename T>
 __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* const* destinations,
                                            uint32_t count, uint64_t offset, uint32_t tiles,
-                                           const Team& team) {
+                                           const T& team) {
   if (tiles == 0) return;
   const uint32_t lane = team.thread % kWarp, skew = tiles / team.turns * team.turn;
   share_out(tiles, team, [&](uint32_t n) {
@@ -252,10 +258,10 @@ __device__ __forceinline__ void copy_tiles(const std::byte* source, std::byte* c
     }
   });
 }
-template <bool Aligned>
+template <bool Aligned, typename T>
 __device__ __forceinline__ void copy_singles(const std::byte* source,
                                              std::byte* const* destinations, uint32_t count,
-                                             uint64_t offset, uint64_t vectors, const Team& team) {
+                                             uint64_t offset, uint64_t vectors, const T& team) {
 #pragma unroll 1
   for (uint64_t i = uint64_t{team.cta} * team.threads + team.thread; i < vectors;
        i += uint64_t{team.ctas} * team.threads) {
@@ -265,9 +271,9 @@ __device__ __forceinline__ void copy_singles(const std::byte* source,
     for (uint32_t d = 0; d < count; d++) store_vector(destinations[d] + at, v);
   }
 }
+template <typename T>
 __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* const* destinations,
-                                           uint32_t count, uint64_t begin, uint64_t end,
-                                           Team team) {
+                                           uint32_t count, uint64_t begin, uint64_t end, T team) {
   uintptr_t misaligned = reinterpret_cast<uintptr_t>(source + begin);
 #pragma unroll 1
   for (uint32_t d = 0; d < count; d++)
@@ -290,9 +296,9 @@ __device__ __forceinline__ void copy_bytes(const std::byte* source, std::byte* c
   }
 }
 // Not inlined, so that it has its own register allocation. `aligned` as in Movement.
-template <int Large>
+template <int Large, typename T>
 __device__ __noinline__ void copy(const std::byte* source, std::byte* const* destinations,
-                                  uint32_t count, uint64_t bytes, bool aligned, Team team) {
+                                  uint32_t count, uint64_t bytes, bool aligned, T team) {
   const Cut c = aligned ? whole_vectors(bytes) : cut(&source, 1, destinations, count, bytes, 1);
   if (c.aligned) {
     // Larger tiles are used while there is one for every warp. Drawn tiles are small, so that the
@@ -327,8 +333,8 @@ inline constexpr int kCopied = std::is_same_v<Type, Bytes> ? 16 : 8;
 // A block's part of the movement is complete in its view after the next __syncthreads(). `Far`:
 // sources are in host memory, where a load takes a microsecond. So several loads are in flight at
 // once, as far as registers allow.
-template <typename Type, typename Op, bool Far = false, typename M = Movement>
-__device__ __noinline__ void combine(const M& m, Team team) {
+template <typename Type, typename Op, bool Far = false, typename M = Movement, typename T = Team>
+__device__ __noinline__ void combine(const M& m, T team) {
   constexpr int kSize = sizeof(typename Type::Element), kCount = 16 / kSize;
   if (m.source_count == 1 && (!kSums<Op> || m.scaled == 0))
     return copy<kCopied<Type>>(m.sources[0], m.destinations, m.destination_count,

@@ -346,7 +346,7 @@ class CodedBlocks {
 // The threads of a team. Out of line: other steps should not pay for its registers.
 template <typename Type>
 __device__ __noinline__ void combine_coded(const LaneArguments& a, const LaneMovement& m,
-                                           Team team) {
+                                           BlockTeam team) {
   const uint32_t warp = team.thread / kWarp, warps = team.threads / kWarp;
   if (warp >= warps) return;  // not a whole warp
   KeptOfBlock kept[kMostLaneCodecs];

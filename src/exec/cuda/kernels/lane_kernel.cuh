@@ -18,8 +18,11 @@ inline constexpr uint32_t kLooksAhead = 4;
 
 // Shared by the threads of a block.
 struct LaneShared {
-  // In turn: one is prepared while the workers do the other.
-  LaneMovement movements[2];
+  // The one that is moved, and the next one. (A single place for the former: code that knows the
+  // address has more registers for data.)
+  alignas(16) LaneMovement movement;
+  alignas(16) LaneMovement prepared;
+  // Their addresses, in turn.
   const std::byte* sources[2][kMostEnds];
   std::byte* destinations[2][kMostEnds];
   LaneEnd source_ends[kMostEnds], destination_ends[kMostEnds];  // of steps that are not simple
@@ -52,21 +55,23 @@ class LaneRunner {
   static __device__ bool leads() { return threadIdx.x < kWarp; }
   // The threads that move data. While a single item waits, there is nothing else to lead.
   __device__ bool all_work() const { return own_ == 1; }
-  __device__ Team workers() const {
-    if (all_work()) return whole_block();
-    return {threadIdx.x - kWarp, blockDim.x - kWarp, 0, 1};
+  static __device__ BlockTeam all_threads() { return {threadIdx.x, blockDim.x}; }
+  __device__ BlockTeam workers() const {
+    const uint32_t others = all_work() ? 0 : kWarp;
+    return {threadIdx.x - others, blockDim.x - others};
   }
 
   // All meet twice for every movement: when it is prepared, and when it is done.
   __device__ void work() {
-    for (uint32_t turn = 0;; turn ^= 1) {
+    for (;;) {
       __syncthreads();
       if (shared_.finished) return;
-      move(shared_.movements[turn]);
+      move();
       __syncthreads();
     }
   }
-  __device__ void move(const LaneMovement& m) {
+  __device__ void move() {
+    const LaneMovement& m = shared_.movement;
     if (a_.packets) {
       if (!move_packets<Type, Op>(a_, m, workers())) shared_.stopped = true;
       return;
@@ -102,8 +107,7 @@ class LaneRunner {
       if (can_look_ahead()) {
         busy = next_;
         const Told now = note_step();
-        __syncthreads();
-        turn_ ^= 1;
+        publish();
         tell(before);
         before = now;
         ahead = true;
@@ -111,11 +115,14 @@ class LaneRunner {
       }
       for (uint32_t round = 0; round < rounds; round++) {
         if (round > 0) aim_at_round(round);
-        __syncthreads();
+        publish();
         if (round == 0) tell(before);
         before = {};
-        if (all_work()) move(shared_.movements[turn_]);
-        turn_ ^= 1;
+        if (all_work()) {
+          park();
+          move();
+          unpark();
+        }
         __syncthreads();
       }
       if (shared_.stopped) break;
@@ -266,10 +273,10 @@ class LaneRunner {
         } else {
           if (leads()) aim_at_round(round);
           __syncthreads();
-          m = shared_.movements[0];
+          m = shared_.prepared;
         }
         const bool moved = m.source_count + m.destination_count == 0 ||
-                           move_packets<Type, Op>(a_, m, whole_block());
+                           move_packets<Type, Op>(a_, m, all_threads());
         if (__syncthreads_or(!moved)) return leave();
       }
       if (step_->counted && threadIdx.x == 0) {
@@ -289,7 +296,7 @@ class LaneRunner {
         if (!pass_words(elements * a_.element)) return;
       } else if (step_->sources + step_->destinations > 0 &&
                  !move_packets<Type, Op>(a_, simple_movement(elements, false, 0, 0),
-                                         whole_block())) {
+                                         all_threads())) {
         return;
       }
     }
@@ -347,6 +354,28 @@ class LaneRunner {
     return true;
   }
 
+  // Lets the workers begin with what is prepared. They have done everything before.
+  __device__ void publish() {
+    warp_meet();
+    auto* to = reinterpret_cast<uint4*>(&shared_.movement);
+    const auto* from = reinterpret_cast<const uint4*>(&shared_.prepared);
+    for (uint32_t i = threadIdx.x; i < sizeof(LaneMovement) / 16; i += kWarp) to[i] = from[i];
+    __syncthreads();
+    turn_ ^= 1;
+  }
+  // While the leaders move data, what they know of the item lies in shared memory: registers are
+  // for the data.
+  __device__ void park() {
+    if (threadIdx.x == 0) items_[next_] = item_;
+    warp_meet();
+  }
+  __device__ void unpark() {
+    item_ = items_[next_];
+    step_ = step();
+  }
+  __device__ const LaneStep* step() const {
+    return item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
+  }
   // Waits for an item that can do its next step, and prepares that. Does steps that move nothing.
   // `ahead`: without waiting, and no such step of item `busy`, whose last step the workers still
   // do. `done`: first completes the step of the current item. Returns the number of movements; 0:
@@ -470,7 +499,7 @@ class LaneRunner {
   // Whether the dependencies of the item's step are complete, its messages have arrived and its
   // ports have room.
   __device__ bool ready() {
-    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
+    step_ = step();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations,
                    all = count + step_->dependencies;
     const LaneEnd* ends = item_.ends + step_->first_operand;
@@ -520,7 +549,7 @@ class LaneRunner {
   // Prepares the first movement of the step. Returns the number of movements.
   __device__ uint32_t aim() {
     if (!step_->simple) return aim_at_round(0);
-    LaneMovement& m = shared_.movements[turn_];
+    LaneMovement& m = shared_.prepared;
     const uint32_t sources = step_->sources;
     const LaneLength& length = item_.lengths[item_.step];
     const uint64_t elements = item_.iteration < length.full    ? slice()
@@ -548,7 +577,7 @@ class LaneRunner {
     return elements > 0 && destinations > 0 ? 1 : 0;
   }
   __device__ uint32_t aim_at_round(uint32_t round) {
-    LaneMovement& m = shared_.movements[turn_];
+    LaneMovement& m = shared_.prepared;
     const uint32_t rounds = aim_at_chunk(a_, shared_, turn_, item_, *step_, round);
     if (threadIdx.x == 0) fill(m, m.elements, false);
     return rounds;
@@ -613,7 +642,7 @@ class LaneRunner {
       shared.destination_ends[i] = item.ends[to + i];
     }
     if (threadIdx.x == 0) {
-      LaneMovement& m = shared.movements[turn];
+      LaneMovement& m = shared.prepared;
       m.sources = shared.sources[turn];
       m.destinations = shared.destinations[turn] + (skips ? 1 : 0);
       m.source_ends = shared.source_ends;
@@ -676,7 +705,7 @@ class LaneRunner {
       if (step_->sends || step_->counted) fence(a_.system);
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];
-        if (!step_->simple) end_ = end;
+        end_ = end;
         if (is_told(i)) tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
@@ -770,7 +799,7 @@ class LaneRunner {
   uint32_t own_, call_ = 0;
   // The leaders' only. Equal in all of them, but for the operand that each has.
   uint32_t left_ = 0, next_ = 0;
-  uint32_t turn_ = 0;  // of LaneShared::movements
+  uint32_t turn_ = 0;  // of LaneShared::sources
   LaneItem item_;
   const LaneStep* step_ = nullptr;
   LaneEnd end_;

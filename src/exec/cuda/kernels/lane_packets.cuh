@@ -12,7 +12,7 @@ namespace weft::cuda {
 inline constexpr uint32_t kMostEnds = 64;
 
 // The movement of a step, in shared memory. As combine() wants it.
-struct LaneMovement {
+struct alignas(16) LaneMovement {
   static constexpr int kGroup = 2;  // a step that sums mostly has two sources
   const std::byte* const* sources;
   std::byte* const* destinations;
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool gather_words(const LaneArguments& a, const LaneM
 // the order that it creates.
 template <typename Type, typename Op>
 __device__ __noinline__ bool move_packets(const LaneArguments& a, const LaneMovement& m,
-                                          Team team) {
+                                          BlockTeam team) {
   using Element = typename Type::Element;
   constexpr int kSize = sizeof(Element), kCount = 8 / kSize;
   const uint64_t bytes = m.elements * kSize;

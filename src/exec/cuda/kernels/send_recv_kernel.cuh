@@ -146,7 +146,7 @@ class SendRecvRunner {
       const uintptr_t addresses =
           reinterpret_cast<uintptr_t>(shared_.sources[r]) | reinterpret_cast<uintptr_t>(m.pointer);
       copy<16>(shared_.sources[r], &m.pointer, 1, m.bytes, addresses % 16 == 0,
-               {threadIdx.x % threads, threads, blockIdx.x, m.ctas});
+               Team{threadIdx.x % threads, threads, blockIdx.x, m.ctas});
     }
   }
 
