@@ -16,6 +16,7 @@ namespace weft::perf {
 namespace {
 
 constexpr size_t kMostEntrants = 16;
+constexpr int kFirstCalls = 12;  // of a plan on GPUs
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
@@ -171,12 +172,14 @@ void Contest::ask(Cell& cell, uint64_t size) {
   cell.entrants[0].chosen[size] = plan;
 }
 
-// Calls once from every root, which also warms the plan up. Rank 0's result decides.
+// Calls from every root, which also warms the plan up: peers learn of buffers in its first calls.
+// Rank 0's result decides.
 void Contest::try_out(Cell& cell, size_t entrant, uint64_t size) {
   board_.meet();
   bool refused = cell.out[entrant] || !force(cell, entrant);
-  for (int root = 0; root < options_.ranks && !refused; root++)
-    refused = one(cell.kind, size, root) != ncclSuccess;
+  const int calls = weftHostMode() == 1 ? options_.ranks : std::max(options_.ranks, kFirstCalls);
+  for (int i = 0; i < calls && !refused; i++)
+    refused = one(cell.kind, size, i % options_.ranks) != ncclSuccess;
   device::synchronize(stream_);
   if (rank_ == 0) board_.refused() = refused;
   board_.meet();

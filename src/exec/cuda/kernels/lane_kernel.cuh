@@ -118,11 +118,7 @@ class LaneRunner {
         publish();
         if (round == 0) tell(before);
         before = {};
-        if (all_work()) {
-          park();
-          move();
-          unpark();
-        }
+        if (all_work()) move();
         __syncthreads();
       }
       if (shared_.stopped) break;
@@ -273,7 +269,7 @@ class LaneRunner {
         } else {
           if (leads()) aim_at_round(round);
           __syncthreads();
-          m = shared_.prepared;
+          m = next_movement();
         }
         const bool moved = m.source_count + m.destination_count == 0 ||
                            move_packets<Type, Op>(a_, m, all_threads());
@@ -354,27 +350,20 @@ class LaneRunner {
     return true;
   }
 
-  // Lets the workers begin with what is prepared. They have done everything before.
+  // Where the next movement is prepared: in a place of its own if workers do another meanwhile.
+  __device__ LaneMovement& next_movement() {
+    return all_work() ? shared_.movement : shared_.prepared;
+  }
+  // Lets the workers begin with it. They have done everything before.
   __device__ void publish() {
-    warp_meet();
-    auto* to = reinterpret_cast<uint4*>(&shared_.movement);
-    const auto* from = reinterpret_cast<const uint4*>(&shared_.prepared);
-    for (uint32_t i = threadIdx.x; i < sizeof(LaneMovement) / 16; i += kWarp) to[i] = from[i];
+    if (!all_work()) {
+      warp_meet();
+      auto* to = reinterpret_cast<uint4*>(&shared_.movement);
+      const auto* from = reinterpret_cast<const uint4*>(&shared_.prepared);
+      for (uint32_t i = threadIdx.x; i < sizeof(LaneMovement) / 16; i += kWarp) to[i] = from[i];
+      turn_ ^= 1;
+    }
     __syncthreads();
-    turn_ ^= 1;
-  }
-  // While the leaders move data, what they know of the item lies in shared memory: registers are
-  // for the data.
-  __device__ void park() {
-    if (threadIdx.x == 0) items_[next_] = item_;
-    warp_meet();
-  }
-  __device__ void unpark() {
-    item_ = items_[next_];
-    step_ = step();
-  }
-  __device__ const LaneStep* step() const {
-    return item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
   }
   // Waits for an item that can do its next step, and prepares that. Does steps that move nothing.
   // `ahead`: without waiting, and no such step of item `busy`, whose last step the workers still
@@ -499,7 +488,7 @@ class LaneRunner {
   // Whether the dependencies of the item's step are complete, its messages have arrived and its
   // ports have room.
   __device__ bool ready() {
-    step_ = step();
+    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
     const uint32_t count = uint32_t{step_->sources} + step_->destinations,
                    all = count + step_->dependencies;
     const LaneEnd* ends = item_.ends + step_->first_operand;
@@ -549,7 +538,7 @@ class LaneRunner {
   // Prepares the first movement of the step. Returns the number of movements.
   __device__ uint32_t aim() {
     if (!step_->simple) return aim_at_round(0);
-    LaneMovement& m = shared_.prepared;
+    LaneMovement& m = next_movement();
     const uint32_t sources = step_->sources;
     const LaneLength& length = item_.lengths[item_.step];
     const uint64_t elements = item_.iteration < length.full    ? slice()
@@ -577,8 +566,8 @@ class LaneRunner {
     return elements > 0 && destinations > 0 ? 1 : 0;
   }
   __device__ uint32_t aim_at_round(uint32_t round) {
-    LaneMovement& m = shared_.prepared;
-    const uint32_t rounds = aim_at_chunk(a_, shared_, turn_, item_, *step_, round);
+    LaneMovement& m = next_movement();
+    const uint32_t rounds = aim_at_chunk(a_, shared_, m, turn_, item_, *step_, round);
     if (threadIdx.x == 0) fill(m, m.elements, false);
     return rounds;
   }
@@ -618,8 +607,9 @@ class LaneRunner {
   // kMostEnds destinations.
   // (Not a member: then all that the leaders know would lie in memory.)
   static __device__ __noinline__ uint32_t aim_at_chunk(const LaneArguments& a, LaneShared& shared,
-                                                       uint32_t turn, LaneItem item,
-                                                       const LaneStep& step, uint32_t round) {
+                                                       LaneMovement& m, uint32_t turn,
+                                                       LaneItem item, const LaneStep& step,
+                                                       uint32_t round) {
     const uint32_t passes = (step.destinations + kMostEnds - 1) / kMostEnds;
     const uint32_t c = passes > 1 ? round / passes : round, pass = passes > 1 ? round % passes : 0;
     const LanePlaces places(a, item);
@@ -642,7 +632,6 @@ class LaneRunner {
       shared.destination_ends[i] = item.ends[to + i];
     }
     if (threadIdx.x == 0) {
-      LaneMovement& m = shared.prepared;
       m.sources = shared.sources[turn];
       m.destinations = shared.destinations[turn] + (skips ? 1 : 0);
       m.source_ends = shared.source_ends;
@@ -705,7 +694,7 @@ class LaneRunner {
       if (step_->sends || step_->counted) fence(a_.system);
       for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
         LaneEnd& end = item_.ends[step_->first_operand + i];
-        end_ = end;
+        if (!step_->simple) end_ = end;
         if (is_told(i)) tell(i);
         go_on(end, item_.at[step_->first_operand + i]);
       }
