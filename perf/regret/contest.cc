@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "algorithms/generators/generators.h"
 #include "include/weft.h"
@@ -16,7 +18,7 @@ namespace weft::perf {
 namespace {
 
 constexpr size_t kMostEntrants = 16;
-constexpr int kFirstCalls = 12;  // of a plan on GPUs
+constexpr auto kMapping = std::chrono::milliseconds(30);
 
 void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
@@ -172,15 +174,17 @@ void Contest::ask(Cell& cell, uint64_t size) {
   cell.entrants[0].chosen[size] = plan;
 }
 
-// Calls from every root, which also warms the plan up: peers learn of buffers in its first calls.
-// Rank 0's result decides.
+// Calls from every root, which also warms the plan up. Peers that learn of plain buffers in the
+// first calls map them soon afterwards. Rank 0's result decides.
 void Contest::try_out(Cell& cell, size_t entrant, uint64_t size) {
   board_.meet();
   bool refused = cell.out[entrant] || !force(cell, entrant);
-  const int calls = weftHostMode() == 1 ? options_.ranks : std::max(options_.ranks, kFirstCalls);
-  for (int i = 0; i < calls && !refused; i++)
-    refused = one(cell.kind, size, i % options_.ranks) != ncclSuccess;
-  device::synchronize(stream_);
+  for (int time = 0; time < (options_.plain ? 2 : 1); time++) {
+    if (time > 0) std::this_thread::sleep_for(kMapping);
+    for (int root = 0; root < options_.ranks && !refused; root++)
+      refused = one(cell.kind, size, root) != ncclSuccess;
+    device::synchronize(stream_);
+  }
   if (rank_ == 0) board_.refused() = refused;
   board_.meet();
   cell.out[entrant] = board_.refused();
