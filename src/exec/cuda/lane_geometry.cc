@@ -16,9 +16,9 @@ constexpr uint64_t kBalancedBytes = 64 << 10;
 // What twice, three times... as many instances as the least must gain, in percent, and the most.
 constexpr uint64_t kGain = 3;
 constexpr uint32_t kMostMultiple = 4;
-// What the warps of a block that do not lead sum in one go (combine.cuh). Large slices are
-// multiples, so that no warp waits for the others.
-constexpr uint64_t kGoBytes = 30 << 10;
+// What a warp sums in one go (combine.cuh), and the warps that move data: one less if a block has
+// several items. Large slices are multiples for all, so that no warp waits for the others.
+constexpr uint64_t kGoBytes = 2 << 10, kWarps = 16;
 
 uint64_t up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 uint64_t share(uint64_t value, uint64_t parts) { return (value + parts - 1) / parts; }
@@ -102,8 +102,8 @@ uint64_t block_bytes(const LaneImage& image, uint64_t block, uint32_t element) {
 // 0 if all instances must have as many. Codes follow the scales of their blocks, of four bytes
 // each. So whole vectors of scales leave the codes aligned, if there is room.
 uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint64_t most,
-                    uint64_t all, uint32_t element) {
-  const uint64_t aligned = 4 * block, go = kGoBytes / element;
+                    uint64_t all, uint32_t element, bool several) {
+  const uint64_t aligned = 4 * block, go = (kWarps - (several ? 1 : 0)) * kGoBytes / element;
   if (!image.codecs.empty()) return std::max(unit, most < aligned ? block : aligned);
   return image.uniform_only || std::min(most, all) < 2 * go ? unit : go;
 }
@@ -186,9 +186,10 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   // All slices have the same length, if they can.
   const uint64_t room_for = slot / step_chunks / bytes * block;
   // An instance with a slice more than others has them wait, unless its block has others' too.
-  const bool mixed = g.instances == 1 || uint64_t{image.most_lanes} * g.instances > room.blocks;
+  const bool several = uint64_t{image.most_lanes} * g.instances > room.blocks,
+             mixed = g.instances == 1 || several;
   const uint64_t step =
-      slice_unit(image, block, unit, room_for, mixed ? g.chunk / g.instances : 0, element);
+      slice_unit(image, block, unit, room_for, mixed ? g.chunk / g.instances : 0, element, several);
   const uint64_t most_slice = std::max(block, room_for / step * step);
   const uint64_t iterations = std::max<uint64_t>(1, share(g.chunk, most_slice * g.instances));
   g.slice = std::min(most_slice,

@@ -275,9 +275,8 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
   out.operands = static_cast<uint32_t>(lane.operands.size());
   out.receives = static_cast<uint32_t>(lane.receives.size());
   out.sends = static_cast<uint32_t>(lane.sends.size());
-  out.plain = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
-    return step.simple && step.dependencies == 0 && !step.counted;
-  });
+  out.plain = lane.alone && std::all_of(lane.steps.begin(), lane.steps.end(),
+                                        [](const LaneStep& step) { return step.simple; });
   out.only_arrives = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
     return step.skips && step.destinations == 1 && !step.counted;
   });
@@ -364,7 +363,10 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
     image.most_messages = std::max(image.most_messages, static_cast<uint32_t>(fifo.messages()));
   LaneWriter writer(image, program, ports, places, apart,
                     apart ? steps_that_lend(verified, rank) : std::vector<bool>());
-  for (const ProgramLane& lane : program.lanes) image.lanes.push_back(writer.write(lane));
+  for (const ProgramLane& lane : program.lanes) {
+    image.lanes.push_back(writer.write(lane));
+    image.lanes.back().alone = program.lanes.size() == 1;
+  }
   for (const ProgramDependency& d : program.dependencies)
     image.lanes[d.lane].steps[d.step].counted = true;
   sort_lanes(image, lane_weights(schedule.ranks[static_cast<size_t>(rank)]));

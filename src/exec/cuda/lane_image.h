@@ -42,6 +42,7 @@ struct LaneImage {
 
   struct Lane {
     uint32_t number = 0;  // in the schedule
+    bool alone = false;   // the rank has no other
     std::vector<LaneStep> steps;
     std::vector<LaneOperand> operands;
     std::vector<LaneDependency> dependencies;

@@ -210,7 +210,7 @@ struct alignas(16) LaneHead {
   // Offsets.
   uint32_t operands_at = 0, dependencies_at = 0, receives_at = 0, sends_at = 0;
   bool own = false;    // it has its own data and counter: a message of send/recv
-  bool plain = false;  // its steps are simple, wait for messages only, and no lane waits
+  bool plain = false;  // its steps are simple, and the rank has no other lane
   // If all its messages go straight, there is nothing to do but to wait for the last ones.
   bool only_arrives = false;
   uint32_t* counter = nullptr;  // calls of it that have completed, per instance

@@ -48,12 +48,45 @@ TEST(LaneKernel, StraightMessagesNeedNoRoom) {
   for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kAllToAll}) {
     const VerifiedSchedule verified = verify(kDirect.make({kind, 3, 0}, false), false, 2);
     for (const bool straight : {true, false}) {
-      LaneTeam team(verified, {straight, 9000});
+      LaneTeam team(verified, {straight, 9000, false, false});
       for (int call = 0; call < 3; call++) ASSERT_EQ(team.run(), "") << name(kind) << straight;
-      if (kind == CollectiveKind::kAllGather) EXPECT_EQ(team.only_arriving() > 0, straight);
+      if (kind == CollectiveKind::kAllGather) {
+        EXPECT_EQ(team.only_arriving() > 0, straight);
+        EXPECT_EQ(team.unresolved() > 0, straight);
+      }
       EXPECT_EQ(team.told_of_room() > 0, !straight) << name(kind);
     }
   }
+}
+
+// Both ends of a message know whether it goes straight.
+TEST(LaneKernel, SomeOutputsArePrivate) {
+  for (const CollectiveKind kind : kKinds)
+    for (const Generator* generator : {&kRing, &kDirect}) {
+      const Collective c{kind, 4, 0};
+      if (!generator->supports(c)) continue;
+      LaneCase shape{true, 3000};
+      shape.some_private = true;
+      LaneTeam team(verify(generator->make(c, false), false, 2), shape);
+      for (int call = 0; call < 2; call++)
+        ASSERT_EQ(team.run(), "") << generator->name << ' ' << name(kind);
+    }
+}
+
+// Threads go through the steps of a lane without meeting. Chunks are of different lengths, some of
+// them empty.
+TEST(LaneKernel, PacketsPassThroughALaneThatIsAlone) {
+  for (const CollectiveKind kind : kKinds)
+    for (const bool in_place : {false, true})
+      for (const uint64_t count : {1, 2, 33, 150, 700}) {
+        const Collective c{kind, 4, 0};
+        if (!kRing.supports(c)) continue;
+        LaneCase shape{false, count, true};
+        shape.wide = true;
+        LaneTeam team(verify(kRing.make(c, in_place), in_place, 2), shape);
+        for (int call = 0; call < 2; call++)
+          ASSERT_EQ(team.run(), "") << name(kind) << ' ' << count;
+      }
 }
 
 TEST(LaneKernel, ReachesOtherHosts) {

@@ -139,10 +139,12 @@ struct LaneCase {
   // 1: and the outputs there, 2: and the inputs there, 3: both
   int buffers = 0;
   bool feedback = false;
-  bool gaps = true;  // between lanes in shared memory
+  bool gaps = true;           // between lanes in shared memory
+  bool wide = false;          // packets: one instance, of many words
+  bool some_private = false;  // peers do not reach the outputs of odd ranks
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
-    room.least_packet_bytes = 64;
+    room.least_packet_bytes = wide ? 1 << 20 : 64;
     room.packet_bytes = packets ? 1 << 20 : 0;
     return room;
   }
@@ -268,6 +270,20 @@ class LaneTeam {
         std::memcpy(&head, rank.lanes.data() + i * rank.arguments.lane_bytes, sizeof head);
         all += head.only_arrives ? 1 : 0;
       }
+    return all;
+  }
+  // Lanes whose operands the kernel has not even resolved. (Only if they are not in shared memory.)
+  size_t unresolved() const {
+    size_t all = 0;
+    for (const LaneRank& rank : ranks_) {
+      const size_t each = rank.arguments.resolved_bytes;
+      for (size_t at = 0; at + each <= rank.resolved.size() && each > 0; at += each)
+        all += std::all_of(rank.resolved.begin() + static_cast<ptrdiff_t>(at),
+                           rank.resolved.begin() + static_cast<ptrdiff_t>(at + each),
+                           [](std::byte b) { return b == std::byte{0}; })
+                   ? 1
+                   : 0;
+    }
     return all;
   }
   size_t told_of_room() const {
@@ -401,7 +417,8 @@ class LaneTeam {
     }
     rank.arguments.data.input = reinterpret_cast<const std::byte*>(input);
     rank.arguments.data.output = reinterpret_cast<std::byte*>(rank.buffer.data() + rank.output_at);
-    rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
+    if (!shape_.some_private || (&rank - ranks_.data()) % 2 == 0)
+      rank.arguments.data.output_place = reinterpret_cast<uint64_t>(rank.arguments.data.output);
     if (rank.home->buffers != nullptr) reach_buffers(rank);
   }
 

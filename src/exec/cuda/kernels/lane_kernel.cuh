@@ -62,10 +62,10 @@ class LaneRunner : private LaneItems {
   // All meet twice for every movement: when it is prepared, and when it is done.
   __device__ void work() {
     for (;;) {
-      __syncthreads();
+      meet_block();
       if (shared_.finished) return;
       move();
-      __syncthreads();
+      meet_block();
     }
   }
   __device__ void move() {
@@ -92,7 +92,7 @@ class LaneRunner : private LaneItems {
       const uint32_t rounds = find(ahead, busy, done);
       done = false;
       if (ahead) {
-        __syncthreads();
+        meet_block();
         ahead = false;
         if (shared_.stopped) break;
         if (rounds == 0) {
@@ -117,13 +117,13 @@ class LaneRunner : private LaneItems {
         if (round == 0) tell(before);
         before = {};
         if (all_work()) move();
-        __syncthreads();
+        meet_block();
       }
       if (shared_.stopped) break;
       done = true;
     }
     if (threadIdx.x == 0) shared_.finished = true;
-    __syncthreads();
+    meet_block();
   }
 
   __device__ void enter() {
@@ -141,6 +141,7 @@ class LaneRunner : private LaneItems {
     const uint32_t count = shared_.stopped || item_.iteration > 0 ? 0 : item_.lane->steps;
     if (item_.lane->plain) {
       pass_packets(steps, count);
+      __syncthreads();  // the first thread that ends lets the next kernel start
       return leave();
     }
     for (item_.step = 0; item_.step < count; item_.step++) {
@@ -252,7 +253,7 @@ class LaneRunner : private LaneItems {
       for (uint32_t i = threadIdx.x; i < sizeof(LaneMovement) / 16; i += kWarp) to[i] = from[i];
       turn_ ^= 1;
     }
-    __syncthreads();
+    meet_block();
   }
   // Waits for an item that can do its next step, and prepares that. Does steps that move nothing.
   // `ahead`: without waiting, and no such step of item `busy`, whose last step the workers still
@@ -365,13 +366,19 @@ class LaneRunner : private LaneItems {
     bool mine = true;
     int waits = -1;
     LaneWait wait;
+    uint32_t step = 0;
     for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp) {
-      if (load_acquire(places.tail(ports[r]), a_.system) >= places.last(ports[r])) continue;
+      const uint64_t seen = load_acquire(places.tail(ports[r]), a_.system);
+      if (seen >= places.last(ports[r])) continue;
+      if (seen >= call_word(item_.call, 0)) step = static_cast<uint32_t>(seen) % lane.steps;
       mine = false;
       waits = ports[r].peer;
       wait = {places.tail(ports[r]), places.last(ports[r])};
     }
-    return all_agree(mine, waits, false, wait);
+    if (all_agree(mine, waits, false, wait)) return true;
+    // With several ports the step is not known.
+    waits_at_ = lane.receives == 1 ? static_cast<int>(warp_get(step, 0)) : -1;
+    return false;
   }
 
   // Whether the dependencies of the item's step are complete, its messages have arrived and its

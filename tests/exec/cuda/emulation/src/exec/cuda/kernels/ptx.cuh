@@ -74,6 +74,7 @@ struct Index {
 #define gridDim (weft::cuda::Index{1})
 
 inline void __syncthreads() { emulated.block->meeting.arrive_and_wait(); }
+inline void meet_block() { __syncthreads(); }
 inline bool __syncthreads_or(bool one) {
   EmulatedBlock& block = *emulated.block;
   const uint32_t turn = emulated.meetings++ % 2;
