@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(weft::cuda::kThreads, 1) run_jobs(const Job* j
   }
   __syncthreads();
   for (int r = 0; r < repeats; r++) {
-    weft::cuda::combine_coded<weft::cuda::Native<float>>(job.arguments, job.movement);
+    weft::cuda::combine_coded<weft::cuda::Native<float>>(job.arguments, job.movement,
+                                                         {threadIdx.x, blockDim.x});
     __syncthreads();
   }
 }
