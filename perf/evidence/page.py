@@ -58,7 +58,7 @@ every destination as a write. Straight messages save some of them, so it can exc
 A ring of 8 ranks is {ring_ag} (all_gather) and {ring_ar} (all_reduce) times as fast as NCCL 2.30.7 at 64 MiB. Where all messages go through
 slots its all_gather of 256 MiB reaches {ring_slots} of the copy bandwidth. A hop of small messages, as packets, takes {hop} us (goal: {hop_bar}).
 {synthesized} synthesized schedules of six machines gave the right data, with one thread block per rank too. In thread blocks that run
-several lanes one warp finds steps and tells peers while the others move data. At 4 MiB the rings are still held back by the time of a step.
+several lanes one warp finds steps and tells peers while the others move data.
 
 ## Host mode against OpenMPI
 

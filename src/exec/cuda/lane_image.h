@@ -18,7 +18,7 @@ struct LaneImagePort {
   int32_t peer = 0;
   uint32_t position = 0, credit_position = 0;  // as in LanePort
   uint32_t per_iteration = 0;
-  bool straight = false;
+  bool straight = false;  // likewise
 };
 
 struct LaneImage {

@@ -13,7 +13,7 @@
 
 namespace weft::cuda {
 
-// Items that leaders look at while the workers move data.
+// Items that leaders look at while the workers move data. (Not measured against other numbers.)
 inline constexpr uint32_t kLooksAhead = 4;
 
 // Shared by the threads of a block.
@@ -81,8 +81,8 @@ class LaneRunner : private LaneItems {
   }
 
   // While the workers do a step, peers are told of the one before, and a next one is prepared if it
-  // can run at once. Otherwise peers are told before the leaders wait for it. (Every function is
-  // called in one place, and inlined: what the leaders know lies in registers.)
+  // can run at once. Otherwise peers are told before the leaders wait for it. (find() is called in
+  // one place, and inlined: what the leaders know lies in registers.)
   __device__ void lead() {
     Told before;
     bool ahead = false;  // the workers do a step
@@ -172,8 +172,8 @@ class LaneRunner : private LaneItems {
     }
     leave();
   }
-  // The steps of a lane that waits for no other, and no other for it. A thread has the same words
-  // of a chunk in all steps, so threads do not meet.
+  // The steps of a rank's only lane. A thread has the same words of a chunk in all steps, so
+  // threads do not meet.
   __device__ void pass_packets(const LaneStep* steps, uint32_t count) {
     for (item_.step = 0; item_.step < count; item_.step++) {
       step_ = &steps[item_.step];
@@ -300,8 +300,7 @@ class LaneRunner : private LaneItems {
     return next < own_;
   }
   // The next one that is not finished, and `can`: that may have what it waits for. Each leader
-  // looks at another. (One after the other they took a block with nine items 9 us.) own_ if there
-  // is none.
+  // looks at another. own_ if there is none.
   __device__ uint32_t next_item(bool can) const {
     for (uint32_t begin = 1; begin <= own_; begin += kWarp) {
       const uint32_t ahead = begin + threadIdx.x;
