@@ -37,9 +37,6 @@ constexpr size_t kLongToProve = 10000;
 constexpr double kDoubt = 0.001;
 // If the best is this close below good enough, no other engine runs.
 constexpr double kHardToBeat = 0.02;
-// A schedule with more steps must be faster by so much. What steps cost beside their data, and data
-// that is summed in several steps instead of one, is not simulated.
-constexpr double kWorthMoreSteps = 0.001;
 // With less time than this perhaps only one engine runs. For small arrays that is the latency
 // engine, not the one that fills links.
 constexpr double kHurried = 1, kSmallArray = 256 << 10;
@@ -218,10 +215,7 @@ class Search {
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
                                     simulation.algbw_gbps));
-    if (best_) {
-      const bool longer = steps_of(*schedule) > steps_of(*best_schedule_);
-      if (simulation.time_us >= best_->time_us * (longer ? 1 - kWorthMoreSteps : 1)) return;
-    }
+    if (best_ && !beats_best(*schedule, simulation.time_us)) return;
     best_.emplace();
     best_schedule_ = std::move(schedule);
     best_proof_ = std::move(proof);
@@ -230,6 +224,12 @@ class Search {
     best_->estimated = !simulation.even;
     best_->algbw_gbps = simulation.algbw_gbps;
     best_->ratio = simulation.algbw_gbps / bound_gbps_;
+  }
+
+  bool beats_best(const Schedule& schedule, double time_us) const {
+    const size_t steps = steps_of(schedule), of_best = steps_of(*best_schedule_);
+    if (steps < of_best) return time_us <= best_->time_us;
+    return time_us < best_->time_us * (steps > of_best ? 1 - options_.worth_more_steps : 1);
   }
 
   Synthesized finish() {

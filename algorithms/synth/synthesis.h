@@ -23,6 +23,9 @@ struct SynthesisOptions {
   std::string sketch;         // a file, for engines that accept one
   double time_limit_s = 60;   // no candidate begins after this; solvers get the rest
   double good_enough = 0.99;  // part of the bound at which the search stops; few ranks get closer
+  // A schedule with more steps must be faster by this part. What steps cost beside their data, and
+  // data that is summed in several steps instead of one, is not simulated.
+  double worth_more_steps = 0.001;
   // Return the first candidate that the first supporting engine can make quickly. It is not
   // simulated, not compared with the bound, not proved. The work is bounded, so the result is
   // always the same. For callers that have little time and prove the schedule anyway.

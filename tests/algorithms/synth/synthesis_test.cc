@@ -202,6 +202,18 @@ TEST(Synthesis, RelaysRemoteTrafficOverNvlinkToTheGpuBesideTheNic) {
   EXPECT_GE(result.ratio, 0.99);
 }
 
+// A DGX-2 can sum in one step what comes from 15 peers.
+TEST(Synthesis, TakesFewerStepsForNearlyTheSameTime) {
+  const Machine machine = load_machine("dgx2");
+  const Collective collective = of(machine, CollectiveKind::kAllReduce);
+  SynthesisOptions fastest;
+  fastest.worth_more_steps = 0;
+  const Synthesized longer = synthesize(machine, collective, 1 << 26, fastest),
+                    shorter = synthesize(machine, collective, 1 << 26);
+  EXPECT_LT(shorter.steps * 2, longer.steps);
+  EXPECT_LE(shorter.time_us, longer.time_us * (1 + SynthesisOptions().worth_more_steps * 1.01));
+}
+
 TEST(Synthesis, IsTheSameToTheLastByte) {
   const Machine machine = load_machine("dgx-a100x2");
   ScheduleFile first, second;

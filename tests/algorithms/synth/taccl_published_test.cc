@@ -80,6 +80,7 @@ TEST_P(AgainstPublished, TheHeuristicsAreAsFast) {
       SynthesisOptions options;
       options.sketch = std::string(WEFT_SHARED_SKETCHES) + "/" + name;
       options.good_enough = 2;
+      options.worth_more_steps = 0;  // compared in simulated time alone
       const Synthesized made = synthesize(
           machine, {CollectiveKind::kAllGather, static_cast<int>(gpus(machine).size()), 0}, bytes,
           options);
