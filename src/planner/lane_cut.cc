@@ -12,6 +12,15 @@ constexpr double kLeastSlice = 1024;
 
 }  // namespace
 
+LaneCut usual_cut(bool several_hosts) {
+  LaneCut cut;
+  if (several_hosts) {
+    cut.pool_bytes /= 2;
+    cut.shared_pool = false;
+  }
+  return cut;
+}
+
 double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes) {
   size_t lanes = 1;
   for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
@@ -29,7 +38,7 @@ double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chu
   bool scratch = false;
   for (const RankSchedule& rank : graph.schedule.ranks)
     scratch = scratch || rank.scratch_chunks > 0;
-  const double pool = scratch ? cut.pool_bytes / 2 : cut.pool_bytes;
+  const double pool = scratch && cut.shared_pool ? cut.pool_bytes / 2 : cut.pool_bytes;
   const double most_ports = std::max(1.0, *std::max_element(ports.begin(), ports.end()));
   const double instances = lane_instances(cut, graph.schedule, chunk_bytes);
   const double fifo = std::min(cut.fifo_bytes, pool / (most_ports * instances));

@@ -11,9 +11,13 @@ namespace weft {
 struct LaneCut {
   int blocks = 32;  // thread blocks
   double fifo_bytes = 1 << 20;
-  double pool_bytes = 32 << 20;  // for FIFOs; half of it if the schedule has scratch chunks
+  double pool_bytes = 32 << 20;  // for FIFOs
+  bool shared_pool = true;       // with scratch chunks, which take half of it
   int slots = 4;
 };
+
+// Of a rank whose peers are on several hosts or on one.
+LaneCut usual_cut(bool several_hosts);
 
 // The instances of a lane: as many as there are blocks for, while messages are large enough.
 double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes);

@@ -21,12 +21,12 @@ namespace {
 // Kernels that load and store in peer memory, or send packets, know this many ranks.
 constexpr int kMostKernelRanks = 32;
 
-// With this many ranks there is time at init to simulate many slices.
-constexpr int kFewRanks = 16, kMostSlices = 64;
+// With few ranks there is time at init to simulate many slices.
+constexpr int kFewRanks = 16, kMostSlices = 64, kMostSlicesOfMany = 1024;
 
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("6 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("7 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
@@ -83,23 +83,28 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   const auto measured = load_rates(request.config);
   const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   table.path = PlanPath::kLanes;
-  table.lanes.emplace();
+  table.lanes = usual_cut(request.hosts > 1);
   if (request.config.max_ctas > 0)
     table.lanes->blocks = std::min(table.lanes->blocks, request.config.max_ctas);
   table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
   table.lanes->slots = request.config.lane_slots;
-  if (request.config.scratch_bytes > 0)
+  if (request.config.scratch_bytes > 0) {
     table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
+    table.lanes->shared_pool = true;
+  }
   table.call_us = rates.call_us;
   table.lane_start_us = rates.lane_start_us;
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates, request.nranks);
   table.packets = request.config.packet_bytes > 0;
   table.simulation = lane_costs(table.simulation, rates);
+  // Long chains are slow with few slices.
   if (request.nranks <= kFewRanks) {
-    // Long chains are slow with few slices.
     table.simulation.most_slices = kMostSlices;
     table.simulation.estimate = true;
+  } else {
+    table.simulation.most_simulated = std::max(4, table.simulation.most_slices);
+    table.simulation.most_slices = kMostSlicesOfMany;
   }
   table.origin += " with " + rates.origin;
 }

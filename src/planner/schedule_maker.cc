@@ -19,8 +19,8 @@ struct Wanted {
   CollectiveKind kind;
   double bytes;
 };
-constexpr double kLargeArray = 64 << 20, kMediumArray = 4 << 20, kSmallArray = 64 << 10,
-                 kTinyArray = 1 << 10;
+constexpr double kHugeArray = 1 << 30, kLargeArray = 64 << 20, kMediumArray = 4 << 20,
+                 kSmallArray = 64 << 10, kTinyArray = 1 << 10;
 constexpr Wanted kWanted[] = {
     {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
     {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
@@ -32,7 +32,9 @@ constexpr Wanted kWanted[] = {
     {CollectiveKind::kBroadcast, kMediumArray},    {CollectiveKind::kReduce, kMediumArray},
     {CollectiveKind::kAllReduce, kTinyArray},      {CollectiveKind::kAllGather, kTinyArray},
     {CollectiveKind::kReduceScatter, kTinyArray},  {CollectiveKind::kBroadcast, kTinyArray},
-    {CollectiveKind::kReduce, kTinyArray}};
+    {CollectiveKind::kReduce, kTinyArray},         {CollectiveKind::kAllReduce, kHugeArray},
+    {CollectiveKind::kAllGather, kHugeArray},      {CollectiveKind::kReduceScatter, kHugeArray},
+    {CollectiveKind::kBroadcast, kHugeArray},      {CollectiveKind::kReduce, kHugeArray}};
 
 // A search for more ranks takes seconds, too long for init unless the user asks for it.
 constexpr size_t kMostSearchedRanks = 32;
@@ -65,7 +67,8 @@ size_t ScheduleMaker::wanted() { return std::size(kWanted); }
 // A schedule serves several sizes. Its name says which size it was made for.
 std::string ScheduleMaker::title(size_t number) {
   const Wanted& wanted = kWanted[number];
-  const char* size = wanted.bytes == kLargeArray    ? "large"
+  const char* size = wanted.bytes == kHugeArray     ? "huge"
+                     : wanted.bytes == kLargeArray  ? "large"
                      : wanted.bytes == kMediumArray ? "medium"
                      : wanted.bytes == kSmallArray  ? "small"
                                                     : "tiny";

@@ -31,9 +31,10 @@ constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14
 constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
-// Of a lane. A rank may have more: they would take as many times longer to simulate.
-constexpr int kSimulatedInstances = 4;
+// Of a lane. With many ranks it may have more: they would take too long to simulate at init.
+constexpr int kSimulatedInstances = 8, kFewSimulatedInstances = 4;
 constexpr double kFewPasses = 12;
+constexpr int kMostFineRanks = 16;
 
 // How a plan is simulated.
 struct Manner {
@@ -51,7 +52,8 @@ double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, d
     options.slice_bytes = bytes_per_pass(*manner.lanes, graph, chunk);
     // In few passes it is instances that work on several hops at a time.
     const int instances = std::min(
-        kSimulatedInstances, static_cast<int>(lane_instances(*manner.lanes, schedule, chunk)));
+        schedule.collective.nranks <= kMostFineRanks ? kSimulatedInstances : kFewSimulatedInstances,
+        static_cast<int>(lane_instances(*manner.lanes, schedule, chunk)));
     const auto run = instances > 1 && chunk < kFewPasses * options.slice_bytes
                          ? with_instances(schedule, instances)
                          : std::nullopt;

@@ -18,16 +18,21 @@ constexpr uint64_t kManyEvents = 200000, kVeryManyEvents = 1000000;
 
 void SimulationRun::end_slice() {
   slices_done_.push_back({now_, begun_});
+  const size_t done = slices_done_.size();
+  if (pace_us_ == 0 && simulated_ < slices_ && done == static_cast<size_t>(simulated_)) {
+    period_ = 0;
+    pace_us_ = std::max(busiest_us_, pace_us((done - 1) / 2, done - 1));
+  }
   const int32_t left = slices_ - (begun_ + 1);
   if (!options_.estimate || simulated_ < slices_ || left <= 0 ||
-      slices_done_.size() < (events_.pushed() > kVeryManyEvents ? kFewestOfMany : kFewest))
+      done < (events_.pushed() > kVeryManyEvents ? kFewestOfMany : kFewest))
     return;
   period_ = find_period();
-  const size_t last = slices_done_.size() - 1;
+  const size_t last = done - 1;
   pace_us_ = pace_us(period_ > 0 ? last - static_cast<size_t>(period_) : last / 2, last);
   if (pace_us_ < busiest_us_ * (1 - kEven)) return;  // FIFOs are still being filled
   if (period_ == 0) {
-    const double all_us = now_ + pace_us_ * (slices_ - static_cast<int32_t>(slices_done_.size()));
+    const double all_us = now_ + pace_us_ * (slices_ - static_cast<int32_t>(done));
     if (all_us > options_.beyond_us * kHopeless) {
       given_up_us_ = all_us;
       return;

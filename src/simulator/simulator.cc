@@ -54,7 +54,7 @@ SimulationRun::SimulationRun(SimulatedMachine& machine, const ScheduleGraph& gra
     uses_peer_memory_ = uses_peer_memory_ || uses_peer_memory(*step);
   if (uses_peer_memory_) slices_ = 1;
   slice_bytes_ = chunk / slices_;
-  simulated_ = slices_;
+  simulated_ = std::min(slices_, std::max(2, options.most_simulated));
   for (const Link& link : machine_.links)
     links_.push_back({link.gbps > 0 ? 1e-3 / link.gbps : 0, link.us});
   find_routes();

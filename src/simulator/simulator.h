@@ -45,6 +45,7 @@ struct SimulationOptions {
   int fifo_depth = 8;            // messages
   double slice_bytes = 65536;    // at most, of every chunk that a message carries
   int most_slices = 256;         // above this, slices get larger instead
+  int most_simulated = 1 << 30;  // slices; the others keep the pace of the last ones. At least 2
   double most_messages = 1e300;  // in all slices together; above this, slices get larger instead
   double step_us = 0;            // overhead per step and slice of the executor
   double message_us = 0;         // overhead per message that a rank sends or receives

@@ -149,8 +149,8 @@ const CommCosts::Simulated& CommCosts::simulated(const Part& part, CollectiveKin
       const ScheduleGraph graph = step_graph(schedule);
       if (!each.kernel)
         options.slice_bytes = std::max(
-            options.slice_bytes,
-            bytes_per_pass(LaneCut{}, graph, block_bytes(collective, bytes) / schedule.chunks));
+            options.slice_bytes, bytes_per_pass(usual_cut(count_hosts(machine) > 1), graph,
+                                                block_bytes(collective, bytes) / schedule.chunks));
       simulations_++;
       const Simulation run = simulate(prepared, graph, bytes, options);
       const double us = run.time_us + rates_.call_us + (each.kernel ? 0 : rates_.lane_start_us);

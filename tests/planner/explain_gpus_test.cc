@@ -77,7 +77,9 @@ double fine_us(const Machine& ways, const Schedule& schedule, PlanPath path, dou
   const auto run = path == PlanPath::kLanes ? with_instances(schedule, instances) : std::nullopt;
   if (run && fine.step_us > 0) {
     const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
-    fine.slice_bytes = bytes_per_pass({}, ScheduleGraph(schedule, false), chunk) / instances;
+    fine.slice_bytes =
+        bytes_per_pass(usual_cut(count_hosts(ways) > 1), ScheduleGraph(schedule, false), chunk) /
+        instances;
     fine.most_slices = 1024;
   }
   return simulate(ways, run ? *run : schedule, bytes, fine).time_us;
@@ -102,13 +104,12 @@ TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
   }
 }
 
-// With the costs of steps. WEFT_TEST_SYNTHESIS_SECONDS: of each search, 2 unless told. Of 700 rows
-// 4 are more than 5% above the search for just that size.
+// With the costs of steps, against a search for just that size. WEFT_TEST_SYNTHESIS_SECONDS: of
+// each search, 2 unless told.
 TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
   const char* seconds = std::getenv("WEFT_TEST_SYNTHESIS_SECONDS");
   SynthesisOptions search;
   search.time_limit_s = seconds != nullptr ? std::stod(seconds) : 2;
-  int rows = 0, worse = 0;
   for (const std::string& name : machines(16, 9)) {
     const PlannedMachine on(load_machine(name), "10");
     if (!on.chooser().placement().lanes) continue;
@@ -129,12 +130,9 @@ TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
             fine_us(ways, found.schedule, PlanPath::kLanes, bytes, in_lanes) + rates.lane_start_us;
         std::printf("%-16s %-14s %10.0f %10.1f us, searched %10.1f us, %.3f %s\n", name.c_str(),
                     std::string(weft::name(kind)).c_str(), bytes, us, best, us / best, choice.name);
-        rows++;
-        worse += us > 1.05 * best ? 1 : 0;
-        EXPECT_LE(us, 1.25 * best) << name << " " << choice.name << " against " << found.engine;
+        EXPECT_LE(us, 1.05 * best) << name << " " << choice.name << " against " << found.engine;
       }
   }
-  EXPECT_LE(worse, rows / 16) << "rows that are more than 5% above the best, of " << rows;
 }
 
 }  // namespace

@@ -94,6 +94,28 @@ TEST(Estimates, TakeFewSlicesWhereTheyComeAtAnEvenPace) {
   }
 }
 
+// For many ranks there is no time to fill a pipeline. A chain of 32 hops is not slower for that.
+TEST(Estimates, TakeThePaceOfTheFirstSlices) {
+  const Machine m = load_machine("dgx-h100x4");
+  for (const Generator* generator : {&kRing, &kTree, &kDirect, &kRecursive})
+    for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kBroadcast}) {
+      const Collective c{kind, 32, 0};
+      if (!generator->supports(c)) continue;
+      const Schedule schedule = generator->make(c, false);
+      SimulationOptions options;
+      options.step_us = 0.6;
+      const double bytes = 65536.0 * 256 * (kind == CollectiveKind::kAllGather ? 32 : 1);
+      const double whole = simulate(m, schedule, bytes, options).time_us;
+      options.most_simulated = 4;
+      const Simulation first = simulate(m, schedule, bytes, options);
+      EXPECT_EQ(first.simulated, 4);
+      EXPECT_EQ(first.slices, 256);
+      EXPECT_FALSE(first.even);
+      EXPECT_NEAR(first.time_us, whole, 0.05 * whole) << generator->name << " " << name(kind);
+      EXPECT_LE(first.algbw_gbps, hard_bound(m, c) * (1 + 1e-9));
+    }
+}
+
 TEST(SimulatedTime, IsNeverBelowTheBoundForGeneratorsOnRandomMachines) {
   const uint64_t seed = test_seed();
   int simulated = 0;

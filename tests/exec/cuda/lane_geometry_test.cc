@@ -435,7 +435,8 @@ TEST(LaneCuts, AreTheOnesOfTheKernel) {
     }
   }
   EXPECT_GT(cuts, 2);
-  EXPECT_EQ(LaneCut().pool_bytes, cuda::lane_pool_bytes(0, false));
+  for (const bool several_hosts : {false, true})
+    EXPECT_EQ(usual_cut(several_hosts).pool_bytes, cuda::lane_pool_bytes(0, several_hosts));
 }
 
 }  // namespace
