@@ -13,6 +13,7 @@
 #include "src/planner/plan_facts.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
+#include "src/simulator/lane_simulation.h"
 #include "src/topology/graph/rank_machine.h"
 
 namespace weft {
@@ -20,9 +21,6 @@ namespace {
 
 // Kernels that load and store in peer memory, or send packets, know this many ranks.
 constexpr int kMostKernelRanks = 32;
-
-// With few ranks there is time at init to simulate many slices.
-constexpr int kFewRanks = 16, kMostSlices = 64, kMostSlicesOfMany = 1024;
 
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
@@ -97,15 +95,7 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   if (request.nranks <= kMostKernelRanks && all_direct(machine))
     table.kernels = kernel_costs(table.simulation, rates, request.nranks);
   table.packets = request.config.packet_bytes > 0;
-  table.simulation = lane_costs(table.simulation, rates);
-  // Long chains are slow with few slices.
-  if (request.nranks <= kFewRanks) {
-    table.simulation.most_slices = kMostSlices;
-    table.simulation.estimate = true;
-  } else {
-    table.simulation.most_simulated = std::max(4, table.simulation.most_slices);
-    table.simulation.most_slices = kMostSlicesOfMany;
-  }
+  table.simulation = quick_lanes(lane_costs(table.simulation, rates), request.nranks);
   table.origin += " with " + rates.origin;
 }
 

@@ -11,9 +11,9 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/parallel_for.h"
-#include "src/planner/lane_instances.h"
 #include "src/planner/selection.h"
 #include "src/schedule/program.h"
+#include "src/simulator/lane_simulation.h"
 
 namespace weft {
 namespace {
@@ -31,11 +31,6 @@ constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14
 constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
-// Of a lane. With many ranks it may have more: they would take too long to simulate at init.
-constexpr int kSimulatedInstances = 8, kFewSimulatedInstances = 4;
-constexpr double kFewPasses = 12;
-constexpr int kMostFineRanks = 16;
-
 // How a plan is simulated.
 struct Manner {
   SimulationOptions options;
@@ -45,24 +40,11 @@ struct Manner {
 
 double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, double bytes,
                       const Manner& manner) {
-  SimulationOptions options = manner.options;
-  const Schedule& schedule = graph.schedule;
-  if (manner.lanes != nullptr) {
-    const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
-    options.slice_bytes = bytes_per_pass(*manner.lanes, graph, chunk);
-    // In few passes it is instances that work on several hops at a time.
-    const int instances = std::min(
-        schedule.collective.nranks <= kMostFineRanks ? kSimulatedInstances : kFewSimulatedInstances,
-        static_cast<int>(lane_instances(*manner.lanes, schedule, chunk)));
-    const auto run = instances > 1 && chunk < kFewPasses * options.slice_bytes
-                         ? with_instances(schedule, instances)
-                         : std::nullopt;
-    if (run) {
-      options.slice_bytes /= instances;
-      return simulate(simulated, step_graph(*run), bytes * manner.bytes_sent, options).time_us;
-    }
-  }
-  return simulate(simulated, graph, bytes * manner.bytes_sent, options).time_us;
+  const double sent = bytes * manner.bytes_sent;
+  return (manner.lanes != nullptr
+              ? simulate_lanes(simulated, graph, sent, *manner.lanes, manner.options)
+              : simulate(simulated, graph, sent, manner.options))
+      .time_us;
 }
 
 // The times at all sizes of a table.

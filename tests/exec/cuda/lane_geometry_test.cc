@@ -8,7 +8,7 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/exec/cuda/memory_sizes.h"
-#include "src/planner/lane_cut.h"
+#include "src/simulator/lane_cut.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {

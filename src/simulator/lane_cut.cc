@@ -1,5 +1,5 @@
 // See lane_cut.h.
-#include "src/planner/lane_cut.h"
+#include "src/simulator/lane_cut.h"
 
 #include <algorithm>
 #include <vector>
