@@ -12,6 +12,7 @@
 #include "algorithms/bounds/bounds.h"
 #include "src/base/error.h"
 #include "src/schedule/verify.h"
+#include "src/simulator/lane_simulation.h"
 #include "src/topology/graph/flow_graph.h"
 #include "src/topology/graph/routes.h"
 
@@ -210,7 +211,7 @@ class Search {
     simulating.estimate = true;
     simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
     if (best_) simulating.beyond_us = std::min(simulating.beyond_us, best_->time_us);
-    const Simulation simulation = simulate(machine_, *schedule, bytes_, simulating);
+    const Simulation simulation = simulated(*schedule, simulating);
     events_ += simulation.events;
     if (options_.progress)
       options_.progress(fmt::format("{}: {:.4g} us, {:.4g} GB/s", engine.name, simulation.time_us,
@@ -224,6 +225,12 @@ class Search {
     best_->estimated = !simulation.even;
     best_->algbw_gbps = simulation.algbw_gbps;
     best_->ratio = simulation.algbw_gbps / bound_gbps_;
+  }
+
+  Simulation simulated(const Schedule& schedule, const SimulationOptions& options) {
+    if (!options_.lanes) return simulate(machine_, schedule, bytes_, options);
+    if (!prepared_) prepared_.emplace(machine_);
+    return simulate_lanes(*prepared_, step_graph(schedule), bytes_, *options_.lanes, options);
   }
 
   bool beats_best(const Schedule& schedule, double time_us) const {
@@ -256,6 +263,7 @@ class Search {
   const double bytes_;
   const SynthesisOptions& options_;
   const Clock::time_point begin_ = Clock::now();
+  std::optional<SimulatedMachine> prepared_;
   double bound_gbps_ = 0;
   bool asked_ = false;  // an engine that supports the task has run
   int trials_ = 0;

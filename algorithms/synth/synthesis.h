@@ -8,11 +8,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/schedule/schedule.h"
+#include "src/simulator/lane_cut.h"
 #include "src/simulator/simulator.h"
 #include "src/topology/graph/machine.h"
 
@@ -32,6 +34,7 @@ struct SynthesisOptions {
   bool first = false;
   std::function<void(const std::string&)> progress;  // one line at a time, may be empty
   SimulationOptions simulation;
+  std::optional<LaneCut> lanes;  // GPUs run it as lanes: simulated as the lane kernel would cut it
 };
 
 struct SynthesisTask {

@@ -11,21 +11,28 @@
 #include "algorithms/synth/synthesis_abi.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_json.h"
+#include "src/simulator/lane_simulation.h"
 #include "src/topology/formats/machine_json.h"
 
 namespace weft {
 namespace {
 
 std::string synthesize_text(const char* machine_text, const char* collective_name, double bytes,
-                            double seconds, bool& cut_short) {
+                            const LaneCosts* costs, double seconds, bool& cut_short) {
   const Machine machine = machine_from_json(machine_text, "the machine");
   const auto kind = parse_collective(collective_name);
   if (!kind) fail(ncclInvalidArgument, "'{}' is no collective", collective_name);
   SynthesisOptions options;
   options.time_limit_s = seconds;
   options.first = seconds <= 0;
-  Synthesized made =
-      synthesize(machine, {*kind, static_cast<int>(gpus(machine).size()), 0}, bytes, options);
+  const auto nranks = static_cast<int>(gpus(machine).size());
+  if (costs != nullptr) {
+    options.lanes = costs->cut;
+    options.simulation = quick_lanes(options.simulation, nranks);
+    options.simulation.step_us = costs->step_us;
+    options.simulation.message_us = costs->message_us;
+  }
+  Synthesized made = synthesize(machine, {*kind, nranks, 0}, bytes, options);
   cut_short = made.cut_short;
   ScheduleFile file;
   file.schedule = std::move(made.schedule);
@@ -38,12 +45,13 @@ std::string synthesize_text(const char* machine_text, const char* collective_nam
 }  // namespace
 }  // namespace weft
 
-extern "C" [[gnu::visibility("default")]] int weft_synthesize_v2(
-    const char* machine, const char* collective, double bytes, double seconds,
-    weft::ScheduleSink sink, void* context, char* why, size_t why_size) {
+extern "C" [[gnu::visibility("default")]] int weft_synthesize_v3(
+    const char* machine, const char* collective, double bytes, const weft::LaneCosts* costs,
+    double seconds, weft::ScheduleSink sink, void* context, char* why, size_t why_size) {
   try {
     bool cut_short = false;
-    const std::string text = weft::synthesize_text(machine, collective, bytes, seconds, cut_short);
+    const std::string text =
+        weft::synthesize_text(machine, collective, bytes, costs, seconds, cut_short);
     sink(context, text.c_str(), text.size());
     return cut_short ? weft::kSynthesisCutShort : weft::kSynthesized;
   } catch (const std::exception& error) {
@@ -54,4 +62,4 @@ extern "C" [[gnu::visibility("default")]] int weft_synthesize_v2(
 }
 
 // A change to one side must change the other.
-static_assert(std::is_same_v<decltype(&weft_synthesize_v2), weft::SynthesizeFunction>);
+static_assert(std::is_same_v<decltype(&weft_synthesize_v3), weft::SynthesizeFunction>);

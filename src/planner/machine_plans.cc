@@ -148,8 +148,10 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   if (request.on_gpus) take_gpu_rates(request, machine, table);
   const auto available = static_cast<int>(gpus(machine).size());
   if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
+    std::optional<LaneCosts> costs;
+    if (table.lanes) costs = {*table.lanes, table.simulation.step_us, table.simulation.message_us};
     const MadeSchedules made =
-        schedules_for(request.config, machine, time_for(request, machine), request.fits);
+        schedules_for(request.config, machine, costs, time_for(request, machine), request.fits);
     std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
     if (request.on_gpus)
       for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);

@@ -52,8 +52,9 @@ void be_modest() {
 
 // Schedules in the making. Threads that are late go on, for the cache.
 struct Making {
-  Making(const Config& config, const Machine& machine, double seconds)
-      : maker(config, machine, seconds), outcomes(ScheduleMaker::wanted()) {}
+  Making(const Config& config, const Machine& machine, const std::optional<LaneCosts>& costs,
+         double seconds)
+      : maker(config, machine, costs, seconds), outcomes(ScheduleMaker::wanted()) {}
   ScheduleMaker maker;
   std::mutex mutex;  // protects the rest
   std::condition_variable changed;
@@ -111,10 +112,11 @@ std::vector<Outcome> make_until(const std::shared_ptr<Making>& making, Clock::ti
 }
 
 // Makes all schedules of a machine for the cache. One process at a time; others find it locked.
-void complete_cache(const Config& config, const Machine& machine) {
+void complete_cache(const Config& config, const Machine& machine,
+                    const std::optional<LaneCosts>& costs) {
   be_modest();
   const auto begin = Clock::now();
-  ScheduleMaker maker(config, machine, config.background_seconds);
+  ScheduleMaker maker(config, machine, costs, config.background_seconds);
   std::error_code ignored;
   std::filesystem::create_directories(maker.folder(), ignored);
   const Fd lock(
@@ -133,16 +135,17 @@ void complete_cache(const Config& config, const Machine& machine) {
             maker.folder(), made, seconds_since(begin));
 }
 
-// Once per process and machine.
-void complete_later(const Config& config, const Machine& machine) {
+// Once per process and folder of schedules.
+void complete_later(const Config& config, const Machine& machine,
+                    const std::optional<LaneCosts>& costs, const std::string& folder) {
   static std::mutex mutex;
   static auto& begun = *std::make_unique<std::set<std::string>>().release();
   {
     std::lock_guard lock(mutex);
-    if (!begun.insert(plan_key(machine)).second) return;
+    if (!begun.insert(folder).second) return;
   }
   try {
-    std::thread([config, machine] { complete_cache(config, machine); }).detach();
+    std::thread([config, machine, costs] { complete_cache(config, machine, costs); }).detach();
   } catch (const std::system_error& error) {
     WEFT_INFO(kInit, "no thread for synthesis in the background: {}", error.what());
   }
@@ -172,10 +175,11 @@ double synthesis_seconds(const Config& config, const Machine& machine) {
   return one_host ? kOneHostSeconds : kManyHostsSeconds;
 }
 
-MadeSchedules schedules_for(const Config& config, const Machine& machine, const SynthesisTime& time,
+MadeSchedules schedules_for(const Config& config, const Machine& machine,
+                            const std::optional<LaneCosts>& costs, const SynthesisTime& time,
                             const ScheduleTest& fits) {
   const auto begin = Clock::now();
-  const auto making = std::make_shared<Making>(config, machine, time.seconds);
+  const auto making = std::make_shared<Making>(config, machine, costs, time.seconds);
   const auto deadline = time.most_seconds < 1e6
                             ? begin + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(time.most_seconds))
@@ -196,7 +200,7 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine, const 
   result.completes = time.background && config.background_seconds > 0 &&
                      !making->maker.folder().empty() && config.synthesis_seconds != 0 &&
                      result.left + result.cut_short > 0 && can_synthesize(config);
-  if (result.completes) complete_later(config, machine);
+  if (result.completes) complete_later(config, machine, costs, making->maker.folder());
   result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
   return result;

@@ -1,15 +1,17 @@
 // Schedules made for a machine. Fetches them from the cache folder, or synthesizes and stores them.
-// The key is the machine's fingerprint, the order of its GPUs and links, and Weft's version. For
-// rank 0 at init. Thread-safe, and safe beside other processes.
+// The key is the machine's fingerprint, the order of its GPUs and links, what steps cost, and
+// Weft's version. For rank 0 at init. Thread-safe, and safe beside other processes.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/config.h"
 #include "src/planner/imported_schedules.h"
+#include "src/simulator/lane_cut.h"
 #include "src/topology/graph/machine.h"
 
 namespace weft {
@@ -44,7 +46,9 @@ struct SynthesisTime {
 // first possible schedules for large arrays, the same every time. All serve
 // out-of-place calls, most of them calls in place too, and `fits` accepts them. An unusable cache
 // file is logged and made again. A folder that cannot be written gives one log line.
-MadeSchedules schedules_for(const Config& config, const Machine& machine, const SynthesisTime& time,
+// `costs`: GPUs run them as lanes.
+MadeSchedules schedules_for(const Config& config, const Machine& machine,
+                            const std::optional<LaneCosts>& costs, const SynthesisTime& time,
                             const ScheduleTest& fits);
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/parallel_for.h"
+#include "src/base/siphash.h"
 #include "src/planner/cached_file.h"
 #include "src/planner/schedule_cache.h"
 #include "src/planner/synthesizer.h"
@@ -48,18 +49,30 @@ std::shared_ptr<const ImportedSchedule> import_text(const std::string& name,
   return ImportedSchedules::from_texts({{name, text}})->all().front();
 }
 
+// Schedules for other costs are other schedules.
+std::string costs_key(const std::optional<LaneCosts>& costs) {
+  if (!costs) return "";
+  const LaneCut& cut = costs->cut;
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {}", costs->step_us, costs->message_us, cut.blocks,
+                  cut.fifo_bytes, cut.pool_bytes, cut.shared_pool, cut.slots);
+  return fmt::format("-{:016x}", siphash(Secret{}, text.data(), text.size()));
+}
+
 double elapsed_seconds(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
 
-ScheduleMaker::ScheduleMaker(const Config& config, const Machine& machine, double seconds)
-    : config_(config), machine_(machine), seconds_(seconds) {
+ScheduleMaker::ScheduleMaker(const Config& config, const Machine& machine,
+                             const std::optional<LaneCosts>& costs, double seconds)
+    : config_(config), machine_(machine), costs_(costs), seconds_(seconds) {
   const size_t ranks = gpus(machine).size();
   ranks_ = static_cast<int>(ranks);
   searches_ = ranks <= kMostSearchedRanks || seconds >= kPatientSeconds;
-  if (!config.cache.empty()) folder_ = config.cache + "/plans-" + plan_key(machine);
+  if (!config.cache.empty())
+    folder_ = config.cache + "/plans-" + plan_key(machine) + costs_key(costs);
 }
 
 size_t ScheduleMaker::wanted() { return std::size(kWanted); }
@@ -96,7 +109,7 @@ ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   const double after = static_cast<double>(wanted() - number);
   const double share = left * std::min(1.0, usable_cores() / after);
   const auto made =
-      synthesize_apart(config_, machine_, task.kind, task.bytes, searches_ ? share : 0);
+      synthesize_apart(config_, machine_, task.kind, task.bytes, costs_, searches_ ? share : 0);
   if (!made) return outcome;
   const std::string bytes = write_schedule_bytes(parse_schedule(made->text, title(number)));
   outcome.schedule = import_text(title(number), bytes);
@@ -110,7 +123,7 @@ bool ScheduleMaker::complete(size_t number, double seconds) {
   const std::string path = path_of(title(number), "");
   if (folder_.empty() || std::filesystem::exists(path, ignored)) return false;
   const Wanted& wanted = kWanted[number];
-  const auto made = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, seconds);
+  const auto made = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, costs_, seconds);
   if (!made) return false;
   const std::string bytes = write_schedule_bytes(parse_schedule(made->text, title(number)));
   import_text(title(number), bytes);  // proves it

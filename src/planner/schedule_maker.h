@@ -5,11 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/config.h"
 #include "src/planner/imported_schedules.h"
 #include "src/schedule/collective.h"
+#include "src/simulator/lane_cut.h"
 #include "src/topology/graph/machine.h"
 
 namespace weft {
@@ -19,8 +21,9 @@ inline constexpr double kPatientSeconds = 1;
 
 class ScheduleMaker {
  public:
-  // `seconds` are for all schedules.
-  ScheduleMaker(const Config& config, const Machine& machine, double seconds);
+  // `costs`: GPUs run the schedules as lanes. `seconds` are for all schedules.
+  ScheduleMaker(const Config& config, const Machine& machine, const std::optional<LaneCosts>& costs,
+                double seconds);
 
   struct Outcome {
     std::shared_ptr<const ImportedSchedule> schedule;
@@ -46,6 +49,7 @@ class ScheduleMaker {
 
   const Config config_;
   const Machine machine_;
+  const std::optional<LaneCosts> costs_;
   const double seconds_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   int ranks_ = 0;

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-constexpr double kWorthAChange = 0.98;
+constexpr double kWorthAChange = 0.99;
 
 // The size at which the costs of two options cross, between sizes i and i + 1.
 uint64_t crossing(const PlanOption& a, const PlanOption& b, int i) {

@@ -66,7 +66,9 @@ SynthesizeFunction library_for(const Config& config) {
 bool can_synthesize(const Config& config) { return library_for(config) != nullptr; }
 
 std::optional<SynthesizedText> synthesize_apart(const Config& config, const Machine& machine,
-                                                CollectiveKind kind, double bytes, double seconds) {
+                                                CollectiveKind kind, double bytes,
+                                                const std::optional<LaneCosts>& costs,
+                                                double seconds) {
   const SynthesizeFunction synthesize = library_for(config);
   if (synthesize == nullptr) return std::nullopt;
   SynthesizedText made;
@@ -74,8 +76,9 @@ std::optional<SynthesizedText> synthesize_apart(const Config& config, const Mach
   const auto keep = [](void* context, const char* data, size_t size) {
     static_cast<std::string*>(context)->assign(data, size);
   };
-  const int answer = synthesize(machine_to_json(machine).c_str(), std::string(name(kind)).c_str(),
-                                bytes, seconds, keep, &made.text, why.data(), why.size());
+  const int answer =
+      synthesize(machine_to_json(machine).c_str(), std::string(name(kind)).c_str(), bytes,
+                 costs ? &*costs : nullptr, seconds, keep, &made.text, why.data(), why.size());
   made.cut_short = answer == kSynthesisCutShort;
   if (answer == kSynthesized || made.cut_short) return made;
   WEFT_INFO(kInit, "no {} of {} bytes is synthesized: {}", name(kind), bytes, why.data());

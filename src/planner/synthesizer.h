@@ -7,6 +7,7 @@
 
 #include "src/base/config.h"
 #include "src/schedule/collective.h"
+#include "src/simulator/lane_cut.h"
 #include "src/topology/graph/machine.h"
 
 namespace weft {
@@ -19,9 +20,11 @@ struct SynthesizedText {
   bool cut_short = false;  // with more time there might be a better one
 };
 
-// A schedule for all GPUs of the machine, root 0. `seconds` 0: the first one possible, not yet
-// proved. nullopt: none was found; the log says why.
+// A schedule for all GPUs of the machine, root 0. Without costs only links count. `seconds` 0: the
+// first one possible, not yet proved. nullopt: none was found; the log says why.
 std::optional<SynthesizedText> synthesize_apart(const Config& config, const Machine& machine,
-                                                CollectiveKind kind, double bytes, double seconds);
+                                                CollectiveKind kind, double bytes,
+                                                const std::optional<LaneCosts>& costs,
+                                                double seconds);
 
 }  // namespace weft

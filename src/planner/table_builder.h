@@ -10,10 +10,10 @@
 
 #include "src/planner/cost_model.h"
 #include "src/planner/imported_schedules.h"
-#include "src/simulator/lane_cut.h"
 #include "src/planner/selection_table.h"
 #include "src/planner/tuning_rules.h"
 #include "src/simulator/cpu_nodes.h"
+#include "src/simulator/lane_cut.h"
 #include "src/simulator/simulator.h"
 #include "src/topology/graph/machine.h"
 

@@ -10,6 +10,12 @@ namespace {
 constexpr double kLeastMessage = 8192;  // before another instance of a lane pays
 constexpr double kLeastSlice = 1024;
 
+double lanes_of(const Schedule& schedule) {
+  size_t lanes = 1;
+  for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
+  return static_cast<double>(lanes);
+}
+
 }  // namespace
 
 LaneCut usual_cut(bool several_hosts) {
@@ -22,10 +28,12 @@ LaneCut usual_cut(bool several_hosts) {
 }
 
 double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes) {
-  size_t lanes = 1;
-  for (const RankSchedule& rank : schedule.ranks) lanes = std::max(lanes, rank.lanes.size());
   return std::clamp(chunk_bytes / kLeastMessage, 1.0,
-                    std::max(1.0, cut.blocks / static_cast<double>(lanes)));
+                    std::max(1.0, cut.blocks / lanes_of(schedule)));
+}
+
+double lanes_per_block(const LaneCut& cut, const Schedule& schedule) {
+  return std::max(1.0, lanes_of(schedule) / cut.blocks);
 }
 
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes) {

@@ -16,11 +16,19 @@ struct LaneCut {
   int slots = 4;
 };
 
+// What a call of lanes costs, beside its data.
+struct LaneCosts {
+  LaneCut cut;
+  double step_us = 0, message_us = 0;  // SimulationOptions
+};
+
 // Of a rank whose peers are on several hosts or on one.
 LaneCut usual_cut(bool several_hosts);
 
 // The instances of a lane: as many as there are blocks for, while messages are large enough.
 double lane_instances(const LaneCut& cut, const Schedule& schedule, double chunk_bytes);
+// At least 1. Lanes of a block take turns.
+double lanes_per_block(const LaneCut& cut, const Schedule& schedule);
 // The bytes of a chunk that all of them move in one pass over the program.
 double bytes_per_pass(const LaneCut& cut, const ScheduleGraph& graph, double chunk_bytes);
 

@@ -70,13 +70,17 @@ Simulation simulate_lanes(SimulatedMachine& machine, const ScheduleGraph& graph,
   const Schedule& schedule = graph.schedule;
   const double chunk = block_bytes(schedule.collective, bytes) / schedule.chunks;
   options.slice_bytes = bytes_per_pass(cut, graph, chunk);
-  // In few passes it is instances that work on several hops at a time.
-  const int instances = std::min(
-      schedule.collective.nranks <= kFewRanks ? kSimulatedInstances : kFewSimulatedInstances,
-      static_cast<int>(lane_instances(cut, schedule, chunk)));
-  const auto run = instances > 1 && chunk < kFewPasses * options.slice_bytes
-                       ? with_instances(schedule, instances)
-                       : std::nullopt;
+  options.step_us *= lanes_per_block(cut, schedule);
+  options.message_us *= lanes_per_block(cut, schedule);
+  // In few passes it is instances that work on several hops at a time. In many passes they hide
+  // what steps cost beside their data, for which fewer are enough.
+  const bool few_ranks = schedule.collective.nranks <= kFewRanks,
+             few_passes = chunk < kFewPasses * options.slice_bytes;
+  const int most = few_ranks && few_passes   ? kSimulatedInstances
+                   : few_ranks || few_passes ? kFewSimulatedInstances
+                                             : 1;
+  const int instances = std::min(most, static_cast<int>(lane_instances(cut, schedule, chunk)));
+  const auto run = instances > 1 ? with_instances(schedule, instances) : std::nullopt;
   if (!run) return simulate(machine, graph, bytes, options);
   options.slice_bytes /= instances;
   return simulate(machine, step_graph(*run), bytes, options);

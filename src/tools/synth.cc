@@ -8,8 +8,10 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/synth/synthesis.h"
 #include "src/base/error.h"
+#include "src/planner/gpu_rates.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
+#include "src/simulator/lane_simulation.h"
 #include "src/tools/answers.h"
 #include "src/tools/coded_answers.h"
 #include "src/tools/commands.h"
@@ -22,7 +24,7 @@ struct SynthArguments {
   uint64_t size = 0;
   int root = 0;
   SynthesisOptions options;
-  bool json = false;
+  bool gpus = false, json = false;
 };
 
 bool ends_with(const std::string& text, std::string_view end) {
@@ -77,6 +79,13 @@ void print(const SynthArguments& arguments, const Machine& machine, const Collec
              result.lanes, result.channels);
 }
 
+// With what steps cost on these GPUs, in the slices that the lane kernel would cut.
+void judge_as_lanes(const Machine& machine, int nranks, SynthesisOptions& options) {
+  options.lanes = usual_cut(count_hosts(machine) > 1);
+  options.simulation =
+      quick_lanes(lane_costs(options.simulation, gpu_rates(machine, nullptr)), nranks);
+}
+
 void answer(SynthArguments& arguments) {
   if (!arguments.out.empty() && !ends_with(arguments.out, ".xml") &&
       !ends_with(arguments.out, ".json"))
@@ -89,6 +98,7 @@ void answer(SynthArguments& arguments) {
     return synthesize_coded({arguments.topo, arguments.codec, arguments.out, collective,
                              static_cast<double>(arguments.size), arguments.options.simulation,
                              arguments.json});
+  if (arguments.gpus) judge_as_lanes(machine, collective.nranks, arguments.options);
   if (isatty(STDERR_FILENO) != 0)
     arguments.options.progress = [](const std::string& line) {
       fmt::print(stderr, "\r\x1b[K{}", line);
@@ -130,6 +140,8 @@ void add_synth(Command& program) {
       .between(0.0, 1e9)
       .with_default();
   command.add_option("-o,--output", arguments->out, "where to write the schedule, .xml or .json");
+  command.add_flag("--gpus", arguments->gpus,
+                   "judge with what steps cost on GPUs, as libnccl.so.2 does, not by links alone");
   command.add_flag("--json", arguments->json, "one JSON object");
   command.calls([arguments] { answer(*arguments); });
 }

@@ -8,9 +8,9 @@
 
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
-#include "src/simulator/lane_cut.h"
 #include "src/planner/plan_facts.h"
 #include "src/planner/selection.h"
+#include "src/simulator/lane_cut.h"
 #include "src/simulator/simulator.h"
 
 namespace weft::workload {

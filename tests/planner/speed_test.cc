@@ -48,6 +48,14 @@ WEFT_SCENARIO(plans_once) {
   plan_once({config, std::stoi(context.argument), false, {}, unseen, 1, any});
 }
 
+// Plans for ranks with a GPU each, for all GPUs of a machine.
+WEFT_SCENARIO(plans_for_gpus_once) {
+  const Config config = Config::from_environment();
+  const Machine machine = load_machine(context.argument);
+  const auto ranks = static_cast<int>(gpus(machine).size());
+  plan_once({config, ranks, true, {}, machine, count_hosts(machine), any});
+}
+
 // Plans for ranks that are distributed over a machine's GPUs. Their data goes through host memory.
 WEFT_SCENARIO(plans_via_host_once) {
   const size_t blank = context.argument.find(' ');
@@ -130,6 +138,30 @@ TEST(Planning, OfOneHostTakesAFewHundredthsOfASecondWithSynthesis) {
     EXPECT_TRUE(in_time(planning_seconds(c.topo, c.ranks, "none", 10, c.seconds, kDefault,
                                          "0 schedules from the cache", " 0 synthesized"),
                         c.seconds));
+}
+
+// Searches and tables simulate what steps of lanes cost.
+TEST(Planning, ForGpusOfTheirOwnTakesAsLongAsInitMayWait) {
+  if (kSanitized) GTEST_SKIP() << "sanitized";
+  struct Case {
+    const char* topo;
+    double seconds;
+  };
+  for (const Case& c : {Case{"dgx1v", 0.15},
+                        {"dgx-h100", 0.15},
+                        {"mi250", 0.3},
+                        {"dgx2", 0.4},
+                        {"dgx-h100x2", 0.5}}) {
+    ProcessOptions options;
+    options.argument = c.topo;
+    options.environment = [](int) {
+      return std::map<std::string, std::string>{{"WEFT_CACHE", "none"}};
+    };
+    std::printf("%s: ", c.topo);
+    EXPECT_TRUE(in_time(least_seconds("plans_for_gpus_once", options, 10, c.seconds,
+                                      "0 schedules from the cache", " 0 synthesized"),
+                        c.seconds));
+  }
 }
 
 // With 30 ranks every plan fits. With 32, kernels cannot use CPU nodes. (40 ms where nothing else

@@ -24,8 +24,8 @@ expect '^\* peer_memory ' dgx-h100 --gpus --coll all_reduce --size 4M
 NCCL_PROTO=Simple expect 'takes peer_memory$' dgx-h100 --gpus --coll all_reduce --size 8K
 WEFT_PLAN=all_reduce=ring expect 'takes ring$' dgx-h100 --gpus --coll all_reduce --size 64M
 NCCL_P2P_DISABLE=1 expect 'takes cpu_pair$' pcie-8x --gpus --coll all_reduce --size 64M
-# Several hosts: a schedule made for them, over the NICs beside the GPUs.
-expect 'takes synth-all_reduce-large$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
+# Several hosts: a schedule that knows them, over the NICs beside the GPUs.
+expect 'takes (synth-all_reduce-large|hierarchical)$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '^NICs +h0.nic0 h0.nic1 h1.nic0 h1.nic1$' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M
 expect '"nics":\["h0.nic0","h0.nic1","h1.nic0","h1.nic1"\]' dgx-h100 --gpus --hosts 2 --ranks 4 --coll all_reduce --size 64M --json
 # A rank per host goes by rules.
@@ -47,6 +47,9 @@ if "$weft" synth dgx-h100x2 --coll all_reduce --size 64M --codec int8 -o "$work/
 # Without a collective or a size: all of them.
 expect '^broadcast +1K ' dgx1v --gpus
 expect '^all_gather +1G synth-all_gather-large' dgx1v --gpus --coll all_gather
+# What steps cost on GPUs: fewer lanes than thread blocks, where links alone ask for more.
+lanes() { "$weft" synth dgx-h100x2 --coll reduce --size 64M --json "$@" | sed 's/.*"lanes":\([0-9]*\).*/\1/'; }
+(($(lanes --gpus) <= 32 && $(lanes) > 32)) || { echo "FAILED: weft synth --gpus is no other answer"; failed=1; }
 # What the environment imports comes first, on GPUs too.
 schedule=$work/ours.json
 "$weft" synth pcie-4x --coll all_reduce --size 64K -o "$schedule" >/dev/null || { echo "FAILED: no schedule"; failed=1; }

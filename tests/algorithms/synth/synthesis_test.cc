@@ -8,6 +8,7 @@
 #include "algorithms/synth/forest/forest.h"
 #include "src/base/error.h"
 #include "src/schedule/schedule_json.h"
+#include "src/simulator/lane_simulation.h"
 #include "src/topology/graph/flow_graph.h"
 #include "tests/algorithms/synth/transfer_checks.h"
 #include "tests/algorithms/synth/whole_machines.h"
@@ -212,6 +213,25 @@ TEST(Synthesis, TakesFewerStepsForNearlyTheSameTime) {
                     shorter = synthesize(machine, collective, 1 << 26);
   EXPECT_LT(shorter.steps * 2, longer.steps);
   EXPECT_LE(shorter.time_us, longer.time_us * (1 + SynthesisOptions().worth_more_steps * 1.01));
+}
+
+// A schedule with more lanes than a GPU has thread blocks fills links, but its steps take turns.
+TEST(Synthesis, CountsWhatStepsOfLanesCostIfItIsTold) {
+  const Machine machine = load_machine("dgx-h100x2");
+  const Collective reduce = of(machine, CollectiveKind::kReduce);
+  SynthesisOptions told;
+  told.lanes = usual_cut(true);
+  told.simulation.step_us = told.simulation.message_us = 0.5;
+  told.simulation = quick_lanes(told.simulation, 16);
+  SimulatedMachine simulated(machine);
+  const auto in_lanes = [&](const Synthesized& result) {
+    return simulate_lanes(simulated, step_graph(result.schedule), kGiB, *told.lanes,
+                          told.simulation)
+        .time_us;
+  };
+  const double best = in_lanes(synthesize(machine, reduce, kGiB, told)),
+               by_links = in_lanes(synthesize(machine, reduce, kGiB));
+  EXPECT_LT(best, 0.9 * by_links);
 }
 
 TEST(Synthesis, IsTheSameToTheLastByte) {
