@@ -228,7 +228,9 @@ void Communicator::connect(Deadline deadline) {
         [this](const News& news) { vigil_.watch->tell(news); },
         [this](const std::string& text) { announce(ncclInvalidUsage, text); });
     EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
-    context_.stalls = [this] { vigil_.stalls->tell(); };
+    context_.stalls = [this] {
+      if (!stopped()) vigil_.stalls->tell();
+    };
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);

@@ -87,9 +87,11 @@ void GpuLauncher::connect(Deadline deadline) {
   if (rings_) send_recv_program_ = merge_lanes(plans_.half(true), plans_.half(false));
   chooser_.place(placement,
                  [this](CollectiveKind kind, size_t bytes) { return gpu_.copies(kind, bytes); });
-  if (config_.stall_warning_s > 0)
-    stalls_ = std::make_unique<StallWatch>(context_.label, config_.stall_warning_s,
-                                           [this] { return long_wait(); });
+  stalls_ = std::make_unique<StallWatch>(
+      context_.label, config_.stall_warning_s, [this] { return long_wait(); },
+      [this] {
+        if (context_.stalls) context_.stalls();
+      });
 }
 
 // All ranks use the same number of thread blocks.
@@ -173,8 +175,8 @@ void GpuLauncher::note_calls(std::span<const Call* const> calls) {
     const auto type = static_cast<uint8_t>(call->reduction.type),
                op = static_cast<uint8_t>(call->reduction.op);
     if (!send_recv)
-      context_.history.add(noted_, {call->kind, type, op, call->root,
-                                    call->count * element_size(call->reduction.type)});
+      context_.history.add(noted_, common_call(call->kind, type, op, call->root,
+                                               call->count * element_size(call->reduction.type)));
     context_.activity.begin(
         {call->kind, call->sends, type, op, call->root, send_recv ? 0 : noted_++, call->count});
   }
@@ -238,6 +240,8 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number
       streams.push_back(call->stream);
   const auto launch = gpu_.begin(streams);
   captured_ = gpu_.captured();
+  // A rank may capture a graph once more, or one that it never launches.
+  if (captured_) context_.history.numbers_differ();
   std::vector<const Call*> send_recvs;
   for (const Call* call : calls) {
     if (call->count > 0 && call->kind == CollectiveKind::kSendRecv) {

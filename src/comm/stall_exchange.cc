@@ -16,12 +16,8 @@ namespace {
 using Phase = OperationState::Phase;
 
 PastCall call_of(const OperationState& state) {
-  return {state.kind, state.type, state.op, state.root,
-          state.count * element_size(static_cast<ncclDataType_t>(state.type))};
-}
-
-bool is_collective(const OperationState& state) {
-  return state.phase != Phase::kNone && state.kind != CollectiveKind::kSendRecv;
+  return common_call(state.kind, state.type, state.op, state.root,
+                     state.count * element_size(static_cast<ncclDataType_t>(state.type)));
 }
 
 uint64_t thread_of(uint64_t issuer) { return issuer >> 16; }
@@ -55,7 +51,11 @@ bool StallReport::decode(const std::string& bytes, StallReport& report) {
   if (bytes.size() != sizeof report) return false;
   std::memcpy(static_cast<void*>(&report), bytes.data(), sizeof report);
   report.elsewhere_text[sizeof report.elsewhere_text - 1] = 0;
-  return static_cast<int>(report.state.kind) < kNamedKinds + 1 && report.state.type < 16;
+  if (report.runs > kLatest) return false;
+  const auto known = [](CollectiveKind kind) { return static_cast<int>(kind) < kNamedKinds + 1; };
+  for (uint32_t i = 0; i < report.runs; i++)
+    if (!known(report.latest[i].call.kind)) return false;
+  return known(report.state.kind) && report.state.type < 16;
 }
 
 StallExchange::StallExchange(const CommunicatorOptions& options, host::RankContext& context,
@@ -69,6 +69,7 @@ StallExchange::StallExchange(const CommunicatorOptions& options, host::RankConte
 StallReport StallExchange::report() const {
   StallReport mine;
   mine.state = context_.activity.state();
+  mine.runs = static_cast<uint32_t>(context_.history.latest(mine.latest));
   for_each_ready([&](const ncclComm& comm, const Communicator& other) {
     if (&other.context() == &context_ || thread_of(comm.issuer) != thread_of(options_.issuer))
       return;
@@ -91,16 +92,26 @@ void StallExchange::tell() {
 }
 
 std::string StallExchange::disagreement(int other, const StallReport& theirs) const {
-  if (!is_collective(theirs.state)) return "";
-  const auto mine = context_.history.find(theirs.state.number);
-  const PastCall call = call_of(theirs.state);
-  if (!mine || *mine == call) return "";
+  std::array<CallRun, CallHistory::kRuns> own;
+  const size_t runs = context_.history.latest(own);
+  uint64_t number = ~uint64_t{0};  // of the first call that differs
+  PastCall mine, call;
+  for (size_t i = 0; i < runs; i++)
+    for (uint32_t k = 0; k < theirs.runs; k++) {
+      const CallRun &a = own[i], &b = theirs.latest[k];
+      const uint64_t first = std::max(a.first, b.first);
+      if (a.call == b.call || first >= std::min({a.end, b.end, number})) continue;
+      number = first;
+      mine = a.call;
+      call = b.call;
+    }
+  if (number == ~uint64_t{0}) return "";
   const bool first = context_.rank < other;
   return fmt::format(
       "operation {} is {} on rank {}, but {} on rank {}: all ranks must make the same calls in the "
       "same order",
-      theirs.state.number, describe(first ? *mine : call), first ? context_.rank : other,
-      describe(first ? call : *mine), first ? other : context_.rank);
+      number, describe(first ? mine : call), first ? context_.rank : other,
+      describe(first ? call : mine), first ? other : context_.rank);
 }
 
 std::string StallExchange::crossing(int other, const StallReport& theirs) const {

@@ -1,8 +1,10 @@
-// Finds out why a rank waits for long. It tells the other ranks what it does. A rank that does
-// something else in the same call, or for which it waits, answers. So ranks whose calls disagree
-// are named although no message passes between them.
+// Finds out why a rank waits for long. It tells the other ranks what it does, and its latest calls:
+// a GPU may wait in an earlier one than the last that was launched. A rank that made one of them
+// differently says so, and one for which it waits answers. So ranks whose calls disagree are named
+// although no message passes between them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,12 +24,16 @@ struct StallReport {
   uint64_t elsewhere = 0;          // its public_key()
   uint64_t elsewhere_process = 0;  // the process that it waits for there
   char elsewhere_text[160] = {};
+  // CallHistory::latest().
+  static constexpr size_t kLatest = 16;
+  std::array<CallRun, kLatest> latest;
+  uint32_t runs = 0;
 
   std::string encode() const;
   static bool decode(const std::string& bytes, StallReport& report);
 };
 
-// hear() is for the control thread, tell() for the thread that waits.
+// hear() is for the control thread, tell() for any.
 class StallExchange {
  public:
   using Tell = std::function<void(const News&)>;

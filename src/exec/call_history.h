@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "src/schedule/collective_kind.h"
@@ -15,9 +16,18 @@ struct PastCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   uint8_t type = 0, op = 0;  // ncclDataType_t, ncclRedOp_t
   int32_t root = 0;
-  uint64_t bytes = 0;  // of the count argument
+  uint64_t bytes = 0;  // of the count argument; 0 where ranks send blocks of different lengths
 
   bool operator==(const PastCall&) const = default;
+};
+
+// What all ranks of a collective must have in common.
+PastCall common_call(CollectiveKind kind, uint8_t type, uint8_t op, int32_t root, uint64_t bytes);
+
+// Equal calls, one after the other.
+struct CallRun {
+  uint64_t first = 0, end = 0;  // numbers; `end` is the one after the last
+  PastCall call;
 };
 
 // "float32", of an ncclDataType_t; "sum", of an ncclRedOp_t. "?" and "user" for others.
@@ -42,6 +52,11 @@ class CallHistory {
   }
   // Nothing if the rank has not begun it, or has forgotten it.
   std::optional<PastCall> find(uint64_t number) const;
+  // The last runs, in any order. Returns their number. None if numbers are not comparable.
+  size_t latest(std::span<CallRun> to) const;
+
+  // From now on the numbers of ranks may differ although their calls agree. Any thread may say so.
+  void numbers_differ() { comparable_.store(false, kRelaxed); }
 
  private:
   static constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -50,6 +65,8 @@ class CallHistory {
     std::atomic<uint64_t> call{0}, bytes{0};
     std::atomic<uint64_t> end{0};  // the number after its last; 0: it is the last run
   };
+  // Nothing if the run is empty, or changes. `next`: next_ as it was before.
+  static std::optional<CallRun> read(const Run& run, uint64_t next);
   static uint64_t pack(const PastCall& call) {
     return static_cast<uint64_t>(call.kind) | uint64_t{call.type} << 8 | uint64_t{call.op} << 16 |
            static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 32;
@@ -60,6 +77,7 @@ class CallHistory {
   uint64_t last_call_ = ~uint64_t{0}, last_bytes_ = 0;
   size_t runs_ = 0;                // so far
   std::atomic<uint64_t> next_{0};  // after the last call
+  std::atomic<bool> comparable_{true};
   std::array<Run, kRuns> all_;
 };
 

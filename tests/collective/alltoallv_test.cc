@@ -48,6 +48,23 @@ TEST(GroupedMessages, MeetSingleOnes) {
   });
 }
 
+// Ranks that wait for long compare their calls. What they send in all differs, and that is right.
+TEST(BlocksOfDifferentLengths, AreNoDisagreementWhileARankIsLate) {
+  constexpr int kRanks = 3;
+  run_ranks_as_threads(kRanks, [](int rank, ncclComm_t comm) {
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1800));
+    std::vector<size_t> send(kRanks), receive(kRanks);
+    for (int peer = 0; peer < kRanks; peer++) {
+      send[static_cast<size_t>(peer)] = static_cast<size_t>(1000 * rank + 10 * peer + 1);
+      receive[static_cast<size_t>(peer)] = static_cast<size_t>(1000 * peer + 10 * rank + 1);
+    }
+    std::vector<char> in(10000, static_cast<char>(rank)), out(10000, 9);
+    WEFT_OK(weftAllToAllv(in.data(), send.data(), nullptr, out.data(), receive.data(), nullptr,
+                          ncclInt8, comm, 1, nullptr, nullptr, nullptr));
+    EXPECT_EQ(out[receive[0] + receive[1]], 2);
+  });
+}
+
 // Every rank's error names the two ranks and both lengths.
 void expect_named(size_t sent, size_t expected) {
   constexpr int kRanks = 3;

@@ -45,7 +45,9 @@ class StallWatchTest : public testing::Test {
   const LogFile file_{"stall-watch-test", log::reset};
   std::atomic<double> seconds_{0};
   std::atomic<int> looks_{0};
-  const StallWatch watch_{"rank 1 of 2", kWarning, [this] { return told(); }};
+  std::atomic<int> compared_{0};
+  const StallWatch watch_{"rank 1 of 2", kWarning, [this] { return told(); },
+                          [this] { compared_++; }};
 };
 
 TEST_F(StallWatchTest, WarnsOncePerWait) {
@@ -69,6 +71,15 @@ TEST_F(StallWatchTest, SaysNothingOfManyShortWaits) {
     let_it_look(1);
   }
   EXPECT_EQ(warnings(), 0u) << file_.text();
+}
+
+TEST_F(StallWatchTest, ComparesCallsMoreAndMoreSeldomInOneWait) {
+  for (const auto& [seconds, times] : {std::pair{0.9, 0}, {1.2, 1}, {2.0, 1}, {2.5, 2}, {4.9, 2},
+                                       {6.0, 3}, {0.5, 3}, {1.1, 4}}) {
+    seconds_ = seconds;
+    let_it_look(3);
+    EXPECT_EQ(compared_, times) << seconds;
+  }
 }
 
 }  // namespace

@@ -44,6 +44,34 @@ TEST(CallHistory, EqualCallsCountAsOneOfTheLast) {
   EXPECT_FALSE(history.find(1006));
 }
 
+TEST(CallHistory, TellsItsLatestRuns) {
+  CallHistory history;
+  std::array<CallRun, 2> runs;
+  EXPECT_EQ(history.latest(runs), 0u);
+  PastCall other = kCall;
+  other.bytes = 8;
+  history.add(0, other);
+  for (uint64_t n = 1; n < 10; n++) history.add(n, kCall);
+  history.add(12, other);
+  ASSERT_EQ(history.latest(runs), 2u);
+  EXPECT_EQ(runs[0].first, 12u);
+  EXPECT_EQ(runs[0].end, 13u);
+  EXPECT_EQ(runs[0].call, other);
+  EXPECT_EQ(runs[1].first, 1u);
+  EXPECT_EQ(runs[1].end, 10u);
+  EXPECT_EQ(runs[1].call, kCall);
+  history.numbers_differ();
+  EXPECT_EQ(history.latest(runs), 0u);
+  EXPECT_EQ(history.find(12), other) << "for words it is good enough";
+}
+
+TEST(CallHistory, LeavesOutWhatRanksNeedNotHaveInCommon) {
+  EXPECT_EQ(common_call(CollectiveKind::kAllToAllV, 7, 0, 0, 10),
+            common_call(CollectiveKind::kAllToAllV, 7, 0, 0, 20));
+  EXPECT_NE(common_call(CollectiveKind::kAllToAll, 7, 0, 0, 10),
+            common_call(CollectiveKind::kAllToAll, 7, 0, 0, 20));
+}
+
 TEST(CallHistory, AReaderNeverSeesAMixtureOfTwoCalls) {
   CallHistory history;
   std::atomic<bool> done{false};

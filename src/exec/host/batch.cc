@@ -77,8 +77,9 @@ inline void Batch::prepare(Task& task) {
   const Activity::Begin begun = operation_of(task);
   task.context->activity.begin(begun);
   if (begun.kind != CollectiveKind::kSendRecv)
-    task.context->history.add(begun.number, {begun.kind, begun.type, begun.op, begun.root,
-                                             task.operation.count * task.operation.element});
+    task.context->history.add(begun.number,
+                              common_call(begun.kind, begun.type, begun.op, begun.root,
+                                          task.operation.count * task.operation.element));
 }
 
 Outcome Batch::run(size_t helpers) {
