@@ -29,7 +29,7 @@ class StallWatch {
   // Control thread only.
   double seen_s_ = 0;  // the length of the last reported wait
   bool warned_ = false;
-  double compare_s_;  // the next time to compare
+  double compare_s_;              // the next time to compare
   std::unique_ptr<Timer> timer_;  // destroyed first: it uses the members above
 };
 

@@ -46,7 +46,8 @@ std::optional<CallRun> CallHistory::read(const Run& run, uint64_t next) {
   const uint64_t call = run.call.load(kAcquire), bytes = run.bytes.load(kAcquire);
   const uint64_t end = run.end.load(kAcquire);
   if (first == 0 || run.first.load(kRelaxed) != first) return std::nullopt;
-  const CallRun found{first - 1, end != 0 ? std::min(end, next) : next,
+  const CallRun found{first - 1,
+                      end != 0 ? std::min(end, next) : next,
                       {static_cast<CollectiveKind>(call & 0xff), static_cast<uint8_t>(call >> 8),
                        static_cast<uint8_t>(call >> 16), static_cast<int32_t>(call >> 32), bytes}};
   return found.first < found.end ? std::optional(found) : std::nullopt;

@@ -74,8 +74,8 @@ TEST_F(StallWatchTest, SaysNothingOfManyShortWaits) {
 }
 
 TEST_F(StallWatchTest, ComparesCallsMoreAndMoreSeldomInOneWait) {
-  for (const auto& [seconds, times] : {std::pair{0.9, 0}, {1.2, 1}, {2.0, 1}, {2.5, 2}, {4.9, 2},
-                                       {6.0, 3}, {0.5, 3}, {1.1, 4}}) {
+  for (const auto& [seconds, times] :
+       {std::pair{0.9, 0}, {1.2, 1}, {2.0, 1}, {2.5, 2}, {4.9, 2}, {6.0, 3}, {0.5, 3}, {1.1, 4}}) {
     seconds_ = seconds;
     let_it_look(3);
     EXPECT_EQ(compared_, times) << seconds;
