@@ -101,12 +101,17 @@ class CancelledBy {
   InitCancel* cancel_;
 };
 
+Config config_of(const CommunicatorOptions& options) {
+  Config config = options.helped_ranks > 0 ? helped_config() : Config::from_environment();
+  if (options.max_ctas > 0) config.max_ctas = options.max_ctas;
+  return rank_config(std::move(config), options.nranks, cuda::available());
+}
+
 }  // namespace
 
 Communicator::Communicator(CommunicatorOptions options)
     : options_(std::move(options)),
-      config_(rank_config(options_.helped_ranks > 0 ? helped_config() : Config::from_environment(),
-                          options_.nranks, cuda::available())),
+      config_(config_of(options_)),
       gone_(static_cast<size_t>(options_.nranks) + kMostCpuNodes) {
   const auto started = std::chrono::steady_clock::now();
   const Deadline deadline = in_seconds(config_.init_timeout_s);
@@ -202,6 +207,16 @@ void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadlin
   next->move_on();
 }
 
+void Communicator::compare_after_stalls(uint64_t process) {
+  auto stalls = std::make_unique<StallExchange>(
+      options_, context_, process, [this](const News& news) { vigil_.watch->tell(news); },
+      [this](const std::string& text) { announce(ncclInvalidUsage, text); });
+  EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
+  context_.stalls = [this] {
+    if (!stopped()) vigil_.stalls->tell();
+  };
+}
+
 // Agrees on plans, then connects what the plans need: CPU nodes, and FIFOs to all peers.
 void Communicator::connect(Deadline deadline) {
   const int rank = options_.rank, nranks = options_.nranks;
@@ -223,14 +238,7 @@ void Communicator::connect(Deadline deadline) {
       chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                      infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
-    auto stalls = std::make_unique<StallExchange>(
-        options_, context_, infos[static_cast<size_t>(rank)].process,
-        [this](const News& news) { vigil_.watch->tell(news); },
-        [this](const std::string& text) { announce(ncclInvalidUsage, text); });
-    EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
-    context_.stalls = [this] {
-      if (!stopped()) vigil_.stalls->tell();
-    };
+    compare_after_stalls(infos[static_cast<size_t>(rank)].process);
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
@@ -306,7 +314,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.rank = options_.rank;
   options.nranks = options_.nranks;
   options.device = options_.device;
-  options.max_ctas = options_.max_ctas > 0 ? options_.max_ctas : config_.max_ctas;
+  options.max_ctas = config_.max_ctas;
   options.process = mesh_->info(options_.rank).process;
   options.sharing = mesh_->ranks_sharing_gpu();
   options.one_process = mesh_->one_process();

@@ -82,6 +82,7 @@ class Communicator {
 
  private:
   void join(Deadline deadline);
+  void compare_after_stalls(uint64_t process);
   void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);
@@ -95,9 +96,8 @@ class Communicator {
   void silence();               // after this the control thread does not call hear() any more
   void end_waits();
   bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
-  // Control thread. A rank has gone: looks for errors of kernels from now on.
-  void guard_gpu();
-  void cancel();  // another thread ends the init
+  void guard_gpu();  // control thread: a rank has gone, looks for errors of kernels from now on
+  void cancel();     // another thread ends the init
   News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 
   const CommunicatorOptions options_;

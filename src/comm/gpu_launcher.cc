@@ -226,6 +226,8 @@ void GpuLauncher::launch(std::span<const Call* const> calls) {
   try {
     launch_all(calls, first);
   } catch (...) {
+    // The caller may try again, on this rank alone.
+    context_.history.numbers_differ();
     context_.activity.end(true);
     throw;
   }

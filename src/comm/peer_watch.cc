@@ -1,7 +1,9 @@
 // See peer_watch.h.
 #include "src/comm/peer_watch.h"
 
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -37,6 +39,14 @@ struct Watches {
 Fd process_behind(int socket) {
   const int pid = socket_peer(socket).pid;
   return pid <= 0 ? Fd() : Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+// The peer has not read for long. What is no failure must leave room for what is.
+bool is_backed_up(int socket) {
+  int queued = 0, room = 0;
+  socklen_t size = sizeof room;
+  return ioctl(socket, SIOCOUTQ, &queued) == 0 &&
+         getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &room, &size) == 0 && queued > room / 4;
 }
 
 }  // namespace
@@ -231,6 +241,7 @@ void PeerWatch::spread(const News& news, size_t from) {
   std::vector<size_t> broken;
   for (auto& [process, link] : links_) {
     if (process == from) continue;
+    if (news.kind == News::Kind::kStalls && is_backed_up(link.socket.get())) continue;
     const std::string bytes = link.sealer.seal(frame);
     // Messages are few and small. A socket that takes none belongs to a process that has stopped
     // for long. readable() finds a broken connection.

@@ -2,7 +2,7 @@
 #include "src/comm/stall_exchange.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "src/base/error.h"
 #include "src/comm/handle.h"
@@ -26,15 +26,16 @@ uint64_t thread_of(uint64_t issuer) { return issuer >> 16; }
 std::string waits_in_words(const std::string& label, const OperationState& state) {
   return fmt::format("{} waits for rank {} in operation {}, {}", label, state.waits_for,
                      state.number, describe(call_of(state)))
-      .substr(0, sizeof StallReport::elsewhere_text - 1);
+      .substr(0, StallReport::kMostText);
 }
 
-// Calls `fn` for every communicator of this process that can be used, with its options' issuer.
+// Calls `fn` for every communicator of this process that can be used and has no GPU: there a thread
+// does not wait for its calls.
 void for_each_ready(const std::function<void(const ncclComm&, Communicator&)>& fn) {
   for_each_handle([&](ncclComm& comm) {
     try {
       const Use use(comm, false);
-      fn(comm, *use);
+      if (!use->on_gpu()) fn(comm, *use);
     } catch (const Error&) {
       // It is not ready yet, or not any more.
     }
@@ -42,21 +43,6 @@ void for_each_ready(const std::function<void(const ncclComm&, Communicator&)>& f
 }
 
 }  // namespace
-
-std::string StallReport::encode() const {
-  return {reinterpret_cast<const char*>(this), sizeof *this};
-}
-
-bool StallReport::decode(const std::string& bytes, StallReport& report) {
-  if (bytes.size() != sizeof report) return false;
-  std::memcpy(static_cast<void*>(&report), bytes.data(), sizeof report);
-  report.elsewhere_text[sizeof report.elsewhere_text - 1] = 0;
-  if (report.runs > kLatest) return false;
-  const auto known = [](CollectiveKind kind) { return static_cast<int>(kind) < kNamedKinds + 1; };
-  for (uint32_t i = 0; i < report.runs; i++)
-    if (!known(report.latest[i].call.kind)) return false;
-  return known(report.state.kind) && report.state.type < 16;
-}
 
 StallExchange::StallExchange(const CommunicatorOptions& options, host::RankContext& context,
                              uint64_t process, Tell tell, Disagree disagree)
@@ -78,8 +64,7 @@ StallReport StallExchange::report() const {
       return;
     mine.elsewhere = other.key();
     mine.elsewhere_process = other.mesh().info(state.waits_for).process;
-    const std::string text = waits_in_words(other.context().label, state);
-    std::strncpy(mine.elsewhere_text, text.c_str(), sizeof mine.elsewhere_text - 1);
+    mine.elsewhere_text = waits_in_words(other.context().label, state);
   });
   return mine;
 }
@@ -127,7 +112,8 @@ std::string StallExchange::crossing(int other, const StallReport& theirs) const 
   });
   if (!idle_there) return "";
   // Both ranks may find it at once. They must say it alike.
-  const std::string here = waits_in_words(context_.label, mine), there = theirs.elsewhere_text;
+  const std::string here = waits_in_words(context_.label, mine);
+  const std::string& there = theirs.elsewhere_text;
   return fmt::format("two communicators are used in opposite orders: {}, while {}",
                      std::min(here, there), std::max(here, there));
 }

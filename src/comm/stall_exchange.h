@@ -4,7 +4,6 @@
 // although no message passes between them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,26 +11,10 @@
 
 #include "src/comm/communicator_options.h"
 #include "src/comm/news.h"
+#include "src/comm/stall_report.h"
 #include "src/exec/host/batch.h"
 
 namespace weft {
-
-// What a rank says about itself. A plain value.
-struct StallReport {
-  OperationState state;
-  bool asks = false;  // it waits for long; otherwise this is an answer
-  // Another communicator in which the thread that makes this rank's calls waits; 0: none.
-  uint64_t elsewhere = 0;          // its public_key()
-  uint64_t elsewhere_process = 0;  // the process that it waits for there
-  char elsewhere_text[160] = {};
-  // CallHistory::latest().
-  static constexpr size_t kLatest = 16;
-  std::array<CallRun, kLatest> latest;
-  uint32_t runs = 0;
-
-  std::string encode() const;
-  static bool decode(const std::string& bytes, StallReport& report);
-};
 
 // hear() is for the control thread, tell() for any.
 class StallExchange {

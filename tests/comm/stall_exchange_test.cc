@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -82,15 +85,125 @@ TEST_F(StallExchangeTest, ComparesNoNumbersOnceARankHasCaptured) {
   EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
 }
 
+// No field has its default.
+StallReport full_report() {
+  StallReport report;
+  report.state = {OperationState::Phase::kFailed,
+                  CollectiveKind::kSendRecv,
+                  true,
+                  static_cast<uint8_t>(ncclFloat8e5m2),
+                  200,
+                  -3,
+                  uint64_t{1} << 40,
+                  5,
+                  6,
+                  7,
+                  8.5,
+                  9,
+                  true,
+                  10,
+                  11,
+                  uint64_t{1} << 41,
+                  12.25};
+  report.asks = true;
+  report.elsewhere = ~uint64_t{0};
+  report.elsewhere_process = 13;
+  report.elsewhere_text = std::string(StallReport::kMostText, 't');
+  report.runs = StallReport::kLatest;
+  for (uint32_t i = 0; i < report.runs; i++)
+    report.latest[i] = {i, i + 14, {CollectiveKind::kAllToAllV, 15, 255, -16, i + 17}};
+  return report;
+}
+
+TEST_F(StallExchangeTest, AReportComesBackEqual) {
+  const StallReport sent = full_report();
+  StallReport read;
+  ASSERT_TRUE(StallReport::decode(sent.encode(), read));
+  const OperationState &a = read.state, &b = sent.state;
+  EXPECT_EQ(a.phase, b.phase);
+  EXPECT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.sends, b.sends);
+  EXPECT_EQ(a.type, b.type);
+  EXPECT_EQ(a.op, b.op);
+  EXPECT_EQ(a.root, b.root);
+  EXPECT_EQ(a.number, b.number);
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.begun, b.begun);
+  EXPECT_EQ(a.together, b.together);
+  EXPECT_EQ(a.seconds, b.seconds);
+  EXPECT_EQ(a.waits_for, b.waits_for);
+  EXPECT_EQ(a.waits_to_send, b.waits_to_send);
+  EXPECT_EQ(a.lane, b.lane);
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.slice, b.slice);
+  EXPECT_EQ(a.waits_seconds, b.waits_seconds);
+  EXPECT_EQ(read.asks, sent.asks);
+  EXPECT_EQ(read.elsewhere, sent.elsewhere);
+  EXPECT_EQ(read.elsewhere_process, sent.elsewhere_process);
+  EXPECT_EQ(read.elsewhere_text, sent.elsewhere_text);
+  ASSERT_EQ(read.runs, sent.runs);
+  for (uint32_t i = 0; i < sent.runs; i++) {
+    EXPECT_EQ(read.latest[i].first, sent.latest[i].first);
+    EXPECT_EQ(read.latest[i].end, sent.latest[i].end);
+    EXPECT_EQ(read.latest[i].call, sent.latest[i].call);
+  }
+  EXPECT_EQ(read.encode(), sent.encode());
+  EXPECT_TRUE(StallReport::decode(StallReport{}.encode(), read));
+  EXPECT_EQ(read.runs, 0u);
+}
+
 TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
-  StallReport report, read;
-  EXPECT_TRUE(StallReport::decode(report.encode(), read));
-  EXPECT_FALSE(StallReport::decode(report.encode() + "x", read));
-  report.runs = StallReport::kLatest + 1;
-  EXPECT_FALSE(StallReport::decode(report.encode(), read));
-  report.runs = 1;
-  report.latest[0].call.kind = static_cast<CollectiveKind>(200);
-  EXPECT_FALSE(StallReport::decode(report.encode(), read));
+  const std::string good = full_report().encode();
+  StallReport read;
+  read.elsewhere = 1;
+  for (size_t length = 0; length < good.size(); length++)
+    EXPECT_FALSE(StallReport::decode(good.substr(0, length), read)) << length;
+  EXPECT_FALSE(StallReport::decode(good + "x", read));
+
+  const auto refuses = [&](const char* what, const std::function<void(StallReport&)>& change) {
+    StallReport report = full_report();
+    change(report);
+    EXPECT_FALSE(StallReport::decode(report.encode(), read)) << what;
+  };
+  constexpr auto kNoKind = static_cast<CollectiveKind>(kNamedKinds + 1);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  refuses("phase", [](StallReport& r) { r.state.phase = static_cast<OperationState::Phase>(5); });
+  refuses("kind", [](StallReport& r) { r.state.kind = kNoKind; });
+  refuses("type", [](StallReport& r) { r.state.type = 16; });
+  refuses("seconds", [](StallReport& r) { r.state.seconds = -1; });
+  refuses("waits_seconds", [](StallReport& r) { r.state.waits_seconds = kInfinity; });
+  refuses("long text", [](StallReport& r) { r.elsewhere_text += 't'; });
+  refuses("text with a zero", [](StallReport& r) { r.elsewhere_text[3] = 0; });
+  for (const size_t run : {size_t{0}, StallReport::kLatest - 1}) {
+    refuses("run's kind", [&](StallReport& r) { r.latest[run].call.kind = kNoKind; });
+    refuses("run's type", [&](StallReport& r) { r.latest[run].call.type = 16; });
+    refuses("run's first", [&](StallReport& r) { r.latest[run].first = r.latest[run].end + 1; });
+  }
+
+  // A bool has no other values in memory, so these change bytes.
+  const auto refuses_byte = [&](const char* what, const std::function<void(StallReport&)>& clear) {
+    StallReport report = full_report();
+    clear(report);
+    std::string bytes = report.encode();
+    const auto at = std::mismatch(bytes.begin(), bytes.end(), good.begin()).first;
+    *at = 2;
+    EXPECT_FALSE(StallReport::decode(bytes, read)) << what;
+  };
+  refuses_byte("sends", [](StallReport& r) { r.state.sends = false; });
+  refuses_byte("waits_to_send", [](StallReport& r) { r.state.waits_to_send = false; });
+  refuses_byte("asks", [](StallReport& r) { r.asks = false; });
+
+  // More runs than fit, and all their bytes.
+  StallReport report = full_report();
+  report.runs--;
+  const size_t run = good.size() - report.encode().size();
+  std::string more = good + good.substr(good.size() - run);
+  const size_t count_at = good.size() - StallReport::kLatest * run - sizeof(uint32_t);
+  ASSERT_EQ(more[count_at], static_cast<char>(StallReport::kLatest));
+  more[count_at]++;
+  EXPECT_FALSE(StallReport::decode(more, read));
+
+  EXPECT_EQ(read.elsewhere, 1u) << "a refusal must not change the report";
 }
 
 }  // namespace
