@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <memory>
+
+#include "src/base/error.h"
 
 namespace weft::net_verbs {
 namespace {
@@ -47,16 +49,26 @@ uint8_t prefix_bits_of(const Gid& gid) {
   return 0;
 }
 
-// "10.0.0.0/8" or "fd00::/64".
-bool in_range(const Gid& gid, const std::string& range) {
+struct Subnet {
+  Gid base;
+  int bits = 0;
+};
+
+// "10.0.0.0/8" or "fd00::/64". One address is a subnet too.
+Subnet parse_subnet(const std::string& range) {
   const size_t slash = range.find('/');
   const std::string address = range.substr(0, slash);
   const bool ipv4 = address.find(':') == std::string::npos;
-  Gid base;
-  if (!parse_gid(ipv4 ? "::ffff:" + address : address, base.bytes)) return false;
-  const int given =
-      slash == std::string::npos ? (ipv4 ? 32 : 128) : std::atoi(range.c_str() + slash + 1);
-  return common_bits(gid, base) >= given + (ipv4 ? kMappedBits : 0);
+  const int most = ipv4 ? 32 : 128;
+  const std::optional<int> given =
+      slash == std::string::npos ? most : plain_number(range.substr(slash + 1), 0, most);
+  Subnet subnet;
+  const std::string whole = ipv4 ? "::ffff:" + address : address;
+  if (!given || inet_pton(AF_INET6, whole.c_str(), subnet.base.bytes.data()) != 1)
+    fail(ncclInvalidUsage,
+         "NCCL_IB_ADDR_RANGE={} is no subnet: ADDRESS/BITS, as 10.0.0.0/8 or fd00::/64", range);
+  subnet.bits = *given + (ipv4 ? kMappedBits : 0);
+  return subnet;
 }
 
 }  // namespace
@@ -84,6 +96,14 @@ bool parse_gid(const std::string& text, std::array<uint8_t, 16>& bytes) {
   return std::any_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b != 0; });
 }
 
+std::optional<int> plain_number(const std::string& text, int least, int most) {
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || number < least || number > most) return std::nullopt;
+  return number;
+}
+
 std::vector<Gid> read_gids(const std::string& folder) {
   std::vector<Gid> gids;
   for (int index = 0; index < kLongestTable; index++) {
@@ -103,6 +123,8 @@ std::vector<Gid> read_gids(const std::string& folder) {
 
 std::vector<Gid> usable_gids(const std::vector<Gid>& table, const Config& config, size_t most,
                              std::string& why) {
+  std::optional<Subnet> range;
+  if (!config.ib_addr_range.empty()) range = parse_subnet(config.ib_addr_range);
   std::vector<Gid> usable;
   std::string seen;
   for (const Gid& gid : table) {
@@ -112,7 +134,7 @@ std::vector<Gid> usable_gids(const std::vector<Gid>& table, const Config& config
       continue;
     }
     if (gid.version != config.ib_roce_version) continue;
-    if (!config.ib_addr_range.empty() && !in_range(gid, config.ib_addr_range)) continue;
+    if (range && common_bits(gid, range->base) < range->bits) continue;
     usable.push_back(gid);
   }
   const bool ipv4 = config.ib_addr_family != "AF_INET6";

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,15 @@ std::string describe(const Gid& gid);  // "10.8.0.1 (index 1, RoCE v2)"
 // or all zeros.
 bool parse_gid(const std::string& text, std::array<uint8_t, 16>& bytes);
 
+// A number of digits and nothing else, within these limits.
+std::optional<int> plain_number(const std::string& text, int least, int most);
+
 // All entries of a port's table in `folder`, which is /sys/class/infiniband/DEVICE/ports/PORT.
 std::vector<Gid> read_gids(const std::string& folder);
 
 // The GIDs that pass NCCL_IB_GID_INDEX, or NCCL_IB_ROCE_VERSION_NUM, NCCL_IB_ADDR_FAMILY and
 // NCCL_IB_ADDR_RANGE. Best first, at most `most`. If empty, `why` says which GIDs exist instead.
+// Throws Error if NCCL_IB_ADDR_RANGE is no subnet.
 std::vector<Gid> usable_gids(const std::vector<Gid>& table, const Config& config, size_t most,
                              std::string& why);
 

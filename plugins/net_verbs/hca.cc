@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "plugins/common/errors.h"
 #include "plugins/net_verbs/error_text.h"
@@ -164,17 +166,41 @@ bool hca_matches(const std::string& list, const std::string& name, int port) {
     const std::string entry = list.substr(at, end - at);
     const size_t colon = entry.find(':');
     const std::string wanted = entry.substr(0, colon);
-    const int wanted_port = colon == std::string::npos ? -1 : std::atoi(entry.c_str() + colon + 1);
+    std::optional<int> wanted_port;
+    if (colon != std::string::npos) {
+      wanted_port = plain_number(entry.substr(colon + 1), 1, UINT8_MAX);
+      if (!wanted_port)
+        fail(ncclInvalidUsage, "NCCL_IB_HCA={}: {} names no port: DEVICE:PORT, as mlx5_0:1", list,
+             entry);
+    }
     const bool name_fits = exact ? name == wanted : name.rfind(wanted, 0) == 0;
-    if (!wanted.empty() && name_fits && (wanted_port < 0 || wanted_port == port)) listed = true;
+    if (!wanted.empty() && name_fits && (!wanted_port || *wanted_port == port)) listed = true;
     at = end + 1;
   }
   return listed != excluded;
 }
 
+// The text of the error in NCCL_IB_HCA or NCCL_IB_ADDR_RANGE, if there is one. Without this the
+// devices would be passed over one by one, and nobody warned.
+std::string unreadable_setting(const Config& config) {
+  try {
+    std::string unused;
+    hca_matches(config.ib_hca, "", 0);
+    usable_gids({}, config, 0, unused);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 std::vector<Port> find_ports(const Config& config, std::string& why) {
   std::vector<Port> ports;
   if (load_verbs(why) == nullptr) return ports;
+  if (const std::string wrong = unreadable_setting(config); !wrong.empty()) {
+    net_common::report(ncclInvalidUsage, wrong);
+    why = wrong;
+    return ports;
+  }
   int count = 0;
   ibv_device** list = verbs().get_device_list(&count);
   if (list == nullptr || count == 0) {

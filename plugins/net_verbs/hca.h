@@ -62,11 +62,13 @@ struct Port {
 };
 
 // The rules of NCCL_IB_HCA: a list of names with an optional ":port". "^" in front excludes them.
-// "=" in front compares whole names; otherwise they are prefixes. Empty: everything.
+// "=" in front compares whole names; otherwise they are prefixes. Empty: everything. Throws Error
+// if a port is no number from 1 to 255.
 bool hca_matches(const std::string& list, const std::string& name, int port);
 
 // Active ports that pass NCCL_IB_HCA and have a usable address, fastest first. If empty, `why` says
-// which ports exist and why they are unusable.
+// which ports exist and why they are unusable. A setting that cannot be read is a warning, and no
+// port is used.
 std::vector<Port> find_ports(const Config& config, std::string& why);
 
 // Whether the driver lets NICs access GPU memory by address.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -65,10 +64,11 @@ bool put(const std::string& word, const ValueRules&, std::optional<std::string>&
   return true;
 }
 
-bool put(const std::string& word, const ValueRules&, double& member) {
+bool put(const std::string& word, const ValueRules& rules, double& member) {
   char* end = nullptr;
   const double number = std::strtod(word.c_str(), &end);
-  if (end == word.c_str() || !is_blank(end) || std::isnan(number)) return false;
+  if (end == word.c_str() || !is_blank(end)) return false;
+  if (!(number >= rules.least_s && number <= rules.most_s)) return false;  // nan is neither
   member = number;
   return true;
 }
@@ -88,9 +88,21 @@ bool put(const std::string& word, const ValueRules&, int& member) {
 
 bool put(const std::string& word, const ValueRules& rules, size_t& member) {
   const auto number = whole_number(word);
-  if (!number || (rules.not_negative && *number < 0)) return false;
+  if (!number || *number < 0) return false;
   member = std::max(static_cast<size_t>(*number), rules.at_least);
   return true;
+}
+
+// What a value that cannot be used is not.
+std::string expected_of(const ConfigVariable& row) {
+  if (!row.rules.one_of.empty())
+    return fmt::format("none of: {}", fmt::join(row.rules.one_of, ", "));
+  if (std::holds_alternative<double Config::*>(row.member))
+    return fmt::format("no number that can be used: seconds from {} to {:.0f}", row.rules.least_s,
+                       row.rules.most_s);
+  if (std::holds_alternative<size_t Config::*>(row.member))
+    return "no number that can be used: a size from 0 on";
+  return "no number that can be used";
 }
 
 void read(const ConfigVariable& row, Config& config) {
@@ -100,11 +112,7 @@ void read(const ConfigVariable& row, Config& config) {
       std::holds_alternative<std::optional<std::string> Config::*>(row.member);
   if (word->empty() && !may_be_empty) return;
   if (!std::visit([&](auto member) { return put(*word, row.rules, config.*member); }, row.member))
-    config.complaints.push_back(
-        row.rules.one_of.empty()
-            ? fmt::format("{}={} is no number that can be used", row.name, *word)
-            : fmt::format("{}={} is none of: {}", row.name, *word,
-                          fmt::join(row.rules.one_of, ", ")));
+    config.complaints.push_back(fmt::format("{}={} is {}", row.name, *word, expected_of(row)));
 }
 
 std::string value_of(const ConfigVariable& row, const Config& config) {

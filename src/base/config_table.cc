@@ -6,6 +6,9 @@ namespace {
 
 constexpr const char* kWires[] = {"plain", "check", "encrypt"};
 constexpr const char* kAccumulate[] = {"type", "float"};
+constexpr const char* kFamilies[] = {"AF_INET", "AF_INET6"};
+// The kernel's limits for dead peers are an int of milliseconds, and 0 would switch them off.
+constexpr double kLeastPeerTimeout = 0.01, kMostPeerTimeout = 1e6;
 
 constexpr ConfigVariable kConfigVariables[] = {
     {"NCCL_CONF_FILE", &Config::conf_file,
@@ -21,7 +24,10 @@ constexpr ConfigVariable kConfigVariables[] = {
      "Form of that time, as for strftime. %3f: milliseconds. _: a space."},
     {"NCCL_SOCKET_IFNAME", &Config::socket_ifname,
      "Network interfaces to use, by prefix. ^ excludes, = takes exact names."},
-    {"NCCL_SOCKET_FAMILY", &Config::socket_family, "Address family: AF_INET or AF_INET6."},
+    {"NCCL_SOCKET_FAMILY",
+     &Config::socket_family,
+     "Address family: AF_INET or AF_INET6.",
+     {.one_of = kFamilies}},
     {"NCCL_COMM_ID", &Config::comm_id, "host:port of the rendezvous."},
     {"NCCL_HOSTID", &Config::host_id, "Replaces the identity of this host."},
     {"NCCL_SHM_DISABLE", &Config::shm_disable,
@@ -39,8 +45,10 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"NCCL_IB_HCA", &Config::ib_hca,
      "RDMA devices to use, by prefix. ^ excludes, = takes exact names, device:port names a port."},
     {"NCCL_IB_GID_INDEX", &Config::ib_gid_index, "Index of the RoCE address. -1: Weft chooses."},
-    {"NCCL_IB_ADDR_FAMILY", &Config::ib_addr_family,
-     "Family of the RoCE address: AF_INET or AF_INET6."},
+    {"NCCL_IB_ADDR_FAMILY",
+     &Config::ib_addr_family,
+     "Family of the RoCE address: AF_INET or AF_INET6.",
+     {.one_of = kFamilies}},
     {"NCCL_IB_ADDR_RANGE", &Config::ib_addr_range, "Subnet of the RoCE address, as 10.0.0.0/8."},
     {"NCCL_IB_ROCE_VERSION_NUM", &Config::ib_roce_version, "RoCE version: 1 or 2."},
     {"NCCL_IB_TIMEOUT", &Config::ib_timeout, "A packet is sent again after 4.096 us * 2^n."},
@@ -72,8 +80,10 @@ constexpr ConfigVariable kConfigVariables[] = {
     {"WEFT_INIT_TIMEOUT", &Config::init_timeout_s,
      "Seconds until init fails when a rank is missing."},
     {"WEFT_TIMEOUT", &Config::timeout_s, "Seconds a collective may wait for a peer. 0: no limit."},
-    {"WEFT_PEER_TIMEOUT", &Config::peer_timeout_s,
-     "Seconds after which a host that does not answer counts as dead."},
+    {"WEFT_PEER_TIMEOUT",
+     &Config::peer_timeout_s,
+     "Seconds after which a host that does not answer counts as dead.",
+     {.least_s = kLeastPeerTimeout, .most_s = kMostPeerTimeout}},
     {"WEFT_STALL_WARNING", &Config::stall_warning_s,
      "Seconds until a rank that waits says so, and for which peer: in the log, or on stderr where "
      "NCCL_DEBUG hides warnings. 0: never."},
@@ -130,11 +140,10 @@ constexpr ConfigVariable kConfigVariables[] = {
      &Config::cta_bytes,
      "GPU only. Data of a thread block before another one joins. At least 1024.",
      {.at_least = 1024}},
-    {"WEFT_SCRATCH_BYTES",
-     &Config::scratch_bytes,
+    {"WEFT_SCRATCH_BYTES", &Config::scratch_bytes,
      "GPU only. Scratch memory that all ranks can reach, for private buffers. Between processes "
-     "sends have half as much besides. 0: 20 to 38 MiB between processes of one host, else 32 MiB.",
-     {.not_negative = true}},
+     "sends have half as much besides. 0: 20 to 38 MiB between processes of one host, else 32 "
+     "MiB."},
     {"WEFT_LANE_FIFO_BYTES",
      &Config::lane_fifo_bytes,
      "GPU only. Most bytes of a FIFO between two GPUs, per port and instance of a lane. FIFOs are "
@@ -208,9 +217,11 @@ constexpr ConfigVariable kConfigVariables[] = {
      "~/.cache/weft."},
     {"WEFT_SYNTHESIS", &Config::synthesis,
      "Library that synthesizes schedules at init. none: no synthesis. Unset: Weft's own."},
-    {"WEFT_SYNTHESIS_SECONDS", &Config::synthesis_seconds,
+    {"WEFT_SYNTHESIS_SECONDS",
+     &Config::synthesis_seconds,
      "Seconds that synthesis may take. -1: as long as init allows. 1 or more: complete searches, "
-     "also for more than 32 ranks."},
+     "also for more than 32 ranks.",
+     {.least_s = -1}},
     {"WEFT_BACKGROUND_SYNTHESIS", &Config::background_seconds,
      "Seconds that a thread of rank 0 goes on for the cache where init left schedules. 0: none."},
     {"WEFT_SOLVER_PLUGIN", &Config::solver_plugin,

@@ -17,7 +17,8 @@ namespace weft {
 // - optional text is taken even when it is empty;
 // - bool is a number, and every number but 0 is true;
 // - int and size_t are whole numbers, in base 8, 10 or 16, with K, M or G behind them;
-// - double is a number of seconds.
+// - double is a number of seconds, between the limits of its row.
+// A negative size_t is an error: no size has a meaning below 0.
 // A number with anything else behind it is an error when a communicator is made.
 using ConfigMember =
     std::variant<std::string Config::*, std::optional<std::string> Config::*, bool Config::*,
@@ -26,8 +27,8 @@ using ConfigMember =
 // What else holds for the value of one variable.
 struct ValueRules {
   bool secret = false;                       // never printed
-  bool not_negative = false;                 // a negative value is an error
   size_t at_least = 0;                       // bytes: a smaller value is raised to this
+  double least_s = 0, most_s = 1e9;          // seconds: others are an error. 1e18 ns fit a clock.
   std::span<const char* const> one_of = {};  // text: every other value is an error
 };
 

@@ -7,6 +7,10 @@ namespace weft {
 const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kPlans =
       "Weft plans for the machine it finds; WEFT_PLAN forces a plan";
+  static constexpr const char* kRoutes =
+      "the plan's routes name the NICs, and cross rails where the machine has no other way";
+  static constexpr const char* kRelays =
+      "a plan goes through another GPU to its NIC where the machine makes that faster";
   static constexpr const char* kVerbs = "the verbs plugin does not read it";
   static constexpr const char* kBothWays = "a NIC that writes into a GPU's memory also reads it";
   static constexpr const char* kNvls = "NVLink SHARP is not used";
@@ -17,16 +21,17 @@ const std::vector<IdleVariable>& idle_variables() {
   static constexpr const char* kRas =
       "the RAS port asks the processes of this host, which answer at once";
   static const std::vector<IdleVariable> all = {
-      {"NCCL_MIN_NCHANNELS", "each plan has its own number of channels, up to NCCL_MAX_NCHANNELS"},
-      {"NCCL_MIN_CTAS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
+      {"NCCL_MIN_NCHANNELS", "each plan has its own number of channels, up to NCCL_MAX_NCHANNELS",
+       true},
+      {"NCCL_MIN_CTAS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS", true},
       {"NCCL_MIN_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
       {"NCCL_MAX_P2P_NCHANNELS", "thread blocks are chosen by size, up to NCCL_MAX_CTAS"},
-      {"NCCL_NCHANNELS_PER_NET_PEER", kPlans},
+      {"NCCL_NCHANNELS_PER_NET_PEER", kPlans, true},
       {"NCCL_NTHREADS", "threads per block are chosen by protocol and size"},
       {"NCCL_LL128_NTHREADS", "threads per block are chosen by protocol and size"},
       {"NCCL_CGA_CLUSTER_SIZE", "thread blocks are not clustered"},
       {"NCCL_MAX_CGA_CLUSTER_SIZE", "thread blocks are not clustered"},
-      {"NCCL_CROSS_NIC", kPlans},
+      {"NCCL_CROSS_NIC", kRoutes, true},
       {"NCCL_GRAPH_FILE", "Weft does not read NCCL's graphs; WEFT_SCHEDULES takes schedules"},
       {"NCCL_NVLS_ENABLE", kNvls},
       {"NCCL_NVLSTREE_ENABLE", kNvls},
@@ -36,8 +41,8 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_MNNVL_ENABLE", "NVLink between hosts is not used"},
       {"NCCL_MNNVL_UUID", "NVLink between hosts is not used"},
       {"NCCL_MNNVL_CLIQUE_ID", "NVLink between hosts is not used"},
-      {"NCCL_PXN_DISABLE", "no plan goes through another GPU's NIC"},
-      {"NCCL_P2P_PXN_LEVEL", "no plan goes through another GPU's NIC"},
+      {"NCCL_PXN_DISABLE", kRelays},
+      {"NCCL_P2P_PXN_LEVEL", kRelays},
       {"NCCL_P2P_NET_CHUNKSIZE", "WEFT_SLICE_BYTES sets how much moves at once"},
       {"NCCL_P2P_PCI_CHUNKSIZE", "WEFT_SLICE_BYTES sets how much moves at once"},
       {"NCCL_P2P_NVL_CHUNKSIZE", "WEFT_SLICE_BYTES sets how much moves at once"},
@@ -91,7 +96,7 @@ const std::vector<IdleVariable>& idle_variables() {
       {"NCCL_NETDEVS_POLICY", kPlans},
       {"NCCL_NET_MERGE_*", "NICs of a rank are joined where the plugin can"},
       {"NCCL_NET_DISABLE_INTRA", "ranks of a host use the network only with NCCL_SHM_DISABLE=1"},
-      {"NCCL_PXN_C2C", "no plan goes through another GPU's NIC"},
+      {"NCCL_PXN_C2C", kRelays},
       {"NCCL_P2P_LL_THRESHOLD", "messages of up to 32 KiB go in packets"},
       {"NCCL_P2P_READ_ENABLE", "receivers read large messages where they lie"},
       {"NCCL_P2P_MAX_PEERS", "all peers are connected at init"},

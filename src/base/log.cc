@@ -13,7 +13,9 @@
 #include <string_view>
 
 #include "src/base/config.h"
+#include "src/base/error.h"
 #include "src/base/log_time.h"
+#include "src/base/regular_file.h"
 
 namespace weft::log {
 namespace {
@@ -74,17 +76,19 @@ uint32_t parse_subsystems(std::string text) {
   return invert ? ~mask : mask;
 }
 
-// NCCL_DEBUG_FILE with %h and %p replaced. The log goes to stdout if the file cannot be opened.
-int open_file(const std::string& pattern) {
+// NCCL_DEBUG_FILE with %h and %p replaced. The log goes to stdout if the file cannot be opened, and
+// `why` says why.
+int open_file(const std::string& pattern, std::string& why) {
   if (pattern.empty()) return STDOUT_FILENO;
   const std::string path = expand_path(pattern);
   if (path == "stdout" || path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "stderr" || path == "/dev/stderr") return STDERR_FILENO;
-  FILE* file = fopen(path.c_str(), "we");
-  if (file == nullptr) return STDOUT_FILENO;
-  int fd = dup(fileno(file));
-  fclose(file);
-  return fd < 0 ? STDOUT_FILENO : fd;
+  try {
+    return open_to_write(path).release();
+  } catch (const Error& error) {
+    why = error.what();
+    return STDOUT_FILENO;
+  }
 }
 
 std::atomic<bool> loaded{false};
@@ -107,7 +111,13 @@ void load() {
   const Config config = Config::from_environment();
   internal::level = static_cast<int>(parse_level(config.debug));
   current_subsystems = parse_subsystems(config.debug_subsys);
-  current_fd = open_file(config.debug_file);
+  std::string why;
+  current_fd = open_file(config.debug_file, why);
+  if (!why.empty() && internal::level != static_cast<int>(Level::kNone)) {
+    const std::string line = fmt::format(
+        "{}:{} NCCL WARN NCCL_DEBUG_FILE: {}; the log is on stdout\n", hostname(), getpid(), why);
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
   stamped = stamped_levels(config.debug_timestamp_levels);
   stamp_format = config.debug_timestamp_format;
   loaded.store(true, std::memory_order_release);

@@ -1,7 +1,6 @@
 // See trace.h.
 #include "src/base/trace.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <time.h>
@@ -18,6 +17,7 @@
 
 #include "src/base/handles.h"
 #include "src/base/log.h"
+#include "src/base/regular_file.h"
 
 namespace weft::trace {
 namespace {
@@ -147,8 +147,7 @@ class Recorder {
   void append(const std::string& text) {
     const std::string first = fmt::format(
         "[{{\"ph\":\"M\",\"name\":\"weft_job\",\"pid\":0,\"args\":{{\"job\":\"{:016x}\"}}}}", job_);
-    const Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (!file) return complain();
+    const Fd file = open_to_write(path_, Content::kKept);
     flock(file.get(), LOCK_EX);  // released on close
     std::string seen(first.size(), '\0');
     const ssize_t got = pread(file.get(), seen.data(), seen.size(), 0);

@@ -102,7 +102,7 @@ std::optional<std::string> variable(const char* name) {
 
 std::vector<std::string> conf_file_problems() { return ConfFiles::instance().problems(); }
 
-std::vector<std::string> environment_notes(const Config& config) {
+std::vector<EnvironmentNote> environment_notes(const Config& config) {
   std::map<std::string, std::string> known;
   for (ConfigEntry& entry : describe(config)) known.emplace(entry.name, entry.value);
   std::map<std::string, std::string> set;
@@ -112,26 +112,27 @@ std::vector<std::string> environment_notes(const Config& config) {
     if (equals != std::string::npos) set.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   const char* from = "the environment";
-  std::vector<std::string> notes;
+  std::vector<EnvironmentNote> notes;
   const auto note = [&](const std::string& name, const std::string& value) {
     if (!name.starts_with("NCCL_")) return;
     if (known.contains(name)) {
-      notes.push_back(fmt::format("{} set by {} to {}", name, from, value));
+      notes.push_back({fmt::format("{} set by {} to {}", name, from, value)});
       return;
     }
-    const char* why = "Weft does not know it";
+    IdleVariable found{name.c_str(), "Weft does not know it"};
     for (const IdleVariable& idle : idle_variables())
       if (stands_for(idle, name)) {
-        why = idle.why;
+        found = idle;
         break;
       }
-    notes.push_back(fmt::format("{}={} (from {}) has no effect: {}", name, value, from, why));
+    notes.push_back({fmt::format("{}={} (from {}) has no effect: {}", name, value, from, found.why),
+                     found.asks});
   };
   for (const auto& [name, value] : set) note(name, value);
   from = "a configuration file";
   for (const auto& [name, value] : ConfFiles::instance().values())
     if (!set.contains(name)) note(name, value);
-  notes.insert(notes.end(), config.complaints.begin(), config.complaints.end());
+  for (const std::string& complaint : config.complaints) notes.push_back({complaint});
   return notes;
 }
 

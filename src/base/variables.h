@@ -24,11 +24,16 @@ std::map<std::string, std::string> parse_conf(const std::string& text);
 struct IdleVariable {
   const char* name;  // ends in '*' when it stands for a family
   const char* why;
+  bool asks = false;  // for something that its user would miss: that is worth a warning
 };
 const std::vector<IdleVariable>& idle_variables();
 
 // For the log, a line for each NCCL_* variable that is set: taken with its value, without effect
 // and why, or unknown; and one for each value that could not be read.
-std::vector<std::string> environment_notes(const Config& config);
+struct EnvironmentNote {
+  std::string text;
+  bool warns = false;
+};
+std::vector<EnvironmentNote> environment_notes(const Config& config);
 
 }  // namespace weft

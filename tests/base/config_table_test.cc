@@ -175,6 +175,8 @@ TEST_F(ConfigTable, GivesEveryVariableItsMemberAndNoOther) {
           if constexpr (std::is_same_v<decltype(member), std::string Config::*>) {
             if (member == &Config::wire) wanted.wire = "encrypt";  // not any text
             if (member == &Config::accumulate) wanted.accumulate = "float";
+            if (member == &Config::socket_family) wanted.socket_family = "AF_INET6";
+            if (member == &Config::ib_addr_family) wanted.ib_addr_family = "AF_INET6";
             if (member == &Config::net_gdr_level) wanted.net_gdr_level = "PHB";
           }
           const ScopedEnvironment environment{{row.name, as_text(wanted.*member)}};

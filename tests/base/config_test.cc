@@ -85,7 +85,15 @@ TEST(Config, TakesNumbersOnlyAsAWhole) {
       {"NCCL_BUFFSIZE", "4MB"},         {"NCCL_MAX_CTAS", "1.5"},
       {"NCCL_MAX_CTAS", "4294967297"},  {"NCCL_BUFFSIZE", "99999999999999999999"},
       {"NCCL_BUFFSIZE", "9999999999G"}, {"NCCL_SHM_DISABLE", "yes"},
-      {"WEFT_TIMEOUT", "nan"}};
+      {"WEFT_TIMEOUT", "nan"},          {"WEFT_TIMEOUT", "inf"},
+      {"WEFT_TIMEOUT", "1e999"},        {"WEFT_TIMEOUT", "1.1e9"},
+      {"WEFT_TIMEOUT", "-5"},           {"WEFT_INIT_TIMEOUT", "-1"},
+      {"WEFT_STALL_WARNING", "-1"},     {"WEFT_IB_RECOVERY", "-0.5"},
+      {"WEFT_PEER_TIMEOUT", "0"},       {"WEFT_PEER_TIMEOUT", "1e-9"},
+      {"WEFT_PEER_TIMEOUT", "1e8"},     {"WEFT_BACKGROUND_SYNTHESIS", "-1"},
+      {"WEFT_SYNTHESIS_SECONDS", "-2"}, {"WEFT_SYNTHESIS_SECONDS", "-inf"},
+      {"NCCL_BUFFSIZE", "-1"},          {"WEFT_SLICE_BYTES", "-4K"},
+      {"WEFT_CTA_BYTES", "-1"},         {"WEFT_SHARE_BYTES", "-1G"}};
   for (const auto& [name, value] : kBad) {
     const Config config = with(name, value);
     const std::string both = std::string(name) + "=" + value;
@@ -100,6 +108,32 @@ TEST(Config, TakesNumbersOnlyAsAWhole) {
   }
   EXPECT_NO_THROW(with("NCCL_BUFFSIZE", "0x10K ").require_valid());
   EXPECT_EQ(with("WEFT_TIMEOUT", "5").timeout_s, 5);
+}
+
+TEST(Config, TakesNegativeSecondsOnlyWhereTheyHaveAMeaning) {
+  for (const char* seconds : {"-1", "0", "2.5", "1e9"}) {
+    const Config config = with("WEFT_SYNTHESIS_SECONDS", seconds);
+    EXPECT_TRUE(config.complaints.empty()) << seconds;
+    EXPECT_EQ(config.synthesis_seconds, std::stod(seconds));
+  }
+  for (const char* name : {"WEFT_TIMEOUT", "WEFT_STALL_WARNING", "WEFT_BACKGROUND_SYNTHESIS"})
+    EXPECT_TRUE(with(name, "0").complaints.empty()) << name;
+  EXPECT_EQ(with("WEFT_TIMEOUT", "-5").timeout_s, Config().timeout_s);
+  EXPECT_EQ(with("NCCL_BUFFSIZE", "-1").ring_bytes, Config().ring_bytes);
+  EXPECT_EQ(with("WEFT_PEER_TIMEOUT", "0.5").peer_timeout_s, 0.5);
+}
+
+TEST(Config, KnowsTheWordsForAddressFamilies) {
+  for (const char* name : {"NCCL_SOCKET_FAMILY", "NCCL_IB_ADDR_FAMILY"}) {
+    for (const char* word : {"AF_INET", "AF_INET6", ""})
+      EXPECT_TRUE(with(name, word).complaints.empty()) << name << "=" << word;
+    for (const char* word : {"AF_INET4", "af_inet6", "6", "AF_INET6 "}) {
+      const Config config = with(name, word);
+      ASSERT_EQ(config.complaints.size(), 1u) << name << "=" << word;
+      EXPECT_TRUE(config.complaints[0].starts_with(std::string(name) + "=" + word + " is none of"))
+          << config.complaints[0];
+    }
+  }
 }
 
 TEST(Config, RefusesANegativeScratchSize) {
@@ -149,9 +183,12 @@ TEST(EnvironmentNotes, SayWhatBecameOfEachVariable) {
   const ScopedEnvironment environment{{"NCCL_CONF_FILE", path},    {"NCCL_HOSTID", "h"},
                                       {"NCCL_NVLS_ENABLE", "1"},   {"NCCL_RAS_TIMEOUT_FACTOR", "3"},
                                       {"NCCL_NO_SUCH_THING", "3"}, {"NCCL_MAX_CTAS", "few"},
-                                      {"NCCL_NTHREADS", {}}};
+                                      {"NCCL_NTHREADS", {}},       {"NCCL_MIN_NCHANNELS", "4"}};
   std::string all;
-  for (const std::string& note : environment_notes(Config::from_environment())) all += note + "\n";
+  for (const EnvironmentNote& note : environment_notes(Config::from_environment())) {
+    all += note.text + "\n";
+    EXPECT_EQ(note.warns, note.text.starts_with("NCCL_MIN_NCHANNELS=")) << note.text;
+  }
   unlink(path.c_str());
   for (const char* part :
        {"NCCL_HOSTID set by the environment to h\n",
@@ -190,7 +227,7 @@ TEST(EnvironmentNotes, KnowWhatPeopleSet) {
     const std::string variable = std::string("NCCL_") + name;
     const ScopedEnvironment environment{{variable, "1"}};
     bool told = false;
-    for (const std::string& note : environment_notes(Config{})) {
+    for (const auto& [note, warns] : environment_notes(Config{})) {
       if (!note.starts_with(variable + "=") && !note.starts_with(variable + " ")) continue;
       told = true;
       EXPECT_EQ(note.find("does not know"), std::string::npos) << note;

@@ -2,10 +2,12 @@
 #include "src/base/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
@@ -170,6 +172,40 @@ TEST_F(Log, FallsBackToStandardOutputWhereTheFileCannotBeOpened) {
   testing::internal::CaptureStdout();
   WEFT_INFO(kInit, "here");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), who("2") + "NCCL INFO here\n");
+}
+
+TEST_F(Log, SaysOnStandardErrorWhyTheFileIsNotUsed) {
+  std::string folder = testing::TempDir() + "weft-log-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string fifo = folder + "/fifo", link = folder + "/link", target = folder + "/target";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  ASSERT_EQ(symlink(target.c_str(), link.c_str()), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+  for (const std::string& path : {fifo, link}) {
+    const ScopedEnvironment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", path}};
+    log::reset();
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    WEFT_INFO(kInit, "here");
+    WEFT_INFO(kInit, "there");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(),
+              who("2") + "NCCL INFO here\n" + who("2") + "NCCL INFO there\n");
+    const std::string told = testing::internal::GetCapturedStderr();
+    EXPECT_NE(told.find("NCCL_DEBUG_FILE: " + path + ": is a "), std::string::npos) << told;
+    EXPECT_EQ(told.find('\n'), told.size() - 1) << "once: " << told;
+  }
+  EXPECT_FALSE(std::filesystem::exists(target));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Log, GoesToWhateverStandardErrorIs) {
+  for (const char* path : {"/dev/stderr", "/dev/fd/2"}) {
+    const ScopedEnvironment environment{{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", path}};
+    log::reset();
+    testing::internal::CaptureStderr();
+    WEFT_INFO(kInit, "there");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), who("2") + "NCCL INFO there\n") << path;
+  }
 }
 
 TEST(ResetDebugInit, MakesTheLibraryReadTheEnvironmentAgain) {

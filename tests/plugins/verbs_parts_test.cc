@@ -9,11 +9,12 @@
 
 #include "plugins/net_verbs/connection.h"
 #include "plugins/net_verbs/error_text.h"
+#include "src/base/error.h"
 
 namespace weft::test {
 namespace {
 
-using namespace net_verbs;
+using namespace net_verbs;  // NOLINT(google-build-using-namespace): it tests most of it
 
 Gid gid(const std::string& text, uint16_t index, uint8_t version, uint8_t prefix_bits = 0) {
   Gid made;
@@ -67,6 +68,28 @@ TEST(RoceAddresses, ThatDoNotExistAreExplained) {
   config.ib_addr_range = "192.168.0.0/16";
   EXPECT_TRUE(chosen(config, &why).empty());
   EXPECT_NE(why.find("192.168.0.0/16"), std::string::npos) << why;
+}
+
+TEST(RoceAddresses, AreChosenByASubnetThatIsWritten) {
+  Config config;
+  for (const char* range :
+       {"10.0.0.0/abc", "10.0.0.0/", "10.0.0.0/8x", "10.0.0.0/ 8", "10.0.0.0/-1", "10.0.0.0/33",
+        "fd00::/129", "10.0.0/8", "10.0.0.0/8/8", "nothing", "/8"}) {
+    config.ib_addr_range = range;
+    try {
+      chosen(config);
+      ADD_FAILURE() << "took " << range;
+    } catch (const Error& error) {
+      const std::string both = std::string("NCCL_IB_ADDR_RANGE=") + range + " is no subnet";
+      EXPECT_NE(std::string(error.what()).find(both), std::string::npos) << error.what();
+    }
+  }
+  config.ib_addr_range = "0.0.0.0/0";
+  EXPECT_EQ(chosen(config), (std::vector<int>{3}));
+  config.ib_addr_range = "::/0";
+  EXPECT_EQ(chosen(config), (std::vector<int>{3, 5, 1}));
+  config.ib_addr_range = "fd00:7::3";
+  EXPECT_EQ(chosen(config), (std::vector<int>{5}));
 }
 
 TEST(RoceAddresses, AreReadFromSys) {
@@ -225,6 +248,20 @@ TEST(HcaNames, FollowNcclsRules) {
   EXPECT_FALSE(hca_matches("mlx5_0:2", "mlx5_0", 1));
   EXPECT_TRUE(hca_matches("mlx5_0:2", "mlx5_0", 2));
   EXPECT_TRUE(hca_matches("^mlx5_0:2", "mlx5_0", 1));
+}
+
+TEST(HcaNames, HavePortsThatAreNumbers) {
+  for (const char* list : {"mlx5_0:abc", "mlx5_0:", "mlx5_0:1x", "mlx5_0:0", "mlx5_0:256",
+                           "mlx5_0:-1", "mlx5_1,^mlx5_0:1:2"}) {
+    try {
+      hca_matches(list, "mlx5_3", 1);
+      ADD_FAILURE() << "took " << list;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("NCCL_IB_HCA=") + list),
+                std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 TEST(ConnectionSettings, StayWithinWhatDevicesTake) {

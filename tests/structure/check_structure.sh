@@ -96,6 +96,9 @@ FNR == 1 {
     violation("CUDA headers belong into src/exec/cuda and perf")
   if (code ~ /extern[ \t]*"C"/ && FILENAME !~ /^(src\/api|include|plugins|tests|perf)\//)
     violation("extern \"C\" belongs into src/api")
+  # Programs with more rights than their user must not follow the environment of that user.
+  if (code ~ /(^|[^A-Za-z0-9_])getenv[ \t]*\(/ && FILENAME ~ /^(src|plugins)\// && FILENAME != "src/base/variables.cc")
+    violation("plain getenv: a Config member, or secure_getenv for variables of other software")
   if (match(code, /(^|[^A-Za-z0-9_])(class|struct)[ \t]+[A-Za-z0-9_]*(Manager|Helper|Util|Utils)([^A-Za-z0-9_]|$)/))
     violation("a class with a name that says nothing: " substr(code, RSTART, RLENGTH))
 }

@@ -26,6 +26,7 @@ fresh() {
   echo '#include "algorithms/synth/synthesis.h"' >"$tree/plugins/synthesis/synthesis.cc"
   echo '#include "src/simulator/simulator.h"' >"$tree/src/workload/timeline.cc"
   echo '#include "src/workload/timeline.h"' >>"$tree/src/tools/weft.cc"
+  echo 'const char* order = secure_getenv("CUDA_DEVICE_ORDER");' >>"$tree/src/exec/cuda/launch.cc"
   echo '// extern "C" is a comment here, and so is a class FileManager' >"$tree/src/comm/note.h"
   printf '/* also\n extern "C" here */\n' >>"$tree/src/comm/note.h"
 }
@@ -82,6 +83,8 @@ plant src/comm/group.cc '#include <cuda.h>'
 plant src/exec/host/run.cc 'extern "C" void g();'
 plant src/comm/group.h 'class GroupManager {'
 plant src/comm/group.h 'struct StringUtil;'
+plant src/comm/group.cc 'const char* folder = std::getenv("HOME");'
+plant plugins/common/errors.cc 'const char* folder = getenv ("HOME");'
 long_function() { # long_function LINES
   echo 'int long_one() {'
   for ((i = 2; i < $1; i++)); do echo '  work();'; done

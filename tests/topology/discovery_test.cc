@@ -1,5 +1,6 @@
 // Discovery on fake machines made of files, and on this machine.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
@@ -304,6 +305,18 @@ TEST(Dump, IsWrittenForTheRankThatIsAsked) {
   EXPECT_FALSE(std::filesystem::exists(path));
   dump_machine(machine, 3);
   EXPECT_EQ(fingerprint(read_machine_file(path)), fingerprint(machine));
+}
+
+TEST(Dump, DoesNotWaitForTheReaderOfAFifo) {
+  const TwoSockets box;
+  const std::string path = box.root() + "/dump.xml";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const ScopedEnvironment environment{{"WEFT_FAKE_NVML", box.gpus},
+                                      {"NCCL_TOPO_FILE", {}},
+                                      {"NCCL_TOPO_DUMP_FILE", path},
+                                      {"NCCL_TOPO_DUMP_FILE_RANK", "0"}};
+  dump_machine(this_machine(box.how()), 0);
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
 }
 
 TEST(Doctor, NamesWhatKeepsAMachineFromFullSpeed) {

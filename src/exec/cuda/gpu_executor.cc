@@ -52,7 +52,7 @@ std::string uuid_text(int device) {
 const char* kind_of(int peer, int nranks) { return peer < nranks ? "peer" : "CPU node"; }
 
 void warn_about_queues(int sharing, int device) {
-  const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const char* text = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
   if (sharing > 1 && sharing >= queues)
     WEFT_WARN(

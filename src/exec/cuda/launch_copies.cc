@@ -13,7 +13,7 @@ constexpr size_t kMostCrowdedPieces = 64;
 
 // See warn_about_queues(): copies have queues of their own.
 void warn_about_copy_queues(int sharing, int device) {
-  const char* text = std::getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
+  const char* text = secure_getenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS");
   const int queues = text != nullptr ? std::max(1, std::atoi(text)) : 8;
   if (sharing > 1 && sharing >= queues)
     WEFT_WARN(

@@ -7,10 +7,10 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/regular_file.h"
 #include "src/topology/formats/hwloc_xml.h"
 #include "src/topology/formats/nccl_xml.h"
 #include "src/topology/formats/read_machine.h"
@@ -52,9 +52,9 @@ Host look(const Discovery& how) {
     host.notes.push_back("no NVIDIA driver answers: NVLink between GPUs is unknown");
   apply_nvml(host, report);
   if (report.present) apply_device_files(host, sysfs);
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (const char* visible = secure_getenv("CUDA_VISIBLE_DEVICES");
       visible != nullptr && report.present && !how.hidden_gpus) {
-    const char* order = std::getenv("CUDA_DEVICE_ORDER");
+    const char* order = secure_getenv("CUDA_DEVICE_ORDER");
     apply_visible_devices(host, visible, order != nullptr && std::string(order) == "PCI_BUS_ID");
   }
   read_nics(host, sysfs);
@@ -123,10 +123,7 @@ void dump_machine(const Machine& machine, int rank) noexcept {
   try {
     const Config config = Config::from_environment();
     if (config.topo_dump_file.empty() || rank != config.topo_dump_rank) return;
-    const std::string text = machine_to_nccl_xml(machine);
-    std::ofstream file(config.topo_dump_file, std::ios::trunc);
-    file << text << std::flush;
-    if (!file) WEFT_WARN("{}: the topology cannot be written", config.topo_dump_file);
+    write_whole_file(config.topo_dump_file, machine_to_nccl_xml(machine));
   } catch (const std::exception& error) {
     try {
       WEFT_WARN("the topology cannot be dumped: {}", error.what());

@@ -124,7 +124,7 @@ struct Examiner {
 
   void sharing() {
     if (gpu.empty()) return;
-    const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+    const char* folder = secure_getenv("CUDA_MPS_PIPE_DIRECTORY");
     const std::string pipe =
         std::string(folder != nullptr ? folder : "/tmp/nvidia-mps") + "/control";
     if (sysfs.exists(pipe)) return good("MPS is running");
