@@ -182,7 +182,8 @@ class Search {
     bool any = false;
     for (const auto& candidate : engine.candidates(task)) {
       if (finished()) return;
-      task.reached = best_ ? best_->ratio : 0;
+      // Engines compare it with what links allow.
+      task.reached = best_ && !options_.lanes ? best_->ratio : 0;
       try {
         consider(engine, candidate);
         any = true;
@@ -209,7 +210,9 @@ class Search {
                          options_.simulation.fifo_depth);
     SimulationOptions simulating = options_.simulation;
     simulating.estimate = true;
-    simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
+    // With what steps cost, good times of small arrays are far above what links allow.
+    if (!options_.lanes)
+      simulating.beyond_us = bytes_ / (bound_gbps_ * options_.good_enough) * 1e-3;
     if (best_) simulating.beyond_us = std::min(simulating.beyond_us, best_->time_us);
     const Simulation simulation = simulated(*schedule, simulating);
     events_ += simulation.events;

@@ -25,8 +25,9 @@ struct SynthesisOptions {
   std::string sketch;         // a file, for engines that accept one
   double time_limit_s = 60;   // no candidate begins after this; solvers get the rest
   double good_enough = 0.99;  // part of the bound at which the search stops; few ranks get closer
-  // A schedule with more steps must be faster by this part. What steps cost beside their data, and
-  // data that is summed in several steps instead of one, is not simulated.
+  // A schedule with more steps must be faster by this part. Without `lanes` it is not simulated
+  // what steps cost beside their data, and never that data is summed in several steps instead of
+  // one.
   double worth_more_steps = 0.001;
   // Return the first candidate that the first supporting engine can make quickly. It is not
   // simulated, not compared with the bound, not proved. The work is bounded, so the result is
@@ -43,7 +44,8 @@ struct SynthesisTask {
   double bytes = 0;  // of the whole array
   const SynthesisOptions& options;
   double seconds_left = 0;
-  double reached = 0;  // part of the bound that the best candidate reaches so far
+  // Part of the bound that the best candidate reaches so far; 0: none, or not only links count.
+  double reached = 0;
 };
 
 struct SynthesisEngine {

@@ -107,8 +107,12 @@ void announce(int rank) {
       WEFT_INFO(kAll, "{}", banner);
     else if (rank == 0)
       log::write(log::Level::kVersion, log::kAll, __FILE__, __LINE__, banner);
-    for (const std::string& note : environment_notes(Config::from_environment()))
-      WEFT_INFO(kEnv, "{}", note);
+    for (const EnvironmentNote& note : environment_notes(Config::from_environment())) {
+      if (note.warns)
+        WEFT_WARN("{}", note.text);
+      else
+        WEFT_INFO(kEnv, "{}", note.text);
+    }
   });
 }
 
@@ -120,8 +124,12 @@ void bring_up(ncclComm& comm, const UniqueId& id, const char* function, const Br
     serve_ras();
     if (comm.identity == 0) comm.identity = siphash(id.secret, "observed", 8);
     WEFT_INFO(kInit, "[Rank {}] {} - Init START", comm.rank, who(comm, function));
-    for (const std::string& note : comm.config.notes)
-      WEFT_INFO(kInit, "{}: config: {}", label(comm), note);
+    for (const EnvironmentNote& note : comm.config.notes) {
+      if (note.warns)
+        WEFT_WARN("{}: config: {}", label(comm), note.text);
+      else
+        WEFT_INFO(kInit, "{}: config: {}", label(comm), note.text);
+    }
     comm.impl = std::make_unique<Communicator>(options_of(comm, id, branch));
     watch(comm);
     if (prepare) {

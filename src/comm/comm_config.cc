@@ -70,28 +70,30 @@ void check_all(const ncclConfig_t& config) {
 }
 
 // What was set and does nothing here.
-std::vector<std::string> notes_of(const ncclConfig_t& config) {
+std::vector<EnvironmentNote> notes_of(const ncclConfig_t& config) {
   struct Idle {
     const char* name;
     int value;
     const char* why;
+    bool asks = false;  // IdleVariable
   };
   const Idle all[] = {
       {"cgaClusterSize", config.cgaClusterSize, "thread blocks are not clustered"},
-      {"minCTAs", config.minCTAs, "thread blocks are chosen by size, up to maxCTAs"},
+      {"minCTAs", config.minCTAs, "thread blocks are chosen by size, up to maxCTAs", true},
       {"collnetEnable", config.collnetEnable, "reductions in the network are not used"},
       {"nvlsCTAs", config.nvlsCTAs, "NVLink SHARP is not used"},
-      {"nChannelsPerNetPeer", config.nChannelsPerNetPeer, "plans have their own channels"},
+      {"nChannelsPerNetPeer", config.nChannelsPerNetPeer, "plans have their own channels", true},
       {"nvlinkCentricSched", config.nvlinkCentricSched, "plans follow the machine's links"},
       {"graphUsageMode", config.graphUsageMode, "NCCL_GRAPH_MIXING_SUPPORT says it for all"},
       {"numRmaCtx", config.numRmaCtx, "one-sided calls need no contexts"},
       {"maxP2pPeers", config.maxP2pPeers, "all peers are connected at init"},
       {"graphStreamOrdering", config.graphStreamOrdering, "calls in graphs keep their order"},
   };
-  std::vector<std::string> notes;
+  std::vector<EnvironmentNote> notes;
   for (const Idle& idle : all)
     if (idle.value != NCCL_CONFIG_UNDEF_INT)
-      notes.push_back(fmt::format("{}={} has no effect: {}", idle.name, idle.value, idle.why));
+      notes.push_back(
+          {fmt::format("{}={} has no effect: {}", idle.name, idle.value, idle.why), idle.asks});
   return notes;
 }
 

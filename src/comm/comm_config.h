@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "include/nccl.h"
+#include "src/base/variables.h"
 #include "src/transport/net_plugins.h"
 
 namespace weft {
@@ -18,7 +19,7 @@ struct CommConfig {
   bool shares_blocks = false;  // it is such a child
   NetWish net;
   std::string name;
-  std::vector<std::string> notes;  // fields that the user set and that do nothing, with the reason
+  std::vector<EnvironmentNote> notes;  // fields that were set and do nothing, with the reason
 
   // nullptr gives the defaults, or the config of `parent` for split, shrink and grow. A config that
   // is given replaces the parent's: its undefined fields are defaults. Accepts the shorter structs

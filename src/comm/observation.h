@@ -28,6 +28,7 @@ class Observation {
   }
   void begin();
   void end();
+  const char* plan_of(const Call& call) const;
 
   ncclComm& comm_;
   std::span<const Call* const> calls_;

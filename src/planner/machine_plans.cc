@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
@@ -24,19 +25,62 @@ constexpr int kMostKernelRanks = 32;
 
 // A file name that differs if anything differs that a table of simulated times depends on.
 std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("7 {} {} {} {} {} {}", request.nranks, request.rules.plan,
+  std::string text = fmt::format("9 {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes);
   text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
                       request.simulation.step_us, request.simulation.message_us, request.packets);
   if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
   if (request.lanes)
-    text += fmt::format(" {} {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
-                        request.lanes->pool_bytes, request.lanes->slots, request.lane_start_us);
+    text += fmt::format(" {} {} {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
+                        request.lanes->pool_bytes, request.lanes->shared_pool, request.lanes->slots,
+                        request.lane_start_us);
   for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
     for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
   return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
                      siphash(Secret{}, text.data(), text.size()));
+}
+
+// Whether tables have the generator on this path (table_builder.cc).
+bool runs_on(const Generator& generator, PlanPath path) {
+  if (path == PlanPath::kLoadStore) return generator.name == kPeerMemory.name;
+  if (path == PlanPath::kPackets)
+    return generator.name == kOneShot.name || generator.name == kOneRound.name ||
+           generator.name == kTree.name;
+  return !generator.peer_memory && generator.name != kMultiConnection.name;
+}
+
+// Why an option of a cached table cannot be run; empty: it can.
+std::string why_unusable(const PlanOption& option, const TableRequest& request) {
+  const bool kernel = option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore;
+  if (option.path != request.path && !(kernel && request.kernels && option.schedule == -1))
+    return fmt::format("it does not run as {} here", name_of(option.path));
+  if (option.schedule != -1) {
+    if (option.schedule < 0 || static_cast<size_t>(option.schedule) >= request.schedules.size())
+      return fmt::format("there is no schedule {}", option.schedule);
+    const ImportedSchedule& schedule = *request.schedules[static_cast<size_t>(option.schedule)];
+    const bool same = schedule.collective.kind == option.kind && schedule.path == option.name;
+    return same ? "" : fmt::format("schedule {} is {}", option.schedule, schedule.path);
+  }
+  const Generator* generator = find_generator(option.name);
+  const bool pair = option.kind == CollectiveKind::kSendRecv;
+  if (generator == nullptr || !generator->supports({option.kind, pair ? 2 : request.nranks, 0}))
+    return "no generator makes it";
+  return runs_on(*generator, option.path)
+             ? ""
+             : "it does not run as " + std::string(name_of(option.path));
+}
+
+// Executors do what a table says, so a damaged one must not reach them.
+SelectionTable read_table(const std::string& path, const TableRequest& request) {
+  SelectionTable table = SelectionTable::decode(read_cached(path));
+  for (const PlanOption& option : table.options)
+    if (const std::string why = why_unusable(option, request); !why.empty())
+      fail(ncclInternalError, "its option {} for {}: {}", option.name, name(option.kind), why);
+  // The ranges in the file may name options of other collectives.
+  table.find_ranges();
+  table.origin = request.origin + "; the table from the cache";
+  return table;
 }
 
 // Takes the table from the cache, or builds it and puts it there. Simulating costs takes longer
@@ -47,9 +91,7 @@ SelectionTable simulated_table(const Config& config, const TableRequest& request
   const std::string path = config.cache + "/" + table_name(request, schedules);
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) try {
-      SelectionTable table = SelectionTable::decode(read_cached(path));
-      table.origin = request.origin + "; the table from the cache";
-      return table;
+      return read_table(path, request);
     } catch (const Error& error) {
       WEFT_WARN("{}: a cached table is not used: {}", path, error.what());
     }

@@ -34,8 +34,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Init may take 0.15 s for one host and half a second for 128 GPUs. These times remain after
-// reading and proving schedules and building the table.
+// Init may take 0.15 s for a host of 8 GPUs and half a second for 128 GPUs. These times remain
+// after reading and proving schedules and building the table.
 constexpr double kOneHostSeconds = 0.06, kManyHostsSeconds = 0.2;
 
 std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) {

@@ -200,7 +200,8 @@ class Builder {
                                  ? source.schedule->out_of_place
                                  : source.schedule->in_place;
       predict_option(option, verified->schedule(), simulated);
-      const std::string why = request_.rules.bars_schedule(option.kind, option.channels);
+      const std::string why =
+          request_.rules.bars_schedule(option.kind, option.name, option.channels);
       if (!why.empty()) option.barred = why;
     } else if (source.generator->cpu_nodes > 0) {
       predict_with_cpus(option, source.generator->make(source.collective, false));

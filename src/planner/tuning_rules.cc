@@ -82,6 +82,22 @@ NcclChoice parse_choice(const char* variable, std::string text, const NcclName (
 
 constexpr unsigned kAllAlgorithms = (1u << kNcclAlgorithms) - 1;
 
+// Users who leave the choice open get generators of no family, too.
+bool nccl_algo_allows(const NcclChoice& algorithms, CollectiveKind kind,
+                      std::string_view generator) {
+  for (int a = 0; a < kNcclAlgorithms; a++)
+    if (algorithms.allows(kind, a) && is_of(static_cast<NcclAlgorithm>(a), generator)) return true;
+  return algorithms.allowed[static_cast<size_t>(kind)] == kAllAlgorithms;
+}
+
+// The generator that a schedule of ordered_plans.h is a general form of; "": none. NCCL's rings
+// follow the machine, too, so NCCL_ALGO=Ring must not leave only the ring of rank numbers.
+std::string_view general_form_of(std::string_view schedule) {
+  if (schedule == "ordered_ring") return kRing.name;
+  if (schedule == "ordered_chain") return kChain.name;
+  return "";
+}
+
 }  // namespace
 
 bool is_of(NcclAlgorithm algorithm, std::string_view generator) {
@@ -121,16 +137,14 @@ TuningRules TuningRules::from(const Config& config) {
 std::string TuningRules::bars_generator(CollectiveKind kind, std::string_view generator) const {
   if (const Generator* forced = forced_generator(kind, plan); forced != nullptr)
     return forced->name == generator ? "" : fmt::format("WEFT_PLAN asks for {}", forced->name);
-  for (int a = 0; a < kNcclAlgorithms; a++)
-    if (algorithms.allows(kind, a) && is_of(static_cast<NcclAlgorithm>(a), generator)) return "";
-  if (algorithms.allowed[static_cast<size_t>(kind)] == kAllAlgorithms) return "";
-  return "NCCL_ALGO";
+  return nccl_algo_allows(algorithms, kind, generator) ? "" : "NCCL_ALGO";
 }
 
-std::string TuningRules::bars_schedule(CollectiveKind kind, int channels) const {
+std::string TuningRules::bars_schedule(CollectiveKind kind, std::string_view schedule,
+                                       int channels) const {
   if (const Generator* forced = forced_generator(kind, plan); forced != nullptr)
     return fmt::format("WEFT_PLAN asks for {}", forced->name);
-  if (algorithms.allowed[static_cast<size_t>(kind)] != kAllAlgorithms) return "NCCL_ALGO";
+  if (!nccl_algo_allows(algorithms, kind, general_form_of(schedule))) return "NCCL_ALGO";
   if (max_channels > 0 && channels > max_channels) return "NCCL_MAX_NCHANNELS";
   return "";
 }

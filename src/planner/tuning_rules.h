@@ -3,8 +3,9 @@
 //
 // NCCL's algorithms stand for families of generators. Ring is ring. Tree and NVLSTree are tree,
 // recursive, halving and chain. PAT is recursive and pairwise. CollNetDirect, CollNetChain and
-// NVLS, in which all ranks work at once, are direct, one_shot, one_round and peer_memory. Schedules
-// made for the machine belong to no family. They are used only if the user leaves the choice open.
+// NVLS, in which all ranks work at once, are direct, one_shot, one_round and peer_memory. Rings and
+// chains that follow the machine (ordered_plans.h) count as ring and chain. Other schedules made
+// for the machine belong to no family. They are used only if the user leaves the choice open.
 #pragma once
 
 #include <array>
@@ -57,7 +58,7 @@ struct TuningRules {
 
   // Why such a plan is not allowed for this collective; empty: it is.
   std::string bars_generator(CollectiveKind kind, std::string_view generator) const;
-  std::string bars_schedule(CollectiveKind kind, int channels) const;
+  std::string bars_schedule(CollectiveKind kind, std::string_view schedule, int channels) const;
 };
 
 }  // namespace weft

@@ -9,12 +9,14 @@
 #include "algorithms/synth/synthesis.h"
 #include "src/base/error.h"
 #include "src/planner/gpu_rates.h"
+#include "src/planner/rates_file.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
 #include "src/simulator/lane_simulation.h"
 #include "src/tools/answers.h"
 #include "src/tools/coded_answers.h"
 #include "src/tools/commands.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -81,9 +83,10 @@ void print(const SynthArguments& arguments, const Machine& machine, const Collec
 
 // With what steps cost on these GPUs, in the slices that the lane kernel would cut.
 void judge_as_lanes(const Machine& machine, int nranks, SynthesisOptions& options) {
+  const auto measured = load_rates(Config::from_environment());
+  const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   options.lanes = usual_cut(count_hosts(machine) > 1);
-  options.simulation =
-      quick_lanes(lane_costs(options.simulation, gpu_rates(machine, nullptr)), nranks);
+  options.simulation = quick_lanes(lane_costs(options.simulation, rates), nranks);
 }
 
 void answer(SynthArguments& arguments) {
@@ -91,7 +94,10 @@ void answer(SynthArguments& arguments) {
       !ends_with(arguments.out, ".json"))
     fail(ncclInvalidArgument, "{}: a schedule is written as .xml (MSCCL) or .json (Weft)",
          arguments.out);
-  const Machine machine = load_machine(arguments.topo);
+  if (arguments.gpus && !arguments.codec.empty())
+    fail(ncclInvalidArgument, "--gpus and --codec: what codecs cost in lanes is not known");
+  const Machine whole = load_machine(arguments.topo);
+  const Machine machine = arguments.gpus ? peer_ways(whole) : whole;
   const Collective collective{*collective_named(arguments.collective),
                               static_cast<int>(gpus(machine).size()), arguments.root};
   if (!arguments.codec.empty())
@@ -141,7 +147,7 @@ void add_synth(Command& program) {
       .with_default();
   command.add_option("-o,--output", arguments->out, "where to write the schedule, .xml or .json");
   command.add_flag("--gpus", arguments->gpus,
-                   "judge with what steps cost on GPUs, as libnccl.so.2 does, not by links alone");
+                   "judge with what steps cost on GPUs, not by links alone");
   command.add_flag("--json", arguments->json, "one JSON object");
   command.calls([arguments] { answer(*arguments); });
 }

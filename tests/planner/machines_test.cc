@@ -5,10 +5,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <regex>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "include/weft.h"
+#include "src/topology/formats/machine_json.h"
+#include "src/topology/graph/rank_machine.h"
 #include "tests/comm/checks.h"
 #include "tests/support/conformance.h"
 #include "tests/support/environment.h"
@@ -83,14 +87,16 @@ TEST(EmulatedMachines, GiveTheReferenceResults) {
   }
 }
 
-// Rank 0's log of init.
-std::string log_of_init(int n, std::initializer_list<ScopedEnvironment::Setting> settings) {
+// Rank 0's log of init. `work` runs on every rank.
+std::string log_of_init(
+    int n, std::initializer_list<ScopedEnvironment::Setting> settings,
+    const std::function<void(int, ncclComm_t)>& work = [](int, ncclComm_t) {}) {
   const Folder folder;
   const ScopedEnvironment log{{"NCCL_DEBUG", "INFO"},
                               {"NCCL_DEBUG_FILE", (folder.path / "log").string()}};
   const ScopedEnvironment environment(settings);
   ncclResetDebugInit();
-  run_ranks_as_threads(n, [](int, ncclComm_t) {});
+  run_ranks_as_threads(n, work);
   unsetenv("NCCL_DEBUG_FILE");
   ncclResetDebugInit();
   return read(folder.path / "log");
@@ -115,6 +121,159 @@ TEST(EmulatedMachines, ArePlannedForWithSchedulesMadeForThemWhichTheCacheKeeps) 
   EXPECT_NE(third.find("synth-all_reduce-large"), std::string::npos) << third;
 }
 
+// Four GPUs of an NDv2, in a file. One NVLink has this share of its rate.
+void write_four_gpus(const fs::path& file, double share) {
+  const Machine whole = load_machine("ndv2");
+  std::vector<int> some = gpus(whole);
+  some.resize(4);
+  Machine machine = reduce_to(whole, some);
+  machine.links[0].gbps *= share;
+  std::ofstream(file) << machine_to_json(machine);
+}
+
+// Plans for the four GPUs in the file, and checks results of calls. Rank 0's log of init.
+std::string log_of_four(const fs::path& file, const Folder& cache, const char* synthesis_seconds) {
+  const std::vector<Case> cases = random_cases(4, test_samples(12), test_seed());
+  Watchdog watchdog(4);
+  return log_of_init(4,
+                     {{"WEFT_TOPO", file.string()},
+                      {"WEFT_CACHE", cache.path.string()},
+                      {"WEFT_SYNTHESIS_SECONDS", synthesis_seconds},
+                      {"WEFT_BACKGROUND_SYNTHESIS", "0"}},
+                     [&](int rank, ncclComm_t comm) {
+                       expect_all_reduce_works(comm, 1 << 16);
+                       run_cases(cases, rank, 4, comm, &watchdog);
+                     });
+}
+
+// Files of the cache whose names begin so. Schedules lie in a folder, tables beside it.
+std::vector<fs::path> cached(const Folder& cache, const std::string& begin) {
+  std::vector<fs::path> found;
+  for (const fs::path& path : cache.files())
+    if (path.filename().string().starts_with(begin)) found.push_back(path);
+  return found;
+}
+
+bool has_text(const std::string& log, const char* text) {
+  return log.find(text) != std::string::npos;
+}
+
+// A table without its first line, which says how long synthesis took.
+std::string options_of(const std::string& table) { return table.substr(table.find('\n')); }
+
+constexpr const char* kTableRefused = "a cached table is not used";
+constexpr const char* kTableTaken = "the table from the cache";
+
+TEST(Cache, RefusesATableThatNamesWhatIsNotThereAndBuildsItAnew) {
+  const Folder cache, files;
+  const fs::path topo = files.path / "four.json";
+  write_four_gpus(topo, 1);
+  log_of_four(topo, cache, "60");
+  const std::string all_reduce = std::to_string(static_cast<int>(CollectiveKind::kAllReduce));
+  // The fields of an option: collective, name, schedule or -1, path. Path 2 is packets.
+  const std::pair<const char*, std::string> damages[] = {
+      {"(option\t\\d+\tsynth-[^\t]*\t)\\d+", "$&999"},  // no such schedule
+      {"(option\t\\d+\tsynth-[^\t]*\t)\\d+", "$1-2"},   // not kept: for other ranks only
+      {"option\t\\d+\t(synth-all_gather)", "option\t" + all_reduce + "\t$1"},
+      {"(option\t\\d+\t)ring\t-1\t0", "$1no-such-plan\t-1\t2"},
+      {"(option\t\\d+\t)ring\t-1\t0", "$1no-such-plan\t-1\t3"},  // loads and stores
+      {"(option\t\\d+\t)ring\t-1\t0", "$1no-such-plan\t-1\t0"},
+      {"(option\t\\d+\t)ring\t-1\t0", "$1peer_memory\t-1\t0"},
+      {"option\t\\d+\t(ring\t-1\t0)", "option\t" + all_reduce + "\tpairwise\t-1\t0"},
+  };
+  for (const auto& [pattern, damaged] : damages) {
+    SCOPED_TRACE(damaged);
+    const std::vector<fs::path> tables = cached(cache, "table-");
+    ASSERT_EQ(tables.size(), 1u);
+    const std::string good = read(tables[0]);
+    const std::string bad = std::regex_replace(good, std::regex(pattern), damaged);
+    ASSERT_NE(bad, good);
+    std::ofstream(tables[0], std::ios::trunc) << bad;
+    const std::string first = log_of_four(topo, cache, "0");
+    EXPECT_TRUE(has_text(first, kTableRefused)) << first;
+    EXPECT_FALSE(has_text(first, kTableTaken)) << first;
+    EXPECT_EQ(options_of(read(tables[0])), options_of(good)) << "the same table is built again";
+    const std::string second = log_of_four(topo, cache, "0");
+    EXPECT_FALSE(has_text(second, kTableRefused)) << second;
+    EXPECT_TRUE(has_text(second, kTableTaken)) << second;
+  }
+}
+
+// The plans of some calls, with what the cache has.
+std::string plans_of_four(const fs::path& file, const Folder& cache) {
+  const ScopedEnvironment environment{{"WEFT_TOPO", file.string()},
+                                      {"WEFT_CACHE", cache.path.string()},
+                                      {"WEFT_SYNTHESIS_SECONDS", "0"},
+                                      {"WEFT_BACKGROUND_SYNTHESIS", "0"}};
+  std::string plans;
+  run_ranks_as_threads(4, [&](int rank, ncclComm_t comm) {
+    for (const char* kind : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+      for (const size_t bytes : {size_t{64}, size_t{1} << 16, size_t{64} << 20}) {
+        const char* plan = nullptr;
+        WEFT_OK(weftPlanOf(comm, kind, bytes, &plan));
+        if (rank == 0) plans += std::string(plan) + "\n";
+      }
+  });
+  return plans;
+}
+
+TEST(Cache, TakesNoRangesFromATable) {
+  const Folder cache, files;
+  const fs::path topo = files.path / "four.json";
+  write_four_gpus(topo, 1);
+  log_of_four(topo, cache, "60");
+  const std::vector<fs::path> tables = cached(cache, "table-");
+  ASSERT_EQ(tables.size(), 1u);
+  const std::string good = read(tables[0]);
+  const std::string plans = plans_of_four(topo, cache);
+  // All collectives at all sizes take the last option, a schedule for one of them.
+  int options = 0;
+  for (size_t at = 0; (at = good.find("\noption\t", at)) != std::string::npos; at++) options++;
+  const std::regex range("((range|generators)\t\\d+\t\\d+\t)\\d+");
+  const std::string bad = std::regex_replace(good, range, "$01" + std::to_string(options - 1));
+  ASSERT_NE(bad, good);
+  std::ofstream(tables[0], std::ios::trunc) << bad;
+  EXPECT_TRUE(has_text(log_of_four(topo, cache, "0"), kTableTaken));
+  EXPECT_EQ(plans_of_four(topo, cache), plans);
+}
+
+TEST(Cache, RefusesSchedulesOfOtherCollectives) {
+  const Folder cache, files;
+  const fs::path topo = files.path / "four.json";
+  write_four_gpus(topo, 1);
+  log_of_four(topo, cache, "60");
+  const std::vector<fs::path> reduces = cached(cache, "synth-all_reduce-large"),
+                              gathers = cached(cache, "synth-all_gather-large");
+  ASSERT_FALSE(reduces.empty());
+  ASSERT_FALSE(gathers.empty());
+  const std::string reduce = read(reduces[0]), gather = read(gathers[0]);
+  std::ofstream(reduces[0], std::ios::trunc) << gather;
+  std::ofstream(gathers[0], std::ios::trunc) << reduce;
+  const std::string log = log_of_four(topo, cache, "0");
+  EXPECT_TRUE(has_text(log, "a cached plan is not used")) << log;
+  EXPECT_TRUE(has_text(log, "it is of another collective")) << log;
+  EXPECT_FALSE(has_text(log, kTableTaken)) << "it was built with two schedules more: " << log;
+}
+
+TEST(Cache, HasNothingForAMachineThatChanged) {
+  const Folder cache, files;
+  const fs::path topo = files.path / "four.json";
+  write_four_gpus(topo, 1);
+  const std::string first = log_of_four(topo, cache, "60");
+  EXPECT_TRUE(has_text(first, "; 0 schedules from the cache")) << first;
+  const std::string same = log_of_four(topo, cache, "0");
+  EXPECT_FALSE(has_text(same, "; 0 schedules from the cache")) << same;
+  EXPECT_TRUE(has_text(same, kTableTaken)) << same;
+  write_four_gpus(topo, 0.9);
+  const std::string changed = log_of_four(topo, cache, "60");
+  EXPECT_TRUE(has_text(changed, "; 0 schedules from the cache")) << changed;
+  EXPECT_FALSE(has_text(changed, "; 0 schedules from the cache, 0 synthesized")) << changed;
+  EXPECT_FALSE(has_text(changed, kTableTaken)) << changed;
+  // What the cache had is still there.
+  write_four_gpus(topo, 1);
+  EXPECT_TRUE(has_text(log_of_four(topo, cache, "0"), kTableTaken));
+}
+
 TEST(Cache, ThatCannotBeWrittenIsALineAndNoFailure) {
   const Folder folder;
   std::ofstream(folder.path / "file") << "no folder";
@@ -137,7 +296,7 @@ TEST(Calibration, IsUsedAndSaidSoAndIsALineWhereItCannotBeRead) {
   const Folder folder;
   std::string host(256, '\0');
   gethostname(host.data(), host.size() - 1);
-  const fs::path path = folder.path / (std::string("rates-") + host.c_str());
+  const fs::path path = folder.path / ("rates-" + host.substr(0, host.find(char{0})));
   std::ofstream(path) << "weft rates 3\nmeasured by a test\n[threads]\nhop_us 0.25\n";
   const std::string good = log_of_init(2, {{"WEFT_CACHE", folder.path.string()}});
   EXPECT_NE(good.find("rates measured by a test"), std::string::npos) << good;

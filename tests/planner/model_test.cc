@@ -8,6 +8,7 @@
 #include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/planner/fit_rates.h"
+#include "src/planner/ordered_plans.h"
 #include "src/planner/rank_placement.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/table_builder.h"
@@ -273,6 +274,48 @@ TEST(NcclAlgo, DecidesTheTableAndCountsOnlyWhereThereIsSuchAPlan) {
     EXPECT_EQ(chosen, "tree");
     EXPECT_NE(table.choose(CollectiveKind::kAllToAll, bytes, false), nullptr);
   }
+}
+
+// Why an all_reduce must not take the option.
+std::string bar_of(const SelectionTable& table, std::string_view name) {
+  for (const PlanOption& option : table.options)
+    if (option.kind == CollectiveKind::kAllReduce && option.name == name) return option.barred;
+  return "it is not in the table";
+}
+
+TEST(NcclAlgo, CountsRingsThatFollowTheMachineAsRing) {
+  const Machine machine = load_machine("dgx1v");
+  TableRequest request;
+  request.nranks = 8;
+  request.machine = &machine;
+  request.simulation.most_slices = 8;
+  request.schedules = ordered_schedules(machine);
+  ASSERT_FALSE(request.schedules.empty());
+  const auto synthesized = std::make_shared<ImportedSchedule>(*request.schedules.front());
+  synthesized->path = "synth-all_reduce-large";
+  request.schedules.push_back(synthesized);
+  const auto table_with = [&](const char* algorithms) {
+    request.rules.algorithms = parse_nccl_algo(algorithms);
+    return build_table(request);
+  };
+  const SelectionTable rings = table_with("Ring"), trees = table_with("Tree"),
+                       no_rings = table_with("^Ring"), open = table_with("");
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+        CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
+    const PlanOption* chosen = rings.choose(kind, 64 << 20, false);
+    ASSERT_NE(chosen, nullptr) << name(kind);
+    EXPECT_EQ(chosen->name, "ordered_ring") << "ranks in their order lack NVLinks: " << name(kind);
+  }
+  EXPECT_EQ(bar_of(rings, "ordered_chain"), "NCCL_ALGO") << "as chain, which is a Tree";
+  EXPECT_EQ(bar_of(trees, "ordered_chain"), "");
+  EXPECT_EQ(bar_of(no_rings, "ordered_chain"), "");
+  for (const SelectionTable* table : {&trees, &no_rings})
+    EXPECT_EQ(bar_of(*table, "ordered_ring"), "NCCL_ALGO");
+  for (const SelectionTable* table : {&rings, &trees, &no_rings})
+    EXPECT_EQ(bar_of(*table, "synth-all_reduce-large"), "NCCL_ALGO");
+  for (const char* name : {"ordered_ring", "ordered_chain", "synth-all_reduce-large"})
+    EXPECT_EQ(bar_of(open, name), "");
 }
 
 TEST(PlanFactors, LieBetweenTheMeasuredOnesAndStayBeyondThem) {
