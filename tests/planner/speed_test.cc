@@ -76,6 +76,11 @@ WEFT_SCENARIO(plans_via_host_once) {
              unfit_for_host_fifos});
 }
 
+// CI's build is optimized less than releases are, for which the limits stand, and runs beside other
+// tests.
+constexpr double kSlack = 1.5;
+auto soon(double seconds, double limit) { return in_time(seconds, kSlack * limit); }
+
 constexpr const char* kDefault = "-1";  // the default of WEFT_SYNTHESIS_SECONDS
 
 // The least time of several tries, until one is below `limit`: other load on the machine only adds
@@ -85,7 +90,7 @@ double least_seconds(const std::string& scenario, const ProcessOptions& options,
                      double limit, const std::string& must_say, const std::string& must_not_say) {
   double least = 1e9, clock = 1e9;
   std::string said;
-  for (int i = 0; i < tries && least >= limit; i++) {
+  for (int i = 0; i < tries && least >= kSlack * limit; i++) {
     const ProcessResult result = run_processes(scenario, 1, options)[0];
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_NE(result.output.find(must_say), std::string::npos) << result.output;
@@ -120,10 +125,10 @@ TEST(Planning, TakesHardlyAnyTimeWherePlansAreInTheCache) {
   std::string folder = (std::filesystem::temp_directory_path() / "weft-speed-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   planning_seconds("ndv2x2", 16, folder, 1, 0, "60", "0 schedules from the cache");
-  // The goal is 20 ms a host. CI's build is optimized less.
-  EXPECT_TRUE(in_time(
-      planning_seconds("ndv2x2", 16, folder, 10, 0.08, kDefault, "the table from the cache"),
-      0.08));
+  // The goal is 20 ms a host.
+  EXPECT_TRUE(
+      soon(planning_seconds("ndv2x2", 16, folder, 10, 0.06, kDefault, "the table from the cache"),
+           0.06));
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }
@@ -136,9 +141,9 @@ TEST(Planning, OfOneHostTakesAFewHundredthsOfASecondWithSynthesis) {
     double seconds;
   };
   for (const Case& c : {Case{"dgx1v", 8, 0.05}, {"dgx-h100", 8, 0.05}, {"mi250x1", 16, 0.08}})
-    EXPECT_TRUE(in_time(planning_seconds(c.topo, c.ranks, "none", 10, c.seconds, kDefault,
-                                         "0 schedules from the cache", " 0 synthesized"),
-                        c.seconds));
+    EXPECT_TRUE(soon(planning_seconds(c.topo, c.ranks, "none", 10, c.seconds, kDefault,
+                                      "0 schedules from the cache", " 0 synthesized"),
+                     c.seconds));
 }
 
 // Searches and tables simulate what steps of lanes cost.
@@ -159,9 +164,9 @@ TEST(Planning, ForGpusOfTheirOwnTakesTenthsOfASecond) {
       return std::map<std::string, std::string>{{"WEFT_CACHE", "none"}};
     };
     std::printf("%s: ", c.topo);
-    EXPECT_TRUE(in_time(least_seconds("plans_for_gpus_once", options, 10, c.seconds,
-                                      "0 schedules from the cache", " 0 synthesized"),
-                        c.seconds));
+    EXPECT_TRUE(soon(least_seconds("plans_for_gpus_once", options, 10, c.seconds,
+                                   "0 schedules from the cache", " 0 synthesized"),
+                     c.seconds));
   }
 }
 
@@ -173,7 +178,7 @@ TEST(Planning, OfManyRanksThroughHostMemoryTakesLessThanATenthOfASecond) {
     ProcessOptions options;
     options.argument = host;
     std::printf("%s ranks: ", host);
-    EXPECT_TRUE(in_time(
+    EXPECT_TRUE(soon(
         least_seconds("plans_via_host_once", options, 10, 0.1, "times are simulated", "nothing"),
         0.1));
   }
@@ -181,9 +186,9 @@ TEST(Planning, OfManyRanksThroughHostMemoryTakesLessThanATenthOfASecond) {
 
 TEST(Planning, ForAHundredAndTwentyEightGpusTakesHalfASecondWithSynthesis) {
   if (kSanitized) GTEST_SKIP() << "sanitized";
-  EXPECT_TRUE(in_time(planning_seconds("dgx-h100x16", 128, "none", 10, 0.5, kDefault,
-                                       "0 schedules from the cache", " 0 synthesized"),
-                      0.5));
+  EXPECT_TRUE(soon(planning_seconds("dgx-h100x16", 128, "none", 10, 0.5, kDefault,
+                                    "0 schedules from the cache", " 0 synthesized"),
+                   0.5));
 }
 
 TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
