@@ -222,6 +222,11 @@ class LaneWriter {
   std::map<size_t, End> ends_[2];  // receives, sends
 };
 
+bool is_simple(const LaneImage::Lane& lane) {
+  return std::all_of(lane.steps.begin(), lane.steps.end(),
+                     [](const LaneStep& step) { return step.simple; });
+}
+
 bool is_plain_message(const Operand& to) {
   return to.kind == Operand::Kind::kPeer && to.codec == 0;
 }
@@ -275,8 +280,7 @@ std::vector<std::byte> write_lane(const LaneImage::Lane& lane, const LaneHead& h
   out.operands = static_cast<uint32_t>(lane.operands.size());
   out.receives = static_cast<uint32_t>(lane.receives.size());
   out.sends = static_cast<uint32_t>(lane.sends.size());
-  out.plain = lane.alone && std::all_of(lane.steps.begin(), lane.steps.end(),
-                                        [](const LaneStep& step) { return step.simple; });
+  out.plain = lane.alone && is_simple(lane);
   out.only_arrives = std::all_of(lane.steps.begin(), lane.steps.end(), [](const LaneStep& step) {
     return step.skips && step.destinations == 1 && !step.counted;
   });
@@ -366,6 +370,7 @@ LaneImage lane_image(const VerifiedSchedule& verified, const VerifiedSchedule* a
   for (const ProgramLane& lane : program.lanes) {
     image.lanes.push_back(writer.write(lane));
     image.lanes.back().alone = program.lanes.size() == 1;
+    image.simple = image.simple && is_simple(image.lanes.back());
   }
   for (const ProgramDependency& d : program.dependencies)
     image.lanes[d.lane].steps[d.step].counted = true;

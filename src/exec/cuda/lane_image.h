@@ -37,6 +37,7 @@ struct LaneImage {
   uint32_t instances = 0;
   bool all_coded = false;  // every message has a codec
   bool lends = false;      // some message may be lent
+  bool simple = true;      // all steps are: LaneStep::simple
   // Of the messages that this rank receives, for reports.
   uint64_t straight_messages = 0, messages = 0;
 

@@ -279,6 +279,7 @@ struct alignas(16) LaneArguments {
   bool has_waits = false;    // so does what its items wait for
   bool counts = true;        // the run is a call of all ranks
   bool packets = false;      // messages are packets, each in a slot of its own
+  bool warps = false;        // so small that in blocks with several items a warp moves a step's
   bool lends = false;        // some data may be lent to NICs
   uint32_t codec_block = 0;  // elements; 0: there are no codecs
   CodecSpec codecs[kMostLaneCodecs];

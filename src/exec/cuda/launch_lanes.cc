@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels declare
 constexpr uint64_t kFewThreads = 64;
+// The most words of a message that a single warp moves, one a thread at a time.
+constexpr uint64_t kMostWarpWords = 128;
 static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
 
 // A port between this rank and one of another host, which is reached by posts. Words and pools have
@@ -125,6 +127,13 @@ size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most,
   }
   a.in_shared = items + lanes <= most;
   return items + (a.in_shared ? lanes : 0);
+}
+
+// Threads of a block with `own` items at most, for messages of so many words. In blocks with several
+// items each has a warp of its own, or a warp leads.
+uint64_t packet_threads(uint64_t words, uint64_t own, bool warps) {
+  if (warps) return std::max(own * 32, round_up(words, 32));
+  return round_up(words, 32) + (own > 1 ? 32 : 0);
 }
 
 }  // namespace
@@ -286,10 +295,10 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
                               ? reduction_kernels(call.reduction.type, call.reduction.op)
                               : move_kernels();
   const uint64_t words = ceil_div(g.slice * a.element, 8);
-  // In blocks with several lanes a warp leads.
-  const uint64_t leaders = a.items > blocks ? 32 : 0;
+  const uint64_t own = ceil_div(uint64_t{a.items}, blocks);
+  a.warps = g.packets && own > 1 && image.simple && words <= kMostWarpWords;
   const uint64_t threads =
-      g.packets ? std::clamp<uint64_t>(round_up(words, 32) + leaders, kFewThreads, kThreads)
+      g.packets ? std::clamp<uint64_t>(packet_threads(words, own, a.warps), kFewThreads, kThreads)
                 : kThreads;
   for (a.data.begin = 0; a.data.begin < call.count; a.data.begin += g.part) {
     a.data.count = std::min(g.part, call.count - a.data.begin);

@@ -89,6 +89,70 @@ TEST(LaneKernel, PacketsPassThroughALaneThatIsAlone) {
       }
 }
 
+// Small messages of blocks with several items: each warp leads itself, with one item or more.
+TEST(LaneKernel, WarpsOfABlockRunItemsOfTheirOwn) {
+  size_t with_warps = 0;
+  const auto runs = [&](const VerifiedSchedule& verified, const std::string& what) {
+    for (const uint32_t warps : {2u, 6u})
+      for (const uint64_t count : {1, 40, 333}) {
+        LaneCase shape{false, count, true, count != 40};
+        shape.warps = warps;
+        LaneTeam team(verified, shape);
+        for (int call = 0; call < 3; call++)
+          ASSERT_EQ(team.run(), "") << what << ' ' << warps << ' ' << count;
+        with_warps += team.with_warps();
+      }
+  };
+  for (const CollectiveKind kind : kKinds) {
+    const Collective c{kind, 3, 0};
+    for (const Generator* generator : {&kDirect, &kRing})
+      if (generator->supports(c))
+        runs(verify(generator->make(c, false), false, 2), std::string(generator->name) + ' ' + std::string(name(kind)));
+  }
+  for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
+    runs(verify(random_forest({kind, 3, 0}, 3, test_seed()), false, 2), std::string(name(kind)));
+  EXPECT_GT(with_warps, 0u);
+}
+
+// Two lanes of a rank wait for each other's steps, which warps tell each other.
+TEST(LaneKernel, WarpsWaitForStepsOfOthers) {
+  Schedule schedule;
+  schedule.name = "lanes in turn";
+  schedule.collective = {CollectiveKind::kAllGather, 2, 0};
+  schedule.ranks.resize(2);
+  for (int r = 0; r < 2; r++) {
+    auto& lanes = schedule.ranks[static_cast<size_t>(r)].lanes;
+    lanes.resize(2);
+    lanes[0].steps.push_back({{Operand::input(0)}, {Operand::output(r)}, 1, {}});
+    lanes[1].steps.push_back({{Operand::output(r)}, {Operand::peer(1 - r)}, 1, {{0, 0}}});
+    lanes[0].steps.push_back({{Operand::peer(1 - r)}, {Operand::output(1 - r)}, 1, {{1, 0}}});
+  }
+  const VerifiedSchedule verified = verify(schedule, false, 2);
+  for (const uint32_t warps : {2u, 3u}) {
+    LaneCase shape{false, 100, true};
+    shape.warps = warps;
+    LaneTeam team(verified, shape);
+    for (int call = 0; call < 20; call++) ASSERT_EQ(team.run(), "") << warps;
+    EXPECT_EQ(team.with_warps(), 2u);
+  }
+}
+
+TEST(LaneKernel, NamesARankThatHasLeftToEveryWarp) {
+  const Collective c{CollectiveKind::kAllGather, 3, 0};
+  const VerifiedSchedule verified = verify(kDirect.make(c, false), false, 2);
+  for (const uint32_t warps : {2u, 4u}) {
+    LaneCase shape{true, 40, true};
+    shape.warps = warps;
+    LaneTeam team(verified, shape);
+    const std::vector<uint64_t> errors = team.run_without(1);
+    for (const size_t rank : {size_t{0}, size_t{2}}) {
+      const KernelFault fault = fault_of(errors[rank]);
+      EXPECT_EQ(fault.error, KernelError::kLeft) << warps << rank;
+      EXPECT_EQ(fault.peer, 1) << warps << rank;
+    }
+  }
+}
+
 TEST(LaneKernel, ReachesOtherHosts) {
   const uint64_t stride = test_samples(1) > 1 ? 1 : kSanitized ? 23 : 7;
   uint64_t number = test_seed();

@@ -8,6 +8,8 @@
 namespace weft::test {
 namespace {
 
+constexpr uint32_t kBlockThreads = 2 * kWarp;  // the first warp leads
+
 // Every rank sends to some ranks, itself among them, in one kernel.
 class MessageTeam {
  public:
@@ -27,7 +29,7 @@ class MessageTeam {
     for (int r = 0; r < n_; r++) prepare(r, sizes);
     std::vector<std::thread> threads;
     for (Rank& rank : ranks_)
-      for (uint32_t t = 0; t < kThreads; t++)
+      for (uint32_t t = 0; t < kBlockThreads; t++)
         threads.emplace_back([&rank, t] {
           if (rank.arguments.items == 0) return;
           emulated = {rank.block.get(), t};
@@ -111,7 +113,7 @@ class MessageTeam {
     rank.resolved.resize(kMessageResolvedBytes);
     EXPECT_LE(a.items * a.resolved_bytes, kMessageResolvedBytes);
     a.resolved = rank.resolved.data();
-    rank.block = std::make_unique<EmulatedBlock>(kThreads);
+    rank.block = std::make_unique<EmulatedBlock>(kBlockThreads);
   }
 
   LanePort port(const LaneImagePort& from, int r, bool receives) {

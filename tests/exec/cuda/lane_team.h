@@ -2,6 +2,7 @@
 // pools lie in plain memory.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -18,8 +19,6 @@
 namespace weft::test {
 
 using namespace cuda;  // NOLINT(google-build-using-namespace): it tests most of it
-
-inline constexpr uint32_t kThreads = 2 * kWarp;  // of a block; the first warp leads
 
 // As aligned as device memory.
 template <typename T>
@@ -71,6 +70,8 @@ struct LaneCase {
   bool gaps = true;           // between lanes in shared memory
   bool wide = false;          // packets: one instance, of many words
   bool some_private = false;  // peers do not reach the outputs of odd ranks
+  uint32_t warps = 0;         // of a block, two at least; each leads itself. 0: one leads another
+  uint32_t threads() const { return (warps > 0 ? warps : 2) * kWarp; }
   LaneRoom room() const {
     LaneRoom room{4, 1 << 16, 2, 1 << 11, 256};
     room.least_packet_bytes = wide ? 1 << 20 : 64;
@@ -138,6 +139,7 @@ class LaneTeam {
     std::vector<std::vector<LaneWait>> waits;
     std::vector<DeviceBytes> rooms;
     const size_t ranks = calls.front()->ranks_.size();
+    const uint32_t block_threads = calls.front()->shape_.threads();
     for (size_t r = 0; r < ranks; r++) {
       size_t most_items = 0, most_room = 0;
       for (const LaneTeam* team : calls) {
@@ -145,14 +147,14 @@ class LaneTeam {
         most_items = std::max<size_t>(most_items, a.items);
         most_room = std::max<size_t>(most_room, (a.lane_bytes + a.resolved_bytes) * a.items);
       }
-      blocks.push_back(std::make_unique<EmulatedBlock>(kThreads));
+      blocks.push_back(std::make_unique<EmulatedBlock>(block_threads));
       shared.push_back(std::make_unique<LaneShared>());
       items.emplace_back(most_items);
       waits.emplace_back(most_items);
       rooms.emplace_back(most_room);
     }
     for (size_t r = 0; r < ranks; r++)
-      for (uint32_t t = 0; t < kThreads; t++)
+      for (uint32_t t = 0; t < block_threads; t++)
         threads.emplace_back([&, r, t] {
           emulated = {blocks[r].get(), t};
           for (size_t call = 0; call < calls.size(); call++) {
@@ -224,6 +226,11 @@ class LaneTeam {
     return all;
   }
 
+  // Ranks whose warps lead themselves.
+  size_t with_warps() const {
+    return static_cast<size_t>(std::count_if(
+        ranks_.begin(), ranks_.end(), [](const LaneRank& rank) { return rank.arguments.warps; }));
+  }
   size_t straight() const {
     size_t all = 0;
     for (const LaneRank& rank : ranks_) all += rank.image.straight_messages;
@@ -315,11 +322,18 @@ class LaneTeam {
     a.data.slice = g.slice;
     a.items = a.lane_count * g.instances;
     a.in_a_row = g.instances;
+    a.warps = shape_.warps > 0 && g.packets && a.items > 1 && are_simple(rank.image);
     a.reduction.type = coded() ? ncclFloat32 : ncclInt32;
     std::copy(rank.image.codecs.begin(), rank.image.codecs.end(), a.codecs);
     if (coded()) a.codec_block = rank.image.codecs.front().block;
   }
 
+  static bool are_simple(const LaneImage& image) {
+    return std::all_of(image.lanes.begin(), image.lanes.end(), [](const LaneImage::Lane& lane) {
+      return std::all_of(lane.steps.begin(), lane.steps.end(),
+                         [](const LaneStep& step) { return step.simple; });
+    });
+  }
   static int32_t value(int rank, uint64_t i) {
     return static_cast<int32_t>(static_cast<uint32_t>(i) * 131u +
                                 static_cast<uint32_t>(rank) * 7919u);

@@ -43,6 +43,7 @@ class LaneRunner : private LaneItems {
     take_items(room);
     if (leads()) enter();
     if (a_.packets && own_ == 1) return run_packets();
+    if (a_.warps) return run_warps();
     if (leads())
       lead();
     else
@@ -51,6 +52,8 @@ class LaneRunner : private LaneItems {
   }
 
  private:
+  // The number of a thread in its warp. A block has one warp of leaders, unless each leads.
+  static __device__ uint32_t leader() { return threadIdx.x % kWarp; }
   // The threads that move data. While a single item waits, there is nothing else to lead.
   __device__ bool all_work() const { return own_ == 1; }
   static __device__ BlockTeam all_threads() { return {threadIdx.x, blockDim.x}; }
@@ -134,6 +137,7 @@ class LaneRunner : private LaneItems {
   // A block with a single item and small messages needs no leaders: nothing else could be done
   // while it waits, so all threads go through the steps and wait for their own packets.
   __device__ void run_packets() {
+    alone_ = true;
     if (leads() && !wait_for([&] { return is_granted(); })) shared_.stopped = true;
     __syncthreads();
     item_ = items_[0];
@@ -172,6 +176,77 @@ class LaneRunner : private LaneItems {
     }
     leave();
   }
+  // Small messages in a block with several items: a warp has every so many-th item, leads it and
+  // moves its data. All steps are simple.
+  __device__ void run_warps() {
+    next_ = threadIdx.x / kWarp;
+    const bool alone = next_ + blockDim.x / kWarp >= own_;  // with its first item
+    if (next_ < own_) {
+      if (alone)
+        run_item();
+      else
+        run_items();
+    }
+    __syncthreads();
+    leave();
+  }
+  static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }
+  __device__ bool move_step() {
+    return step_->sources + step_->destinations == 0 ||
+           move_packets<Type, Op>(
+               a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0), warp_threads());
+  }
+  // A warp that has one item waits for its packets themselves.
+  __device__ void run_item() {
+    alone_ = true;
+    item_ = items_[next_];
+    if (item_.iteration == item_.iterations || !wait_for([&] { return is_granted(); })) return;
+    const auto* steps = item_.lane->at<LaneStep>(sizeof(LaneHead));
+    for (item_.step = 0; item_.step < item_.lane->steps; item_.step++) {
+      step_ = &steps[item_.step];
+      if (step_->dependencies > 0 && !wait_for([&] { return ready(); })) return;
+      if (warp_ballot(!move_step()) != 0) return;
+      if (step_->counted) tell_step();
+    }
+  }
+  // With several items it takes the one that can go on. Each thread has the patience for another
+  // item, because they wait for different ranks.
+  __device__ void run_items() {
+    const uint32_t first = next_, warps = blockDim.x / kWarp;
+    Patience patience;
+    for (bool left = true; left;) {
+      left = false;
+      for (next_ = first; next_ < own_; next_ += warps) {
+        const bool mine = leader() == next_ / warps % kWarp;
+        item_ = items_[next_];
+        if (item_.iteration == item_.iterations) continue;
+        left = true;
+        while ((item_.granted || is_granted()) && ready()) {
+          if (warp_ballot(!move_step()) != 0) return;
+          if (step_->counted) tell_step();
+          if (mine) patience.start_again();
+          if (++item_.step < item_.lane->steps) continue;
+          item_.iteration = item_.iterations;
+          break;
+        }
+        if (leader() == 0) items_[next_] = item_;
+        warp_meet();
+        if (item_.iteration == item_.iterations) continue;
+        if (waits_other_call_) {
+          if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
+          return;
+        }
+        if (warp_ballot(mine && !patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return;
+      }
+    }
+  }
+  __device__ void tell_step() const {
+    warp_meet();
+    if (leader() != 0) return;
+    fence(a_.system);
+    tell_progress();
+  }
+
   // The steps of a rank's only lane. A thread has the same words of a chunk in all steps, so
   // threads do not meet.
   __device__ void pass_packets(const LaneStep* steps, uint32_t count) {
@@ -232,7 +307,7 @@ class LaneRunner : private LaneItems {
     Patience patience;
     while (!done()) {
       if (waits_other_call_) {
-        if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
+        if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
         return false;
       }
       if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return false;
@@ -271,14 +346,14 @@ class LaneRunner : private LaneItems {
       }
       if (left_ == 0) return 0;
       if (item_.iteration < item_.iterations) {
-        if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : ready())) {
-          const uint32_t rounds = item_.arrives ? 0 : aim();
+        if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : can_run())) {
+          const uint32_t rounds = item_.arrives ? 0 : all_work() ? rounds_ : aim();
           if (rounds > 0 || (ahead && next_ == busy)) return rounds;
           done = true;
           continue;
         }
         if (waits_other_call_ && !ahead) {
-          if (threadIdx.x == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
+          if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
           return 0;
         }
       }
@@ -327,7 +402,7 @@ class LaneRunner : private LaneItems {
     const auto* ports = lane.at<LanePort>(lane.sends_at);
     bool mine = true, other_call = false;
     int waits = -1;
-    for (uint32_t s = threadIdx.x; s < lane.sends; s += kWarp) {
+    for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
       const Packet granted = load_packet(places.grant(ports[s]));
       if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) continue;
       mine = false;
@@ -336,11 +411,11 @@ class LaneRunner : private LaneItems {
       if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
     }
     // The last leader has the fewest ports.
-    if (a_.sent != nullptr && lane.sends > 0 && threadIdx.x == kWarp - 1)
+    if (a_.sent != nullptr && lane.sends > 0 && leader() == kWarp - 1)
       mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
                                           load_volatile(&a_.counters->settled)) >= 0;
     if (!all_agree(mine, waits, other_call, {})) return false;
-    if (!a_.packets) places.settle(threadIdx.x, kWarp);
+    if (!a_.packets) places.settle(leader(), kWarp);
     item_.granted = true;
     warp_meet();
     return true;
@@ -350,7 +425,7 @@ class LaneRunner : private LaneItems {
     const uint32_t blocked = warp_ballot(!mine);
     if (blocked == 0) return true;
     const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
-    if (threadIdx.x == first && waits_ != nullptr) waits_[next_] = wait;
+    if (leader() == first && waits_ != nullptr) waits_[next_] = wait;
     waits_for_ = warp_get(waits, first);
     waits_at_ = static_cast<int>(item_.step);
     waits_other_call_ = warp_ballot(other_call) != 0;
@@ -380,6 +455,44 @@ class LaneRunner : private LaneItems {
     return false;
   }
 
+  // A block with one item prepares its step before that can run. So the data moves as soon as the
+  // last word has come.
+  __device__ bool can_run() {
+    if (!all_work()) return ready();
+    if (!prepared_) {
+      look();
+      rounds_ = aim();
+      prepared_ = true;
+    }
+    if (!looks_at_all_) return ready();
+    const bool here =
+        awaited_.word == nullptr || load_acquire(awaited_.word, a_.system) >= awaited_.value;
+    return all_agree(here, awaited_peer_, false, awaited_);
+  }
+  // What each leader waits for before the step: a message, room or another step.
+  __device__ void look() {
+    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
+    const uint32_t count = uint32_t{step_->sources} + step_->destinations,
+                   all = count + step_->dependencies, i = leader();
+    aligned_ = true;
+    awaited_ = {};
+    awaited_peer_ = -1;
+    looks_at_all_ = all <= kWarp;
+    if (i >= count) {
+      if (i < all && looks_at_all_)
+        awaited_ = end_of(item_.lane->at<LaneDependency>(
+            item_.lane->dependencies_at)[step_->first_dependency + i - count]);
+      return;
+    }
+    end_ = item_.ends[step_->first_operand + i];
+    aligned_ = end_.aligned;
+    if (end_.kind == LaneEnd::kMemory || end_.word == nullptr) return;
+    const bool waits = i < step_->sources || needs_room();
+    if (!waits) return;
+    awaited_ = {end_.word, i < step_->sources ? end_.next : end_.next - a_.slots};
+    awaited_peer_ = end_.peer;
+  }
+
   // Whether the dependencies of the item's step are complete, its messages have arrived and its
   // ports have room.
   __device__ bool ready() {
@@ -391,7 +504,7 @@ class LaneRunner : private LaneItems {
     int waits = -1;
     LaneWait wait;
     aligned_ = true;
-    for (uint32_t i = threadIdx.x; i < all; i += kWarp) {
+    for (uint32_t i = leader(); i < all; i += kWarp) {
       bool here = true;
       if (i >= count) {
         const LaneWait other = end_of(item_.lane->at<LaneDependency>(
@@ -420,13 +533,17 @@ class LaneRunner : private LaneItems {
   }
   __device__ bool has_arrived(uint32_t i) const {
     if (!a_.packets) return load_acquire(end_.word, a_.system) >= end_.next;
-    // A block with one item waits for the packets themselves.
-    if (own_ == 1) return true;
+    // Who has one item waits for the packets themselves.
+    if (alone_) return true;
     const std::byte* at = item_.at[step_->first_operand + i];
     return load_packet(reinterpret_cast<const Packet*>(at)).flag0 == item_.call;
   }
+  // The first messages of a call always have room.
+  __device__ bool needs_room() const {
+    return !end_.free && static_cast<uint32_t>(end_.next) > a_.slots;
+  }
   __device__ bool has_room() const {
-    if (end_.free || static_cast<uint32_t>(end_.next) <= a_.slots) return true;
+    if (!needs_room()) return true;
     return load_acquire(end_.word, a_.system) >= end_.next - a_.slots;
   }
 
@@ -583,6 +700,7 @@ class LaneRunner : private LaneItems {
 
   // The step's data has been moved. Gives slots back, tells consumers, and counts the step.
   __device__ void complete() {
+    prepared_ = false;
     if (item_.arrives) return complete_item();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
     if (!a_.packets) {
@@ -684,6 +802,12 @@ class LaneRunner : private LaneItems {
   const LaneStep* step_ = nullptr;
   LaneEnd end_;
   bool aligned_ = false;
+  bool alone_ = false;  // only one item can go on
+  // See can_run().
+  bool prepared_ = false, looks_at_all_ = false;
+  uint32_t rounds_ = 0;
+  LaneWait awaited_;
+  int awaited_peer_ = -1;
   int waits_for_ = -1, waits_at_ = -1;  // a rank, and the step that needs it
   uint32_t foreign_ = 0;
   bool waits_other_call_ = false;
