@@ -1,8 +1,9 @@
 // ping_pong_perf measures a message to and fro between GPUs of two hosts, in a CUDA graph.
 // Processes that share one GPU play the hosts (NCCL_HOSTID), so it needs MPS: tests/gpu/mps.sh
-// ping_pong_perf [RANKS_PER_HOST] [BYTES]. The first rank of either host plays, the others only
-// belong to the communicator: with more than one, lanes carry the messages. Calls nothing but
-// NCCL's API, so that LD_PRELOAD can put NCCL in the library's place.
+// ping_pong_perf [RANKS_PER_HOST] [BYTES] [HOSTS]. The first rank of either host plays, the others
+// only belong to the communicator: with more than one, lanes carry the messages. HOSTS 1: both
+// players are on one host, which leaves the network out. Calls nothing but NCCL's API, so that
+// LD_PRELOAD can put NCCL in the library's place.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <sys/mman.h>
@@ -74,9 +75,9 @@ std::vector<double> replay(cudaGraphExec_t graph, int rank, char* out, const cha
   return times;
 }
 
-void play(int rank, int per_host, size_t bytes, Board& board) {
+void play(int rank, int per_host, size_t bytes, bool apart, Board& board) {
   const int ranks = 2 * per_host;
-  setenv("NCCL_HOSTID", rank < per_host ? "left" : "right", 1);
+  setenv("NCCL_HOSTID", rank < per_host || !apart ? "left" : "right", 1);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);
   check(cudaSetDevice(0));
@@ -115,8 +116,9 @@ void play(int rank, int per_host, size_t bytes, Board& board) {
 int main(int argc, char** argv) {
   const int per_host = argc > 1 ? std::atoi(argv[1]) : 2;
   const auto bytes = static_cast<size_t>(argc > 2 ? std::atoll(argv[2]) : 8);
-  if (argc > 3 || per_host < 1 || per_host > 8 || bytes < 1 || bytes > (size_t{1} << 30)) {
-    std::fprintf(stderr, "usage: ping_pong_perf [RANKS_PER_HOST, 2] [BYTES, 8]\n");
+  const int hosts = argc > 3 ? std::atoi(argv[3]) : 2;
+  if (argc > 4 || hosts < 1 || hosts > 2 || per_host < 1 || per_host > 8 || bytes < 1 || bytes > (size_t{1} << 30)) {
+    std::fprintf(stderr, "usage: ping_pong_perf [RANKS_PER_HOST, 2] [BYTES, 8] [HOSTS, 2]\n");
     return 2;
   }
   void* shared =
@@ -127,7 +129,7 @@ int main(int argc, char** argv) {
     if (fork() == 0) {
       alarm(120);  // if a rank fails, the others wait for it
       try {
-        play(rank, per_host, bytes, board);
+        play(rank, per_host, bytes, hosts == 2, board);
         std::_Exit(0);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "ping_pong_perf: rank %d: %s\n", rank, error.what());

@@ -325,6 +325,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   a.slot_bytes = message_slot_bytes(s.room, s.options.nranks);
   a.resolved = static_cast<std::byte*>(s.message_memory.get());
   std::vector<std::vector<std::byte>> lanes;
+  uint64_t slice = 0;
+  uint32_t instances = 1;
   const auto add = [&](const GpuMessage& message, bool is_send) {
     LaneHead head;
     head.own = true;
@@ -332,6 +334,8 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
     const uint64_t place =
         is_send ? kPrivate : s.place_of(message.pointer, message.bytes, message.peer);
     head.data = message_data(message.pointer, message.bytes, place, a.slot_bytes);
+    slice = std::max(slice, head.data.slice);
+    instances = std::max(instances, head.data.instances);
     if (s.remote[static_cast<size_t>(message.peer)] && s.nics_reach(message.pointer, message.bytes))
       (is_send ? head.data.nic_input : head.data.nic_output) = true;
     a.lends = a.lends || head.data.nic_input;
@@ -346,14 +350,17 @@ void GpuExecutor::run_messages(std::span<const GpuMessage> sends,
   a.bytes = static_cast<uint32_t>(sizeof a + bytes.size());
   if (a.bytes > sizeof parameters)
     fail(ncclInternalError, "{} messages do not fit into a kernel", a.lane_count);
-  a.items = a.lane_count * kMessageInstances;
+  a.items = a.lane_count * instances;
+  // As many threads as move data at once, and a warp that may lead.
+  const uint64_t threads =
+      std::clamp<uint64_t>(round_up(ceil_div(slice, uint64_t{16}), 32) + 32, kFewThreads, kThreads);
   const uint64_t blocks = std::clamp<uint64_t>(a.items, 1, static_cast<uint64_t>(s.max_ctas));
   const bool few = a.bytes <= kFewMessageBytes;
   const size_t shared =
       shared_bytes(a, blocks, kMostShared - (few ? kFewMessageBytes : kMostMessageBytes));
   std::memcpy(parameters.bytes, static_cast<const void*>(&a), sizeof a);
   std::memcpy(parameters.bytes + sizeof a, bytes.data(), bytes.size());
-  launch(message_kernel_function(few), blocks, kThreads, &parameters, s.order->follows_program(),
+  launch(message_kernel_function(few), blocks, threads, &parameters, s.order->follows_program(),
          shared);
   s.order->launched(true);
 }

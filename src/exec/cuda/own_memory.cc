@@ -230,10 +230,11 @@ uint64_t OwnMemory::find_place(Known& known, bool captured) {
 // The call goes without. Later ones may find the memory on the board. `from`: what is before it is
 // there already.
 void OwnMemory::ask(Known& known, uint64_t from, bool captured) {
-  const bool ours = driver_->is_ours(from);
   const uint64_t epoch = epoch_.load(std::memory_order_acquire);
   const Range range = registered_at(from);
   const bool registered = range.end != 0;
+  if (!registered && known.end - known.begin < options_.least_used) return;
+  const bool ours = driver_->is_ours(from);
   if (!ours && !registered && (!options_.automatic || captured)) return;
   const uint64_t id = id_in_launch(from);
   if (id == 0) return;

@@ -9,6 +9,9 @@ namespace {
 // Of an allocation that nobody registered. CUDA puts smaller ones into blocks of 2 MiB, and peers
 // would map the block.
 constexpr uint64_t kLeastShared = 1 << 20;
+// Calls that use less of a buffer gain little by sharing it, and they would wait for locks of the
+// driver while peers map it.
+constexpr uint64_t kLeastUsed = 256 << 10;
 
 }  // namespace
 
@@ -41,6 +44,7 @@ void GpuExecutor::share_memory(std::span<std::byte* const> boards,
   options.automatic = s.options.share_buffers;
   options.most_bytes = s.options.share_bytes;
   options.least_bytes = kLeastShared;
+  options.least_used = kLeastUsed;
   options.slots = kMostAllocations;
   options.regions = kMostRegions;
   options.ranks = ranks;

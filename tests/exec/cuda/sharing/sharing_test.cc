@@ -25,6 +25,29 @@ TEST(PlainBuffer, IsPrivateAtFirstAndUsedWhereItLiesLater) {
   EXPECT_EQ(world.device.wrong, "");
 }
 
+TEST(PlainBuffer, IsNotSharedForSmallCalls) {
+  SharingOptions options = SharingWorld::usual();
+  options.least_used = kMiB;
+  SharingWorld world(2, options);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  for (int call = 0; call < 20; call++) {
+    EXPECT_EQ(world.place(0, kBase, kMiB - 1), kPrivate);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  // A large call shares it, then small ones use it too.
+  ASSERT_TRUE(world.becomes_shared(0, kBase, kMiB));
+  EXPECT_NE(world.place(0, kBase + kMiB, 8), kPrivate);
+}
+
+TEST(RegisteredMemory, IsSharedForSmallCallsToo) {
+  SharingOptions options = SharingWorld::usual();
+  options.least_used = kMiB;
+  SharingWorld world(2, options);
+  world.memory(0).allocate(kBase, kSize, FakeKind::kIpc);
+  world.ranks[0]->add(reinterpret_cast<const void*>(kBase), kSize);
+  EXPECT_TRUE(world.becomes_shared(0, kBase, 8));
+}
+
 // NICs are asked like peers. A rank that is alone on its host has no others.
 TEST(PlainBuffer, IsReachedByNicsWhenTheyHaveIt) {
   for (const int ranks : {1, 2}) {
