@@ -117,7 +117,8 @@ int main(int argc, char** argv) {
   const int per_host = argc > 1 ? std::atoi(argv[1]) : 2;
   const auto bytes = static_cast<size_t>(argc > 2 ? std::atoll(argv[2]) : 8);
   const int hosts = argc > 3 ? std::atoi(argv[3]) : 2;
-  if (argc > 4 || hosts < 1 || hosts > 2 || per_host < 1 || per_host > 8 || bytes < 1 || bytes > (size_t{1} << 30)) {
+  if (argc > 4 || hosts < 1 || hosts > 2 || per_host < 1 || per_host > 8 || bytes < 1 ||
+      bytes > (size_t{1} << 30)) {
     std::fprintf(stderr, "usage: ping_pong_perf [RANKS_PER_HOST, 2] [BYTES, 8] [HOSTS, 2]\n");
     return 2;
   }

@@ -129,8 +129,8 @@ size_t shared_bytes(LaneArguments& a, uint64_t blocks, size_t most,
   return items + (a.in_shared ? lanes : 0);
 }
 
-// Threads of a block with `own` items at most, for messages of so many words. In blocks with several
-// items each has a warp of its own, or a warp leads.
+// Threads of a block with `own` items at most, for messages of so many words. In blocks with
+// several items each has a warp of its own, or a warp leads.
 uint64_t packet_threads(uint64_t words, uint64_t own, bool warps) {
   if (warps) return std::max(own * 32, round_up(words, 32));
   return round_up(words, 32) + (own > 1 ? 32 : 0);

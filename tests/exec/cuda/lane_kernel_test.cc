@@ -107,7 +107,8 @@ TEST(LaneKernel, WarpsOfABlockRunItemsOfTheirOwn) {
     const Collective c{kind, 3, 0};
     for (const Generator* generator : {&kDirect, &kRing})
       if (generator->supports(c))
-        runs(verify(generator->make(c, false), false, 2), std::string(generator->name) + ' ' + std::string(name(kind)));
+        runs(verify(generator->make(c, false), false, 2),
+             std::string(generator->name) + ' ' + std::string(name(kind)));
   }
   for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
     runs(verify(random_forest({kind, 3, 0}, 3, test_seed()), false, 2), std::string(name(kind)));

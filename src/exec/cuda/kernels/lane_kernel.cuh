@@ -7,9 +7,8 @@
 #pragma once
 
 #include "src/exec/cuda/kernels/lane_codecs.cuh"
-#include "src/exec/cuda/kernels/lane_items.cuh"
 #include "src/exec/cuda/kernels/lane_packets.cuh"
-#include "src/exec/cuda/kernels/ring_wait.cuh"
+#include "src/exec/cuda/kernels/lane_tells.cuh"
 
 namespace weft::cuda {
 
@@ -31,11 +30,11 @@ struct LaneShared {
 };
 
 template <typename Type, typename Op>
-class LaneRunner : private LaneItems {
+class LaneRunner : private LaneTells {
  public:
   __device__ LaneRunner(const LaneArguments& a, LaneShared& shared, LaneItem* items,
                         LaneWait* waits)
-      : LaneItems(a, items, waits), shared_(shared) {}
+      : LaneTells(a, items, waits), shared_(shared) {}
 
   // `room`: for the block's lanes, if they fit into shared memory.
   __device__ void run(std::byte* room) {
@@ -52,10 +51,7 @@ class LaneRunner : private LaneItems {
   }
 
  private:
-  // The number of a thread in its warp. A block has one warp of leaders, unless each leads.
-  static __device__ uint32_t leader() { return threadIdx.x % kWarp; }
-  // The threads that move data. While a single item waits, there is nothing else to lead.
-  __device__ bool all_work() const { return own_ == 1; }
+  // The threads that move data.
   static __device__ BlockTeam all_threads() { return {threadIdx.x, blockDim.x}; }
   __device__ BlockTeam workers() const {
     const uint32_t others = all_work() ? 0 : kWarp;
@@ -193,8 +189,8 @@ class LaneRunner : private LaneItems {
   static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }
   __device__ bool move_step() {
     return step_->sources + step_->destinations == 0 ||
-           move_packets<Type, Op>(
-               a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0), warp_threads());
+           move_packets<Type, Op>(a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0),
+                                  warp_threads());
   }
   // A warp that has one item waits for its packets themselves.
   __device__ void run_item() {
@@ -240,13 +236,6 @@ class LaneRunner : private LaneItems {
       }
     }
   }
-  __device__ void tell_step() const {
-    warp_meet();
-    if (leader() != 0) return;
-    fence(a_.system);
-    tell_progress();
-  }
-
   // The steps of a rank's only lane. A thread has the same words of a chunk in all steps, so
   // threads do not meet.
   __device__ void pass_packets(const LaneStep* steps, uint32_t count) {
@@ -302,19 +291,6 @@ class LaneRunner : private LaneItems {
     const uint32_t passes = (step_->destinations + kMostEnds - 1) / kMostEnds;
     return (step_->count == 0 ? 1 : step_->count) * (passes == 0 ? 1 : passes);
   }
-  template <typename Done>
-  __device__ bool wait_for(Done done) {
-    Patience patience;
-    while (!done()) {
-      if (waits_other_call_) {
-        if (leader() == 0) report(a_.watch, KernelError::kOtherCall, waits_for_, waits_at_);
-        return false;
-      }
-      if (warp_ballot(!patience.lasts(a_.watch, waits_for_, waits_at_)) != 0) return false;
-    }
-    return true;
-  }
-
   // Where the next movement is prepared: in a place of its own if workers do another meanwhile.
   __device__ LaneMovement& next_movement() {
     return all_work() ? shared_.movement : shared_.prepared;
@@ -346,8 +322,8 @@ class LaneRunner : private LaneItems {
       }
       if (left_ == 0) return 0;
       if (item_.iteration < item_.iterations) {
-        if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : can_run())) {
-          const uint32_t rounds = item_.arrives ? 0 : all_work() ? rounds_ : aim();
+        if ((item_.granted || is_granted()) && (item_.arrives ? arrived() : ready())) {
+          const uint32_t rounds = item_.arrives ? 0 : aim();
           if (rounds > 0 || (ahead && next_ == busy)) return rounds;
           done = true;
           continue;
@@ -392,159 +368,6 @@ class LaneRunner : private LaneItems {
       }
     }
     return own_;
-  }
-
-  // Whether all consumers of the item have entered the call. Then it knows where straight messages
-  // go.
-  __device__ bool is_granted() {
-    const LaneHead& lane = *item_.lane;
-    const LanePlaces places(a_, item_);
-    const auto* ports = lane.at<LanePort>(lane.sends_at);
-    bool mine = true, other_call = false;
-    int waits = -1;
-    for (uint32_t s = leader(); s < lane.sends; s += kWarp) {
-      const Packet granted = load_packet(places.grant(ports[s]));
-      if (granted.flag0 == item_.call && granted.flag1 == (item_.call ^ a_.signature)) continue;
-      mine = false;
-      waits = ports[s].peer;
-      // A packet may arrive in two halves, so a mismatch counts only if it persists.
-      if (granted.flag0 == item_.call && ++foreign_ > 4096) other_call = true;
-    }
-    // The last leader has the fewest ports.
-    if (a_.sent != nullptr && lane.sends > 0 && leader() == kWarp - 1)
-      mine = mine && static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) -
-                                          load_volatile(&a_.counters->settled)) >= 0;
-    if (!all_agree(mine, waits, other_call, {})) return false;
-    if (!a_.packets) places.settle(leader(), kWarp);
-    item_.granted = true;
-    warp_meet();
-    return true;
-  }
-  // Whether all leaders say yes. If not, notes whom and what the first of them waits for.
-  __device__ bool all_agree(bool mine, int waits, bool other_call, const LaneWait& wait) {
-    const uint32_t blocked = warp_ballot(!mine);
-    if (blocked == 0) return true;
-    const uint32_t first = static_cast<uint32_t>(__ffs(static_cast<int>(blocked))) - 1;
-    if (leader() == first && waits_ != nullptr) waits_[next_] = wait;
-    waits_for_ = warp_get(waits, first);
-    waits_at_ = static_cast<int>(item_.step);
-    waits_other_call_ = warp_ballot(other_call) != 0;
-    return false;
-  }
-
-  // Whether the last messages of an item that only arrives have arrived.
-  __device__ bool arrived() {
-    const LaneHead& lane = *item_.lane;
-    const LanePlaces places(a_, item_);
-    const auto* ports = lane.at<LanePort>(lane.receives_at);
-    bool mine = true;
-    int waits = -1;
-    LaneWait wait;
-    uint32_t step = 0;
-    for (uint32_t r = threadIdx.x; r < lane.receives; r += kWarp) {
-      const uint64_t seen = load_acquire(places.tail(ports[r]), a_.system);
-      if (seen >= places.last(ports[r])) continue;
-      if (seen >= call_word(item_.call, 0)) step = static_cast<uint32_t>(seen) % lane.steps;
-      mine = false;
-      waits = ports[r].peer;
-      wait = {places.tail(ports[r]), places.last(ports[r])};
-    }
-    if (all_agree(mine, waits, false, wait)) return true;
-    // With several ports the step is not known.
-    waits_at_ = lane.receives == 1 ? static_cast<int>(warp_get(step, 0)) : -1;
-    return false;
-  }
-
-  // A block with one item prepares its step before that can run. So the data moves as soon as the
-  // last word has come.
-  __device__ bool can_run() {
-    if (!all_work()) return ready();
-    if (!prepared_) {
-      look();
-      rounds_ = aim();
-      prepared_ = true;
-    }
-    if (!looks_at_all_) return ready();
-    const bool here =
-        awaited_.word == nullptr || load_acquire(awaited_.word, a_.system) >= awaited_.value;
-    return all_agree(here, awaited_peer_, false, awaited_);
-  }
-  // What each leader waits for before the step: a message, room or another step.
-  __device__ void look() {
-    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
-    const uint32_t count = uint32_t{step_->sources} + step_->destinations,
-                   all = count + step_->dependencies, i = leader();
-    aligned_ = true;
-    awaited_ = {};
-    awaited_peer_ = -1;
-    looks_at_all_ = all <= kWarp;
-    if (i >= count) {
-      if (i < all && looks_at_all_)
-        awaited_ = end_of(item_.lane->at<LaneDependency>(
-            item_.lane->dependencies_at)[step_->first_dependency + i - count]);
-      return;
-    }
-    end_ = item_.ends[step_->first_operand + i];
-    aligned_ = end_.aligned;
-    if (end_.kind == LaneEnd::kMemory || end_.word == nullptr) return;
-    const bool waits = i < step_->sources || needs_room();
-    if (!waits) return;
-    awaited_ = {end_.word, i < step_->sources ? end_.next : end_.next - a_.slots};
-    awaited_peer_ = end_.peer;
-  }
-
-  // Whether the dependencies of the item's step are complete, its messages have arrived and its
-  // ports have room.
-  __device__ bool ready() {
-    step_ = item_.lane->at<LaneStep>(sizeof(LaneHead)) + item_.step;
-    const uint32_t count = uint32_t{step_->sources} + step_->destinations,
-                   all = count + step_->dependencies;
-    const LaneEnd* ends = item_.ends + step_->first_operand;
-    bool mine = true;
-    int waits = -1;
-    LaneWait wait;
-    aligned_ = true;
-    for (uint32_t i = leader(); i < all; i += kWarp) {
-      bool here = true;
-      if (i >= count) {
-        const LaneWait other = end_of(item_.lane->at<LaneDependency>(
-            item_.lane->dependencies_at)[step_->first_dependency + i - count]);
-        here = load_acquire(other.word, false) >= other.value;
-        if (!here) wait = other;
-      } else {
-        end_ = ends[i];
-        aligned_ = aligned_ && end_.aligned;
-        if (end_.kind != LaneEnd::kMemory && end_.word != nullptr) {
-          here = i < step_->sources ? has_arrived(i) : has_room();
-          if (!here) waits = end_.peer;
-          if (!here && !a_.packets)
-            wait = {end_.word, i < step_->sources ? end_.next : end_.next - a_.slots};
-        }
-      }
-      mine = mine && here;
-    }
-    return all_agree(mine, waits, false, wait);
-  }
-
-  // When a step of another lane is complete.
-  __device__ LaneWait end_of(const LaneDependency& d) const {
-    const uint64_t steps = uint64_t{item_.iteration} * d.steps + d.step + 1;
-    return {&a_.progress[item_.instance * a_.lane_count + d.lane], call_word(item_.call, steps)};
-  }
-  __device__ bool has_arrived(uint32_t i) const {
-    if (!a_.packets) return load_acquire(end_.word, a_.system) >= end_.next;
-    // Who has one item waits for the packets themselves.
-    if (alone_) return true;
-    const std::byte* at = item_.at[step_->first_operand + i];
-    return load_packet(reinterpret_cast<const Packet*>(at)).flag0 == item_.call;
-  }
-  // The first messages of a call always have room.
-  __device__ bool needs_room() const {
-    return !end_.free && static_cast<uint32_t>(end_.next) > a_.slots;
-  }
-  __device__ bool has_room() const {
-    if (!needs_room()) return true;
-    return load_acquire(end_.word, a_.system) >= end_.next - a_.slots;
   }
 
   // Prepares the first movement of the step. Returns the number of movements.
@@ -659,158 +482,8 @@ class LaneRunner : private LaneItems {
     return static_cast<uint32_t>(step.count) * (passes == 0 ? 1 : passes);
   }
 
-  // What a leader tells when the data of a step has been moved: that a slot is free, that a message
-  // has come, or, the first leader, that the step is complete.
-  struct Told {
-    uint64_t *word = nullptr, *progress = nullptr;
-    uint64_t value = 0, steps = 0;
-    bool fences = false;  // equal in all
-  };
-  // Whether the step can be noted: every leader has an operand, and none is told of by a post.
-  __device__ bool can_look_ahead() const {
-    return !all_work() && step_->simple &&
-           warp_ballot(threadIdx.x < step_->sources + step_->destinations && end_.posted) == 0;
-  }
-  // Notes what is to be told of the step, and goes on to the next one.
-  __device__ Told note_step() {
-    Told told;
-    const uint32_t i = threadIdx.x;
-    if (!a_.packets && i < uint32_t{step_->sources} + step_->destinations) {
-      if (is_told(i)) {
-        told.word = end_.told;
-        told.value = end_.next;
-      }
-      const uint32_t operand = step_->first_operand + i;
-      go_on(item_.ends[operand], item_.at[operand]);
-    }
-    told.fences = step_->counted || (step_->sends && !a_.packets);
-    if (step_->counted && i == 0) {
-      told.progress = progress();
-      told.steps = steps_done();
-    }
-    warp_meet();
-    advance();
-    return told;
-  }
-  __device__ void tell(const Told& told) const {
-    if (told.fences) fence(a_.system);
-    if (told.word != nullptr) store_relaxed(told.word, told.value, a_.system);
-    if (told.progress != nullptr) store_relaxed(told.progress, told.steps, false);
-  }
-
-  // The step's data has been moved. Gives slots back, tells consumers, and counts the step.
-  __device__ void complete() {
-    prepared_ = false;
-    if (item_.arrives) return complete_item();
-    const uint32_t count = uint32_t{step_->sources} + step_->destinations;
-    if (!a_.packets) {
-      if (step_->sends || step_->counted) fence(a_.system);
-      for (uint32_t i = threadIdx.x; i < count; i += kWarp) {
-        LaneEnd& end = item_.ends[step_->first_operand + i];
-        if (!step_->simple) end_ = end;
-        if (is_told(i)) tell(i);
-        go_on(end, item_.at[step_->first_operand + i]);
-      }
-    } else if (step_->counted) {
-      fence(a_.system);
-    }
-    if (step_->counted && threadIdx.x == 0) tell_progress();
-    warp_meet();
-    advance();
-  }
-  __device__ void advance() {
-    if (++item_.step < item_.lane->steps) return;
-    item_.step = 0;
-    if (++item_.iteration < item_.iterations) return;
-    complete_item();
-  }
-  __device__ void complete_item() {
-    item_.iteration = item_.iterations;
-    if (threadIdx.x == 0 && item_.lane->own) item_.lane->counter[item_.instance] = item_.call;
-    left_--;
-  }
-  // Whether the other end waits for operand i, which is in end_. A producer need not wait for the
-  // room of the last messages.
-  __device__ bool is_told(uint32_t i) const {
-    if (end_.word == nullptr || i >= step_->sources) return end_.word != nullptr;
-    return !end_.free &&
-           static_cast<uint32_t>(end_.next) + a_.slots <= item_.iterations * end_.per_iteration;
-  }
-  // Tells the other end of operand i's message, which is in end_.
-  __device__ void tell(uint32_t i) const {
-    if (!end_.posted) return store_relaxed(end_.told, end_.next, a_.system);
-    const LaneHead& lane = *item_.lane;
-    const uint32_t number = step_->first_operand + i;
-    const auto& operand = lane.at<LaneOperand>(lane.operands_at)[number];
-    const auto& port =
-        lane.at<LanePort>(operand.receives ? lane.receives_at : lane.sends_at)[operand.port];
-    const LanePlaces places(a_, item_);
-    const uint64_t bytes =
-        places.before(*step_, static_cast<uint32_t>(step_->count), operand.codec);
-    if (!operand.receives && bytes > 0) atomicAdd(&a_.counters->posted, 1);
-    send_post(a_.watch, *port.post, places.post_of(operand, port, end_, bytes, item_.at[number]),
-              port.peer);
-  }
-  __device__ void tell_progress() const { store_relaxed(progress(), steps_done(), false); }
-  __device__ uint64_t* progress() const {
-    return &a_.progress[item_.instance * a_.lane_count + item_.number];
-  }
-  __device__ uint64_t steps_done() const {
-    return call_word(item_.call, uint64_t{item_.iteration} * item_.lane->steps + item_.step + 1);
-  }
-  // To the operand of the next iteration.
-  __device__ void go_on(LaneEnd& end, std::byte*& at) const {
-    if (item_.iterations == 1) return;
-    end.next = end_.next + end_.per_iteration;
-    if (end_.place != kPrivate) end.place = end_.place + end_.advance;
-    const bool in_slot = end_.kind == LaneEnd::kSlot;
-    if (!in_slot) at += end_.advance;
-    if (!in_slot && end_.kind != LaneEnd::kLent) return;
-    uint32_t slot = uint32_t{end_.slot} + end_.slot_step;
-    if (slot >= a_.slots) slot -= a_.slots;
-    end.slot = static_cast<uint16_t>(slot);
-    if (in_slot)
-      at += (static_cast<int64_t>(slot) - end_.slot) * static_cast<int64_t>(a_.slot_bytes);
-  }
-
-  // The caller may change its buffers when the kernel has ended.
-  __device__ void wait_for_nics() const {
-    Patience patience;
-    const uint32_t posted = load_volatile(&a_.counters->posted);
-    while (static_cast<int32_t>(static_cast<uint32_t>(load_acquire_system(a_.sent)) - posted) < 0)
-      if (!patience.lasts(a_.watch, -1)) return;
-  }
-  // The last block of the rank counts the call. The end of the kernel makes that visible.
-  __device__ void leave() {
-    if (threadIdx.x != 0) return;
-    const bool posts = a_.sent != nullptr;
-    if (posts) fence(false);
-    if (gridDim.x > 1) {
-      if (atomicAdd(&a_.counters->leaving, 1) != gridDim.x - 1) return;
-      a_.counters->leaving = 0;
-    }
-    if (a_.lends) wait_for_nics();
-    if (posts) a_.counters->settled = load_volatile(&a_.counters->posted);
-    if (a_.counts) a_.counters->call = call_;
-  }
-
   LaneShared& shared_;
-  // The leaders' only. Equal in all of them, but for the operand that each has.
-  uint32_t next_ = 0;
-  uint32_t turn_ = 0;  // of LaneShared::sources
-  LaneItem item_;
-  const LaneStep* step_ = nullptr;
-  LaneEnd end_;
-  bool aligned_ = false;
-  bool alone_ = false;  // only one item can go on
-  // See can_run().
-  bool prepared_ = false, looks_at_all_ = false;
-  uint32_t rounds_ = 0;
-  LaneWait awaited_;
-  int awaited_peer_ = -1;
-  int waits_for_ = -1, waits_at_ = -1;  // a rank, and the step that needs it
-  uint32_t foreign_ = 0;
-  bool waits_other_call_ = false;
+  uint32_t turn_ = 0;  // of LaneShared::sources; the leaders' only
 };
 
 #ifdef __CUDACC__
