@@ -187,7 +187,9 @@ class LaneRunner : private LaneTells {
     leave();
   }
   static __device__ BlockTeam warp_threads() { return {leader(), kWarp}; }
+  // (They meet because the steps that it follows have been seen by one thread each.)
   __device__ bool move_step() {
+    if (step_->dependencies > 0) warp_meet();
     return step_->sources + step_->destinations == 0 ||
            move_packets<Type, Op>(a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0),
                                   warp_threads());
