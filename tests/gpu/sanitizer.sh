@@ -9,7 +9,7 @@ tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 
   skip compute-sanitizer "compute-sanitizer is not installed"
 # Errors that the library expects and handles (a peer that is already enabled) are not findings. Every test has its own
 # process: under the tool, kernels of two ranks once hung in a process that had run another test.
-read -ra tests <<<"${WEFT_TEST_SANITIZED:-Sampled.OneRank Sampled.TwoRanks Sampled.TwoRanksInAGraph}"
+read -ra tests <<<"${WEFT_TEST_SANITIZED:-Sampled.OneRank Sampled.TwoRanks Sampled.TwoRanksInAGraph Schedules.AreSampled}"
 for test in "${tests[@]}"; do
   WEFT_TEST_PATIENCE=${WEFT_TEST_PATIENCE:-4} timeout 60 "$tool" --tool "$1" --error-exitcode 99 --report-api-errors no \
     "$2" --gtest_filter="$test"
