@@ -35,6 +35,7 @@ void run_case(Rank& me, const ScheduleCase& c, const CaseMemory& memory) {
   me.arena->reset();
   auto* device = reinterpret_cast<std::byte*>(me.arena->take(before.size()));
   upload(device, before.data(), before.size(), me.stream());
+  me.meet();  // see sampled_test.cc
   WEFT_OK(call_of(c, me.rank, device, me.comm(), me.stream()));
   std::vector<std::byte> got(before.size());
   download(got.data(), device, got.size(), me.stream());
