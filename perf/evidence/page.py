@@ -57,8 +57,9 @@ every destination as a write. Straight messages save some of them, so it can exc
 
 A ring of 8 ranks is {ring_ag} (all_gather) and {ring_ar} (all_reduce) times as fast as NCCL 2.30.7 at 64 MiB. Where all messages go through
 slots its all_gather of 256 MiB reaches {ring_slots} of the copy bandwidth. A hop of small messages, as packets, takes {hop} us (goal: {hop_bar}).
-{synthesized} synthesized schedules of six machines gave the right data, with one thread block per rank too. In thread blocks that run
-several lanes one warp finds steps and tells peers while the others move data.
+{synthesized} synthesized schedules of six machines gave the right data, with one thread block per rank too. A step of small
+messages takes {steps_least} to {steps_most} us there (goal: 2; 1 KiB over the steps that follow each other). The slow ones wait for other lanes of their rank,
+which costs a fence and a trip through memory, or have few steps, so that the start of a call counts.
 
 ## Host mode against OpenMPI
 
@@ -153,6 +154,7 @@ def text(baselines):
     net = [value(f"own_hosts/weft/2/all_reduce/{size}/speedup") for size in ("8K", "1M", "16M", "128M")]
     net4 = [value(f"own_hosts/weft/4/all_reduce/{size}/speedup") for size in ("8K", "1M", "16M", "128M")]
     big = [baselines[f"synth_perf/dgx-h100x128/{name}/1G/ratio"]["value"] for name in COLLECTIVES[:3]]
+    steps = [row["value"] for name, row in baselines.items() if name.startswith("schedule_perf/weft/") and name.endswith("/step_us")]
     return TEXT.format(
         cells=sum(1 for name in baselines if name.startswith("rankperf/nccl/") and name.endswith("/graph_us")),
         speedup=value("rankperf/weft/speedup_over_nccl"), speedup_bar=bar("rankperf/weft/speedup_over_nccl"),
@@ -181,6 +183,7 @@ def text(baselines):
         ring_slots=value("schedule_perf/weft/8/all_gather/ring-slots/256M/copy_fraction"),
         hop=value("schedule_perf/weft/hop_us"), hop_bar=bar("schedule_perf/weft/hop_us"),
         synthesized=value("schedule_perf/weft/synthesized_right"),
+        steps_least=f"{min(steps):.1f}", steps_most=f"{max(steps):.1f}",
         hosts_table=hosts_table(baselines),
         registered=span([baselines[f"process_perf/4/{name}/64M/registered_ratio"]["value"] for name in COLLECTIVES]),
         plain=span([baselines[f"process_perf/4/{name}/64M/plain_ratio"]["value"] for name in COLLECTIVES]),

@@ -16,6 +16,8 @@ constexpr size_t kMostShared = 38 << 10;  // dynamic, besides what kernels decla
 constexpr uint64_t kFewThreads = 64;
 // The most words of a message that a single warp moves, one a thread at a time.
 constexpr uint64_t kMostWarpWords = 128;
+// Items of a block whose warps lead: a thread of a warp watches each (LaneRunner::run_items()).
+constexpr uint64_t kMostWarpItems = kThreads;
 static_assert(GpuExecutor::kMostMessages == kMostKernelMessages);
 
 // A port between this rank and one of another host, which is reached by posts. Words and pools have
@@ -296,7 +298,8 @@ void GpuExecutor::run_lanes(LanePlan& plan, const GpuCall& call) {
                               : move_kernels();
   const uint64_t words = ceil_div(g.slice * a.element, 8);
   const uint64_t own = ceil_div(uint64_t{a.items}, blocks);
-  a.warps = g.packets && own > 1 && image.simple && words <= kMostWarpWords;
+  a.warps = g.packets && own > 1 && own <= kMostWarpItems && image.simple &&
+            words <= kMostWarpWords;
   const uint64_t threads =
       g.packets ? std::clamp<uint64_t>(packet_threads(words, own, a.warps), kFewThreads, kThreads)
                 : kThreads;

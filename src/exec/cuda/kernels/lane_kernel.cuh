@@ -144,6 +144,7 @@ class LaneRunner : private LaneTells {
       __syncthreads();  // the first thread that ends lets the next kernel start
       return leave();
     }
+    __syncthreads();  // all have read whether to stop
     for (item_.step = 0; item_.step < count; item_.step++) {
       step_ = &steps[item_.step];
       if (step_->dependencies > 0) {
@@ -194,7 +195,8 @@ class LaneRunner : private LaneTells {
            move_packets<Type, Op>(a_, simple_movement(item_.lengths[item_.step].rest, false, 0, 0),
                                   warp_threads());
   }
-  // A warp that has one item waits for its packets themselves.
+  // A warp that has one item waits for its packets themselves. A thread has the same words of a
+  // chunk in all steps, and packets need no scratch memory, so threads meet for other lanes only.
   __device__ void run_item() {
     alone_ = true;
     item_ = items_[next_];

@@ -52,6 +52,7 @@ class LaneTells : protected LaneWaits {
 
   // The step's data has been moved. Gives slots back, tells consumers, and counts the step.
   __device__ void complete() {
+    warp_meet();  // one leader each has seen the steps that this one follows
     if (item_.arrives) return complete_item();
     const uint32_t count = uint32_t{step_->sources} + step_->destinations;
     if (!a_.packets) {
