@@ -113,6 +113,8 @@ class Recorder {
     if (span.from >= 0) more += fmt::format(R"(,"from":"rank {}")", span.from);
     if (span.to >= 0) more += fmt::format(R"(,"to":"rank {}")", span.to);
     if (span.plan != nullptr) more += fmt::format(R"(,"plan":{})", quoted_text(span.plan));
+    if (span.means != nullptr) more += fmt::format(",{}", span.means);
+    if (span.blocks > 0) more += fmt::format(R"(,"blocks":{})", span.blocks);
     if (span.nic != nullptr) more += fmt::format(R"(,"nic":{})", quoted_text(span.nic));
     const auto event = [&](int row, const char* name) {
       if (rows_.emplace(span.track, row).second) text += row_name(span.track, row);

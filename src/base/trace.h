@@ -32,11 +32,14 @@ class Track {
 struct Span {
   int64_t begin = 0, end = 0;  // now()
   int64_t track = -1;
-  int32_t row = 0;             // 0: operations; network_row(); else lane + 1
-  const char* name = "";       // never freed
-  const char* plan = nullptr;  // of an operation: from keep()
-  const char* nic = nullptr;   // of a network message: from keep()
-  uint64_t operation = 0;      // its number in the communicator
+  int32_t row = 0;        // 0: operations; network_row(); else lane + 1
+  const char* name = "";  // never freed
+  // Of an operation, from keep(): its plan, and what it ran on as members of a JSON object.
+  const char* plan = nullptr;
+  const char* means = nullptr;
+  int32_t blocks = 0;         // thread blocks of its largest kernel; 0: none
+  const char* nic = nullptr;  // of a network message: from keep()
+  uint64_t operation = 0;     // its number in the communicator
   uint64_t bytes = 0;
   int32_t step = -1;
   int32_t from = -1, to = -1;  // peers

@@ -287,6 +287,7 @@ void Communicator::connect(Deadline deadline) {
   operations_ =
       std::make_unique<OperationBuilder>(config_, nranks, mesh_->one_host(), mesh_->ring_bytes());
   plans_ = std::make_unique<LoweredPlans>(rank, options_.label, *chooser_, *mesh_, *cpu_nodes_);
+  if (!config_.trace.empty()) plans_->describe_means();
   auto tasks = std::make_unique<HostTasks>(config_, nranks, context_, *mesh_, *chooser_, *plans_,
                                            *cpu_nodes_, *operations_);
   std::lock_guard lock(vigil_.mutex);

@@ -11,6 +11,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/siphash.h"
+#include "src/base/trace.h"
 #include "src/comm/block_agreement.h"
 #include "src/comm/irregular.h"
 #include "src/comm/wide_schedule.h"
@@ -252,19 +253,24 @@ void GpuLauncher::launch_all(std::span<const Call* const> calls, uint64_t number
     }
     if (call->count > 0 || call->irregular != nullptr) {
       if (call->ready != nullptr) gpu_.wait_word(call->ready);
-      gpu_.number_call(static_cast<int64_t>(number++));
+      const int64_t begin = begin_record();
+      gpu_.number_call(static_cast<int64_t>(number));
       timed({&call, 1}, [&] { launch_collective(*call); });
+      record({&call, 1}, begin, number++);
     }
     if (call->done != nullptr) gpu_.write_word(call->done);
   }
   gpu_.number_call(-1);
-  if (!send_recvs.empty())
+  if (!send_recvs.empty()) {
+    const int64_t begin = begin_record();
     timed(send_recvs, [&] {
       if (rings_)
         launch_ring_send_recvs(send_recvs);
       else
         launch_send_recvs(send_recvs);
     });
+    record(send_recvs, begin, 0);
+  }
   gpu_.end(streams);
 }
 
@@ -320,9 +326,15 @@ void GpuLauncher::launch_collective(const Call& call) {
   gpu_call.signature = static_cast<uint32_t>(siphash(Secret{}, signature, sizeof signature));
   if (choice.path == PlanPath::kLanes || (wide && passes_sums_on(collective, choice)))
     return launch_lanes(call, collective, choice, gpu_call, asked.in_place, wide);
-  if (choice.path == PlanPath::kCopyEngines) return gpu_.copy(collective, gpu_call);
-  if (cuda::GpuPlan* plan = gpu_plan(collective, choice).plan.get())
-    return gpu_.run(*plan, gpu_call);
+  if (choice.path == PlanPath::kCopyEngines) {
+    if (traced()) ran_ = {trace::keep(choice.name), means_of(choice.path, {})};
+    return gpu_.copy(collective, gpu_call);
+  }
+  const GpuEntry& entry = gpu_plan(collective, choice);
+  if (entry.plan != nullptr) {
+    ran_ = {choice.generator->name.data(), entry.means};
+    return gpu_.run(*entry.plan, gpu_call);
+  }
   Choice lanes = choice;
   lanes.path = PlanPath::kLanes;
   launch_lanes(call, collective, lanes, gpu_call, asked.in_place, wide);
@@ -380,8 +392,9 @@ const GpuLauncher::GpuEntry& GpuLauncher::gpu_plan(const Collective& collective,
             : packets ? " with the low-latency protocol"
                       : "",
             program.steps.size());
-  plans.push_back(
-      std::make_unique<GpuEntry>(GpuEntry{choice.generator, collective.root, std::move(plan)}));
+  const char* means = traced() ? means_of(choice.path, program) : nullptr;
+  plans.push_back(std::make_unique<GpuEntry>(
+      GpuEntry{choice.generator, collective.root, std::move(plan), means}));
   return *plans.back();
 }
 

@@ -83,6 +83,7 @@ class GpuLauncher {
     const Generator* generator = nullptr;
     int root = 0;
     std::shared_ptr<cuda::GpuPlan> plan;  // nullptr: it runs on lanes
+    const char* means = nullptr;          // see Ran
   };
   struct LaneEntry {
     const void* source = nullptr;  // the Generator or ImportedSchedule
@@ -90,6 +91,13 @@ class GpuLauncher {
     bool in_place = false;
     bool wide = false;  // partial sums travel as float
     std::shared_ptr<cuda::LanePlan> plan;
+    const char* name = nullptr;
+    const char* means = nullptr;  // see Ran
+  };
+  // The plan of the last call, for WEFT_TRACE: its name and trace::Span::means.
+  struct Ran {
+    const char* plan = nullptr;
+    const char* means = nullptr;
   };
   const GpuEntry& gpu_plan(const Collective& collective, const Choice& choice);
   // The activity learns of the calls, or that their launch failed.
@@ -102,14 +110,19 @@ class GpuLauncher {
   void poll(Proxy& proxy);
   void stop_polling() noexcept;
   void share_blocks(const std::vector<cuda::GpuPeer>& peers, Deadline deadline);
+  // Only with WEFT_TRACE.
+  bool traced() const { return context_.track.id() >= 0; }
+  int64_t begin_record();
+  void record(std::span<const Call* const> calls, int64_t begin, uint64_t number);
+  const char* means_of(PlanPath path, const Program& program) const;
   template <typename Launch>
   void timed(std::span<const Call* const> calls, Launch launch);
   void launch_collective(const Call& call);
   void launch_exchange(const Call& exchange);
   void launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
                     cuda::GpuCall gpu_call, bool in_place, bool wide);
-  cuda::LanePlan& lane_plan(const Collective& collective, const Choice& choice, bool in_place,
-                            bool wide);
+  const LaneEntry& lane_plan(const Collective& collective, const Choice& choice, bool in_place,
+                             bool wide);
   bool passes_sums_on(const Collective& collective, const Choice& choice);
   void compress(const Call& call, const Collective& collective, const Choice& choice, bool in_place,
                 cuda::GpuCall& gpu_call);
@@ -147,10 +160,11 @@ class GpuLauncher {
   bool rings_ = false;              // all calls use rings
   bool lsa_ = false;                // see lsa()
   bool rings_connected_ = false;  // rings exist; calls whose plans have CPU nodes use them at least
-  bool captured_ = false;         // the current launch becomes part of a graph
-  int ring_channels_ = 0;         // ports per peer
-  Program send_recv_program_;     // lane 0 sends, lane 1 receives
-  std::vector<Proxy*> proxies_;   // they keep polling
+  Ran ran_;
+  bool captured_ = false;        // the current launch becomes part of a graph
+  int ring_channels_ = 0;        // ports per peer
+  Program send_recv_program_;    // lane 0 sends, lane 1 receives
+  std::vector<Proxy*> proxies_;  // they keep polling
   Registered registered_;
 };
 

@@ -4,9 +4,11 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/trace.h"
 #include "src/comm/gpu_launcher.h"
 #include "src/comm/wide_schedule.h"
 #include "src/planner/proved_schedules.h"
+#include "src/schedule/lower.h"
 #include "src/transport/proxy.h"
 
 namespace weft {
@@ -64,15 +66,16 @@ cuda::SignalWords GpuLauncher::signal_words() const {
   return words;
 }
 
-cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choice& choice,
-                                       bool in_place, bool wide) {
+const GpuLauncher::LaneEntry& GpuLauncher::lane_plan(const Collective& collective,
+                                                     const Choice& choice, bool in_place,
+                                                     bool wide) {
   const void* source = choice.schedule != nullptr ? static_cast<const void*>(choice.schedule)
                                                   : static_cast<const void*>(choice.generator);
   auto& plans = lane_plans_[static_cast<size_t>(collective.kind)];
   for (const LaneEntry& entry : plans)
     if (entry.source == source && entry.root == collective.root && entry.in_place == in_place &&
         entry.wide == wide)
-      return *entry.plan;
+      return entry;
   const auto proved = [&](bool aliased) -> std::shared_ptr<const VerifiedSchedule> {
     if (choice.schedule != nullptr)
       return aliased ? choice.schedule->in_place : choice.schedule->out_of_place;
@@ -102,8 +105,12 @@ cuda::LanePlan& GpuLauncher::lane_plan(const Collective& collective, const Choic
             context_.label, name(collective.kind), collective.root,
             in_place ? "in place" : "out of place", runs_as, shape.lanes, shape.steps,
             shape.straight, shape.messages);
+  if (traced()) {
+    entry.name = trace::keep(runs_as);
+    entry.means = means_of(PlanPath::kLanes, lower(*verified, rank_));
+  }
   plans.push_back(std::move(entry));
-  return *plans.back().plan;
+  return plans.back();
 }
 
 // Counts a compressed call, and finds what earlier ones lost. Memory of losses that had to go may
@@ -124,7 +131,9 @@ void GpuLauncher::compress(const Call& call, const Collective& collective, const
 void GpuLauncher::launch_lanes(const Call& call, const Collective& collective, const Choice& choice,
                                cuda::GpuCall gpu_call, bool in_place, bool wide) {
   constexpr uint32_t kWideSignature = 0x77696465;
-  cuda::LanePlan& plan = lane_plan(collective, choice, in_place, wide);
+  const LaneEntry& entry = lane_plan(collective, choice, in_place, wide);
+  cuda::LanePlan& plan = *entry.plan;
+  ran_ = {entry.name, entry.means};
   const auto shape = cuda::GpuExecutor::shape_of(plan);
   if (shape.uniform_only && call.count % static_cast<size_t>(shape.chunks) != 0)
     fail(ncclInvalidUsage, "count {} does not divide by the {} chunks of the schedule", call.count,

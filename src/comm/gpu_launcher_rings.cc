@@ -53,6 +53,7 @@ void GpuLauncher::launch_ring_collective(const Call& call, const Collective& col
   cuda::GpuRingJob job;
   job.operation = operations_.build(call, plan.program, plan.tag);
   tell_observer(call, plan.program, job.operation);
+  ran_ = {plan.traced, plan.means};
   if (plan.shape) {
     cuda::GpuRingExchange exchange{job.operation, *plan.shape, {}};
     for (int peer = 0; peer < nranks_; peer++)

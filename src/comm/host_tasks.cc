@@ -268,6 +268,7 @@ host::Task& HostTasks::append(host::Batch& batch, const Call& call, const Prepar
   task.context = &context_;
   task.call = &call;
   task.plan = known.plan != nullptr ? known.plan->traced : nullptr;
+  task.means = known.plan != nullptr ? known.plan->means : nullptr;
   task.sends = known.sends;
   task.receives = known.receives;
   return task;

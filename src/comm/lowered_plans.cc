@@ -6,6 +6,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/trace.h"
+#include "src/comm/traced_plan.h"
 #include "src/comm/wide_schedule.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/proved_schedules.h"
@@ -109,6 +110,7 @@ const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const ch
     if (const std::string why = unfit_for_host_fifos(schedule); !why.empty())
       fail(ncclInvalidUsage, "schedule {}: {}", name, why);
   check_channels(plan->program, name);
+  if (describes_means_) plan->means = means_of(plan->program);
   WEFT_INFO(kTuning, "{}: {} root {} {} runs as {}: {} lanes, {} steps here", label_,
             weft::name(collective.kind), collective.root,
             plan->in_place ? "in place" : "out of place", name, plan->program.lanes.size(),
@@ -116,6 +118,14 @@ const LoweredPlan& LoweredPlans::add(std::unique_ptr<LoweredPlan> plan, const ch
   auto& plans = plans_[static_cast<size_t>(collective.kind)];
   plans.push_back(std::move(plan));
   return *plans.back();
+}
+
+const char* LoweredPlans::means_of(const Program& program) const {
+  return traced_means(name_of(PlanPath::kFifos), program, [&](int peer, int channel, bool sends) {
+    if (mesh_.link_kind(peer) != LinkKind::kNetwork) return TracedPort{};
+    return TracedPort{TracedPort::Kind::kNetwork,
+                      nic_of(mesh_.network_links(), peer, collective_channel(channel), sends)};
+  });
 }
 
 void LoweredPlans::check_channels(const Program& program, const char* name) const {

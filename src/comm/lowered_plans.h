@@ -20,6 +20,7 @@ struct LoweredPlan {
   const void* source = nullptr;  // the Generator or ImportedSchedule
   uint32_t tag = 0;              // see MessageHeader::plan
   const char* traced = nullptr;  // its name in traces
+  const char* means = nullptr;   // as in trace::Span; nullptr without a trace
   int root = 0;
   bool in_place = false;
   bool wide = false;  // partial sums travel as float
@@ -37,6 +38,9 @@ class LoweredPlans {
 
   // Kernels will run the plans. From now on a plan with CPU nodes must fit into a kernel.
   void check_for_kernels() { for_kernels_ = true; }
+
+  // Plans say what they run on, for WEFT_TRACE.
+  void describe_means() { describes_means_ = true; }
 
   // The choice must have Protocol::kFifos. Throws Error if the plan cannot run here. `wide`:
   // partial sums travel as float. If the plan keeps some in memory, a ring runs instead.
@@ -56,6 +60,7 @@ class LoweredPlans {
   const LoweredPlan& add(std::unique_ptr<LoweredPlan> plan, const char* name,
                          const Collective& collective, const VerifiedSchedule& verified,
                          int fifo_depth);
+  const char* means_of(const Program& program) const;
   void check_channels(const Program& program, const char* name) const;
 
   const int rank_;
@@ -63,7 +68,7 @@ class LoweredPlans {
   const PlanChooser& chooser_;
   const Mesh& mesh_;
   const CpuNodes& nodes_;
-  bool for_kernels_ = false;
+  bool for_kernels_ = false, describes_means_ = false;
   std::array<std::vector<std::unique_ptr<LoweredPlan>>, kCollectiveKinds> plans_;
   Program send_, receive_;
   std::optional<Program> irregular_;

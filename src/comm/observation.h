@@ -1,5 +1,4 @@
-// Reports the calls that are launched together on one communicator to the profiler plugin. On GPUs
-// it also writes them to the timeline. In host mode the executor writes the timeline.
+// Reports the calls that are launched together on one communicator to the profiler plugin.
 #pragma once
 
 #include <span>
@@ -8,14 +7,14 @@
 
 namespace weft {
 
-// Lives from just before the launch until the launch returns. Without observers it costs two
-// comparisons.
+// Lives from just before the launch until the launch returns. Without a plugin it costs a
+// comparison.
 class Observation {
  public:
   Observation(ncclComm& comm, std::span<const Call* const> calls) : comm_(comm), calls_(calls) {
     if (wanted(comm)) begin();
   }
-  static bool wanted(const ncclComm& comm) { return comm.profiler != nullptr || traced(comm); }
+  static bool wanted(const ncclComm& comm) { return comm.profiler != nullptr; }
   ~Observation() {
     if (begun_) end();
   }
@@ -23,17 +22,12 @@ class Observation {
   Observation& operator=(const Observation&) = delete;
 
  private:
-  static bool traced(const ncclComm& comm) {
-    return comm.impl->on_gpu() && comm.impl->context().track.id() >= 0;
-  }
   void begin();
   void end();
-  const char* plan_of(const Call& call) const;
 
   ncclComm& comm_;
   std::span<const Call* const> calls_;
   bool begun_ = false;
-  int64_t begin_ = 0;
 };
 
 }  // namespace weft

@@ -120,7 +120,8 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   }
   if (request.hosts == 1) return plans_for_gpus(request, places);
   CommunicatorPlans plans = plans_for_cores(request);
-  if (each_has_a_gpu(places)) plans.nics = nic_plan(reduce_to(request.machine, places), {});
+  if (each_has_a_gpu(places))
+    plans.nics = nic_plan(peer_ways(reduce_to(request.machine, places)), {});
   return plans;
 }
 

@@ -1,13 +1,13 @@
 // plans_for_machine() and plans_for_topo() of init_plan_builders.h.
 #include <algorithm>
-#include <filesystem>
+#include <chrono>
+#include <numeric>
 
 #include "algorithms/catalogue/catalogue.h"
-#include "algorithms/generators/generators.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/siphash.h"
-#include "src/planner/cached_file.h"
+#include "src/base/parallel_for.h"
+#include "src/planner/cached_table.h"
 #include "src/planner/gpu_rates.h"
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/ordered_plans.h"
@@ -22,87 +22,6 @@ namespace {
 
 // Kernels that load and store in peer memory, or send packets, know this many ranks.
 constexpr int kMostKernelRanks = 32;
-
-// A file name that differs if anything differs that a table of simulated times depends on.
-std::string table_name(const TableRequest& request, uint64_t schedules) {
-  std::string text = fmt::format("9 {} {} {} {} {} {}", request.nranks, request.rules.plan,
-                                 request.rules.max_channels, request.simulation.most_slices,
-                                 schedules, request.setting.no_cpu_nodes);
-  text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
-                      request.simulation.step_us, request.simulation.message_us, request.packets);
-  if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
-  if (request.lanes)
-    text += fmt::format(" {} {} {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,
-                        request.lanes->pool_bytes, request.lanes->shared_pool, request.lanes->slots,
-                        request.lane_start_us);
-  for (const NcclChoice* choice : {&request.rules.algorithms, &request.rules.protocols})
-    for (const unsigned allowed : choice->allowed) text += fmt::format(" {}", allowed);
-  return fmt::format("table-{}-{:016x}", plan_key(*request.machine),
-                     siphash(Secret{}, text.data(), text.size()));
-}
-
-// Whether tables have the generator on this path (table_builder.cc).
-bool runs_on(const Generator& generator, PlanPath path) {
-  if (path == PlanPath::kLoadStore) return generator.name == kPeerMemory.name;
-  if (path == PlanPath::kPackets)
-    return generator.name == kOneShot.name || generator.name == kOneRound.name ||
-           generator.name == kTree.name;
-  return !generator.peer_memory && generator.name != kMultiConnection.name;
-}
-
-// Why an option of a cached table cannot be run; empty: it can.
-std::string why_unusable(const PlanOption& option, const TableRequest& request) {
-  const bool kernel = option.path == PlanPath::kPackets || option.path == PlanPath::kLoadStore;
-  if (option.path != request.path && !(kernel && request.kernels && option.schedule == -1))
-    return fmt::format("it does not run as {} here", name_of(option.path));
-  if (option.schedule != -1) {
-    if (option.schedule < 0 || static_cast<size_t>(option.schedule) >= request.schedules.size())
-      return fmt::format("there is no schedule {}", option.schedule);
-    const ImportedSchedule& schedule = *request.schedules[static_cast<size_t>(option.schedule)];
-    const bool same = schedule.collective.kind == option.kind && schedule.path == option.name;
-    return same ? "" : fmt::format("schedule {} is {}", option.schedule, schedule.path);
-  }
-  const Generator* generator = find_generator(option.name);
-  const bool pair = option.kind == CollectiveKind::kSendRecv;
-  if (generator == nullptr || !generator->supports({option.kind, pair ? 2 : request.nranks, 0}))
-    return "no generator makes it";
-  return runs_on(*generator, option.path)
-             ? ""
-             : "it does not run as " + std::string(name_of(option.path));
-}
-
-// Executors do what a table says, so a damaged one must not reach them.
-SelectionTable read_table(const std::string& path, const TableRequest& request) {
-  SelectionTable table = SelectionTable::decode(read_cached(path));
-  for (const PlanOption& option : table.options)
-    if (const std::string why = why_unusable(option, request); !why.empty())
-      fail(ncclInternalError, "its option {} for {}: {}", option.name, name(option.kind), why);
-  // The ranges in the file may name options of other collectives.
-  table.find_ranges();
-  table.origin = request.origin + "; the table from the cache";
-  return table;
-}
-
-// Takes the table from the cache, or builds it and puts it there. Simulating costs takes longer
-// than reading them.
-SelectionTable simulated_table(const Config& config, const TableRequest& request,
-                               uint64_t schedules) {
-  if (config.cache.empty()) return build_table(request);
-  const std::string path = config.cache + "/" + table_name(request, schedules);
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) try {
-      return read_table(path, request);
-    } catch (const Error& error) {
-      WEFT_WARN("{}: a cached table is not used: {}", path, error.what());
-    }
-  SelectionTable table = build_table(request);
-  try {
-    write_cached(path, table.encode());
-  } catch (const Error& error) {
-    WEFT_INFO(kInit, "the table is not kept: {}", error.what());
-  }
-  return table;
-}
 
 // Other ranks need only the schedules that some size chooses.
 void keep_chosen(CommunicatorPlans& plans) {
@@ -177,6 +96,91 @@ void log_unfinished(const std::string& title, const MadeSchedules& made) {
                              "keeps them");
 }
 
+// Options besides those that are simulated, and what a tuner plugin says.
+void complete_table(const InitPlansRequest& request, const Machine& machine,
+                    SelectionTable& table) {
+  if (request.on_gpus) add_cpu_plans(request, machine, table);
+  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, table);
+}
+
+// Plans that were made before: all wanted schedules and their table are in the cache. Only the
+// schedules that the table chooses are proved. nullopt: something is missing, or no good.
+std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& request,
+                                                   const Machine& machine, TableRequest& table,
+                                                   const std::optional<LaneCosts>& costs,
+                                                   const SynthesisTime& time,
+                                                   const std::string& title) {
+  const auto begin = std::chrono::steady_clock::now();
+  const KnownSchedules known = known_schedules(request.config, machine, costs, time);
+  const CachedTable cached(request.config, table, known.fingerprint);
+  if (known.all.empty() || !cached.exists()) return std::nullopt;
+  const auto known_as = [&](const PlanOption& option) {
+    const auto found =
+        std::find_if(known.all.begin(), known.all.end(),
+                     [&](const KnownSchedule& one) { return one.title == option.name; });
+    return found == known.all.end() ? nullptr : &*found;
+  };
+  // Rings that follow the machine stand behind the schedules of the cache.
+  const size_t most = known.all.size() + (request.on_gpus ? kMostOrderedSchedules : 0);
+  const auto kind_of = [&](const PlanOption& option) -> std::optional<CollectiveKind> {
+    if (option.schedule < 0 || static_cast<size_t>(option.schedule) >= most) return std::nullopt;
+    if (const KnownSchedule* one = known_as(option)) return one->collective.kind;
+    return request.on_gpus ? ordered_kind(option.name, option.kind) : std::nullopt;
+  };
+  try {
+    CommunicatorPlans plans;
+    plans.table = cached.read(kind_of);
+    complete_table(request, machine, plans.table);
+    std::vector<std::shared_ptr<const ImportedSchedule>> ordered;
+    std::vector<PlanOption*> chosen;
+    for (size_t i = 0; i < plans.table.options.size(); i++) {
+      PlanOption& option = plans.table.options[i];
+      if (option.schedule < 0) continue;
+      const bool kept = plans.table.chooses(static_cast<int>(i));
+      if (kept && known_as(option) == nullptr && ordered.empty())
+        ordered = ordered_schedules(machine);
+      option.schedule = kept ? static_cast<int>(chosen.size()) : PlanOption::kNotKept;
+      if (kept) chosen.push_back(&option);
+    }
+    std::vector<std::shared_ptr<const ImportedSchedule>> proved(chosen.size());
+    // The longest proofs begin first.
+    std::vector<size_t> order(chosen.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto length = [&](size_t i) {
+      const KnownSchedule* one = known_as(*chosen[i]);
+      return one == nullptr ? 0 : one->text.size();
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return length(a) > length(b); });
+    parallel_for(chosen.size(), [&] {
+      return [&](size_t piece) {
+        const size_t i = order[piece];
+        if (const KnownSchedule* one = known_as(*chosen[i]))
+          proved[i] = prove_known(*one, request.fits);
+        for (const auto& ring : ordered)
+          if (ring->path == chosen[i]->name && ring->collective.kind == chosen[i]->kind)
+            proved[i] = ring;
+        if (proved[i] == nullptr) fail(ncclInternalError, "there is no {}", chosen[i]->name);
+      };
+    });
+    plans.schedules = ImportedSchedules::of(proved);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    plans.table.origin +=
+        fmt::format("; {} schedules from the cache, 0 synthesized, {} proved, in {:.0f} ms",
+                    known.all.size(), proved.size(), seconds * 1e3);
+    MadeSchedules made;
+    made.fetched = static_cast<int>(known.all.size());
+    made.cut_short = known.cut_short;
+    made.completes = known.completes;
+    log_unfinished(title, made);
+    return plans;
+  } catch (const Error& error) {
+    WEFT_INFO(kInit, "{}: all cached plans are looked at: {}", title, error.what());
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machine& given,
@@ -189,27 +193,34 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
   table.origin = "times are simulated";
   if (request.on_gpus) take_gpu_rates(request, machine, table);
   const auto available = static_cast<int>(gpus(machine).size());
+  const std::string name = fmt::format("{} ({} of its {} GPUs)", title, request.nranks, available);
+  const auto finish = [&](CommunicatorPlans& made) {
+    made.nics = nic_plan(machine, made.schedules->all());
+    made.table.machine = name;
+    return std::move(made);
+  };
+  uint64_t schedules = 0;
   if (available == request.nranks && request.nranks > 1 && request.nranks <= kMostTableRanks) {
     std::optional<LaneCosts> costs;
     if (table.lanes) costs = {*table.lanes, table.simulation.step_us, table.simulation.message_us};
-    const MadeSchedules made =
-        schedules_for(request.config, machine, costs, time_for(request, machine), request.fits);
+    const SynthesisTime time = time_for(request, machine);
+    if (auto before = plans_made_before(request, machine, table, costs, time, title))
+      return finish(*before);
+    const MadeSchedules made = schedules_for(request.config, machine, costs, time, request.fits);
     std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
     if (request.on_gpus)
       for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);
     plans.schedules = ImportedSchedules::of(all);
+    schedules = made.fingerprint;
     table.schedules = all;
     table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
                                 made.fetched, made.made, made.seconds * 1e3);
     log_unfinished(title, made);
   }
-  plans.table = simulated_table(request.config, table, plans.schedules->fingerprint());
-  if (request.on_gpus) add_cpu_plans(request, machine, plans.table);
-  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
+  plans.table = CachedTable(request.config, table, schedules).get();
+  complete_table(request, machine, plans.table);
   keep_chosen(plans);
-  plans.nics = nic_plan(machine, plans.schedules->all());
-  plans.table.machine = fmt::format("{} ({} of its {} GPUs)", title, request.nranks, available);
-  return plans;
+  return finish(plans);
 }
 
 CommunicatorPlans plans_for_topo(const InitPlansRequest& request) {

@@ -17,6 +17,10 @@ namespace {
 
 constexpr size_t kMostOrderedRanks = 32;
 constexpr double kNoWay = 1e6;  // us
+constexpr CollectiveKind kRings[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
+                                     CollectiveKind::kReduce};
+static_assert(std::size(kRings) + 1 == kMostOrderedSchedules);
 
 // How long a megabyte takes from each rank to each other.
 class Distances {
@@ -101,10 +105,7 @@ std::vector<std::shared_ptr<const ImportedSchedule>> ordered_schedules(const Mac
   const auto n = static_cast<int>(gpus(machine).size());
   if (n < 3 || static_cast<size_t>(n) > kMostOrderedRanks) return {};
   const std::vector<int> order = ring_order(machine);
-  constexpr CollectiveKind kRings[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
-                                       CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
-                                       CollectiveKind::kReduce};
-  std::vector<std::shared_ptr<const ImportedSchedule>> made(std::size(kRings) + 1);
+  std::vector<std::shared_ptr<const ImportedSchedule>> made(kMostOrderedSchedules);
   parallel_for(made.size(), [&] {
     return [&](size_t i) {
       made[i] = proved(i < std::size(kRings) ? ordered_ring({kRings[i], n, 0}, order, true)
@@ -113,6 +114,13 @@ std::vector<std::shared_ptr<const ImportedSchedule>> ordered_schedules(const Mac
   });
   std::erase(made, nullptr);
   return made;
+}
+
+std::optional<CollectiveKind> ordered_kind(std::string_view name, CollectiveKind wanted) {
+  if (name == "ordered_chain") return CollectiveKind::kAllReduce;
+  const bool has = std::find(std::begin(kRings), std::end(kRings), wanted) != std::end(kRings);
+  if (name == "ordered_ring" && has) return wanted;
+  return std::nullopt;
 }
 
 }  // namespace weft

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "src/planner/imported_schedules.h"
@@ -16,5 +18,9 @@ std::vector<int> ring_order(const Machine& machine);
 // Rings in both directions, and a chain for all_reduce, along that order. Proved. Empty with many
 // ranks: proofs take too long for init then.
 std::vector<std::shared_ptr<const ImportedSchedule>> ordered_schedules(const Machine& machine);
+
+inline constexpr size_t kMostOrderedSchedules = 6;
+// The collective of such a schedule of that name; nullopt: there is none for `wanted`.
+std::optional<CollectiveKind> ordered_kind(std::string_view name, CollectiveKind wanted);
 
 }  // namespace weft

@@ -58,17 +58,16 @@ class Facts {
     if (!seen_.insert(fifo).second) return;
     if (cpu_node) {
       facts_.host_memory++;
-    } else if (crosses && note_nic(fifo)) {
-      facts_.network++;
     } else if (crosses) {
-      facts_.peer_memory++;  // one NVLink domain
+      facts_.network++;
+      note_nic(fifo);
     } else {
       (direct(from, to) ? facts_.peer_memory : facts_.host_memory)++;
     }
   }
 
-  // The first NIC on the way is the sender's. False: there is none, the hosts share NVSwitches.
-  bool note_nic(const Fifo& fifo) {
+  // The first NIC on the way is the sender's. Machines whose hosts share NVSwitches may have none.
+  void note_nic(const Fifo& fifo) {
     const auto hint = hints_.find(fifo);
     const auto route = simulated_.routes.between(std::get<0>(fifo), std::get<1>(fifo));
     const std::span<const int32_t> links =
@@ -80,10 +79,9 @@ class Facts {
       if (node.type != NodeType::kNic) continue;
       (use.sends.empty() ? use.sends : use.receives) = node.id;
     }
-    if (use.sends.empty()) return false;
+    if (use.sends.empty()) return;
     nics_.insert(use.sends);
     facts_.nic_uses.push_back(std::move(use));
-    return true;
   }
 
   bool direct(int from, int to) {

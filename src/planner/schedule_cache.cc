@@ -44,6 +44,11 @@ std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) 
   return fits(schedule) ? "" : "its messages do not fit into the FIFOs (WEFT_RING_BYTES)";
 }
 
+// Equal where the wanted schedules are, in this order. 0: there is none.
+uint64_t fingerprint_of(const std::vector<uint64_t>& hashes) {
+  return siphash(Secret{}, hashes.data(), hashes.size() * sizeof(uint64_t));
+}
+
 // The calling thread works when nobody else wants the core.
 void be_modest() {
   constexpr int kLowest = 19;
@@ -151,6 +156,16 @@ void complete_later(const Config& config, const Machine& machine,
   }
 }
 
+// Whether a thread goes on for the cache. Starts it.
+bool completes(const Config& config, const Machine& machine, const std::optional<LaneCosts>& costs,
+               const SynthesisTime& time, const std::string& folder) {
+  if (!time.background || config.background_seconds <= 0 || folder.empty() ||
+      config.synthesis_seconds == 0 || !can_synthesize(config))
+    return false;
+  complete_later(config, machine, costs, folder);
+  return true;
+}
+
 }  // namespace
 
 std::string plan_key(const Machine& machine) {
@@ -186,7 +201,9 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine,
                             : Clock::time_point::max();
   MadeSchedules result;
   std::vector<std::shared_ptr<const ImportedSchedule>> usable;
+  std::vector<uint64_t> hashes;
   for (const Outcome& outcome : make_until(making, deadline)) {
+    hashes.push_back(outcome.schedule == nullptr ? 0 : outcome.schedule->hash);
     if (outcome.left) result.left++;
     if (outcome.schedule == nullptr) continue;
     if (const std::string why = why_not(*outcome.schedule, fits); !why.empty()) {
@@ -197,13 +214,40 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine,
     if (outcome.cut_short) result.cut_short++;
     usable.push_back(outcome.schedule);
   }
-  result.completes = time.background && config.background_seconds > 0 &&
-                     !making->maker.folder().empty() && config.synthesis_seconds != 0 &&
-                     result.left + result.cut_short > 0 && can_synthesize(config);
-  if (result.completes) complete_later(config, machine, costs, making->maker.folder());
+  result.completes = result.left + result.cut_short > 0 &&
+                     completes(config, machine, costs, time, making->maker.folder());
+  result.fingerprint = fingerprint_of(hashes);
   result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
   return result;
+}
+
+KnownSchedules known_schedules(const Config& config, const Machine& machine,
+                               const std::optional<LaneCosts>& costs, const SynthesisTime& time) {
+  const ScheduleMaker maker(config, machine, costs, time.seconds);
+  KnownSchedules result;
+  std::vector<uint64_t> hashes;
+  for (size_t i = 0; i < ScheduleMaker::wanted(); i++) {
+    std::optional<ScheduleMaker::Known> known = maker.find(i);
+    if (!known) return {};
+    if (known->cut_short) result.cut_short++;
+    hashes.push_back(siphash(Secret{}, known->text.data(), known->text.size()));
+    result.all.push_back({std::move(known->title), known->collective, std::move(known->text)});
+  }
+  result.fingerprint = fingerprint_of(hashes);
+  result.completes =
+      result.cut_short > 0 && completes(config, machine, costs, time, maker.folder());
+  return result;
+}
+
+std::shared_ptr<const ImportedSchedule> prove_known(const KnownSchedule& known,
+                                                    const ScheduleTest& fits) {
+  auto schedule = ImportedSchedules::from_texts({{known.title, known.text}})->all().front();
+  if (schedule->collective != known.collective)
+    fail(ncclInvalidUsage, "{}: it is of another collective", known.title);
+  if (const std::string why = why_not(*schedule, fits); !why.empty())
+    fail(ncclInvalidUsage, "{}: {}", known.title, why);
+  return schedule;
 }
 
 }  // namespace weft

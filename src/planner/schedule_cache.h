@@ -29,6 +29,7 @@ struct MadeSchedules {
   int cut_short = 0;          // of these, with more time there might be better ones
   bool completes = false;     // a thread goes on for the cache
   double seconds = 0;
+  uint64_t fingerprint = 0;  // of all wanted schedules, whether they fit or not
 };
 
 // The time that synthesis may take at init: WEFT_SYNTHESIS_SECONDS, or a default if it is below
@@ -47,8 +48,31 @@ struct SynthesisTime {
 // out-of-place calls, most of them calls in place too, and `fits` accepts them. An unusable cache
 // file is logged and made again. A folder that cannot be written gives one log line.
 // `costs`: GPUs run them as lanes.
+//
+// Those that the cache has are read and proved at once; known_schedules() gives them as they are.
 MadeSchedules schedules_for(const Config& config, const Machine& machine,
                             const std::optional<LaneCosts>& costs, const SynthesisTime& time,
                             const ScheduleTest& fits);
+
+// A schedule as the cache has it, not proved. It may be anything.
+struct KnownSchedule {
+  std::string title;
+  Collective collective;  // that it should be of
+  std::string text;
+};
+
+// All schedules that schedules_for() would fetch. Empty if it would have to make one.
+struct KnownSchedules {
+  std::vector<KnownSchedule> all;
+  int cut_short = 0;  // as in MadeSchedules
+  bool completes = false;
+  uint64_t fingerprint = 0;
+};
+KnownSchedules known_schedules(const Config& config, const Machine& machine,
+                               const std::optional<LaneCosts>& costs, const SynthesisTime& time);
+
+// Proves one. Throws Error if it is of another collective, or cannot be used.
+std::shared_ptr<const ImportedSchedule> prove_known(const KnownSchedule& known,
+                                                    const ScheduleTest& fits);
 
 }  // namespace weft

@@ -118,6 +118,24 @@ ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   return outcome;
 }
 
+std::optional<ScheduleMaker::Known> ScheduleMaker::find(size_t number) const {
+  if (folder_.empty()) return std::nullopt;
+  Known known{title(number), {kWanted[number].kind, ranks_, 0}, "", false};
+  std::error_code ignored;
+  std::string path = path_of(known.title, "");
+  if (!std::filesystem::exists(path, ignored)) {
+    path = path_of(known.title, kQuick);
+    known.cut_short = true;
+    if (seconds_ >= kPatientSeconds || !std::filesystem::exists(path, ignored)) return std::nullopt;
+  }
+  try {
+    known.text = read_cached(path);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return known;
+}
+
 bool ScheduleMaker::complete(size_t number, double seconds) {
   std::error_code ignored;
   const std::string path = path_of(title(number), "");

@@ -36,6 +36,15 @@ class ScheduleMaker {
   static std::string title(size_t number);
   Outcome get(size_t number);
 
+  // What get() would fetch, not looked at yet; nullopt: the cache has no such schedule.
+  struct Known {
+    std::string title;
+    Collective collective;
+    std::string text;
+    bool cut_short = false;
+  };
+  std::optional<Known> find(size_t number) const;
+
   // Whether there is a cache folder, and where in it the schedules lie.
   const std::string& folder() const { return folder_; }
   // Searches for at most `seconds`, and keeps the result for good. False: it is there already, or

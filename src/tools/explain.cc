@@ -203,7 +203,7 @@ void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
   const auto named = collective_named(arguments.collective);
   if (named && arguments.size > 0) {
     const std::vector<CodedCandidate> coded =
-        coded_candidates(asked.config, asked.machine, {*named, asked.ranks, 0},
+        coded_candidates(asked.config, peer_ways(asked.machine), {*named, asked.ranks, 0},
                          static_cast<double>(arguments.size), true);
     if (!arguments.json) {
       print_call(on, *named, arguments.size);
@@ -224,6 +224,15 @@ void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
       print_sizes(on, kind);
     }
   }
+  if (!arguments.json) print_notes(on);
+}
+
+// What host mode emulates (WEFT_TOPO): the first GPUs of that machine.
+Machine emulated_by(const Asked& asked) {
+  const Machine machine = load_machine(asked.config.topo);
+  std::vector<int> places = gpus(machine);
+  places.resize(static_cast<size_t>(asked.ranks));
+  return reduce_to(machine, places);
 }
 
 void answer(const ExplainArguments& arguments) {
@@ -261,12 +270,20 @@ void answer(const ExplainArguments& arguments) {
   const CollectiveKind kind = *collective_named(arguments.collective);
   const std::vector<CodedCandidate> coded = coded_candidates(
       config, asked.machine, {kind, asked.ranks, 0}, static_cast<double>(arguments.size), false);
+  const bool emulates = !arguments.on_gpus && !config.topo.empty() && arguments.size > 0;
+  const Machine emulated = emulates ? emulated_by(asked) : Machine();
+  const GpuExplanation on{chooser, emulated, 0};
   if (arguments.json) {
     nlohmann::ordered_json out = to_json(chooser, asked.ranks, kind, arguments.size);
+    if (emulates) out.update(explain_call(on, kind, arguments.size));
     for (const CodedCandidate& candidate : coded) out["compressed"].push_back(to_json(candidate));
     fmt::print("{}\n", out.dump());
   } else {
-    print(chooser, asked.ranks, kind, arguments.size);
+    if (emulates) {
+      print_call(on, kind, arguments.size);
+    } else {
+      print(chooser, asked.ranks, kind, arguments.size);
+    }
     print(coded, false);
   }
 }

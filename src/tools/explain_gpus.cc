@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "algorithms/bounds/bounds.h"
 #include "src/planner/plan_facts.h"
@@ -32,11 +33,13 @@ Schedule schedule_of(const Choice& choice, const Collective& collective,
 
 Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64_t bytes) {
   Answer answer;
-  const Machine machine = peer_ways(on.machine);
+  const Machine machine = on.blocks > 0 ? peer_ways(on.machine) : on.machine;
   const PlanCall call = PlanCall::of_size(collective, bytes);
   answer.choice = on.chooser.choose(call);
   const Schedule schedule = schedule_of(answer.choice, collective, on.chooser.placement());
   answer.facts = plan_facts(machine, schedule);
+  // In host mode all messages inside a host go through its memory.
+  if (on.blocks == 0) answer.facts.host_memory += std::exchange(answer.facts.peer_memory, 0);
   const ScheduleShape shape = shape_of(schedule);
   answer.lanes = shape.lanes;
   answer.channels = shape.channels;
@@ -55,6 +58,10 @@ Collective collective_on(const GpuExplanation& on, CollectiveKind kind) {
   return {kind, static_cast<int>(gpus(on.machine).size()), 0};
 }
 
+// What people would expect to be used, and is not.
+constexpr const char* kUnusedLinks =
+    "NVLink between hosts is not used: peer memory ends at the host, the network joins hosts";
+
 std::string list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
@@ -71,7 +78,7 @@ nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kin
   out["lanes"] = answer.lanes;
   out["channels"] = answer.channels;
   out["chunks"] = answer.chunks;
-  out["blocks"] = on.blocks;
+  if (on.blocks > 0) out["blocks"] = on.blocks;
   out["ports"] = {{"peer_memory", answer.facts.peer_memory},
                   {"host_memory", answer.facts.host_memory},
                   {"network", answer.facts.network}};
@@ -79,6 +86,7 @@ nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kin
   out["network_bytes"] = number(answer.network_bytes);
   if (answer.time_us > 0) out["time_us"] = number(answer.time_us);
   out["bound_us"] = number(answer.bound_us);
+  if (on.blocks > 0 && links_hosts(on.machine)) out["note"] = kUnusedLinks;
   return out;
 }
 
@@ -87,16 +95,18 @@ void print_call(const GpuExplanation& on, CollectiveKind kind, uint64_t bytes) {
   const PlanFacts& facts = answer.facts;
   const SelectionTable& table = on.chooser.agreed().table;
   fmt::print("{} of {} bytes takes {}\n", name(kind), bytes, answer.choice.name);
-  fmt::print("path     {}, {} lane{}, {} channel{}, {} chunk{} a block, {} thread blocks a rank\n",
+  fmt::print("path     {}, {} lane{}, {} channel{}, {} chunk{} a block{}\n",
              name_of(answer.choice.path), answer.lanes, answer.lanes == 1 ? "" : "s",
              answer.channels, answer.channels == 1 ? "" : "s", answer.chunks,
-             answer.chunks == 1 ? "" : "s", on.blocks);
+             answer.chunks == 1 ? "" : "s",
+             on.blocks > 0 ? fmt::format(", {} thread blocks a rank", on.blocks) : "");
   fmt::print("ports    {} in peer memory, {} in host memory, {} to the network\n",
              facts.peer_memory, facts.host_memory, facts.network);
   fmt::print("NICs     {}\n", list(facts.nics));
   if (facts.network > 0) fmt::print("network  {:.0f} bytes between hosts\n", answer.network_bytes);
   fmt::print("time     {}, the bound is {}\n",
              answer.time_us > 0 ? duration(answer.time_us) : "unknown", duration(answer.bound_us));
+  if (on.blocks > 0 && links_hosts(on.machine)) fmt::print("note     {}\n", kUnusedLinks);
   fmt::print("machine  {}\ncosts    {}\n{}", table.machine, table.origin,
              describe_options(table, kind, bytes, on.chooser.option_of(answer.choice, kind)));
 }
@@ -110,6 +120,10 @@ void print_sizes(const GpuExplanation& on, CollectiveKind kind) {
                answer.facts.network, answer.time_us > 0 ? duration(answer.time_us) : "unknown",
                duration(answer.bound_us));
   }
+}
+
+void print_notes(const GpuExplanation& on) {
+  if (links_hosts(on.machine)) fmt::print("note: {}\n", kUnusedLinks);
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include "tests/gpu/support/fake_hosts.h"
 #include "tests/gpu/support/own_log.h"
 #include "tests/gpu/support/process_rank.h"
+#include "tests/support/explained_calls.h"
 #include "tests/support/nic_bytes.h"
 #include "tests/support/patterns.h"
 #include "tests/support/processes.h"
@@ -145,6 +146,34 @@ TEST_F(TwoFakeHosts, OfAnEmulatedMachineSendWhatTheBoundSays) {
   EXPECT_GE(one, bound);
   EXPECT_LE(one, 1.005 * bound);
 }
+
+WEFT_SCENARIO(gpus_run_what_was_explained) {
+  ProcessRank me(context);
+  expect_plans(me.comm(), context.argument);
+  Arena arena(size_t{64} << 20, Origin::kCudaMalloc, me.comm());
+  me.run(explained_cases(me.nranks()), arena);
+}
+
+// The plan, its lanes, thread blocks, ports and NICs. tests/planner/emulation_test.cc does the same
+// in host mode.
+class EmulatedGpus : public TwoFakeHosts, public testing::WithParamInterface<EmulatedMachine> {};
+
+TEST_P(EmulatedGpus, RunThePlansPortsAndNicsThatExplainNames) {
+  const ExplainedCalls calls(GetParam());
+  calls.run("gpus_run_what_was_explained");
+  calls.expect_that_they_ran();
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, EmulatedGpus,
+                         testing::Values(EmulatedMachine{"pcie-4xx2", 8, 2, true, "nic0"},
+                                         EmulatedMachine{"dgx1v", 8, 1, true, "none"},
+                                         EmulatedMachine{"dgx-h100", 8, 1, true, "none"},
+                                         EmulatedMachine{"ndv2x2", 16, 2, true, "nic0"}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.topo;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 // Without flushes results are wrong, so the test above can fail.
 WEFT_SCENARIO(lost_flushes) {

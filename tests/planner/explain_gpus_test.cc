@@ -25,8 +25,10 @@ constexpr CollectiveKind kFive[] = {CollectiveKind::kAllReduce, CollectiveKind::
                                     CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
                                     CollectiveKind::kReduce};
 
-// One of `stride` machines, by the seed; all of them if more samples are wanted.
+// One of `stride` machines, by the seed; all of them if more samples are wanted, or the one that
+// WEFT_TEST_MACHINES names.
 std::vector<std::string> machines(size_t most_gpus, uint64_t stride) {
+  if (const char* one = std::getenv("WEFT_TEST_MACHINES"); one != nullptr) return {one};
   std::vector<std::string> names;
   for (const std::string& name : catalogue_names()) {
     const Machine machine = load_machine(name);
@@ -129,6 +131,19 @@ TEST(ExplainGpus, ChoosesPlansThatComeCloseToTheBound) {
   }
 }
 
+// Those that schedules are made for, and sizes between them.
+constexpr double kMadeFor[] = {1024, 65536, 4.0 * 1048576, 64.0 * 1048576, 1073741824};
+constexpr double kBetween[] = {16384, 262144, 1048576, 16.0 * 1048576, 256.0 * 1048576};
+
+// A machine gets one of both lists, by the seed; both if more samples are wanted.
+std::vector<double> judged_sizes(uint64_t number) {
+  const bool all = test_samples(1) != 1, between = (test_seed() + number) % 2 == 1;
+  std::vector<double> sizes;
+  if (all || !between) sizes.insert(sizes.end(), std::begin(kMadeFor), std::end(kMadeFor));
+  if (all || between) sizes.insert(sizes.end(), std::begin(kBetween), std::end(kBetween));
+  return sizes;
+}
+
 // With the costs of steps, against a search for just that size. WEFT_TEST_SYNTHESIS_SECONDS: of
 // each search, 2 unless told.
 TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
@@ -136,14 +151,16 @@ TEST(ExplainGpus, ChoosesPlansNearTheBestThatSynthesisFinds) {
   SynthesisOptions search;
   search.time_limit_s = seconds != nullptr ? std::stod(seconds) : 2;
   search.good_enough = 2;  // it tries all candidates
+  uint64_t number = 0;
   for (const std::string& name : machines(16, 9)) {
+    const std::vector<double> sizes = judged_sizes(number++);
     const PlannedMachine on(load_machine(name), "60");
     if (!on.chooser().placement().lanes) continue;
     const Judge judge(on);
     search.lanes = usual_cut(count_hosts(judge.ways) > 1);
     search.simulation = quick_lanes(judge.in_lanes, on.ranks());
     for (const CollectiveKind kind : kFive)
-      for (const double bytes : {1024.0, 65536.0, 4.0 * 1048576, 64.0 * 1048576, 1073741824.0}) {
+      for (const double bytes : sizes) {
         const Collective c{kind, on.ranks(), 0};
         const Choice choice = on.chooser().choose(PlanCall::of_size(c, static_cast<size_t>(bytes)));
         const double us = judge.us(schedule_of(on, choice, c), choice.path, bytes);

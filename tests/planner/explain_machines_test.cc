@@ -12,6 +12,7 @@
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "src/planner/plan_facts.h"
+#include "src/topology/graph/rank_machine.h"
 #include "tests/planner/planned_machine.h"
 #include "tests/support/sampling.h"
 
@@ -28,6 +29,7 @@ constexpr uint64_t kMiB = 1 << 20;
 // Up to 32 GPUs synthesis runs to its end, so its schedules are always the same. Beyond this many
 // only names are compared: lines would be long.
 constexpr int kExact = 16;
+constexpr size_t kMostNicNames = 32;
 
 // Several tests look at the same machine.
 const PlannedMachine& planned(const std::string& topo) {
@@ -54,6 +56,7 @@ std::string answers(const PlannedMachine& on) {
                             said["ports"]["network"].get<int>());
       std::string nics;
       for (const auto& nic : said["nics"]) nics += " " + nic.get<std::string>();
+      if (said["nics"].size() > kMostNicNames) nics = fmt::format(" {}", said["nics"].size());
       text += nics.empty() ? "\n" : fmt::format(", NICs{}\n", nics);
     }
   return text;
@@ -242,6 +245,33 @@ TEST(ExplainMachines, CrossesWideNetworksWithNoMoreThanTheyCarryInTime) {
       EXPECT_NEAR(bytes / least, 1, 1e-6);
     }
   }
+}
+
+// NVLink joins all hosts of the rack, but kernels reach the memory of their own host only.
+TEST(ExplainMachines, CrossesHostsOfARackOverTheirNics) {
+  const PlannedMachine& on = planned("gb200-nvl72");
+  const Machine ways = peer_ways(on.machine());
+  for (const CollectiveKind kind : kAsked) {
+    const auto said = explain_call(on.explained(), kind, 256 * kMiB);
+    SCOPED_TRACE(said.dump());
+    EXPECT_NE(said["note"].get<std::string>().find("NVLink between hosts is not used"),
+              std::string::npos);
+    EXPECT_GT(said["ports"]["network"].get<int>(), 0);
+    EXPECT_GT(said["network_bytes"].get<double>(), 0);
+    EXPECT_FALSE(said["nics"].empty());
+    const double bound =
+        256 * kMiB / throughput_bound(ways, {kind, on.ranks(), 0}).algbw_gbps * 1e-3;
+    EXPECT_NEAR(said["bound_us"].get<double>() / bound, 1, 1e-3);
+    // Every FIFO between hosts has a NIC at both ends.
+    const PlanFacts facts = plan_facts(ways, explained_schedule(on, kind, 256 * kMiB));
+    EXPECT_EQ(facts.nic_uses.size(), static_cast<size_t>(facts.network));
+    for (const NicUse& use : facts.nic_uses) {
+      EXPECT_NE(use.from / 4, use.to / 4) << "four GPUs a host";
+      EXPECT_FALSE(use.sends.empty() || use.receives.empty()) << use.from << " to " << use.to;
+    }
+  }
+  const auto said = explain_call(planned("dgx-h100x2").explained(), CollectiveKind::kAllReduce, 1);
+  EXPECT_FALSE(said.contains("note"));
 }
 
 TEST(ExplainMachines, UsesTheNicBesideEachGpuAndCrossesNoRails) {

@@ -11,6 +11,9 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "include/weft.h"
+#include "src/base/error.h"
+#include "src/planner/schedule_cache.h"
+#include "src/schedule/schedule_bytes.h"
 #include "src/topology/formats/machine_json.h"
 #include "src/topology/graph/rank_machine.h"
 #include "tests/comm/checks.h"
@@ -253,6 +256,26 @@ TEST(Cache, RefusesSchedulesOfOtherCollectives) {
   EXPECT_TRUE(has_text(log, "a cached plan is not used")) << log;
   EXPECT_TRUE(has_text(log, "it is of another collective")) << log;
   EXPECT_FALSE(has_text(log, kTableTaken)) << "it was built with two schedules more: " << log;
+}
+
+// What a table of the cache names is not believed either.
+TEST(Cache, ProvesWhatATableChooses) {
+  const Collective all_reduce{CollectiveKind::kAllReduce, 4, 0};
+  const auto known = [&](const ScheduleFile& file) {
+    return KnownSchedule{"synth-all_reduce-large", all_reduce, write_schedule_bytes(file)};
+  };
+  const auto fits = [](const ImportedSchedule&) { return true; };
+  ScheduleFile file;
+  file.schedule = kRing.make(all_reduce, false);
+  EXPECT_EQ(prove_known(known(file), fits)->collective, all_reduce);
+  EXPECT_THROW(prove_known(known(file), [](const ImportedSchedule&) { return false; }), Error);
+  ScheduleFile lame = file;  // the last rank misses something
+  lame.schedule.ranks.back().lanes.front().steps.pop_back();
+  EXPECT_THROW(prove_known(known(lame), fits), Error);
+  ScheduleFile other;
+  other.schedule = kRing.make({CollectiveKind::kAllGather, 4, 0}, false);
+  EXPECT_THROW(prove_known(known(other), fits), Error);
+  EXPECT_THROW(prove_known({"synth-all_reduce-large", all_reduce, "nonsense"}, fits), Error);
 }
 
 TEST(Cache, HasNothingForAMachineThatChanged) {

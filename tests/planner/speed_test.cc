@@ -125,10 +125,31 @@ TEST(Planning, TakesHardlyAnyTimeWherePlansAreInTheCache) {
   std::string folder = (std::filesystem::temp_directory_path() / "weft-speed-XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   planning_seconds("ndv2x2", 16, folder, 1, 0, "60", "0 schedules from the cache");
-  // The goal is 20 ms a host.
+  // The goal is 20 ms a host. Of 26 schedules those are proved that the table chooses.
   EXPECT_TRUE(
-      soon(planning_seconds("ndv2x2", 16, folder, 10, 0.06, kDefault, "the table from the cache"),
-           0.06));
+      soon(planning_seconds("ndv2x2", 16, folder, 10, 0.04, kDefault, " proved, in "), 0.04));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+TEST(Planning, ForGpusTakesHardlyAnyTimeWherePlansAreInTheCache) {
+  if (kSanitized) GTEST_SKIP() << "sanitized";
+  std::string folder = (std::filesystem::temp_directory_path() / "weft-speed-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const auto& [topo, hosts] : {std::pair{"dgx-h100", 1}, {"dgx1v", 1}, {"ndv2x2", 2}}) {
+    ProcessOptions options;
+    options.argument = topo;
+    const auto plan = [&](const char* patience, int tries, double limit, const char* must_say) {
+      options.environment = [&](int) {
+        return std::map<std::string, std::string>{{"WEFT_CACHE", folder},
+                                                  {"WEFT_SYNTHESIS_SECONDS", patience}};
+      };
+      std::printf("%s: ", topo);
+      return least_seconds("plans_for_gpus_once", options, tries, limit, must_say, "nothing");
+    };
+    plan("60", 1, 0, "0 schedules from the cache");
+    EXPECT_TRUE(soon(plan(kDefault, 10, 0.02 * hosts, " proved, in "), 0.02 * hosts));
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }

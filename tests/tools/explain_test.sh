@@ -47,6 +47,11 @@ if "$weft" synth dgx-h100x2 --coll all_reduce --size 64M --codec int8 -o "$work/
 # Without a collective or a size: all of them.
 expect '^broadcast +1K ' dgx1v --gpus
 expect '^all_gather +1G synth-all_gather-[a-z]+ ' dgx1v --gpus --coll all_gather
+# NVLink joins the hosts of a rack, and nothing of ours uses it between hosts.
+expect '^note .*NVLink between hosts is not used' gb200-nvl72 --gpus --coll all_reduce --size 64M
+expect '^note: NVLink between hosts is not used' gb200-nvl72 --gpus --coll all_gather
+expect '"note":"NVLink between hosts is not used' gb200-nvl72 --gpus --coll all_gather --size 64M --json
+expect '^ports +0 in peer memory, [1-9][0-9]* in host memory, 0 to the network' dgx1v --coll all_gather --size 64M
 # What steps cost on GPUs: fewer lanes than thread blocks, where links alone ask for more.
 lanes() { "$weft" synth dgx-h100x2 --coll reduce --size 64M --json "$@" | sed 's/.*"lanes":\([0-9]*\).*/\1/'; }
 (($(lanes --gpus) <= 32 && $(lanes) > 32)) || { echo "FAILED: weft synth --gpus is no other answer"; failed=1; }

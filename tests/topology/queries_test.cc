@@ -12,6 +12,7 @@
 #include "src/topology/graph/paths.h"
 #include "src/topology/graph/pipeline.h"
 #include "src/topology/graph/rank_machine.h"
+#include "src/topology/graph/routes.h"
 #include "src/topology/views/view.h"
 #include "tests/topology/machines.h"
 
@@ -44,6 +45,77 @@ TEST(PeerWays, HaveNoPcieWhereAllPairsHaveNvlink) {
     return l.type == LinkType::kNvlink && (l.from == gpu || l.to == gpu);
   });
   EXPECT_GT(pcie_of_gpus(broken), 0u);
+}
+
+// NVLink joins all hosts of a rack. Kernels reach peer memory within their host only.
+TEST(PeerWays, EndAtTheHost) {
+  const Machine rack = load_machine("gb200-nvl72"), ways = peer_ways(rack);
+  EXPECT_TRUE(links_hosts(rack));
+  EXPECT_FALSE(links_hosts(ways));
+  EXPECT_EQ(class_between(rack, "g0", "g4"), PathClass::kNvlink);
+  EXPECT_EQ(class_between(ways, "g0", "g3"), PathClass::kNvlink);
+  EXPECT_EQ(class_between(ways, "g4", "g7"), PathClass::kNvlink);
+  EXPECT_EQ(class_between(ways, "g0", "g4"), PathClass::kNetwork);
+  // Each host keeps its links: every GPU has one into its part of the switch and one out of it.
+  const auto nvlinks = [](const Machine& machine) {
+    return std::count_if(machine.links.begin(), machine.links.end(),
+                         [](const Link& l) { return l.type == LinkType::kNvlink; });
+  };
+  EXPECT_EQ(nvlinks(ways), nvlinks(rack));
+  // The catalogue has the rack's NICs and no switch between them.
+  EXPECT_EQ(ways.links.size(), rack.links.size() + 2 * nodes_of(rack, NodeType::kNic).size());
+  EXPECT_EQ(gpus(ways), gpus(rack)) << "ranks stay where they are";
+  EXPECT_FALSE(links_hosts(load_machine("dgx-h100x2")));
+}
+
+// Two GPUs and two NICs are beside each CPU of the rack.
+TEST(Routes, SpreadGpusOverNicsThatAreEquallyNear) {
+  const Machine ways = peer_ways(load_machine("gb200-nvl72"));
+  const FlowGraph graph = flow_graph(ways);
+  Routes routes(graph.machine);
+  const auto nics = nic_affinity(ways);
+  for (const int from : {0, 1, 6, 7})
+    for (const int to : {20, 21, 70, 71}) {
+      std::vector<std::string> seen;
+      int at = gpus(graph.machine)[static_cast<size_t>(from)];
+      for (const int32_t l : routes.between(from, to)) {
+        ASSERT_EQ(graph.machine.links[static_cast<size_t>(l)].from, at);
+        at = graph.machine.links[static_cast<size_t>(l)].to;
+        const Node& node = ways.nodes[static_cast<size_t>(graph.origin[static_cast<size_t>(at)])];
+        if (node.type == NodeType::kNic) seen.push_back(node.id);
+      }
+      EXPECT_EQ(at, gpus(graph.machine)[static_cast<size_t>(to)]);
+      const auto nic_of = [&](int rank) {
+        return ways.nodes[static_cast<size_t>(nics[static_cast<size_t>(rank)].nic)].id;
+      };
+      EXPECT_EQ(seen, (std::vector{nic_of(from), nic_of(to)})) << from << " to " << to;
+    }
+}
+
+// A cable from host to host, and switches that are linked to each other.
+TEST(PeerWays, LeaveOutCablesAndTrunksBetweenHosts) {
+  Machine two = load_machine("dgx-h100x2");
+  const size_t links = two.links.size();
+  connect(two, find_node(two, "h0.g0"), find_node(two, "h1.g0"), LinkType::kNvlink, 50, 0.7);
+  EXPECT_TRUE(links_hosts(two));
+  EXPECT_EQ(class_between(two, "h0.g0", "h1.g0"), PathClass::kNvlink);
+  EXPECT_EQ(class_between(peer_ways(two), "h0.g0", "h1.g0"), PathClass::kNetwork);
+  EXPECT_EQ(peer_ways(two).links.size(), links);
+  Machine trunk = load_machine("dgx-h100x2");
+  const auto is_nvswitch = [&](int node) {
+    const std::string& model = trunk.nodes[static_cast<size_t>(node)].model;
+    return model.find("NVSwitch") != std::string::npos;
+  };
+  std::vector<int> switches;
+  for (const int node : nodes_of(trunk, NodeType::kSwitch))
+    if (is_nvswitch(node)) switches.push_back(node);
+  ASSERT_EQ(switches.size(), 2u);
+  connect(trunk, switches[0], switches[1], LinkType::kNvlink, 3600, 0.35);
+  EXPECT_EQ(class_between(trunk, "h0.g0", "h1.g0"), PathClass::kNvlink);
+  const Machine ways = peer_ways(trunk);
+  EXPECT_EQ(class_between(ways, "h0.g0", "h1.g0"), PathClass::kNetwork);
+  EXPECT_EQ(class_between(ways, "h0.g0", "h0.g1"), PathClass::kNvlink);
+  EXPECT_EQ(class_between(ways, "h1.g0", "h1.g1"), PathClass::kNvlink);
 }
 
 TEST(Paths, HaveTheirClasses) {

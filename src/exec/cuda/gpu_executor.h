@@ -299,6 +299,8 @@ class GpuExecutor {
   // The number of the call that is launched next, among the collectives of the communicator; -1: it
   // has none. For error().
   void number_call(int64_t number);
+  // Thread blocks of the largest kernel that was launched since the last call; 0: there was none.
+  int take_blocks();
   // Waits until all launched work is done.
   void synchronize() noexcept;
 

@@ -58,6 +58,7 @@ struct GpuExecutor::State {
   std::atomic<int> priority{0};  // above 0: of the most urgent kernels; below: of the least
   int most_urgent = 0, least_urgent = 0;  // CUDA's numbers for them
   int max_ctas = 1;
+  int launched_blocks = 0;      // for take_blocks()
   uint32_t threads = kThreads;  // per thread block, for large operations; small ones use fewer
   std::unique_ptr<RankBlocks> blocks;  // for use_blocks()
   std::shared_ptr<LaunchSlot> slot;    // where calls run; max_ctas is no more than its blocks

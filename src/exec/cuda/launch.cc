@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/exec/cuda/cuda_check.h"
@@ -112,7 +113,8 @@ StepRange range_of(const Program& program, uint32_t first, uint32_t skipped) {
 
 void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, void* arguments,
                          bool early, size_t shared_bytes) const {
-  const State& s = *state_;
+  State& s = *state_;
+  s.launched_blocks = std::max(s.launched_blocks, static_cast<int>(ctas));
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -133,6 +135,8 @@ void GpuExecutor::launch(const void* kernel, uint64_t ctas, uint64_t threads, vo
   check(cudaLaunchKernelExC(&config, kernel, parameters), "launching a collective");
   s.order->launched(false);
 }
+
+int GpuExecutor::take_blocks() { return std::exchange(state_->launched_blocks, 0); }
 
 std::shared_ptr<GpuPlan> GpuExecutor::prepare(const Program& program, const Program* fallback) {
   State& s = *state_;

@@ -50,6 +50,7 @@ std::shared_ptr<float> GpuExecutor::zeros(size_t) { refuse(); }
 OwnBuffer GpuExecutor::own_buffer(size_t) { refuse(); }
 GpuExecutor::LaneShape GpuExecutor::shape_of(const LanePlan&) { return {}; }
 void GpuExecutor::run_messages(std::span<const GpuMessage>, std::span<const GpuMessage>) {}
+int GpuExecutor::take_blocks() { return 0; }
 void GpuExecutor::run_lanes(LanePlan&, const GpuCall&) {}
 int GpuExecutor::device() const { return 0; }
 void GpuExecutor::set_priority(int) {}

@@ -60,7 +60,8 @@ class Task {
   std::vector<RecvPort*> receives;
   std::vector<IrregularBlock> inputs, outputs;  // memory for those of the operation
   const void* call = nullptr;                   // the observer's name for it
-  const char* plan = nullptr;                   // its name, for traces; from trace::keep()
+  const char* plan = nullptr;                   // for traces, as in trace::Span
+  const char* means = nullptr;                  // likewise
 
  private:
   friend class Batch;

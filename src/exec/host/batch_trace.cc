@@ -78,6 +78,7 @@ void Batch::trace_operation(const Task& task) {
   span.operation = task.operation.sequence;
   span.bytes = task.operation.count * task.operation.element;
   span.plan = task.plan;
+  span.means = task.means;
   trace::add(span);
 }
 

@@ -145,6 +145,15 @@ Machine join(const std::vector<Machine>& hosts, const Fabric& network) {
   return all;
 }
 
+void join_nics(Machine& machine) {
+  const bool joined = std::any_of(machine.links.begin(), machine.links.end(),
+                                  [](const Link& link) { return link.type == LinkType::kNetwork; });
+  std::vector<Port> ports;
+  for (const int nic : nodes_of(machine, NodeType::kNic))
+    if (machine.nodes[nic].gbps > 0) ports.push_back({nic, 0, 0});
+  if (!joined && !ports.empty()) wire(machine, ports, {}, 1);
+}
+
 Machine replicate(const Machine& host, int count, const Fabric& network) {
   return join(std::vector<Machine>(static_cast<size_t>(count), host), network);
 }

@@ -27,6 +27,10 @@ struct Fabric {
 // fabric (fact "fabric", as NVML reports it) become one node.
 Machine join(const std::vector<Machine>& hosts, const Fabric& network = {});
 
+// Joins the NICs of a machine of several hosts by one non-blocking switch, if nothing joins them: a
+// rack may be written down without its network. Appends the switch and its links.
+void join_nics(Machine& machine);
+
 // Joins `count` copies of a host.
 Machine replicate(const Machine& host, int count, const Fabric& network = {});
 

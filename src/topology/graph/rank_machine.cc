@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "src/topology/graph/network.h"
 #include "src/topology/graph/paths.h"
 
 namespace weft {
@@ -50,7 +52,79 @@ void add_view(Machine& all, const Machine& view) {
   }
 }
 
+bool joins_gpus(const Link& link) {
+  return link.type == LinkType::kNvlink || link.type == LinkType::kXgmi;
+}
+
+// The hosts whose GPUs every node reaches over NVLink or xGMI: of a GPU its own, of a switch those
+// of all GPUs behind it and behind the switches that it is linked to.
+std::vector<std::set<int>> hosts_of_nodes(const Machine& machine) {
+  std::vector<std::set<int>> hosts(machine.nodes.size());
+  for (size_t i = 0; i < hosts.size(); i++)
+    if (machine.nodes[i].type == NodeType::kGpu) hosts[i] = {machine.nodes[i].host};
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (const Link& link : machine.links) {
+      if (!joins_gpus(link)) continue;
+      std::set<int>& to = hosts[static_cast<size_t>(link.to)];
+      if (machine.nodes[static_cast<size_t>(link.to)].type != NodeType::kSwitch) continue;
+      const size_t before = to.size();
+      const std::set<int>& from = hosts[static_cast<size_t>(link.from)];
+      to.insert(from.begin(), from.end());
+      grows |= to.size() > before;
+    }
+  }
+  return hosts;
+}
+
+// Each host gets its own part of a switch, with the links of that host.
+Machine keep_links_in_hosts(const Machine& machine) {
+  const std::vector<std::set<int>> hosts = hosts_of_nodes(machine);
+  Machine split = machine;
+  std::map<std::pair<int, int>, int> part;  // by node and host
+  for (size_t i = 0; i < hosts.size(); i++) {
+    if (machine.nodes[i].type != NodeType::kSwitch || hosts[i].size() < 2) continue;
+    for (const int host : hosts[i]) {
+      const bool first = host == *hosts[i].begin();
+      const size_t at = first ? i : split.nodes.size();
+      if (!first) split.nodes.push_back(machine.nodes[i]);
+      split.nodes[at].host = host;
+      split.nodes[at].id = fmt::format("{}.host{}", machine.nodes[i].id, host);
+      part[{static_cast<int>(i), host}] = static_cast<int>(at);
+    }
+  }
+  const auto in = [&](int node, int host) {
+    const auto found = part.find({node, host});
+    return found != part.end() ? found->second : node;
+  };
+  split.links.clear();
+  for (const Link& link : machine.links) {
+    if (!joins_gpus(link)) {
+      split.links.push_back(link);
+      continue;
+    }
+    for (const int host : hosts[static_cast<size_t>(link.from)])
+      if (hosts[static_cast<size_t>(link.to)].contains(host)) {
+        Link own = link;
+        own.from = in(link.from, host);
+        own.to = in(link.to, host);
+        split.links.push_back(own);
+      }
+  }
+  return split;
+}
+
 }  // namespace
+
+bool links_hosts(const Machine& machine) {
+  const std::vector<std::set<int>> hosts = hosts_of_nodes(machine);
+  return std::any_of(machine.links.begin(), machine.links.end(), [&](const Link& link) {
+    std::set<int> both = hosts[static_cast<size_t>(link.from)];
+    both.insert(hosts[static_cast<size_t>(link.to)].begin(),
+                hosts[static_cast<size_t>(link.to)].end());
+    return joins_gpus(link) && both.size() > 1;
+  });
+}
 
 std::vector<int> gpus_of_ranks(const Machine& machine, const RankPlaces& places, int nranks) {
   const std::vector<int> all = gpus(machine);
@@ -95,7 +169,12 @@ Machine reduce_to(const Machine& machine, std::span<const int> gpus) {
 }
 
 Machine peer_ways(const Machine& machine) {
-  if (count_hosts(machine) > 1) return machine;
+  if (count_hosts(machine) > 1) {
+    if (!links_hosts(machine)) return machine;
+    Machine apart = keep_links_in_hosts(machine);
+    join_nics(apart);
+    return apart;
+  }
   const PathFinder finder(machine);
   const std::vector<int> all = gpus(machine);
   for (size_t a = 0; a < all.size(); a++)

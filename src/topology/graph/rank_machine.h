@@ -25,10 +25,16 @@ bool each_has_a_gpu(std::span<const int> gpus);
 // same. Links of other GPUs are left out: nobody runs there who could pass data on.
 Machine reduce_to(const Machine& machine, std::span<const int> gpus);
 
-// The machine as kernels see it that use peer memory. Drivers take NVLink for it where a pair has
-// that, and PCIe beside it cannot be asked for. So PCIe links of GPUs are left out on a single host
-// where every pair has NVLink or xGMI.
+// The machine as kernels see it that use peer memory.
+// - Drivers take NVLink for it where a pair has that, and PCIe beside it cannot be asked for. So
+//   PCIe links of GPUs are left out on a single host where every pair has NVLink or xGMI.
+// - Peer memory ends at the host. So each host has its own part of NVSwitches that join several
+//   hosts, and what GPUs send to other hosts takes the network. If the machine is written down
+//   without one, a switch joins its NICs.
 Machine peer_ways(const Machine& machine);
+
+// Whether NVLink or xGMI joins GPUs of different hosts, which peer_ways() leaves out.
+bool links_hosts(const Machine& machine);
 
 // Joins what several processes of one host see of it. A container may show each process other
 // devices. Devices are the same if they have the same bus id.

@@ -15,6 +15,64 @@ Routes::Routes(const Machine& machine)
     if (machine.links[l].gbps > 0 && machine.links[l].from != machine.links[l].to)
       leaving_[static_cast<size_t>(machine.links[l].from)].push_back(static_cast<int32_t>(l));
   ranges_.resize(gpus_.size());
+  find_twins();
+}
+
+void Routes::find_twins() {
+  using Links = std::multiset<std::tuple<bool, int, double, double>>;
+  std::map<int, Links> links;
+  for (const Link& link : machine_.links)
+    for (const bool leaves : {true, false}) {
+      const int nic = leaves ? link.from : link.to;
+      if (machine_.nodes[static_cast<size_t>(nic)].type == NodeType::kNic)
+        links[nic].emplace(leaves, leaves ? link.to : link.from, link.gbps, link.us);
+    }
+  std::map<Links, std::vector<int>> alike;
+  for (const auto& [nic, own] : links) alike[own].push_back(nic);
+  for (const auto& [own, nics] : alike)
+    if (nics.size() > 1)
+      for (const int nic : nics) twins_[nic] = nics;
+}
+
+// How many GPUs before this one have a link to the same neighbour, or from it.
+int Routes::turn_of(int gpu, int neighbour, bool sends) const {
+  std::set<int> before;
+  for (const Link& link : machine_.links) {
+    const int end = sends ? link.from : link.to;
+    if ((sends ? link.to : link.from) == neighbour && end < gpu &&
+        machine_.nodes[static_cast<size_t>(end)].type == NodeType::kGpu)
+      before.insert(end);
+  }
+  return static_cast<int>(before.size());
+}
+
+int32_t Routes::link_like(int32_t link, int from, int to) const {
+  const Link& like = machine_.links[static_cast<size_t>(link)];
+  for (const int32_t l : leaving_[static_cast<size_t>(from)]) {
+    const Link& other = machine_.links[static_cast<size_t>(l)];
+    if (other.to == to && other.gbps == like.gbps && other.us == like.us) return l;
+  }
+  return link;
+}
+
+// Exchanges the NICs of a route for those whose turn it is.
+void Routes::spread(std::span<int32_t> route, int from, int to) const {
+  if (twins_.empty()) return;
+  const auto link = [&](size_t i) -> const Link& {
+    return machine_.links[static_cast<size_t>(route[i])];
+  };
+  for (size_t i = 0; i + 1 < route.size(); i++) {
+    const auto found = twins_.find(link(i).to);
+    if (found == twins_.end()) continue;
+    const bool sends = link(i + 1).type == LinkType::kNetwork;
+    const int turn =
+        sends ? turn_of(from, link(0).to, true) : turn_of(to, link(route.size() - 1).from, false);
+    const std::vector<int>& nics = found->second;
+    const int nic = nics[static_cast<size_t>(turn) % nics.size()];
+    const int before = link(i).from, after = link(i + 1).to;
+    route[i] = link_like(route[i], before, nic);
+    route[i + 1] = link_like(route[i + 1], nic, after);
+  }
 }
 
 std::span<const int32_t> Routes::between(int from, int to) {
@@ -95,6 +153,7 @@ void Routes::search(int from) {
         node = machine_.links[static_cast<size_t>(l)].from;
       }
       std::reverse(links_.begin() + begin, links_.end());
+      spread({links_.begin() + begin, links_.end()}, source, gpus_[to]);
       ranges[to] = {begin, static_cast<uint32_t>(links_.size()) - begin};
     }
   }
