@@ -172,6 +172,7 @@ void Communicator::join(Deadline deadline) {
     Rendezvous::open(id.secret);
   }
   context_.rank = options_.rank;
+  context_.messages.reset(options_.nranks);
   context_.label = options_.label;
   context_.gone = gone_.data();
   context_.cpu_nodes_from = options_.nranks;
@@ -207,10 +208,17 @@ void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadlin
   next->move_on();
 }
 
-void Communicator::compare_after_stalls(uint64_t process) {
+void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
+  const PeerInfo& me = infos[static_cast<size_t>(options_.rank)];
   auto stalls = std::make_unique<StallExchange>(
-      options_, context_, process, [this](const News& news) { vigil_.watch->tell(news); },
-      [this](const std::string& text) { announce(ncclInvalidUsage, text); });
+      options_, context_,
+      StallExchange::Surroundings{
+          me.process, fmt::format("{} (host {}, pid {})", options_.label, me.host_name, me.pid),
+          [this](int peer, uint64_t bytes) {
+            return mesh_->link_kind(peer) != LinkKind::kNetwork && bytes > mesh_->ring_bytes();
+          },
+          [this](const News& news) { vigil_.watch->tell(news); },
+          [this](const std::string& text) { announce(ncclInvalidUsage, text); }, siblings});
   EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
   context_.stalls = [this] {
     if (!stopped()) vigil_.stalls->tell();
@@ -238,7 +246,7 @@ void Communicator::connect(Deadline deadline) {
       chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                      infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
-    compare_after_stalls(infos[static_cast<size_t>(rank)].process);
+    compare_after_stalls(infos);
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);

@@ -51,6 +51,7 @@ class Communicator {
   OneSided& one_sided() { return *one_sided_; }  // with the windows
   GpuLauncher* gpu() { return gpu_.get(); }      // nullptr in host mode
   bool on_gpu() const { return gpu_ != nullptr; }
+  StallExchange* stalls() const { return vigil_.stalls.get(); }  // control thread; may be nullptr
   // GPUs: launches all calls of a group on their streams.
   void launch(std::span<const Call* const> calls);
 
@@ -82,7 +83,7 @@ class Communicator {
 
  private:
   void join(Deadline deadline);
-  void compare_after_stalls(uint64_t process);
+  void compare_after_stalls(const std::vector<PeerInfo>& infos);
   void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);

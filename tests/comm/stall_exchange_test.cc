@@ -30,9 +30,14 @@ class StallExchangeTest : public testing::Test {
       rank.context.rank = rank.options.rank = r;
       rank.options.nranks = 2;
       rank.exchange = std::make_unique<StallExchange>(
-          rank.options, rank.context, static_cast<uint64_t>(r),
-          [&other](const News& news) { other.exchange->hear(news); },
-          [&rank](const std::string& text) { rank.disagreements.push_back(text); });
+          rank.options, rank.context,
+          StallExchange::Surroundings{
+              static_cast<uint64_t>(r),
+              "",
+              {},
+              [&other](const News& news) { other.exchange->hear(news); },
+              [&rank](const std::string& text) { rank.disagreements.push_back(text); },
+              [] { return std::vector<Sibling>(); }});
     }
   }
 
@@ -106,9 +111,10 @@ StallReport full_report() {
                   uint64_t{1} << 41,
                   12.25};
   report.asks = true;
-  report.elsewhere = ~uint64_t{0};
-  report.elsewhere_process = 13;
-  report.elsewhere_text = std::string(StallReport::kMostText, 't');
+  report.earlier = 13;
+  report.needs_receive = report.closed = true;
+  for (uint64_t i = 0; i < StallReport::kMostHops; i++)
+    report.hops.push_back({{i, 18}, ~i, 19, 20, 21, std::string(StallReport::kMostText, 't'), "u"});
   report.runs = StallReport::kLatest;
   for (uint32_t i = 0; i < report.runs; i++)
     report.latest[i] = {i, i + 14, {CollectiveKind::kAllToAllV, 15, 255, -16, i + 17}};
@@ -138,9 +144,10 @@ TEST_F(StallExchangeTest, AReportComesBackEqual) {
   EXPECT_EQ(a.slice, b.slice);
   EXPECT_EQ(a.waits_seconds, b.waits_seconds);
   EXPECT_EQ(read.asks, sent.asks);
-  EXPECT_EQ(read.elsewhere, sent.elsewhere);
-  EXPECT_EQ(read.elsewhere_process, sent.elsewhere_process);
-  EXPECT_EQ(read.elsewhere_text, sent.elsewhere_text);
+  EXPECT_EQ(read.earlier, sent.earlier);
+  EXPECT_EQ(read.needs_receive, sent.needs_receive);
+  EXPECT_EQ(read.closed, sent.closed);
+  EXPECT_EQ(read.hops, sent.hops);
   ASSERT_EQ(read.runs, sent.runs);
   for (uint32_t i = 0; i < sent.runs; i++) {
     EXPECT_EQ(read.latest[i].first, sent.latest[i].first);
@@ -155,7 +162,7 @@ TEST_F(StallExchangeTest, AReportComesBackEqual) {
 TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   const std::string good = full_report().encode();
   StallReport read;
-  read.elsewhere = 1;
+  read.earlier = 1;
   for (size_t length = 0; length < good.size(); length++)
     EXPECT_FALSE(StallReport::decode(good.substr(0, length), read)) << length;
   EXPECT_FALSE(StallReport::decode(good + "x", read));
@@ -172,8 +179,9 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   refuses("type", [](StallReport& r) { r.state.type = 16; });
   refuses("seconds", [](StallReport& r) { r.state.seconds = -1; });
   refuses("waits_seconds", [](StallReport& r) { r.state.waits_seconds = kInfinity; });
-  refuses("long text", [](StallReport& r) { r.elsewhere_text += 't'; });
-  refuses("text with a zero", [](StallReport& r) { r.elsewhere_text[3] = 0; });
+  refuses("long text", [](StallReport& r) { r.hops[5].who += 't'; });
+  refuses("text with a zero", [](StallReport& r) { r.hops[5].who[3] = 0; });
+  refuses("long chain", [](StallReport& r) { r.hops.push_back(r.hops[0]); });
   for (const size_t run : {size_t{0}, StallReport::kLatest - 1}) {
     refuses("run's kind", [&](StallReport& r) { r.latest[run].call.kind = kNoKind; });
     refuses("run's type", [&](StallReport& r) { r.latest[run].call.type = 16; });
@@ -192,6 +200,8 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   refuses_byte("sends", [](StallReport& r) { r.state.sends = false; });
   refuses_byte("waits_to_send", [](StallReport& r) { r.state.waits_to_send = false; });
   refuses_byte("asks", [](StallReport& r) { r.asks = false; });
+  refuses_byte("needs_receive", [](StallReport& r) { r.needs_receive = false; });
+  refuses_byte("closed", [](StallReport& r) { r.closed = false; });
 
   // More runs than fit, and all their bytes.
   StallReport report = full_report();
@@ -203,7 +213,7 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   more[count_at]++;
   EXPECT_FALSE(StallReport::decode(more, read));
 
-  EXPECT_EQ(read.elsewhere, 1u) << "a refusal must not change the report";
+  EXPECT_EQ(read.earlier, 1u) << "a refusal must not change the report";
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ Outcome Batch::run(size_t helpers) {
     const bool bytes_moved = networked && network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
-      idle.warned = idle.told = idle.peer_gone = false;
+      idle.warned = idle.peer_gone = false;
+      idle.tell_s = kStallsS;
       if (idle.noted) note_progress(idle);
     } else {
       wait(idle);

@@ -24,8 +24,6 @@ constexpr int kNetworkSleepMs = 5;
 constexpr double kNodeSpeaksFirstS = 0.25;
 // What a peer sent before it left may be in the network this long.
 constexpr double kOnTheWayS = 2;
-// After this long it is worth asking the others what they do.
-constexpr double kStallsS = 1;
 
 // A waiting thread runs at least every 50 ms. If it did not run for longer than this, its process
 // or machine was stopped. That time does not count against peers, whose data may have arrived
@@ -203,8 +201,8 @@ void Batch::wait(Idle& idle) {
            describe_wait(*task, lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT){}",
                                                     seconds, about_peer(*task, lane)),
            task});
-    if (seconds > kStallsS && !idle.told) {
-      idle.told = true;
+    if (seconds > idle.tell_s) {
+      idle.tell_s = 2 * seconds;
       tell_stalls();
     }
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
