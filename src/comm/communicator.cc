@@ -101,6 +101,9 @@ class CancelledBy {
   InitCancel* cancel_;
 };
 
+// A rank that leaves waits so long for others to begin the calls that it has made.
+constexpr std::chrono::milliseconds kOthersCome{1000};
+
 Config config_of(const CommunicatorOptions& options) {
   Config config = options.helped_ranks > 0 ? helped_config() : Config::from_environment();
   if (options.max_ctas > 0) config.max_ctas = options.max_ctas;
@@ -218,7 +221,11 @@ void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
             return mesh_->link_kind(peer) != LinkKind::kNetwork && bytes > mesh_->ring_bytes();
           },
           [this](const News& news) { vigil_.watch->tell(news); },
-          [this](const std::string& text) { announce(ncclInvalidUsage, text); }, siblings});
+          [this](const std::string& text) { announce(ncclInvalidUsage, text); }, siblings,
+          [infos, host = me.host](int peer) {
+            return infos[static_cast<size_t>(peer)].host != host;
+          },
+          [this](int peer) { return gone_[static_cast<size_t>(peer)].load(); }});
   EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
   context_.stalls = [this] {
     if (!stopped()) vigil_.stalls->tell();
@@ -369,6 +376,19 @@ void Communicator::log_ready(double seconds) const {
 Communicator::~Communicator() {
   leave();
   silence();
+}
+
+std::string Communicator::last_words(bool told) {
+  if (on_gpu() || vigil_.stalls == nullptr) return "";
+  if (!vigil_.faults.known() && !stopped()) {
+    std::string text = host_->unreceived();
+    if (text.empty()) text = vigil_.stalls->say_last_words(kOthersCome);
+    if (!text.empty() || !vigil_.faults.known()) return text;
+  } else if (told) {
+    return "";
+  }
+  const FaultState::Answer answer = vigil_.faults.settle();
+  return answer.code == ncclInvalidUsage ? answer.text : "";
 }
 
 void Communicator::leave() {

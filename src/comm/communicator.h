@@ -62,8 +62,9 @@ class Communicator {
   void add_to(host::Batch& batch, const Call& call);
   void add_to(host::Batch& batch, std::span<const Call* const> calls);
   void hand_over() { cpu_nodes_->hand_over(); }
-  // In words: a message that nobody received; empty: there is none, or operations have failed.
-  std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
+  // Before it is destroyed. In words: a message that nobody received, or calls that do not fit
+  // together. Empty: nothing of that kind. `told`: the user knows of failures so far.
+  std::string last_words(bool told);
 
   // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
   const FaultState& faults() const { return vigil_.faults; }

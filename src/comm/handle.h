@@ -121,5 +121,7 @@ class Use {
 
 // Returns whether it is another text than before.
 bool set_text(ncclComm& comm, const std::string& text);
+// The user has been told of a failure.
+bool has_text(ncclComm& comm);
 
 }  // namespace weft

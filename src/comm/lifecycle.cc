@@ -101,14 +101,17 @@ ncclResult_t finalize(ncclComm& comm) {
 void destroy(ncclComm& comm) {
   while (comm.state.load() == CommState::kInitializing)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (comm.state.exchange(CommState::kDead) == CommState::kDead)
+  const CommState state = comm.state.exchange(CommState::kDead);
+  if (state == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
-  const std::string lost = comm.impl == nullptr ? "" : comm.impl->unreceived();
+  const bool ready = state == CommState::kReady || state == CommState::kFinalized;
+  std::string lost;
+  if (ready) lost = comm.impl->last_words(has_text(comm));
   comm.impl.reset();
   comm.profiler.reset();
   forget(comm);
-  if (!lost.empty()) fail(ncclInvalidUsage, "{}; the communicator is destroyed", lost);
+  if (!lost.empty()) fail(ncclInvalidUsage, "{}", lost);
 }
 
 void abort(ncclComm& comm) {

@@ -200,6 +200,7 @@ void StallExchange::hear(const News& news) {
   if (context_.stop.load() != 0) return;
   if (const std::string text = disagreement(news.rank, theirs); !text.empty())
     return around_.disagree(text);
+  if (theirs.last_words != StallReport::LastWords::kNone) hear_last_words(news.rank, theirs);
   if (!theirs.hops.empty()) {
     std::erase_if(waiting_, [&](const auto& known) {
       return known.first.first == news.rank && known.second.state.begun != theirs.state.begun;

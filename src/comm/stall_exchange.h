@@ -5,9 +5,12 @@
 // other in several communicators, see wait_chain.h.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -35,6 +38,8 @@ class StallExchange {
     // Ranks disagree: all must give up with this text.
     std::function<void(const std::string& text)> disagree;
     std::function<std::vector<Sibling>()> siblings;  // with this one
+    std::function<bool(int peer)> elsewhere;         // it is on another host
+    std::function<bool(int peer)> gone;
   };
   StallExchange(const CommunicatorOptions& options, host::RankContext& context,
                 Surroundings surroundings);
@@ -43,6 +48,10 @@ class StallExchange {
   void tell();
   // Another rank's report.
   void hear(const News& news);
+  // Before this rank leaves: waits until the others have told what they have called. After a call
+  // that may end before others have begun it, waits for them, too. Returns a send of another host
+  // that this rank never received, in words; usually empty. For the thread that makes calls.
+  std::string say_last_words(std::chrono::milliseconds most);
 
  private:
   using Origin = std::tuple<Caller, uint64_t, uint64_t, uint32_t>;  // of a chain
@@ -55,6 +64,11 @@ class StallExchange {
   // The rank's call cannot end before this rank's thread has made a call.
   bool holds_up(int other, const StallReport& theirs) const;
   bool holds_up_any() const;
+  // last_words.cc
+  void send_last_words(StallReport::LastWords what);
+  void hear_last_words(int other, const StallReport& theirs);
+  bool may_lack_others() const;
+  bool has_heard_all(uint64_t calls, bool only_elsewhere);
   // This rank has told of a wait that lasts.
   bool waits() const;
   // Siblings of this rank's thread, with this one.
@@ -75,6 +89,16 @@ class StallExchange {
   StallReport told_;                                       // of a wait, with its own hop
   std::map<std::pair<int, Origin>, StallReport> waiting_;  // what others have told of their waits
   std::set<Origin> passed_on_;                             // in the wait of told_
+  uint64_t said_ = 0;     // calls and sends of the last words so far, plus one
+  bool leaving_ = false;  // has said them
+
+  struct LastWords {
+    uint64_t calls = 0, sends = 0;  // sends to this rank
+    bool final = false;             // it makes no more calls
+  };
+  std::mutex mutex_;  // protects last_words_
+  std::condition_variable changed_;
+  std::map<int, LastWords> last_words_;  // by rank
 };
 
 }  // namespace weft

@@ -30,7 +30,8 @@ class ReportWriter {
     number(static_cast<uint32_t>(value.size()));
     out_ += value;
   }
-  void room_for(const std::vector<WaitHop>& /*hops*/, uint32_t /*count*/) {}
+  template <typename T>
+  void room_for(const std::vector<T>& /*list*/, uint32_t /*count*/) {}
   void check(bool /*holds*/) {}
   std::string take() { return std::move(out_); }
 
@@ -76,8 +77,9 @@ class ReportReader {
     value = rest_.substr(0, length);
     rest_.remove_prefix(length);
   }
-  void room_for(std::vector<WaitHop>& hops, uint32_t count) const {
-    if (good_) hops.resize(count);
+  template <typename T>
+  void room_for(std::vector<T>& list, uint32_t count) const {
+    if (good_) list.resize(count);
   }
   void check(bool holds) { good_ = good_ && holds; }
   // It read everything, and refused nothing.
@@ -145,6 +147,15 @@ void pass_report(Pass& pass, Report& report) {
   pass.size(hops, StallReport::kMostHops);
   pass.room_for(report.hops, hops);
   for (auto& hop : report.hops) pass_hop(pass, hop);
+  pass.choice(report.last_words, 3);
+  pass.number(report.calls);
+  auto sends = static_cast<uint32_t>(report.sends.size());
+  pass.size(sends, StallReport::kMostSends);
+  pass.room_for(report.sends, sends);
+  for (auto& [peer, count] : report.sends) {
+    pass.number(peer);
+    pass.number(count);
+  }
   pass.size(report.runs, StallReport::kLatest);
   for (size_t i = 0; i < report.runs; i++) pass_run(pass, report.latest[i]);
 }

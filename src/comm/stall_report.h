@@ -30,7 +30,19 @@ struct StallReport {
   std::array<CallRun, kLatest> latest;
   uint32_t runs = 0;  // the used ones of `latest`
 
-  // `runs`, hops and their texts must not exceed their limits.
+  // The rank is about to leave, or tells one that is. Its sends to ranks of other hosts.
+  enum class LastWords : uint8_t { kNone, kAsks, kTells };
+  LastWords last_words = LastWords::kNone;
+  uint64_t calls = 0;  // collectives begun
+  struct Sends {
+    int32_t peer = 0;
+    uint64_t count = 0;
+    bool operator==(const Sends&) const = default;
+  };
+  static constexpr size_t kMostSends = 64;
+  std::vector<Sends> sends;
+
+  // `runs`, hops, their texts and sends must not exceed their limits.
   std::string encode() const;
   // Any bytes may come. False if they are no report; `report` is as before then.
   static bool decode(std::string_view bytes, StallReport& report);

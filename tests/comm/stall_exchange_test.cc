@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace weft::test {
@@ -29,6 +31,7 @@ class StallExchangeTest : public testing::Test {
       Rank &rank = ranks_[r], &other = ranks_[1 - r];
       rank.context.rank = rank.options.rank = r;
       rank.options.nranks = 2;
+      rank.context.messages.reset(2);
       rank.exchange = std::make_unique<StallExchange>(
           rank.options, rank.context,
           StallExchange::Surroundings{
@@ -37,7 +40,9 @@ class StallExchangeTest : public testing::Test {
               {},
               [&other](const News& news) { other.exchange->hear(news); },
               [&rank](const std::string& text) { rank.disagreements.push_back(text); },
-              [] { return std::vector<Sibling>(); }});
+              [] { return std::vector<Sibling>(); },
+              [](int) { return true; },
+              [this](int) { return gone_; }});
     }
   }
 
@@ -55,6 +60,7 @@ class StallExchangeTest : public testing::Test {
   }
 
   Rank ranks_[2];
+  bool gone_ = false;
   uint64_t next_[2] = {0, 0};
 };
 
@@ -90,6 +96,63 @@ TEST_F(StallExchangeTest, ComparesNoNumbersOnceARankHasCaptured) {
   EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
 }
 
+class LastWords : public StallExchangeTest {
+ protected:
+  void broadcast(int rank, int root) {
+    ranks_[rank].context.history.add(next_[rank]++,
+                                     common_call(CollectiveKind::kBroadcast, 0, 0, root, 8));
+  }
+  // Seconds that the last words of rank 0 take.
+  double leave(std::string* text = nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string said = ranks_[0].exchange->say_last_words(std::chrono::milliseconds(300));
+    if (text != nullptr) *text = said;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+};
+
+TEST_F(LastWords, FindRootsThatDiffer) {
+  broadcast(0, 0);
+  broadcast(1, 1);
+  leave();
+  ASSERT_FALSE(ranks_[1].disagreements.empty());
+  EXPECT_NE(ranks_[1].disagreements[0].find("root 1) on rank 1"), std::string::npos);
+}
+
+TEST_F(LastWords, WaitForRanksThatHaveNotBegunARootedCall) {
+  broadcast(0, 0);
+  EXPECT_GE(leave(), 0.3);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    broadcast(1, 0);
+  });
+  const double seconds = leave();
+  late.join();
+  EXPECT_GE(seconds, 0.05);
+  EXPECT_LT(seconds, 0.29);
+  broadcast(0, 0);
+  gone_ = true;
+  EXPECT_LT(leave(), 0.1);
+  EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
+}
+
+TEST_F(LastWords, DoNotWaitForOthersAfterACallThatNeedsThemAll) {
+  launch(0, 8);
+  EXPECT_LT(leave(), 0.1);
+}
+
+TEST_F(LastWords, FindSendsThatWereNeverReceived) {
+  ranks_[1].context.messages.add(true, 0);
+  ranks_[1].context.messages.add(true, 0);
+  ranks_[0].context.messages.add(false, 1);
+  std::string text;
+  leave(&text);
+  EXPECT_EQ(text, "1 of 2 sends from rank 1 to rank 0 were never received");
+  ranks_[0].context.messages.add(false, 1);
+  leave(&text);
+  EXPECT_EQ(text, "");
+}
+
 // No field has its default.
 StallReport full_report() {
   StallReport report;
@@ -115,6 +178,10 @@ StallReport full_report() {
   report.needs_receive = report.closed = true;
   for (uint64_t i = 0; i < StallReport::kMostHops; i++)
     report.hops.push_back({{i, 18}, ~i, 19, 20, 21, std::string(StallReport::kMostText, 't'), "u"});
+  report.last_words = StallReport::LastWords::kTells;
+  report.calls = 22;
+  for (int i = 0; i < static_cast<int>(StallReport::kMostSends); i++)
+    report.sends.push_back({i, uint64_t{23} << 40});
   report.runs = StallReport::kLatest;
   for (uint32_t i = 0; i < report.runs; i++)
     report.latest[i] = {i, i + 14, {CollectiveKind::kAllToAllV, 15, 255, -16, i + 17}};
@@ -148,6 +215,9 @@ TEST_F(StallExchangeTest, AReportComesBackEqual) {
   EXPECT_EQ(read.needs_receive, sent.needs_receive);
   EXPECT_EQ(read.closed, sent.closed);
   EXPECT_EQ(read.hops, sent.hops);
+  EXPECT_EQ(read.last_words, sent.last_words);
+  EXPECT_EQ(read.calls, sent.calls);
+  EXPECT_EQ(read.sends, sent.sends);
   ASSERT_EQ(read.runs, sent.runs);
   for (uint32_t i = 0; i < sent.runs; i++) {
     EXPECT_EQ(read.latest[i].first, sent.latest[i].first);
@@ -181,6 +251,9 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   refuses("waits_seconds", [](StallReport& r) { r.state.waits_seconds = kInfinity; });
   refuses("long text", [](StallReport& r) { r.hops[5].who += 't'; });
   refuses("text with a zero", [](StallReport& r) { r.hops[5].who[3] = 0; });
+  refuses("last words",
+          [](StallReport& r) { r.last_words = static_cast<StallReport::LastWords>(3); });
+  refuses("many sends", [](StallReport& r) { r.sends.push_back({}); });
   refuses("long chain", [](StallReport& r) { r.hops.push_back(r.hops[0]); });
   for (const size_t run : {size_t{0}, StallReport::kLatest - 1}) {
     refuses("run's kind", [&](StallReport& r) { r.latest[run].call.kind = kNoKind; });

@@ -81,6 +81,20 @@ void different_roots_hosts(Player& player) {
   disagree(player, "broadcast", broadcast_from_two, {"broadcast", "root 0", "root 1"});
 }
 
+// Ranks that only send learn it when they destroy, at the latest.
+void different_roots_end(Player& player) {
+  ncclComm_t comm = player.join();
+  Ending ending = player.call("broadcast", comm, [&] {
+    return broadcast_from_two(player, player.data().data(), player.bytes() / sizeof(float), comm);
+  });
+  const bool goes_on = ending.code == ncclSuccess;
+  if (goes_on) ending = player.call("destroy", nullptr, [&] { return ncclCommDestroy(comm); });
+  player.expect_failure(ending, ncclInvalidUsage, {"broadcast", "root 0", "root 1"});
+  if (!goes_on) {
+    EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  }
+}
+
 void different_reduce_roots(Player& player) {
   disagree(player, "reduce",
            [](Player& p, float* data, size_t count, ncclComm_t comm) {
@@ -233,7 +247,7 @@ void send_without_receive(Player& player) {
   // Rank 0 may be gone before rank 1 looks.
   if (player.rank() == 0) return player.expect_success(ending);
   player.expect_failure(ending, ncclInvalidUsage,
-                        {"send of 256 bytes", "from rank 0", "to rank 1"});
+                        {"send of 256 bytes|1 of 1 sends", "from rank 0", "to rank 1"});
 }
 
 void send_and_receive(Player& player, size_t received, ncclDataType_t type,
@@ -317,6 +331,14 @@ std::vector<FaultScenario> user_error_scenarios() {
        2,
        {},
        kOwnHosts},
+      {"different_roots_end", "broadcast with two roots, then destroy", 3, different_roots_end},
+      {"different_roots_end_hosts",
+       "the same, every rank on its own host",
+       3,
+       different_roots_end,
+       2,
+       {},
+       kOwnHosts},
       {"different_reduce_roots", "reduce with two roots", 3, different_reduce_roots},
       {"different_counts", "all_reduce, rank 0 has twice the count", 3, different_counts},
       {"one_count_is_zero", "all_reduce, rank 0 has count 0; then another call", 3,
@@ -357,6 +379,13 @@ std::vector<FaultScenario> user_error_scenarios() {
        one_order_but_late, 12},
       {"send_without_receive", "a send that nobody receives, then destroy", 2,
        send_without_receive},
+      {"send_without_receive_hosts",
+       "the same, every rank on its own host",
+       2,
+       send_without_receive,
+       2,
+       {},
+       kOwnHosts},
       {"receive_of_another_size", "send of n, recv of n/2", 2, receive_of_another_size, 3},
       {"receive_of_another_type", "send of float, recv of int8, equal bytes", 2,
        receive_of_another_type, 3},
