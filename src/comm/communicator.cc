@@ -211,12 +211,17 @@ void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadlin
   next->move_on();
 }
 
+std::string Communicator::shown_name() const {
+  return options_.name.empty() ? fmt::format("{:016x}", key()) : options_.name;
+}
+
 void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
   const PeerInfo& me = infos[static_cast<size_t>(options_.rank)];
   auto stalls = std::make_unique<StallExchange>(
       options_, context_,
       StallExchange::Surroundings{
-          me.process, fmt::format("{} (host {}, pid {})", options_.label, me.host_name, me.pid),
+          me.process, shown_name(),
+          fmt::format("{} (host {}, pid {})", options_.label, me.host_name, me.pid),
           [this](int peer, uint64_t bytes) {
             return mesh_->link_kind(peer) != LinkKind::kNetwork && bytes > mesh_->ring_bytes();
           },
@@ -239,6 +244,9 @@ void Communicator::connect(Deadline deadline) {
       gather_infos(*control_, config_, chooser_->imported(),
                    cuda::available() ? cuda::bus_id(options_.device) : "", options_.name, deadline);
   settle_rendezvous(infos, deadline);
+  const PeerInfo& me = infos[static_cast<size_t>(rank)];
+  context_.place =
+      fmt::format(" (communicator {}, host {}, pid {})", shown_name(), me.host_name, me.pid);
   context_.about_peer = [infos, rank](int peer) {
     return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
   };

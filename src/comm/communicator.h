@@ -35,6 +35,7 @@ class Communicator {
   host::RankContext& context() { return context_; }
   const host::RankContext& context() const { return context_; }
   uint64_t key() const { return public_key(options_.id.secret); }  // names the communicator
+  std::string shown_name() const;  // in messages: the user's, or the key
   const Mesh& mesh() const { return *mesh_; }
   const PlanChooser& chooser() const { return *chooser_; }
   // The predicted time of a call in microseconds; 0: unknown.

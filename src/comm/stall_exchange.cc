@@ -76,15 +76,14 @@ void StallExchange::tell() {
         mine.needs_receive = state.sends && state.waits_for == state.root &&
                              around_.fills_fifo(state.waits_for, bytes_of(state));
       }
-      mine.hops.push_back({{around_.process, own.front().thread},
-                           key(),
-                           state.begun,
-                           round_,
-                           -1,
-                           cut(around_.who),
-                           cut(fmt::format("{} of communicator {}", in_words(state),
-                                           options_.name.empty() ? fmt::format("{:016x}", key())
-                                                                 : options_.name))});
+      mine.hops.push_back(
+          {{around_.process, own.front().thread},
+           key(),
+           state.begun,
+           round_,
+           -1,
+           cut(around_.who),
+           cut(fmt::format("{} of communicator {}", in_words(state), around_.communicator))});
     }
     told_ = mine;
     send(mine);

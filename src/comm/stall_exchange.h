@@ -30,8 +30,9 @@ namespace weft {
 class StallExchange {
  public:
   struct Surroundings {
-    uint64_t process = 0;  // this process
-    std::string who;       // this rank, for people of other communicators
+    uint64_t process = 0;      // this process
+    std::string communicator;  // in messages
+    std::string who;           // this rank, for people of other communicators
     // A message to this rank that no FIFO can hold.
     std::function<bool(int peer, uint64_t bytes)> fills_fifo;
     std::function<void(const News&)> tell;

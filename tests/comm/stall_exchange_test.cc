@@ -37,6 +37,7 @@ class StallExchangeTest : public testing::Test {
           StallExchange::Surroundings{
               static_cast<uint64_t>(r),
               "",
+              "",
               {},
               [&other](const News& news) { other.exchange->hear(news); },
               [&rank](const std::string& text) { rank.disagreements.push_back(text); },
@@ -73,6 +74,63 @@ TEST_F(StallExchangeTest, FindsAnEarlierCallThatDiffers) {
                                             "sum, root 0) on rank 0, but all_reduce of 250 bytes"),
             0u)
       << ranks_[1].disagreements[0];
+}
+
+// Whatever differs, both sides are named, and so is the call.
+TEST_F(StallExchangeTest, FindsEveryKindOfDifference) {
+  using Kind = CollectiveKind;
+  const PastCall same = common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 0, 64);
+  const struct {
+    PastCall other;
+    const char* word;
+  } differences[] = {
+      {common_call(Kind::kReduce, ncclFloat32, ncclSum, 0, 64), "reduce of 64 bytes"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 0, 32), "broadcast of 32 bytes"},
+      {common_call(Kind::kBroadcast, ncclInt32, ncclSum, 0, 64), "type int32"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclMax, 0, 64), "op max"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 1, 64), "root 1"},
+  };
+  const auto add = [&](int rank, const PastCall& call) {
+    const uint64_t number = next_[rank]++;
+    ranks_[rank].context.history.add(number, call);
+    ranks_[rank].context.activity.begin(
+        {call.kind, false, call.type, call.op, call.root, number, call.bytes});
+    ranks_[rank].context.activity.launched();
+  };
+  for (const auto& [other, word] : differences)
+    for (const bool swapped : {false, true}) {  // two calls in another order
+      for (int rank = 0; rank < 2; rank++) {
+        ranks_[rank].disagreements.clear();
+        add(rank, common_call(Kind::kAllReduce, ncclInt8, ncclSum, 0, 8));
+      }
+      const std::string number = std::to_string(next_[0]);
+      add(0, same);
+      add(1, other);
+      if (swapped) add(0, other);
+      if (swapped) add(1, same);
+      wait_for_the_other(0);
+      ASSERT_EQ(ranks_[1].disagreements.size(), 1u) << word;
+      const std::string& text = ranks_[1].disagreements[0];
+      EXPECT_EQ(
+          text.find("operation " + number +
+                    " is broadcast of 64 bytes (type float32, op sum, root 0) on rank 0, but"),
+          0u)
+          << text;
+      EXPECT_NE(text.find(word), std::string::npos) << text;
+      EXPECT_NE(text.find("on rank 1"), std::string::npos) << text;
+      // The next difference is looked for in calls that agree so far.
+      for (Rank& rank : ranks_) std::destroy_at(&rank.context.history);
+      for (Rank& rank : ranks_) std::construct_at(&rank.context.history);
+      next_[0] = next_[1] = 0;
+    }
+}
+
+// Streams do not wait for each other, so GPUs that wait in two communicators may go on.
+TEST_F(StallExchangeTest, FindsNothingInLaunchedCallsThatOthersLack) {
+  launch(0, 100);
+  wait_for_the_other(0);
+  wait_for_the_other(1);
+  EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
 }
 
 // The rank that is waited for has launched less, and answers.

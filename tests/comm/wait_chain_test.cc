@@ -43,11 +43,11 @@ class World {
       rank.context.rank = rank.options.rank = r;
       rank.options.nranks = n;
       rank.options.id.secret[0] = static_cast<uint8_t>(teams_.size());
-      rank.options.name = "team" + std::to_string(teams_.size() - 1);
       rank.context.messages.reset(n);
       rank.exchange = std::make_unique<StallExchange>(
           rank.options, rank.context,
           StallExchange::Surroundings{static_cast<uint64_t>(rank.process),
+                                      "team" + std::to_string(teams_.size() - 1),
                                       "process " + std::to_string(rank.process),
                                       [](int, uint64_t bytes) { return bytes > 1000; },
                                       [&team, &rank](const News& news) {

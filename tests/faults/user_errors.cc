@@ -13,6 +13,7 @@ namespace {
 void expect_usage_error(Player& player, ncclComm_t comm, const Ending& ending,
                         const std::vector<std::string>& words) {
   player.expect_failure(ending, ncclInvalidUsage, words);
+  Player::expect_known_to_all_threads();
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
@@ -163,9 +164,11 @@ void missing_call(Player& player) {
   }
   const Ending ending = player.all_reduce(comm);
   player.stage().mark(Stage::kDone);
-  player.expect_failure(ending, ncclRemoteError,
-                        {"rank [02] of 3", "(rank|peer) 1([^0-9]|$)", "all_reduce",
-                         bytes_of(player.bytes()), "WEFT_TIMEOUT"});
+  player.expect_failure(
+      ending, ncclRemoteError,
+      {"rank [02] of 3", "(rank|peer) 1([^0-9]|$)", "all_reduce", bytes_of(player.bytes()),
+       "WEFT_TIMEOUT", "since [0-9:.]{12} UTC", "type float32[)], lane [0-9]+, step [0-9]+",
+       "[(]communicator [0-9a-f]{16}, host [^ ]+, pid [0-9]+[)]"});
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 

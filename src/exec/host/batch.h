@@ -27,6 +27,7 @@ namespace weft::host {
 struct RankContext {
   int rank = 0;
   std::string label;              // its name in messages: "rank 3 of 8"
+  std::string place;              // its communicator, host and process, for messages
   Doorbell* door = nullptr;       // the rank sleeps here
   std::atomic<uint32_t> stop{0};  // nonzero: every wait ends (abort, or a fault found elsewhere)
   std::atomic<bool>* gone = nullptr;       // per peer: it has left the communicator
@@ -133,8 +134,8 @@ class Batch {
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
   static std::string about_peer(const Task& task, const LaneState& lane);
-  bool report_network_fault(const Task& task, const LaneState& lane);
-  std::string describe_wait(const Task& task, const LaneState& lane) const;
+  bool report_network_fault(const Task& task, const LaneState& lane, const Idle& idle);
+  std::string describe_wait(const Task& task, const LaneState& lane, const Idle& idle) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
   [[gnu::cold]] const Task* first_not_ready() const;
   void report_not_ready(Idle& idle, const Task& task, double seconds);
