@@ -62,4 +62,14 @@ std::string stamp(const std::string& format, const timespec& time) {
   return {text.data(), size};
 }
 
+std::string utc_time(double seconds_ago) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const auto ms = static_cast<int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000 -
+                  static_cast<int64_t>(seconds_ago * 1000);
+  const int64_t day = ms % 86'400'000;
+  return fmt::format("{:02}:{:02}:{:02}.{:03} UTC", day / 3'600'000, day / 60'000 % 60,
+                     day / 1000 % 60, day % 1000);
+}
+
 }  // namespace weft::log

@@ -14,4 +14,7 @@ uint32_t stamped_levels(const std::string& text);
 // to 9), and '_' is a space.
 std::string stamp(const std::string& format, const timespec& time);
 
+// "23:59:59.123 UTC", of a moment so many seconds ago.
+std::string utc_time(double seconds_ago);
+
 }  // namespace weft::log

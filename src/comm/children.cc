@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/comm/bring_up.h"
 #include "src/comm/lifecycle.h"
+#include "src/comm/siblings.h"
 
 namespace weft {
 namespace {
@@ -16,6 +17,7 @@ ncclComm* new_child(const ncclComm& parent, const CommConfig& config) {
   ncclComm* comm = new_handle(-1, 0, config);
   comm->device = parent.device;
   comm->issuer = parent.issuer;
+  comm->caller = thread_number() << 1;
   return comm;
 }
 

@@ -101,6 +101,9 @@ class CancelledBy {
   InitCancel* cancel_;
 };
 
+// A rank that leaves waits so long for others to begin the calls that it has made.
+constexpr std::chrono::milliseconds kOthersCome{1000};
+
 Config config_of(const CommunicatorOptions& options) {
   Config config = options.helped_ranks > 0 ? helped_config() : Config::from_environment();
   if (options.max_ctas > 0) config.max_ctas = options.max_ctas;
@@ -172,6 +175,7 @@ void Communicator::join(Deadline deadline) {
     Rendezvous::open(id.secret);
   }
   context_.rank = options_.rank;
+  context_.messages.reset(options_.nranks);
   context_.label = options_.label;
   context_.gone = gone_.data();
   context_.cpu_nodes_from = options_.nranks;
@@ -207,10 +211,26 @@ void Communicator::settle_rendezvous(const std::vector<PeerInfo>& infos, Deadlin
   next->move_on();
 }
 
-void Communicator::compare_after_stalls(uint64_t process) {
+std::string Communicator::shown_name() const {
+  return options_.name.empty() ? fmt::format("{:016x}", key()) : options_.name;
+}
+
+void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
+  const PeerInfo& me = infos[static_cast<size_t>(options_.rank)];
   auto stalls = std::make_unique<StallExchange>(
-      options_, context_, process, [this](const News& news) { vigil_.watch->tell(news); },
-      [this](const std::string& text) { announce(ncclInvalidUsage, text); });
+      options_, context_,
+      StallExchange::Surroundings{
+          me.process, shown_name(),
+          fmt::format("{} (host {}, pid {})", options_.label, me.host_name, me.pid),
+          [this](int peer, uint64_t bytes) {
+            return mesh_->link_kind(peer) != LinkKind::kNetwork && bytes > mesh_->ring_bytes();
+          },
+          [this](const News& news) { vigil_.watch->tell(news); },
+          [this](const std::string& text) { announce(ncclInvalidUsage, text); }, siblings,
+          [infos, host = me.host](int peer) {
+            return infos[static_cast<size_t>(peer)].host != host;
+          },
+          [this](int peer) { return gone_[static_cast<size_t>(peer)].load(); }});
   EventLoop::instance().run([&] { vigil_.stalls = std::move(stalls); });
   context_.stalls = [this] {
     if (!stopped()) vigil_.stalls->tell();
@@ -224,6 +244,9 @@ void Communicator::connect(Deadline deadline) {
       gather_infos(*control_, config_, chooser_->imported(),
                    cuda::available() ? cuda::bus_id(options_.device) : "", options_.name, deadline);
   settle_rendezvous(infos, deadline);
+  const PeerInfo& me = infos[static_cast<size_t>(rank)];
+  context_.place =
+      fmt::format(" (communicator {}, host {}, pid {})", shown_name(), me.host_name, me.pid);
   context_.about_peer = [infos, rank](int peer) {
     return stopped_in_words(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(peer)]);
   };
@@ -238,7 +261,7 @@ void Communicator::connect(Deadline deadline) {
       chooser_->agree(agree_on_plans({rank, options_.label, options_.id.secret, config_, *control_},
                                      infos, deadline));
     vigil_.watch->connect(rank, deadline, [this] { control_->check(); });
-    compare_after_stalls(infos[static_cast<size_t>(rank)].process);
+    compare_after_stalls(infos);
   }
   auto nodes = std::make_unique<CpuNodes>(rank, nranks);
   nodes->decide(chooser_->most_cpu_nodes(cuda::available()), infos);
@@ -362,6 +385,19 @@ void Communicator::log_ready(double seconds) const {
 Communicator::~Communicator() {
   leave();
   silence();
+}
+
+std::string Communicator::last_words(bool told) {
+  if (on_gpu() || vigil_.stalls == nullptr) return "";
+  if (!vigil_.faults.known() && !stopped()) {
+    std::string text = host_->unreceived();
+    if (text.empty()) text = vigil_.stalls->say_last_words(kOthersCome);
+    if (!text.empty() || !vigil_.faults.known()) return text;
+  } else if (told) {
+    return "";
+  }
+  const FaultState::Answer answer = vigil_.faults.settle();
+  return answer.code == ncclInvalidUsage ? answer.text : "";
 }
 
 void Communicator::leave() {

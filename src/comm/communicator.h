@@ -35,6 +35,7 @@ class Communicator {
   host::RankContext& context() { return context_; }
   const host::RankContext& context() const { return context_; }
   uint64_t key() const { return public_key(options_.id.secret); }  // names the communicator
+  std::string shown_name() const;  // in messages: the user's, or the key
   const Mesh& mesh() const { return *mesh_; }
   const PlanChooser& chooser() const { return *chooser_; }
   // The predicted time of a call in microseconds; 0: unknown.
@@ -51,6 +52,7 @@ class Communicator {
   OneSided& one_sided() { return *one_sided_; }  // with the windows
   GpuLauncher* gpu() { return gpu_.get(); }      // nullptr in host mode
   bool on_gpu() const { return gpu_ != nullptr; }
+  StallExchange* stalls() const { return vigil_.stalls.get(); }  // control thread; may be nullptr
   // GPUs: launches all calls of a group on their streams.
   void launch(std::span<const Call* const> calls);
 
@@ -61,8 +63,9 @@ class Communicator {
   void add_to(host::Batch& batch, const Call& call);
   void add_to(host::Batch& batch, std::span<const Call* const> calls);
   void hand_over() { cpu_nodes_->hand_over(); }
-  // In words: a message that nobody received; empty: there is none, or operations have failed.
-  std::string unreceived() const { return on_gpu() || stopped() ? "" : host_->unreceived(); }
+  // Before it is destroyed. In words: a message that nobody received, or calls that do not fit
+  // together. Empty: nothing of that kind. `told`: the user knows of failures so far.
+  std::string last_words(bool told);
 
   // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
   const FaultState& faults() const { return vigil_.faults; }
@@ -82,7 +85,7 @@ class Communicator {
 
  private:
   void join(Deadline deadline);
-  void compare_after_stalls(uint64_t process);
+  void compare_after_stalls(const std::vector<PeerInfo>& infos);
   void settle_rendezvous(const std::vector<PeerInfo>& infos, Deadline deadline);
   void connect(Deadline deadline);
   void use_compression(const std::string& text, bool asked, Deadline deadline);

@@ -153,7 +153,7 @@ void Communicator::add_to(host::Batch& batch, std::span<const Call* const> calls
 
 void Communicator::hear(const News& news) {
   if (news.kind == News::Kind::kStalls) {
-    if (vigil_.stalls != nullptr && !stopped()) vigil_.stalls->hear(news);
+    if (vigil_.stalls != nullptr) vigil_.stalls->hear(news);
     return;
   }
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/comm/group_work.h"
 #include "src/comm/observation.h"
+#include "src/comm/siblings.h"
 
 namespace weft {
 
@@ -80,6 +81,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepte
   for (ncclComm* comm : comms) {
     uses.emplace_back(*comm, !accepted);
     if (!accepted) check_free(*comm);
+    note_caller(*comm, accepted);
     uses.back()->check();
     uses.back()->begin();
   }
@@ -113,6 +115,7 @@ void launch(host::Batch& batch, std::span<const PendingCall> calls, bool accepte
 void launch_one(host::Batch& batch, ncclComm& comm, const Call& call) {
   const Use use(comm);
   check_free(comm);
+  note_caller(comm, false);
   use->check();
   const Call* const calls[] = {&call};
   const Observation watched(comm, calls);

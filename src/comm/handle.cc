@@ -94,6 +94,11 @@ Use::~Use() {
   if (comm_ != nullptr) comm_->users.fetch_sub(1);
 }
 
+bool has_text(ncclComm& comm) {
+  std::lock_guard lock(comm.mutex);
+  return !comm.text.empty();
+}
+
 bool set_text(ncclComm& comm, const std::string& text) {
   std::lock_guard lock(comm.mutex);
   if (comm.text == text) return false;

@@ -67,7 +67,10 @@ struct ncclComm {
   int rank = 0, nranks = 0, device = 0;
   std::atomic<uint64_t> calls{0};  // operations so far, for the log
   uint64_t issuer = 0;  // the thread that makes its calls, by a number; see CommunicatorOptions
-  uint32_t tag = 0;     // keeps operators of different communicators apart
+  // The thread that made it, or the one that makes its calls: thread_number(), twice, plus 1 once
+  // it has made one. 0: there are several, or one that waits for nothing.
+  std::atomic<uint64_t> caller{0};
+  uint32_t tag = 0;  // keeps operators of different communicators apart
   weft::CommConfig config;
   std::unique_ptr<weft::Profiler> profiler;  // nullptr: there is no plugin; observes impl
   std::unique_ptr<weft::Communicator> impl;
@@ -118,5 +121,7 @@ class Use {
 
 // Returns whether it is another text than before.
 bool set_text(ncclComm& comm, const std::string& text);
+// The user has been told of a failure.
+bool has_text(ncclComm& comm);
 
 }  // namespace weft

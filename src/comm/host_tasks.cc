@@ -56,6 +56,7 @@ void HostTasks::begin() {
   losses_.release();
   if (!point_to_point_) return;
   point_to_point_ = false;
+  context_.messages.begin_batch();
   std::fill(last_send_.begin(), last_send_.end(), nullptr);
   std::fill(last_receive_.begin(), last_receive_.end(), nullptr);
 }
@@ -243,7 +244,10 @@ void HostTasks::add(host::Batch& batch, const Call& call) {
   host::Task*& previous = !send_recv   ? last_collective_
                           : call.sends ? last_send_[static_cast<size_t>(call.root)]
                                        : last_receive_[static_cast<size_t>(call.root)];
-  point_to_point_ = point_to_point_ || send_recv;
+  if (send_recv) {
+    point_to_point_ = true;
+    context_.messages.add(call.sends, call.root);
+  }
   task.after = previous;
   previous = &task;
 }

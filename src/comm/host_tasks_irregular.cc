@@ -74,7 +74,14 @@ void HostTasks::add_irregular(host::Batch& batch, const Call& call, const Irregu
     task.sends.push_back(&mesh_.sender(port.peer, channel));
   for (const ProgramPort& port : program.receives)
     task.receives.push_back(&mesh_.receiver(port.peer, channel));
-  if (messages) return;
+  if (messages) {
+    point_to_point_ = true;
+    for (int peer = 0; peer < nranks_; peer++) {
+      if (blocks.sends[static_cast<size_t>(peer)].count > 0) context_.messages.add(true, peer);
+      if (blocks.receives[static_cast<size_t>(peer)].count > 0) context_.messages.add(false, peer);
+    }
+    return;
+  }
   task.after = last_collective_;
   last_collective_ = &task;
 }

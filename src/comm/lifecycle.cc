@@ -13,6 +13,7 @@
 #include "src/base/siphash.h"
 #include "src/comm/bring_up.h"
 #include "src/comm/group.h"
+#include "src/comm/siblings.h"
 #include "src/comm/suspension.h"
 
 namespace weft {
@@ -30,13 +31,11 @@ uint64_t generation(int rank) {
 // A number for the calling thread. A thread that joins a communicator several times, with several
 // ranks, has one for each of them.
 uint64_t issuer_of(const UniqueId& id) {
-  static std::atomic<uint64_t> threads{0};
-  thread_local const uint64_t thread = ++threads;
   thread_local Secret last{};
   thread_local uint64_t ranks = 0;
   ranks = id.secret == last ? ranks + 1 : 0;
   last = id.secret;
-  return thread << 16 | ranks;
+  return thread_number() << 16 | ranks;
 }
 
 // Waits until at most `most` calls and inits are under way.
@@ -66,6 +65,7 @@ ncclResult_t init_rank(ncclComm** out, const UniqueId& id, int rank, int nranks,
   ncclComm* comm = new_handle(rank, nranks, config);
   if (cuda::available()) comm->device = cuda::current_device();
   comm->issuer = issuer_of(own);
+  comm->caller = thread_number() << 1;
   *out = comm;
   return start(
       {comm, comm, out, [comm, own, function, branch] { bring_up(*comm, own, function, branch); }});
@@ -101,14 +101,17 @@ ncclResult_t finalize(ncclComm& comm) {
 void destroy(ncclComm& comm) {
   while (comm.state.load() == CommState::kInitializing)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (comm.state.exchange(CommState::kDead) == CommState::kDead)
+  const CommState state = comm.state.exchange(CommState::kDead);
+  if (state == CommState::kDead)
     fail(ncclInvalidArgument, "comm has been destroyed or aborted already");
   wait_for_users(comm);
-  const std::string lost = comm.impl == nullptr ? "" : comm.impl->unreceived();
+  const bool ready = state == CommState::kReady || state == CommState::kFinalized;
+  std::string lost;
+  if (ready) lost = comm.impl->last_words(has_text(comm));
   comm.impl.reset();
   comm.profiler.reset();
   forget(comm);
-  if (!lost.empty()) fail(ncclInvalidUsage, "{}; the communicator is destroyed", lost);
+  if (!lost.empty()) fail(ncclInvalidUsage, "{}", lost);
 }
 
 void abort(ncclComm& comm) {

@@ -5,9 +5,9 @@
 #include <array>
 
 #include "src/base/error.h"
-#include "src/comm/handle.h"
 #include "src/exec/datatype.h"
 #include "src/schedule/collective.h"
+#include "src/transport/event_loop.h"
 #include "src/transport/handshake.h"
 
 namespace weft {
@@ -15,65 +15,158 @@ namespace {
 
 using Phase = OperationState::Phase;
 
-PastCall call_of(const OperationState& state) {
-  return common_call(state.kind, state.type, state.op, state.root,
-                     state.count * element_size(static_cast<ncclDataType_t>(state.type)));
+uint64_t bytes_of(const OperationState& state) {
+  return state.count * element_size(static_cast<ncclDataType_t>(state.type));
 }
 
-uint64_t thread_of(uint64_t issuer) { return issuer >> 16; }
-
-// At most as long as a report can carry.
-std::string waits_in_words(const std::string& label, const OperationState& state) {
-  return fmt::format("{} waits for rank {} in operation {}, {}", label, state.waits_for,
-                     state.number, describe(call_of(state)))
-      .substr(0, StallReport::kMostText);
+std::string in_words(const OperationState& state) {
+  const PastCall call = common_call(state.kind, state.type, state.op, state.root, bytes_of(state));
+  return state.kind == CollectiveKind::kSendRecv
+             ? fmt::format("a {} of {} bytes (type {})", state.sends ? "send" : "receive",
+                           call.bytes, type_name(state.type))
+             : fmt::format("operation {}, {}", state.number, describe(call));
 }
 
-// Calls `fn` for every communicator of this process that can be used and has no GPU: there a thread
-// does not wait for its calls.
-void for_each_ready(const std::function<void(const ncclComm&, Communicator&)>& fn) {
-  for_each_handle([&](ncclComm& comm) {
-    try {
-      const Use use(comm, false);
-      if (!use->on_gpu()) fn(comm, *use);
-    } catch (const Error&) {
-      // It is not ready yet, or not any more.
-    }
-  });
-}
+std::string cut(const std::string& text) { return text.substr(0, StallReport::kMostText); }
 
 }  // namespace
 
 StallExchange::StallExchange(const CommunicatorOptions& options, host::RankContext& context,
-                             uint64_t process, Tell tell, Disagree disagree)
-    : options_(options),
-      context_(context),
-      process_(process),
-      tell_(std::move(tell)),
-      disagree_(std::move(disagree)) {}
+                             Surroundings surroundings)
+    : options_(options), context_(context), around_(std::move(surroundings)) {}
+
+uint64_t StallExchange::key() const { return public_key(options_.id.secret); }
 
 StallReport StallExchange::report() const {
   StallReport mine;
   mine.state = context_.activity.state();
   mine.runs = static_cast<uint32_t>(context_.history.latest(mine.latest));
-  for_each_ready([&](const ncclComm& comm, const Communicator& other) {
-    if (&other.context() == &context_ || thread_of(comm.issuer) != thread_of(options_.issuer))
-      return;
-    const OperationState state = other.context().activity.state();
-    if (state.phase != Phase::kRunning || state.waits_for < 0 || state.waits_for >= comm.nranks)
-      return;
-    mine.elsewhere = other.key();
-    mine.elsewhere_process = other.mesh().info(state.waits_for).process;
-    mine.elsewhere_text = waits_in_words(other.context().label, state);
-  });
   return mine;
 }
 
+// Other ranks take no report that is not later than the one before.
+void StallExchange::send(const StallReport& report) {
+  last_us_ = std::max(wall_clock_us(), last_us_ + 1);
+  around_.tell({News::Kind::kStalls, true, context_.rank, context_.rank, ncclSuccess, last_us_,
+                report.encode()});
+}
+
+std::vector<Sibling> StallExchange::own_siblings() const {
+  std::vector<Sibling> all = around_.siblings();
+  uint64_t thread = 0;
+  for (const Sibling& sibling : all)
+    if (sibling.exchange == this) thread = sibling.thread;
+  std::erase_if(all, [&](const Sibling& one) { return thread == 0 || one.thread != thread; });
+  return all;
+}
+
 void StallExchange::tell() {
-  StallReport mine = report();
-  mine.asks = true;
-  tell_({News::Kind::kStalls, true, context_.rank, context_.rank, ncclSuccess, wall_clock_us(),
-         mine.encode()});
+  EventLoop::instance().run([this] {
+    const std::vector<Sibling> own = own_siblings();
+    StallReport mine = report();
+    const OperationState& state = mine.state;
+    if (state.begun != told_.state.begun) passed_on_.clear();
+    round_++;
+    mine.asks = true;
+    if (!own.empty() && state.phase == Phase::kRunning) {
+      const bool messages = state.kind == CollectiveKind::kSendRecv && state.waits_for >= 0 &&
+                            state.waits_for < options_.nranks;
+      if (messages) {
+        mine.earlier = context_.messages.before_batch(state.waits_to_send, state.waits_for);
+        mine.needs_receive = state.sends && state.waits_for == state.root &&
+                             around_.fills_fifo(state.waits_for, bytes_of(state));
+      }
+      mine.hops.push_back(
+          {{around_.process, own.front().thread},
+           key(),
+           state.begun,
+           round_,
+           -1,
+           cut(around_.who),
+           cut(fmt::format("{} of communicator {}", in_words(state), around_.communicator))});
+    }
+    told_ = mine;
+    send(mine);
+    // Others may have told of waits for this thread before it waited itself.
+    for (const Sibling& sibling : own) {
+      const auto waiting = sibling.exchange->waiting_;
+      for (const auto& [from, theirs] : waiting)
+        if (waits() && sibling.exchange->holds_up(from.first, theirs)) {
+          std::vector<WaitHop> hops = theirs.hops;
+          hops.back().missing = sibling.exchange->context_.rank;
+          pass_on(std::move(hops));
+        }
+    }
+  });
+}
+
+bool StallExchange::waits() const {
+  if (told_.hops.empty() || context_.stop.load() != 0) return false;
+  const OperationState now = context_.activity.state();
+  return now.phase == Phase::kRunning && now.begun == told_.state.begun;
+}
+
+bool StallExchange::holds_up(int other, const StallReport& theirs) const {
+  const OperationState& state = theirs.state;
+  if (theirs.hops.empty() || state.phase != Phase::kRunning) return false;
+  if (state.kind != CollectiveKind::kSendRecv)
+    return !context_.history.has_begun(state.number) && needs(state, other, context_.rank);
+  // A message that this rank has begun to send may be on its way.
+  return state.waits_for == context_.rank && (!state.waits_to_send || theirs.needs_receive) &&
+         context_.messages.begun(!state.waits_to_send, other) <= theirs.earlier;
+}
+
+void StallExchange::pass_on(std::vector<WaitHop> hops) {
+  const WaitHop& own = told_.hops.back();
+  const auto again = std::find_if(hops.begin(), hops.end(),
+                                  [&](const WaitHop& hop) { return hop.caller == own.caller; });
+  if (again != hops.end()) {
+    if (again->communicator != own.communicator || again->begun != own.begun) return;
+    StallReport verdict;
+    verdict.closed = true;
+    verdict.hops.assign(again, hops.end());
+    return give_up(verdict, own);
+  }
+  // A closed chain has one thread that comes first, and the chain that it began goes all the way.
+  const WaitHop& first = hops.front();
+  if (first.caller > own.caller || hops.size() >= StallReport::kMostHops) return;
+  if (!passed_on_.emplace(first.caller, first.communicator, first.begun, first.round).second)
+    return;
+  StallReport mine = told_;
+  mine.asks = false;
+  mine.hops = std::move(hops);
+  mine.hops.push_back(own);
+  send(mine);
+}
+
+void StallExchange::break_up(const StallReport& verdict) const {
+  for (const WaitHop& hop : verdict.hops) {
+    if (hop.caller.process != around_.process) continue;
+    for (const Sibling& sibling : around_.siblings())
+      if (sibling.thread == hop.caller.thread && sibling.exchange->key() == hop.communicator)
+        sibling.exchange->give_up(verdict, hop);
+  }
+}
+
+// The ranks of this communicator hear of it first, because their failure ends other waits. Others
+// that are known to wait for this thread wait in vain, too.
+void StallExchange::give_up(const StallReport& verdict, const WaitHop& own) {
+  if (!waits() || told_.state.begun != own.begun) return;
+  send(verdict);
+  const std::string text = deadlock_in_words(verdict.hops);
+  for (const Sibling& sibling : own_siblings()) {
+    StallExchange& other = *sibling.exchange;
+    const bool part = std::any_of(verdict.hops.begin(), verdict.hops.end(),
+                                  [&](const auto& hop) { return hop.communicator == other.key(); });
+    if (!part && other.holds_up_any()) other.around_.disagree(text);
+  }
+  if (waits()) around_.disagree(text);
+}
+
+bool StallExchange::holds_up_any() const {
+  return context_.stop.load() == 0 &&
+         std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const auto& known) { return holds_up(known.first.first, known.second); });
 }
 
 std::string StallExchange::disagreement(int other, const StallReport& theirs) const {
@@ -99,44 +192,33 @@ std::string StallExchange::disagreement(int other, const StallReport& theirs) co
       describe(first ? call : mine), first ? other : context_.rank);
 }
 
-std::string StallExchange::crossing(int other, const StallReport& theirs) const {
-  const OperationState mine = context_.activity.state();
-  if (theirs.elsewhere == 0 || theirs.elsewhere_process != process_ ||
-      mine.phase != Phase::kRunning || mine.waits_for != other)
-    return "";
-  bool idle_there = false;  // this rank's thread would have to make that call, but it waits here
-  for_each_ready([&](const ncclComm& comm, const Communicator& there) {
-    idle_there = idle_there || (there.key() == theirs.elsewhere &&
-                                thread_of(comm.issuer) == thread_of(options_.issuer) &&
-                                there.context().activity.state().phase != Phase::kRunning);
-  });
-  if (!idle_there) return "";
-  // Both ranks may find it at once. They must say it alike.
-  const std::string here = waits_in_words(context_.label, mine);
-  const std::string& there = theirs.elsewhere_text;
-  return fmt::format("two communicators are used in opposite orders: {}, while {}",
-                     std::min(here, there), std::max(here, there));
-}
-
 void StallExchange::hear(const News& news) {
   StallReport theirs;
   if (news.rank == context_.rank || !StallReport::decode(news.text, theirs)) return;
+  if (theirs.closed) return break_up(theirs);
+  if (context_.stop.load() != 0) return;
   if (const std::string text = disagreement(news.rank, theirs); !text.empty())
-    return disagree_(text);
-  if (const std::string text = crossing(news.rank, theirs); !text.empty()) {
-    disagree_(text);
-    // The other rank waits in the other communicator.
-    return for_each_ready([&](const ncclComm&, Communicator& there) {
-      if (there.key() == theirs.elsewhere) there.announce(ncclInvalidUsage, text);
+    return around_.disagree(text);
+  if (theirs.last_words != StallReport::LastWords::kNone) hear_last_words(news.rank, theirs);
+  if (!theirs.hops.empty()) {
+    std::erase_if(waiting_, [&](const auto& known) {
+      return known.first.first == news.rank && known.second.state.begun != theirs.state.begun;
     });
+    const WaitHop& first = theirs.hops.front();
+    waiting_[{news.rank, {first.caller, first.communicator, first.begun, 0}}] = theirs;
+    if (holds_up(news.rank, theirs)) {
+      std::vector<WaitHop> hops = theirs.hops;
+      hops.back().missing = context_.rank;
+      for (const Sibling& sibling : own_siblings())
+        if (sibling.exchange->waits()) sibling.exchange->pass_on(hops);
+    }
   }
   // The one that is waited for answers once per wait.
   if (!theirs.asks || theirs.state.waits_for != context_.rank) return;
   uint64_t& answered = answered_[news.rank];
   if (answered == theirs.state.begun) return;
   answered = theirs.state.begun;
-  tell_({News::Kind::kStalls, true, context_.rank, context_.rank, ncclSuccess, wall_clock_us(),
-         report().encode()});
+  send(report());
 }
 
 }  // namespace weft

@@ -30,6 +30,8 @@ class ReportWriter {
     number(static_cast<uint32_t>(value.size()));
     out_ += value;
   }
+  template <typename T>
+  void room_for(const std::vector<T>& /*list*/, uint32_t /*count*/) {}
   void check(bool /*holds*/) {}
   std::string take() { return std::move(out_); }
 
@@ -75,6 +77,10 @@ class ReportReader {
     value = rest_.substr(0, length);
     rest_.remove_prefix(length);
   }
+  template <typename T>
+  void room_for(std::vector<T>& list, uint32_t count) const {
+    if (good_) list.resize(count);
+  }
   void check(bool holds) { good_ = good_ && holds; }
   // It read everything, and refused nothing.
   bool done() const { return good_ && rest_.empty(); }
@@ -118,13 +124,38 @@ void pass_run(Pass& pass, Run& run) {
   pass.number(run.call.bytes);
 }
 
+template <typename Pass, typename Hop>
+void pass_hop(Pass& pass, Hop& hop) {
+  pass.number(hop.caller.process);
+  pass.number(hop.caller.thread);
+  pass.number(hop.communicator);
+  pass.number(hop.begun);
+  pass.number(hop.round);
+  pass.number(hop.missing);
+  pass.text(hop.who, StallReport::kMostText);
+  pass.text(hop.what, StallReport::kMostText);
+}
+
 template <typename Pass, typename Report>
 void pass_report(Pass& pass, Report& report) {
   pass_state(pass, report.state);
   pass.choice(report.asks, 2);
-  pass.number(report.elsewhere);
-  pass.number(report.elsewhere_process);
-  pass.text(report.elsewhere_text, StallReport::kMostText);
+  pass.number(report.earlier);
+  pass.choice(report.needs_receive, 2);
+  pass.choice(report.closed, 2);
+  auto hops = static_cast<uint32_t>(report.hops.size());
+  pass.size(hops, StallReport::kMostHops);
+  pass.room_for(report.hops, hops);
+  for (auto& hop : report.hops) pass_hop(pass, hop);
+  pass.choice(report.last_words, 3);
+  pass.number(report.calls);
+  auto sends = static_cast<uint32_t>(report.sends.size());
+  pass.size(sends, StallReport::kMostSends);
+  pass.room_for(report.sends, sends);
+  for (auto& [peer, count] : report.sends) {
+    pass.number(peer);
+    pass.number(count);
+  }
   pass.size(report.runs, StallReport::kLatest);
   for (size_t i = 0; i < report.runs; i++) pass_run(pass, report.latest[i]);
 }

@@ -52,6 +52,8 @@ class CallHistory {
   }
   // Nothing if the rank has not begun it, or has forgotten it.
   std::optional<PastCall> find(uint64_t number) const;
+  bool has_begun(uint64_t number) const { return begun() > number; }
+  uint64_t begun() const { return next_.load(std::memory_order_acquire); }
   // The last runs, in any order. Returns their number. None if numbers are not comparable.
   size_t latest(std::span<CallRun> to) const;
 

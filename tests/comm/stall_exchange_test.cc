@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace weft::test {
@@ -29,10 +31,19 @@ class StallExchangeTest : public testing::Test {
       Rank &rank = ranks_[r], &other = ranks_[1 - r];
       rank.context.rank = rank.options.rank = r;
       rank.options.nranks = 2;
+      rank.context.messages.reset(2);
       rank.exchange = std::make_unique<StallExchange>(
-          rank.options, rank.context, static_cast<uint64_t>(r),
-          [&other](const News& news) { other.exchange->hear(news); },
-          [&rank](const std::string& text) { rank.disagreements.push_back(text); });
+          rank.options, rank.context,
+          StallExchange::Surroundings{
+              static_cast<uint64_t>(r),
+              "",
+              "",
+              {},
+              [&other](const News& news) { other.exchange->hear(news); },
+              [&rank](const std::string& text) { rank.disagreements.push_back(text); },
+              [] { return std::vector<Sibling>(); },
+              [](int) { return true; },
+              [this](int) { return gone_; }});
     }
   }
 
@@ -50,6 +61,7 @@ class StallExchangeTest : public testing::Test {
   }
 
   Rank ranks_[2];
+  bool gone_ = false;
   uint64_t next_[2] = {0, 0};
 };
 
@@ -62,6 +74,63 @@ TEST_F(StallExchangeTest, FindsAnEarlierCallThatDiffers) {
                                             "sum, root 0) on rank 0, but all_reduce of 250 bytes"),
             0u)
       << ranks_[1].disagreements[0];
+}
+
+// Whatever differs, both sides are named, and so is the call.
+TEST_F(StallExchangeTest, FindsEveryKindOfDifference) {
+  using Kind = CollectiveKind;
+  const PastCall same = common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 0, 64);
+  const struct {
+    PastCall other;
+    const char* word;
+  } differences[] = {
+      {common_call(Kind::kReduce, ncclFloat32, ncclSum, 0, 64), "reduce of 64 bytes"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 0, 32), "broadcast of 32 bytes"},
+      {common_call(Kind::kBroadcast, ncclInt32, ncclSum, 0, 64), "type int32"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclMax, 0, 64), "op max"},
+      {common_call(Kind::kBroadcast, ncclFloat32, ncclSum, 1, 64), "root 1"},
+  };
+  const auto add = [&](int rank, const PastCall& call) {
+    const uint64_t number = next_[rank]++;
+    ranks_[rank].context.history.add(number, call);
+    ranks_[rank].context.activity.begin(
+        {call.kind, false, call.type, call.op, call.root, number, call.bytes});
+    ranks_[rank].context.activity.launched();
+  };
+  for (const auto& [other, word] : differences)
+    for (const bool swapped : {false, true}) {  // two calls in another order
+      for (int rank = 0; rank < 2; rank++) {
+        ranks_[rank].disagreements.clear();
+        add(rank, common_call(Kind::kAllReduce, ncclInt8, ncclSum, 0, 8));
+      }
+      const std::string number = std::to_string(next_[0]);
+      add(0, same);
+      add(1, other);
+      if (swapped) add(0, other);
+      if (swapped) add(1, same);
+      wait_for_the_other(0);
+      ASSERT_EQ(ranks_[1].disagreements.size(), 1u) << word;
+      const std::string& text = ranks_[1].disagreements[0];
+      EXPECT_EQ(
+          text.find("operation " + number +
+                    " is broadcast of 64 bytes (type float32, op sum, root 0) on rank 0, but"),
+          0u)
+          << text;
+      EXPECT_NE(text.find(word), std::string::npos) << text;
+      EXPECT_NE(text.find("on rank 1"), std::string::npos) << text;
+      // The next difference is looked for in calls that agree so far.
+      for (Rank& rank : ranks_) std::destroy_at(&rank.context.history);
+      for (Rank& rank : ranks_) std::construct_at(&rank.context.history);
+      next_[0] = next_[1] = 0;
+    }
+}
+
+// Streams do not wait for each other, so GPUs that wait in two communicators may go on.
+TEST_F(StallExchangeTest, FindsNothingInLaunchedCallsThatOthersLack) {
+  launch(0, 100);
+  wait_for_the_other(0);
+  wait_for_the_other(1);
+  EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
 }
 
 // The rank that is waited for has launched less, and answers.
@@ -85,6 +154,63 @@ TEST_F(StallExchangeTest, ComparesNoNumbersOnceARankHasCaptured) {
   EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
 }
 
+class LastWords : public StallExchangeTest {
+ protected:
+  void broadcast(int rank, int root) {
+    ranks_[rank].context.history.add(next_[rank]++,
+                                     common_call(CollectiveKind::kBroadcast, 0, 0, root, 8));
+  }
+  // Seconds that the last words of rank 0 take.
+  double leave(std::string* text = nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string said = ranks_[0].exchange->say_last_words(std::chrono::milliseconds(300));
+    if (text != nullptr) *text = said;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+};
+
+TEST_F(LastWords, FindRootsThatDiffer) {
+  broadcast(0, 0);
+  broadcast(1, 1);
+  leave();
+  ASSERT_FALSE(ranks_[1].disagreements.empty());
+  EXPECT_NE(ranks_[1].disagreements[0].find("root 1) on rank 1"), std::string::npos);
+}
+
+TEST_F(LastWords, WaitForRanksThatHaveNotBegunARootedCall) {
+  broadcast(0, 0);
+  EXPECT_GE(leave(), 0.3);
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    broadcast(1, 0);
+  });
+  const double seconds = leave();
+  late.join();
+  EXPECT_GE(seconds, 0.05);
+  EXPECT_LT(seconds, 0.29);
+  broadcast(0, 0);
+  gone_ = true;
+  EXPECT_LT(leave(), 0.1);
+  EXPECT_TRUE(ranks_[0].disagreements.empty() && ranks_[1].disagreements.empty());
+}
+
+TEST_F(LastWords, DoNotWaitForOthersAfterACallThatNeedsThemAll) {
+  launch(0, 8);
+  EXPECT_LT(leave(), 0.1);
+}
+
+TEST_F(LastWords, FindSendsThatWereNeverReceived) {
+  ranks_[1].context.messages.add(true, 0);
+  ranks_[1].context.messages.add(true, 0);
+  ranks_[0].context.messages.add(false, 1);
+  std::string text;
+  leave(&text);
+  EXPECT_EQ(text, "1 of 2 sends from rank 1 to rank 0 were never received");
+  ranks_[0].context.messages.add(false, 1);
+  leave(&text);
+  EXPECT_EQ(text, "");
+}
+
 // No field has its default.
 StallReport full_report() {
   StallReport report;
@@ -106,9 +232,14 @@ StallReport full_report() {
                   uint64_t{1} << 41,
                   12.25};
   report.asks = true;
-  report.elsewhere = ~uint64_t{0};
-  report.elsewhere_process = 13;
-  report.elsewhere_text = std::string(StallReport::kMostText, 't');
+  report.earlier = 13;
+  report.needs_receive = report.closed = true;
+  for (uint64_t i = 0; i < StallReport::kMostHops; i++)
+    report.hops.push_back({{i, 18}, ~i, 19, 20, 21, std::string(StallReport::kMostText, 't'), "u"});
+  report.last_words = StallReport::LastWords::kTells;
+  report.calls = 22;
+  for (int i = 0; i < static_cast<int>(StallReport::kMostSends); i++)
+    report.sends.push_back({i, uint64_t{23} << 40});
   report.runs = StallReport::kLatest;
   for (uint32_t i = 0; i < report.runs; i++)
     report.latest[i] = {i, i + 14, {CollectiveKind::kAllToAllV, 15, 255, -16, i + 17}};
@@ -138,9 +269,13 @@ TEST_F(StallExchangeTest, AReportComesBackEqual) {
   EXPECT_EQ(a.slice, b.slice);
   EXPECT_EQ(a.waits_seconds, b.waits_seconds);
   EXPECT_EQ(read.asks, sent.asks);
-  EXPECT_EQ(read.elsewhere, sent.elsewhere);
-  EXPECT_EQ(read.elsewhere_process, sent.elsewhere_process);
-  EXPECT_EQ(read.elsewhere_text, sent.elsewhere_text);
+  EXPECT_EQ(read.earlier, sent.earlier);
+  EXPECT_EQ(read.needs_receive, sent.needs_receive);
+  EXPECT_EQ(read.closed, sent.closed);
+  EXPECT_EQ(read.hops, sent.hops);
+  EXPECT_EQ(read.last_words, sent.last_words);
+  EXPECT_EQ(read.calls, sent.calls);
+  EXPECT_EQ(read.sends, sent.sends);
   ASSERT_EQ(read.runs, sent.runs);
   for (uint32_t i = 0; i < sent.runs; i++) {
     EXPECT_EQ(read.latest[i].first, sent.latest[i].first);
@@ -155,7 +290,7 @@ TEST_F(StallExchangeTest, AReportComesBackEqual) {
 TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   const std::string good = full_report().encode();
   StallReport read;
-  read.elsewhere = 1;
+  read.earlier = 1;
   for (size_t length = 0; length < good.size(); length++)
     EXPECT_FALSE(StallReport::decode(good.substr(0, length), read)) << length;
   EXPECT_FALSE(StallReport::decode(good + "x", read));
@@ -172,8 +307,12 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   refuses("type", [](StallReport& r) { r.state.type = 16; });
   refuses("seconds", [](StallReport& r) { r.state.seconds = -1; });
   refuses("waits_seconds", [](StallReport& r) { r.state.waits_seconds = kInfinity; });
-  refuses("long text", [](StallReport& r) { r.elsewhere_text += 't'; });
-  refuses("text with a zero", [](StallReport& r) { r.elsewhere_text[3] = 0; });
+  refuses("long text", [](StallReport& r) { r.hops[5].who += 't'; });
+  refuses("text with a zero", [](StallReport& r) { r.hops[5].who[3] = 0; });
+  refuses("last words",
+          [](StallReport& r) { r.last_words = static_cast<StallReport::LastWords>(3); });
+  refuses("many sends", [](StallReport& r) { r.sends.push_back({}); });
+  refuses("long chain", [](StallReport& r) { r.hops.push_back(r.hops[0]); });
   for (const size_t run : {size_t{0}, StallReport::kLatest - 1}) {
     refuses("run's kind", [&](StallReport& r) { r.latest[run].call.kind = kNoKind; });
     refuses("run's type", [&](StallReport& r) { r.latest[run].call.type = 16; });
@@ -192,6 +331,8 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   refuses_byte("sends", [](StallReport& r) { r.state.sends = false; });
   refuses_byte("waits_to_send", [](StallReport& r) { r.state.waits_to_send = false; });
   refuses_byte("asks", [](StallReport& r) { r.asks = false; });
+  refuses_byte("needs_receive", [](StallReport& r) { r.needs_receive = false; });
+  refuses_byte("closed", [](StallReport& r) { r.closed = false; });
 
   // More runs than fit, and all their bytes.
   StallReport report = full_report();
@@ -203,7 +344,7 @@ TEST_F(StallExchangeTest, RefusesWhatIsNoReport) {
   more[count_at]++;
   EXPECT_FALSE(StallReport::decode(more, read));
 
-  EXPECT_EQ(read.elsewhere, 1u) << "a refusal must not change the report";
+  EXPECT_EQ(read.earlier, 1u) << "a refusal must not change the report";
 }
 
 }  // namespace

@@ -99,7 +99,9 @@ TEST(StallWarning, GoesToStderrOncePerWaitIfWarningsAreHidden) {
   });
   const std::string text = testing::internal::GetCapturedStderr();
   const char* const pattern =
-      "rank 0 of 2: waiting for data of peer 1 in operation 0 .all_reduce of 400 bytes.*already";
+      "rank 0 of 2: waiting for data of peer 1 since ..:..:..[.]... UTC in operation 0 .all_reduce "
+      "of "
+      "400 bytes, type .*already";
   EXPECT_TRUE(says(text, pattern)) << text;
   EXPECT_EQ(text.find("already"), text.rfind("already")) << text;
 }

@@ -59,7 +59,12 @@ void dies_before_a_chain(Player& player) {
   player.expect_death(
       player.call("recv", comm,
                   [&] { return ncclRecv(&word, 1, ncclInt32, player.rank() - 1, comm, nullptr); }),
-      0);
+      0,
+      {"rank 1 of 3: waiting for data of peer 0 since [0-9:.]{12} UTC in operation 0 [(]sendrecv "
+       "of "
+       "4 bytes, type int32[)], lane 0, step 0, slice 0 of 1 [(]communicator [0-9a-f]{16}, host "
+       "[^ ]+, pid " +
+       std::to_string(player.stage().pid(1)) + "[)]"});
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 

@@ -129,10 +129,18 @@ void Player::expect_failure(const Ending& ending, ncclResult_t code,
   std::printf("RECORD %s\n", ending.text.c_str());
 }
 
-void Player::expect_death(const Ending& ending, int victim) {
-  expect_failure(ending, ncclRemoteError,
-                 {"rank " + std::to_string(victim) + "([^0-9]|$)",
-                  "(^|[^0-9])" + std::to_string(stage_.pid(victim)) + "([^0-9]|$)"});
+void Player::expect_death(const Ending& ending, int victim, std::vector<std::string> more) {
+  more.push_back("rank " + std::to_string(victim) + "([^0-9]|$)");
+  more.push_back("(^|[^0-9])" + std::to_string(stage_.pid(victim)) + "([^0-9]|$)");
+  expect_failure(ending, ncclRemoteError, more);
+  expect_known_to_all_threads();
+}
+
+void Player::expect_known_to_all_threads() {
+  const std::string here = ncclGetLastError(nullptr);
+  std::string there;
+  std::thread([&] { there = ncclGetLastError(nullptr); }).join();
+  EXPECT_EQ(there, here);
 }
 
 void Player::expect_within(const std::string& what, double seconds, double limit) {

@@ -51,8 +51,11 @@ class Player {
   // this must have got the same text.
   void expect_failure(const Ending& ending, ncclResult_t code,
                       const std::vector<std::string>& words);
+  // Any thread reads what this one reads in ncclGetLastError(NULL).
+  static void expect_known_to_all_threads();
   // A rank died: ncclRemoteError, and the text has its number and process id.
-  void expect_death(const Ending& ending, int victim);
+  // `more`: words besides.
+  void expect_death(const Ending& ending, int victim, std::vector<std::string> more = {});
   void expect_within(const std::string& what, double seconds, double limit);
 
   // Marks the fault and ends this process at once.

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/faults/scenario.h"
+#include "tests/support/patterns.h"
 
 namespace weft::test {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 void expect_usage_error(Player& player, ncclComm_t comm, const Ending& ending,
                         const std::vector<std::string>& words) {
   player.expect_failure(ending, ncclInvalidUsage, words);
+  Player::expect_known_to_all_threads();
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
@@ -78,6 +80,20 @@ void different_roots(Player& player) {
 
 void different_roots_hosts(Player& player) {
   disagree(player, "broadcast", broadcast_from_two, {"broadcast", "root 0", "root 1"});
+}
+
+// Ranks that only send learn it when they destroy, at the latest.
+void different_roots_end(Player& player) {
+  ncclComm_t comm = player.join();
+  Ending ending = player.call("broadcast", comm, [&] {
+    return broadcast_from_two(player, player.data().data(), player.bytes() / sizeof(float), comm);
+  });
+  const bool goes_on = ending.code == ncclSuccess;
+  if (goes_on) ending = player.call("destroy", nullptr, [&] { return ncclCommDestroy(comm); });
+  player.expect_failure(ending, ncclInvalidUsage, {"broadcast", "root 0", "root 1"});
+  if (!goes_on) {
+    EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  }
 }
 
 void different_reduce_roots(Player& player) {
@@ -148,22 +164,76 @@ void missing_call(Player& player) {
   }
   const Ending ending = player.all_reduce(comm);
   player.stage().mark(Stage::kDone);
-  player.expect_failure(ending, ncclRemoteError,
-                        {"rank [02] of 3", "(rank|peer) 1([^0-9]|$)", "all_reduce",
-                         bytes_of(player.bytes()), "WEFT_TIMEOUT"});
+  player.expect_failure(
+      ending, ncclRemoteError,
+      {"rank [02] of 3", "(rank|peer) 1([^0-9]|$)", "all_reduce", bytes_of(player.bytes()),
+       "WEFT_TIMEOUT", "since [0-9:.]{12} UTC", "type float32[)], lane [0-9]+, step [0-9]+",
+       "[(]communicator [0-9a-f]{16}, host [^ ]+, pid [0-9]+[)]"});
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
-// Two communicators in opposite order. Both ranks wait for ever for each other.
+// Every rank begins with another communicator of all ranks. The first two are a deadlock. A third
+// one, which comes later, waits in vain until they give up.
 void opposite_order(Player& player) {
-  ncclComm_t first = player.join(0), second = player.join(1);
-  player.stage().meet(0, player.nranks());
-  const bool straight = player.rank() == 0;
-  const Ending ending = player.all_reduce(straight ? first : second);
-  expect_usage_error(player, straight ? first : second, ending,
-                     {"opposite orders", "rank 0 of 2 waits for rank 1",
-                      "rank 1 of 2 waits for rank 0", "all_reduce"});
-  EXPECT_EQ(ncclCommAbort(straight ? second : first), ncclSuccess);
+  const int n = player.nranks();
+  std::vector<ncclComm_t> comms;
+  for (int c = 0; c < n; c++) comms.push_back(player.join(c));
+  player.stage().meet(0, n);
+  const auto own = static_cast<size_t>(player.rank());
+  pause_ms(player.rank() > 1 ? 500 : 0);
+  const Ending ending = player.all_reduce(comms[own]);
+  if (own > 1) {
+    EXPECT_EQ(ending.code, ncclRemoteError) << ending.text;
+    EXPECT_TRUE(says(ending.text, "rank [01] aborted")) << ending.text;
+    EXPECT_EQ(ncclCommAbort(comms[own]), ncclSuccess);
+  } else {
+    const auto waits = [&](int rank) {
+      return "rank " + std::to_string(rank) + " of " + std::to_string(n) + " [(]host [^ ]+, pid " +
+             std::to_string(player.stage().pid(rank)) + "[)] waits for rank " +
+             std::to_string(1 - rank) +
+             " in operation 0, all_reduce.* of communicator [0-9a-f]{16}";
+    };
+    expect_usage_error(player, comms[own], ending, {"deadlock", waits(0), waits(1)});
+  }
+  for (size_t c = 0; c < comms.size(); c++)
+    if (c != own) {
+      EXPECT_EQ(ncclCommAbort(comms[c]), ncclSuccess);
+    }
+}
+
+// Rank r has a communicator with the rank before it and one with the rank behind it, and begins
+// with the latter.
+void circle_of_pairs(Player& player) {
+  const int n = player.nranks(), rank = player.rank();
+  ncclComm_t before = nullptr, behind = nullptr;
+  const auto join = [&](int pair) {  // ranks `pair` and the next one
+    ncclComm_t comm = nullptr;
+    const ncclUniqueId id = player.id(pair, pair);
+    EXPECT_EQ(ncclCommInitRank(&comm, 2, id, rank == pair ? 0 : 1), ncclSuccess);
+    return comm;
+  };
+  for (int pair = 0; pair < n; pair++) {
+    if (pair == rank) behind = join(pair);
+    if ((pair + 1) % n == rank) before = join(pair);
+  }
+  player.stage().meet(0, n);
+  const Ending ending = player.all_reduce(behind);
+  std::vector<std::string> words = {"deadlock", "of communicator [0-9a-f]{16}"};
+  for (int r = 0; r < n; r++)
+    words.push_back("pid " + std::to_string(player.stage().pid(r)) +
+                    "[)] waits for rank 1 in operation 0, all_reduce");
+  expect_usage_error(player, behind, ending, words);
+  EXPECT_EQ(ncclCommAbort(before), ncclSuccess);
+}
+
+// The same order on all ranks, but every rank comes 1.5 s later than the one before it.
+void one_order_but_late(Player& player) {
+  const int n = player.nranks();
+  std::vector<ncclComm_t> comms;
+  for (int c = 0; c < n; c++) comms.push_back(player.join(c));
+  pause_ms(1500 * player.rank());
+  for (ncclComm_t comm : comms) player.expect_success(player.all_reduce(comm));
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
 void send_without_receive(Player& player) {
@@ -180,7 +250,7 @@ void send_without_receive(Player& player) {
   // Rank 0 may be gone before rank 1 looks.
   if (player.rank() == 0) return player.expect_success(ending);
   player.expect_failure(ending, ncclInvalidUsage,
-                        {"send of 256 bytes", "from rank 0", "to rank 1"});
+                        {"send of 256 bytes|1 of 1 sends", "from rank 0", "to rank 1"});
 }
 
 void send_and_receive(Player& player, size_t received, ncclDataType_t type,
@@ -264,6 +334,14 @@ std::vector<FaultScenario> user_error_scenarios() {
        2,
        {},
        kOwnHosts},
+      {"different_roots_end", "broadcast with two roots, then destroy", 3, different_roots_end},
+      {"different_roots_end_hosts",
+       "the same, every rank on its own host",
+       3,
+       different_roots_end,
+       2,
+       {},
+       kOwnHosts},
       {"different_reduce_roots", "reduce with two roots", 3, different_reduce_roots},
       {"different_counts", "all_reduce, rank 0 has twice the count", 3, different_counts},
       {"one_count_is_zero", "all_reduce, rank 0 has count 0; then another call", 3,
@@ -281,18 +359,36 @@ std::vector<FaultScenario> user_error_scenarios() {
        {},
        4096,
        {{"WEFT_TIMEOUT", "1"}}},
-      {"opposite_order",
-       "two communicators in opposite order",
+      {"opposite_order", "two communicators in opposite order", 2, opposite_order, 4},
+      {"opposite_order_hosts",
+       "the same, every rank on its own host",
        2,
        opposite_order,
-       15,
+       4,
        {},
+       kOwnHosts},
+      {"three_orders", "three communicators of all ranks, rank r begins with number r", 3,
+       opposite_order, 4},
+      {"circle_of_pairs", "pairs of ranks: 0 waits for 1, 1 for 2, 2 for 0", 3, circle_of_pairs, 4},
+      {"circle_of_pairs_hosts",
+       "the same with five ranks, every rank on its own host",
+       5,
+       circle_of_pairs,
+       4,
        {},
-       4096,
-       {},
-       true},
+       kOwnHosts},
+      {"one_order_but_late",
+       "three communicators in one order, ranks come 1.5 s late: nothing fails", 3,
+       one_order_but_late, 12},
       {"send_without_receive", "a send that nobody receives, then destroy", 2,
        send_without_receive},
+      {"send_without_receive_hosts",
+       "the same, every rank on its own host",
+       2,
+       send_without_receive,
+       2,
+       {},
+       kOwnHosts},
       {"receive_of_another_size", "send of n, recv of n/2", 2, receive_of_another_size, 3},
       {"receive_of_another_type", "send of float, recv of int8, equal bytes", 2,
        receive_of_another_type, 3},

@@ -1,4 +1,6 @@
 // Fuzzes what ranks tell each other about ranks that leave, fail or wait for long.
+#include <algorithm>
+
 #include "src/comm/news.h"
 #include "src/comm/stall_report.h"
 #include "tests/fuzz/wire_check.h"
@@ -14,7 +16,9 @@ void check_report(const std::string& bytes) {
   const OperationState& state = report.state;
   require(state.phase <= OperationState::Phase::kFailed && static_cast<int>(state.kind) < kKinds);
   require(report.runs <= StallReport::kLatest);
-  require(report.elsewhere_text.size() <= StallReport::kMostText);
+  require(report.hops.size() <= StallReport::kMostHops);
+  for (const WaitHop& hop : report.hops)
+    require(std::max(hop.who.size(), hop.what.size()) <= StallReport::kMostText);
   for (uint32_t i = 0; i < report.runs; i++) {
     const CallRun& run = report.latest[i];
     require(run.first <= run.end && static_cast<int>(run.call.kind) < kKinds);

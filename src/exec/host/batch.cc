@@ -115,7 +115,8 @@ Outcome Batch::run(size_t helpers) {
     const bool bytes_moved = networked && network_.drive(idle.passes > kPatientPasses);
     if (lanes_moved || bytes_moved) {
       idle.passes = 0;
-      idle.warned = idle.told = idle.peer_gone = false;
+      idle.warned = idle.peer_gone = false;
+      idle.tell_s = kStallsS;
       if (idle.noted) note_progress(idle);
     } else {
       wait(idle);
@@ -302,14 +303,14 @@ std::string Batch::about_peer(const Task& task, const LaneState& lane) {
 }
 
 // Whether the network to a peer has failed though the peer has not gone. Nothing more will come.
-bool Batch::report_network_fault(const Task& task, const LaneState& lane) {
+bool Batch::report_network_fault(const Task& task, const LaneState& lane, const Idle& idle) {
   const auto report = [&](const auto* port) {
     if (port->stream == nullptr || !port->stream->broken()) return false;
     const StreamFailure why = port->stream->proxy().failure(*port->stream);
     if (why.code == ncclSuccess || why.code == ncclRemoteError) return false;
     report_failure({ncclSystemError,
                     fmt::format("{}, but the network between this rank and rank {} failed: {}",
-                                describe_wait(task, lane), port->peer, why.text),
+                                describe_wait(task, lane, idle), port->peer, why.text),
                     &task});
     return true;
   };

@@ -17,6 +17,7 @@
 #include "src/exec/call_history.h"
 #include "src/exec/host/network_driver.h"
 #include "src/exec/host/turns.h"
+#include "src/exec/message_counts.h"
 #include "src/exec/operation.h"
 #include "src/exec/operation_observer.h"
 
@@ -26,6 +27,7 @@ namespace weft::host {
 struct RankContext {
   int rank = 0;
   std::string label;              // its name in messages: "rank 3 of 8"
+  std::string place;              // its communicator, host and process, for messages
   Doorbell* door = nullptr;       // the rank sleeps here
   std::atomic<uint32_t> stop{0};  // nonzero: every wait ends (abort, or a fault found elsewhere)
   std::atomic<bool>* gone = nullptr;       // per peer: it has left the communicator
@@ -39,7 +41,8 @@ struct RankContext {
   std::function<std::string(int peer)> about_peer;
   std::function<void()> stalls;  // called when the rank has waited long; may be empty
   std::atomic<Priority> priority{Priority::kNormal};
-  CallHistory history;                    // for comparisons with peers
+  CallHistory history;  // for comparisons with peers
+  MessageCounts messages;
   OperationObserver* observer = nullptr;  // nullptr: none
   Activity activity;
 };
@@ -112,14 +115,16 @@ class Batch {
   static void trace_operation(const Task& task);
   [[gnu::cold]] static void tell_observer(const Task& task);
   bool finished() const { return unfinished_tasks_.load(std::memory_order_acquire) == 0; }
+  // After this long it is worth asking the others what they do. Again after twice as long.
+  static constexpr double kStallsS = 1;
   // How long nothing has moved.
   struct Idle {
     uint32_t passes = 0;
     std::chrono::steady_clock::time_point since, looked;
     bool warned = false;
-    bool told = false;       // RankContext::stalls
-    bool peer_gone = false;  // and nothing more can come from it, as of the last look
-    bool noted = false;      // the ranks' activities say that they wait
+    double tell_s = kStallsS;  // when RankContext::stalls is called next
+    bool peer_gone = false;    // and nothing more can come from it, as of the last look
+    bool noted = false;        // the ranks' activities say that they wait
   };
   void wait(Idle& idle);
   void check_stop();
@@ -130,8 +135,8 @@ class Batch {
   static Outcome failure_of(const Task& task, const LaneState& lane);
   void report_failure(Outcome outcome);
   static std::string about_peer(const Task& task, const LaneState& lane);
-  bool report_network_fault(const Task& task, const LaneState& lane);
-  std::string describe_wait(const Task& task, const LaneState& lane) const;
+  bool report_network_fault(const Task& task, const LaneState& lane, const Idle& idle);
+  std::string describe_wait(const Task& task, const LaneState& lane, const Idle& idle) const;
   [[gnu::cold]] const Task* first_unfinished(LaneState& lane);
   [[gnu::cold]] const Task* first_not_ready() const;
   void report_not_ready(Idle& idle, const Task& task, double seconds);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "src/base/log.h"
+#include "src/base/log_time.h"
 #include "src/base/relax.h"
 #include "src/exec/host/batch.h"
 #include "src/schedule/collective.h"
@@ -24,8 +25,6 @@ constexpr int kNetworkSleepMs = 5;
 constexpr double kNodeSpeaksFirstS = 0.25;
 // What a peer sent before it left may be in the network this long.
 constexpr double kOnTheWayS = 2;
-// After this long it is worth asking the others what they do.
-constexpr double kStallsS = 1;
 
 // A waiting thread runs at least every 50 ms. If it did not run for longer than this, its process
 // or machine was stopped. That time does not count against peers, whose data may have arrived
@@ -94,14 +93,17 @@ void Batch::report_not_ready(Idle& idle, const Task& task, double seconds) {
   idle.warned = true;
 }
 
-std::string Batch::describe_wait(const Task& task, const LaneState& lane) const {
+std::string Batch::describe_wait(const Task& task, const LaneState& lane, const Idle& idle) const {
+  const Operation& op = task.operation;
+  const double seconds = std::chrono::duration<double>(Clock::now() - idle.since).count();
   return fmt::format(
-      "{}: waiting {} {} {} in operation {} ({} of {} bytes), lane {}, step {}, slice {} of {}",
+      "{}: waiting {} {} {} since {} in operation {} ({} of {} bytes, type {}), lane {}, step {}, "
+      "slice {} of {}{}",
       task.context->label, lane.waits_to_send ? "to send to" : "for data of",
       lane.waits_for >= task.context->cpu_nodes_from ? "CPU node" : "peer", lane.waits_for,
-      task.operation.sequence, name(static_cast<CollectiveKind>(task.operation.collective)),
-      task.operation.count * task.operation.element, lane.lane, lane.step, lane.iteration,
-      task.operation.iterations);
+      log::utc_time(seconds), op.sequence, name(static_cast<CollectiveKind>(op.collective)),
+      op.count * op.element, type_name(static_cast<int>(op.reduction.type)), lane.lane, lane.step,
+      lane.iteration, op.iterations, task.context->place);
 }
 
 // Whether the peer that the lane waits for has gone, and everything it sent has arrived.
@@ -185,7 +187,7 @@ void Batch::wait(Idle& idle) {
   if (task != nullptr && lane.waits_for >= task->context->cpu_nodes_from)
     seconds -= kNodeSpeaksFirstS * (task->context->rank >= task->context->cpu_nodes_from ? 1 : 2);
   if (task != nullptr) {
-    if (report_network_fault(*task, lane)) return;
+    if (report_network_fault(*task, lane, idle)) return;
     // One more pass after the look: the last data may have arrived in between.
     const bool gone_before = idle.peer_gone;
     idle.peer_gone = is_over(*task, lane, seconds);
@@ -193,22 +195,22 @@ void Batch::wait(Idle& idle) {
     if (idle.peer_gone)
       return report_failure(
           {ncclRemoteError,
-           describe_wait(*task, lane) +
+           describe_wait(*task, lane, idle) +
                ", but that peer has left the communicator, or its connection broke" +
                network_.failure(),
            task});
     if (context.timeout_s > 0 && seconds > context.timeout_s)
-      return report_failure(
-          {ncclRemoteError,
-           describe_wait(*task, lane) + fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT){}",
-                                                    seconds, about_peer(*task, lane)),
-           task});
-    if (seconds > kStallsS && !idle.told) {
-      idle.told = true;
+      return report_failure({ncclRemoteError,
+                             describe_wait(*task, lane, idle) +
+                                 fmt::format(": gave up after {:.1f} s (WEFT_TIMEOUT){}", seconds,
+                                             about_peer(*task, lane)),
+                             task});
+    if (seconds > idle.tell_s) {
+      idle.tell_s = 2 * seconds;
       tell_stalls();
     }
     if (context.stall_warning_s > 0 && seconds > context.stall_warning_s && !idle.warned) {
-      WEFT_TELL("{}: for {:.0f} s already{}", describe_wait(*task, lane), seconds,
+      WEFT_TELL("{}: for {:.0f} s already{}", describe_wait(*task, lane, idle), seconds,
                 about_peer(*task, lane));
       idle.warned = true;
     }
