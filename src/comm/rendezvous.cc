@@ -93,8 +93,11 @@ void Rendezvous::readable(int rank) {
     return found == members_.end() ? nullptr : &found->second;
   };
   while (member() != nullptr && member()->reader.next(frame)) handle(rank, std::move(frame));
-  if (member() != nullptr && member()->reader.broken())
-    remove(rank, died(rank, "its control connection carried a damaged or forged frame"));
+  if (member() != nullptr && member()->reader.broken()) {
+    const Frame news = died(rank, "its control connection carried a damaged or forged frame");
+    send(rank, news);  // it lives, and reads what the others read
+    remove(rank, news);
+  }
 }
 
 void Rendezvous::handle(int from, Frame frame) {
