@@ -20,6 +20,24 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kAnswerWithinS = 1;
 
+// Text of another process for a terminal: without control characters.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+// Another process says it. Values inside more values than any status has would use up the stack.
+Json parse_status(const std::string& answer) {
+  constexpr int kDeepest = 16;
+  return Json::parse(answer, [](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kDeepest) fail(ncclSystemError, "its answer is nested too deeply");
+    if (event == Json::parse_event_t::value && parsed.is_string())
+      parsed = printable(parsed.get<std::string>());
+    return true;
+  });
+}
+
 // Names of the acceptors' unix sockets in this network namespace: weft- and 16 hexadecimal digits.
 std::set<std::string> socket_names() {
   std::set<std::string> names;
@@ -37,7 +55,7 @@ std::set<std::string> socket_names() {
 std::string ask_process(const Fd& socket, int pid) {
   try {
     const std::string answer = request_status(socket.get(), in_seconds(kAnswerWithinS));
-    return Json::parse(answer).dump();
+    return parse_status(answer).dump();
   } catch (const std::exception& error) {
     const Json silent = {
         {"pid", pid},
@@ -133,14 +151,15 @@ std::string status_text(const std::vector<std::string>& processes) {
   StatusTable table;
   for (const std::string& answer : processes) {
     try {
-      const Json process = Json::parse(answer);
+      const Json process = parse_status(answer);
       if (process.contains("error"))
         text += fmt::format("pid {}: {}\n", process.at("pid").get<int>(),
                             process.at("error").get<std::string>());
       for (const Json& comm : process.at("communicators"))
         add_row(table, process.at("pid").get<int>(), comm);
-    } catch (const Json::exception& error) {
-      text += fmt::format("a process gives an answer that is not understood: {}\n", error.what());
+    } catch (const std::exception& error) {
+      text += fmt::format("a process gives an answer that is not understood: {}\n",
+                          printable(error.what()));
     }
   }
   for (const auto& [hash, ranks] : table.rows) {

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 double bound_s(const ChaosPlan& plan) {
   int normal = plan.harmless() ? 4 : 3;
   if (plan.fault == ChaosPlan::kClose || plan.fault >= ChaosPlan::kWireFlaps ||
-      (plan.medium == ChaosPlan::kVerbs && plan.phase == ChaosPlan::kInit))
+      (plan.medium != ChaosPlan::kSockets && plan.phase == ChaosPlan::kInit))
     normal = 12;
   return std::chrono::duration<double>(patience(std::chrono::seconds(normal))).count();
 }
@@ -228,7 +228,7 @@ void ChaosRank::play() {
   expect_damage_was_found();
   wire_.reset();
   Leftovers now;
-  EXPECT_TRUE(now.settle_to(before)) << now.describe() << ", before " << before.describe();
+  EXPECT_TRUE(now.settle_to(before, plan_.medium == ChaosPlan::kNetwork ? 10 : 5)) << now.describe() << ", before " << before.describe();
 }
 
 }  // namespace weft::test
