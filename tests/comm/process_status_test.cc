@@ -64,6 +64,8 @@ class Stranger {
 TEST(StatusOfStrangers, IsShownAsNotUnderstood) {
   for (const char* answer :
        {"{}", "[]", "7", R"({"pid": 1, "communicators": [{}]})", R"({"pid": 1, "error": 2})",
+        R"({"pid": 1e99, "error": "x", "communicators": []})",
+        R"({"pid": -7777777777, "error": "x", "communicators": []})",
         R"({"pid": 1, "communicators": [{"communicator": "a", "name": "", "state": "ready",
             "rank": 0, "nranks": 1, "operation": {}}]})"}) {
     const Stranger stranger(answer);
