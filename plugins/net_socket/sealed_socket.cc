@@ -12,6 +12,19 @@ namespace {
 
 using RecordSize = uint32_t;
 constexpr size_t kMostData = SealedSender::kMostBytes;
+static_assert(kMostData == 1u << 16);
+
+// The size travels twice, the second time with all bits changed: a receiver that believed a size
+// that was changed on the way would wait for bytes that never come.
+RecordSize coded(size_t size) {
+  const auto less_one = static_cast<RecordSize>(size - 1);
+  return less_one | ~less_one << 16;
+}
+// 0: the code is of no size.
+size_t decoded(RecordSize code) {
+  const size_t size = (code & 0xffff) + 1;
+  return code == coded(size) ? size : 0;
+}
 constexpr size_t kMostRecord = sizeof(RecordSize) + kMostData + Seal::kTagBytes;
 
 }  // namespace
@@ -34,7 +47,7 @@ void SealedSender::make_record(std::span<const iovec> parts, size_t skip) {
     }
     held_ += size;
   }
-  const auto size = static_cast<RecordSize>(held_);
+  const RecordSize size = coded(held_);
   std::memcpy(record_.data(), &size, sizeof size);
   seal_.seal(data, from, held_);
   size_ = sizeof(RecordSize) + held_ + Seal::kTagBytes;
@@ -72,25 +85,26 @@ ssize_t SealedReceiver::fill() {
 
 // Opens the next record, into `to` if it fits there. 0: it is not complete.
 ssize_t SealedReceiver::take_record(std::byte* to, size_t most) {
-  RecordSize size = 0;
-  if (end_ - begin_ < sizeof size) return 0;
-  std::memcpy(&size, buffer_.data() + begin_, sizeof size);
-  if (size == 0 || size > kMostData) {
+  RecordSize code = 0;
+  if (end_ - begin_ < sizeof code) return 0;
+  std::memcpy(&code, buffer_.data() + begin_, sizeof code);
+  const size_t size = decoded(code);
+  if (size == 0) {
     errno = EBADMSG;
     return -1;
   }
-  const size_t whole = sizeof size + size + Seal::kTagBytes;
+  const size_t whole = sizeof code + size + Seal::kTagBytes;
   if (end_ - begin_ < whole) return 0;
-  std::byte* data = buffer_.data() + begin_ + sizeof size;
+  std::byte* data = buffer_.data() + begin_ + sizeof code;
   const bool fits = size <= most;
   if (!seal_.open(fits ? to : data, data, size)) {
     errno = EBADMSG;
     return -1;
   }
-  open_begin_ = begin_ + sizeof size;
+  open_begin_ = begin_ + sizeof code;
   open_end_ = fits ? open_begin_ : open_begin_ + size;
   begin_ += whole;
-  if (fits) return size;
+  if (fits) return static_cast<ssize_t>(size);
   std::memcpy(to, data, most);
   open_begin_ += most;
   return static_cast<ssize_t>(most);

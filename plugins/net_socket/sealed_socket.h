@@ -1,5 +1,5 @@
-// One direction of a socket whose bytes travel in sealed records: a size (4 bytes), the data, a
-// tag. It takes the place of sendmsg() and recv() when WEFT_WIRE is check or encrypt.
+// One direction of a socket whose bytes travel in sealed records: a size (4 bytes, twice), the
+// data, a tag. It takes the place of sendmsg() and recv() when WEFT_WIRE is check or encrypt.
 #pragma once
 
 #include <sys/types.h>

@@ -165,15 +165,11 @@ void Connection::listen() {
 }
 
 void Connection::greet(const Hello& hello) {
-  if (hello.magic != Hello::kMagic || hello.rails == 0 || hello.rails > kMaxRails || peer_)
+  Hello sane = hello;
+  if (peer_ || !make_sane(sane))
     fail(ncclInvalidUsage, "{} does not speak this plugin's language: do all hosts use the same?",
          peer_address_);
-  peer_ = hello;
-  peer_->host[sizeof peer_->host - 1] = '\0';
-  for (RailAddress& rail : peer_->rail) {
-    rail.device[sizeof rail.device - 1] = '\0';
-    rail.gid_count = std::min<uint8_t>(rail.gid_count, RailAddress::kGids);
-  }
+  peer_ = sane;
   std::vector<RailAddress> own;
   for (const Port& port : rails_) own.push_back(port.address);
   const std::span<const RailAddress> other(peer_->rail.data(), hello.rails);

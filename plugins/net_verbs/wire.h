@@ -25,6 +25,9 @@ struct Hello {
   std::array<RailAddress, kMaxRails> rail{};
 };
 
+// Ends its texts, and limits its counts. False: it is no greeting of this plugin.
+bool make_sane(Hello& hello);
+
 struct LaneAddress {
   uint32_t number = 0, first_packet = 0;  // of the queue pair; number 0: none
 };

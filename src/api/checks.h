@@ -43,9 +43,7 @@ inline void check_up(ncclComm& comm) {
 inline UniqueId read_id(const char* name, const ncclUniqueId& raw) {
   UniqueId id;
   std::memcpy(static_cast<void*>(&id), &raw, sizeof id);
-  if (id.magic != UniqueId::kMagic || id.version != 1 ||
-      id.address_count > UniqueId::kMostAddresses)
-    fail(ncclInvalidArgument, "{} was not made by this library", name);
+  if (!id.is_sane()) fail(ncclInvalidArgument, "{} was not made by this library", name);
   return id;
 }
 

@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/blobs.h"
 #include "src/comm/unique_id.h"
 #include "src/transport/acceptor.h"
 #include "src/transport/event_loop.h"
@@ -126,17 +127,11 @@ std::string ControlChannel::round_trip(const Frame& frame, Deadline deadline) {
 }
 
 std::vector<std::string> ControlChannel::split(const std::string& text) const {
-  std::vector<std::string> blobs;
-  for (size_t at = 0; at + 8 <= text.size();) {
-    uint64_t size = 0;
-    std::memcpy(&size, text.data() + at, 8);
-    blobs.push_back(text.substr(at + 8, size));
-    at += 8 + size;
-  }
-  if (static_cast<int>(blobs.size()) != nranks_)
-    fail(ncclInternalError, "the rendezvous answered with {} entries for {} ranks", blobs.size(),
-         nranks_);
-  return blobs;
+  auto blobs = split_blobs(text);
+  if (!blobs || static_cast<int>(blobs->size()) != nranks_)
+    fail(ncclInternalError, "the rendezvous answered with {} entries for {} ranks",
+         blobs ? blobs->size() : 0, nranks_);
+  return std::move(*blobs);
 }
 
 void ControlChannel::interrupt(const std::string& why, ncclResult_t code) {

@@ -1,4 +1,4 @@
-// See frame.h. On the wire: type, value, number, size of the text, text, tag.
+// See frame.h. On the wire: type, value, number, size of the text (4 bytes, twice), text, tag.
 #include "src/comm/frame.h"
 
 #include <cstring>
@@ -17,12 +17,16 @@ Tag tag_of(const SessionKey& key, uint64_t count, const char* header, const Dige
   return make_tag(key, &said, sizeof said);
 }
 
+// The size travels twice, the second time with all bits changed: a reader that believed a size that
+// was changed on the way would wait for bytes that never come.
+uint64_t coded(size_t size) { return size | ~uint64_t{size} << 32; }
+
 }  // namespace
 
 std::string FrameSealer::seal(const Frame& frame, const Digest& text_digest) {
-  const uint64_t size = frame.text.size();
+  const uint64_t size = coded(frame.text.size());
   std::string out;
-  out.reserve(Frame::kHeader + size + sizeof(Tag));
+  out.reserve(Frame::kHeader + frame.text.size() + sizeof(Tag));
   out.append(reinterpret_cast<const char*>(&frame.type), 4);
   out.append(reinterpret_cast<const char*>(&frame.value), 4);
   out.append(reinterpret_cast<const char*>(&frame.number), 8);
@@ -37,9 +41,10 @@ bool FrameReader::next(Frame& frame) {
   const size_t there = buffer_.size() - at_;
   if (there < Frame::kHeader) return compact();
   const char* header = buffer_.data() + at_;
-  uint64_t size = 0;
-  std::memcpy(&size, header + 16, 8);
-  if (size > Frame::kLargest) {
+  uint64_t code = 0;
+  std::memcpy(&code, header + 16, 8);
+  const size_t size = code & 0xffffffff;
+  if (size > Frame::kLargest || code != coded(size)) {
     broken_ = true;
     return false;
   }

@@ -1,12 +1,14 @@
 // See help_service.h.
 #include "src/comm/help_service.h"
 
+#include <array>
 #include <deque>
 #include <thread>
 
 #include "algorithms/generators/helped.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/comm/call.h"
 #include "src/comm/communicator.h"
 #include "src/schedule/lower.h"
 #include "src/transport/acceptor.h"
@@ -15,8 +17,6 @@ namespace weft {
 namespace {
 
 constexpr double kTalkS = 20;
-constexpr int kMostHelpedRanks = 4096;
-
 constexpr size_t kMostHelpedCodecs = 16;
 
 struct HelpedPart {
@@ -36,19 +36,12 @@ class HelpedParts {
   std::deque<HelpedPart> parts_;
 };
 
-// What this helper does in calls whose messages have a codec. Throws Error if there is no such.
+// What this helper does in calls whose messages have a codec.
 const HelpedPart& HelpedParts::with(const HelpJob& job) {
   for (const HelpedPart& part : parts_)
     if (part.codec == job.codec) return part;
-  if (job.codec.kind != Codec::kNone) {
-    const ncclDataType_t type = job.reduction.type;
-    std::string why = fault_of(job.codec);
-    if (type != ncclFloat32 && type != ncclFloat16 && type != ncclBfloat16)
-      why = "only float32, float16 and bfloat16 are compressed";
-    if (why.empty() && !job.codec.lossy()) why = "it loses nothing";
-    if (parts_.size() > kMostHelpedCodecs) why = "there are too many of them";
-    if (!why.empty()) fail(ncclInvalidUsage, "ranks ask for a codec that cannot be: {}", why);
-  }
+  if (parts_.size() > kMostHelpedCodecs)
+    fail(ncclInvalidUsage, "ranks ask for too many codecs: {}", parts_.size());
   ScheduleFile file;
   file.schedule = make_helped(start_.ranks, start_.members - start_.ranks, job.codec);
   const auto plan = ImportedSchedules::only(file, file.schedule.name)->all().front();
@@ -128,10 +121,8 @@ void HelpService::serve(HelpTalk talk) {
 }
 
 void HelpService::help(HelpTalk& talk) {
-  const auto invited = from_text<HelpInvitation>(talk.hear(in_seconds(kTalkS)));
-  if (!invited || invited->version != HelpInvitation::kVersion || invited->ranks < 2 ||
-      invited->ranks > kMostHelpedRanks || invited->members <= invited->ranks ||
-      invited->members > invited->ranks + kMostCpuNodes) {
+  const auto invited = read_invitation(talk.hear(in_seconds(kTalkS)));
+  if (!invited) {
     talk.say("-it runs another version of this library", in_seconds(kTalkS));
     fail(ncclInvalidUsage, "it is of another version of this library");
   }
@@ -140,11 +131,8 @@ void HelpService::help(HelpTalk& talk) {
   talk.say(full.empty() ? "+" : "-" + full, in_seconds(kTalkS));
   if (!full.empty()) fail(ncclSystemError, "{}", full);
   const std::shared_ptr<void> reserved(nullptr, [this, bytes](void*) { release(bytes); });
-  const auto start = from_text<HelpStart>(talk.hear(in_seconds(kTalkS)));
-  if (!start || start->ranks != invited->ranks || start->members > invited->members ||
-      start->member < start->ranks || start->member >= start->members ||
-      start->at.address_count > UniqueId::kMostAddresses)
-    fail(ncclInvalidUsage, "the ranks do not say where to meet");
+  const auto start = read_start(talk.hear(in_seconds(kTalkS)), *invited);
+  if (!start) fail(ncclInvalidUsage, "the ranks do not say where to meet");
   const std::string who =
       fmt::format("communicator {:016x}: helper {} of {} for {} ranks", start->number,
                   start->member - start->ranks, start->members - start->ranks, start->ranks);
@@ -182,16 +170,17 @@ void HelpService::work(const HelpStart& start, Communicator& members, Totals& to
   const HelpedShares shares = helped_shares(start.ranks, start.members - start.ranks);
   host::Batch batch;
   for (;;) {
-    HelpJob job;
+    std::array<char, sizeof(HelpJob)> said{};
     Call receive;
     receive.kind = CollectiveKind::kSendRecv;
-    receive.output = &job;
-    receive.count = sizeof job;
+    receive.output = said.data();
+    receive.count = said.size();
     receive.reduction.type = ncclInt8;
     members.begin();
     batch.clear();
     members.add_to(batch, receive);
     finish(members, batch);
+    const HelpJob job = read_job({said.data(), said.size()});
     if (job.count == 0) return;
     const HelpedPart& part = parts.with(job);
     Call call;

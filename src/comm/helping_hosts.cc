@@ -100,7 +100,7 @@ struct HelpingHosts::Start {
     const auto number = from_text<uint64_t>(text.substr(0, sizeof start.number));
     const auto id = number ? from_text<UniqueId>(text.substr(sizeof start.number, sizeof(UniqueId)))
                            : std::nullopt;
-    if (!id) fail(ncclInternalError, "rank 0 does not say who helps");
+    if (!id || !id->is_sane()) fail(ncclInternalError, "rank 0 does not say who helps");
     start.number = *number;
     start.id = *id;
     start.names = names_in(text.substr(sizeof start.number + sizeof(UniqueId)));

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/call.h"
 #include "src/comm/communicator_options.h"
 #include "src/comm/control_channel.h"
 #include "src/comm/help_talk.h"

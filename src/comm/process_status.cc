@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <fstream>
 #include <future>
 #include <map>
@@ -19,6 +20,35 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kAnswerWithinS = 1;
+
+// Text of another process for a terminal: without control characters.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+// Another process says it. Values inside more values than any status has would use up the stack.
+Json parse_status(const std::string& answer) {
+  constexpr int kDeepest = 16;
+  return Json::parse(answer, [](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kDeepest) fail(ncclSystemError, "its answer is nested too deeply");
+    if (event == Json::parse_event_t::value && parsed.is_string())
+      parsed = printable(parsed.get<std::string>());
+    return true;
+  });
+}
+
+// A whole number that fits: get() takes any number, and those out of range are undefined.
+uint64_t whole(const Json& value) {
+  if (!value.is_number_unsigned()) fail(ncclSystemError, "its answer has another kind of number");
+  return value.get<uint64_t>();
+}
+int small(const Json& value) {
+  const bool fits = value.is_number_integer() && value >= INT32_MIN && value <= INT32_MAX;
+  if (!fits) fail(ncclSystemError, "its answer has another kind of number");
+  return value.get<int>();
+}
 
 // Names of the acceptors' unix sockets in this network namespace: weft- and 16 hexadecimal digits.
 std::set<std::string> socket_names() {
@@ -37,7 +67,7 @@ std::set<std::string> socket_names() {
 std::string ask_process(const Fd& socket, int pid) {
   try {
     const std::string answer = request_status(socket.get(), in_seconds(kAnswerWithinS));
-    return Json::parse(answer).dump();
+    return parse_status(answer).dump();
   } catch (const std::exception& error) {
     const Json silent = {
         {"pid", pid},
@@ -63,13 +93,13 @@ std::string describe_operation(const Json& comm) {
       kind == "broadcast" || kind == "reduce" || kind == "gather" || kind == "scatter";
   std::string what = kind;
   if (single)
-    what += fmt::format(" {} {}", kind == "send" ? "to" : "from", op.at("root").get<int>());
+    what += fmt::format(" {} {}", kind == "send" ? "to" : "from", small(op.at("root")));
   else
-    what += fmt::format(" {}", op.at("number").get<uint64_t>());
-  what += fmt::format(", {} bytes {}", op.at("bytes").get<uint64_t>(), type);
+    what += fmt::format(" {}", whole(op.at("number")));
+  what += fmt::format(", {} bytes {}", whole(op.at("bytes")), type);
   if (reduces != "-") what += " " + reduces;
-  if (rooted) what += fmt::format(" root {}", op.at("root").get<int>());
-  if (const auto together = op.at("together").get<uint64_t>(); together > 1)
+  if (rooted) what += fmt::format(" root {}", small(op.at("root")));
+  if (const auto together = whole(op.at("together")); together > 1)
     what += fmt::format(", one of {} in a group", together);
   const std::string age = seconds(op.at("seconds").get<double>());
   return phase == "done" || phase == "failed" ? fmt::format("{} {} ago: {}", phase, age, what)
@@ -82,9 +112,8 @@ std::string describe_wait(const Json& comm) {
   const Json& wait = comm.at("waits");
   return fmt::format("waits {} for {} {} (pid {}), step {} of lane {}",
                      seconds(wait.at("seconds").get<double>()),
-                     wait.at("cpu_node").get<bool>() ? "CPU node" : "rank",
-                     wait.at("for").get<int>(), wait.at("pid").get<int>(),
-                     wait.at("step").get<uint64_t>(), wait.at("lane").get<uint64_t>()) +
+                     wait.at("cpu_node").get<bool>() ? "CPU node" : "rank", small(wait.at("for")),
+                     small(wait.at("pid")), whole(wait.at("step")), whole(wait.at("lane"))) +
          (wait.at("to_send").get<bool>() ? ", to send" : "");
 }
 
@@ -96,10 +125,10 @@ struct StatusTable {
 void add_row(StatusTable& table, int pid, const Json& comm) {
   const std::string hash = comm.at("communicator"), name = comm.at("name"),
                     state = comm.at("state");
-  const int rank = comm.at("rank");
+  const int rank = small(comm.at("rank"));
   const std::string title =
       fmt::format("communicator {}{}, {} ranks", hash, name.empty() ? "" : " '" + name + "'",
-                  comm.at("nranks").get<int>());
+                  small(comm.at("nranks")));
   const std::string wait = describe_wait(comm);
   table.rows[hash][rank] = fmt::format(
       "  rank {:<4} pid {:<8} {}{}{}\n", rank, pid, state == "ready" ? "" : state + ", ",
@@ -133,14 +162,15 @@ std::string status_text(const std::vector<std::string>& processes) {
   StatusTable table;
   for (const std::string& answer : processes) {
     try {
-      const Json process = Json::parse(answer);
+      const Json process = parse_status(answer);
       if (process.contains("error"))
-        text += fmt::format("pid {}: {}\n", process.at("pid").get<int>(),
+        text += fmt::format("pid {}: {}\n", small(process.at("pid")),
                             process.at("error").get<std::string>());
       for (const Json& comm : process.at("communicators"))
-        add_row(table, process.at("pid").get<int>(), comm);
-    } catch (const Json::exception& error) {
-      text += fmt::format("a process gives an answer that is not understood: {}\n", error.what());
+        add_row(table, small(process.at("pid")), comm);
+    } catch (const std::exception& error) {
+      text += fmt::format("a process gives an answer that is not understood: {}\n",
+                          printable(error.what()));
     }
   }
   for (const auto& [hash, ranks] : table.rows) {

@@ -2,7 +2,6 @@
 #include "src/comm/ras.h"
 
 #include <fmt/format.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -21,16 +20,9 @@
 namespace weft {
 namespace {
 
-constexpr int kRasProtocol = 2;
 constexpr size_t kLongestLine = 4096;
 // Clients are served one after the other, so a slow one must not hold the port.
 constexpr double kSessionS = 5;
-
-// The rest of `line` behind `word`, in any case of letters; nullptr: it begins with something else.
-const char* after(const std::string& line, const char* word) {
-  const size_t size = std::strlen(word);
-  return strncasecmp(line.c_str(), word, size) == 0 ? line.c_str() + size : nullptr;
-}
 
 bool is_loopback(const Address& address) {
   if (address.family == 4) return address.bytes[0] == 127;
@@ -53,7 +45,7 @@ std::string status_answer(bool json) {
 // Throws Error if the client goes, or is too slow.
 void talk(const Fd& client) {
   const Deadline deadline = in_seconds(kSessionS);
-  RasSession session;
+  RasSession session(status_answer);
   std::string received;
   std::array<char, 512> part{};
   while (!session.over() && received.size() < kLongestLine) {
@@ -87,29 +79,6 @@ void serve(const Fd& listener) {
 }
 
 }  // namespace
-
-std::string RasSession::answer(const std::string& line) {
-  if (after(line, "client protocol ") != nullptr)
-    return fmt::format("SERVER PROTOCOL {}\n", kRasProtocol);
-  if (const char* seconds = after(line, "timeout "); seconds != nullptr) {
-    const size_t size = std::strlen(seconds);
-    const bool number = size > 0 && std::strspn(seconds, "0123456789") == size;
-    // Processes of one host answer at once, or not at all.
-    return number ? "OK\n" : fmt::format("ERROR: Invalid timeout value {}\n", seconds);
-  }
-  if (const char* format = after(line, "set format "); format != nullptr) {
-    const bool json = strcasecmp(format, "json") == 0;
-    if (!json && strcasecmp(format, "text") != 0)
-      return fmt::format("ERROR: Invalid format {}\n", format);
-    json_ = json;
-    return "OK\n";
-  }
-  if (strcasecmp(line.c_str(), "status") == 0 || strcasecmp(line.c_str(), "verbose status") == 0) {
-    over_ = true;
-    return status_answer(json_);
-  }
-  return fmt::format("ERROR: Unknown command {}\n", line);
-}
 
 void serve_ras() {
   static std::once_flag once;

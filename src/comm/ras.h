@@ -2,7 +2,9 @@
 // status of all processes of this host and user.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 
 namespace weft {
 
@@ -13,11 +15,14 @@ void serve_ras();
 // A client's session: takes lines and answers them.
 class RasSession {
  public:
+  using Status = std::function<std::string(bool json)>;
+  explicit RasSession(Status status) : status_(std::move(status)) {}
   // The answer to a line without its end. After a status the session is over.
   std::string answer(const std::string& line);
   bool over() const { return over_; }
 
  private:
+  Status status_;
   bool json_ = false, over_ = false;
 };
 

@@ -18,17 +18,6 @@
 namespace weft {
 namespace {
 
-// The blobs of some ranks: the kind of the round, then rank, size and blob of each.
-std::string pack(uint32_t type, const std::map<int, std::string>& blobs) {
-  std::string text(reinterpret_cast<const char*>(&type), sizeof type);
-  for (const auto& [rank, blob] : blobs) {
-    const uint64_t head[2] = {static_cast<uint64_t>(rank), blob.size()};
-    text.append(reinterpret_cast<const char*>(head), sizeof head);
-    text += blob;
-  }
-  return text;
-}
-
 Frame died(int rank, const std::string& how) {
   News news;
   news.kind = News::Kind::kDied;
@@ -93,8 +82,11 @@ void Rendezvous::readable(int rank) {
     return found == members_.end() ? nullptr : &found->second;
   };
   while (member() != nullptr && member()->reader.next(frame)) handle(rank, std::move(frame));
-  if (member() != nullptr && member()->reader.broken())
-    remove(rank, died(rank, "its control connection carried a damaged or forged frame"));
+  if (member() != nullptr && member()->reader.broken()) {
+    const Frame news = died(rank, "its control connection carried a damaged or forged frame");
+    send(rank, news);  // it lives, and reads what the others read
+    remove(rank, news);
+  }
 }
 
 void Rendezvous::handle(int from, Frame frame) {
@@ -129,7 +121,7 @@ void Rendezvous::contribute(Frame& frame, int rank, std::string blob) {
   if (nranks_ != frame.value)
     return refuse(fmt::format("rank {} says the communicator has {} ranks, others say {}", rank,
                               frame.value, nranks_));
-  Round& round = rounds_[frame.number];
+  PartialRound& round = rounds_[frame.number];
   if (frame.type != Frame::kPartial) round.type = frame.type;
   round.blobs[rank] = std::move(blob);
 }
@@ -140,16 +132,11 @@ void Rendezvous::complete(uint64_t number) {
   const bool is_branch = branch_ranks_ > 0;
   if (static_cast<int>(it->second.blobs.size()) < (is_branch ? branch_ranks_ : nranks_)) return;
   if (is_branch && members_.count(kRoot) == 0) return;  // climbed() comes back to it
-  const Round round = std::move(it->second);
+  const PartialRound round = std::move(it->second);
   rounds_.erase(it);
-  if (is_branch)
-    return send(kRoot, {Frame::kPartial, nranks_, number, pack(round.type, round.blobs)});
+  if (is_branch) return send(kRoot, {Frame::kPartial, nranks_, number, round.encode()});
   Frame answer{Frame::kGathered, 0, number, {}};
-  for (const auto& [r, blob] : round.blobs) {
-    const uint64_t size = blob.size();
-    answer.text.append(reinterpret_cast<const char*>(&size), sizeof size);
-    answer.text += blob;
-  }
+  for (const auto& [r, blob] : round.blobs) append_blob(answer.text, blob);
   if (round.type == Frame::kGather) return broadcast(answer);
   broadcast({Frame::kGathered, 0, number, {}}, 0);
   send(0, answer);

@@ -13,6 +13,7 @@
 
 #include "src/base/handles.h"
 #include "src/base/secret.h"
+#include "src/comm/blobs.h"
 #include "src/comm/frame.h"
 #include "src/transport/acceptor.h"
 
@@ -36,10 +37,6 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
     FrameReader reader;
     std::string outgoing;
     bool left = false;
-  };
-  struct Round {
-    uint32_t type = 0;  // Frame::kGather or kCollect
-    std::map<int, std::string> blobs;
   };
   // Keys of members_: ranks, branches (-1 and below), and the root.
   static constexpr int kRoot = std::numeric_limits<int>::max();
@@ -74,7 +71,7 @@ class Rendezvous : public std::enable_shared_from_this<Rendezvous> {
   std::map<int, std::set<int>> ranks_of_;  // of branches; those that have not gone
   std::vector<Frame> news_;                // ranks that left or failed, for ranks that join late
   std::map<int, Member> members_;
-  std::map<uint64_t, Round> rounds_;
+  std::map<uint64_t, PartialRound> rounds_;
 };
 
 // A rendezvous of this process that nobody has joined yet. Closes it unless somebody will.

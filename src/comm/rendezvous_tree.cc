@@ -13,22 +13,14 @@
 namespace weft {
 
 void Rendezvous::handle_partial(int branch, Frame& frame) {
-  const std::string text = std::move(frame.text);
-  uint32_t type = 0;
-  if (branch >= 0 || text.size() < sizeof type) return;
-  std::memcpy(&type, text.data(), sizeof type);
-  size_t at = sizeof type;
-  uint64_t head[2] = {};  // rank, size
-  while (text.size() - at >= sizeof head) {
-    std::memcpy(head, text.data() + at, sizeof head);
-    at += sizeof head;
-    if (head[1] > text.size() - at) return;
-    const int rank = static_cast<int>(head[0]);
+  if (branch >= 0) return;
+  auto round = PartialRound::decode(frame.text);
+  if (!round) return refuse("a rendezvous sent what is no part of a gathering");
+  for (auto& [rank, blob] : round->blobs) {
     ranks_of_[branch].insert(rank);
-    contribute(frame, rank, text.substr(at, head[1]));
-    at += head[1];
+    contribute(frame, rank, std::move(blob));
   }
-  rounds_[frame.number].type = type;
+  rounds_[frame.number].type = round->type;
   complete(frame.number);
 }
 
@@ -43,8 +35,9 @@ void Rendezvous::handle_root(const Frame& frame) {
 void Rendezvous::climb(const Frame& frame) {
   UniqueId root;
   if (branch_ranks_ > 0 || frame.value < 1 || frame.text.size() != sizeof root) return;
-  branch_ranks_ = frame.value;
   std::memcpy(static_cast<void*>(&root), frame.text.data(), sizeof root);
+  if (!root.is_sane()) return;
+  branch_ranks_ = frame.value;
   const int place = -static_cast<int>(frame.number);
   std::thread([self = shared_from_this(), root, place] {
     const Config config = Config::from_environment();

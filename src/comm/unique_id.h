@@ -24,6 +24,10 @@ struct UniqueId {
 
   // Opens a rendezvous in this process, unless NCCL_COMM_ID names one.
   static UniqueId create();
+  // False: the bytes are no id of this library.
+  bool is_sane() const {
+    return magic == kMagic && version == 1 && address_count <= kMostAddresses;
+  }
   // The addresses at which this process can try to reach the rendezvous, best first.
   std::vector<Address> candidates(uint64_t my_host) const;
 };

@@ -17,6 +17,9 @@
 
 namespace weft {
 
+inline constexpr CollectiveKind kCompressedKinds[] = {
+    CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter};
+
 struct CompressionRule {
   CodecSpec codec;
   bool feedback = false;  // what an encoding loses is added to the next call's data

@@ -1,6 +1,8 @@
 // See acceptor.h.
 #include "src/transport/acceptor.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/timerfd.h>
@@ -25,6 +27,8 @@ constexpr int kAtOnce = 64;
 // When the room is full: how long a connection may stay without naming a communicator, and how long
 // with a name but without a proof. Peers say their name as soon as they are connected.
 constexpr double kStrangerSeconds = 0.02, kNamedSeconds = 1;
+// Peers speak first. Until a connection says something the kernel keeps it, for so long.
+constexpr int kSilentSeconds = 10;
 constexpr milliseconds kFullPause{20}, kNoDescriptorPause{100};
 
 double seconds_since(std::chrono::steady_clock::time_point then) {
@@ -171,6 +175,8 @@ std::optional<Secret> Acceptor::find_secret(uint64_t key, const Purpose& purpose
 
 void Acceptor::add_listener(Fd fd, bool tcp) {
   set_blocking(fd.get(), false);
+  if (tcp)
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kSilentSeconds, sizeof kSilentSeconds);
   EventLoop::instance().run([&] {
     listeners_.push_back(std::make_unique<Listening>(Listening{std::move(fd), tcp}));
     const Listening& added = *listeners_.back();

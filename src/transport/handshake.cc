@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
-constexpr uint32_t kProtocol = 2;
+constexpr uint32_t kProtocol = 3;
 
 using Hello = ServerHandshake::Hello;
 using Nonce = ServerHandshake::Nonce;

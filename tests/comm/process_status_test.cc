@@ -64,6 +64,8 @@ class Stranger {
 TEST(StatusOfStrangers, IsShownAsNotUnderstood) {
   for (const char* answer :
        {"{}", "[]", "7", R"({"pid": 1, "communicators": [{}]})", R"({"pid": 1, "error": 2})",
+        R"({"pid": 1e99, "error": "x", "communicators": []})",
+        R"({"pid": -7777777777, "error": "x", "communicators": []})",
         R"({"pid": 1, "communicators": [{"communicator": "a", "name": "", "state": "ready",
             "rank": 0, "nranks": 1, "operation": {}}]})"}) {
     const Stranger stranger(answer);
@@ -72,6 +74,23 @@ TEST(StatusOfStrangers, IsShownAsNotUnderstood) {
     const std::string text = status_text(processes);
     EXPECT_NE(text.find("not understood"), std::string::npos) << answer << '\n' << text;
   }
+}
+
+// Each level took stack of whoever asked.
+TEST(StatusOfStrangers, ThatIsNestedDeeplyIsRefused) {
+  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  EXPECT_NE(status_text({deep}).find("not understood"), std::string::npos);
+  const Stranger stranger(deep);
+  const std::vector<std::string> processes = ask_processes(stranger.pid(), false);
+  ASSERT_EQ(processes.size(), 1u);
+  EXPECT_NE(processes[0].find("nested too deeply"), std::string::npos) << processes[0];
+}
+
+TEST(StatusOfStrangers, BringsNoControlCharactersToTheTerminal) {
+  const std::string text = status_text(
+      {R"({"pid": 5, "communicators": [{"communicator": "a\u001b[2Jb", "name": "\n\u0007",
+           "state": "ready", "rank": 0, "nranks": 2}]})"});
+  EXPECT_NE(text.find("communicator a?[2Jb '??', 2 ranks"), std::string::npos) << text;
 }
 
 TEST(StatusOfStrangers, DoesNotHideTheOthers) {

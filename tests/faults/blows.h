@@ -1,6 +1,8 @@
 // What strikes a process of a random run.
 #pragma once
 
+#include <cstdint>
+
 namespace weft::test {
 
 // Does not return.
@@ -8,6 +10,11 @@ namespace weft::test {
 // Returns when a child of this process has continued it.
 void stop_for_a_second();
 // Shuts one of this process's sockets down, whosoever it is.
-void lose_a_socket();
+void lose_a_socket(uint64_t draw);
+// Shuts all connections of this process down that lead to other hosts, as ranks see them.
+void lose_all_tcp();
+// From now on this process can make no thread with the default attributes.
+void forbid_threads();
+void allow_threads();
 
 }  // namespace weft::test

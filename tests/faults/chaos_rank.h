@@ -21,13 +21,17 @@ class ChaosRank {
   void play();
 
  private:
-  // False: the call failed. It must return within the bound after the fault.
-  bool done(const std::string& what, const std::function<ncclResult_t()>& call);
+  // False: the call failed. It must return within the bound after the fault. `name` is that of the
+  // communicator whose survivors must read one record; empty: there may be different ones.
+  bool done(const std::string& what, const std::string& name,
+            const std::function<ncclResult_t()>& call);
   ncclComm_t join(int number);  // nullptr: it failed
   void enter(ChaosPlan::Phase phase);
   void break_something();
-  bool run_calls(ncclComm_t comm, int count, uint64_t salt);
-  bool run_call(ncclComm_t comm, uint64_t draw);
+  bool reads_the_record(const std::string& name) const;
+  void expect_damage_was_found();
+  bool run_calls(ncclComm_t comm, const std::string& name, int count, uint64_t salt);
+  bool run_call(ncclComm_t comm, const std::string& name, uint64_t draw);
   void use(ncclComm_t comm);
 
   const ChaosPlan& plan_;

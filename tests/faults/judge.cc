@@ -2,7 +2,9 @@
 #include "tests/faults/judge.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -13,16 +15,21 @@ namespace {
 std::string without_reader(const std::string& record) {
   const size_t call = record.starts_with("nccl") ? record.find(": ") + 2 : 0;
   const size_t colon = record.find(": ", call), of = record.find(" of ", call);
-  const bool named = record.compare(call, 5, "rank ") == 0 && of < colon && of < call + 10;
+  const bool named =
+      record.compare(call, 5, "rank ") == 0 && colon != record.npos && of < colon && of < call + 10;
   return record.substr(named ? colon + 2 : call);
 }
 
 }  // namespace
 
+void print_record(const std::string& name, ncclResult_t code, const std::string& text) {
+  std::printf("RECORD %s %d %s\n", name.c_str(), code, without_reader(text).c_str());
+}
+
 std::string judge(const std::vector<ProcessResult>& results, const std::vector<int>& victims,
                   bool one_record, double& worst_s) {
   std::string wrong;
-  std::set<std::string> records;
+  std::map<std::string, std::set<std::string>> records;  // by communicator
   for (size_t rank = 0; rank < results.size(); rank++) {
     const ProcessResult& result = results[rank];
     std::istringstream lines(result.output);
@@ -31,7 +38,7 @@ std::string judge(const std::vector<ProcessResult>& results, const std::vector<i
       if (line.starts_with("TOOK "))
         worst_s = std::max(worst_s, std::atof(line.c_str() + 5));
       else if (line.starts_with("RECORD "))
-        records.insert(without_reader(line.substr(7)));
+        records[line.substr(7, line.find(' ', 7) - 7)].insert(line.substr(line.find(' ', 7) + 1));
       else
         output += "    " + line + "\n";
     }
@@ -44,10 +51,12 @@ std::string judge(const std::vector<ProcessResult>& results, const std::vector<i
                                      : "") +
                "\n" + output;
   }
-  if (one_record && records.size() > 1) {
-    wrong += "  the ranks read different records:\n";
-    for (const std::string& record : records) wrong += "    " + record + "\n";
-  }
+  if (one_record)
+    for (const auto& [name, texts] : records) {
+      if (texts.size() == 1) continue;
+      wrong += "  the ranks read different records of " + name + ":\n";
+      for (const std::string& text : texts) wrong += "    " + text + "\n";
+    }
   return wrong;
 }
 

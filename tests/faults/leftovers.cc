@@ -59,8 +59,8 @@ Leftovers::Leftovers() : shared_files_(entries("/dev/shm", true)), open_(open_fi
 
 constexpr int kMostProxies = 8;  // a process makes four, unless it is told to make more
 
-bool Leftovers::settle_to(const Leftovers& before) {
-  for (int i = 0; i < 500; i++) {
+bool Leftovers::settle_to(const Leftovers& before, int seconds) {
+  for (int i = 0; i < 100 * seconds; i++) {
     *this = Leftovers();
     if (descriptors_ <= before.descriptors_ && threads_.size() <= before.threads_.size() &&
         shared_files_ <= before.shared_files_ && proxies_ <= kMostProxies)

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -12,8 +11,8 @@
 #include <mutex>
 #include <set>
 #include <sstream>
-#include <thread>
 
+#include "tests/faults/jobs.h"
 #include "tests/faults/judge.h"
 #include "tests/faults/scenario.h"
 #include "tests/support/processes.h"
@@ -147,19 +146,12 @@ int run(const Options& options) {
   char folder[] = "/tmp/weft-faults-XXXXXX";
   if (mkdtemp(folder) == nullptr) throw std::runtime_error("mkdtemp");
   std::vector<Tally> tallies(scenarios.size());
-  std::atomic<size_t> next{0};
   std::mutex printing;
-  const auto work = [&] {
-    for (size_t i = next++; i < scenarios.size(); i = next++) {
-      tallies[i] = run_scenario(scenarios[i], options.runs, folder);
-      const std::lock_guard lock(printing);
-      print(scenarios[i], tallies[i]);
-    }
-  };
-  std::vector<std::thread> workers;
-  for (int j = 1; j < options.jobs; j++) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
+  run_jobs(scenarios.size(), options.jobs, [&](size_t i) {
+    tallies[i] = run_scenario(scenarios[i], options.runs, folder);
+    const std::lock_guard lock(printing);
+    print(scenarios[i], tallies[i]);
+  });
   std::filesystem::remove_all(folder);
   if (!options.markdown.empty()) write_markdown(options.markdown, scenarios, tallies);
   const auto failed =

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tests/faults/judge.h"
 #include "tests/faults/scenario.h"
 #include "tests/support/patterns.h"
 #include "tests/support/sampling.h"
@@ -126,7 +127,7 @@ void Player::expect_failure(const Ending& ending, ncclResult_t code,
     EXPECT_TRUE(says(any, word.c_str())) << word << " is not in ncclGetLastError(NULL): " << any;
   }
   expect_within(ending.call, ending.seconds, scenario_.bound_s);
-  std::printf("RECORD %s\n", ending.text.c_str());
+  print_record("comm", ending.code, ending.text);
 }
 
 void Player::expect_death(const Ending& ending, int victim, std::vector<std::string> more) {

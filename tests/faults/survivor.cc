@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/faults/blows.h"
+#include "tests/faults/judge.h"
 #include "tests/faults/leftovers.h"
 #include "tests/support/patterns.h"
 
@@ -218,7 +219,7 @@ void Survivor::expect_notice(ncclComm_t comm) {
   EXPECT_EQ(state, ncclRemoteError);
   const std::string text = ncclGetLastError(comm);
   EXPECT_TRUE(says(text, ("(rank|peer) " + std::to_string(plan_.victim)).c_str())) << text;
-  std::printf("RECORD %s\n", text.c_str());
+  print_record("comm", state, text);
 }
 
 ncclComm_t Survivor::shrink(ncclComm_t comm) {

@@ -33,7 +33,7 @@ Fd open_tun(const char* name) {
   return fd;
 }
 
-bool shell(const std::string& command) {
+bool run_quietly(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
@@ -85,15 +85,15 @@ void Hosts::set_up(int host, bool silent) {
     obstacle_ = std::string("no TUN devices here: ") + std::strerror(errno);
     return;
   }
-  bool up = shell("ip link set lo up");
+  bool up = run_quietly("ip link set lo up");
   if (silent)
-    up = up && shell("ip addr add 10.78." + std::to_string(host) + ".1/24 dev eth7") &&
-         shell("ip link set eth7 up");
-  up = up && shell("ip addr add " + address_of(host, false) + "/24 dev eth0") &&
-       shell("ip -6 addr add " + address_of(host, true) + "/64 dev eth0 nodad") &&
-       shell("ip link set eth0 up");
+    up = up && run_quietly("ip addr add 10.78." + std::to_string(host) + ".1/24 dev eth7") &&
+         run_quietly("ip link set eth7 up");
+  up = up && run_quietly("ip addr add " + address_of(host, false) + "/24 dev eth0") &&
+       run_quietly("ip -6 addr add " + address_of(host, true) + "/64 dev eth0 nodad") &&
+       run_quietly("ip link set eth0 up");
   // Packets to a silent address go to the hub, which drops them.
-  if (silent) up = up && shell("ip route add 10.78.0.0/16 dev eth0");
+  if (silent) up = up && run_quietly("ip route add 10.78.0.0/16 dev eth0");
   if (!up) obstacle_ = "the 'ip' command is missing, or may not set up interfaces";
 }
 
@@ -119,12 +119,14 @@ void Hosts::forward(const WireQuality& quality) {
       limit.tv_nsec =
           std::max<long>(0, std::min<long>(2000000, (waiting.front().due - Clock::now()).count()));
     ppoll(fds.data(), fds.size(), &limit, nullptr);
-    for (const Fd& wire : wires_) {
-      const ssize_t size = read(wire.get(), buffer.data(), buffer.size());
+    for (size_t from = 0; from < wires_.size(); from++) {
+      const ssize_t size = read(wires_[from].get(), buffer.data(), buffer.size());
       if (size <= 0) continue;
       const int to = destination(buffer.data(), static_cast<size_t>(size));
       if (to < 0 || static_cast<size_t>(to) >= wires_.size()) continue;
-      if (static_cast<double>(random.below(1000000)) < quality.loss * 1e6) {
+      const int isolated = isolated_;
+      if (isolated == to || isolated == static_cast<int>(from) ||
+          static_cast<double>(random.below(1000000)) < quality.loss * 1e6) {
         lost_++;
         continue;
       }

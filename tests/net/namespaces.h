@@ -32,6 +32,8 @@ class Hosts {
   // Runs fn in a thread of that host. Processes that it starts are on that host. The thread lives
   // as long as the hosts: processes may ask to die with the thread that started them.
   void run_on(int host, const std::function<void()>& fn);
+  // From now on packets from and to this host are lost; -1: no host's.
+  void isolate(int host) { isolated_ = host; }
   // Packets that the hub has dropped on purpose.
   long lost() const { return lost_.load(); }
 
@@ -44,6 +46,7 @@ class Hosts {
   std::vector<Fd> silent_;
   std::string obstacle_;
   std::atomic<bool> stopping_{false};
+  std::atomic<int> isolated_{-1};
   std::atomic<long> lost_{0};
   std::thread hub_;
   std::vector<std::thread> residents_;

@@ -6,72 +6,78 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <thread>
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 
 namespace weft::cuda {
 namespace {
 
-constexpr uint32_t kMagic = 0x57424c4b;
-constexpr int kVersion = 1;
 constexpr auto kPatience = std::chrono::seconds(10);
 
-// A lock on one byte: byte 0 is for whoever changes the table, byte i + 1 for the owner of entry i.
-struct flock byte_lock(short type, int byte) {
+// Byte 0 is for whoever reserves, so that two do not take a part each and then both too little.
+struct flock lock_of(short type, int first, int count) {
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = byte;
-  lock.l_len = 1;
+  lock.l_start = first;
+  lock.l_len = count;
   return lock;
+}
+
+// Where files of other users may not be opened with O_CREAT (protected_regular), an existing one is
+// opened without.
+Fd open_registry(const std::string& path) {
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  for (;;) {
+    Fd fd(open(path.c_str(), kFlags));
+    if (fd || errno != ENOENT) return fd;
+    fd = Fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0666));
+    if (fd) fchmod(fd.get(), 0666);  // for other users, whatever the umask
+    if (fd || errno != EEXIST) return fd;
+  }
 }
 
 }  // namespace
 
 int block_budget(int sms) { return std::max(0, sms - std::max(2, (sms * 3 + 99) / 100)); }
 
-struct BlockRegistry::Table {
-  uint32_t magic, version;
-  struct Entry {
-    uint32_t used;
-    int32_t blocks;
-    int64_t pid;  // for people
-  };
-  std::array<Entry, kEntries> entries;
-};
-
-// Keeps other threads and processes out of the table.
+// Keeps other threads and processes from reserving. False: somebody kept this one out.
 class BlockRegistry::Guard {
  public:
   explicit Guard(BlockRegistry& registry) : lock_(registry.mutex_), fd_(registry.fd_.get()) {
     const auto until = std::chrono::steady_clock::now() + kPatience;
-    struct flock lock = byte_lock(F_WRLCK, 0);
+    struct flock lock = lock_of(F_WRLCK, 0, 1);
     while (fcntl(fd_, F_SETLK, &lock) != 0) {
       if (errno != EAGAIN && errno != EACCES && errno != EINTR)
         fail_errno(errno, "cannot lock {}", registry.path_);
       if (std::chrono::steady_clock::now() > until) {
-        struct flock holder = byte_lock(F_WRLCK, 0);
+        struct flock holder = lock_of(F_WRLCK, 0, 1);
         fcntl(fd_, F_GETLK, &holder);
-        fail(ncclSystemError, "{} has been locked for {} s by process {}", registry.path_,
-             kPatience.count(), holder.l_pid);
+        WEFT_WARN("process {} has locked {} for {} s: no blocks of the GPU are reserved",
+                  holder.l_pid, registry.path_, kPatience.count());
+        return;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
+    held_ = true;
   }
   ~Guard() {
-    struct flock lock = byte_lock(F_UNLCK, 0);
-    fcntl(fd_, F_SETLK, &lock);
+    struct flock lock = lock_of(F_UNLCK, 0, 1);
+    if (held_) fcntl(fd_, F_SETLK, &lock);
   }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
+  explicit operator bool() const { return held_; }
 
  private:
   std::lock_guard<std::mutex> lock_;
   const int fd_;
+  bool held_ = false;
 };
 
 std::shared_ptr<BlockRegistry> BlockRegistry::of(const std::string& id, int sms) {
@@ -91,84 +97,65 @@ std::shared_ptr<BlockRegistry> BlockRegistry::at(const std::string& path, int sm
 BlockRegistry::BlockRegistry(std::string path, int sms)
     : path_(std::move(path)),
       budget_(block_budget(sms)),
-      fd_(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+      fd_(open_registry(path_)),
+      mine_(static_cast<size_t>(budget_) + 1) {
   if (!fd_) fail_errno(errno, "cannot open {}, where processes share a GPU's blocks", path_);
-  fchmod(fd_.get(), 0666);  // for other users, whatever the umask; fails where it is another's file
-  if (ftruncate(fd_.get(), sizeof(Table)) != 0) fail_errno(errno, "cannot size {}", path_);
-  memory_ = Mapping::shared(fd_.get(), sizeof(Table));
-  const Guard guard(*this);
-  if (table().magic == 0) {
-    table().magic = kMagic;
-    table().version = kVersion;
-  }
-  if (table().magic != kMagic || table().version != kVersion)
-    fail(ncclSystemError, "{} is of another version of Weft: end its programs, then remove it",
-         path_);
-  // An earlier process may have had this one's number. Nothing is reserved here yet.
-  for (int i = 0; i < kEntries; i++) {
-    struct flock lock = byte_lock(F_WRLCK, i + 1);
-    if (table().entries[static_cast<size_t>(i)].used != 0 &&
-        fcntl(fd_.get(), F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK)
-      table().entries[static_cast<size_t>(i)] = {};
-  }
 }
 
-BlockRegistry::Table& BlockRegistry::table() const {
-  return *reinterpret_cast<Table*>(memory_.data());
-}
-
-// A process does not see its own locks; entries of its own are cleared when it gives them back.
-bool BlockRegistry::is_alive(int entry) const {
-  if (table().entries[static_cast<size_t>(entry)].pid == getpid()) return true;
-  struct flock lock = byte_lock(F_WRLCK, entry + 1);
-  return fcntl(fd_.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
-}
-
-int BlockRegistry::free_locked() {
-  int used = 0;
-  for (int i = 0; i < kEntries; i++) {
-    Table::Entry& entry = table().entries[static_cast<size_t>(i)];
-    if (entry.used == 0) continue;
-    if (!is_alive(i)) {
-      entry = {};
-    } else {
-      used += std::clamp(entry.blocks, 0, budget_);
-    }
+// A question about a range tells of one lock in it, so the parts beside that lock are asked for.
+std::vector<int> BlockRegistry::free_bytes() {
+  std::vector<bool> taken = mine_;
+  std::vector<std::pair<int, int>> ranges = {{1, budget_ + 1}};
+  while (!ranges.empty()) {
+    const auto [first, end] = ranges.back();
+    ranges.pop_back();
+    if (first >= end) continue;
+    struct flock lock = lock_of(F_WRLCK, first, end - first);
+    if (fcntl(fd_.get(), F_GETLK, &lock) != 0)
+      fail_errno(errno, "cannot ask for locks of {}", path_);
+    if (lock.l_type == F_UNLCK) continue;
+    const int from = static_cast<int>(std::max<off_t>(first, lock.l_start));
+    const int to = lock.l_len == 0  // up to the end of every file
+                       ? end
+                       : static_cast<int>(std::min<off_t>(end, lock.l_start + lock.l_len));
+    std::fill(taken.begin() + from, taken.begin() + to, true);
+    ranges.insert(ranges.end(), {{first, from}, {to, end}});
   }
-  return std::max(0, budget_ - used);
+  std::vector<int> free;
+  for (int byte = 1; byte <= budget_; byte++)
+    if (!taken[static_cast<size_t>(byte)]) free.push_back(byte);
+  return free;
 }
 
 int BlockRegistry::free() {
   const Guard guard(*this);
-  return free_locked();
+  return guard ? static_cast<int>(free_bytes().size()) : 0;
 }
 
 std::optional<BlockReservation> BlockRegistry::reserve(int blocks) {
+  BlockReservation reservation;  // gives back what it has, after the guard
   const Guard guard(*this);
-  if (blocks <= 0 || blocks > free_locked()) return std::nullopt;
-  for (int i = 0; i < kEntries; i++) {
-    Table::Entry& entry = table().entries[static_cast<size_t>(i)];
-    if (entry.used != 0) continue;
-    struct flock lock = byte_lock(F_WRLCK, i + 1);
-    if (fcntl(fd_.get(), F_SETLK, &lock) != 0) continue;
-    entry = {1, blocks, getpid()};
-    BlockReservation reservation;
-    reservation.registry_ = shared_from_this();
-    reservation.entry_ = i;
-    reservation.blocks_ = blocks;
-    return reservation;
+  if (!guard || blocks <= 0) return std::nullopt;
+  std::vector<int> bytes;
+  for (const int byte : free_bytes()) {
+    if (static_cast<int>(bytes.size()) == blocks) break;
+    struct flock lock = lock_of(F_WRLCK, byte, 1);
+    if (fcntl(fd_.get(), F_SETLK, &lock) != 0) continue;  // of somebody who does not ask
+    mine_[static_cast<size_t>(byte)] = true;
+    bytes.push_back(byte);
   }
-  return std::nullopt;
+  reservation.registry_ = shared_from_this();
+  reservation.bytes_ = std::move(bytes);
+  if (reservation.blocks() < blocks) return std::nullopt;
+  return reservation;
 }
 
-void BlockRegistry::give_back(int entry) noexcept {
-  try {
-    const Guard guard(*this);
-    table().entries[static_cast<size_t>(entry)] = {};
-    struct flock lock = byte_lock(F_UNLCK, entry + 1);
-    fcntl(fd_.get(), F_SETLK, &lock);
-  } catch (const Error&) {
-    // Nobody else may enter the table either; the entry goes with this process.
+void BlockRegistry::give_back(const std::vector<int>& bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const int byte : bytes) {
+    struct flock unlock = lock_of(F_UNLCK, byte, 1);
+    fcntl(fd_.get(), F_SETLK, &unlock);
+    mine_[static_cast<size_t>(byte)] = false;
   }
 }
 
@@ -176,16 +163,14 @@ BlockReservation& BlockReservation::operator=(BlockReservation&& other) noexcept
   if (this == &other) return *this;
   release();
   registry_ = std::move(other.registry_);
-  entry_ = std::exchange(other.entry_, -1);
-  blocks_ = std::exchange(other.blocks_, 0);
+  bytes_ = std::exchange(other.bytes_, {});
   return *this;
 }
 
 void BlockReservation::release() noexcept {
-  if (registry_ != nullptr && entry_ >= 0) registry_->give_back(entry_);
+  if (registry_ != nullptr) registry_->give_back(bytes_);
   registry_.reset();
-  entry_ = -1;
-  blocks_ = 0;
+  bytes_.clear();
 }
 
 }  // namespace weft::cuda

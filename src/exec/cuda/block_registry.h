@@ -5,15 +5,17 @@
 //   than SMs are resident, some SM holds none of them, and the next reserved block fits there.
 // What lies outside: waiting kernels of other libraries, and processes that do not share /dev/shm.
 //
-// The registry is a file in shared memory, named after the GPU's UUID. An entry is alive while its
-// process holds a lock on its byte; the kernel drops the lock when the process dies.
+// The registry is a file in shared memory, named after the GPU's UUID. Nothing is in it: byte i + 1
+// stands for block i, and whoever holds the kernel's lock on the byte has reserved the block. So no
+// contents can be damaged, no block has two owners, and the kernel gives back what a process had
+// that dies. Another user can only take blocks away, and holds the file's locks for that.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/handles.h"
 
@@ -32,21 +34,19 @@ class BlockReservation {
   BlockReservation& operator=(BlockReservation&& other) noexcept;
   ~BlockReservation() { release(); }
 
-  int blocks() const { return blocks_; }
+  int blocks() const { return static_cast<int>(bytes_.size()); }
   void release() noexcept;
 
  private:
   friend class BlockRegistry;
   std::shared_ptr<BlockRegistry> registry_;
-  int entry_ = -1, blocks_ = 0;
+  std::vector<int> bytes_;
 };
 
 // Thread-safe. One object per file and process, because a process loses all its locks on a file
 // when it closes any descriptor of it.
 class BlockRegistry : public std::enable_shared_from_this<BlockRegistry> {
  public:
-  static constexpr int kEntries = 4096;
-
   // The registry of a GPU; `id` is its UUID as text. Throws Error where the file cannot be used.
   static std::shared_ptr<BlockRegistry> of(const std::string& id, int sms);
   // For tests: in a file of that path.
@@ -55,25 +55,22 @@ class BlockRegistry : public std::enable_shared_from_this<BlockRegistry> {
   BlockRegistry(std::string path, int sms);
 
   int budget() const { return budget_; }
-  // Blocks that nobody has reserved now.
+  // Blocks that nobody has reserved now. 0 where another process keeps all others out.
   int free();
-  // All of them or none.
+  // All of them or none. Throws Error where the kernel grants no locks.
   std::optional<BlockReservation> reserve(int blocks);
 
  private:
   friend class BlockReservation;
-  struct Table;
   class Guard;
-  int free_locked();
-  bool is_alive(int entry) const;
-  void give_back(int entry) noexcept;
-  Table& table() const;
+  std::vector<int> free_bytes();
+  void give_back(const std::vector<int>& bytes) noexcept;
 
   const std::string path_;
   const int budget_;
   Fd fd_;
-  Mapping memory_;
-  std::mutex mutex_;
+  std::mutex mutex_;        // protects mine_
+  std::vector<bool> mine_;  // by byte: a process does not see its own locks
 };
 
 }  // namespace weft::cuda

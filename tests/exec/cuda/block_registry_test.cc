@@ -1,7 +1,9 @@
 // The registry of reserved thread blocks: between threads and processes, and when one of them dies.
 #include "src/exec/cuda/block_registry.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,6 +136,66 @@ TEST_F(BlockRegistryTest, ForgetsAProcessWhoseChildLives) {
   ASSERT_EQ(read(numbers[0], &grandchild, sizeof grandchild),
             static_cast<ssize_t>(sizeof grandchild));
   kill(grandchild, SIGKILL);
+}
+
+// Other users may write and cut the file: nothing that a process relies on is in it.
+TEST_F(BlockRegistryTest, RemainsRightWhateverIsWrittenIntoItsFile) {
+  const pid_t other = child([&] {
+    static auto kept = open()->reserve(100);
+    return kept.has_value();
+  });
+  const auto registry = open();
+  auto mine = registry->reserve(8);
+  // Through a child, because a process loses its locks with any descriptor of the file.
+  for (const size_t size : {size_t{0}, size_t{1} << 20, size_t{100}, size_t{0}}) {
+    const pid_t writer = child([&] {
+      const std::vector<char> bytes(size, static_cast<char>(0xff));
+      const int fd = ::open(path_.c_str(), O_WRONLY | O_TRUNC);
+      return write(fd, bytes.data(), size) == static_cast<ssize_t>(size);
+    });
+    EXPECT_EQ(registry->free(), kBudget - 108);
+    EXPECT_FALSE(registry->reserve(21));
+    const auto rest = registry->reserve(20);
+    ASSERT_TRUE(rest);
+    EXPECT_EQ(registry->free(), 0);
+    end(writer);
+  }
+  mine->release();
+  EXPECT_EQ(registry->free(), kBudget - 100);
+  end(other);
+  EXPECT_EQ(registry->free(), kBudget);
+}
+
+// A stranger's locks, of any range, only take blocks away.
+TEST_F(BlockRegistryTest, LosesBlocksAndNothingElseToWhoLocksTheRestOfTheFile) {
+  const auto registry = open();
+  auto mine = registry->reserve(8);
+  const pid_t stranger = child([&] {
+    struct flock all {};
+    all.l_type = F_WRLCK;
+    all.l_start = 40;  // up to the end of every file
+    return fcntl(::open(path_.c_str(), O_RDWR), F_SETLK, &all) == 0;
+  });
+  EXPECT_EQ(registry->free(), 39 - 8);
+  EXPECT_FALSE(registry->reserve(32));
+  EXPECT_TRUE(registry->reserve(31));
+  end(stranger);
+  EXPECT_EQ(registry->free(), kBudget - 8);
+}
+
+// Kernels refuse O_CREAT for files of others in folders like /dev/shm (fs.protected_regular).
+TEST_F(BlockRegistryTest, IsSharedWithAnotherUserWhoMadeIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a file of another user";
+  const std::string folder = path_ + ".d", file = folder + "/blocks";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  const int made = creat(file.c_str(), 0666);
+  ASSERT_EQ(fchmod(made, 0666), 0);
+  ASSERT_EQ(fchown(made, 65534, 65534), 0);
+  close(made);
+  EXPECT_EQ(BlockRegistry::at(file, kSms)->free(), kBudget);
+  unlink(file.c_str());
+  rmdir(folder.c_str());
 }
 
 TEST_F(BlockRegistryTest, IsNeverOverdrawnByThreadsAndProcessesAtOnce) {
