@@ -50,7 +50,7 @@ if [[ -d $published ]]; then
     "$bin/weft" verify "$schedule" "${options[@]}" >/dev/null 2>&1 || continue  # one is racy
     run threads "$schedule" 1M "${options[@]}"
     run processes "$schedule" 1M --ranks-as process "${options[@]}"
-  done < <(find "$published" -name '*.xml' -o -name '*.json' | sort)
+  done < <(find "$published/" -name '*.xml' -o -name '*.json' | sort)
   echo "$SECONDS s: published schedules"
 fi
 
