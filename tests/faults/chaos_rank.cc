@@ -228,7 +228,8 @@ void ChaosRank::play() {
   expect_damage_was_found();
   wire_.reset();
   Leftovers now;
-  EXPECT_TRUE(now.settle_to(before, plan_.medium == ChaosPlan::kNetwork ? 10 : 5)) << now.describe() << ", before " << before.describe();
+  EXPECT_TRUE(now.settle_to(before, plan_.medium == ChaosPlan::kNetwork ? 10 : 5))
+      << now.describe() << ", before " << before.describe();
 }
 
 }  // namespace weft::test
