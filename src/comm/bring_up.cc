@@ -131,6 +131,7 @@ void bring_up(ncclComm& comm, const UniqueId& id, const char* function, const Br
         WEFT_INFO(kInit, "{}: config: {}", label(comm), note.text);
     }
     comm.impl = std::make_unique<Communicator>(options_of(comm, id, branch));
+    if (comm.cancel->cancelled()) comm.impl->check();  // in the last moment of its init
     watch(comm);
     if (prepare) {
       comm.cancel->arm([&comm] {

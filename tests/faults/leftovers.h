@@ -13,8 +13,8 @@ class Leftovers {
  public:
   Leftovers();  // as it is now
   // Waits until no more is held than `before`; false after so many seconds. Threads end a little
-  // after the call that ended them, a connection to a rank that cannot answer after two seconds, or,
-  // if its host does not answer either, after WEFT_PEER_TIMEOUT.
+  // after the call that ended them, a connection to a rank that cannot answer after two seconds,
+  // or, if its host does not answer either, after WEFT_PEER_TIMEOUT.
   bool settle_to(const Leftovers& before, int seconds = 5);
   std::string describe() const;
 

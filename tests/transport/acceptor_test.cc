@@ -24,7 +24,7 @@ constexpr int kRank = 3;
 
 // A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
-  uint32_t magic = 0x57454654, protocol = 2;
+  uint32_t magic = 0x57454654, protocol = 3;
   uint64_t key = 0;
   Purpose purpose;
   uint8_t nonce[16] = {};
