@@ -225,8 +225,7 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
   for (int tries = 0; tries < 5 && !kept("synth-all_reduce-large-quick.schedule"); tries++) {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directory(folder);
-    planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache",
-                     " 0 synthesized");
+    planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache");
   }
   EXPECT_TRUE(kept("synth-all_reduce-large-quick.schedule"));
   EXPECT_FALSE(kept("synth-all_reduce-large.schedule"));
