@@ -228,6 +228,10 @@ KnownSchedules known_schedules(const Config& config, const Machine& machine,
   KnownSchedules result;
   std::vector<uint64_t> hashes;
   for (size_t i = 0; i < ScheduleMaker::wanted(); i++) {
+    if (!maker.wants(i)) {
+      hashes.push_back(0);
+      continue;
+    }
     std::optional<ScheduleMaker::Known> known = maker.find(i);
     if (!known) return {};
     if (known->cut_short) result.cut_short++;

@@ -111,8 +111,11 @@ std::string ScheduleMaker::title(size_t number) {
   return fmt::format("synth-{}-{}", name(wanted.kind), size);
 }
 
+bool ScheduleMaker::wants(size_t number) const { return costs_ || number < kWantedAtOnce; }
+
 ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   Outcome outcome;
+  if (!wants(number)) return outcome;
   if ((outcome.schedule = fetch(number, "")) != nullptr) {
     outcome.fetched = true;
     return outcome;
@@ -163,7 +166,7 @@ std::optional<ScheduleMaker::Known> ScheduleMaker::find(size_t number) const {
 bool ScheduleMaker::complete(size_t number, double seconds) {
   std::error_code ignored;
   const std::string path = path_of(title(number), "");
-  if (folder_.empty() || std::filesystem::exists(path, ignored)) return false;
+  if (folder_.empty() || !wants(number) || std::filesystem::exists(path, ignored)) return false;
   const Wanted& wanted = kWanted[number];
   const auto made = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, costs_, seconds);
   if (!made) return false;
