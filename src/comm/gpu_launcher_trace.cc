@@ -38,7 +38,7 @@ const char* GpuLauncher::means_of(PlanPath path, const Program& program) const {
   return traced_means(name_of(path), program, [&](int peer, int, bool sends) {
     using Kind = TracedPort::Kind;
     if (mesh_.info(peer).host == mesh_.info(rank_).host)
-      return TracedPort{gpu_.reaches(peer) ? Kind::kPeerMemory : Kind::kHostMemory};
+      return TracedPort{gpu_.reaches(peer) ? Kind::kPeer : Kind::kHost};
     // Two connections carry all ports of a pair, over one NIC.
     return TracedPort{Kind::kNetwork,
                       nic_of(mesh_.network_links(), peer, NetworkLinks::kFirstLaneChannel, sends)};

@@ -13,8 +13,8 @@
 namespace weft {
 
 struct TracedPort {
-  enum class Kind : uint8_t { kPeerMemory, kHostMemory, kNetwork };
-  Kind kind = Kind::kHostMemory;
+  enum class Kind : uint8_t { kPeer, kHost, kNetwork };
+  Kind kind = Kind::kHost;
   std::string nic{};  // of a port to the network; empty: unknown
 };
 using TracedPortOf = std::function<TracedPort(int peer, int channel, bool sends)>;

@@ -20,8 +20,9 @@ std::string table_name(const Config& config, const TableRequest& request, uint64
   std::string text = fmt::format("10 {} {} {} {} {} {} {}", request.nranks, request.rules.plan,
                                  request.rules.max_channels, request.simulation.most_slices,
                                  schedules, request.setting.no_cpu_nodes, config.ring_bytes);
-  text += fmt::format(" {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
-                      request.simulation.step_us, request.simulation.message_us, request.packets);
+  text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(request.path), request.call_us,
+                      request.simulation.step_us, request.simulation.message_us, request.packets,
+                      request.patient);
   if (request.kernels) text += fmt::format(" {}", request.kernels->step_us);
   if (request.lanes)
     text += fmt::format(" {} {} {} {} {} {}", request.lanes->blocks, request.lanes->fifo_bytes,

@@ -157,13 +157,20 @@ class ImportedScheduleCache {
   // A schedule from rank 0. Throws if it cannot be used.
   std::shared_ptr<const ImportedSchedule> get(const std::string& name, const std::string& text) {
     const uint64_t hash = siphash(Secret{}, text.data(), text.size());
-    return cache_.get({name, static_cast<int64_t>(hash), text.size(), 0},
-                      [&] { return import(parse_schedule(text, name), name, &text); });
+    return cache_.get({name, static_cast<int64_t>(hash), text.size(), 0}, [&] {
+      // Searches for several sizes often find the same schedule. It is proved once.
+      const auto proved =
+          texts_.get(text, [&] { return import(parse_schedule(text, name), name, &text); });
+      auto renamed = std::make_shared<ImportedSchedule>(*proved);
+      renamed->path = name;
+      return std::shared_ptr<const ImportedSchedule>(renamed);
+    });
   }
 
  private:
   using Key = std::tuple<std::string, int64_t, uint64_t, int>;
   OnceCache<Key, ImportedSchedule> cache_{4096};
+  OnceCache<std::string, ImportedSchedule> texts_{1024};  // by the text itself
 };
 
 // Whether every call that `later` could serve goes to `earlier`.

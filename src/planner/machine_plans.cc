@@ -112,6 +112,7 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
                                                    const std::string& title) {
   const auto begin = std::chrono::steady_clock::now();
   const KnownSchedules known = known_schedules(request.config, machine, costs, time);
+  table.patient = known.cut_short == 0;
   const CachedTable cached(request.config, table, known.fingerprint);
   if (known.all.empty() || !cached.exists()) return std::nullopt;
   const auto known_as = [&](const PlanOption& option) {
@@ -212,6 +213,7 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
       for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);
     plans.schedules = ImportedSchedules::of(all);
     schedules = made.fingerprint;
+    table.patient = made.left + made.cut_short == 0;
     table.schedules = all;
     table.origin += fmt::format("; {} schedules from the cache, {} synthesized, in {:.0f} ms",
                                 made.fetched, made.made, made.seconds * 1e3);

@@ -131,7 +131,7 @@ void complete_cache(const Config& config, const Machine& machine,
   for (size_t i = 0; i < ScheduleMaker::wanted(); i++) try {
       const double left = config.background_seconds - seconds_since(begin);
       if (left <= 0) break;
-      const auto others = static_cast<double>(ScheduleMaker::wanted() - i);
+      const auto others = static_cast<double>(ScheduleMaker::shares(i));
       if (maker.complete(i, left / others)) made++;
     } catch (const std::exception& error) {
       WEFT_INFO(kInit, "{} is not made for the cache: {}", ScheduleMaker::title(i), error.what());
@@ -228,6 +228,10 @@ KnownSchedules known_schedules(const Config& config, const Machine& machine,
   KnownSchedules result;
   std::vector<uint64_t> hashes;
   for (size_t i = 0; i < ScheduleMaker::wanted(); i++) {
+    if (!maker.wants(i)) {
+      hashes.push_back(0);
+      continue;
+    }
     std::optional<ScheduleMaker::Known> known = maker.find(i);
     if (!known) return {};
     if (known->cut_short) result.cut_short++;

@@ -22,20 +22,34 @@ struct Wanted {
 };
 constexpr double kHugeArray = 1 << 30, kLargeArray = 64 << 20, kMediumArray = 4 << 20,
                  kSmallArray = 64 << 10, kTinyArray = 1 << 10;
+// Between them other schedules may be up to 1.4 times as fast. These are made only with patience.
+constexpr double kLittleArray = 16 << 10, kModestArray = 256 << 10, kMiddleArray = 1 << 20,
+                 kBigArray = 16 << 20;
 constexpr Wanted kWanted[] = {
-    {CollectiveKind::kAllReduce, kLargeArray},     {CollectiveKind::kAllGather, kLargeArray},
-    {CollectiveKind::kReduceScatter, kLargeArray}, {CollectiveKind::kBroadcast, kLargeArray},
-    {CollectiveKind::kReduce, kLargeArray},        {CollectiveKind::kAllToAll, kLargeArray},
-    {CollectiveKind::kAllReduce, kSmallArray},     {CollectiveKind::kAllGather, kSmallArray},
-    {CollectiveKind::kReduceScatter, kSmallArray}, {CollectiveKind::kBroadcast, kSmallArray},
-    {CollectiveKind::kReduce, kSmallArray},        {CollectiveKind::kAllReduce, kMediumArray},
-    {CollectiveKind::kAllGather, kMediumArray},    {CollectiveKind::kReduceScatter, kMediumArray},
-    {CollectiveKind::kBroadcast, kMediumArray},    {CollectiveKind::kReduce, kMediumArray},
-    {CollectiveKind::kAllReduce, kTinyArray},      {CollectiveKind::kAllGather, kTinyArray},
-    {CollectiveKind::kReduceScatter, kTinyArray},  {CollectiveKind::kBroadcast, kTinyArray},
-    {CollectiveKind::kReduce, kTinyArray},         {CollectiveKind::kAllReduce, kHugeArray},
-    {CollectiveKind::kAllGather, kHugeArray},      {CollectiveKind::kReduceScatter, kHugeArray},
-    {CollectiveKind::kBroadcast, kHugeArray},      {CollectiveKind::kReduce, kHugeArray}};
+    {CollectiveKind::kAllReduce, kLargeArray},      {CollectiveKind::kAllGather, kLargeArray},
+    {CollectiveKind::kReduceScatter, kLargeArray},  {CollectiveKind::kBroadcast, kLargeArray},
+    {CollectiveKind::kReduce, kLargeArray},         {CollectiveKind::kAllToAll, kLargeArray},
+    {CollectiveKind::kAllReduce, kSmallArray},      {CollectiveKind::kAllGather, kSmallArray},
+    {CollectiveKind::kReduceScatter, kSmallArray},  {CollectiveKind::kBroadcast, kSmallArray},
+    {CollectiveKind::kReduce, kSmallArray},         {CollectiveKind::kAllReduce, kMediumArray},
+    {CollectiveKind::kAllGather, kMediumArray},     {CollectiveKind::kReduceScatter, kMediumArray},
+    {CollectiveKind::kBroadcast, kMediumArray},     {CollectiveKind::kReduce, kMediumArray},
+    {CollectiveKind::kAllReduce, kTinyArray},       {CollectiveKind::kAllGather, kTinyArray},
+    {CollectiveKind::kReduceScatter, kTinyArray},   {CollectiveKind::kBroadcast, kTinyArray},
+    {CollectiveKind::kReduce, kTinyArray},          {CollectiveKind::kAllReduce, kHugeArray},
+    {CollectiveKind::kAllGather, kHugeArray},       {CollectiveKind::kReduceScatter, kHugeArray},
+    {CollectiveKind::kBroadcast, kHugeArray},       {CollectiveKind::kReduce, kHugeArray},
+    {CollectiveKind::kAllReduce, kMiddleArray},     {CollectiveKind::kAllGather, kMiddleArray},
+    {CollectiveKind::kReduceScatter, kMiddleArray}, {CollectiveKind::kBroadcast, kMiddleArray},
+    {CollectiveKind::kReduce, kMiddleArray},        {CollectiveKind::kAllReduce, kModestArray},
+    {CollectiveKind::kAllGather, kModestArray},     {CollectiveKind::kReduceScatter, kModestArray},
+    {CollectiveKind::kBroadcast, kModestArray},     {CollectiveKind::kReduce, kModestArray},
+    {CollectiveKind::kAllReduce, kBigArray},        {CollectiveKind::kAllGather, kBigArray},
+    {CollectiveKind::kReduceScatter, kBigArray},    {CollectiveKind::kBroadcast, kBigArray},
+    {CollectiveKind::kReduce, kBigArray},           {CollectiveKind::kAllReduce, kLittleArray},
+    {CollectiveKind::kAllGather, kLittleArray},     {CollectiveKind::kReduceScatter, kLittleArray},
+    {CollectiveKind::kBroadcast, kLittleArray},     {CollectiveKind::kReduce, kLittleArray}};
+constexpr size_t kWantedAtOnce = 26;  // the others wait for more time, or for the background
 
 // A search for more ranks takes seconds, too long for init unless the user asks for it.
 constexpr size_t kMostSearchedRanks = 32;
@@ -77,6 +91,11 @@ ScheduleMaker::ScheduleMaker(const Config& config, const Machine& machine,
 
 size_t ScheduleMaker::wanted() { return std::size(kWanted); }
 
+// The first ones share all the time. The others get what they leave.
+size_t ScheduleMaker::shares(size_t number) {
+  return (number < kWantedAtOnce ? kWantedAtOnce : wanted()) - number;
+}
+
 // A schedule serves several sizes. Its name says which size it was made for.
 std::string ScheduleMaker::title(size_t number) {
   const Wanted& wanted = kWanted[number];
@@ -84,12 +103,19 @@ std::string ScheduleMaker::title(size_t number) {
                      : wanted.bytes == kLargeArray  ? "large"
                      : wanted.bytes == kMediumArray ? "medium"
                      : wanted.bytes == kSmallArray  ? "small"
-                                                    : "tiny";
+                     : wanted.bytes == kTinyArray   ? "tiny"
+                     : wanted.bytes == kLittleArray ? "little"
+                     : wanted.bytes == kModestArray ? "modest"
+                     : wanted.bytes == kMiddleArray ? "middle"
+                                                    : "big";
   return fmt::format("synth-{}-{}", name(wanted.kind), size);
 }
 
+bool ScheduleMaker::wants(size_t number) const { return costs_ || number < kWantedAtOnce; }
+
 ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   Outcome outcome;
+  if (!wants(number)) return outcome;
   if ((outcome.schedule = fetch(number, "")) != nullptr) {
     outcome.fetched = true;
     return outcome;
@@ -102,11 +128,12 @@ ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   const double left = seconds_ - elapsed_seconds(begin_);
   // Plans for small arrays take longest to start.
   const bool long_work = task.bytes != kLargeArray && seconds_ < kPatientSeconds;
-  if (left <= (long_work ? seconds_ / 2 : 0) || (!searches_ && number >= kWantedOfMany)) {
+  const bool waits = number >= kWantedAtOnce && seconds_ < kPatientSeconds;
+  if (waits || left <= (long_work ? seconds_ / 2 : 0) || (!searches_ && number >= kWantedOfMany)) {
     outcome.left = can_synthesize(config_);
     return outcome;
   }
-  const double after = static_cast<double>(wanted() - number);
+  const auto after = static_cast<double>(shares(number));
   const double share = left * std::min(1.0, usable_cores() / after);
   const auto made =
       synthesize_apart(config_, machine_, task.kind, task.bytes, costs_, searches_ ? share : 0);
@@ -139,7 +166,7 @@ std::optional<ScheduleMaker::Known> ScheduleMaker::find(size_t number) const {
 bool ScheduleMaker::complete(size_t number, double seconds) {
   std::error_code ignored;
   const std::string path = path_of(title(number), "");
-  if (folder_.empty() || std::filesystem::exists(path, ignored)) return false;
+  if (folder_.empty() || !wants(number) || std::filesystem::exists(path, ignored)) return false;
   const Wanted& wanted = kWanted[number];
   const auto made = synthesize_apart(config_, machine_, wanted.kind, wanted.bytes, costs_, seconds);
   if (!made) return false;

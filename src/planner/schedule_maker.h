@@ -34,6 +34,10 @@ class ScheduleMaker {
   // How many schedules are wanted. The most important come first.
   static size_t wanted();
   static std::string title(size_t number);
+  // Without costs, links alone count, and schedules for more sizes gain little.
+  bool wants(size_t number) const;
+  // Among how many the time is shared that is left before this one.
+  static size_t shares(size_t number);
   Outcome get(size_t number);
 
   // What get() would fetch, not looked at yet; nullopt: the cache has no such schedule.

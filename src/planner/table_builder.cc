@@ -29,6 +29,7 @@ bool has_fifos(const Generator& generator) {
 // linear.
 constexpr int kSimulatedSizes[] = {0, 10, 14, 18}, kFewSimulatedSizes[] = {0, 14, 18};
 constexpr int kLaneSizes[] = {0, 10, 14, 18, 22}, kFewLaneSizes[] = {0, 14, 22};
+constexpr int kAllLaneSizes[] = {0, 6, 10, 12, 14, 16, 18, 22};  // with patience
 constexpr int kManyRanks = 32;  // with more ranks, chunks are small
 
 // How a plan is simulated.
@@ -51,6 +52,7 @@ double simulated_time(SimulatedMachine& simulated, const ScheduleGraph& graph, d
 std::vector<double> simulated_times(const TableRequest& request, const ScheduleGraph& graph,
                                     SimulatedMachine& simulated, const Manner& manner) {
   std::span<const int> sizes = request.lanes ? std::span<const int>(kLaneSizes) : kSimulatedSizes;
+  if (request.lanes && request.patient) sizes = kAllLaneSizes;
   if (request.nranks > kManyRanks)
     sizes = request.lanes ? std::span<const int>(kFewLaneSizes) : kFewSimulatedSizes;
   std::vector<double> known, us;

@@ -33,6 +33,7 @@ struct TableRequest {
   double lane_start_us = 0;          // likewise, for lanes
   PlanPath path = PlanPath::kFifos;  // of plans whose ranks send messages
   std::optional<LaneCut> lanes;      // GPUs run these plans as lanes
+  bool patient = false;              // lanes are simulated at more sizes
   // GPUs that all reach each other: the costs of kernels for special shapes, which compete then.
   std::optional<SimulationOptions> kernels;
   bool packets = true;  // one of them may send packets

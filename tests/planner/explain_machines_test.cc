@@ -26,8 +26,8 @@ constexpr CollectiveKind kAsked[] = {CollectiveKind::kAllReduce,     CollectiveK
                                      CollectiveKind::kReduce,        CollectiveKind::kAllToAll};
 constexpr uint64_t kMiB = 1 << 20;
 
-// Up to 32 GPUs synthesis runs to its end, so its schedules are always the same. Beyond this many
-// only names are compared: lines would be long.
+// Up to 32 GPUs synthesis runs to its end, on busy machines too, so its schedules are always the
+// same. Beyond this many only names are compared: lines would be long.
 constexpr int kExact = 16;
 constexpr size_t kMostNicNames = 32;
 
@@ -37,7 +37,7 @@ const PlannedMachine& planned(const std::string& topo) {
   std::unique_ptr<PlannedMachine>& one = all[topo];
   if (one == nullptr) {
     const Machine machine = load_machine(topo);
-    one = std::make_unique<PlannedMachine>(machine, gpus(machine).size() <= 32 ? "60" : "0.9");
+    one = std::make_unique<PlannedMachine>(machine, gpus(machine).size() <= 32 ? "240" : "0.9");
   }
   return *one;
 }

@@ -225,8 +225,7 @@ TEST(Planning, ThatWasCutShortIsDoneAgainWithMoreTime) {
   for (int tries = 0; tries < 5 && !kept("synth-all_reduce-large-quick.schedule"); tries++) {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directory(folder);
-    planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache",
-                     " 0 synthesized");
+    planning_seconds("dgx1v", 8, folder, 1, 0, "0.003", "0 schedules from the cache");
   }
   EXPECT_TRUE(kept("synth-all_reduce-large-quick.schedule"));
   EXPECT_FALSE(kept("synth-all_reduce-large.schedule"));
@@ -252,7 +251,7 @@ WEFT_SCENARIO(plans_in_a_job) {
       const std::string name = entry.path().filename();
       if (name.ends_with(".schedule") && name.find("-quick") == std::string::npos) found++;
     }
-    return found == 11;
+    return found == 26;  // all that ScheduleMaker wants
   };
   const double patience = std::stod(context.argument);
   while (seconds_since(begin) < patience && !complete()) usleep(20000);
