@@ -98,6 +98,7 @@ class Communicator {
   void hear(const News& news);  // control thread
   void silence();               // after this the control thread does not call hear() any more
   void end_waits();
+  void tell_gpu_wait();   // control thread: a rank has gone
   bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
   void guard_gpu();  // control thread: a rank has gone, looks for errors of kernels from now on
   void cancel();     // another thread ends the init

@@ -2,8 +2,10 @@
 #include "src/base/error.h"
 #include "src/base/last_error.h"
 #include "src/base/log.h"
+#include "src/base/log_time.h"
 #include "src/comm/communicator.h"
 #include "src/comm/helping_hosts.h"
+#include "src/exec/datatype.h"
 #include "src/transport/doorbell.h"
 
 namespace weft {
@@ -56,6 +58,30 @@ void Communicator::guard_gpu() {
     WEFT_WARN("{}: no timer to look for errors of kernels: {}; ncclCommGetAsyncError finds them",
               context_.label, error.what());
   }
+}
+
+// A GPU that waits ends by itself, or when patience does. Then the record of the failure is
+// complete, so what it waits for is told now.
+void Communicator::tell_gpu_wait() {
+  News news;
+  {
+    std::lock_guard lock(vigil_.mutex);
+    if (gpu_ == nullptr || vigil_.watch == nullptr || stopped()) return;
+    if (context_.activity.state().waits_for < 0) gpu_->long_wait();
+    const OperationState state = context_.activity.state();
+    if (state.waits_for < 0) return;
+    const PastCall call =
+        common_call(state.kind, state.type, state.op, state.root,
+                    state.count * element_size(static_cast<ncclDataType_t>(state.type)));
+    news =
+        report(News::Kind::kStuck, ncclRemoteError,
+               fmt::format("{}: its GPU waits for peer {} since {}; the last call is operation {}, "
+                           "{}{}",
+                           context_.label, state.waits_for, log::utc_time(state.waits_seconds),
+                           state.number, describe(call), context_.place));
+  }
+  vigil_.faults.add_stuck(news, news.text);
+  vigil_.watch->tell(news);
 }
 
 void Communicator::end_waits() {
@@ -156,6 +182,7 @@ void Communicator::hear(const News& news) {
     if (vigil_.stalls != nullptr) vigil_.stalls->hear(news);
     return;
   }
+  if (news.kind == News::Kind::kStuck) return vigil_.faults.add_stuck(news, news.text);
   if (news.is_departure() && news.rank >= 0 && news.rank < options_.nranks) {
     std::lock_guard lock(vigil_.mutex);
     gone_[static_cast<size_t>(news.rank)].store(true);
@@ -187,6 +214,7 @@ void Communicator::hear(const News& news) {
   if (news.kind == News::Kind::kGaveUp) vigil_.faults.wake();
   vigil_.faults.add(news, text);
   if (!news.is_departure()) return end_waits();
+  tell_gpu_wait();
   if (vigil_.patience != nullptr) return;
   try {
     vigil_.patience = std::make_unique<Timer>([this, text] {

@@ -8,19 +8,33 @@
 
 namespace weft {
 
+namespace {
+
 // A rank that knew of a failure before tells of a consequence. So clocks decide only between ranks
 // that did not know of each other's reports.
+auto order(const News& news) { return std::tuple(!news.primary, news.when_us, news.reporter); }
+
+}  // namespace
+
+void FaultState::keep_first_stuck(const News& news, const std::string& text) {
+  if (!stuck_.text.empty() && order(news) >= order(stuck_)) return;
+  stuck_ = news;
+  stuck_.text = text;
+}
+
+void FaultState::add_stuck(const News& news, const std::string& text) {
+  std::lock_guard lock(mutex_);
+  if (known_ && Clock::now() - since_ > kSettle) return;
+  keep_first_stuck(news, text);
+}
+
 void FaultState::add(const News& news, const std::string& text) {
-  const auto order = [](const News& n) { return std::tuple(!n.primary, n.when_us, n.reporter); };
   std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   if (known_ && now - since_ > kSettle) return;
   if (!known_) since_ = now;
-  if (news.kind == News::Kind::kGaveUp && !news.primary && !text.empty() &&
-      (stuck_.text.empty() || order(news) < order(stuck_))) {
-    stuck_ = news;
-    stuck_.text = text;
-  }
+  if (news.kind == News::Kind::kGaveUp && !news.primary && !text.empty())
+    keep_first_stuck(news, text);
   if (known_ && order(news) >= order(news_)) return;
   known_ = true;
   news_ = news;

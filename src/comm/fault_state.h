@@ -25,6 +25,8 @@ class FaultState {
 
   // `text`: the whole report in words.
   void add(const News& news, const std::string& text);
+  // The same of an operation that could not go on, for one that waits on a GPU. It ends nothing.
+  void add_stuck(const News& news, const std::string& text);
   // A rank quit. That is a fault only for operations that still need it. Counts from wake() on, or
   // at once if a fault is known.
   void hold(const News& news, const std::string& text);
@@ -56,6 +58,7 @@ class FaultState {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void keep_first_stuck(const News& news, const std::string& text);
   std::string whole_text() const;
   std::map<int, std::string>::const_iterator find_death(std::span<const int> ranks) const;
 

@@ -77,6 +77,7 @@ class GpuLauncher {
   void peer_left(int peer) noexcept { gpu_.peer_left(peer); }
   // Why kernels gave up, with the call and the step if they are known; "": they did not.
   std::string error() const;
+  cuda::LongWait long_wait();  // control thread; the rank's activity has it, too
 
  private:
   struct GpuEntry {
@@ -103,7 +104,6 @@ class GpuLauncher {
   // The activity learns of the calls, or that their launch failed.
   void launch_all(std::span<const Call* const> calls, uint64_t number);
   void note_calls(std::span<const Call* const> calls);
-  cuda::LongWait long_wait();
   bool connect_peers(Deadline deadline);
   void settle(const std::vector<std::string>& reach);
   cuda::GpuPosts posts();

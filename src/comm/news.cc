@@ -32,7 +32,8 @@ std::optional<News> News::decode(std::string_view bytes) {
   if (bytes.size() < sizeof wire) return std::nullopt;
   std::memcpy(&wire, bytes.data(), sizeof wire);
   if (wire.kind < static_cast<uint8_t>(Kind::kLeft) ||
-      wire.kind > static_cast<uint8_t>(Kind::kQuit) || wire.code < 0 || wire.code >= ncclNumResults)
+      wire.kind > static_cast<uint8_t>(Kind::kStuck) || wire.code < 0 ||
+      wire.code >= ncclNumResults)
     return std::nullopt;
   News news;
   news.kind = static_cast<Kind>(wire.kind);

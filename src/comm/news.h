@@ -18,6 +18,7 @@ struct News {
     kGaveUp = 4,   // an operation failed on `reporter`; all ranks give up
     kQuit = 6,     // it aborted when it had nothing to do any more
     kStalls = 5,   // what the rank does, while it or another one waits for long: a StallReport
+    kStuck = 7,    // what its GPU waits for when another rank has gone
   };
   Kind kind = Kind::kLeft;
   bool primary = true;  // the reporter knew of no failure before this one
@@ -27,9 +28,13 @@ struct News {
   int64_t when_us = 0;  // by the reporter's clock, since 1970
   std::string text;     // kDied: how it was noticed; kStalls: the report; otherwise the whole text
 
-  bool is_failure() const { return kind != Kind::kLeft && kind != Kind::kStalls; }
+  bool is_failure() const {
+    return kind != Kind::kLeft && kind != Kind::kStalls && kind != Kind::kStuck;
+  }
   // The rank takes part in nothing more.
-  bool is_departure() const { return kind != Kind::kGaveUp && kind != Kind::kStalls; }
+  bool is_departure() const {
+    return kind != Kind::kGaveUp && kind != Kind::kStalls && kind != Kind::kStuck;
+  }
 
   std::string encode() const;
   // Nothing if the bytes are no news.

@@ -19,7 +19,7 @@ namespace weft {
 // A thread that makes calls.
 struct Caller {
   uint64_t process = 0, thread = 0;
-  auto operator<=>(const Caller&) const = default;
+  auto operator<=>(const Caller&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // One wait of a chain.

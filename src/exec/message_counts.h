@@ -29,6 +29,13 @@ class MessageCounts {
   uint64_t begun(bool sends, int peer) const {
     return counts_[index(sends, peer)].now.load(kRelaxed);
   }
+  // Of this batch, with all peers.
+  uint64_t in_batch() const {
+    uint64_t messages = 0;
+    for (size_t i = 0; i < size_; i++)
+      messages += counts_[i].now.load(kRelaxed) - counts_[i].before.load(kRelaxed);
+    return messages;
+  }
   uint64_t before_batch(bool sends, int peer) const {
     return counts_[index(sends, peer)].before.load(kRelaxed);
   }

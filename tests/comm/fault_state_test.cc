@@ -42,6 +42,23 @@ TEST(FaultState, NamesTheFirstOperationThatADeathStopped) {
   EXPECT_EQ(state.settle().text, "rank 1 died; rank 0 waited for it in operation 7");
 }
 
+TEST(FaultState, NamesWhatAGpuWaitedForWhichIsNoFailure) {
+  FaultState state;
+  News stuck = report(3, 300, false);
+  stuck.kind = News::Kind::kStuck;
+  EXPECT_FALSE(stuck.is_failure() || stuck.is_departure());
+  state.add_stuck(stuck, "rank 3: its GPU waits");
+  EXPECT_FALSE(state.known());
+  state.add(report(2, 100), "rank 1 died");
+  stuck.when_us = 200;
+  stuck.reporter = 0;
+  state.add_stuck(stuck, "rank 0: its GPU waits");
+  EXPECT_EQ(state.settle().text, "rank 1 died; rank 0: its GPU waits");
+  stuck.when_us = 100;
+  state.add_stuck(stuck, "too late");
+  EXPECT_EQ(state.get().text, "rank 1 died; rank 0: its GPU waits");
+}
+
 TEST(FaultState, SaysNothingBeforeItIsSettledAndNothingElseAfterwards) {
   FaultState state;
   EXPECT_FALSE(state.wait_known(std::chrono::milliseconds(1)));

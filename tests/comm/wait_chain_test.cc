@@ -243,6 +243,19 @@ TEST(WaitChain, ASendWaitsForAReceiveIfNoFifoHoldsIt) {
   }
 }
 
+// The bytes may be those of both messages together.
+TEST(WaitChain, ASendBesideOtherMessagesIsNoReason) {
+  World world;
+  auto &a = world.add({0, 1}), &b = world.add({1, 0});
+  World::begin_message(*a[0], true, 1, 5000);
+  a[0]->context.messages.add(false, 1);
+  World::begin_message(*b[0], true, 1, 5000);
+  World::stall(*a[0], 1, true);
+  World::stall(*b[0], 1, true);
+  world.hear_all();
+  EXPECT_TRUE(world.errors().empty());
+}
+
 // Random programs of all_reduces. A thread's call ends when all ranks have begun it.
 class RandomPrograms {
  public:
