@@ -226,7 +226,9 @@ void Communicator::compare_after_stalls(const std::vector<PeerInfo>& infos) {
             return mesh_->link_kind(peer) != LinkKind::kNetwork && bytes > mesh_->ring_bytes();
           },
           [this](const News& news) { vigil_.watch->tell(news); },
-          [this](const std::string& text) { announce(ncclInvalidUsage, text); }, siblings,
+          [this](const std::string& text) { announce(ncclInvalidUsage, text); },
+          [this](const std::string& text) { WEFT_TELL("{}: {}", context_.label, text); },
+          siblings, has_one_caller,
           [infos, host = me.host](int peer) {
             return infos[static_cast<size_t>(peer)].host != host;
           },

@@ -1,6 +1,8 @@
 // See group_work.h.
 #include "src/comm/group_work.h"
 
+#include <pthread.h>
+
 #include <exception>
 #include <map>
 #include <mutex>
@@ -44,7 +46,10 @@ void run_all(const std::vector<CommunicatorWork>& all) {
   };
   std::vector<std::thread> threads;
   for (const auto& [comm, list] : by_comm)
-    if (comm != by_comm.begin()->first) threads.emplace_back([&run, &list] { run(list); });
+    if (comm != by_comm.begin()->first) {
+      threads.emplace_back([&run, &list] { run(list); });
+      pthread_setname_np(threads.back().native_handle(), "weft-group");
+    }
   run(by_comm.begin()->second);
   for (std::thread& thread : threads) thread.join();
   if (failure != nullptr) std::rethrow_exception(failure);

@@ -76,8 +76,10 @@ Use::Use(ncclComm& comm, bool for_operations) : comm_(&comm) {
       fail(ncclInvalidArgument,
            "comm is still being initialized: wait until ncclCommGetAsyncError is not "
            "ncclInProgress");
-    case CommState::kFailed:
+    case CommState::kFailed: {
+      std::lock_guard lock(comm.mutex);
       fail(ncclInvalidUsage, "comm failed to initialize: {}", comm.text);
+    }
     case CommState::kFinalized:
       fail(ncclInvalidUsage, "comm has been finalized, only ncclCommDestroy is left");
     case CommState::kSuspending:

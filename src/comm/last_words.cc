@@ -10,10 +10,12 @@
 namespace weft {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstAsk{5}, kLastAsk{100};
+constexpr std::chrono::milliseconds kFirstAsk{50}, kLastAsk{200};
 // In larger communicators a rank does not say the same again when another one asks. One that asks
 // may know old counts of sends then, so it may not see a send that nobody received.
 constexpr int kMostAnswers = 64;
+// Words go to all ranks over several links each, so in the largest communicators nobody asks.
+constexpr int kMostAsking = 256;
 
 }  // namespace
 
@@ -32,6 +34,17 @@ bool StallExchange::may_lack_others() const {
     default:
       return false;
   }
+}
+
+// In larger communicators a rank that has exchanged no messages with other hosts does not ask.
+bool StallExchange::may_have_lost_sends() const {
+  for (int peer = 0; peer < options_.nranks; peer++) {
+    if (peer == context_.rank || !around_.elsewhere(peer)) continue;
+    if (options_.nranks <= kMostAnswers || context_.messages.begun(true, peer) > 0 ||
+        context_.messages.begun(false, peer) > 0)
+      return true;
+  }
+  return false;
 }
 
 void StallExchange::send_last_words(StallReport::LastWords what) {
@@ -78,6 +91,7 @@ bool StallExchange::has_heard_all(uint64_t calls, bool only_elsewhere) {
 
 std::string StallExchange::say_last_words(std::chrono::milliseconds most) {
   using Clock = std::chrono::steady_clock;
+  if (options_.nranks > kMostAsking) return "";
   const bool lacks_others = may_lack_others();
   const uint64_t calls = lacks_others ? context_.history.begun() : 0;
   const auto end = Clock::now() + most;
@@ -86,10 +100,7 @@ std::string StallExchange::say_last_words(std::chrono::milliseconds most) {
     if (options_.nranks <= kMostAnswers)
       std::erase_if(last_words_, [](const auto& words) { return !words.second.final; });
   }
-  bool asks = lacks_others;
-  for (int peer = 0; peer < options_.nranks; peer++)
-    asks = asks || (peer != context_.rank && around_.elsewhere(peer));
-  if (!asks) return "";
+  if (!(lacks_others || may_have_lost_sends())) return "";
   for (auto pause = kFirstAsk;; pause = std::min(2 * pause, kLastAsk)) {
     EventLoop::instance().run([this] { send_last_words(StallReport::LastWords::kAsks); });
     std::unique_lock lock(mutex_);

@@ -2,6 +2,7 @@
 #include "src/comm/ras.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -100,7 +101,10 @@ void serve_ras() {
             "NCCL_RAS_ADDR={}: whoever reaches this address can read the job's status, without "
             "proof of who it is",
             config.ras_addr);
-      std::thread([listener] { serve(*listener); }).detach();
+      std::thread([listener] {
+        pthread_setname_np(pthread_self(), "weft-status");
+        serve(*listener);
+      }).detach();
     } catch (const std::exception& error) {
       WEFT_WARN("NCCL_RAS_ADDR={}: {}", config.ras_addr, error.what());
     }

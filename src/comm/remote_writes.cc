@@ -1,6 +1,8 @@
 // See remote_writes.h.
 #include "src/comm/remote_writes.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -83,7 +85,10 @@ void RemoteWrites::connect() {
   });
   try {
     windows_.together(kWhat, [&] {
-      if (links_ != nullptr) thread_ = std::thread([this] { work(); });
+      if (links_ != nullptr) {
+        thread_ = std::thread([this] { work(); });
+        pthread_setname_np(thread_.native_handle(), "weft-puts");
+      }
     });
   } catch (...) {
     stop();

@@ -21,6 +21,8 @@ struct Sibling {
 // Control thread.
 std::vector<Sibling> siblings();
 
+// Whether this process has one thread at most that is not the library's.
+bool has_one_caller();
 // A number for the calling thread; no two threads of a process have the same.
 uint64_t thread_number();
 // The calling thread makes a call. `background`: for another thread, which does not wait for it.

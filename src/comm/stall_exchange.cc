@@ -65,7 +65,10 @@ void StallExchange::tell() {
     const std::vector<Sibling> own = own_siblings();
     StallReport mine = report();
     const OperationState& state = mine.state;
-    if (state.begun != told_.state.begun) passed_on_.clear();
+    if (state.begun != told_.state.begun) {
+      passed_on_.clear();
+      suspected_.clear();
+    }
     round_++;
     mine.asks = true;
     if (!own.empty() && state.phase == Phase::kRunning) {
@@ -83,6 +86,7 @@ void StallExchange::tell() {
            state.begun,
            round_,
            -1,
+           around_.alone(),
            cut(around_.who),
            cut(fmt::format("{} of communicator {}", in_words(state), around_.communicator))});
     }
@@ -153,8 +157,14 @@ void StallExchange::break_up(const StallReport& verdict) const {
 // that are known to wait for this thread wait in vain, too.
 void StallExchange::give_up(const StallReport& verdict, const WaitHop& own) {
   if (!waits() || told_.state.begun != own.begun) return;
-  send(verdict);
   const std::string text = deadlock_in_words(verdict.hops);
+  if (!is_certain(verdict.hops)) {
+    if (suspected_ == text) return;
+    suspected_ = text;
+    send(verdict);
+    return around_.suspect(text);
+  }
+  send(verdict);
   for (const Sibling& sibling : own_siblings()) {
     StallExchange& other = *sibling.exchange;
     const bool part = std::any_of(verdict.hops.begin(), verdict.hops.end(),

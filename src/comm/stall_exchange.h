@@ -38,7 +38,10 @@ class StallExchange {
     std::function<void(const News&)> tell;
     // Ranks disagree: all must give up with this text.
     std::function<void(const std::string& text)> disagree;
+    // Ranks may disagree: people should know.
+    std::function<void(const std::string& text)> suspect;
     std::function<std::vector<Sibling>()> siblings;  // with this one
+    std::function<bool()> alone;                     // see WaitHop
     std::function<bool(int peer)> elsewhere;         // it is on another host
     std::function<bool(int peer)> gone;
   };
@@ -69,6 +72,7 @@ class StallExchange {
   void send_last_words(StallReport::LastWords what);
   void hear_last_words(int other, const StallReport& theirs);
   bool may_lack_others() const;
+  bool may_have_lost_sends() const;
   bool has_heard_all(uint64_t calls, bool only_elsewhere);
   // This rank has told of a wait that lasts.
   bool waits() const;
@@ -88,6 +92,7 @@ class StallExchange {
   int64_t last_us_ = 0;               // of the reports of this rank
   uint32_t round_ = 0;
   StallReport told_;                                       // of a wait, with its own hop
+  std::string suspected_;                                  // what people were told of that wait
   std::map<std::pair<int, Origin>, StallReport> waiting_;  // what others have told of their waits
   std::set<Origin> passed_on_;                             // in the wait of told_
   uint64_t said_ = 0;     // calls and sends of the last words so far, plus one

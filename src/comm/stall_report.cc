@@ -132,6 +132,7 @@ void pass_hop(Pass& pass, Hop& hop) {
   pass.number(hop.begun);
   pass.number(hop.round);
   pass.number(hop.missing);
+  pass.choice(hop.alone, 2);
   pass.text(hop.who, StallReport::kMostText);
   pass.text(hop.what, StallReport::kMostText);
 }

@@ -2,6 +2,7 @@
 #include "src/planner/schedule_cache.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -150,7 +151,10 @@ void complete_later(const Config& config, const Machine& machine,
     if (!begun.insert(folder).second) return;
   }
   try {
-    std::thread([config, machine, costs] { complete_cache(config, machine, costs); }).detach();
+    std::thread([config, machine, costs] {
+      pthread_setname_np(pthread_self(), "weft-synthesis");
+      complete_cache(config, machine, costs);
+    }).detach();
   } catch (const std::system_error& error) {
     WEFT_INFO(kInit, "no thread for synthesis in the background: {}", error.what());
   }

@@ -41,7 +41,9 @@ class StallExchangeTest : public testing::Test {
               {},
               [&other](const News& news) { other.exchange->hear(news); },
               [&rank](const std::string& text) { rank.disagreements.push_back(text); },
+              {},
               [] { return std::vector<Sibling>(); },
+              [] { return true; },
               [](int) { return true; },
               [this](int) { return gone_; }});
     }

@@ -30,7 +30,8 @@ class World {
     std::deque<News> mail;
     uint64_t thread = 1;
     uint64_t next = 0;  // number of its next collective
-    std::vector<std::string> errors;
+    bool alone = true;
+    std::vector<std::string> errors, suspicions;
   };
   using Team = std::vector<std::unique_ptr<Rank>>;
 
@@ -58,7 +59,13 @@ class World {
                                         for (auto& one : team) one->context.stop = 1;
                                         rank.errors.push_back(text);
                                       },
-                                      [this, &rank] { return siblings_of(rank.process); }});
+                                      [&rank](const std::string& text) {
+                                        rank.suspicions.push_back(text);
+                                      },
+                                      [this, &rank] { return siblings_of(rank.process); },
+                                      [&rank] { return rank.alone; },
+                                      [](int) { return false; },
+                                      [](int) { return false; }});
     }
     return team;
   }
@@ -198,6 +205,27 @@ TEST(WaitChain, ThreadsThatMayNotMakeTheCallAreNoReason) {
   World::stall(*b[0], 1);
   world.hear_all();
   EXPECT_TRUE(world.errors().empty());
+}
+
+// Another thread of process 1 may come and make the calls that the others wait for.
+TEST(WaitChain, WhereOtherThreadsMayComePeopleAreToldAndNothingFails) {
+  World world;
+  auto &a = world.add({0, 1}), &b = world.add({1, 0});
+  b[0]->alone = false;
+  World::begin(*a[0]);
+  World::begin(*b[0]);
+  for (int second = 0; second < 3; second++) {
+    World::stall(*a[0], 1);
+    World::stall(*b[0], 1);
+    world.hear_all();
+  }
+  EXPECT_TRUE(world.errors().empty());
+  for (const World::Rank* waits : {a[0].get(), b[0].get()}) {
+    ASSERT_EQ(waits->suspicions.size(), 1u);
+    EXPECT_EQ(waits->suspicions[0].find("this is a deadlock unless other threads"), 0u);
+    EXPECT_NE(waits->suspicions[0].find("process 0 waits for rank 1"), std::string::npos);
+  }
+  EXPECT_TRUE(a[1]->suspicions.empty() && b[1]->suspicions.empty());
 }
 
 TEST(WaitChain, ASenderDoesNotWaitForTheOthers) {

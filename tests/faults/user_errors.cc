@@ -240,6 +240,23 @@ void one_order_but_late(Player& player) {
   for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
+// The main threads wait for each other in two communicators until other threads of theirs, which
+// have made no call before, come and send.
+void two_threads_late(Player& player) {
+  ncclComm_t comms[2] = {player.join(0), player.join(1)};
+  const int rank = player.rank(), peer = 1 - rank;
+  std::thread worker([&] {
+    pause_ms(3500);
+    const float value = 1;
+    EXPECT_EQ(ncclSend(&value, 1, ncclFloat32, peer, comms[rank], nullptr), ncclSuccess);
+  });
+  player.expect_success(player.call("receive", comms[peer], [&] {
+    return ncclRecv(player.data().data(), 1, ncclFloat32, peer, comms[peer], nullptr);
+  }));
+  worker.join();
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
 void send_without_receive(Player& player) {
   ncclComm_t comm = player.join();
   Ending ending;
@@ -384,6 +401,9 @@ std::vector<FaultScenario> user_error_scenarios() {
       {"one_order_but_late",
        "three communicators in one order, ranks come 1.5 s late: nothing fails", 3,
        one_order_but_late, 12},
+      {"two_threads_late",
+       "threads wait for each other until other threads of theirs come: nothing fails", 2,
+       two_threads_late, 5},
       {"send_without_receive", "a send that nobody receives, then destroy", 2,
        send_without_receive},
       {"send_without_receive_hosts",
