@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <span>
 
 #include "src/base/error.h"
@@ -13,15 +14,41 @@ namespace weft {
 namespace {
 
 constexpr uint32_t kMagic = 0x57454654;  // "WEFT"
-constexpr uint32_t kProtocol = 3;
+constexpr uint32_t kProtocol = 4;
 
 using Hello = ServerHandshake::Hello;
 using Nonce = ServerHandshake::Nonce;
+
+struct OtherVersion : Error {
+  explicit OtherVersion(uint32_t protocol)
+      : Error(ncclInvalidUsage,
+              fmt::format("another version of this library answers (its protocol is {}, here it is "
+                          "{}): all ranks must have the same version",
+                          protocol, kProtocol)) {}
+};
 
 struct Challenge {
   Nonce nonce{};
   Proof proof{};
 };
+
+// In place of a challenge, for a client of another version: the server's magic and protocol, then
+// zeros. All versions begin their hello with theirs.
+Challenge other_version() {
+  Challenge answer;
+  std::memcpy(answer.nonce.data(), &kMagic, sizeof kMagic);
+  std::memcpy(answer.nonce.data() + sizeof kMagic, &kProtocol, sizeof kProtocol);
+  return answer;
+}
+
+// The protocol in such an answer.
+std::optional<uint32_t> protocol_of(const Challenge& answer) {
+  uint32_t magic = 0, protocol = 0;
+  std::memcpy(&magic, answer.nonce.data(), sizeof magic);
+  std::memcpy(&protocol, answer.nonce.data() + sizeof magic, sizeof protocol);
+  if (magic != kMagic || answer.proof != Proof{}) return std::nullopt;
+  return protocol;
+}
 
 // Everything that both sides have said before the proofs.
 struct Transcript {
@@ -58,11 +85,13 @@ std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose&
                                     Deadline deadline, const Cancelled& cancelled) {
   Hello hello{kMagic, kProtocol, public_key(secret), purpose, {}};
   fill_random(hello.nonce.data(), hello.nonce.size());
+  Challenge challenge;
   try {
     send_all(fd, bytes_of(hello), deadline);
-    Challenge challenge;
     wait_readable(fd, deadline, cancelled);
     receive_all(fd, writable_bytes_of(challenge), deadline);
+    const auto protocol = protocol_of(challenge);
+    if (protocol && *protocol != kProtocol) throw OtherVersion(*protocol);
     if (!same(challenge.proof, prove(secret, "server", hello, challenge.nonce)))
       return std::nullopt;
     send_all(fd, bytes_of(prove(secret, "client", hello, challenge.nonce)), deadline);
@@ -71,6 +100,8 @@ std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose&
     receive_all(fd, writable_bytes_of(word), deadline);
     if (word != kMagic) return std::nullopt;
     return client_session(secret, hello, challenge.nonce);
+  } catch (const OtherVersion&) {
+    throw;
   } catch (const Error&) {
     return std::nullopt;  // closed or timed out: the caller may try another address, or try again
   }
@@ -90,6 +121,13 @@ ServerHandshake::State ServerHandshake::advance(int fd, const FindSecret& find) 
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return state_;
   if (got <= 0) return state_ = State::kRefused;
   got_ += static_cast<size_t>(got);
+  constexpr size_t kVersion = offsetof(Hello, key);
+  if (state_ == State::kStranger && got_ >= kVersion && hello_.magic == kMagic &&
+      hello_.protocol != kProtocol) {
+    const Challenge refusal = other_version();
+    send(fd, &refusal, sizeof refusal, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return state_ = State::kRefused;
+  }
   if (got_ < goal.size()) return state_;
   got_ = 0;
   if (hello_.magic != kMagic || hello_.protocol != kProtocol) return state_ = State::kRefused;

@@ -41,7 +41,8 @@ struct Session {
 uint64_t public_key(const Secret& secret);
 
 // The client's half, blocking. Empty if the server does not know the secret (yet), closed the
-// connection, or did not answer before the deadline or before it was cancelled.
+// connection, or did not answer before the deadline or before it was cancelled. Throws Error if it
+// is of another version.
 std::optional<Session> authenticate(int fd, const Secret& secret, const Purpose& purpose,
                                     Deadline deadline, const Cancelled& cancelled = nullptr);
 

@@ -24,7 +24,7 @@ constexpr int kRank = 3;
 
 // A second definition of the wire format. The acceptor must understand a client of another build.
 struct Hello {
-  uint32_t magic = 0x57454654, protocol = 3;
+  uint32_t magic = 0x57454654, protocol = 4;
   uint64_t key = 0;
   Purpose purpose;
   uint8_t nonce[16] = {};
@@ -182,16 +182,47 @@ TEST_F(Handshake, AsksEveryoneSomethingElse) {
 }
 
 TEST_F(Handshake, DropsWhoSpeaksAnotherLanguage) {
-  for (int kind = 0; kind < 3; kind++) {
+  for (int kind = 0; kind < 2; kind++) {
     const Fd fd = connection();
     Hello h = hello();
     if (kind == 0) h.magic = 0x20544547;  // "GET "
-    if (kind == 1) h.protocol = 99;
-    if (kind == 2) fill_random(&h, sizeof h);
+    if (kind == 1) fill_random(&h, sizeof h);
     send_all(fd.get(), bytes(h), in_seconds(60));
     EXPECT_TRUE(is_closed(fd.get())) << kind;
   }
   EXPECT_EQ(accepted(), 0u);
+}
+
+// The hello of another version may have another length.
+TEST_F(Handshake, TellsAnotherVersionSo) {
+  const Fd fd = connection();
+  Hello h = hello();
+  h.protocol = 99;
+  send_all(fd.get(), bytes(h).first(8), in_seconds(60));
+  Challenge answer;
+  receive_all(fd.get(), bytes(answer), in_seconds(60));
+  const Hello own;
+  EXPECT_EQ(std::memcmp(answer.nonce, &own, 8), 0);
+  EXPECT_EQ(answer.proof, Proof{});
+  EXPECT_TRUE(is_closed(fd.get()));
+}
+
+TEST_F(Handshake, FailsAtOnceWhereAnotherVersionAnswers) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Fd client(ends[0]), server(ends[1]);
+  Challenge answer;
+  const uint32_t version[] = {Hello().magic, 99};
+  std::memcpy(answer.nonce, version, sizeof version);
+  send_all(server.get(), bytes(answer), in_seconds(60));
+  try {
+    authenticate(client.get(), secret_, purpose_, in_seconds(60));
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ncclInvalidUsage);
+    EXPECT_NE(std::string(error.what()).find("its protocol is 99, here it is 4"),
+              std::string::npos);
+  }
 }
 
 TEST_F(Handshake, IsNotHeldUpByWhoSaysNothingAndDropsThemInTheEnd) {
