@@ -69,7 +69,8 @@ void Communicator::tell_gpu_wait() {
     if (gpu_ == nullptr || vigil_.watch == nullptr || stopped()) return;
     if (context_.activity.state().waits_for < 0) gpu_->long_wait();
     const OperationState state = context_.activity.state();
-    if (state.waits_for < 0) return;
+    // What was told may have ended since. (Replays of graphs are not known as launches.)
+    if (state.waits_for < 0 || !(gpu_->busy() || gpu_->graphs() > 0)) return;
     const PastCall call =
         common_call(state.kind, state.type, state.op, state.root,
                     state.count * element_size(static_cast<ncclDataType_t>(state.type)));

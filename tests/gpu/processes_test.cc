@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iostream>
+#include <string>
 #include <thread>
 
 #include "tests/gpu/support/gpu.h"
@@ -248,6 +250,43 @@ class KilledRank : public GpuProcesses {
     }
   }
 };
+
+// Rank 0 waits for rank 1, and rank 2 dies.
+WEFT_SCENARIO(another_is_killed) {
+  ProcessRank me(context);
+  Arena arena(kArena, Origin::kCudaMalloc);
+  me.run({plain(Operation::kAllReduce, 1000)}, arena);
+  if (me.rank() == 0) {
+    WEFT_OK(ncclAllReduce(arena.data(), arena.data(), 1000, ncclFloat32, ncclSum, me.comm(),
+                          me.stream()));
+  }
+  if (me.rank() == 2) {
+    WEFT_CUDA(cudaDeviceSynchronize());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    raise(SIGKILL);
+  }
+  EXPECT_NE(async_error_within(me.comm(), seconds(10)), ncclSuccess);
+  std::cout << "record: " << ncclGetLastError(me.comm()) << std::endl;
+  EXPECT_EQ(finish_within(me.stream(), seconds(5)), "");
+  expect_abort_succeeds(me.take());
+}
+
+std::string record_in(const std::string& output) {
+  const size_t at = output.find("record: ");
+  return at == std::string::npos ? "" : output.substr(at, output.find('\n', at) - at);
+}
+
+TEST_F(KilledRank, IsToldTogetherWithWhatOthersWaitFor) {
+  ProcessOptions options;
+  options.limit = seconds(40);
+  const std::vector<ProcessResult> results = run_processes("another_is_killed", 3, options);
+  for (const size_t r : {0, 1}) {
+    EXPECT_EQ(results[r].exit_code, 0) << results[r].output;
+    EXPECT_TRUE(says(record_in(results[r].output), "its GPU waits for peer [12] since .*operation"))
+        << results[r].output;
+  }
+  EXPECT_EQ(record_in(results[0].output), record_in(results[1].output));
+}
 
 TEST_F(KilledRank, IsNoticedInASmallCall) { expect_noticed("100"); }
 TEST_F(KilledRank, IsNoticedInALargeCall) { expect_noticed("4000000"); }

@@ -17,7 +17,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr std::chrono::seconds kPatience{2}, kResignation{10};
 
 // Byte 0 is for whoever reserves, so that two do not take a part each and then both too little.
 struct flock lock_of(short type, int first, int count) {
@@ -46,23 +46,29 @@ Fd open_registry(const std::string& path) {
 
 int block_budget(int sms) { return std::max(0, sms - std::max(2, (sms * 3 + 99) / 100)); }
 
-// Keeps other threads and processes from reserving. False: somebody kept this one out.
+// Keeps other threads and processes from reserving. False: somebody keeps this process out. After
+// the first thread has waited in vain others look only once, for a while.
 class BlockRegistry::Guard {
  public:
   explicit Guard(BlockRegistry& registry) : lock_(registry.mutex_), fd_(registry.fd_.get()) {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto begin = std::chrono::steady_clock::now();
     struct flock lock = lock_of(F_WRLCK, 0, 1);
     while (fcntl(fd_, F_SETLK, &lock) != 0) {
       if (errno != EAGAIN && errno != EACCES && errno != EINTR)
         fail_errno(errno, "cannot lock {}", registry.path_);
-      if (std::chrono::steady_clock::now() > until) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now < registry.kept_out_until_) return;
+      if (now > begin + kPatience) {
         struct flock holder = lock_of(F_WRLCK, 0, 1);
         fcntl(fd_, F_GETLK, &holder);
         WEFT_WARN("process {} has locked {} for {} s: no blocks of the GPU are reserved",
                   holder.l_pid, registry.path_, kPatience.count());
+        registry.kept_out_until_ = now + kResignation;
         return;
       }
+      lock_.unlock();  // who gives back need not wait
       std::this_thread::sleep_for(std::chrono::microseconds(200));
+      lock_.lock();
     }
     held_ = true;
   }
@@ -75,7 +81,7 @@ class BlockRegistry::Guard {
   explicit operator bool() const { return held_; }
 
  private:
-  std::lock_guard<std::mutex> lock_;
+  std::unique_lock<std::mutex> lock_;
   const int fd_;
   bool held_ = false;
 };

@@ -11,6 +11,7 @@
 // that dies. Another user can only take blocks away, and holds the file's locks for that.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,8 +70,9 @@ class BlockRegistry : public std::enable_shared_from_this<BlockRegistry> {
   const std::string path_;
   const int budget_;
   Fd fd_;
-  std::mutex mutex_;        // protects mine_
+  std::mutex mutex_;        // protects the following
   std::vector<bool> mine_;  // by byte: a process does not see its own locks
+  std::chrono::steady_clock::time_point kept_out_until_;  // see Guard
 };
 
 }  // namespace weft::cuda

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 #include <vector>
@@ -136,6 +137,32 @@ TEST_F(BlockRegistryTest, ForgetsAProcessWhoseChildLives) {
   ASSERT_EQ(read(numbers[0], &grandchild, sizeof grandchild),
             static_cast<ssize_t>(sizeof grandchild));
   kill(grandchild, SIGKILL);
+}
+
+// Another user may hold the lock of those who reserve.
+TEST_F(BlockRegistryTest, DoesNotWaitLongForWhoLocksItsFile) {
+  using Clock = std::chrono::steady_clock;
+  const auto registry = open();
+  auto mine = registry->reserve(8);
+  ASSERT_TRUE(mine);
+  const pid_t other = child([&] {
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_len = 1;
+    return fcntl(::open(path_.c_str(), O_RDWR), F_SETLK, &lock) == 0;
+  });
+  const auto start = Clock::now();
+  std::vector<std::thread> threads(6);
+  for (auto& thread : threads) thread = std::thread([&] { EXPECT_FALSE(registry->reserve(8)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto given = Clock::now();
+  mine->release();
+  EXPECT_LT(Clock::now() - given, std::chrono::seconds(1)) << "those who give back do not wait";
+  for (auto& thread : threads) thread.join();
+  EXPECT_FALSE(registry->reserve(8));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5)) << "they wait together, and once";
+  end(other);
+  EXPECT_TRUE(registry->reserve(8));
 }
 
 // Other users may write and cut the file: nothing that a process relies on is in it.
