@@ -92,9 +92,12 @@ class Mesh {
   }
   // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
   LaneOut* lane_stream(int peer, int number) const {
-    return lane_streams_.empty() ? nullptr
-                                 : lane_streams_[static_cast<size_t>(peer * kLaneStreams + number)];
+    return lane_streams_.empty()
+               ? nullptr
+               : lane_streams_[static_cast<size_t>(peer * lane_streams() + number)];
   }
+  // To a rank of another host; 0: no lanes go there.
+  int lane_streams() const { return static_cast<int>(lane_streams_.size()) / nranks_; }
   size_t arena_bytes() const { return arena_->size(); }
   // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {

@@ -295,6 +295,7 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
 // The GPU's end of the rings for posts.
 void GpuExecutor::State::connect_posts(const GpuPosts& posts, std::byte* area) {
   const size_t bytes = posts.rings.size() * sizeof(Postbox);
+  lane_streams = static_cast<uint32_t>(posts.rings.size()) / static_cast<uint32_t>(options.nranks);
   postboxes = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
   const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
   auto* boxes = static_cast<Postbox*>(pinned.get());

@@ -118,7 +118,7 @@ struct GpuRingExchange {
   std::vector<size_t> ports;
 };
 
-// Rings for posts to ranks of other hosts: kLaneStreams per rank, nullptr for ranks of this host.
+// Rings for posts to ranks of other hosts: equally many per rank, nullptr for ranks of this host.
 // `owners` keep them.
 struct GpuPosts {
   std::vector<LanePostRing*> rings;
