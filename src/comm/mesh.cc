@@ -119,7 +119,11 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPl
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
   connect_host(deadline, control);
   if (network_ != nullptr) connect_network(offers, plan, config, control, deadline, gone);
-  control.all_gather("connected", deadline);
+  const NetFacts mine = network_ == nullptr ? NetFacts() : network_->facts();
+  std::vector<NetFacts> all;
+  for (const std::string& theirs : control.all_gather(mine.encode(), deadline))
+    all.push_back(NetFacts::decode(theirs));
+  facts_ = usual_facts(all);
 }
 
 void Mesh::connect_host(Deadline deadline, ControlChannel& control) {

@@ -30,8 +30,8 @@ struct NetworkRoutes {
   std::vector<NetworkLinks::Route> outgoing, incoming;
 };
 
-// Streams of lanes between two ranks. Where ranks of many hosts talk to each other at the same time,
-// they keep all proxies busy with one each, at half the descriptors and pinned memory.
+// Streams of lanes between two ranks. Where ranks of many hosts talk to each other at the same
+// time, they keep all proxies busy with one each, at half the descriptors and pinned memory.
 int lane_streams(int nranks, int hosts);
 
 // Streams go to proxies round robin, in this order.
