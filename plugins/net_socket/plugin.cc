@@ -20,6 +20,7 @@
 #include "plugins/net_socket/sender.h"
 #include "plugins/net_socket/width.h"
 #include "src/base/error.h"
+#include "src/transport/socket.h"
 
 namespace weft::net_socket {
 namespace {
@@ -240,6 +241,10 @@ int waits_for(void* comm, pollfd* descriptors, int most) {
   return static_cast<SocketSet*>(comm)->waits_for(descriptors, most);
 }
 
+double round_trip(void* comm) {
+  return round_trip_us(static_cast<SocketSet*>(comm)->descriptor(0));
+}
+
 // See abi_tables.h.
 struct SocketPlugin {
   static constexpr const char* kName = "weft-socket";
@@ -268,7 +273,7 @@ const net_abi::NetV9 kNetV9 = AbiTables<SocketPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<SocketPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<SocketPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<SocketPlugin>::kV12;
-const net_abi::ExtensionV3 kExtension = {use_secret, use_wire,   isend_two,
-                                         waits_for,  last_error, cancel};
+const net_abi::ExtensionV4 kExtension = {use_secret, use_wire, isend_two, waits_for,
+                                         last_error, cancel,   round_trip};
 
 }  // namespace weft::net_socket

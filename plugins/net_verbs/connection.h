@@ -23,6 +23,7 @@
 #include "plugins/net_verbs/control.h"
 #include "plugins/net_verbs/queue_pairs.h"
 #include "src/base/config.h"
+#include "src/transport/socket.h"
 
 namespace weft::net_verbs {
 
@@ -50,6 +51,7 @@ class Connection : protected LaneUser {
   // "host-2 (pid 812, 10.0.0.2:40123)"
   std::string peer() const;
   const std::vector<Port>& rails() const { return rails_; }
+  double round_trip() const { return round_trip_us(control_.descriptor()); }
   // Descriptors to sleep on until progress() has something to do.
   int waits_for(pollfd* descriptors, int most) noexcept;
 

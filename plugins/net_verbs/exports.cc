@@ -8,4 +8,4 @@ WEFT_EXPORT const weft::net_abi::NetV9 ncclNetPlugin_v9 = weft::net_verbs::kNetV
 WEFT_EXPORT const weft::net_abi::NetV10 ncclNetPlugin_v10 = weft::net_verbs::kNetV10;
 WEFT_EXPORT const weft::net_abi::NetV11 ncclNetPlugin_v11 = weft::net_verbs::kNetV11;
 WEFT_EXPORT const weft::net_abi::NetV12 ncclNetPlugin_v12 = weft::net_verbs::kNetV12;
-WEFT_EXPORT const weft::net_abi::ExtensionV3 weftNetExtension_v3 = weft::net_verbs::kExtension;
+WEFT_EXPORT const weft::net_abi::ExtensionV4 weftNetExtension_v4 = weft::net_verbs::kExtension;

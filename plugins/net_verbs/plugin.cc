@@ -238,6 +238,8 @@ int waits_for(void* comm, pollfd* descriptors, int most) {
   return connection_of(comm).waits_for(descriptors, most);
 }
 
+double round_trip(void* comm) { return connection_of(comm).round_trip(); }
+
 // See abi_tables.h.
 struct VerbsPlugin {
   static constexpr const char* kName = "weft-verbs";
@@ -267,7 +269,7 @@ const net_abi::NetV9 kNetV9 = AbiTables<VerbsPlugin>::kV9;
 const net_abi::NetV10 kNetV10 = AbiTables<VerbsPlugin>::kV10;
 const net_abi::NetV11 kNetV11 = AbiTables<VerbsPlugin>::kV11;
 const net_abi::NetV12 kNetV12 = AbiTables<VerbsPlugin>::kV12;
-const net_abi::ExtensionV3 kExtension = {
-    use_secret, nullptr, nullptr, waits_for, net_common::last_error, cancel};
+const net_abi::ExtensionV4 kExtension = {
+    use_secret, nullptr, nullptr, waits_for, net_common::last_error, cancel, round_trip};
 
 }  // namespace weft::net_verbs

@@ -20,6 +20,6 @@ extern const net_abi::NetV9 kNetV9;
 extern const net_abi::NetV10 kNetV10;
 extern const net_abi::NetV11 kNetV11;
 extern const net_abi::NetV12 kNetV12;
-extern const net_abi::ExtensionV3 kExtension;
+extern const net_abi::ExtensionV4 kExtension;
 
 }  // namespace weft::net_verbs

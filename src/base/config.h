@@ -85,8 +85,8 @@ struct Config {
   int block_share = -1;  // percent; -1: chosen
   size_t cta_bytes = 16u << 10;
   size_t scratch_bytes = 0;
-  size_t lane_fifo_bytes = 1u << 20;
-  int lane_slots = 4;
+  size_t lane_fifo_bytes = 0;
+  int lane_slots = 0;
   bool system_scope = false, straight = true;
   int net_lanes = 1;
   bool share_buffers = true;

@@ -144,13 +144,13 @@ constexpr ConfigVariable kConfigVariables[] = {
      "GPU only. Scratch memory that all ranks can reach, for private buffers. Between processes "
      "sends have half as much besides. 0: 20 to 38 MiB between processes of one host, else 32 "
      "MiB."},
-    {"WEFT_LANE_FIFO_BYTES",
-     &Config::lane_fifo_bytes,
+    {"WEFT_LANE_FIFO_BYTES", &Config::lane_fifo_bytes,
      "GPU only. Most bytes of a FIFO between two GPUs, per port and instance of a lane. FIFOs are "
-     "larger for schedules that need it.",
-     {.at_least = 4096}},
+     "larger for schedules that need it. 0: 1 MiB, or two round trips of the network between "
+     "hosts, "
+     "up to 8 MiB."},
     {"WEFT_LANE_SLOTS", &Config::lane_slots,
-     "GPU only. Messages that such a FIFO holds, at least."},
+     "GPU only. Messages that such a FIFO holds, at least. 0: 4, or more of 256 KiB each."},
     {"WEFT_STRAIGHT", &Config::straight,
      "GPU only. 0: all messages of schedules go through FIFOs, none straight into peers' buffers."},
     {"WEFT_NET_LANES", &Config::net_lanes,

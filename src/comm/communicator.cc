@@ -19,6 +19,7 @@
 #include "src/comm/rank_config.h"
 #include "src/comm/rendezvous.h"
 #include "src/exec/cuda/host_fifo_fit.h"
+#include "src/exec/cuda/lane_geometry.h"
 #include "src/exec/cuda/lane_image.h"
 #include "src/exec/cuda/net_memory.h"
 #include "src/planner/graph_dump.h"
@@ -346,14 +347,19 @@ void Communicator::start_gpu(Deadline deadline) {
   options.one_process = mesh_->one_process();
   options.one_host = mesh_->one_host();
   options.net_lanes = mesh_->net_lanes() != NetLanes::kNone;
-  options.over_sockets = mesh_->network_name() == "weft-socket";
+  options.cpus_copy = mesh_->network_copies();
   options.group = siphash(options_.id.secret, "gpu", 3);
   options.issuer = options_.issuer;
   options.timeout_s = config_.timeout_s;
   options.scratch_bytes = config_.scratch_bytes;
   options.cta_bytes = config_.cta_bytes;
-  options.lane_fifo_bytes = config_.lane_fifo_bytes;
-  options.lane_slots = config_.lane_slots;
+  constexpr size_t kLeastFifoBytes = 4096;
+  options.lane_fifo_bytes = config_.lane_fifo_bytes > 0
+                                ? std::max(config_.lane_fifo_bytes, kLeastFifoBytes)
+                                : lane_fifo_bytes(mesh_->network_facts());
+  options.lane_slots = config_.lane_fifo_bytes > 0 && config_.lane_slots <= 0
+                           ? static_cast<int>(cuda::LaneRoom().slots)
+                           : config_.lane_slots;
   options.straight = config_.straight;
   options.share_buffers = config_.share_buffers;
   options.share_bytes = config_.share_bytes;

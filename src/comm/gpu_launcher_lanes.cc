@@ -18,7 +18,7 @@ cuda::GpuPosts GpuLauncher::posts() {
   cuda::GpuPosts posts;
   if (mesh_.net_lanes() == NetLanes::kNone) return posts;
   for (int peer = 0; peer < nranks_; peer++)
-    for (int s = 0; s < kLaneStreams; s++) {
+    for (int s = 0; s < mesh_.lane_streams(); s++) {
       LaneOut* stream = mesh_.lane_stream(peer, s);
       posts.rings.push_back(stream == nullptr ? nullptr : &stream->posts());
       if (stream != nullptr) posts.owners.push_back(stream->memory());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/base/error.h"
 #include "src/base/fork.h"
@@ -118,7 +119,11 @@ Mesh::Mesh(ControlChannel& control, const Secret& secret, int rank, const MeshPl
   const auto offers = control.all_gather(network_ == nullptr ? "" : network_->offer(), deadline);
   connect_host(deadline, control);
   if (network_ != nullptr) connect_network(offers, plan, config, control, deadline, gone);
-  control.all_gather("connected", deadline);
+  const NetFacts mine = network_ == nullptr ? NetFacts() : network_->facts();
+  std::vector<NetFacts> all;
+  for (const std::string& theirs : control.all_gather(mine.encode(), deadline))
+    all.push_back(NetFacts::decode(theirs));
+  facts_ = usual_facts(all);
 }
 
 void Mesh::connect_host(Deadline deadline, ControlChannel& control) {
@@ -204,10 +209,15 @@ void Mesh::listen(const Config& config, const NetWish& wish, const NicPlan& nics
       request.peers.push_back(peer);
   request.nranks = nranks_;
   request.lanes = net_lanes_;
+  std::set<uint64_t> hosts;
+  for (int rank = 0; rank < nranks_; rank++) hosts.insert(info(rank).host);
+  request.lane_streams = weft::lane_streams(nranks_, static_cast<int>(hosts.size()));
   request.to = [this](int peer) { return channels(rank_, peer); };
   request.from = [this](int peer) { return channels(peer, rank_); };
   const auto [outgoing, incoming] = network_routes(request);
   if (outgoing.empty()) return;
+  if (net_lanes_ != NetLanes::kNone)
+    lane_streams_.resize(static_cast<size_t>(nranks_ * request.lane_streams));
   network_ = std::make_unique<NetworkLinks>(config, wish, secret_, rank_, nics, outgoing, incoming);
 }
 
@@ -241,9 +251,8 @@ void Mesh::connect_network(const std::vector<std::string>& offers, const MeshPla
     const auto memory = std::span(arena_->area(), area_bytes_);
     auto* sent = reinterpret_cast<uint64_t*>(memory.data() + lane_words_bytes_) - 1;
     ends.area = {memory, lane_words_bytes_, sent, arena_};
-    lane_streams_.resize(static_cast<size_t>(nranks_ * kLaneStreams));
     ends.posts = [this](const NetworkLinks::Route& route, LaneOut& stream) {
-      lane_streams_[static_cast<size_t>(route.peer * kLaneStreams + route.channel -
+      lane_streams_[static_cast<size_t>(route.peer * lane_streams() + route.channel -
                                         NetworkLinks::kFirstLaneChannel)] = &stream;
     };
     ends.gpu_memory = plan.gpu_memory;

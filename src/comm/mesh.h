@@ -19,6 +19,7 @@
 #include "src/planner/nic_plan.h"
 #include "src/transport/arena.h"
 #include "src/transport/memory_link.h"
+#include "src/transport/net_facts.h"
 
 namespace weft {
 
@@ -92,9 +93,12 @@ class Mesh {
   }
   // The stream for a GPU's posts to a rank of another host; nullptr for other ranks.
   LaneOut* lane_stream(int peer, int number) const {
-    return lane_streams_.empty() ? nullptr
-                                 : lane_streams_[static_cast<size_t>(peer * kLaneStreams + number)];
+    return lane_streams_.empty()
+               ? nullptr
+               : lane_streams_[static_cast<size_t>(peer * lane_streams() + number)];
   }
+  // To a rank of another host; 0: no lanes go there.
+  int lane_streams() const { return static_cast<int>(lane_streams_.size()) / nranks_; }
   size_t arena_bytes() const { return arena_->size(); }
   // Keeps the boards and FIFOs of this host alive.
   std::shared_ptr<const void> arenas() const {
@@ -115,6 +119,9 @@ class Mesh {
   int ranks_sharing_gpu() const;
   // The network to other hosts; empty: there is none.
   std::string network_name() const { return network_ == nullptr ? "" : network_->name(); }
+  bool network_copies() const { return network_ != nullptr && network_->copies(); }
+  // The same on all ranks.
+  const NetFacts& network_facts() const { return facts_; }
   std::span<const NetworkLinks::Link> network_links() const {
     if (network_ == nullptr) return {};
     return network_->links();
@@ -166,6 +173,7 @@ class Mesh {
   std::vector<RecvPort> receives_;
   std::unique_ptr<NetworkLinks> network_;  // nullptr: all ranks are on this host
   std::vector<LaneOut*> lane_streams_;     // of network_
+  NetFacts facts_;
   int machine_ranks_ = 0;
   int core_ranks_ = 0;  // of machine_ranks_: those that may use the same cores as this rank
 };

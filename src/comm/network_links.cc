@@ -33,6 +33,7 @@ struct NetworkLinks::Pending {
   std::vector<std::string> nics;
   int pointers = 0;  // kinds of memory that it takes
   bool wants_flush = false;
+  NetFacts facts;                  // of the device
   alignas(16) NetHandle handle{};  // plugins keep structures there
   NetComm listener, comm;
   void* gpu_registration = nullptr;
@@ -64,6 +65,7 @@ NetworkLinks::NetworkLinks(const Config& config, const NetWish& wish, const Secr
     pending.nics = devices.nics(pending.device);
     pending.pointers = properties.pointers;
     pending.wants_flush = properties.force_flush;
+    pending.facts = {2.0 * properties.latency_us, properties.speed_mbps / 8.0};
     return pending;
   };
   for (const Route& route : outgoing) outgoing_.push_back(placed(route, true));
@@ -149,6 +151,7 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   network_->use_secret(nullptr, Wire::kPlain);
+  ask_facts();
   reach_gpu(ends);
   for (Pending& pending : outgoing_) {
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
@@ -180,6 +183,17 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     add(pending, false, std::move(stream));
   }
   for (const Link& link : links_) link.stream->proxy().add(link.stream);
+}
+
+void NetworkLinks::ask_facts() {
+  std::vector<NetFacts> all;
+  for (auto* routes : {&outgoing_, &incoming_})
+    for (const Pending& pending : *routes) {
+      all.push_back(pending.facts);
+      if (pending.facts.round_trip_us <= 0)
+        all.back().round_trip_us = network_->round_trip_us(pending.comm.get());
+    }
+  facts_ = usual_facts(all);
 }
 
 template <typename Visit>

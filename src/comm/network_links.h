@@ -12,6 +12,7 @@
 #include "src/comm/control_channel.h"
 #include "src/planner/nic_plan.h"
 #include "src/transport/lane_stream.h"
+#include "src/transport/net_facts.h"
 #include "src/transport/net_plugins.h"
 #include "src/transport/net_stream.h"
 #include "src/transport/network.h"
@@ -68,6 +69,10 @@ class NetworkLinks {
   const std::vector<Link>& links() const { return links_; }
 
   const std::string& name() const { return network_->name(); }
+  // Whether CPUs copy all that is sent, as they do into sockets.
+  bool copies() const { return network_->can_lend(); }
+  // Of the connections, which are up.
+  const NetFacts& facts() const { return facts_; }
   // The GPU memory that NICs reach. Empty: they reach none.
   std::span<std::byte> gpu_data() const { return gpu_.memory; }
   // The caller's buffers that they reach besides; nullptr: none.
@@ -83,6 +88,7 @@ class NetworkLinks {
   struct Pending;
   NetHandle find_handle(const std::vector<std::string>& offers, const Route& route) const;
   bool advance(Pending& pending, bool outgoing);
+  void ask_facts();
   template <typename Visit>
   void for_each_lane(const Visit& visit);
   std::string why_not_gpu(const Ends& ends);
@@ -97,6 +103,7 @@ class NetworkLinks {
   std::vector<Pending> outgoing_, incoming_;
   LaneGpuMemory gpu_;
   std::vector<Link> links_;
+  NetFacts facts_;
 };
 
 }  // namespace weft

@@ -20,7 +20,7 @@ void add_fifos(const RouteRequest& request, NetworkRoutes& routes) {
 }
 
 void add_lanes(const RouteRequest& request, NetworkRoutes& routes) {
-  for (int s = 0; s < kLaneStreams; s++)
+  for (int s = 0; s < request.lane_streams; s++)
     for (const int peer : request.peers) {
       if (peer >= request.nranks) continue;
       routes.outgoing.push_back({peer, NetworkLinks::kFirstLaneChannel + s});
@@ -29,6 +29,11 @@ void add_lanes(const RouteRequest& request, NetworkRoutes& routes) {
 }
 
 }  // namespace
+
+int lane_streams(int nranks, int hosts) {
+  constexpr int kManyRanks = 33, kManyHosts = 5;  // that is four others, one per proxy
+  return nranks >= kManyRanks && hosts >= kManyHosts ? 1 : kLaneStreams;
+}
 
 // FIFOs come first: they get the proxies and NICs that they have without lanes.
 NetworkRoutes network_routes(const RouteRequest& request) {

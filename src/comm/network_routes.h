@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/comm/network_links.h"
+#include "src/transport/lane_post.h"
 
 namespace weft {
 
@@ -20,6 +21,7 @@ struct RouteRequest {
   std::vector<int> peers;  // of other hosts, that this rank talks to; CPU nodes too
   int nranks = 0;          // CPU nodes are numbered from here on
   NetLanes lanes = NetLanes::kNone;
+  int lane_streams = kLaneStreams;  // to a peer
   // Channels of FIFOs to a peer and from it.
   std::function<int(int peer)> to, from;
 };
@@ -27,6 +29,10 @@ struct RouteRequest {
 struct NetworkRoutes {
   std::vector<NetworkLinks::Route> outgoing, incoming;
 };
+
+// Streams of lanes between two ranks. Where ranks of many hosts talk to each other at the same
+// time, they keep all proxies busy with one each, at half the descriptors and pinned memory.
+int lane_streams(int nranks, int hosts);
 
 // Streams go to proxies round robin, in this order.
 NetworkRoutes network_routes(const RouteRequest& request);

@@ -45,8 +45,9 @@ void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, Tab
   table.lanes = usual_cut(request.hosts > 1);
   if (request.config.max_ctas > 0)
     table.lanes->blocks = std::min(table.lanes->blocks, request.config.max_ctas);
-  table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
-  table.lanes->slots = request.config.lane_slots;
+  if (request.config.lane_fifo_bytes > 0)
+    table.lanes->fifo_bytes = static_cast<double>(request.config.lane_fifo_bytes);
+  if (request.config.lane_slots > 0) table.lanes->slots = request.config.lane_slots;
   if (request.config.scratch_bytes > 0) {
     table.lanes->pool_bytes = static_cast<double>(request.config.scratch_bytes);
     table.lanes->shared_pool = true;

@@ -49,8 +49,8 @@ struct LanePostRing {
   alignas(64) PostedWords posts[kLanePosts][sizeof(LanePost) / 8];
 };
 
-// The rings of a rank: one per peer and stream. A word's stream is known to both ends. Two, so that
-// two proxies can serve a pair; other numbers have not been tried.
+// The rings of a rank: at most so many per peer, one for each stream (lane_streams()). A word's
+// stream is known to both ends. Two, so that two proxies can serve a pair.
 inline constexpr int kLaneStreams = 2;
 
 }  // namespace weft

@@ -81,6 +81,9 @@ class Network {
                                  size_t body_size, void** request) noexcept = 0;
   virtual int waits_for(void* comm, pollfd* descriptors, int most) noexcept = 0;
 
+  // 0: the plugin does not know, or the peer is on this machine.
+  virtual double round_trip_us(void* comm) noexcept = 0;
+
   // Why the last call of this thread failed, if the plugin said so.
   virtual std::string reason() const = 0;
 };

@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 using net_abi::DeviceHandle;
-using net_abi::ExtensionV3;
+using net_abi::ExtensionV4;
 
 std::string& last_warning() {
   thread_local std::string text;
@@ -47,7 +47,7 @@ class PluginNetwork final : public Network {
   static constexpr bool kHasContext = kVersion >= 11;
 
  public:
-  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV3* extension,
+  PluginNetwork(std::shared_ptr<void> library, const Net& net, const ExtensionV4* extension,
                 uint64_t comm_id, int traffic_class)
       : library_(std::move(library)), net_(net), extension_(extension), name_(net.name) {
     config_.traffic_class = traffic_class;
@@ -199,6 +199,10 @@ class PluginNetwork final : public Network {
     return extension_ == nullptr ? 0 : extension_->waits_for(comm, descriptors, most);
   }
 
+  double round_trip_us(void* comm) noexcept override {
+    return extension_ == nullptr ? 0 : extension_->round_trip_us(comm);
+  }
+
   std::string reason() const override {
     const char* said = extension_ != nullptr ? extension_->last_error() : "";
     if (*said != '\0') return said;
@@ -234,7 +238,7 @@ class PluginNetwork final : public Network {
 
   const std::shared_ptr<void> library_;
   const Net& net_;
-  const ExtensionV3* const extension_;
+  const ExtensionV4* const extension_;
   const std::string name_;
   net_abi::CommConfig config_{};
   void* context_ = nullptr;
@@ -243,7 +247,7 @@ class PluginNetwork final : public Network {
 
 template <typename Net>
 NetTable make_table(const std::shared_ptr<void>& library, const Net& net,
-                    const ExtensionV3* extension) {
+                    const ExtensionV4* extension) {
   return {net.name, Net::kVersion, [=, &net](uint64_t comm_id, int traffic_class) {
             return std::make_shared<PluginNetwork<Net>>(library, net, extension, comm_id,
                                                         traffic_class);
@@ -256,7 +260,7 @@ bool look_up(const std::shared_ptr<void>& library, int newest, NetTable& table) 
   const auto* net = static_cast<const Net*>(dlsym(library.get(), Net::kSymbol));
   if (net == nullptr) return false;
   const auto* extension =
-      static_cast<const ExtensionV3*>(dlsym(library.get(), ExtensionV3::kSymbol));
+      static_cast<const ExtensionV4*>(dlsym(library.get(), ExtensionV4::kSymbol));
   table = make_table(library, *net, extension);
   return true;
 }
@@ -273,7 +277,7 @@ NetTable find_table(const std::shared_ptr<void>& library, int newest) {
   return table;
 }
 
-NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV3& extension) {
+NetTable built_in_table(const net_abi::NetV12& net, const ExtensionV4& extension) {
   return make_table(nullptr, net, &extension);
 }
 

@@ -24,7 +24,7 @@ struct NetTable {
 NetTable find_table(const std::shared_ptr<void>& library, int newest = net_abi::NetV12::kVersion);
 
 // A table that is compiled in.
-NetTable built_in_table(const net_abi::NetV12& net, const net_abi::ExtensionV3& extension);
+NetTable built_in_table(const net_abi::NetV12& net, const net_abi::ExtensionV4& extension);
 
 // The logger that plugins get. A thread's WARN lines are kept for Network::reason().
 void plugin_log(net_abi::LogLevel level, unsigned long flags, const char* file, int line,

@@ -178,6 +178,20 @@ bool is_connected_locally(int fd) {
   return here == there;
 }
 
+double round_trip_us(int fd) {
+  if (is_connected_locally(fd)) return 0;
+  // The kernel's newer tcp_info has this; the C library's has not.
+  struct {
+    tcp_info usual;
+    uint64_t pacing_rate, most_pacing_rate, bytes_acked, bytes_received;
+    uint32_t segments_out, segments_in, unsent_bytes, least_round_trip;
+  } info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  constexpr uint32_t kNone = ~0u;
+  return size < sizeof info || info.least_round_trip == kNone ? 0 : info.least_round_trip;
+}
+
 Fd connect_unix(const std::string& abstract_name) {
   Fd fd = new_socket(AF_UNIX);
   socklen_t size = 0;

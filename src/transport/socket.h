@@ -34,6 +34,8 @@ Fd connect_unix(const std::string& abstract_name);
 bool is_connected_to_itself(int fd);
 // Whether the peer has the same address. Data then does not leave this machine.
 bool is_connected_locally(int fd);
+// The shortest time in which the peer's host has answered. 0: it is this machine, or not known.
+double round_trip_us(int fd);
 
 // Whether the process at the other end of a unix socket belongs to this process's user or to root.
 bool is_own_user(int fd);

@@ -134,6 +134,9 @@ TEST(Mesh, HasOnlyFifosOrOnlyLanesOtherwise) {
     EXPECT_EQ(mesh.network_links().size(), static_cast<size_t>(2 * channels_of_fifos()));
     EXPECT_EQ(mesh.lane_stream(1 - rank, 0), nullptr);
     exchange_by_fifo(rank, mesh, 0, 5);
+    EXPECT_TRUE(mesh.network_copies());
+    EXPECT_GT(mesh.network_facts().bytes_per_us, 0);
+    EXPECT_EQ(mesh.network_facts().round_trip_us, 0) << "it is one machine";
   });
   with_meshes(NetLanes::kAll, [](int rank, Mesh& mesh) {
     EXPECT_EQ(mesh.network_links().size(), size_t{2 * kLaneStreams});

@@ -85,6 +85,19 @@ TEST(NetworkRoutes, AreLanesToRanksWhereAllCallsRunAsLanes) {
   }
 }
 
+TEST(NetworkRoutes, AreOneStreamOfLanesToEachRankWhereManyHostsHaveManyRanks) {
+  EXPECT_EQ(lane_streams(16, 2), kLaneStreams);
+  EXPECT_EQ(lane_streams(8, 8), kLaneStreams);
+  EXPECT_EQ(lane_streams(128, 2), kLaneStreams) << "a rank talks to one other host at a time";
+  RouteRequest request;
+  for (int peer = 8; peer < 64; peer++) request.peers.push_back(peer);
+  request.nranks = 64;
+  request.lanes = NetLanes::kAll;
+  request.lane_streams = lane_streams(64, 8);
+  const NetworkRoutes routes = network_routes(request);
+  EXPECT_EQ(routes.outgoing.size() + routes.incoming.size(), 112u) << "224 with two per rank";
+}
+
 TEST(NetworkRoutes, AreTheSameFifosAndThenLanesWhereCompressedCallsRunAsLanes) {
   const NetworkRoutes both = routes_with(NetLanes::kCoded), fifos = routes_with(NetLanes::kNone),
                       lanes = routes_with(NetLanes::kAll);

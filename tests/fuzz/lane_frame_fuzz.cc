@@ -42,8 +42,8 @@ class FuzzedNetwork final : public Network {
   }
   // Receives complete in their order.
   ncclResult_t irecv(void*, void* to, size_t room, void*, void** request) noexcept override {
-    posted_.push_back({to, room});
-    *request = &posted_;
+    posted_.push_back({to, room, ++requests_});
+    *request = reinterpret_cast<void*>(requests_);
     return ncclSuccess;
   }
   ncclResult_t flush(void*, void* data, int size, void*, void** request) noexcept override {
@@ -55,8 +55,10 @@ class FuzzedNetwork final : public Network {
   ncclResult_t test(void* request, bool& done, size_t& size) noexcept override {
     done = true;
     if (request == &sum_) return ncclSuccess;
+    done = reinterpret_cast<uintptr_t>(request) == posted_.front().request;
+    if (!done) return ncclSuccess;
     if (size_ < 2) return ncclRemoteError;  // the input ends
-    const auto [to, room] = posted_.front();
+    const auto [to, room, number] = posted_.front();
     posted_.erase(posted_.begin());
     size = std::min<size_t>({room, size_ - 2, static_cast<size_t>(data_[0] | data_[1] << 8)});
     std::memcpy(to, data_ + 2, size);
@@ -72,6 +74,7 @@ class FuzzedNetwork final : public Network {
     return ncclSystemError;
   }
   int waits_for(void*, pollfd*, int) noexcept override { return 0; }
+  double round_trip_us(void*) noexcept override { return 0; }
   std::string reason() const override { return ""; }
 
  private:
@@ -80,8 +83,10 @@ class FuzzedNetwork final : public Network {
   struct Posted {
     void* to;
     size_t room;
+    uintptr_t request;
   };
   std::vector<Posted> posted_;
+  uintptr_t requests_ = 0;
   uint64_t sum_ = 0;
   std::string name_ = "fuzzed";
 };

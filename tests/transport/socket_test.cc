@@ -2,6 +2,7 @@
 #include "src/transport/socket.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <thread>
@@ -46,6 +47,25 @@ TEST(Listener, NamesAPortThatStaysInUseAndMayTryAgainLater) {
   }
   acceptor.listen_at(address, in_seconds(60));
   EXPECT_TRUE(connect_tcp(address, in_seconds(60)));
+}
+
+TEST(RoundTrip, IsMeasuredBetweenAddressesAndNotOnOneMachine) {
+  uint16_t port = 0;
+  const Fd listener = listen_tcp(nullptr, port);
+  const auto time_to = [&](uint32_t host) {
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port = htons(port);
+    where.sin_addr.s_addr = htonl(host);
+    const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&where), sizeof where), 0);
+    return round_trip_us(fd.get());
+  };
+  EXPECT_EQ(time_to(INADDR_LOOPBACK), 0);
+  // To another address it looks like another machine. The kernel has measured the handshake.
+  EXPECT_GT(time_to(INADDR_LOOPBACK + 1), 0);
+  EXPECT_LT(time_to(INADDR_LOOPBACK + 1), 1e6);
+  EXPECT_EQ(round_trip_us(-1), 0);
 }
 
 TEST(SocketThatMeetsItself, IsKnownAndLetsThePortGoAtOnce) {

@@ -23,6 +23,7 @@ constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
 // Of a message to another host, before another instance of a lane pays. Chosen for loopback TCP; no
 // NIC has been measured.
 constexpr uint64_t kLeastNetBytes = 64 << 10;
+constexpr uint64_t kMostSlotBytes = 256 << 10;  // of FIFOs whose size is chosen
 
 bool same_gpu(const GpuPeer& a, const GpuPeer& b) {
   return std::memcmp(a.gpu, b.gpu, sizeof a.gpu) == 0;
@@ -177,11 +178,14 @@ GpuExecutor::GpuExecutor(const GpuOptions& options) : state_(std::make_unique<St
   s.room.fifo_bytes = options.lane_fifo_bytes;
   if (options.net_lanes) {
     s.room.least_bytes = kLeastNetBytes;
-    s.room.large_messages = options.over_sockets;
+    s.room.large_messages = options.cpus_copy;
     // FIFOs to other hosts lie in pinned memory and may fill it; scratch memory never does.
     s.room.scratch_bytes = s.sizes.stage - s.room.pool_bytes;
   }
-  s.room.slots = static_cast<uint32_t>(std::max(1, options.lane_slots));
+  if (options.lane_slots > 0)
+    s.room.slots = static_cast<uint32_t>(options.lane_slots);
+  else
+    s.room.most_slot_bytes = kMostSlotBytes;
   s.order = std::make_shared<LaunchOrder>(options.graph_mixing);
   if (options.rank == 0) warn_about_queues(options.sharing, options.device);
   if (options.copy_engines)
@@ -295,6 +299,7 @@ std::string GpuExecutor::connect(std::span<const GpuPeer> peers, std::span<std::
 // The GPU's end of the rings for posts.
 void GpuExecutor::State::connect_posts(const GpuPosts& posts, std::byte* area) {
   const size_t bytes = posts.rings.size() * sizeof(Postbox);
+  lane_streams = static_cast<uint32_t>(posts.rings.size()) / static_cast<uint32_t>(options.nranks);
   postboxes = PooledResource(DeviceStore::Kind::kDeviceMemory, bytes);
   const PooledResource pinned(DeviceStore::Kind::kHostMemory, bytes);
   auto* boxes = static_cast<Postbox*>(pinned.get());

@@ -60,13 +60,13 @@ struct GpuOptions {
   size_t scratch_bytes = 0;    // scratch memory that all ranks can access; 0: chosen
   bool one_host = true;
   bool net_lanes = false;     // of several hosts, and lanes reach the others through posts
-  bool over_sockets = false;  // these: CPUs copy every message, so large ones cost them less
+  bool cpus_copy = false;     // these posts: so large messages cost them less
   size_t cta_bytes = 0;       // data per thread block before another block joins
   bool graph_mixing = true;   // see LaunchOrder
   bool count_graphs = false;  // see graphs()
   bool copy_engines = false;  // move data without thread blocks if possible
-  // Lanes: the size of a FIFO and its number of messages, and whether memory is ordered for several
-  // GPUs even if there is only one.
+  // Lanes: the size of a FIFO and its number of messages (0: chosen), and whether memory is ordered
+  // for several GPUs even if there is only one.
   size_t lane_fifo_bytes = 0;
   int lane_slots = 0;
   bool system_scope = false;
@@ -118,7 +118,7 @@ struct GpuRingExchange {
   std::vector<size_t> ports;
 };
 
-// Rings for posts to ranks of other hosts: kLaneStreams per rank, nullptr for ranks of this host.
+// Rings for posts to ranks of other hosts: equally many per rank, nullptr for ranks of this host.
 // `owners` keep them.
 struct GpuPosts {
   std::vector<LanePostRing*> rings;

@@ -71,8 +71,9 @@ struct GpuExecutor::State {
   // have no access to each other's GPU. One of them is nullptr.
   std::vector<std::byte*> blocks_of, areas_of;
   bool all_reach = false;  // every rank has access to every other, not only this one
-  // Of ranks of other hosts: kLaneStreams per rank, and whether a rank is one.
+  // Of ranks of other hosts: `lane_streams` per rank, and whether a rank is one.
   PooledResource postboxes;
+  uint32_t lane_streams = 0;
   std::vector<bool> remote;
   int64_t gpu_shift = 0;         // as in LaneArguments
   size_t net_bytes = 0;          // of GPU memory that NICs reach

@@ -177,6 +177,9 @@ LaneGeometry lane_geometry(const LaneImage& image, const LaneRoom& room, uint64_
   if (few > 0) g.instances = std::min(g.instances, static_cast<uint32_t>(few));
   const uint64_t wanted = std::max(room.fifo_bytes, g.slots * least_slot);
   const uint64_t fifo = std::min(wanted, fifos / (ports * g.instances));
+  if (room.most_slot_bytes > 0)
+    g.slots =
+        std::max(g.slots, static_cast<uint32_t>(fifo / std::max(least_slot, room.most_slot_bytes)));
   const uint64_t slot = fifo / g.slots / kSlotUnit * kSlotUnit;
   if (slot < least_slot)
     fail(ncclInvalidUsage,

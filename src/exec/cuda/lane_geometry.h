@@ -11,10 +11,12 @@ namespace weft::cuda {
 
 // What the ranks have. Equal on all of them.
 struct LaneRoom {
-  uint32_t blocks = 1;          // thread blocks per rank
-  uint64_t pool_bytes = 0;      // for FIFOs, and for scratch memory unless it has its own
-  uint32_t slots = 4;           // messages per FIFO, unless the schedule needs more
-  uint64_t fifo_bytes = 0;      // at most
+  uint32_t blocks = 1;      // thread blocks per rank
+  uint64_t pool_bytes = 0;  // for FIFOs, and for scratch memory unless it has its own
+  uint32_t slots = 4;       // messages per FIFO, unless the schedule needs more
+  uint64_t fifo_bytes = 0;  // at most
+  // Larger FIFOs have more slots, not larger ones, so that data is passed on as soon. 0: no limit.
+  uint64_t most_slot_bytes = 0;
   uint64_t least_bytes = 8192;  // of a message, before another instance of a lane pays
   // The same for packets, and the most bytes of a message of them. 0: some ranks cannot use them.
   uint64_t least_packet_bytes = 1024, packet_bytes = 0;

@@ -44,7 +44,7 @@ LanePort remote_port(const GpuExecutor::State& s, const LaneImagePort& from, boo
                        : &words->grants(n)[from.peer];
   out.outbox = pool + lane_pool_bytes(s.options.scratch_bytes, true);
   out.post = static_cast<Postbox*>(s.postboxes.get()) +
-             static_cast<size_t>(from.peer) * kLaneStreams + out.position % kLaneStreams;
+             static_cast<size_t>(from.peer) * s.lane_streams + out.position % s.lane_streams;
   return out;
 }
 

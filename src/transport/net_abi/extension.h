@@ -1,4 +1,4 @@
-// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v3. Other
+// Functions of our own plugins beyond NCCL's ABI: the data symbol weftNetExtension_v4. Other
 // plugins lack it, and everything works without it. Same thread rule as the ABI: one at a time per
 // comm.
 #pragma once
@@ -12,8 +12,8 @@ namespace weft::net_abi {
 // The least bytes of a message whose pages our socket plugin lends to a peer on the same machine.
 inline constexpr size_t kLeastLoan = 192u << 10;
 
-struct ExtensionV3 {
-  static constexpr const char* kSymbol = "weftNetExtension_v3";
+struct ExtensionV4 {
+  static constexpr const char* kSymbol = "weftNetExtension_v4";
 
   // The communicator's secret (16 bytes), for this thread's listen() and connect() from now on.
   // Peers prove that they know it. nullptr: none, the handle alone admits a peer.
@@ -34,6 +34,9 @@ struct ExtensionV3 {
   // Gives up a connect() with this handle that has neither failed nor made a comm, if there is one.
   // NCCL's ABI has no way to: what such a connection holds would stay until the process ends.
   void (*cancel)(void* handle);
+  // How long a connection's host takes to answer, as the kernel has measured it. 0: it is not
+  // known, or the peer is on this machine.
+  double (*round_trip_us)(void* comm);
 };
 
 }  // namespace weft::net_abi
