@@ -1,5 +1,5 @@
 // Bytes that ranks as processes send over the tests' plugin "tiny11", which counts them
-// (tests/net/plugins/tiny_v11.cc).
+// (tests/net/plugins/tiny_plugin.cc).
 #pragma once
 
 #include <gtest/gtest.h>
