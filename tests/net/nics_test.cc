@@ -91,6 +91,40 @@ TEST(Nics, ThatTheNetworkDoesNotHaveAreReplacedByTheFastest) {
     EXPECT_EQ(lines, (Lines{"sends eth7", "receives eth7"}));
 }
 
+// The communicator's config has the traffic class of the argument.
+WEFT_SCENARIO(traffic_of_a_class) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.trafficClass = std::stoi(context.argument);
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRankConfig(&comm, context.nranks, context.ids.at(0), context.rank, &config),
+            ncclSuccess)
+      << ncclGetLastError(nullptr);
+  std::vector<int> data(1000, 1);
+  EXPECT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, comm, nullptr),
+            ncclSuccess);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+// From version 10 on.
+TEST(TrafficClasses, OfConfigsReachPlugins) {
+  for (const std::string net : {"tiny10", "tiny11", "tiny12"}) {
+    const std::string log = testing::TempDir() + "weft-class-" + std::to_string(getpid());
+    ProcessOptions options;
+    options.argument = "105";
+    options.environment = [&](int rank) {
+      auto all = separate_hosts(rank);
+      all["NCCL_NET_PLUGIN"] = WEFT_TEST_PLUGINS "/libnccl-net-" + net + ".so";
+      all["NCCL_NET"] = net;
+      all["WEFT_TEST_NIC_LOG"] = log;
+      return all;
+    };
+    run_ranks_as_processes("traffic_of_a_class", 2, options);
+    const std::string nic = net + "dev";
+    EXPECT_EQ(lines_of(log), (Lines{"sends " + nic, "receives " + nic, "traffic class 105"}));
+    unlink(log.c_str());
+  }
+}
+
 constexpr int kRoot = 3;
 
 // "all_gather 5 1048576": so many calls, with arrays of so many bytes. An array holds the blocks of
@@ -170,14 +204,17 @@ TEST(Nics, OfUnequalHostsCarryWhatTheBoundSays) {
   expect_least_bytes({0, 0, 0, 1, 1, 2}, "", size_t{6} << 20);
 }
 
-// The plugin is loaded in a process of its own: it reads its devices once.
-WEFT_SCENARIO(places_routes) {
+std::shared_ptr<Network> tests_network() {
   NetRequest request;
   request.plugins = WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so";
   request.plugins_given = true;
   request.net_name = "tiny11";
-  const auto network =
-      choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  return choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+}
+
+// The plugin is loaded in a process of its own: it reads its devices once.
+WEFT_SCENARIO(places_routes) {
+  const auto network = tests_network();
   NicPlan plan;
   plan.of_rank = {{"b", "c"}, {"a"}};
   plan.routes = {{0, 1, 5, "a", "d"}, {0, 1, 6, "no such NIC", "a"}};
@@ -191,12 +228,51 @@ WEFT_SCENARIO(places_routes) {
   EXPECT_EQ(others, (std::multiset<int>{1, 1, 2, 2}));
 }
 
+// Of each device, how many of so many routes it gets.
+std::map<int, int> routes_of(Network& network, const NicPlan& plan, int routes) {
+  NicDevices devices(network, plan, 0);
+  std::map<int, int> placed;
+  for (int channel = 0; channel < routes; channel++) placed[devices.place(1, channel, true)]++;
+  return placed;
+}
+
+WEFT_SCENARIO(places_routes_by_speed) {
+  const auto network = tests_network();
+  using Placed = std::map<int, int>;
+  const auto plan_for = [](std::vector<std::string> names) {
+    NicPlan plan;
+    plan.of_rank = {std::move(names)};
+    return plan;
+  };
+  EXPECT_EQ(routes_of(*network, plan_for({"fast", "slower"}), 9), (Placed{{0, 6}, {1, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"slower", "fast"}), 9), (Placed{{0, 6}, {1, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"fast", "slower", "slow3"}), 21),
+            (Placed{{0, 12}, {1, 6}, {2, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"slower", "gone"}), 4), (Placed{{1, 4}}))
+      << "what the network does not have gets nothing";
+  EXPECT_EQ(routes_of(*network, plan_for({"gone"}), 4), (Placed{{0, 4}})) << "the fastest serves";
+  EXPECT_EQ(routes_of(*network, {}, 4), (Placed{{0, 4}}));
+  NicPlan routed = plan_for({"fast", "slower"});
+  routed.routes = {{0, 1, 2, "gone", "fast"}, {0, 1, 3, "slow3", "fast"}};
+  EXPECT_EQ(routes_of(*network, routed, 7), (Placed{{0, 4}, {1, 2}, {2, 1}}))
+      << "a route to what is gone is placed as others are";
+}
+
 TEST(Nics, AreThoseThatSchedulesName) {
   ProcessOptions options;
   options.environment = [](int) {
     return std::map<std::string, std::string>{{"WEFT_TEST_NICS", "a,b,c,d"}};
   };
   run_ranks_as_processes("places_routes", 1, options);
+}
+
+TEST(Nics, GetRoutesByTheirSpeeds) {
+  ProcessOptions options;
+  options.environment = [](int) {
+    return std::map<std::string, std::string>{
+        {"WEFT_TEST_NICS", "fast:100000,slower:50000,slow3:25000"}};
+  };
+  run_ranks_as_processes("places_routes_by_speed", 1, options);
 }
 
 TEST(Nics, OfThePlanAreThoseOfTheRoutes) {
