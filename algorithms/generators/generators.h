@@ -21,8 +21,9 @@ struct Generator {
   bool peer_memory = false;  // ranks load and store in peer memory; otherwise they send messages
   int channels = kUsualChannels;  // most between two ranks
   int cpu_nodes = 0;              // see Schedule; such plans need all ranks on one host
-  // Set if the schedule depends on the host of every rank. Then make() assumes hosts.
+  // Set if the schedule depends on the host of every rank.
   Schedule (*make_for_hosts)(const Collective& collective, std::span<const int> hosts) = nullptr;
+  bool between_hosts = false;  // only for ranks on several hosts; make() assumes some
 
   // `hosts`: the host of every rank; empty: not known.
   Schedule make_on(std::span<const int> hosts, const Collective& collective, bool in_place) const {

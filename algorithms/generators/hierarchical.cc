@@ -262,6 +262,7 @@ const Generator kHierarchical = {"hierarchical",
                                  false,
                                  kUsualChannels,
                                  0,
-                                 make_hierarchical};
+                                 make_hierarchical,
+                                 true};
 
 }  // namespace weft

@@ -21,7 +21,7 @@ bool generators_apply(const SynthesisTask& task) {
 std::vector<std::function<Schedule()>> generator_candidates(const SynthesisTask& task) {
   std::vector<std::function<Schedule()>> candidates;
   for (const Generator& generator : generators())
-    if (generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr &&
+    if (generator.channels <= kUsualChannels && !generator.between_hosts &&
         generator.supports(task.collective))
       candidates.emplace_back(
           [&task, &generator] { return generator.make(task.collective, false); });

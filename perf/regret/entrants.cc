@@ -15,7 +15,7 @@ std::vector<Entrant> entrants_for(CollectiveKind kind, int ranks) {
   std::vector<Schedule> schedules(1);
   for (const Generator& generator : generators()) {
     // Those are for several hosts.
-    if (generator.channels > kUsualChannels || generator.make_for_hosts != nullptr) continue;
+    if (generator.channels > kUsualChannels || generator.between_hosts) continue;
     const Collective collective{kind, ranks, 0};
     if (!generator.supports(collective) || (generator.peer_memory && weftHostMode() == 1)) continue;
     Schedule schedule = generator.make(collective, false);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/net_verbs/rails.h"
+#include "plugins/net_verbs/region_cache.h"
 #include "plugins/net_verbs/verbs_library.h"
 #include "src/base/config.h"
 
@@ -23,6 +24,7 @@ class Hca {
   const std::string& name() const { return name_; }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
+  RegionCache& regions() { return regions_; }  // of pd()
   uint64_t guid() const { return guid_; }
   uint8_t port_count() const { return ports_; }
   bool has_dmabuf() const { return dmabuf_; }
@@ -45,6 +47,7 @@ class Hca {
   std::string name_;
   std::unique_ptr<ibv_context, Close> context_;
   std::unique_ptr<ibv_pd, Close> pd_;
+  RegionCache regions_;
   uint64_t guid_ = 0;
   uint8_t ports_ = 0;
   bool dmabuf_ = false;

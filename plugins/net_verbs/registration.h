@@ -1,4 +1,5 @@
-// Memory that the NICs of a connection may read and write: one registration per rail.
+// Memory that the NICs of a connection may read and write: one registration per rail. Connections
+// share the registrations of a device (region_cache.h).
 #pragma once
 
 #include <memory>
@@ -22,12 +23,9 @@ class Registration {
   bool is_cuda() const { return cuda_; }
 
  private:
-  struct Deregister {
-    void operator()(ibv_mr* memory) const { verbs().dereg_mr(memory); }
-  };
-  void add(const Port& rail, ibv_mr* memory, size_t size);
+  void add(const Port& rail, std::shared_ptr<ibv_mr> memory, size_t size);
 
-  std::vector<std::unique_ptr<ibv_mr, Deregister>> memory_;
+  std::vector<std::shared_ptr<ibv_mr>> memory_;
   const bool cuda_;
 };
 

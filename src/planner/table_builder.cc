@@ -21,7 +21,7 @@ namespace {
 // Whether the generator's programs run on the FIFOs that every communicator has.
 bool has_fifos(const Generator& generator) {
   return !generator.peer_memory && generator.name != kSendRecv.name &&
-         generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr;
+         generator.channels <= kUsualChannels && !generator.between_hosts;
 }
 
 // Simulations take time, so only these sizes are simulated, up to 64 MiB, and of lanes up to 1 GiB.
@@ -101,7 +101,7 @@ class Builder {
         // They take long to simulate, and win where links are many.
         if ((generator.name == kChain.name || generator.name == kHalving.name) && !request_.lanes)
           continue;
-        const bool for_hosts = generator.make_for_hosts != nullptr && !hierarchy_.empty();
+        const bool for_hosts = generator.between_hosts && !hierarchy_.empty();
         if ((has_fifos(generator) || for_hosts) && !request_.cpu_plans_only)
           add(generator, c, request_.path);
         // Beside lanes their steps cost something else: the caller adds them.

@@ -50,7 +50,7 @@ class Calibrator {
       : config_(config), budget_s_(budget_s), verbose_(verbose) {
     for (const Generator& generator : generators())
       if (!generator.peer_memory && generator.name != kSendRecv.name &&
-          generator.channels <= kUsualChannels && generator.make_for_hosts == nullptr)
+          generator.channels <= kUsualChannels && !generator.between_hosts)
         plans_.push_back(&generator);
   }
 

@@ -67,6 +67,7 @@ class LaneOut final : public NetStream {
   // `inline_bytes`: the largest data in a frame.
   LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
           std::atomic<bool>* lost, size_t inline_bytes = kLaneInlineBytes);
+  ~LaneOut() override { comm_ = {}; }  // it deregisters the area, which may be freed after that
   // Where the GPU writes its posts. In memory().
   LanePostRing& posts() const { return *reinterpret_cast<LanePostRing*>(ring_.data()); }
   bool progress(bool eager) noexcept override;
@@ -114,6 +115,7 @@ class LaneIn final : public NetStream {
  public:
   LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
          std::atomic<bool>* lost);
+  ~LaneIn() override { comm_ = {}; }  // as ~LaneOut
   bool progress(bool eager) noexcept override;
 
  protected:

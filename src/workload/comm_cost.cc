@@ -140,7 +140,7 @@ const CommCosts::Simulated& CommCosts::simulated(const Part& part, CollectiveKin
   const std::vector<int> hosts = hosts_of_hierarchy(hosts_of_gpus(machine));
   std::string why = "no plan fits";
   for (const Contender& each : contenders(machine, collective)) {
-    if (each.generator->make_for_hosts != nullptr && hosts.empty()) continue;
+    if (each.generator->between_hosts && hosts.empty()) continue;
     try {
       SimulationOptions options =
           each.kernel ? kernel_costs(usual, rates_, collective.nranks) : lane_costs(usual, rates_);

@@ -149,6 +149,17 @@ TEST(Hierarchical, SendsBetweenHostsWhatTheBoundSaysAndNoMore) {
   });
 }
 
+TEST(Chains, EnterEveryHostOnceFromAnyRoot) {
+  for_all([](const Collective& c, const Hosts& hosts) {
+    if (!c.rooted()) return;
+    const Schedule chain = kRing.make_on(hosts, c, false);
+    EXPECT_NO_THROW(verify(chain, true)) << named(c, hosts);
+    double crossings = 0;
+    for (const double sent : crossing(chain, HostMap(hosts)).sent) crossings += sent;
+    EXPECT_EQ(crossings, HostMap(hosts).hosts() - 1) << named(c, hosts);
+  });
+}
+
 TEST(Hierarchical, GivesEveryRankOfEqualHostsItsShareOfTheNetwork) {
   for (const auto& hosts : {equal_hosts(2, 4), equal_hosts(4, 2), equal_hosts(8, 8)})
     for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,

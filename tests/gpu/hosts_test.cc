@@ -139,7 +139,8 @@ WEFT_SCENARIO(counted_gathers) {
 // Two ndv2. A block crosses the network once, and is passed on from GPU to GPU from there.
 TEST_F(TwoFakeHosts, OfAnEmulatedMachineSendWhatTheBoundSays) {
   const auto bytes = [](const char* calls) {
-    return nic_bytes("counted_gathers", calls, "ndv2x2", 16);
+    return nic_bytes("counted_gathers", calls, "ndv2x2",
+                     {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
   };
   const double one = (bytes("5") - bytes("1")) / 4, bound = 16.0 * (1 << 20);
   std::printf("%.4f of the bound\n", one / bound);

@@ -54,6 +54,10 @@ TEST_P(ExternalPlugin, OfVersion11GivesTheReferenceResults) {
   run_over(GetParam(), only("tiny11", "tiny11"));
 }
 
+TEST(ExternalPlugins, OfTheOtherVersionsGiveTheReferenceResults) {
+  for (const std::string name : {"tiny9", "tiny10", "tiny12"}) run_over(3, only(name, name));
+}
+
 INSTANTIATE_TEST_SUITE_P(Conformance, ExternalPlugin,
                          testing::ValuesIn(kSanitized ? std::vector<int>{3}
                                                       : std::vector<int>{2, 4, 8}),

@@ -1,9 +1,15 @@
-// Large messages between memory of GPUs, over a plugin that withholds them until a flush. Host
-// memory stands for a GPU's.
+// Large messages between memory of GPUs, over plugins of all versions that withhold them until a
+// flush. Host memory stands for a GPU's.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstring>
+#include <memory>
 #include <optional>
+#include <string>
+#include <thread>
 
 #include "src/comm/nic_distance.h"
 #include "src/transport/plugin_network.h"
@@ -14,10 +20,15 @@
 namespace weft::test {
 namespace {
 
-std::shared_ptr<Network> withholding_network() {
-  const std::shared_ptr<void> library(
-      dlopen(WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so", RTLD_NOW | RTLD_LOCAL), dlclose);
-  return find_table(library).open(1, net_abi::kUndefined);
+constexpr int kFast = 1;  // device
+
+std::shared_ptr<Network> withholding_network(int version) {
+  const std::string file =
+      WEFT_TEST_PLUGINS "/libnccl-net-tiny" + std::to_string(version) + ".so";
+  const std::shared_ptr<void> library(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
+  const NetTable table = find_table(library);
+  EXPECT_EQ(table.version, version);
+  return table.open(1, net_abi::kUndefined);
 }
 
 struct Ends {
@@ -26,10 +37,10 @@ struct Ends {
 
 class GpuMemoryStreams {
  public:
-  GpuMemoryStreams(Ends on_gpu, bool flushes) {
+  GpuMemoryStreams(int version, Ends on_gpu, bool flushes) {
     if (on_gpu.sender) from_.give_gpu();
     if (on_gpu.receiver) to_.give_gpu();
-    std::pair<NetComm, NetComm> comms = connect_pair(withholding_network(), 1);  // the fast one
+    std::pair<NetComm, NetComm> comms = connect_pair(withholding_network(version), kFast);
     const auto registered = [&](TestArea& end, NetComm& comm) {
       LaneArea area = end.area();
       area.gpu.needs_flush = flushes;
@@ -75,15 +86,135 @@ class GpuMemoryStreams {
   std::optional<LanePair> pair_;
 };
 
-TEST(GpuMemory, OfEitherEndHasTheDataWhenItsWordComes) {
+class EveryPluginVersion : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, EveryPluginVersion, testing::Values(8, 9, 10, 11, 12),
+                         [](const auto& tested) { return "v" + std::to_string(tested.param); });
+
+TEST_P(EveryPluginVersion, HasTheDataInGpuMemoryOfEitherEndWhenItsWordComes) {
   for (const Ends on_gpu : {Ends{true, true}, Ends{true, false}, Ends{false, true}})
-    EXPECT_EQ(GpuMemoryStreams(on_gpu, true).wrong_of(200), 0)
+    EXPECT_EQ(GpuMemoryStreams(GetParam(), on_gpu, true).wrong_of(100), 0)
         << on_gpu.sender << " to " << on_gpu.receiver;
 }
 
 // So the tests above can fail.
 TEST(GpuMemory, IsWrongIfTheFlushIsLeftOut) {
-  EXPECT_GT(GpuMemoryStreams({true, true}, false).wrong_of(100), 0);
+  EXPECT_GT(GpuMemoryStreams(11, {true, true}, false).wrong_of(100), 0);
+}
+
+// Memory with a descriptor. What is read and written through the descriptor is there.
+class DescribedMemory {
+ public:
+  explicit DescribedMemory(size_t bytes)
+      : bytes_(bytes), file_(memfd_create("weft-test", MFD_CLOEXEC)) {
+    if (ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) ADD_FAILURE() << "no memory";
+    data_ = static_cast<std::byte*>(
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0));
+  }
+  ~DescribedMemory() { munmap(data_, bytes_); }
+  DescribedMemory(const DescribedMemory&) = delete;
+  DescribedMemory& operator=(const DescribedMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return bytes_; }
+  int descriptor() const { return file_.get(); }
+  Fd copy() const { return Fd(dup(file_.get())); }
+
+ private:
+  const size_t bytes_;
+  const Fd file_;
+  std::byte* data_ = nullptr;
+};
+
+// The memory begins in the middle of what the descriptor is for.
+TEST_P(EveryPluginVersion, IsToldWhereADescriptorsMemoryBegins) {
+  constexpr size_t kSkipped = 65536, kBytes = 300000;
+  const auto network = withholding_network(GetParam());
+  auto [sender, receiver] = connect_pair(network, kFast);
+  const DescribedMemory from(kSkipped + kBytes), to(2 * kSkipped + kBytes);
+  for (size_t i = 0; i < kBytes; i++) from.data()[kSkipped + i] = static_cast<std::byte>(i * 7);
+  void *source = nullptr, *target = nullptr;
+  ASSERT_EQ(network->reg_dma_buf(sender.get(), from.data() + kSkipped, kBytes, kSkipped,
+                                 from.descriptor(), &source),
+            ncclSuccess);
+  ASSERT_EQ(network->reg_dma_buf(receiver.get(), to.data() + 2 * kSkipped, kBytes, 2 * kSkipped,
+                                 to.descriptor(), &target),
+            ncclSuccess);
+  void *unused = nullptr, *sends = nullptr, *receives = nullptr, *flush = nullptr;
+  EXPECT_NE(network->reg_dma_buf(sender.get(), from.data(), kBytes + 1, kSkipped,
+                                 from.descriptor(), &unused),
+            ncclSuccess)
+      << "the plugin checks";
+  bool sent = false, received = false, flushed = false;
+  size_t size = 0;
+  for (int tries = 0; !(sent && flushed) && tries < 100000; tries++) {
+    if (sends == nullptr)
+      network->isend(sender.get(), from.data() + kSkipped, kBytes, source, &sends);
+    if (receives == nullptr)
+      network->irecv(receiver.get(), to.data() + 2 * kSkipped, kBytes, target, &receives);
+    if (sends != nullptr && !sent) {
+      ASSERT_EQ(network->test(sends, sent, size), ncclSuccess);
+    }
+    if (receives != nullptr && !received) {
+      ASSERT_EQ(network->test(receives, received, size), ncclSuccess);
+    }
+    if (received && flush == nullptr) {
+      ASSERT_EQ(network->flush(receiver.get(), to.data() + 2 * kSkipped, kBytes, target, &flush),
+                ncclSuccess);
+    }
+    if (flush != nullptr && !flushed) {
+      ASSERT_EQ(network->test(flush, flushed, size), ncclSuccess);
+    }
+  }
+  ASSERT_TRUE(sent && flushed);
+  EXPECT_EQ(std::memcmp(to.data() + 2 * kSkipped, from.data() + kSkipped, kBytes), 0);
+  EXPECT_EQ(network->dereg(sender.get(), source), ncclSuccess);
+  EXPECT_EQ(network->dereg(receiver.get(), target), ncclSuccess);
+}
+
+// Buffers of the caller that have descriptors, for NICs that take nothing else.
+TEST_P(EveryPluginVersion, TakesBuffersByTheirDescriptors) {
+  TestArea from, to;
+  from.give_gpu();
+  to.give_gpu();
+  auto comms = connect_pair(withholding_network(GetParam()), kFast);
+  const auto with_buffers = [](TestArea& end, NetComm& comm) {
+    LaneArea area = end.area();
+    area.gpu.registration = comm.reg(end.gpu.data(), end.gpu.size(), net_abi::kCudaPointer);
+    area.gpu.buffers = std::make_shared<NicBuffers>();
+    area.gpu.pointers = net_abi::kDmaBuf;
+    area.gpu.needs_flush = true;
+    return area;
+  };
+  const LaneArea sends = with_buffers(from, comms.first);
+  const LaneArea receives = with_buffers(to, comms.second);
+  const LanePair pair(std::move(comms), sends, receives);
+  Poster poster(pair.posts());
+  for (uint32_t n = 1; n <= 8; n++) {
+    const uint32_t bytes = n * 50000;
+    const DescribedMemory source(bytes + 100), target(bytes + 50);
+    for (uint32_t i = 0; i < bytes; i++) source.data()[i + 100] = static_cast<std::byte>(i * 5 + n);
+    const int slots[] = {sends.gpu.buffers->put(source.data(), source.size(), source.copy()),
+                         receives.gpu.buffers->put(target.data(), target.size(), target.copy())};
+    const auto answered = [&](const LaneArea& area, int slot) {
+      while (area.gpu.buffers->state(slot) == NicBuffers::State::kPending)
+        std::this_thread::yield();
+      return area.gpu.buffers->state(slot);
+    };
+    ASSERT_EQ(answered(sends, slots[0]), NicBuffers::State::kReady);
+    ASSERT_EQ(answered(receives, slots[1]), NicBuffers::State::kReady);
+    LanePost post = numbered_post(n, bytes, 0);
+    post.kind |= LanePost::kLarge | LanePost::kFromPlace | LanePost::kToPlace;
+    post.from = reinterpret_cast<uint64_t>(source.data() + 100);
+    post.to = reinterpret_cast<uint64_t>(target.data() + 50);
+    poster.post(post);
+    ASSERT_TRUE(to.gets(n % 16, uint64_t{3} << 32 | n)) << n;
+    EXPECT_EQ(std::memcmp(source.data() + 100, target.data() + 50, bytes), 0) << n;
+    ASSERT_TRUE(from.has_sent(n));
+    sends.gpu.buffers->take_out(slots[0]);
+    receives.gpu.buffers->take_out(slots[1]);
+  }
+  EXPECT_EQ(sends.gpu.buffers->sent, 8u);
+  EXPECT_EQ(receives.gpu.buffers->received, 8u);
 }
 
 TEST(GpuMemory, IsForNicsThatAreNear) {

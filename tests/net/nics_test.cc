@@ -1,8 +1,10 @@
 // Which NICs routes take: those that the machine names, seen by a plugin with many devices.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -89,61 +91,130 @@ TEST(Nics, ThatTheNetworkDoesNotHaveAreReplacedByTheFastest) {
     EXPECT_EQ(lines, (Lines{"sends eth7", "receives eth7"}));
 }
 
-constexpr size_t kBlock = size_t{1} << 20;  // bytes of a rank
-
-// "all_gather 5": so many calls, with arrays of a block per rank.
-WEFT_SCENARIO(some_large_calls) {
-  std::istringstream words(context.argument);
-  std::string collective;
-  int calls = 0;
-  words >> collective >> calls;
-  with_communicator(context, [&](ncclComm_t comm) {
-    const size_t mine = kBlock / sizeof(int), all = mine * static_cast<size_t>(context.nranks);
-    std::vector<int> in(all, context.rank + 1), out(all, -1);
-    for (int i = 0; i < calls; i++) {
-      const bool gathers = collective == "all_gather", scatters = collective == "reduce_scatter";
-      ASSERT_EQ(weftPartitioned(comm, collective.c_str(), in.data(), out.data(),
-                                gathers || scatters ? mine : all, ncclInt32, ncclSum, 3, 1, nullptr,
-                                nullptr, nullptr),
-                ncclSuccess)
-          << ncclGetLastError(comm);
-      const int sum = context.nranks * (context.nranks + 1) / 2;
-      EXPECT_EQ(out[0], gathers ? 1 : collective == "broadcast" ? 4 : sum);
-      EXPECT_EQ(out[(scatters ? mine : all) - 1], gathers                     ? context.nranks
-                                                  : collective == "broadcast" ? 4
-                                                                              : sum);
-    }
-  });
+// The communicator's config has the traffic class of the argument.
+WEFT_SCENARIO(traffic_of_a_class) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.trafficClass = std::stoi(context.argument);
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRankConfig(&comm, context.nranks, context.ids.at(0), context.rank, &config),
+            ncclSuccess)
+      << ncclGetLastError(nullptr);
+  std::vector<int> data(1000, 1);
+  EXPECT_EQ(ncclAllReduce(data.data(), data.data(), data.size(), ncclInt32, ncclSum, comm, nullptr),
+            ncclSuccess);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
-// Every chunk crosses the network as often as it must, and no more. Messages have headers. A
-// broadcast from rank 3 may come back to its host over the other direction of the cable.
-TEST(Nics, CarryWhatTheBoundSays) {
-  if (kSanitized) GTEST_SKIP() << "sanitized: searches for plans take too long";
-  const double array = 16.0 * kBlock;
-  const std::pair<const char*, double> bounds[] = {{"all_gather", array},
-                                                   {"reduce_scatter", array},
-                                                   {"all_reduce", 2 * array},
-                                                   {"broadcast", array}};
-  for (const auto& [collective, bound] : bounds) {
-    const auto bytes = [name = std::string(collective)](const char* calls) {
-      return nic_bytes("some_large_calls", name + calls, "ndv2x2", 16);
+// From version 10 on.
+TEST(TrafficClasses, OfConfigsReachPlugins) {
+  for (const std::string net : {"tiny10", "tiny11", "tiny12"}) {
+    const std::string log = testing::TempDir() + "weft-class-" + std::to_string(getpid());
+    ProcessOptions options;
+    options.argument = "105";
+    options.environment = [&](int rank) {
+      auto all = separate_hosts(rank);
+      all["NCCL_NET_PLUGIN"] = WEFT_TEST_PLUGINS "/libnccl-net-" + net + ".so";
+      all["NCCL_NET"] = net;
+      all["WEFT_TEST_NIC_LOG"] = log;
+      return all;
     };
-    const double one = (bytes(" 5") - bytes(" 1")) / 4;
-    EXPECT_GE(one, bound) << collective;
-    EXPECT_LE(one, (collective == std::string("broadcast") ? 2 : 1) * 1.005 * bound) << collective;
-    std::printf("%-14s %.4f of the bound\n", collective, one / bound);
+    run_ranks_as_processes("traffic_of_a_class", 2, options);
+    const std::string nic = net + "dev";
+    EXPECT_EQ(lines_of(log), (Lines{"sends " + nic, "receives " + nic, "traffic class 105"}));
+    unlink(log.c_str());
   }
 }
 
-// The plugin is loaded in a process of its own: it reads its devices once.
-WEFT_SCENARIO(places_routes) {
+constexpr int kRoot = 3;
+
+// "all_gather 5 1048576": so many calls, with arrays of so many bytes. An array holds the blocks of
+// all ranks, where the collective has blocks.
+WEFT_SCENARIO(counted_calls) {
+  std::istringstream words(context.argument);
+  std::string collective;
+  int calls = 0;
+  size_t bytes = 0;
+  words >> collective >> calls >> bytes;
+  with_communicator(context, [&](ncclComm_t comm) {
+    const size_t array = bytes / sizeof(int), block = array / static_cast<size_t>(context.nranks);
+    const bool gathers = collective == "all_gather" || collective == "gather";
+    const bool scatters = collective == "reduce_scatter" || collective == "scatter";
+    const bool exchanges = collective == "alltoall", sums = collective.starts_with("reduce") ||
+                                                            collective == "all_reduce";
+    const bool has_result =
+        context.rank == kRoot || (collective != "gather" && collective != "reduce");
+    std::vector<int> in(array, context.rank + 1), out(array, -1);
+    for (int i = 0; i < calls; i++)
+      ASSERT_EQ(weftPartitioned(comm, collective.c_str(), in.data(), out.data(),
+                                gathers || scatters || exchanges ? block : array, ncclInt32,
+                                ncclSum, kRoot, 1, nullptr, nullptr, nullptr),
+                ncclSuccess)
+          << ncclGetLastError(comm);
+    if (!has_result) return;
+    const int sum = context.nranks * (context.nranks + 1) / 2, of_root = kRoot + 1;
+    EXPECT_EQ(out[0], sums ? sum : gathers || exchanges ? 1 : of_root);
+    EXPECT_EQ(out[(scatters ? block : array) - 1],
+              sums ? sum : gathers || exchanges ? context.nranks : of_root);
+  });
+}
+
+// The least that a collective sends between hosts, in arrays.
+double least(const std::string& collective, const std::vector<int>& host_of) {
+  std::map<int, double> ranks;  // of each host
+  for (const int host : host_of) ranks[host]++;
+  const auto n = static_cast<double>(host_of.size()), hosts = static_cast<double>(ranks.size());
+  if (collective == "all_reduce") return 2 * (hosts - 1);
+  if (collective == "gather" || collective == "scatter") return (n - ranks[host_of[kRoot]]) / n;
+  if (collective != "alltoall") return hosts - 1;
+  double blocks = 0;
+  for (const auto& [host, mine] : ranks) blocks += mine * (n - mine);
+  return blocks / n;
+}
+
+constexpr const char* kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "alltoall",
+                                        "broadcast",  "reduce",     "gather",         "scatter"};
+
+// Every chunk crosses the network as often as it must, and no more. Messages have headers.
+void expect_least_bytes(const std::vector<int>& hosts, const std::string& topo, size_t bytes) {
+  constexpr int kCalls = 2;
+  for (const std::string collective : kCollectives) {
+    const std::string calls = fmt::format("{} {} {}", collective, kCalls, bytes);
+    const double one = nic_bytes("counted_calls", calls, topo, hosts) / kCalls;
+    const double bound = least(collective, hosts) * static_cast<double>(bytes);
+    EXPECT_GE(one, bound) << collective;
+    EXPECT_LE(one, 1.005 * bound) << collective;
+    std::printf("%-14s %.4f of the bound\n", collective.c_str(), one / bound);
+  }
+}
+
+TEST(Nics, CarryWhatTheBoundSays) {
+  if (kSanitized) GTEST_SKIP() << "sanitized: searches for plans take too long";
+  expect_least_bytes({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, "ndv2x2", size_t{16} << 20);
+}
+
+TEST(Nics, OfTwoHostsCarryWhatTheBoundSays) {
+  expect_least_bytes({0, 0, 0, 0, 1, 1, 1, 1}, "", size_t{8} << 20);
+}
+
+TEST(Nics, OfFourHostsCarryWhatTheBoundSays) {
+  expect_least_bytes({0, 0, 1, 1, 2, 2, 3, 3}, "", size_t{8} << 20);
+}
+
+TEST(Nics, OfUnequalHostsCarryWhatTheBoundSays) {
+  expect_least_bytes({0, 0, 0, 1, 1, 2}, "", size_t{6} << 20);
+}
+
+std::shared_ptr<Network> tests_network() {
   NetRequest request;
   request.plugins = WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so";
   request.plugins_given = true;
   request.net_name = "tiny11";
-  const auto network =
-      choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+  return choose_network(request, built_in_table(net_socket::kNetV12, net_socket::kExtension));
+}
+
+// The plugin is loaded in a process of its own: it reads its devices once.
+WEFT_SCENARIO(places_routes) {
+  const auto network = tests_network();
   NicPlan plan;
   plan.of_rank = {{"b", "c"}, {"a"}};
   plan.routes = {{0, 1, 5, "a", "d"}, {0, 1, 6, "no such NIC", "a"}};
@@ -157,12 +228,51 @@ WEFT_SCENARIO(places_routes) {
   EXPECT_EQ(others, (std::multiset<int>{1, 1, 2, 2}));
 }
 
+// Of each device, how many of so many routes it gets.
+std::map<int, int> routes_of(Network& network, const NicPlan& plan, int routes) {
+  NicDevices devices(network, plan, 0);
+  std::map<int, int> placed;
+  for (int channel = 0; channel < routes; channel++) placed[devices.place(1, channel, true)]++;
+  return placed;
+}
+
+WEFT_SCENARIO(places_routes_by_speed) {
+  const auto network = tests_network();
+  using Placed = std::map<int, int>;
+  const auto plan_for = [](std::vector<std::string> names) {
+    NicPlan plan;
+    plan.of_rank = {std::move(names)};
+    return plan;
+  };
+  EXPECT_EQ(routes_of(*network, plan_for({"fast", "slower"}), 9), (Placed{{0, 6}, {1, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"slower", "fast"}), 9), (Placed{{0, 6}, {1, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"fast", "slower", "slow3"}), 21),
+            (Placed{{0, 12}, {1, 6}, {2, 3}}));
+  EXPECT_EQ(routes_of(*network, plan_for({"slower", "gone"}), 4), (Placed{{1, 4}}))
+      << "what the network does not have gets nothing";
+  EXPECT_EQ(routes_of(*network, plan_for({"gone"}), 4), (Placed{{0, 4}})) << "the fastest serves";
+  EXPECT_EQ(routes_of(*network, {}, 4), (Placed{{0, 4}}));
+  NicPlan routed = plan_for({"fast", "slower"});
+  routed.routes = {{0, 1, 2, "gone", "fast"}, {0, 1, 3, "slow3", "fast"}};
+  EXPECT_EQ(routes_of(*network, routed, 7), (Placed{{0, 4}, {1, 2}, {2, 1}}))
+      << "a route to what is gone is placed as others are";
+}
+
 TEST(Nics, AreThoseThatSchedulesName) {
   ProcessOptions options;
   options.environment = [](int) {
     return std::map<std::string, std::string>{{"WEFT_TEST_NICS", "a,b,c,d"}};
   };
   run_ranks_as_processes("places_routes", 1, options);
+}
+
+TEST(Nics, GetRoutesByTheirSpeeds) {
+  ProcessOptions options;
+  options.environment = [](int) {
+    return std::map<std::string, std::string>{
+        {"WEFT_TEST_NICS", "fast:100000,slower:50000,slow3:25000"}};
+  };
+  run_ranks_as_processes("places_routes_by_speed", 1, options);
 }
 
 TEST(Nics, OfThePlanAreThoseOfTheRoutes) {

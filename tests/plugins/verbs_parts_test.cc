@@ -6,6 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <vector>
 
 #include "plugins/net_verbs/connection.h"
 #include "plugins/net_verbs/error_text.h"
@@ -262,6 +264,37 @@ TEST(HcaNames, HavePortsThatAreNumbers) {
           << error.what();
     }
   }
+}
+
+struct Regions {
+  std::vector<ibv_mr> made = std::vector<ibv_mr>(8);
+  size_t registered = 0;
+  std::vector<ibv_mr*> dropped;
+  RegionCache cache{[this](ibv_mr* region) { dropped.push_back(region); }};
+  std::shared_ptr<ibv_mr> get(const RegionCache::Range& range) {
+    return cache.get(range, [this] { return &made[registered++]; });
+  }
+};
+
+TEST(MemoryRegions, OfOneRangeAreRegisteredOnceAndDroppedByTheLastOwner) {
+  Regions regions;
+  auto first = regions.get({4096, 100}), second = regions.get({4096, 100});
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(regions.registered, 1u);
+  first.reset();
+  EXPECT_TRUE(regions.dropped.empty());
+  second.reset();
+  EXPECT_EQ(regions.dropped, (std::vector<ibv_mr*>{regions.made.data()}));
+  EXPECT_EQ(regions.get({4096, 100}).get(), &regions.made[1]) << "the memory may be another one";
+}
+
+TEST(MemoryRegions, OfOtherRangesAndOtherFilesAreOthers) {
+  Regions regions;
+  const auto a = regions.get({4096, 100}), longer = regions.get({4096, 200});
+  const auto dmabuf = regions.get({4096, 100, 0, 7, 1}), later = regions.get({4096, 100, 0, 7, 2});
+  EXPECT_EQ(regions.registered, 4u);
+  EXPECT_EQ(regions.cache.get({8192, 100}, [] { return nullptr; }), nullptr);
+  EXPECT_NE(regions.get({8192, 100}), nullptr) << "a refusal is not kept";
 }
 
 TEST(ConnectionSettings, StayWithinWhatDevicesTake) {

@@ -1,5 +1,5 @@
 // Bytes that ranks as processes send over the tests' plugin "tiny11", which counts them
-// (tests/net/plugins/tiny_v11.cc). The two halves of the ranks are two hosts.
+// (tests/net/plugins/tiny_plugin.cc).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,14 +8,18 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/support/processes.h"
 
 namespace weft::test {
 
-// What the scenario sends to the other host, all ranks together, on a machine of that name.
+// What the scenario sends to other hosts, all ranks together, on a machine of that name. `hosts`: the
+// host of each rank.
 inline double nic_bytes(const char* scenario, const std::string& argument, const std::string& topo,
-                        int ranks, const std::map<std::string, std::string>& more = {}) {
+                        const std::vector<int>& hosts,
+                        const std::map<std::string, std::string>& more = {}) {
+  const int ranks = static_cast<int>(hosts.size());
   const auto file = [](int rank) {
     return testing::TempDir() + "weft-bytes-" + std::to_string(getpid()) + "-" +
            std::to_string(rank);
@@ -25,7 +29,7 @@ inline double nic_bytes(const char* scenario, const std::string& argument, const
   options.argument = argument;
   options.environment = [&](int rank) {
     std::map<std::string, std::string> all = {
-        {"NCCL_HOSTID", rank < ranks / 2 ? "first" : "second"},
+        {"NCCL_HOSTID", "host" + std::to_string(hosts[static_cast<size_t>(rank)])},
         {"NCCL_NET_PLUGIN", WEFT_TEST_PLUGINS "/libnccl-net-tiny11.so"},
         {"NCCL_NET", "tiny11"},
         {"WEFT_TOPO", topo},

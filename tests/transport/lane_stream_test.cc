@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "plugins/net_socket/plugin.h"
+#include "src/transport/plugin_network.h"
 #include "tests/support/sampling.h"
 #include "tests/transport/lane_ends.h"
 #include "tests/transport/loopback_network.h"
@@ -97,6 +100,37 @@ TEST_P(LaneStreams, LetNobodyWaitForAConnectionThatHasEnded) {
 INSTANTIATE_TEST_SUITE_P(Over, LaneStreams, testing::Bool(), [](const auto& tested) {
   return tested.param ? "lending_network" : "plain_network";
 });
+
+// Whose area was freed when it was deregistered.
+std::weak_ptr<void> area_owner;
+int late_deregistrations = 0;
+
+// Other memory may have the address by then, and a plugin may know it by its address.
+TEST(LaneAreas, AreDeregisteredBeforeTheyAreFreed) {
+  static const auto kWatched = [] {
+    auto net = net_socket::kNetV12;
+    net.dereg_mr = [](void*, void*) {
+      late_deregistrations += area_owner.expired() ? 1 : 0;
+      return ncclSuccess;
+    };
+    return net;
+  }();
+  const auto network = built_in_table(kWatched, net_socket::kExtension).open(1, net_abi::kUndefined);
+  TestArea from, to;
+  auto owner = std::make_shared<int>();
+  area_owner = owner;
+  const auto owned = [&](TestArea& area) {
+    LaneArea with_owner = area.area();
+    with_owner.owner = owner;
+    return with_owner;
+  };
+  {
+    const LanePair pair(connect_pair(network), owned(from), owned(to));
+    owner.reset();
+  }
+  EXPECT_TRUE(area_owner.expired());
+  EXPECT_EQ(late_deregistrations, 0);
+}
 
 }  // namespace
 }  // namespace weft::test

@@ -2,6 +2,8 @@
 #include "tests/net/plugins/gpu_memory.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -162,6 +164,15 @@ struct Staging {
 struct Registration {
   void* inner = nullptr;
   bool on_gpu = false;
+  std::byte *data = nullptr, *view = nullptr;  // of a descriptor's memory
+  size_t size = 0;
+
+  // nullptr: not in the registration.
+  void* seen(void* at, size_t bytes) const {
+    if (view == nullptr) return at;
+    const auto offset = static_cast<size_t>(static_cast<std::byte*>(at) - data);
+    return offset <= size && bytes <= size - offset ? view + offset : nullptr;
+  }
 };
 
 std::mutex stagings_mutex;
@@ -207,14 +218,34 @@ ncclResult_t reg(void* comm, void* data, size_t size, int type, void** registrat
   return ncclSuccess;
 }
 
+ncclResult_t reg_dma_buf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                         void** registration) {
+  struct stat file {};
+  if (type != net_abi::kCudaPointer || fstat(fd, &file) != 0 ||
+      static_cast<uint64_t>(file.st_size) < offset + size)
+    return ncclInvalidArgument;
+  void* view = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    static_cast<off_t>(offset));
+  if (view == MAP_FAILED) return ncclSystemError;
+  staging_of(comm, true);
+  *registration = std::make_unique<Registration>(
+                      Registration{nullptr, true, static_cast<std::byte*>(data),
+                                   static_cast<std::byte*>(view), size})
+                      .release();
+  return ncclSuccess;
+}
+
 ncclResult_t dereg(void* comm, void* registration) {
   const std::unique_ptr<Registration> owner(static_cast<Registration*>(registration));
+  if (owner->view != nullptr) munmap(owner->view, owner->size);
   return owner->on_gpu ? ncclSuccess : tiny::dereg(comm, owner->inner);
 }
 
 ncclResult_t isend(void* comm, void* data, size_t size, void* registration, void** request) {
   const auto& from = *static_cast<Registration*>(registration);
   *request = nullptr;
+  data = from.seen(data, size);
+  if (data == nullptr) return ncclInvalidArgument;
   Staging* staging = staging_of(comm);
   Request made{
       .kind = Request::kSend, .comm = comm, .data = data, .size = size, .registration = from.inner};
@@ -240,6 +271,8 @@ ncclResult_t isend(void* comm, void* data, size_t size, void* registration, void
 ncclResult_t irecv(void* comm, void* data, size_t size, void* registration, void** request) {
   const auto& to = *static_cast<Registration*>(registration);
   *request = nullptr;
+  data = to.seen(data, size);
+  if (data == nullptr) return ncclInvalidArgument;
   Buffer* buffer = nullptr;
   if (to.on_gpu) {
     if (size > kBufferBytes) return ncclInvalidArgument;

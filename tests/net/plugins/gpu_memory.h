@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "src/transport/net_abi/common.h"
 
@@ -13,6 +14,9 @@ namespace weft::test::tiny {
 // Instead of the functions of tiny_net.h with these names.
 namespace gpu {
 ncclResult_t reg(void* comm, void* data, size_t size, int type, void** registration);
+// Memory is reached through the descriptor alone: a mapping of the range stands for it.
+ncclResult_t reg_dma_buf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                         void** registration);
 ncclResult_t dereg(void* comm, void* registration);
 ncclResult_t isend(void* comm, void* data, size_t size, void* registration, void** request);
 ncclResult_t irecv(void* comm, void* data, size_t size, void* registration, void** request);

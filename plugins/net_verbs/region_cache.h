@@ -1,0 +1,40 @@
+// The memory regions of a device, registered once each: a registration costs time, and room in the
+// NIC. Thread-safe.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "plugins/net_verbs/verbs_library.h"
+
+namespace weft::net_verbs {
+
+void deregister_region(ibv_mr* region);
+
+class RegionCache {
+ public:
+  struct Range {
+    uint64_t address = 0, size = 0;
+    uint64_t offset = 0, file_system = 0, inode = 0;  // of a dmabuf
+    auto operator<=>(const Range&) const = default;
+  };
+  explicit RegionCache(std::function<void(ibv_mr*)> drop = deregister_region)
+      : drop_(std::move(drop)) {}
+
+  // The region of this range. `make` registers it if nobody has it. nullptr: `make` said so. The
+  // last owner deregisters it. Owners give it up before the memory is freed.
+  std::shared_ptr<ibv_mr> get(const Range& range, const std::function<ibv_mr*()>& make);
+
+ private:
+  void drop(const Range& range, ibv_mr* region);
+
+  const std::function<void(ibv_mr*)> drop_;
+  std::mutex mutex_;
+  std::map<Range, std::weak_ptr<ibv_mr>> regions_;
+};
+
+}  // namespace weft::net_verbs
