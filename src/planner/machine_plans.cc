@@ -12,6 +12,7 @@
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/ordered_plans.h"
 #include "src/planner/plan_facts.h"
+#include "src/planner/schedule_maker.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
 #include "src/simulator/lane_simulation.h"
@@ -103,8 +104,21 @@ void complete_table(const InitPlansRequest& request, const Machine& machine,
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, table);
 }
 
-// Plans that were made before: all wanted schedules and their table are in the cache. Only the
-// schedules that the table chooses are proved. nullopt: something is missing, or no good.
+// The cached table of these schedules. An earlier init may have had no time for all of them: then
+// its table serves until the cache has more, or this init has the time. nullopt: there is none.
+std::optional<CachedTable> table_of(const InitPlansRequest& request, const KnownSchedules& known,
+                                    const SynthesisTime& time, TableRequest& table) {
+  for (const bool patient : {true, false}) {
+    if (patient ? known.cut_short + known.left > 0 : time.seconds >= kPatientSeconds) continue;
+    table.patient = patient;
+    if (CachedTable cached(request.config, table, known.fingerprint); cached.exists())
+      return cached;
+  }
+  return std::nullopt;
+}
+
+// Plans that were made before: a table and the schedules that it chooses are in the cache. Only
+// these are proved. nullopt: something is missing, or no good.
 std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& request,
                                                    const Machine& machine, TableRequest& table,
                                                    const std::optional<LaneCosts>& costs,
@@ -112,9 +126,8 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
                                                    const std::string& title) {
   const auto begin = std::chrono::steady_clock::now();
   const KnownSchedules known = known_schedules(request.config, machine, costs, time);
-  table.patient = known.cut_short == 0;
-  const CachedTable cached(request.config, table, known.fingerprint);
-  if (known.all.empty() || !cached.exists()) return std::nullopt;
+  const std::optional<CachedTable> cached = table_of(request, known, time, table);
+  if (!cached) return std::nullopt;
   const auto known_as = [&](const PlanOption& option) {
     const auto found =
         std::find_if(known.all.begin(), known.all.end(),
@@ -130,7 +143,7 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
   };
   try {
     CommunicatorPlans plans;
-    plans.table = cached.read(kind_of);
+    plans.table = cached->read(kind_of);
     complete_table(request, machine, plans.table);
     std::vector<std::shared_ptr<const ImportedSchedule>> ordered;
     std::vector<PlanOption*> chosen;
@@ -173,7 +186,9 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
     MadeSchedules made;
     made.fetched = static_cast<int>(known.all.size());
     made.cut_short = known.cut_short;
-    made.completes = known.completes;
+    if (!table.patient) made.left = known.left + known.missing;
+    made.completes = made.left + made.cut_short > 0 &&
+                     complete_cache_later(request.config, machine, costs, time);
     log_unfinished(title, made);
     return plans;
   } catch (const Error& error) {
