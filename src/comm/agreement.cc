@@ -13,6 +13,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -54,6 +55,13 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
             cluster.hosts.size(), cluster.hosts.size() == 1 ? "" : "s",
             fingerprint_text(cluster.machine), milliseconds, plans.table.machine,
             plans.table.origin);
+  for (const std::string& note : cluster.machine.notes) {
+    if (note.find(kOtherLinks) != std::string::npos) {
+      WEFT_WARN("{}: {}", label, note);
+    } else {
+      WEFT_INFO(kInit, "{}", note);
+    }
+  }
   for (int k = 0; k < kCollectiveKinds; k++) {
     const std::string lines = describe_ranges(plans.table, static_cast<CollectiveKind>(k));
     for (size_t at = 0; at < lines.size();) {
