@@ -352,6 +352,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.cta_bytes = config_.cta_bytes;
   options.lane_fifo_bytes = config_.lane_fifo_bytes;
   options.lane_slots = config_.lane_slots;
+  options.packet_bytes = config_.packet_bytes;
   options.straight = config_.straight;
   options.share_buffers = config_.share_buffers;
   options.share_bytes = config_.share_bytes;
