@@ -62,6 +62,11 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
       WEFT_INFO(kInit, "{}", note);
     }
   }
+  const std::string rules = why_rules_decide(plans.table, static_cast<int>(cluster.host_of.size()),
+                                             static_cast<int>(cluster.hosts.size()));
+  if (!rules.empty()) WEFT_INFO(kInit, "{}: simple rules decide {}", label, rules);
+  // On one host the table has the choices of the rules.
+  if (!rules.empty() && cluster.hosts.size() > 1) return;
   for (int k = 0; k < kCollectiveKinds; k++) {
     const std::string lines = describe_ranges(plans.table, static_cast<CollectiveKind>(k));
     for (size_t at = 0; at < lines.size();) {

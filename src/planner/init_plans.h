@@ -53,3 +53,6 @@ struct CommunicatorPlans {
 CommunicatorPlans make_init_plans(const InitPlansRequest& request);
 
 }  // namespace weft
+// For which ranks simple rules decide instead of this table; empty: the table decides.
+std::string why_rules_decide(const SelectionTable& table, int nranks, int hosts);
+

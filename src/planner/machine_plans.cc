@@ -152,7 +152,7 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
       if (option.schedule < 0) continue;
       const bool kept = plans.table.chooses(static_cast<int>(i));
       if (kept && known_as(option) == nullptr && ordered.empty())
-        ordered = ordered_schedules(machine);
+        ordered = ordered_schedules(machine, !request.config.algo.empty());
       option.schedule = kept ? static_cast<int>(chosen.size()) : PlanOption::kNotKept;
       if (kept) chosen.push_back(&option);
     }
@@ -225,7 +225,8 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
     const MadeSchedules made = schedules_for(request.config, machine, costs, time, request.fits);
     std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
     if (request.on_gpus)
-      for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);
+      for (const auto& ordered : ordered_schedules(machine, !request.config.algo.empty()))
+        all.push_back(ordered);
     plans.schedules = ImportedSchedules::of(all);
     schedules = made.fingerprint;
     table.patient = made.left + made.cut_short == 0;
