@@ -25,7 +25,7 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
 // For GPUs whose data goes through host memory, with or without CPU nodes.
 SelectionTable via_host_table(const InitPlansRequest& request, const Machine& whole,
                               std::span<const int> places, TableRequest table) {
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   const auto rates = [&](const char* section) {
     const bool known = measured.has_value() && measured->rates.contains(section);
     return known ? measured->rates.at(section) : default_rates(section);

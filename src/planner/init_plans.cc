@@ -20,6 +20,10 @@ SimulationOptions quick_simulation(int nranks) {
   return options;
 }
 
+std::optional<Calibration> measured_rates(const InitPlansRequest& request) {
+  return request.elsewhere ? std::nullopt : load_rates(request.config);
+}
+
 void take_rates(const InitPlansRequest& request, TableRequest& table) {
   const std::string usual = request.on_gpus                  ? kGpuRates
                             : !request.setting.hosts.empty() ? kNetworkRates
@@ -27,7 +31,7 @@ void take_rates(const InitPlansRequest& request, TableRequest& table) {
                                                              : kProcessRates;
   table.rates = default_rates(usual);
   table.origin = "default rates (weft calibrate measures them)";
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   if (!measured.has_value()) return;
   // Threads of one process launch kernels one at a time, so their calls take longer.
   const bool apart =
@@ -85,7 +89,6 @@ CommunicatorPlans plans_for(const InitPlansRequest& request) {
   return plans;
 }
 
-}  // namespace weft
 bool bars_simple(const TuningRules& rules) {
   for (int kind = 0; kind < kCollectiveKinds; kind++)
     if (!rules.protocols.allows(static_cast<CollectiveKind>(kind),
@@ -117,3 +120,4 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   return plans;
 }
 
+}  // namespace weft

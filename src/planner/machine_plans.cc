@@ -40,7 +40,7 @@ void keep_chosen(CommunicatorPlans& plans) {
 
 // What steps cost on GPUs, and whether kernels for special shapes may compete.
 void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, TableRequest& table) {
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   table.path = PlanPath::kLanes;
   table.lanes = usual_cut(request.hosts > 1);
