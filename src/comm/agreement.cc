@@ -13,6 +13,7 @@
 #include "src/exec/cuda/gpu_executor.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/topology/graph/fingerprint.h"
+#include "src/topology/graph/rank_machine.h"
 
 namespace weft {
 namespace {
@@ -54,6 +55,18 @@ void log_plans(const std::string& label, const Cluster& cluster, const Communica
             cluster.hosts.size(), cluster.hosts.size() == 1 ? "" : "s",
             fingerprint_text(cluster.machine), milliseconds, plans.table.machine,
             plans.table.origin);
+  for (const std::string& note : cluster.machine.notes) {
+    if (note.find(kOtherLinks) != std::string::npos) {
+      WEFT_WARN("{}: {}", label, note);
+    } else {
+      WEFT_INFO(kInit, "{}", note);
+    }
+  }
+  const std::string rules = why_rules_decide(plans.table, static_cast<int>(cluster.host_of.size()),
+                                             static_cast<int>(cluster.hosts.size()));
+  if (!rules.empty()) WEFT_INFO(kInit, "{}: simple rules decide {}", label, rules);
+  // On one host the table has the choices of the rules.
+  if (!rules.empty() && cluster.hosts.size() > 1) return;
   for (int k = 0; k < kCollectiveKinds; k++) {
     const std::string lines = describe_ranges(plans.table, static_cast<CollectiveKind>(k));
     for (size_t at = 0; at < lines.size();) {

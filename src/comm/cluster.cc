@@ -30,10 +30,14 @@ std::string look_at_host(bool hidden_gpus) {
   const auto begin = std::chrono::steady_clock::now();
   const Machine machine = this_machine(how);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  WEFT_INFO(kInit, "this host was looked at in {:.1f} ms: {} GPUs, {} NICs", took.count(),
-            gpus(machine).size(), nodes_of(machine, NodeType::kNic).size());
-  for (const std::string& note : machine.notes)
-    if (note.ends_with(kWithoutHwloc)) WEFT_INFO(kInit, "{}", note);
+  const auto without =
+      std::find_if(machine.notes.begin(), machine.notes.end(),
+                   [](const std::string& note) { return note.ends_with(kWithoutHwloc); });
+  const bool by_hwloc = without == machine.notes.end();
+  WEFT_INFO(kInit, "this host was looked at by {} in {:.1f} ms: {} GPUs, {} NICs",
+            by_hwloc ? "hwloc" : "/sys", took.count(), gpus(machine).size(),
+            nodes_of(machine, NodeType::kNic).size());
+  if (!by_hwloc) WEFT_INFO(kInit, "{}", *without);
   double nic_gbps = 0;
   for (const int nic : nodes_of(machine, NodeType::kNic))
     nic_gbps += machine.nodes[static_cast<size_t>(nic)].gbps;

@@ -360,6 +360,7 @@ void Communicator::start_gpu(Deadline deadline) {
   options.lane_slots = config_.lane_fifo_bytes > 0 && config_.lane_slots <= 0
                            ? static_cast<int>(cuda::LaneRoom().slots)
                            : config_.lane_slots;
+  options.packet_bytes = config_.packet_bytes;
   options.straight = config_.straight;
   options.share_buffers = config_.share_buffers;
   options.share_bytes = config_.share_bytes;

@@ -157,13 +157,15 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     std::atomic<bool>* lost = &ends.gone[pending.route.peer];
     if (pending.is_lane()) {
       const LaneArea area = area_of(pending, ends);
-      auto posts = std::make_shared<LaneOut>(std::move(pending.comm), Proxy::next(ends.proxies),
-                                             area, *ends.door, lost);
+      auto posts = std::make_shared<LaneOut>(std::move(pending.comm),
+                                             Proxy::next(ends.proxies, pending.pci_path), area,
+                                             *ends.door, lost);
       ends.posts(pending.route, *posts);
       add(pending, true, std::move(posts));
       continue;
     }
-    auto stream = std::make_shared<OutStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+    auto stream = std::make_shared<OutStream>(std::move(pending.comm),
+                                              Proxy::next(ends.proxies, pending.pci_path),
                                               ends.ring_bytes, *ends.door, lost, ends.segments);
     ends.send(pending.route, stream->port(pending.route.peer));
     add(pending, true, std::move(stream));
@@ -173,11 +175,13 @@ void NetworkLinks::connect(const std::vector<std::string>& offers, ControlChanne
     if (pending.is_lane()) {
       const LaneArea area = area_of(pending, ends);
       add(pending, false,
-          std::make_shared<LaneIn>(std::move(pending.comm), Proxy::next(ends.proxies), area,
-                                   *ends.door, lost));
+          std::make_shared<LaneIn>(std::move(pending.comm),
+                                   Proxy::next(ends.proxies, pending.pci_path), area, *ends.door,
+                                   lost));
       continue;
     }
-    auto stream = std::make_shared<InStream>(std::move(pending.comm), Proxy::next(ends.proxies),
+    auto stream = std::make_shared<InStream>(std::move(pending.comm),
+                                             Proxy::next(ends.proxies, pending.pci_path),
                                              ends.ring_bytes, *ends.door, lost, ends.segments);
     ends.receive(pending.route, stream->port(pending.route.peer));
     add(pending, false, std::move(stream));
@@ -253,7 +257,6 @@ LaneArea NetworkLinks::area_of(const Pending& pending, const Ends& ends) const {
 }
 
 void NetworkLinks::add(const Pending& pending, bool sends, std::shared_ptr<NetStream> stream) {
-  stream->proxy().stay_near(pending.pci_path);
   links_.push_back({pending.route, sends, std::move(stream), pending.nic});
 }
 

@@ -25,7 +25,7 @@ ptrdiff_t most_ranks_of_a_gpu(std::span<const int> gpus) {
 // For GPUs whose data goes through host memory, with or without CPU nodes.
 SelectionTable via_host_table(const InitPlansRequest& request, const Machine& whole,
                               std::span<const int> places, TableRequest table) {
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   const auto rates = [&](const char* section) {
     const bool known = measured.has_value() && measured->rates.contains(section);
     return known ? measured->rates.at(section) : default_rates(section);
@@ -66,10 +66,6 @@ SelectionTable shared_gpus_table(const InitPlansRequest& request, TableRequest t
   const auto found = static_cast<int>(gpus(request.machine).size());
   table.setting.cores = std::clamp(found, 1, request.nranks);
   table.setting.on_gpus = true;
-  for (const auto& [name, set] : {std::pair{"NCCL_ALGO", !request.config.algo.empty()},
-                                  {"NCCL_TUNER_PLUGIN", request.config.tuner_plugin.has_value()}})
-    if (set)
-      WEFT_WARN("{} has no effect between ranks that share a GPU: WEFT_PLAN forces a plan", name);
   SelectionTable built = build_gpu_table(table, request.config.packet_bytes);
   built.machine = fmt::format("{} ranks on {} GPU{}, whose thresholds are measured", request.nranks,
                               table.setting.cores, table.setting.cores == 1 ? "" : "s");

@@ -1,11 +1,13 @@
 // Parts of make_init_plans(): one builder per kind of machine.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/planner/init_plans.h"
+#include "src/planner/rates_file.h"
 #include "src/planner/table_builder.h"
 
 namespace weft {
@@ -27,6 +29,8 @@ std::vector<PlanOption> cpu_node_options(const InitPlansRequest& request, const 
                                          std::span<const int> places);
 // The request for a table, without rates. All builders use it.
 TableRequest table_request(const InitPlansRequest& request);
+// What weft calibrate measured, if it counts for the request.
+std::optional<Calibration> measured_rates(const InitPlansRequest& request);
 // Sets the rates that weft calibrate measured here, or the default rates.
 void take_rates(const InitPlansRequest& request, TableRequest& table);
 // The simulator cuts data more coarsely than executors do. That hardly changes times.

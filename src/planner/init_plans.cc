@@ -2,9 +2,11 @@
 #include "src/planner/init_plans.h"
 
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/rates_file.h"
 #include "src/planner/tuner_plugin.h"
+#include "src/planner/tuning_rules.h"
 #include "src/planner/via_host.h"
 #include "src/topology/graph/rank_machine.h"
 
@@ -18,6 +20,10 @@ SimulationOptions quick_simulation(int nranks) {
   return options;
 }
 
+std::optional<Calibration> measured_rates(const InitPlansRequest& request) {
+  return request.elsewhere ? std::nullopt : load_rates(request.config);
+}
+
 void take_rates(const InitPlansRequest& request, TableRequest& table) {
   const std::string usual = request.on_gpus                  ? kGpuRates
                             : !request.setting.hosts.empty() ? kNetworkRates
@@ -25,7 +31,7 @@ void take_rates(const InitPlansRequest& request, TableRequest& table) {
                                                              : kProcessRates;
   table.rates = default_rates(usual);
   table.origin = "default rates (weft calibrate measures them)";
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   if (!measured.has_value()) return;
   // Threads of one process launch kernels one at a time, so their calls take longer.
   const bool apart =
@@ -52,14 +58,19 @@ CommunicatorPlans plans_for_cores(const InitPlansRequest& request) {
   TableRequest table = table_request(request);
   take_rates(request, table);
   plans.table = build_table(table);
-  ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
+  // Between GPUs of several hosts it only predicts.
+  plans.table.advisory = request.on_gpus;
+  if (!request.on_gpus)
+    ask_tuner(request.config, request.nranks, request.hosts, request.communicator, plans.table);
   plans.table.machine = fmt::format("{} ranks on {} core{} of {} host{}", request.nranks,
                                     request.setting.cores, request.setting.cores == 1 ? "" : "s",
                                     request.hosts, request.hosts == 1 ? "" : "s");
   return plans;
 }
 
-CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
+namespace {
+
+CommunicatorPlans plans_for(const InitPlansRequest& request) {
   if (!request.config.topo.empty()) return plans_for_topo(request);
   if (!request.on_gpus) return plans_for_cores(request);
   const std::vector<int> places =
@@ -75,6 +86,37 @@ CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
   CommunicatorPlans plans = plans_for_cores(request);
   if (each_has_a_gpu(places))
     plans.nics = nic_plan(peer_ways(reduce_to(request.machine, places)), {});
+  return plans;
+}
+
+bool bars_simple(const TuningRules& rules) {
+  for (int kind = 0; kind < kCollectiveKinds; kind++)
+    if (!rules.protocols.allows(static_cast<CollectiveKind>(kind),
+                                static_cast<int>(NcclProtocol::kSimple)))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+std::string why_rules_decide(const SelectionTable& table, int nranks, int hosts) {
+  if (nranks > kMostTableRanks) return fmt::format("with more than {} ranks", kMostTableRanks);
+  if (!table.advisory) return "";
+  return hosts == 1 ? "between ranks that share a GPU" : "between these GPUs of several hosts";
+}
+
+CommunicatorPlans make_init_plans(const InitPlansRequest& request) {
+  CommunicatorPlans plans = plans_for(request);
+  if (request.on_gpus && bars_simple(TuningRules::from(request.config)))
+    WEFT_WARN(
+        "NCCL_PROTO without Simple has no effect on GPUs: WEFT_PACKET_BYTES sets up to which "
+        "size packets are used");
+  const std::string why = why_rules_decide(plans.table, request.nranks, request.hosts);
+  if (why.empty()) return plans;
+  const std::string tuner = request.config.tuner_plugin.value_or("none");
+  for (const auto& [name, set] : {std::pair{"NCCL_ALGO", !request.config.algo.empty()},
+                                  {"NCCL_TUNER_PLUGIN", tuner != "none"}})
+    if (set) WEFT_WARN("{} has no effect {}: WEFT_PLAN forces a plan", name, why);
   return plans;
 }
 

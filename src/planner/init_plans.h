@@ -33,6 +33,7 @@ struct InitPlansRequest {
   bool net_lanes = true;  // GPUs of several hosts run lanes
   // For a job, not for a tool: synthesis ends at a fixed time, and goes on in the background.
   bool in_job = false;
+  bool elsewhere = false;  // the machine is not this one: rates measured here do not count
 };
 
 // The plans that all ranks of a communicator agree on. Immutable once made.
@@ -51,5 +52,8 @@ struct CommunicatorPlans {
 // Throws Error if WEFT_TOPO cannot be read or has too few GPUs, or if NCCL_ALGO, NCCL_PROTO or
 // WEFT_PLAN have unknown words.
 CommunicatorPlans make_init_plans(const InitPlansRequest& request);
+
+// For which ranks simple rules decide instead of this table; empty: the table decides.
+std::string why_rules_decide(const SelectionTable& table, int nranks, int hosts);
 
 }  // namespace weft

@@ -12,6 +12,7 @@
 #include "src/planner/init_plan_builders.h"
 #include "src/planner/ordered_plans.h"
 #include "src/planner/plan_facts.h"
+#include "src/planner/schedule_maker.h"
 #include "src/planner/tuner_plugin.h"
 #include "src/planner/via_host.h"
 #include "src/simulator/lane_simulation.h"
@@ -39,7 +40,7 @@ void keep_chosen(CommunicatorPlans& plans) {
 
 // What steps cost on GPUs, and whether kernels for special shapes may compete.
 void take_gpu_rates(const InitPlansRequest& request, const Machine& machine, TableRequest& table) {
-  const auto measured = load_rates(request.config);
+  const auto measured = measured_rates(request);
   const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
   table.path = PlanPath::kLanes;
   table.lanes = usual_cut(request.hosts > 1);
@@ -104,8 +105,21 @@ void complete_table(const InitPlansRequest& request, const Machine& machine,
   ask_tuner(request.config, request.nranks, request.hosts, request.communicator, table);
 }
 
-// Plans that were made before: all wanted schedules and their table are in the cache. Only the
-// schedules that the table chooses are proved. nullopt: something is missing, or no good.
+// The cached table of these schedules. An earlier init may have had no time for all of them: then
+// its table serves until the cache has more, or this init has the time. nullopt: there is none.
+std::optional<CachedTable> table_of(const InitPlansRequest& request, const KnownSchedules& known,
+                                    const SynthesisTime& time, TableRequest& table) {
+  for (const bool patient : {true, false}) {
+    if (patient ? known.cut_short + known.left > 0 : time.seconds >= kPatientSeconds) continue;
+    table.patient = patient;
+    if (CachedTable cached(request.config, table, known.fingerprint); cached.exists())
+      return cached;
+  }
+  return std::nullopt;
+}
+
+// Plans that were made before: a table and the schedules that it chooses are in the cache. Only
+// these are proved. nullopt: something is missing, or no good.
 std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& request,
                                                    const Machine& machine, TableRequest& table,
                                                    const std::optional<LaneCosts>& costs,
@@ -113,9 +127,8 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
                                                    const std::string& title) {
   const auto begin = std::chrono::steady_clock::now();
   const KnownSchedules known = known_schedules(request.config, machine, costs, time);
-  table.patient = known.cut_short == 0;
-  const CachedTable cached(request.config, table, known.fingerprint);
-  if (known.all.empty() || !cached.exists()) return std::nullopt;
+  const std::optional<CachedTable> cached = table_of(request, known, time, table);
+  if (!cached) return std::nullopt;
   const auto known_as = [&](const PlanOption& option) {
     const auto found =
         std::find_if(known.all.begin(), known.all.end(),
@@ -131,7 +144,7 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
   };
   try {
     CommunicatorPlans plans;
-    plans.table = cached.read(kind_of);
+    plans.table = cached->read(kind_of);
     complete_table(request, machine, plans.table);
     std::vector<std::shared_ptr<const ImportedSchedule>> ordered;
     std::vector<PlanOption*> chosen;
@@ -140,7 +153,7 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
       if (option.schedule < 0) continue;
       const bool kept = plans.table.chooses(static_cast<int>(i));
       if (kept && known_as(option) == nullptr && ordered.empty())
-        ordered = ordered_schedules(machine);
+        ordered = ordered_schedules(machine, !request.config.algo.empty());
       option.schedule = kept ? static_cast<int>(chosen.size()) : PlanOption::kNotKept;
       if (kept) chosen.push_back(&option);
     }
@@ -174,7 +187,9 @@ std::optional<CommunicatorPlans> plans_made_before(const InitPlansRequest& reque
     MadeSchedules made;
     made.fetched = static_cast<int>(known.all.size());
     made.cut_short = known.cut_short;
-    made.completes = known.completes;
+    if (!table.patient) made.left = known.left + known.missing;
+    made.completes = made.left + made.cut_short > 0 &&
+                     complete_cache_later(request.config, machine, costs, time);
     log_unfinished(title, made);
     return plans;
   } catch (const Error& error) {
@@ -211,7 +226,8 @@ CommunicatorPlans plans_for_machine(const InitPlansRequest& request, const Machi
     const MadeSchedules made = schedules_for(request.config, machine, costs, time, request.fits);
     std::vector<std::shared_ptr<const ImportedSchedule>> all = made.schedules->all();
     if (request.on_gpus)
-      for (const auto& ordered : ordered_schedules(machine)) all.push_back(ordered);
+      for (const auto& ordered : ordered_schedules(machine, !request.config.algo.empty()))
+        all.push_back(ordered);
     plans.schedules = ImportedSchedules::of(all);
     schedules = made.fingerprint;
     table.patient = made.left + made.cut_short == 0;

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t kMostOrderedRanks = 32;
+constexpr size_t kMostUsualRanks = 32, kMostOrderedRanks = 128;
 constexpr double kNoWay = 1e6;  // us
 constexpr CollectiveKind kRings[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
                                      CollectiveKind::kReduceScatter, CollectiveKind::kBroadcast,
@@ -101,9 +101,11 @@ std::vector<int> ring_order(const Machine& machine) {
   return order;
 }
 
-std::vector<std::shared_ptr<const ImportedSchedule>> ordered_schedules(const Machine& machine) {
+std::vector<std::shared_ptr<const ImportedSchedule>> ordered_schedules(const Machine& machine,
+                                                                       bool asked_for) {
   const auto n = static_cast<int>(gpus(machine).size());
-  if (n < 3 || static_cast<size_t>(n) > kMostOrderedRanks) return {};
+  if (n < 3 || static_cast<size_t>(n) > (asked_for ? kMostOrderedRanks : kMostUsualRanks))
+    return {};
   const std::vector<int> order = ring_order(machine);
   std::vector<std::shared_ptr<const ImportedSchedule>> made(kMostOrderedSchedules);
   parallel_for(made.size(), [&] {

@@ -45,7 +45,13 @@ std::string why_not(const ImportedSchedule& schedule, const ScheduleTest& fits) 
   return fits(schedule) ? "" : "its messages do not fit into the FIFOs (WEFT_RING_BYTES)";
 }
 
-// Equal where the wanted schedules are, in this order. 0: there is none.
+// Stands for a schedule that is not there. A search that has more time may find it.
+uint64_t hash_of_missing(const ScheduleMaker& maker, size_t number, const SynthesisTime& time) {
+  if (!maker.searches_for(number)) return 0;
+  return siphash(Secret{}, &time.seconds, sizeof time.seconds);
+}
+
+// Equal where the wanted schedules are, in this order.
 uint64_t fingerprint_of(const std::vector<uint64_t>& hashes) {
   return siphash(Secret{}, hashes.data(), hashes.size() * sizeof(uint64_t));
 }
@@ -160,16 +166,6 @@ void complete_later(const Config& config, const Machine& machine,
   }
 }
 
-// Whether a thread goes on for the cache. Starts it.
-bool completes(const Config& config, const Machine& machine, const std::optional<LaneCosts>& costs,
-               const SynthesisTime& time, const std::string& folder) {
-  if (!time.background || config.background_seconds <= 0 || folder.empty() ||
-      config.synthesis_seconds == 0 || !can_synthesize(config))
-    return false;
-  complete_later(config, machine, costs, folder);
-  return true;
-}
-
 }  // namespace
 
 std::string plan_key(const Machine& machine) {
@@ -207,7 +203,9 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine,
   std::vector<std::shared_ptr<const ImportedSchedule>> usable;
   std::vector<uint64_t> hashes;
   for (const Outcome& outcome : make_until(making, deadline)) {
-    hashes.push_back(outcome.schedule == nullptr ? 0 : outcome.schedule->hash);
+    hashes.push_back(outcome.schedule == nullptr
+                         ? hash_of_missing(making->maker, hashes.size(), time)
+                         : outcome.schedule->hash);
     if (outcome.left) result.left++;
     if (outcome.schedule == nullptr) continue;
     if (const std::string why = why_not(*outcome.schedule, fits); !why.empty()) {
@@ -219,7 +217,7 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine,
     usable.push_back(outcome.schedule);
   }
   result.completes = result.left + result.cut_short > 0 &&
-                     completes(config, machine, costs, time, making->maker.folder());
+                     complete_cache_later(config, machine, costs, time);
   result.fingerprint = fingerprint_of(hashes);
   result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);
@@ -232,20 +230,33 @@ KnownSchedules known_schedules(const Config& config, const Machine& machine,
   KnownSchedules result;
   std::vector<uint64_t> hashes;
   for (size_t i = 0; i < ScheduleMaker::wanted(); i++) {
-    if (!maker.wants(i)) {
-      hashes.push_back(0);
+    std::optional<ScheduleMaker::Known> known;
+    if (maker.wants(i)) known = maker.find(i);
+    if (!known) {
+      hashes.push_back(hash_of_missing(maker, i, time));
+      if (maker.searches_for(i)) {
+        result.missing++;
+      } else if (maker.wants(i) && can_synthesize(config)) {
+        result.left++;
+      }
       continue;
     }
-    std::optional<ScheduleMaker::Known> known = maker.find(i);
-    if (!known) return {};
     if (known->cut_short) result.cut_short++;
     hashes.push_back(siphash(Secret{}, known->text.data(), known->text.size()));
     result.all.push_back({std::move(known->title), known->collective, std::move(known->text)});
   }
   result.fingerprint = fingerprint_of(hashes);
-  result.completes =
-      result.cut_short > 0 && completes(config, machine, costs, time, maker.folder());
   return result;
+}
+
+bool complete_cache_later(const Config& config, const Machine& machine,
+                          const std::optional<LaneCosts>& costs, const SynthesisTime& time) {
+  if (!time.background || config.background_seconds <= 0 || config.cache.empty() ||
+      config.synthesis_seconds == 0 || !can_synthesize(config))
+    return false;
+  complete_later(config, machine, costs,
+                 ScheduleMaker(config, machine, costs, time.seconds).folder());
+  return true;
 }
 
 std::shared_ptr<const ImportedSchedule> prove_known(const KnownSchedule& known,

@@ -61,15 +61,20 @@ struct KnownSchedule {
   std::string text;
 };
 
-// All schedules that schedules_for() would fetch. Empty if it would have to make one.
+// The schedules that schedules_for() would fetch.
 struct KnownSchedules {
   std::vector<KnownSchedule> all;
-  int cut_short = 0;  // as in MadeSchedules
-  bool completes = false;
+  int cut_short = 0, left = 0;  // as in MadeSchedules
+  int missing = 0;              // schedules_for() would search for them
+  // Of MadeSchedules, if a schedules_for() with as much time found none of the missing ones.
   uint64_t fingerprint = 0;
 };
 KnownSchedules known_schedules(const Config& config, const Machine& machine,
                                const std::optional<LaneCosts>& costs, const SynthesisTime& time);
+
+// Lets a thread go on for the cache where it should. Whether one does.
+bool complete_cache_later(const Config& config, const Machine& machine,
+                          const std::optional<LaneCosts>& costs, const SynthesisTime& time);
 
 // Proves one. Throws Error if it is of another collective, or cannot be used.
 std::shared_ptr<const ImportedSchedule> prove_known(const KnownSchedule& known,

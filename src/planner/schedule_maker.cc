@@ -113,6 +113,12 @@ std::string ScheduleMaker::title(size_t number) {
 
 bool ScheduleMaker::wants(size_t number) const { return costs_ || number < kWantedAtOnce; }
 
+bool ScheduleMaker::searches_for(size_t number) const {
+  const bool in_turn = number < kWantedAtOnce || seconds_ >= kPatientSeconds;
+  return wants(number) && in_turn && seconds_ > 0 && (searches_ || number < kWantedOfMany) &&
+         can_synthesize(config_);
+}
+
 ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   Outcome outcome;
   if (!wants(number)) return outcome;
@@ -128,8 +134,7 @@ ScheduleMaker::Outcome ScheduleMaker::get(size_t number) {
   const double left = seconds_ - elapsed_seconds(begin_);
   // Plans for small arrays take longest to start.
   const bool long_work = task.bytes != kLargeArray && seconds_ < kPatientSeconds;
-  const bool waits = number >= kWantedAtOnce && seconds_ < kPatientSeconds;
-  if (waits || left <= (long_work ? seconds_ / 2 : 0) || (!searches_ && number >= kWantedOfMany)) {
+  if (!searches_for(number) || left <= (long_work ? seconds_ / 2 : 0)) {
     outcome.left = can_synthesize(config_);
     return outcome;
   }

@@ -38,6 +38,8 @@ class ScheduleMaker {
   bool wants(size_t number) const;
   // Among how many the time is shared that is left before this one.
   static size_t shares(size_t number);
+  // Whether get() searches for what the cache lacks, as long as there is time. If not, it is left.
+  bool searches_for(size_t number) const;
   Outcome get(size_t number);
 
   // What get() would fetch, not looked at yet; nullopt: the cache has no such schedule.

@@ -7,13 +7,12 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/comm/cluster.h"
-#include "src/comm/mesh.h"
 #include "src/comm/rank_config.h"
 #include "src/exec/cuda/block_share.h"
-#include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/plan_chooser.h"
 #include "src/planner/plan_facts.h"
 #include "src/tools/answers.h"
+#include "src/tools/asked_ranks.h"
 #include "src/tools/coded_answers.h"
 #include "src/tools/commands.h"
 #include "src/tools/explain_gpus.h"
@@ -23,8 +22,7 @@
 namespace weft {
 namespace {
 
-constexpr int kUnknownCores = 64;         // assumed for other machines
-constexpr int kMostPeerMemoryRanks = 32;  // beyond, and where some pairs have no access: lanes
+constexpr int kUnknownCores = 64;  // assumed for other machines
 constexpr int kOwnBlocks = cuda::kOwnGpuBlocks;
 
 struct ExplainArguments {
@@ -33,47 +31,6 @@ struct ExplainArguments {
   int ranks = 0, hosts = 1;
   bool processes = false, on_gpus = false, json = false;
 };
-
-// Who is asked about.
-struct Asked {
-  Config config;
-  Machine machine;  // of all hosts
-  int ranks = 0, hosts = 1, cores = 1;
-  bool own_gpus = false;  // every rank has one
-
-  // As uses_net_lanes() decides.
-  bool net_lanes() const {
-    return config.net_lanes > 1 || (config.net_lanes == 1 && ranks > hosts);
-  }
-};
-
-// As a communicator of such ranks would be placed.
-Placement placement_of(const ExplainArguments& arguments, const Asked& asked,
-                       const SelectionTable& table, const std::vector<int>& hosts) {
-  Placement placement;
-  placement.one_process = !arguments.processes && asked.hosts == 1;
-  placement.one_host = asked.hosts == 1;
-  const bool reach = arguments.on_gpus && table.via_host.empty();
-  placement.lanes = reach && (placement.one_host || (asked.own_gpus && asked.net_lanes()));
-  placement.peer_memory =
-      reach && placement.one_host &&
-      (!asked.own_gpus || (asked.ranks <= kMostPeerMemoryRanks && all_direct(asked.machine)));
-  placement.via_host = arguments.on_gpus && !placement.lanes;
-  placement.together =
-      placement.peer_memory && placement.one_process && gpus(asked.machine).size() == 1;
-  placement.multi_connection =
-      !placement.one_host && uses_multi_connection(asked.config, asked.ranks, arguments.on_gpus);
-  placement.hosts = hosts_of_hierarchy(hosts);
-  return placement;
-}
-
-// Those of the environment, as communicators use them.
-std::shared_ptr<const ImportedSchedules> imports(const Config& config, int ranks) {
-  const bool named = !config.schedules.empty() || !config.msccl_xml_files.empty() ||
-                     !config.msccl_algo_dir.empty();
-  return named ? ImportedSchedules::load(config, ranks, true)
-               : std::make_shared<const ImportedSchedules>();
-}
 
 nlohmann::ordered_json to_json(const PlanChooser& chooser, int ranks, CollectiveKind kind,
                                uint64_t size) {
@@ -128,8 +85,10 @@ void print(const PlanChooser& chooser, int ranks, CollectiveKind kind, uint64_t 
       fmt::print("{} is not chosen: {}\n", option.name, option.barred);
 }
 
-Asked asked_about(const ExplainArguments& arguments) {
-  Asked asked;
+AskedRanks asked_about(const ExplainArguments& arguments) {
+  AskedRanks asked;
+  asked.on_gpus = arguments.on_gpus;
+  asked.processes = arguments.processes;
   Config config = Config::from_environment();
   if (!arguments.topo.empty()) config.topo = arguments.topo;
   const HostReport here = read_host_report(describe_host(config), 0);
@@ -140,6 +99,7 @@ Asked asked_about(const ExplainArguments& arguments) {
   if (arguments.on_gpus && !config.topo.empty()) {
     asked.machine = load_machine(config.topo);
     asked.cores = kUnknownCores;
+    asked.elsewhere = true;
     config.topo.clear();
   }
   if (arguments.on_gpus && gpus(asked.machine).empty())
@@ -172,30 +132,8 @@ Asked asked_about(const ExplainArguments& arguments) {
   return asked;
 }
 
-HostSetting setting_of(const ExplainArguments& arguments, const Asked& asked) {
-  const Config& config = asked.config;
-  HostSetting setting;
-  setting.cores = asked.cores;
-  setting.one_process = !arguments.processes;
-  setting.slice_bytes = static_cast<double>(std::min<uint64_t>(
-      config.slice_bytes, Mesh::ring_bytes_for(config, asked.ranks, false) / 4 - kFifoAlign));
-  setting.lend_bytes = static_cast<double>(config.zero_copy_bytes);
-  if (arguments.processes && config.shm_disable) setting.no_cpu_nodes = "NCCL_SHM_DISABLE is set";
-  if (asked.hosts == 1) return setting;
-  const std::vector<int> all = gpus(asked.machine);
-  for (int r = 0; r < asked.ranks; r++)
-    setting.hosts.push_back(asked.own_gpus ? asked.machine.nodes[static_cast<size_t>(all[r])].host
-                                           : r * asked.hosts / asked.ranks);
-  for (const int nic : nodes_of(asked.machine, NodeType::kNic))
-    if (asked.machine.nodes[static_cast<size_t>(nic)].host == 0)
-      setting.nic_gbps += asked.machine.nodes[static_cast<size_t>(nic)].gbps;
-  setting.one_process = false;
-  setting.no_cpu_nodes = "ranks are on several hosts";
-  return setting;
-}
-
 // What the machine decides about all calls, or calls of one kind or size.
-void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
+void answer_for_gpus(const ExplainArguments& arguments, const AskedRanks& asked,
                      const PlanChooser& chooser) {
   const int blocks =
       asked.config.max_ctas > 0 ? std::min(asked.config.max_ctas, kOwnBlocks) : kOwnBlocks;
@@ -228,7 +166,7 @@ void answer_for_gpus(const ExplainArguments& arguments, const Asked& asked,
 }
 
 // What host mode emulates (WEFT_TOPO): the first GPUs of that machine.
-Machine emulated_by(const Asked& asked) {
+Machine emulated_by(const AskedRanks& asked) {
   const Machine machine = load_machine(asked.config.topo);
   std::vector<int> places = gpus(machine);
   places.resize(static_cast<size_t>(asked.ranks));
@@ -238,30 +176,10 @@ Machine emulated_by(const Asked& asked) {
 void answer(const ExplainArguments& arguments) {
   if (arguments.collective.empty() && !arguments.on_gpus)
     fail(ncclInvalidUsage, "--coll is missing: which collective?");
-  const Asked asked = asked_about(arguments);
+  const AskedRanks asked = asked_about(arguments);
   const Config& config = asked.config;
-  const HostSetting setting = setting_of(arguments, asked);
-  const uint64_t ring = Mesh::ring_bytes_for(config, asked.ranks, false);
-  CommunicatorPlans plans =
-      make_init_plans({config,
-                       asked.ranks,
-                       arguments.on_gpus,
-                       setting,
-                       asked.machine,
-                       asked.hosts,
-                       [&](const ImportedSchedule& schedule) {
-                         return arguments.on_gpus || fits_fifos(schedule, ring);
-                       },
-                       0,
-                       {},
-                       config.p2p_disable ? "NCCL_P2P_DISABLE is set" : "",
-                       unfit_for_host_fifos,
-                       asked.net_lanes()});
-  PlanChooser chooser(config, 0, "explain", imports(config, asked.ranks));
-  chooser.place(placement_of(arguments, asked, plans.table, setting.hosts));
-  chooser.agree(std::move(plans));
-  chooser.set_cpu_nodes(setting.no_cpu_nodes.empty() ? chooser.most_cpu_nodes(arguments.on_gpus)
-                                                     : 0);
+  const std::unique_ptr<const PlanChooser> plans = plans_of(asked);
+  const PlanChooser& chooser = *plans;
   if (asked.own_gpus && chooser.placement().lanes) {
     answer_for_gpus(arguments, asked, chooser);
     return;

@@ -19,7 +19,7 @@ namespace {
 struct Answer {
   Choice choice;
   PlanFacts facts;
-  int lanes = 0, channels = 0, chunks = 1;
+  int lanes = 0, channels = 0, chunks = 1, hops = 0;
   double time_us = 0, bound_us = 0, network_bytes = 0;
 };
 
@@ -44,6 +44,7 @@ Answer answer_for(const GpuExplanation& on, const Collective& collective, uint64
   answer.lanes = shape.lanes;
   answer.channels = shape.channels;
   answer.chunks = shape.chunks;
+  answer.hops = shape.hops;
   const double size = static_cast<double>(bytes);
   const double gbps = throughput_bound(machine, collective).algbw_gbps;
   answer.bound_us = gbps > 0 ? size / gbps * 1e-3 : 0;
@@ -82,6 +83,7 @@ nlohmann::ordered_json explain_call(const GpuExplanation& on, CollectiveKind kin
   out["ports"] = {{"peer_memory", answer.facts.peer_memory},
                   {"host_memory", answer.facts.host_memory},
                   {"network", answer.facts.network}};
+  out["hops"] = answer.hops;
   out["nics"] = answer.facts.nics;
   out["network_bytes"] = number(answer.network_bytes);
   if (answer.time_us > 0) out["time_us"] = number(answer.time_us);
@@ -100,8 +102,9 @@ void print_call(const GpuExplanation& on, CollectiveKind kind, uint64_t bytes) {
              answer.channels, answer.channels == 1 ? "" : "s", answer.chunks,
              answer.chunks == 1 ? "" : "s",
              on.blocks > 0 ? fmt::format(", {} thread blocks a rank", on.blocks) : "");
-  fmt::print("ports    {} in peer memory, {} in host memory, {} to the network\n",
-             facts.peer_memory, facts.host_memory, facts.network);
+  fmt::print("ports    {} in peer memory, {} in host memory, {} to the network; {} hop{}\n",
+             facts.peer_memory, facts.host_memory, facts.network, answer.hops,
+             answer.hops == 1 ? "" : "s");
   fmt::print("NICs     {}\n", list(facts.nics));
   if (facts.network > 0) fmt::print("network  {:.0f} bytes between hosts\n", answer.network_bytes);
   fmt::print("time     {}, the bound is {}\n",

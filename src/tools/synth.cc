@@ -9,7 +9,6 @@
 #include "algorithms/synth/synthesis.h"
 #include "src/base/error.h"
 #include "src/planner/gpu_rates.h"
-#include "src/planner/rates_file.h"
 #include "src/schedule/msccl_xml.h"
 #include "src/schedule/schedule_json.h"
 #include "src/simulator/lane_simulation.h"
@@ -83,8 +82,7 @@ void print(const SynthArguments& arguments, const Machine& machine, const Collec
 
 // With what steps cost on these GPUs, in the slices that the lane kernel would cut.
 void judge_as_lanes(const Machine& machine, int nranks, SynthesisOptions& options) {
-  const auto measured = load_rates(Config::from_environment());
-  const GpuRates rates = gpu_rates(machine, measured ? &*measured : nullptr);
+  const GpuRates rates = gpu_rates(machine, nullptr);
   options.lanes = usual_cut(count_hosts(machine) > 1);
   options.simulation = quick_lanes(lane_costs(options.simulation, rates), nranks);
 }

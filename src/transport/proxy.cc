@@ -11,8 +11,11 @@
 #include <cerrno>
 #include <chrono>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/fork.h"
@@ -40,18 +43,6 @@ constexpr auto kPatience = std::chrono::microseconds(4);
 constexpr uint32_t kMostSkippedRounds = 6;
 constexpr int kPauses = 16;  // after a round without news: a microsecond or less
 
-// All proxies of the process. Their threads never end, so they are never destroyed.
-struct Proxies {
-  std::mutex mutex;
-  size_t round = 0;
-  std::array<std::atomic<Proxy*>, kMostThreads> list{};  // existing proxies come first
-
-  static Proxies& instance() {
-    static PerProcess<Proxies> proxies;
-    return proxies.get();
-  }
-};
-
 // "0-3,8" as a set, limited to cores that this process may use. Empty if there is nothing to
 // choose.
 cpu_set_t parse_cores(const std::string& list) {
@@ -70,6 +61,65 @@ cpu_set_t parse_cores(const std::string& list) {
   return chosen;
 }
 
+// The cores near a PCI device, as /sys lists them; empty: there is nothing to choose.
+std::string cores_near(const std::string& device) {
+  std::string list;
+  if (!device.empty()) std::getline(std::ifstream(device + "/local_cpulist"), list);
+  const cpu_set_t cores = parse_cores(list);
+  return CPU_COUNT(&cores) == 0 ? "" : list;
+}
+
+// All proxies of the process. Their threads never end, so they are never destroyed.
+struct Proxies {
+  std::mutex mutex;  // protects the rest
+  size_t round = 0;
+  std::array<std::atomic<Proxy*>, kMostThreads> list{};  // existing proxies come first
+  std::map<std::string, std::string> known_cores;        // of devices
+  // The cores that each proxy runs on, as /sys lists them: one list, or several if proxies are few.
+  std::array<std::vector<std::string>, kMostThreads> places;
+  std::map<std::string, size_t> rounds;  // per list
+
+  static Proxies& instance() {
+    static PerProcess<Proxies> proxies;
+    return proxies.get();
+  }
+
+  // Which of the first `count` proxies have this place.
+  std::vector<size_t> at(const std::string& place, size_t count) const {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < count; i++)
+      if (std::find(places[i].begin(), places[i].end(), place) != places[i].end())
+        found.push_back(i);
+    return found;
+  }
+
+  // Gives this place one proxy more, if it has less than its share, or if one has no place yet.
+  // The proxy whose places changed; `count`: none.
+  size_t settle(const std::string& place, size_t count) {
+    std::set<std::string> all = {place};
+    for (size_t i = 0; i < count; i++) all.insert(places[i].begin(), places[i].end());
+    const size_t share = std::max<size_t>(1, count / all.size());
+    const std::vector<size_t> mine = at(place, count);
+    size_t most = share, taken = count;
+    for (size_t i = count; i-- > 0;)  // one without a place, or one of a place with too many
+      if (places[i].empty()) {
+        taken = i;
+        most = count;
+      } else if (const size_t others = at(places[i].front(), count).size(); others > most) {
+        taken = i;
+        most = others;
+      }
+    if (taken < count && (mine.size() < share || places[taken].empty())) {
+      places[taken] = {place};
+      return taken;
+    }
+    if (!mine.empty()) return count;
+    taken = rounds.size() % count;
+    places[taken].push_back(place);
+    return taken;
+  }
+};
+
 }  // namespace
 
 int proxy_threads(int wanted, bool for_gpus, int cores, int ranks) {
@@ -79,13 +129,20 @@ int proxy_threads(int wanted, bool for_gpus, int cores, int ranks) {
   return std::clamp(cores / std::max(1, ranks) - 1, 1, kMostChosenThreads);
 }
 
-Proxy& Proxy::next(int threads) {
+Proxy& Proxy::next(int threads, const std::string& nic) {
   Proxies& all = Proxies::instance();
   const std::lock_guard lock(all.mutex);
   const auto count = static_cast<size_t>(std::clamp(threads, 1, kMostThreads));
   for (size_t i = 0; i < count; i++)
     if (all.list[i].load() == nullptr) all.list[i].store(std::make_unique<Proxy>().release());
-  return *all.list[all.round++ % count].load();
+  const auto [known, fresh] = all.known_cores.try_emplace(nic);
+  if (fresh) known->second = cores_near(nic);
+  const std::string& place = known->second;
+  if (place.empty()) return *all.list[all.round++ % count].load();
+  if (const size_t changed = all.settle(place, count); changed < count)
+    all.list[changed].load()->run_on(all.places[changed]);
+  const std::vector<size_t> mine = all.at(place, count);
+  return *all.list[mine[all.rounds[place]++ % mine.size()]].load();
 }
 
 Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -100,15 +157,20 @@ Proxy::Proxy() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   thread.detach();
 }
 
-void Proxy::stay_near(const std::string& pci_path) {
-  const std::scoped_lock lock(near_mutex_);
-  if (pci_path.empty() || std::exchange(near_, pci_path) == pci_path) return;
-  std::string list;
-  std::getline(std::ifstream(pci_path + "/local_cpulist"), list);
-  const cpu_set_t cores = parse_cores(list);
-  if (CPU_COUNT(&cores) == 0) return;
-  if (pthread_setaffinity_np(thread_, sizeof cores, &cores) == 0)
-    WEFT_INFO(kProxy, "the proxy runs on cores {}, near {}", list, pci_path);
+void Proxy::run_on(const std::vector<std::string>& places) noexcept {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (const std::string& place : places) {
+    const cpu_set_t cores = parse_cores(place);
+    CPU_OR(&all, &all, &cores);
+  }
+  if (pthread_setaffinity_np(thread_, sizeof all, &all) == 0)
+    WEFT_INFO(kProxy, "a proxy runs on cores {}, near its NICs", fmt::join(places, " and "));
+}
+
+bool Proxy::may_run_on(int core) const {
+  cpu_set_t cores;
+  return pthread_getaffinity_np(thread_, sizeof cores, &cores) == 0 && CPU_ISSET(core, &cores);
 }
 
 void Proxy::wake() noexcept {

@@ -41,8 +41,11 @@ int proxy_threads(int wanted, bool for_gpus, int cores, int ranks);
 // Thread-safe. Proxies live as long as the process.
 class Proxy {
  public:
-  // The proxy for the next stream: the first `threads` proxies of the process alternate.
-  static Proxy& next(int threads = 1);
+  // The proxy for the next stream: the first `threads` proxies of the process alternate. If it is
+  // known which cores are near the NIC, a PCI device in /sys, the proxy runs on them. Streams of
+  // NICs with other cores get other proxies, as long as there are any; else these run on the cores
+  // of several.
+  static Proxy& next(int threads = 1, const std::string& nic = "");
 
   Proxy();
   Proxy(const Proxy&) = delete;
@@ -55,9 +58,7 @@ class Proxy {
   // Streams of a higher class are served first. While they move data, lower ones have their turn in
   // every seventh round: they move what their rings hold, which is less than 4 MB.
   void set_priority(NetStream& stream, int priority);
-  // The thread runs on the cores near this PCI device from now on, if the machine says which they
-  // are.
-  void stay_near(const std::string& pci_path);
+  bool may_run_on(int core) const;
 
   // Lanes ring this bell after they change their rings.
   Bell bell() { return {&door_, wake_.get()}; }
@@ -92,6 +93,7 @@ class Proxy {
   void forget(ProxyObserver& observer) noexcept;
 
  private:
+  void run_on(const std::vector<std::string>& places) noexcept;
   void loop();
   void become(ProxyState next);
   struct Told {
@@ -140,8 +142,6 @@ class Proxy {
   std::atomic<bool> observed_{false};  // observers_ is not empty
   std::atomic<ProxyState> state_{ProxyState::kIdle};
   pthread_t thread_{};
-  std::mutex near_mutex_;  // protects near_: ranks of the process connect at the same time
-  std::string near_;       // the device that it runs near
 };
 
 }  // namespace weft

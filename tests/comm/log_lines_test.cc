@@ -51,6 +51,18 @@ TEST(LogLines, OfAnInitSayWhoBeginsAndIsComplete) {
   EXPECT_EQ(text.find("[-1]"), std::string::npos) << "a line without device\n" << text;
 }
 
+// A host is looked at once per process and file.
+TEST(LogLines, OfAnInitSayHowTheHostWasLookedAtAndWhatWasAmiss) {
+  const std::string nowhere = "/nowhere/log-lines.xml";
+  const ScopedEnvironment environment{{"NCCL_TOPO_FILE", nowhere}};
+  const std::string text = logged("INIT", [] { const CommSet set(2); });
+  expect_line(text,
+              "this host was looked at by (hwloc|/sys) in [0-9.]+ ms: [0-9]+ GPUs, [0-9]+ NICs\n");
+  const bool by_sys = text.find("looked at by /sys") != std::string::npos;
+  EXPECT_EQ(text.find(": /sys is used instead") != std::string::npos, by_sys) << text;
+  expect_line(text, "NCCL INFO .*" + nowhere);
+}
+
 TEST(LogLines, OfCallsHaveAllTheirArguments) {
   const std::string text = logged("COLL", [] {
     CommSet set(1);

@@ -16,6 +16,7 @@
 #include "src/simulator/simulator.h"
 #include "src/topology/graph/rank_machine.h"
 #include "tests/planner/planned_machine.h"
+#include "tests/simulator/hard_bound.h"
 #include "tests/support/sampling.h"
 
 namespace weft::test {
@@ -46,18 +47,20 @@ std::vector<std::string> machines(size_t most_gpus, uint64_t stride) {
 TEST(ExplainGpus, NeverPredictsLessThanTheBound) {
   for (const std::string& name : machines(72, 3)) {
     const PlannedMachine on(load_machine(name), "0.2");
-    for (const CollectiveKind kind : kFive)
+    for (const CollectiveKind kind : kFive) {
+      const double hard_gbps = hard_bound(peer_ways(on.machine()), {kind, on.ranks(), 0});
       for (const uint64_t bytes : {1u << 10, 64u << 10, 4u << 20, 64u << 20, 1u << 30}) {
         const auto said = explain_call(on.explained(), kind, bytes);
         ASSERT_TRUE(said.contains("time_us")) << name << said.dump();
-        const double bound = said["bound_us"];
-        EXPECT_GE(said["time_us"].get<double>(), bound) << name << said.dump();
-        // The prediction itself, too. For all_reduce the bound is one that a schedule may beat.
-        if (kind == CollectiveKind::kAllReduce) continue;
+        EXPECT_GE(said["time_us"].get<double>(), said["bound_us"].get<double>())
+            << name << said.dump();
+        // The prediction itself, too.
         const double predicted =
             on.chooser().estimate_us(PlanCall::of_size({kind, on.ranks(), 0}, bytes));
-        EXPECT_GE(predicted, 0.99 * bound) << name << said.dump();
+        EXPECT_GE(predicted, 0.99 * static_cast<double>(bytes) / hard_gbps * 1e-3)
+            << name << said.dump();
       }
+    }
   }
 }
 

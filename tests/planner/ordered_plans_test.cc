@@ -9,6 +9,7 @@
 #include <set>
 
 #include "algorithms/catalogue/catalogue.h"
+#include "src/planner/init_plans.h"
 #include "src/schedule/verify.h"
 #include "src/topology/graph/rank_machine.h"
 #include "tests/support/sampling.h"
@@ -107,6 +108,50 @@ TEST_P(OrderedPlans, AreProvedAndUseBothDirectionsOfLinksOfTheRing) {
       if (!rooted || (from != root && to != root)) {
         EXPECT_TRUE(sends.contains({to, from})) << from << " to " << to;
       }
+  }
+}
+
+// Pairs that are on different hosts.
+size_t between_hosts(const std::set<RankPair>& pairs, const Machine& machine) {
+  const std::vector<int> all = gpus(machine);
+  const auto host = [&](int rank) {
+    return machine.nodes[static_cast<size_t>(all[static_cast<size_t>(rank)])].host;
+  };
+  return static_cast<size_t>(std::count_if(pairs.begin(), pairs.end(), [&](const RankPair& pair) {
+    return host(pair.first) != host(pair.second);
+  }));
+}
+
+// Sixteen hosts of eight GPUs, whatever numbers these have: a ring goes from host to host once.
+TEST(ManyRanks, CrossHostsAsOftenAsThereAreHosts) {
+  const Machine machine = with_gpus_shuffled("dgx-h100x16", test_seed());
+  EXPECT_TRUE(ordered_schedules(machine).empty()) << "hierarchical plans are faster";
+  const auto made = ordered_schedules(machine, true);
+  ASSERT_EQ(made.size(), 6u);
+  for (const auto& imported : made) {
+    SCOPED_TRACE(imported->path + " for " + std::string(name(imported->collective.kind)));
+    const size_t ways = between_hosts(sends_of(imported->out_of_place->schedule()), machine);
+    EXPECT_LE(ways, 2u * 16u);
+    EXPECT_GE(ways, 2u * 15u);
+  }
+}
+
+// NCCL_ALGO=Ring leaves rings only.
+TEST(ManyRanks, TakeTheRingThatFollowsTheMachineWhereRingsAreAskedFor) {
+  const Machine machine = with_gpus_shuffled("dgx-h100x8", test_seed());
+  Config config;
+  config.cache.clear();
+  config.synthesis_seconds = 0;
+  InitPlansRequest request{
+      config, 64, true, {}, machine, 8, [](const ImportedSchedule&) { return true; }};
+  for (const int gpu : gpus(machine))
+    request.setting.hosts.push_back(machine.nodes[static_cast<size_t>(gpu)].host);
+  constexpr uint64_t kMuch = 64 << 20;
+  for (const char* algo : {"", "ring"}) {
+    config.algo = algo;
+    const CommunicatorPlans plans = make_init_plans(request);
+    EXPECT_EQ(plans.table.choose(CollectiveKind::kAllReduce, kMuch, false)->name,
+              algo[0] == '\0' ? "hierarchical" : "ordered_ring");
   }
 }
 

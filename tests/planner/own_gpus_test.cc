@@ -1,9 +1,15 @@
 // Rates of GPUs that ranks do not share.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+
+#include "algorithms/catalogue/catalogue.h"
 #include "src/base/error.h"
 #include "src/planner/fit_own_gpus.h"
 #include "src/planner/gpu_rates.h"
+#include "src/planner/init_plans.h"
+#include "src/planner/rates_file.h"
 
 namespace weft::test {
 namespace {
@@ -74,6 +80,25 @@ TEST(OwnGpus, CountWithWhatWasMeasured) {
   EXPECT_NEAR(rates.message_us, 0.3, 1e-3);
   EXPECT_NEAR(rates.packet_us, 0.7, 1e-3);
   EXPECT_EQ(rates.origin, "rates measured here");
+}
+
+TEST(OwnGpus, ThatWereMeasuredHereCountForThisMachineOnly) {
+  std::string folder = (std::filesystem::temp_directory_path() / "weft-own-gpus-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  Config config;
+  config.cache = folder;
+  config.synthesis_seconds = 0;
+  Calibration calibration;
+  calibration.measured = "measured here";
+  calibration.rates[kOwnGpuRates] = some_rates();
+  save_rates(config, calibration);
+  const Machine machine = load_machine("dgx-h100");
+  InitPlansRequest request{
+      config, 8, true, {}, machine, 1, [](const ImportedSchedule&) { return true; }};
+  EXPECT_NE(make_init_plans(request).table.origin.find("rates measured here"), std::string::npos);
+  request.elsewhere = true;
+  EXPECT_EQ(make_init_plans(request).table.origin.find("measured here"), std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

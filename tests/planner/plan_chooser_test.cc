@@ -10,11 +10,13 @@
 #include "algorithms/catalogue/catalogue.h"
 #include "include/weft.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/exec/cuda/host_fifo_fit.h"
 #include "src/planner/compression.h"
 #include "src/planner/rates_file.h"
 #include "tests/support/case.h"
 #include "tests/support/environment.h"
+#include "tests/support/log_file.h"
 #include "tests/support/threads.h"
 
 namespace weft::test {
@@ -77,6 +79,90 @@ TEST(PlanChooser, TakesPacketsForLittleDataAndPeerMemoryForMuch) {
   const Choice much = gpus.chooser.choose(call_of_size(kHuge));
   EXPECT_EQ(much.path, PlanPath::kLoadStore);
   EXPECT_STREQ(much.name, "peer_memory");
+}
+
+// What planning warns of.
+std::string warnings_of(const Config& config, const Machine& machine, int ranks, int hosts) {
+  const LogFile file("planning", log::reset);
+  HostSetting setting;
+  setting.cores = 64;
+  for (int r = 0; hosts > 1 && r < ranks; r++) setting.hosts.push_back(r * hosts / ranks);
+  make_init_plans({config,
+                   ranks,
+                   true,
+                   setting,
+                   machine,
+                   hosts,
+                   [](const ImportedSchedule&) { return true; },
+                   0,
+                   {},
+                   "",
+                   unfit_for_host_fifos,
+                   hosts < ranks});
+  return file.text();
+}
+
+TEST(InitPlans, WarnOfSettingsThatDoNothingHere) {
+  const Machine box = load_machine("dgx-h100"), pair = load_machine("ndv2x2"),
+                many = load_machine("dgx-h100x17");
+  Config config;
+  config.cache.clear();
+  config.synthesis_seconds = 0;
+  EXPECT_EQ(warnings_of(config, pair, 2, 2), "");
+  config.algo = "tree";
+  EXPECT_EQ(warnings_of(config, box, kEight, 1), "") << "the table obeys";
+  EXPECT_NE(warnings_of(config, box, 2 * kEight, 1)
+                .find("NCCL_ALGO has no effect between ranks that share a GPU"),
+            std::string::npos);
+  EXPECT_NE(warnings_of(config, pair, 2, 2)
+                .find("NCCL_ALGO has no effect between these GPUs of several hosts"),
+            std::string::npos);
+  EXPECT_NE(
+      warnings_of(config, many, 136, 17).find("NCCL_ALGO has no effect with more than 128 ranks"),
+      std::string::npos);
+  config.algo.clear();
+  config.tuner_plugin = "some";
+  EXPECT_NE(warnings_of(config, pair, 2, 2).find("NCCL_TUNER_PLUGIN has no effect"),
+            std::string::npos);
+  config.tuner_plugin.reset();
+  config.proto = "Simple";
+  EXPECT_EQ(warnings_of(config, box, kEight, 1), "") << "there are no packets then";
+  config.proto = "LL,LL128";
+  EXPECT_NE(warnings_of(config, box, kEight, 1).find("NCCL_PROTO without Simple has no effect"),
+            std::string::npos);
+}
+
+// A tuner and NCCL_ALGO change no choice that is not the table's.
+TEST(PlanChooser, GoesByRulesBetweenGpusThatHaveAHostEach) {
+  const Machine pair = load_machine("ndv2x2");
+  HostSetting setting;
+  setting.cores = 64;
+  setting.hosts = {0, 1};
+  Config config;
+  config.cache.clear();
+  InitPlansRequest request{config,
+                           2,
+                           true,
+                           setting,
+                           pair,
+                           2,
+                           [](const ImportedSchedule&) { return true; },
+                           0,
+                           {},
+                           "",
+                           unfit_for_host_fifos};
+  for (const bool lanes : {false, true}) {
+    request.net_lanes = lanes;  // WEFT_NET_LANES=2
+    PlanChooser chooser(config, 0, "test", nothing_imported());
+    chooser.agree(make_init_plans(request));
+    weft::Placement placement;
+    placement.one_host = false;
+    placement.lanes = lanes;
+    placement.via_host = !lanes;
+    chooser.place(placement);
+    EXPECT_EQ(chooser.goes_by_rules(), !lanes);
+    EXPECT_EQ(why_rules_decide(chooser.agreed().table, 2, 2).empty(), lanes);
+  }
 }
 
 TEST(PlanChooser, EstimatesThePlanThatItChooses) {

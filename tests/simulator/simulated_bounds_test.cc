@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include "algorithms/bounds/bounds.h"
 #include "algorithms/catalogue/catalogue.h"
 #include "algorithms/generators/generators.h"
 #include "src/schedule/verify.h"
 #include "src/simulator/simulator.h"
+#include "tests/simulator/hard_bound.h"
 #include "tests/simulator/machines.h"
 #include "tests/simulator/random_schedules.h"
 #include "tests/support/cpu_time.h"
@@ -18,18 +18,6 @@
 
 namespace weft::test {
 namespace {
-
-// A bound for every algorithm. The usual all_reduce bound is for a reduce_scatter and then an
-// all_gather, and can be beaten if links differ. Here all_reduce uses the broadcast bound:
-// everything has to reach everyone.
-double hard_bound(const Machine& m, const Collective& c) {
-  if (c.kind != CollectiveKind::kAllReduce) return throughput_bound(m, c).algbw_gbps;
-  double least = std::numeric_limits<double>::infinity();
-  for (int root = 0; root < c.nranks; root++)
-    least = std::min(least,
-                     throughput_bound(m, {CollectiveKind::kBroadcast, c.nranks, root}).algbw_gbps);
-  return least;
-}
 
 SimulationOptions random_options(uint64_t seed) {
   SimulationOptions options;

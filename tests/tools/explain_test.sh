@@ -55,6 +55,10 @@ expect '^ports +0 in peer memory, [1-9][0-9]* in host memory, 0 to the network' 
 # What steps cost on GPUs: fewer lanes than thread blocks, where links alone ask for more.
 lanes() { "$weft" synth dgx-h100x2 --coll reduce --size 64M --json "$@" | sed 's/.*"lanes":\([0-9]*\).*/\1/'; }
 (($(lanes --gpus) <= 32 && $(lanes) > 32)) || { echo "FAILED: weft synth --gpus is no other answer"; failed=1; }
+# What was measured on this machine says nothing about another one.
+printf 'weft rates 3\nmeasured by a test\n[own_gpus]\ncall_us 2.5\n' >"$work/rates-$(hostname)"
+WEFT_CACHE=$work expect 'with rates of Hopper' dgx-h100 --gpus --coll all_reduce --size 8K
+expect '^ports .*; [1-9][0-9]* hops$' dgx1v --gpus --coll all_gather --size 64M
 # What the environment imports comes first, on GPUs too.
 schedule=$work/ours.json
 "$weft" synth pcie-4x --coll all_reduce --size 64K -o "$schedule" >/dev/null || { echo "FAILED: no schedule"; failed=1; }

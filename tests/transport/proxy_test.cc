@@ -1,18 +1,26 @@
 // Proxies of GPUs serve each other's streams.
 #include "src/transport/proxy.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <stdlib.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "src/transport/net_stream.h"
+#include "tests/support/processes.h"
 
 namespace weft {
 namespace {
@@ -155,14 +163,95 @@ TEST(Proxy, ThatDoesNotWatchIsNotHelped) {
   watching.keep_polling(false);
 }
 
+// A folder with devices as /sys has them: their names are the first cores near them.
+struct Devices {
+  Devices() {
+    std::string name = (std::filesystem::temp_directory_path() / "weft-proxies-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the test");
+    folder = name;
+  }
+  ~Devices() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  std::string near(int core, int number = 0) const {
+    const auto device = folder / fmt::format("{}.{}", core, number);
+    std::filesystem::create_directories(device);
+    std::ofstream(device / "local_cpulist") << core << "\n";
+    return device;
+  }
+  std::filesystem::path folder;
+};
+
+// Two cores that this process may use; empty: there is only one.
+std::vector<int> two_cores() {
+  cpu_set_t allowed;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+    for (int core = 0; core < CPU_SETSIZE && cores.size() < 2; core++)
+      if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  return cores.size() == 2 ? cores : std::vector<int>{};
+}
+
+bool runs_only_on(const Proxy& proxy, int core, int other) {
+  return proxy.may_run_on(core) && !proxy.may_run_on(other);
+}
+
+// Proxies live as long as the process, so each order of NICs needs a process of its own.
+WEFT_SCENARIO(proxies_of_two_sockets) {
+  const Devices devices;
+  const std::vector<int> cores = two_cores();
+  const int a = cores.at(0), b = cores.at(1);
+  std::map<Proxy*, int> at_a, at_b;
+  if (context.argument == "in turn") {
+    for (int i = 0; i < 8; i++) {
+      at_a[&Proxy::next(4, devices.near(a, i % 2))]++;
+      at_b[&Proxy::next(4, devices.near(b, i % 2))]++;
+    }
+  } else {
+    for (int i = 0; i < 8; i++) at_a[&Proxy::next(4, devices.near(a))]++;
+    EXPECT_EQ(at_a.size(), 4u) << "one NIC alone has all proxies";
+    for (const auto& [proxy, streams] : at_a) EXPECT_EQ(streams, 2);
+    for (int i = 0; i < 8; i++) at_b[&Proxy::next(4, devices.near(b))]++;
+    at_a.clear();
+    for (int i = 0; i < 8; i++) at_a[&Proxy::next(4, devices.near(a))]++;
+  }
+  EXPECT_EQ(at_a.size(), 2u);
+  EXPECT_EQ(at_b.size(), 2u);
+  for (const auto& [proxy, streams] : at_a) {
+    EXPECT_FALSE(at_b.contains(proxy));
+    EXPECT_TRUE(runs_only_on(*proxy, a, b));
+  }
+  for (const auto& [proxy, streams] : at_b) EXPECT_TRUE(runs_only_on(*proxy, b, a));
+}
+
+WEFT_SCENARIO(one_proxy_for_two_sockets) {
+  const Devices devices;
+  const std::vector<int> cores = two_cores();
+  Proxy& proxy = Proxy::next(1, devices.near(cores.at(0)));
+  EXPECT_TRUE(runs_only_on(proxy, cores[0], cores[1]));
+  EXPECT_EQ(&Proxy::next(1, devices.near(cores[1])), &proxy);
+  EXPECT_TRUE(proxy.may_run_on(cores[0]) && proxy.may_run_on(cores[1]));
+  EXPECT_EQ(&Proxy::next(1, "/no/such/device"), &proxy);
+}
+
+TEST(Proxy, RunsNearTheNicsThatItServes) {
+  if (two_cores().empty()) GTEST_SKIP() << "this process may use one core only";
+  for (const char* order : {"in turn", "one after the other"}) {
+    test::ProcessOptions options;
+    options.argument = order;
+    test::run_ranks_as_processes("proxies_of_two_sockets", 1, options);
+  }
+  test::run_ranks_as_processes("one_proxy_for_two_sockets", 1);
+}
+
 // Ranks that are threads connect at the same time.
-TEST(Proxy, IsToldByManyThreadsWhereToStay) {
-  Proxy& proxy = Proxy::next(1);
+TEST(Proxy, IsChosenByManyThreads) {
   std::vector<std::future<void>> ranks;
   for (int rank = 0; rank < 4; rank++)
-    ranks.push_back(std::async(std::launch::async, [&proxy, rank] {
+    ranks.push_back(std::async(std::launch::async, [rank] {
       for (int i = 0; i < 500; i++)
-        proxy.stay_near("/a/device/that/is/not/there/" + std::string(30, 'a' + (rank + i) % 4));
+        Proxy::next(2, "/a/device/that/is/not/there/" + std::string(30, 'a' + (rank + i) % 4));
     }));
   for (std::future<void>& rank : ranks) rank.get();
 }

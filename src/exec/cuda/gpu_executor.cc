@@ -19,7 +19,6 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint64_t kLanePacketBytes = 8192;  // of a message of packets, at most
 // Of a message to another host, before another instance of a lane pays. Chosen for loopback TCP; no
 // NIC has been measured.
 constexpr uint64_t kLeastNetBytes = 64 << 10;
@@ -349,7 +348,7 @@ void GpuExecutor::settle(std::span<const std::string> reach, std::span<std::byte
     return ranks.find('0') == std::string::npos;
   });
   // All ranks use packets and copy engines, or none does.
-  s.room.packet_bytes = s.all_reach ? kLanePacketBytes : 0;
+  s.room.packet_bytes = packet_messages(s.all_reach, s.options.packet_bytes);
   if (!s.all_reach) s.copies.reset();
 }
 

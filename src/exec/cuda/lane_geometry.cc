@@ -8,7 +8,8 @@
 namespace weft::cuda {
 namespace {
 
-constexpr uint64_t kSlotUnit = 256;  // bytes: slots begin at multiples
+constexpr uint64_t kMostPacketBytes = 8192;  // of a message of packets
+constexpr uint64_t kSlotUnit = 256;          // bytes: slots begin at multiples
 // Smaller messages cost more than blocks that are equally busy gain. Chosen for ranks that share an
 // H200, where a step costs some microseconds besides its data; no machine with a GPU per rank has
 // been measured. Neither for the gain.
@@ -109,6 +110,10 @@ uint64_t slice_unit(const LaneImage& image, uint64_t block, uint64_t unit, uint6
 }
 
 }  // namespace
+
+uint64_t packet_messages(bool all_reach, size_t arrays) {
+  return all_reach && arrays > 0 ? kMostPacketBytes : 0;
+}
 
 uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t blocks) {
   if (weights.empty()) return 0;

@@ -25,6 +25,10 @@ struct LaneRoom {
   bool large_messages = false;
 };
 
+// LaneRoom::packet_bytes where all ranks reach each other or not. `arrays`: the most bytes of an
+// array in packets; 0: the user wants none.
+uint64_t packet_messages(bool all_reach, size_t arrays);
+
 // The instances of each lane, of `weights` in falling order, with which blocks have about the same
 // to do (dealt_item()). At least as many as there are blocks for.
 uint32_t balanced_instances(const std::vector<uint64_t>& weights, uint32_t blocks);

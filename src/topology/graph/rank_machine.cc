@@ -31,7 +31,18 @@ std::string free_id(const Machine& machine, const Node& node) {
   return id;
 }
 
-void add_view(Machine& all, const Machine& view) {
+// Whether `view`, whose nodes are those of `all` in the order of `index`, has other links.
+bool has_other_links(const Machine& all, const Machine& view, const std::vector<int>& index) {
+  if (view.links.size() != all.links.size()) return true;
+  return std::any_of(view.links.begin(), view.links.end(), [&](Link link) {
+    link.from = index[static_cast<size_t>(link.from)];
+    link.to = index[static_cast<size_t>(link.to)];
+    return std::find(all.links.begin(), all.links.end(), link) == all.links.end();
+  });
+}
+
+// Whether the view has other links between the same devices.
+bool add_view(Machine& all, const Machine& view) {
   std::vector<int> index;
   const size_t known = all.nodes.size();
   for (const Node& node : view.nodes) {
@@ -50,6 +61,8 @@ void add_view(Machine& all, const Machine& view) {
         static_cast<size_t>(link.from) >= known || static_cast<size_t>(link.to) >= known;
     if (fresh) all.links.push_back(link);
   }
+  return view.nodes.size() == known && all.nodes.size() == known &&
+         has_other_links(all, view, index);
 }
 
 bool joins_gpus(const Link& link) {
@@ -195,8 +208,12 @@ Machine unite_views(const std::vector<Machine>& views) {
       views.begin(), views.end(),
       [](const Machine& a, const Machine& b) { return gpus(a).size() < gpus(b).size(); });
   Machine all = *most;
+  bool other_links = false;
   for (const Machine& view : views)
-    if (&view != &*most) add_view(all, view);
+    if (&view != &*most) other_links = add_view(all, view) || other_links;
+  if (other_links)
+    all.notes.push_back(
+        fmt::format("processes {} of this host: the first one counts", kOtherLinks));
   if (all.nodes.size() > most->nodes.size())
     all.notes.push_back(
         fmt::format("{} processes see different devices of this host: {} GPUs together",

@@ -37,7 +37,9 @@ Machine peer_ways(const Machine& machine);
 bool links_hosts(const Machine& machine);
 
 // Joins what several processes of one host see of it. A container may show each process other
-// devices. Devices are the same if they have the same bus id.
+// devices. Devices are the same if they have the same bus id. Of processes that see different links
+// between the same devices, the first counts, and a note has kOtherLinks.
+inline constexpr const char* kOtherLinks = "see different links between the same devices";
 Machine unite_views(const std::vector<Machine>& views);
 
 }  // namespace weft

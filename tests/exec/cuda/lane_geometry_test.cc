@@ -193,6 +193,12 @@ TEST(LaneGeometry, TakesPacketsForSmallMessagesOnly) {
   EXPECT_FALSE(cuda::lane_geometry(image, room, 1 << 24, 4).packets) << "messages are large";
   room.packet_bytes = 0;
   EXPECT_FALSE(cuda::lane_geometry(image, room, 1, 4).packets) << "a rank cannot use them";
+  room.packet_bytes = cuda::packet_messages(true, 1 << 20);
+  EXPECT_TRUE(cuda::lane_geometry(image, room, 1, 4).packets);
+  for (const auto& [all_reach, arrays] : {std::pair{true, 0}, {false, 1 << 20}}) {
+    room.packet_bytes = cuda::packet_messages(all_reach, static_cast<size_t>(arrays));
+    EXPECT_FALSE(cuda::lane_geometry(image, room, 1, 4).packets) << "WEFT_PACKET_BYTES=" << arrays;
+  }
   LaneImage many = image;
   many.most_messages = kLanePackets;
   EXPECT_FALSE(cuda::lane_geometry(many, usual_room(), 1, 4).packets) << "too few slots";
