@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,7 @@ namespace weft {
 
 class OneSided;
 
-// One thread at a time makes calls that move data (NCCL's rule). Any thread may call stop() and the
-// queries.
+// One thread at a time makes calls that move data. Any thread may call stop() and the queries.
 class Communicator {
  public:
   // Joins the rendezvous of the id and connects to all peers. Blocking; throws Error.
@@ -57,14 +55,13 @@ class Communicator {
   void launch(std::span<const Call* const> calls);
 
   // Host mode: begin() before the first call of a batch, add_to() for its calls (it gives up if
-  // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts of the
-  // calls.
+  // ranks disagree), hand_over() just before the batch runs: CPU nodes get their parts.
   void begin() { host_->begin(); }
   void add_to(host::Batch& batch, const Call& call);
   void add_to(host::Batch& batch, std::span<const Call* const> calls);
   void hand_over() { cpu_nodes_->hand_over(); }
-  // Before it is destroyed. In words: a message that nobody received, or calls that do not fit
-  // together. Empty: nothing of that kind. `told`: the user knows of failures so far.
+  // Before it is destroyed: a message that nobody received, or calls that do not fit together, in
+  // words; usually empty. `told`: the user knows of failures so far.
   std::string last_words(bool told);
 
   // Why operations cannot go on. The same on all ranks, unless this rank stopped by itself.
@@ -98,9 +95,8 @@ class Communicator {
   void hear(const News& news);  // control thread
   void silence();               // after this the control thread does not call hear() any more
   void end_waits();
-  void tell_gpu_wait();   // control thread: a rank has gone
   bool find_gpu_error();  // true if a kernel has reported one; then all ranks are told
-  void guard_gpu();  // control thread: a rank has gone, looks for errors of kernels from now on
+  void tell_gpu_wait(), guard_gpu();  // control thread: a rank has gone
   void cancel();     // another thread ends the init
   News report(News::Kind kind, ncclResult_t code, const std::string& text) const;
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/faults/scenario.h"
 #include "tests/support/patterns.h"
@@ -332,9 +334,7 @@ void group_left_open(Player& player) {
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 
-}  // namespace
-
-std::vector<FaultScenario> user_error_scenarios() {
+std::vector<FaultScenario> calls_that_differ() {
   return {
       {"different_kinds", "all_reduce on rank 0, all_gather on the others", 3, different_kinds},
       {"different_order", "two calls in another order on rank 0", 3, different_order},
@@ -380,6 +380,11 @@ std::vector<FaultScenario> user_error_scenarios() {
        {},
        4096,
        {{"WEFT_TIMEOUT", "1"}}},
+  };
+}
+
+std::vector<FaultScenario> waits_in_vain() {
+  return {
       {"opposite_order", "two communicators in opposite order", 2, opposite_order, 4},
       {"opposite_order_hosts",
        "the same, every rank on its own host",
@@ -436,6 +441,14 @@ std::vector<FaultScenario> user_error_scenarios() {
        {{"WEFT_INIT_TIMEOUT", "5"}}},
       {"group_left_open", "rank 1 leaves a group open and destroys", 2, group_left_open, 3, {1}},
   };
+}
+
+}  // namespace
+
+std::vector<FaultScenario> user_error_scenarios() {
+  std::vector<FaultScenario> all = calls_that_differ(), later = waits_in_vain();
+  for (FaultScenario& one : later) all.push_back(std::move(one));
+  return all;
 }
 
 }  // namespace weft::test
