@@ -5,8 +5,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <tuple>
 
 #include "algorithms/catalogue/catalogue.h"
 #include "src/exec/cuda/host_fifo_fit.h"
@@ -287,6 +293,53 @@ WEFT_SCENARIO(plans_in_a_job) {
   const double patience = std::stod(context.argument);
   while (seconds_since(begin) < patience && !complete()) usleep(20000);
   EXPECT_TRUE(patience == 0 || complete());
+}
+
+// What rank 0 tells the other processes, as a file. The argument: a machine and the file.
+WEFT_SCENARIO(tells_plans_for_gpus) {
+  const size_t blank = context.argument.find(' ');
+  const Config config = Config::from_environment();
+  const Machine machine = load_machine(context.argument.substr(0, blank));
+  const auto ranks = static_cast<int>(gpus(machine).size());
+  InitPlansRequest request{config, ranks, true, {}, machine, count_hosts(machine), any};
+  request.in_job = true;
+  std::ofstream(context.argument.substr(blank + 1)) << make_init_plans(request).encode();
+}
+
+// What another process does with it: it proves what it is told.
+WEFT_SCENARIO(hears_plans) {
+  std::ifstream file(context.argument);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto begin = std::chrono::steady_clock::now();
+  const double worked_before = processor_seconds();
+  const CommunicatorPlans plans = CommunicatorPlans::decode(text);
+  EXPECT_NE(plans.table.choose(CollectiveKind::kAllReduce, 1 << 20, false), nullptr);
+  std::printf("%zu schedules\nplanned in %.4f s, %.4f s of the processor\n",
+              plans.schedules->all().size(), seconds_since(begin),
+              processor_seconds() - worked_before);
+}
+
+// As JSON an all_reduce for 128 GPUs has 19 MB.
+TEST(Planning, IsToldInAMegabyteOrTwo) {
+  if (kSanitized) GTEST_SKIP() << "sanitized";
+  const TemporaryFolder temporary;
+  const std::string file = temporary.path + "/plans";
+  ProcessOptions options;
+  options.environment = [](int) {
+    return std::map<std::string, std::string>{{"WEFT_CACHE", "none"}};
+  };
+  for (const auto& [topo, bytes, seconds] :
+       {std::tuple{"dgx-h100", size_t{200'000}, 0.02}, {"dgx-h100x16", size_t{2'000'000}, 0.2}}) {
+    options.argument = std::string(topo) + " " + file;
+    const ProcessResult told = run_processes("tells_plans_for_gpus", 1, options)[0];
+    ASSERT_EQ(told.exit_code, 0) << told.output;
+    const auto size = std::filesystem::file_size(file);
+    std::printf("%s: %zu bytes, ", topo, static_cast<size_t>(size));
+    EXPECT_LT(size, bytes);
+    options.argument = file;
+    EXPECT_TRUE(
+        soon(least_seconds("hears_plans", options, 5, seconds, " schedules", "nothing"), seconds));
+  }
 }
 
 TEST(Planning, GoesOnInTheBackgroundForTheCache) {
