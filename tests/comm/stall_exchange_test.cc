@@ -237,7 +237,8 @@ StallReport full_report() {
   report.earlier = 13;
   report.needs_receive = report.closed = true;
   for (uint64_t i = 0; i < StallReport::kMostHops; i++)
-    report.hops.push_back({{i, 18}, ~i, 19, 20, 21, std::string(StallReport::kMostText, 't'), "u"});
+    report.hops.push_back(
+        {{i, 18}, ~i, 19, 20, 21, i % 2 == 0, std::string(StallReport::kMostText, 't'), "u"});
   report.last_words = StallReport::LastWords::kTells;
   report.calls = 22;
   for (int i = 0; i < static_cast<int>(StallReport::kMostSends); i++)
