@@ -43,6 +43,7 @@ struct Settings {
   uint32_t ports = 4, slots = 4, message = 256u << 10;
   uint32_t messages = 256;  // of each port, in a repetition
   uint32_t small = 1024;    // bytes of a message of `calls`
+  int gap = 0;              // us before each of them, for work of the GPU
 };
 
 // Lies in memory that all ranks share.
@@ -262,7 +263,11 @@ int play(const Settings& settings, int rank, Board& board) {
           (cpu_seconds(after.ru_stime) - cpu_seconds(before.ru_stime)) / gb / settings.reps);
     board.meet(settings.ranks);
     times.clear();
-    for (int i = 0; i < 500; i++) times.push_back(me.call(++call));
+    for (int i = 0; i < 500; i++) {
+      const auto end = Clock::now() + std::chrono::microseconds(settings.gap);
+      while (Clock::now() < end) sched_yield();
+      times.push_back(me.call(++call));
+    }
     std::sort(times.begin(), times.end());
     if (rank == 0)
       std::printf("calls: median %.1f us, least %.1f us\n", times[times.size() / 2] * 1e6,
@@ -300,6 +305,8 @@ Settings parse(int argc, char** argv) {
       settings.messages = size;
     } else if (name == "--small") {
       settings.small = size;
+    } else if (name == "--gap") {
+      settings.gap = value;
     } else {
       throw std::invalid_argument(name);
     }
@@ -324,7 +331,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "lane_wire_perf: %s\nusage: lane_wire_perf [--ranks 2..16] [--peers N: even, or "
                  "all] [--proxies N, 0: chosen] [--ports N] [--slots N] [--message BYTES] "
-                 "[--messages N] [--small BYTES] [--reps N]\n",
+                 "[--messages N] [--small BYTES] [--gap US] [--reps N]\n",
                  error.what());
     return 2;
   }

@@ -19,7 +19,8 @@ LaneIn::LaneIn(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_
       area_(area),
       frame_registration_(comm_.reg(ring_.data(), ring_.size())),
       area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())),
-      buffers_(area_.gpu.buffers, area_.gpu.pointers) {}
+      buffers_(area_.gpu.buffers, area_.gpu.pointers),
+      in_order_(comm_.network().can_lend()) {}
 
 bool LaneIn::progress(bool) noexcept {
   bool moved = false;
@@ -28,7 +29,15 @@ bool LaneIn::progress(bool) noexcept {
     return false;
   }
   buffers_.catch_up(comm_);
-  while (!broken() && receive_next()) moved = true;
+  while (!broken()) {
+    bool again = read_posts();
+    post_receives();
+    again = receive_bodies() || again;
+    again = tell() || again;
+    again = receive_frame() || again;
+    if (!again) break;
+    moved = true;
+  }
   return moved;
 }
 
@@ -38,66 +47,126 @@ NicRegistrations::Memory LaneIn::target(const WirePost& post) const noexcept {
   return {area_.data(post.to, gpu), gpu ? area_.gpu.registration : area_registration_};
 }
 
-// In the order of messages: the data that a frame announces, then a frame.
-void LaneIn::post_receives() noexcept {
-  Network& network = comm_.network();
-  while (flying_ < receives_.size()) {
-    // What follows a frame is known when it has come.
-    if (flying_ > 0 && !receives_[flying_ - 1].body) break;
-    Receive& next = receives_[flying_];
-    next = {};
-    next.body = owes_body_;
-    next.post = owed_;
-    const NicRegistrations::Memory to = target(owed_);
-    const ncclResult_t code = owes_body_ ? network.irecv(comm_.get(), to.data, owed_.bytes,
-                                                         to.registration, &next.request)
-                                         : network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
-                                                         frame_registration_, &next.request);
-    if (code != ncclSuccess) fail(code);
-    if (next.request == nullptr || broken()) break;
-    owes_body_ = false;
-    flying_++;
+// The posts of the last frame, as far as there is room for those that must wait.
+bool LaneIn::read_posts() noexcept {
+  bool moved = false;
+  while (frame_at_ < frame_bytes_ && read_ - told_ < kMostArrivals && !broken()) {
+    if (!read_post()) fail(ncclInternalError);
+    moved = true;
   }
+  return moved && !broken();
 }
 
-bool LaneIn::receive_next() noexcept {
-  if (flush_ != nullptr && !end_flush()) return false;
-  post_receives();
-  if (flying_ == 0 || broken()) return false;
-  bool done = false;
-  size_t size = 0;
-  const Receive first = receives_[0];
-  ncclResult_t code = comm_.network().test(first.request, done, size);
-  if (code != ncclSuccess) fail(code);
-  if (!done || broken()) return false;
-  receives_[0] = receives_[1];
-  flying_--;
-  if (!first.body) return read_frame(size);
-  if (size != first.post.bytes) {
-    fail(ncclInternalError);
-    return false;
+// False: the peer has sent nonsense.
+bool LaneIn::read_post() noexcept {
+  const std::byte* const from = ring_.data() + frame_at_;
+  size_t left = frame_bytes_ - frame_at_;
+  WirePost post;
+  if (left < sizeof post) return false;
+  std::memcpy(&post, from, sizeof post);
+  left -= sizeof post;
+  frame_at_ += sizeof post;
+  if (!is_valid(post)) return false;
+  const bool follows = (post.kind & WirePost::kBodyFollows) != 0;
+  if (follows && post.bytes == 0) return false;
+  if (!follows && post.bytes > 0) {
+    const size_t whole = (post.bytes + size_t{15}) / 16 * 16;
+    if (whole > left || on_gpu(post)) return false;
+    std::memcpy(area_.memory.data() + post.to, from + sizeof post, post.bytes);
+    frame_at_ += whole;
   }
-  if ((first.post.kind & LanePost::kToPlace) != 0) buffers_.count_received();
-  if (on_gpu(first.post) && area_.gpu.needs_flush) {
-    const NicRegistrations::Memory to = target(first.post);
-    code = comm_.network().flush(comm_.get(), to.data, static_cast<int>(first.post.bytes),
-                                 to.registration, &flush_);
-    if (code != ncclSuccess) fail(code);
-    flushed_ = first.post;
-    if (flush_ != nullptr || broken()) return !broken();
+  if (!follows && told_ == read_) {
+    publish(post);
+    return true;
   }
-  publish(first.post);
+  arrival(read_++) = {follows ? Arrival::kAwaited : Arrival::kHere, post, {}, nullptr};
   return true;
 }
 
-bool LaneIn::end_flush() noexcept {
-  bool done = false;
-  size_t size = 0;
-  const ncclResult_t code = comm_.network().test(flush_, done, size);
+// In the order of messages: the data that a frame announces, then the next frame.
+void LaneIn::post_receives() noexcept {
+  if (broken()) return;
+  Network& network = comm_.network();
+  for (; posted_ < read_; posted_++) {
+    Arrival& next = arrival(posted_);
+    if (next.state != Arrival::kAwaited) continue;
+    if (receiving_ == kMostReceiving) return;
+    next.to = target(next.post);
+    const ncclResult_t code = next.to.data == nullptr
+                                  ? ncclInternalError
+                                  : network.irecv(comm_.get(), next.to.data, next.post.bytes,
+                                                  next.to.registration, &next.request);
+    if (code != ncclSuccess) fail(code);
+    if (next.request == nullptr || broken()) return;
+    next.state = Arrival::kReceiving;
+    receiving_++;
+  }
+  if (frame_request_ != nullptr || frame_at_ < frame_bytes_) return;
+  const ncclResult_t code = network.irecv(comm_.get(), ring_.data(), kLaneFrameBytes,
+                                          frame_registration_, &frame_request_);
   if (code != ncclSuccess) fail(code);
-  if (!done || broken()) return false;
-  flush_ = nullptr;
-  publish(flushed_);
+}
+
+bool LaneIn::is_done(void* request, size_t& size) noexcept {
+  bool done = false;
+  const ncclResult_t code = comm_.network().test(request, done, size);
+  if (code != ncclSuccess) fail(code);
+  return done && !broken();
+}
+
+bool LaneIn::receive_bodies() noexcept {
+  bool moved = false;
+  for (; received_ < posted_ && !broken(); received_++) {
+    Arrival& next = arrival(received_);
+    if (next.state == Arrival::kReceiving) {
+      size_t size = 0;
+      if (!is_done(next.request, size)) return moved;
+      receiving_--;
+      next.state = Arrival::kHere;
+      if (size != next.post.bytes) {
+        fail(ncclInternalError);
+        return false;
+      }
+      if ((next.post.kind & LanePost::kToPlace) != 0) buffers_.count_received();
+      if (on_gpu(next.post) && area_.gpu.needs_flush) {
+        next.request = nullptr;
+        const ncclResult_t code =
+            comm_.network().flush(comm_.get(), next.to.data, static_cast<int>(next.post.bytes),
+                                  next.to.registration, &next.request);
+        if (code != ncclSuccess) fail(code);
+        if (next.request != nullptr) next.state = Arrival::kFlushing;
+      }
+    }
+    moved = true;
+  }
+  return moved && !broken();
+}
+
+// Tells the GPU of what is there, in the order of posts.
+bool LaneIn::tell() noexcept {
+  bool moved = false;
+  for (; told_ < received_ && !broken(); told_++) {
+    Arrival& next = arrival(told_);
+    size_t size = 0;
+    if (next.state == Arrival::kFlushing && !is_done(next.request, size)) return moved;
+    publish(next.post);
+    moved = true;
+  }
+  return moved;
+}
+
+bool LaneIn::receive_frame() noexcept {
+  if (frame_request_ == nullptr || broken() || (in_order_ && received_ < posted_)) return false;
+  size_t size = 0;
+  if (!is_done(frame_request_, size)) return false;
+  frame_request_ = nullptr;
+  frame_at_ = 0;
+  frame_bytes_ = size;
+  if (size > kLaneFrameBytes) {
+    frame_bytes_ = 0;
+    fail(ncclInternalError);
+    return false;
+  }
   return true;
 }
 
@@ -110,35 +179,6 @@ bool LaneIn::is_valid(const WirePost& post) const noexcept {
   if (post.bytes == 0) return true;
   if ((post.kind & LanePost::kToPlace) == 0) return area_.has(post.to, post.bytes);
   return (post.kind & WirePost::kBodyFollows) != 0 && on_gpu(post) && target(post).data != nullptr;
-}
-
-bool LaneIn::read_frame(size_t size) noexcept {
-  const std::byte* const from = ring_.data();
-  size_t at = 0;
-  bool good = size <= kLaneFrameBytes;
-  while (good && at < size && !owes_body_) {
-    WirePost post;
-    good = size - at >= sizeof post;
-    if (!good) break;
-    std::memcpy(&post, from + at, sizeof post);
-    at += sizeof post;
-    good = is_valid(post);
-    if (!good) break;
-    if ((post.kind & WirePost::kBodyFollows) != 0) {
-      good = post.bytes > 0;
-      owes_body_ = true;
-      owed_ = post;
-      continue;
-    }
-    good = post.bytes <= size - at && (post.bytes == 0 || !on_gpu(post));
-    if (!good) break;
-    if (post.bytes > 0) std::memcpy(area_.memory.data() + post.to, from + at, post.bytes);
-    at += (post.bytes + 15) / 16 * 16;
-    publish(post);
-  }
-  if (good && at >= size) return true;
-  fail(ncclInternalError);
-  return false;
 }
 
 // The GPU polls the word, and then reads the data.

@@ -17,15 +17,15 @@ size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
 LaneOut::LaneOut(NetComm comm, Proxy& proxy, const LaneArea& area, Doorbell& rank_door,
                  std::atomic<bool>* lost, size_t inline_bytes)
     : NetStream(std::move(comm), proxy,
-                Mapping::anonymous(kFramesAt + kMostFlying * kLaneFrameBytes), rank_door, lost),
+                Mapping::anonymous(kFramesAt + kMostFrames * kLaneFrameBytes), rank_door, lost),
       area_(area),
       inline_bytes_(inline_bytes),
-      frames_registration_(comm_.reg(ring_.data() + kFramesAt, kMostFlying * kLaneFrameBytes)),
+      frames_registration_(comm_.reg(ring_.data() + kFramesAt, kMostFrames * kLaneFrameBytes)),
       area_registration_(comm_.reg(area_.memory.data(), area_.memory.size())),
       buffers_(area_.gpu.buffers, area_.gpu.pointers) {}
 
 std::byte* LaneOut::frame() const {
-  return ring_.data() + kFramesAt + (first_ + flying_) % kMostFlying * kLaneFrameBytes;
+  return ring_.data() + kFramesAt + frames_ % kMostFrames * kLaneFrameBytes;
 }
 
 bool LaneOut::unsent() const {
@@ -55,10 +55,10 @@ bool LaneOut::progress(bool) noexcept {
 void LaneOut::give_up() noexcept {
   comm_ = {};
   for (; flying_ > 0; flying_--) {
-    if (bodies_[first_]) count_sent();
+    if (flights_[first_].body) count_sent();
     first_ = (first_ + 1) % kMostFlying;
   }
-  if (prepared_ && body_.bytes > 0) count_sent();
+  for (; body_ < end_of_bodies_; body_++) count_sent();
   prepared_ = false;
   LanePost post;
   while (take(post)) {
@@ -86,31 +86,34 @@ bool LaneOut::take(LanePost& post) const noexcept {
 
 // The data of a post that does not fit into a frame.
 bool LaneOut::find_body(const LanePost& post) noexcept {
-  body_ = {};
-  body_.bytes = post.bytes;
+  Body body;
+  body.bytes = post.bytes;
   if ((post.kind & LanePost::kFromPlace) != 0) {
     const NicRegistrations::Memory memory = buffers_.find(post.from, post.bytes);
-    body_.data = memory.data;
-    body_.registration = memory.registration;
-    body_.on_gpu = true;
-    if (memory.data != nullptr) buffers_.count_sent();
-    return memory.data != nullptr;
+    if (memory.data == nullptr) return false;
+    body.data = memory.data;
+    body.registration = memory.registration;
+    body.on_gpu = true;
+    buffers_.count_sent();
+  } else {
+    if (!area_.has(post.from, post.bytes)) return false;
+    body.on_gpu = (post.kind & LanePost::kLarge) != 0 && !area_.gpu.memory.empty();
+    body.data = area_.data(post.from, body.on_gpu);
+    body.registration = body.on_gpu ? area_.gpu.registration : area_registration_;
   }
-  body_.on_gpu = (post.kind & LanePost::kLarge) != 0 && !area_.gpu.memory.empty();
-  body_.data = area_.data(post.from, body_.on_gpu);
-  body_.registration = body_.on_gpu ? area_.gpu.registration : area_registration_;
-  return area_.has(post.from, post.bytes);
+  bodies_[end_of_bodies_++] = body;
+  return true;
 }
 
-// Puts as many posts as there are into a frame. One whose data follows is the last. The peer may
-// want the data of large messages on its GPU, so these are never in a frame.
+// Puts as many posts as there are into a frame. The peer may want the data of large messages on its
+// GPU, so these are never in a frame.
 bool LaneOut::prepare() noexcept {
   std::byte* const to = frame();
   size_t used = 0;
-  body_ = {};
+  body_ = end_of_bodies_ = 0;
   LanePost post;
-  while (body_.bytes == 0 && used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes &&
-         take(post)) {
+  while (end_of_bodies_ < kLaneFrameBodies &&
+         used + sizeof(WirePost) + inline_bytes_ <= kLaneFrameBytes && take(post)) {
     WirePost wire{post.word, post.call, post.value, post.bytes, post.to, post.kind, post.codec};
     wire.kind &= ~LanePost::kFromPlace;
     const bool follows = post.bytes > ((post.kind & LanePost::kLarge) != 0 ? 0 : inline_bytes_);
@@ -136,53 +139,48 @@ bool LaneOut::prepare() noexcept {
   return true;
 }
 
+// The next frame, or the data that follows it. A message of its own costs a system call more, but a
+// plugin may lend only that.
 bool LaneOut::send_next() noexcept {
-  if (!prepared_ && !prepare()) return false;
+  if (!prepared_ && (frames_flying_ == kMostFrames || !prepare())) return false;
   Network& network = comm_.network();
-  auto& requests = requests_[(first_ + flying_) % kMostFlying];
-  ncclResult_t code = ncclSuccess;
-  // A message of its own costs a system call more, but a plugin may lend only that.
-  const bool two = body_.bytes > 0 && body_.bytes < net_abi::kLeastLoan && !body_.on_gpu;
-  if (two && network.can_lend()) {
-    requests = {};
-    code = network.isend_two(comm_.get(), frame(), frame_bytes_, body_.data, body_.bytes,
-                             &requests[0]);
-    if (code == ncclSuccess && requests[0] == nullptr) return false;
-  } else {
-    if (!frame_sent_) {
-      requests = {};
-      code = network.isend(comm_.get(), frame(), frame_bytes_, frames_registration_, &requests[0]);
-      if (code == ncclSuccess && requests[0] == nullptr) return false;
-      frame_sent_ = true;
-    }
-    if (code == ncclSuccess && body_.bytes > 0) {
-      code = network.isend(comm_.get(), body_.data, body_.bytes, body_.registration, &requests[1]);
-      if (code == ncclSuccess && requests[1] == nullptr) return false;
-    }
+  const Body* body = body_ < end_of_bodies_ ? &bodies_[body_] : nullptr;
+  Flight next;
+  next.frame = !frame_sent_;
+  const bool two = next.frame && body != nullptr && body->bytes < net_abi::kLeastLoan &&
+                   !body->on_gpu && network.can_lend();
+  next.body = !next.frame || two;
+  const ncclResult_t code =
+      two ? network.isend_two(comm_.get(), frame(), frame_bytes_, body->data, body->bytes,
+                              &next.request)
+      : next.frame
+          ? network.isend(comm_.get(), frame(), frame_bytes_, frames_registration_, &next.request)
+          : network.isend(comm_.get(), body->data, body->bytes, body->registration, &next.request);
+  if (code != ncclSuccess) fail(code);
+  if (next.request == nullptr || broken()) return false;
+  if (next.frame) {
+    frame_sent_ = true;
+    frames_++;
+    frames_flying_++;
   }
-  if (code != ncclSuccess) {
-    fail(code);
-    return false;
-  }
-  bodies_[(first_ + flying_) % kMostFlying] = body_.bytes > 0;
+  if (next.body) body_++;
+  flights_[(first_ + flying_) % kMostFlying] = next;
   flying_++;
-  prepared_ = false;
+  prepared_ = body_ < end_of_bodies_;
   return true;
 }
 
 bool LaneOut::complete_some() noexcept {
   bool moved = false;
   while (flying_ > 0 && !broken()) {
-    for (void*& request : requests_[first_]) {
-      if (request == nullptr) continue;
-      bool done = false;
-      size_t size = 0;
-      const ncclResult_t code = comm_.network().test(request, done, size);
-      if (code != ncclSuccess) fail(code);
-      if (!done || broken()) return moved;
-      request = nullptr;
-    }
-    if (bodies_[first_]) count_sent();
+    const Flight& flight = flights_[first_];
+    bool done = false;
+    size_t size = 0;
+    const ncclResult_t code = comm_.network().test(flight.request, done, size);
+    if (code != ncclSuccess) fail(code);
+    if (!done || broken()) return moved;
+    if (flight.body) count_sent();
+    if (flight.frame) frames_flying_--;
     first_ = (first_ + 1) % kMostFlying;
     flying_--;
     moved = true;

@@ -52,15 +52,17 @@ struct LaneArea {
   }
 };
 
-// On the wire: a post, and its data if that is small.
+// On the wire: a post, and its data if that is small. Large data follows the frame, each as a
+// message of its own. Whoever receives a frame can post receives for all of them at once.
 struct WirePost {
-  static constexpr uint32_t kBodyFollows = 1u << 31;  // in `kind`: the data is the next message
+  static constexpr uint32_t kBodyFollows = 1u << 31;  // in `kind`: the data is such a message
   uint32_t word = 0, call = 0, value = 0, bytes = 0;
   uint64_t to = 0;
   uint32_t kind = 0, codec = 0;
 };
 static_assert(sizeof(WirePost) == 32);
 inline constexpr size_t kLaneFrameBytes = 32u << 10;  // the largest frame
+inline constexpr size_t kLaneFrameBodies = 8;         // the most messages behind a frame
 
 class LaneOut final : public NetStream {
  public:
@@ -87,7 +89,7 @@ class LaneOut final : public NetStream {
   void count_sent() noexcept { __atomic_fetch_add(area_.sent, 1, __ATOMIC_ACQ_REL); }
   std::byte* frame() const;
 
-  static constexpr size_t kMostFlying = 8;
+  static constexpr size_t kMostFrames = 8, kMostFlying = 16;  // frames, and messages
   const LaneArea area_;
   const size_t inline_bytes_;
   void* frames_registration_ = nullptr;
@@ -97,18 +99,23 @@ class LaneOut final : public NetStream {
   // Data that is a network message of its own.
   struct Body {
     std::byte* data = nullptr;
-    uint32_t bytes = 0;  // 0: there is none
+    uint32_t bytes = 0;
     void* registration = nullptr;
     bool on_gpu = false;
   };
   // The frame that is sent next: its size, and the data behind it.
   bool prepared_ = false, frame_sent_ = false;
   size_t frame_bytes_ = 0;
-  Body body_;
-  // Two requests per frame, at most, and whether data goes with it.
-  std::array<std::array<void*, 2>, kMostFlying> requests_{};
-  std::array<bool, kMostFlying> bodies_{};
+  std::array<Body, kLaneFrameBodies> bodies_;
+  size_t body_ = 0, end_of_bodies_ = 0;  // those that are not sent yet
+  // What a request sends: a frame, data, or both.
+  struct Flight {
+    void* request = nullptr;
+    bool frame = false, body = false;
+  };
+  std::array<Flight, kMostFlying> flights_{};
   size_t first_ = 0, flying_ = 0;
+  size_t frames_ = 0, frames_flying_ = 0;  // sent so far, and their number in flight
 };
 
 class LaneIn final : public NetStream {
@@ -119,38 +126,49 @@ class LaneIn final : public NetStream {
   bool progress(bool eager) noexcept override;
 
  protected:
-  bool idle() const override { return flying_ == 0 && flush_ == nullptr; }
+  bool idle() const override { return frame_request_ == nullptr && told_ == read_; }
   bool asks_kernel() const override { return true; }
 
  private:
+  // A post that waits for its data, or for the posts before it.
+  struct Arrival {
+    enum State : uint8_t { kHere, kAwaited, kReceiving, kFlushing } state = kHere;
+    WirePost post;
+    NicRegistrations::Memory to;
+    void* request = nullptr;
+  };
   bool on_gpu(const WirePost& post) const {
     return !area_.gpu.memory.empty() && (post.kind & LanePost::kLarge) != 0;
   }
   // Where a post's data goes. No data: it may not go there.
   NicRegistrations::Memory target(const WirePost& post) const noexcept;
+  Arrival& arrival(uint64_t number) { return arrivals_[number % kMostArrivals]; }
+  bool read_posts() noexcept;
+  bool read_post() noexcept;
   void post_receives() noexcept;
-  bool receive_next() noexcept;
-  bool end_flush() noexcept;
-  bool read_frame(size_t size) noexcept;
+  bool receive_bodies() noexcept;
+  bool receive_frame() noexcept;
+  bool tell() noexcept;
+  bool is_done(void* request, size_t& size) noexcept;
   bool is_valid(const WirePost& post) const noexcept;
   void publish(const WirePost& post) noexcept;
 
+  // Eight receives hide a round trip, and are few enough for any plugin.
+  static constexpr size_t kMostArrivals = 64, kMostReceiving = 8;
   const LaneArea area_;
   void* frame_registration_ = nullptr;
   void* area_registration_ = nullptr;
   NicRegistrations buffers_;
-  // The receives that are posted: the data behind a frame, and the frame after it.
-  struct Receive {
-    void* request = nullptr;
-    bool body = false;
-    WirePost post;  // that the data belongs to
-  };
-  std::array<Receive, 2> receives_;
-  size_t flying_ = 0;
-  bool owes_body_ = false;  // the next receive is the data of `owed_`
-  WirePost owed_;
-  void* flush_ = nullptr;  // request; nothing that comes later is told before it is done
-  WirePost flushed_;
+  const bool in_order_;  // messages come one after the other, as through a socket
+  void* frame_request_ = nullptr;
+  size_t frame_at_ = 0, frame_bytes_ = 0;  // of the last frame: what is read, and all
+  // Posts in their order, by number: told <= received <= posted <= read.
+  std::array<Arrival, kMostArrivals> arrivals_;
+  uint64_t told_ = 0;      // the GPU knows of those before it
+  uint64_t received_ = 0;  // have their data, perhaps not flushed yet
+  uint64_t posted_ = 0;    // have posted their receives
+  uint64_t read_ = 0;      // are known
+  size_t receiving_ = 0;
 };
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "src/transport/net_stream.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "src/base/log.h"
 #include "src/transport/doorbell.h"
@@ -21,15 +22,18 @@ NetStream::NetStream(NetComm comm, Proxy& proxy, Mapping ring, Doorbell& rank_do
   rank_bell_.door = &rank_door;
 }
 
-bool NetStream::look(uint32_t round) noexcept {
+bool NetStream::look(uint32_t round, Clock::time_point now, bool patient) noexcept {
   // Asking the kernel takes longer than polling all rings of a proxy. After kHotLooks polls without
   // news every fourth round is enough, since rounds are shorter then. After about a millisecond
   // every 16th is enough.
   constexpr uint32_t kHotLooks = 20, kWarmRounds = 4, kWarmLooks = 270, kColdRounds = 16;
+  constexpr auto kHotTime = std::chrono::microseconds(150);  // more than a ping-pong between GPUs
   const uint32_t rounds = fruitless_ > kWarmLooks ? kColdRounds : kWarmRounds;
-  if (fruitless_ > kHotLooks && asks_kernel() && round % rounds != 0) return false;
+  const bool hot = fruitless_ <= kHotLooks || (patient && now - last_news_ <= kHotTime);
+  if (!hot && asks_kernel() && round % rounds != 0) return false;
   const bool moved = progress(true);
   fruitless_ = moved ? 0 : std::min(fruitless_ + 1, kWarmLooks + 1);
+  if (moved) last_news_ = now;
   return moved;
 }
 

@@ -20,6 +20,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -66,8 +67,9 @@ class NetStream {
   // consumer to say where it wants its data.
   virtual bool progress(bool eager) noexcept = 0;
   // The same for a proxy that polls. `round` counts its polls. A stream that must ask the kernel
-  // and had no news for long is skipped in most rounds.
-  bool look(uint32_t round) noexcept;
+  // and had no news for long is skipped in most rounds. `patient`: long is longer.
+  using Clock = std::chrono::steady_clock;
+  bool look(uint32_t round, Clock::time_point now, bool patient) noexcept;
   // Only one of several proxies holds the claim, until release(). False: another proxy holds it.
   bool claim() noexcept {
     return !claimed_.load(std::memory_order_relaxed) &&
@@ -117,6 +119,7 @@ class NetStream {
   std::atomic<bool>* const lost_;
   std::atomic<bool> broken_{false};
   uint32_t fruitless_ = 0;  // polls since the last news
+  Clock::time_point last_news_;
   const bool takes_help_;
   std::atomic<bool> claimed_{false};
   StreamFailure failure_;

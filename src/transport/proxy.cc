@@ -41,6 +41,8 @@ constexpr auto kPatience = std::chrono::microseconds(4);
 // Every seventh round is for lower classes, too. Odd, because streams that had no news ask the
 // kernel only in every fourth or sixteenth round.
 constexpr uint32_t kMostSkippedRounds = 6;
+// So many streams may all ask the kernel in a round without making others wait for long.
+constexpr size_t kFewStreams = 8;
 constexpr int kPauses = 16;  // after a round without news: a microsecond or less
 
 // "0-3,8" as a set, limited to cores that this process may use. Empty if there is nothing to
@@ -337,14 +339,15 @@ std::unique_lock<std::shared_mutex> Proxy::interrupt() noexcept {
 }
 
 // Streams that are polled seldom are polled in different rounds.
-bool Proxy::look_after_streams(uint32_t round, bool own) noexcept {
+bool Proxy::look_after_streams(uint32_t round, Clock::time_point now, bool own) noexcept {
   std::shared_lock lock(mutex_, std::defer_lock);
   if (own) lock.lock();
   if (!own && !lock.try_lock()) return false;
+  const bool patient = streams_.size() <= kFewStreams;
   return serve([&](size_t i) {
     NetStream& stream = *streams_[i];
     if ((!own && !stream.takes_help()) || !stream.claim()) return false;
-    const bool moved = stream.look(round + static_cast<uint32_t>(i));
+    const bool moved = stream.look(round + static_cast<uint32_t>(i), now, patient);
     stream.release();
     return moved;
   });
@@ -361,7 +364,7 @@ bool Proxy::help(Watch& watch, Clock::time_point now) const noexcept {
     if (const uint32_t round = other->round_.load(std::memory_order_relaxed); round != seen.round) {
       seen = {round, now};
     } else if (now - seen.since > watch.patience && other->interrupts_.load() == 0) {
-      moved = other->look_after_streams(watch.round, false) || moved;
+      moved = other->look_after_streams(watch.round, now, false) || moved;
     }
   }
   return moved;
@@ -373,7 +376,7 @@ void Proxy::watch(Watch& watch) {
   while (interrupts_.load() > 0) sched_yield();
   round_.store(++watch.round, std::memory_order_relaxed);
   const auto begin = Clock::now();
-  bool moved = look_after_streams(watch.round, true);
+  bool moved = look_after_streams(watch.round, begin, true);
   auto now = Clock::now();
   if (!moved) {
     // Proxies as fast as this one need no help.

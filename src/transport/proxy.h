@@ -114,7 +114,7 @@ class Proxy {
     std::vector<Other> others;
   };
   void watch(Watch& watch);
-  bool look_after_streams(uint32_t round, bool own) noexcept;
+  bool look_after_streams(uint32_t round, Clock::time_point now, bool own) noexcept;
   void sort_streams();
   template <typename Move>
   bool serve(const Move& move) noexcept;

@@ -2,13 +2,17 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "src/transport/plugin_network.h"
 #include "tests/rdma/guest.h"
 #include "tests/support/require.h"
 #include "tests/support/sampling.h"
+#include "tests/transport/lane_ends.h"
 
 namespace weft::test {
 namespace {
@@ -154,6 +158,43 @@ WEFT_SCENARIO(messages_arrive) {
     EXPECT_EQ(received[m][sizes[m]], 0xee) << "beyond a message of " << sizes[m] << " bytes";
   }
   expect_too_long_is_an_error(ends, sent[5], received[5]);
+}
+
+// Bursts of large messages of lanes: several follow a frame, and are invited at once.
+WEFT_SCENARIO(lanes_arrive) {
+  constexpr uint32_t kBursts = 15, kBurst = 8, kBytes = 64 << 10;
+  Ends ends = connect_hosts(12);
+  TestArea from, to;
+  LanePair pair({std::move(ends.sender), std::move(ends.receiver)}, from.area(), to.area());
+  Poster poster(pair.posts());
+  for (uint32_t burst = 0; burst < kBursts; burst++) {
+    const auto place = [&](uint32_t n) { return TestArea::kWords + n % 32 * (128u << 10); };
+    const uint32_t first = burst * kBurst + 1, end = first + kBurst;
+    for (uint32_t n = first; n < end; n++)
+      for (uint32_t i = 0; i < kBytes; i++)
+        from.begin()[place(n) + i] = static_cast<std::byte>(mix(n, i / 64) + i);
+    for (uint32_t n = first; n < end; n++) {
+      LanePost post = numbered_post(n, kBytes, place(n));
+      post.word = 8;
+      poster.post(post);
+    }
+    ASSERT_TRUE(to.gets(1, uint64_t{3} << 32 | (end - 1))) << "burst " << burst;
+    for (uint32_t n = first; n < end; n++)
+      EXPECT_EQ(std::memcmp(from.begin() + place(n), to.begin() + place(n), kBytes), 0) << n;
+  }
+  EXPECT_TRUE(from.has_sent(kBursts * kBurst));
+}
+
+TEST(Lanes, BringBurstsOfLargeMessages) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options;
+  options.environment = [](int) {
+    Environment all = separate_hosts(0);
+    all["NCCL_IB_HCA"] = "=weft_a0,weft_b0";
+    all["NCCL_IB_TIMEOUT"] = "17";
+    return all;
+  };
+  run_ranks_as_processes("lanes_arrive", 1, options);
 }
 
 struct Setting {

@@ -1,6 +1,7 @@
 // What lane streams connect, without a GPU: areas of ranks, and a thread that posts as kernels do.
 #pragma once
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -96,6 +101,143 @@ TEST_P(LaneStreams, LetNobodyWaitForAConnectionThatHasEnded) {
     poster.post(numbered_post(n, n % 2 == 0 ? 30000 : 100, kWords + n % 64 * 32768));
   EXPECT_TRUE(is_sent(3 * kLanePosts));
 }
+
+// A network like a NIC's, over another one: a receive completes only when nothing else is missing
+// that `invited` says, and a flush takes its time. It counts what is under way.
+class InvitingNetwork final : public Network {
+ public:
+  InvitingNetwork(std::shared_ptr<Network> inner, size_t invited)
+      : inner_(std::move(inner)), invited_(invited) {}
+  size_t most_receives() const { return most_receives_.load(); }
+  size_t most_flushes() const { return most_flushes_.load(); }
+
+  const std::string& name() const override { return inner_->name(); }
+  int version() const override { return inner_->version(); }
+  int devices() const override { return inner_->devices(); }
+  NetProperties properties(int device) override { return inner_->properties(device); }
+  int merge(const std::vector<int>& all) noexcept override { return inner_->merge(all); }
+  ncclResult_t listen(int d, NetHandle& handle, void** comm) noexcept override {
+    return inner_->listen(d, handle, comm);
+  }
+  ncclResult_t connect(int d, NetHandle& handle, void** comm) noexcept override {
+    return inner_->connect(d, handle, comm);
+  }
+  void cancel(NetHandle& handle) noexcept override { inner_->cancel(handle); }
+  ncclResult_t accept(void* listener, void** comm) noexcept override {
+    return inner_->accept(listener, comm);
+  }
+  ncclResult_t close_send(void* comm) noexcept override { return inner_->close_send(comm); }
+  ncclResult_t close_receive(void* comm) noexcept override { return inner_->close_receive(comm); }
+  ncclResult_t close_listen(void* comm) noexcept override { return inner_->close_listen(comm); }
+  ncclResult_t reg(void* comm, void* data, size_t size, net_abi::PointerKind kind,
+                   void** registration) noexcept override {
+    return inner_->reg(comm, data, size, kind, registration);
+  }
+  ncclResult_t reg_dma_buf(void*, void*, size_t, uint64_t, int, void**) noexcept override {
+    return ncclSystemError;
+  }
+  ncclResult_t dereg(void* comm, void* registration) noexcept override {
+    return inner_->dereg(comm, registration);
+  }
+  ncclResult_t isend(void* comm, void* data, size_t size, void* registration,
+                     void** request) noexcept override {
+    return inner_->isend(comm, data, size, registration, request);
+  }
+  ncclResult_t irecv(void* comm, void* data, size_t size, void* registration,
+                     void** request) noexcept override {
+    const ncclResult_t code = inner_->irecv(comm, data, size, registration, request);
+    if (*request != nullptr && size == kLaneFrameBytes) frame_ = *request;
+    if (*request != nullptr) receives_.insert(*request);
+    most_receives_ = std::max(most_receives_.load(), receives_.size());
+    return code;
+  }
+  ncclResult_t flush(void*, void*, int, void*, void** request) noexcept override {
+    flushes_.push_back(0);
+    most_flushes_ = std::max<size_t>(most_flushes_, flushes_.size());
+    *request = &flushes_;
+    return ncclSuccess;
+  }
+  ncclResult_t test(void* request, bool& done, size_t& size) noexcept override {
+    done = false;
+    if (request == &flushes_) {
+      done = flushes_.front()++ > 50;
+      if (done) flushes_.pop_front();
+      return ncclSuccess;
+    }
+    const bool receives = receives_.count(request) > 0;
+    if (receives && request != frame_ && most_receives_ < invited_) return ncclSuccess;
+    const ncclResult_t code = inner_->test(request, done, size);
+    if (done && receives) receives_.erase(request);
+    return code;
+  }
+  bool can_lend() const override { return false; }
+  bool can_sleep() const override { return false; }
+  bool can_seal() const override { return false; }
+  void use_secret(const Secret*, Wire) noexcept override {}
+  ncclResult_t isend_two(void*, void*, size_t, void*, size_t, void**) noexcept override {
+    return ncclInternalError;
+  }
+  int waits_for(void*, pollfd*, int) noexcept override { return 0; }
+  double round_trip_us(void*) noexcept override { return 0; }
+  std::string reason() const override { return inner_->reason(); }
+
+ private:
+  const std::shared_ptr<Network> inner_;
+  const size_t invited_;
+  std::set<void*> receives_;
+  void* frame_ = nullptr;
+  std::deque<int> flushes_;  // how often each was tested; requests are alike, and end in order
+  std::atomic<size_t> most_receives_{0}, most_flushes_{0};
+};
+
+// Posts are there before the streams move, so that one frame has many.
+void expect_many_at_once(bool flushes) {
+  constexpr uint32_t kMessages = 20, kMessageBytes = 50000;
+  // Eight messages, or no message arrives at all.
+  const auto network = std::make_shared<InvitingNetwork>(loopback_network(false), 8);
+  TestArea from, to;
+  if (flushes) to.give_gpu();
+  LaneArea receives = to.area();
+  receives.gpu.needs_flush = flushes;
+  auto comms = connect_pair(network);
+  Doorbell door;
+  Proxy& proxy = Proxy::next();
+  const auto out =
+      std::make_shared<LaneOut>(std::move(comms.first), proxy, from.area(), door, nullptr);
+  const auto in = std::make_shared<LaneIn>(std::move(comms.second), proxy, receives, door, nullptr);
+  Poster poster(out->posts());
+  for (uint32_t n = 1; n <= kMessages; n++) {
+    const uint32_t at = kWords + n * 65536;
+    for (uint32_t i = 0; i < kMessageBytes; i++)
+      from.begin()[at + i] = static_cast<std::byte>(i * 7 + n);
+    LanePost post = numbered_post(n, kMessageBytes, at);
+    post.word = 8;
+    if (flushes) post.kind |= LanePost::kLarge;
+    poster.post(post);
+    post.bytes = 0;  // its word comes after the data before it
+    post.word = 16;
+    poster.post(post);
+  }
+  proxy.keep_polling(true);
+  proxy.add(out);
+  proxy.add(in);
+  EXPECT_TRUE(to.gets(2, uint64_t{3} << 32 | kMessages));
+  EXPECT_TRUE(to.gets(1, uint64_t{3} << 32 | kMessages));
+  EXPECT_TRUE(from.has_sent(kMessages));
+  proxy.remove(out, 1);
+  proxy.remove(in, 0);
+  proxy.keep_polling(false);
+  for (uint32_t n = 1; n <= kMessages; n++) {
+    const uint32_t at = kWords + n * 65536;
+    EXPECT_EQ(std::memcmp(to.data(at, flushes), from.begin() + at, kMessageBytes), 0) << n;
+  }
+  EXPECT_EQ(network->most_receives(), 9u) << "eight messages, and the next frame";
+  if (flushes) EXPECT_GT(network->most_flushes(), 2u);
+}
+
+TEST(LaneMessages, AreInvitedEightAtATime) { expect_many_at_once(false); }
+
+TEST(LaneMessages, AreFlushedTogether) { expect_many_at_once(true); }
 
 INSTANTIATE_TEST_SUITE_P(Over, LaneStreams, testing::Bool(), [](const auto& tested) {
   return tested.param ? "lending_network" : "plain_network";

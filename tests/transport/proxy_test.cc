@@ -66,6 +66,44 @@ class WatchedStream final : public NetStream {
   const bool takes_help_;
 };
 
+// Must ask the kernel, and had news just now.
+class AskingStream final : public NetStream {
+ public:
+  explicit AskingStream(Doorbell& door)
+      : NetStream({}, Proxy::next(), Mapping::anonymous(4096), door, nullptr) {
+    EXPECT_TRUE(look(0, begin_, false));
+    news_ = false;
+  }
+  bool progress(bool) noexcept override {
+    asked_++;
+    return news_;
+  }
+  // How often it asks in 100 rounds, so long after the news.
+  int asked_after(std::chrono::microseconds time, bool patient) {
+    asked_ = 0;
+    for (uint32_t round = 0; round < 100; round++) look(round, begin_ + time, patient);
+    return asked_;
+  }
+
+ protected:
+  bool idle() const override { return true; }
+  bool asks_kernel() const override { return true; }
+
+ private:
+  const Clock::time_point begin_ = Clock::now();
+  bool news_ = true;
+  int asked_ = 0;
+};
+
+// Half of a ping-pong between GPUs takes tens of microseconds, in which a proxy has many rounds.
+TEST(NetStream, OfAPatientProxyAsksTheKernelInEveryRoundForLonger) {
+  Doorbell door;
+  EXPECT_EQ(AskingStream(door).asked_after(63us, true), 100);
+  EXPECT_EQ(AskingStream(door).asked_after(149us, true), 100);
+  EXPECT_LT(AskingStream(door).asked_after(160us, true), 50);
+  EXPECT_LT(AskingStream(door).asked_after(63us, false), 50);
+}
+
 // Two proxies that poll. The first has the streams and is busy with one of them.
 class BusyProxy : public testing::Test {
  protected:
