@@ -1,4 +1,5 @@
 // The parts of the verbs plugin that need no device: addresses, rails, stripes, names, error texts.
+#include <endian.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -295,6 +296,57 @@ TEST(MemoryRegions, OfOtherRangesAndOtherFilesAreOthers) {
   EXPECT_EQ(regions.registered, 4u);
   EXPECT_EQ(regions.cache.get({8192, 100}, [] { return nullptr; }), nullptr);
   EXPECT_NE(regions.get({8192, 100}), nullptr) << "a refusal is not kept";
+}
+
+TEST(QueuePairs, HaveTheTrafficClassOnRoce) {
+  LaneSettings settings = connection_settings({}, 105).lanes;
+  settings.service_level = 3;
+  const RailAddress here = rail("::ffff:10.1.0.1"), there = rail("::ffff:10.1.0.2");
+  const ibv_qp_attr made =
+      ready_to_receive(settings, here, here.gids[0], there, there.gids[0], {77, 5});
+  EXPECT_EQ(made.ah_attr.grh.traffic_class, 105);
+  EXPECT_EQ(made.ah_attr.sl, 3);
+  EXPECT_EQ(made.ah_attr.is_global, 1);
+  EXPECT_EQ(made.dest_qp_num, 77u);
+  EXPECT_EQ(made.rq_psn, 5u);
+  EXPECT_EQ(std::memcmp(made.ah_attr.grh.dgid.raw, there.gids[0].bytes.data(), 16), 0);
+}
+
+TEST(AdaptiveRouting, IsForInfinibandUnlessToldOtherwise) {
+  RailAddress roce = rail("::ffff:10.1.0.1"), infiniband = roce;
+  infiniband.ethernet = 0;
+  Config config;
+  const auto apart = [&](const RailAddress& own, uint64_t bytes) {
+    return announces_apart(connection_settings(config, -1).lanes, own, bytes);
+  };
+  EXPECT_TRUE(apart(infiniband, 8193));
+  EXPECT_FALSE(apart(infiniband, 8192));
+  EXPECT_FALSE(apart(roce, 1 << 20));
+  config.ib_adaptive_routing = 0;
+  EXPECT_FALSE(apart(infiniband, 1 << 20));
+  config.ib_adaptive_routing = 1;
+  config.ib_ar_threshold = 100;
+  EXPECT_TRUE(apart(roce, 101));
+  EXPECT_FALSE(apart(roce, 100));
+}
+
+TEST(AdaptiveRouting, AnnouncesDataByAnEmptyWriteAfterIt) {
+  const Piece piece{3, 1, true, 10000};
+  const PieceRequests apart(piece, 1000, 7, 2000, 9, true), together(piece, 1000, 7, 2000, 9, false);
+  ASSERT_EQ(apart.count, 2u);
+  EXPECT_EQ(apart.list[0].opcode, IBV_WR_RDMA_WRITE);
+  EXPECT_EQ(apart.list[0].sg_list[0].length, 10000u);
+  EXPECT_EQ(apart.list[0].next, &apart.list[1]);
+  EXPECT_EQ(apart.list[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+  EXPECT_EQ(apart.list[1].num_sge, 0);
+  EXPECT_EQ(apart.list[1].next, nullptr);
+  EXPECT_EQ(apart.list[1].imm_data, htobe32(piece.pack()));
+  ASSERT_EQ(together.count, 1u);
+  EXPECT_EQ(together.list[0].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+  EXPECT_EQ(together.list[0].sg_list[0].length, 10000u);
+  EXPECT_EQ(together.list[0].next, nullptr);
+  EXPECT_EQ(together.list[0].wr.rdma.remote_addr, 2000u);
+  EXPECT_EQ(together.list[0].wr.rdma.rkey, 9u);
 }
 
 TEST(ConnectionSettings, StayWithinWhatDevicesTake) {

@@ -188,6 +188,12 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"twoRailsAndAllQueuePairs",
                 12,
                 {{"NCCL_IB_QPS_PER_CONNECTION", "2"}, {"NCCL_IB_SPLIT_DATA_ON_QPS", "1"}}},
+        // Forced, and for all but the smallest messages. Soft-RoCE keeps the order anyway.
+        Setting{"adaptiveRouting",
+                12,
+                {{"NCCL_IB_HCA", "=weft_a0,weft_b0"},
+                 {"NCCL_IB_ADAPTIVE_ROUTING", "1"},
+                 {"NCCL_IB_AR_THRESHOLD", "64"}}},
         Setting{"oneRailToTwo", 9, {{"NCCL_IB_HCA", "^weft_a1"}}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
