@@ -120,7 +120,7 @@ uint32_t QueuePairs::peer_rail(uint32_t lane) const {
 }
 
 QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs,
-                       uint32_t rails_up, bool connecting, const LaneSettings& settings)
+                       uint32_t wanted, bool connecting, const LaneSettings& settings)
     : ports_(rails), pairs_(pairs), connecting_(connecting), settings_(settings) {
   const auto count = static_cast<uint32_t>(pairs.size()) * settings.lanes_per_rail;
   const uint32_t depth = connecting ? kInvitationDepth : kPieceDepth;
@@ -129,8 +129,8 @@ QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pa
   rails_.resize(rails.size());
   queue_pairs_.resize(count);
   for (uint32_t l = 0; l < count; l++) {
+    if ((wanted >> (l / settings.lanes_per_rail) & 1) == 0) continue;
     const uint32_t r = own_rail(l);
-    if ((rails_up >> r & 1) == 0) continue;
     Rail& rail = rails_[r];
     const Port& port = rails[r];
     const std::string where = describe(port.address);

@@ -21,7 +21,7 @@ struct LaneSettings {
   uint32_t lanes_per_rail = 1;
   bool split = false;
   int timeout = 20, retries = 7, service_level = 0, traffic_class = 0, partition = 0;
-  int adaptive_routing = -2;  // NCCL_IB_ADAPTIVE_ROUTING
+  int adaptive_routing = -2;      // NCCL_IB_ADAPTIVE_ROUTING
   uint64_t adaptive_from = 8192;  // bytes
 };
 
@@ -65,8 +65,8 @@ class LaneUser {
 
 class QueuePairs {
  public:
-  // A queue pair for every lane whose own rail is up. Throws Error.
-  QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
+  // A queue pair for every lane of the pairs that are wanted. Throws Error.
+  QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t wanted,
              bool connecting, const LaneSettings& settings);
   ~QueuePairs();
   QueuePairs(const QueuePairs&) = delete;
