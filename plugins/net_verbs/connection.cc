@@ -27,6 +27,8 @@ ConnectionSettings connection_settings(const Config& config, int traffic_class) 
   lanes.service_level = config.ib_sl;
   lanes.traffic_class = config.ib_tc != 0 || traffic_class < 0 ? config.ib_tc : traffic_class;
   lanes.partition = config.ib_pkey;
+  lanes.adaptive_routing = config.ib_adaptive_routing;
+  lanes.adaptive_from = config.ib_ar_threshold;
   settings.recovery_s = config.ib_recovery_s;
   return settings;
 }

@@ -6,6 +6,8 @@
 // both stop, destroy the queue pairs, and meet again for the next epoch. The sender sends again all
 // messages that the receiver does not have completely. So no message is lost or delivered twice, on
 // any rail. If one rail is down, the others carry everything. It is used again when it is back.
+// A connection on one device has the host's other devices as spares. They get queue pairs when
+// something has failed, and carry data only while its own device cannot.
 //
 // The connection breaks, with a reason, if there is no rail for WEFT_IB_RECOVERY seconds, or if the
 // peer's process or host is gone. It detects a process that ends at once, and a host that vanishes
@@ -87,6 +89,7 @@ class Connection : protected LaneUser {
   void listen();
   void greet(const Hello& hello);
   void meet(uint32_t epoch);
+  uint32_t wanted_pairs() const;
   void begin();
   void strand();
   void start_deadline();

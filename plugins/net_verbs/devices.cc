@@ -51,6 +51,24 @@ const Device* find_device(int dev) {
   return &all.list[static_cast<size_t>(dev)];
 }
 
+// The devices that follow it come first, so that connections of several devices have different
+// ones.
+std::vector<Port> rails_for(const Device& device) {
+  std::vector<Port> rails = device.rails;
+  if (rails.size() > 1) return rails;
+  Devices& all = all_devices();
+  const std::lock_guard lock(all.mutex);
+  const size_t count = all.list.size(), own = static_cast<size_t>(device.members.front());
+  for (size_t d = 1; d < count && rails.size() < kMaxRails; d++) {
+    const Device& other = all.list[(own + d) % count];
+    if (other.rails.size() > 1 || other.rails[0].address.ethernet != rails[0].address.ethernet)
+      continue;
+    rails.push_back(other.rails[0]);
+    rails.back().address.spare = 1;
+  }
+  return rails;
+}
+
 ncclResult_t start(net_abi::Logger log) {
   net_common::logger = log;
   Devices& all = all_devices();

@@ -23,6 +23,9 @@ const Config& config();
 // nullptr: no such device; the error has been reported.
 const Device* find_device(int dev);
 
+// The rails of a connection on this device. Those of other devices are spares if it has only one.
+std::vector<Port> rails_for(const Device& device);
+
 // The plugin's functions of these names, see abi_tables.h.
 ncclResult_t start(net_abi::Logger log);
 int device_count();

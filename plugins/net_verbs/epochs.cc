@@ -28,6 +28,17 @@ uint32_t Connection::rails_up(bool ask) {
   return up;
 }
 
+// Pairs whose own rail is up. Spares are not wanted at first.
+uint32_t Connection::wanted_pairs() const {
+  uint32_t wanted = 0;
+  for (uint32_t p = 0; p < pairs_.size(); p++) {
+    const uint32_t rail = connecting_ ? pairs_[p].first : pairs_[p].second;
+    if ((own_meet_.rails_up >> rail & 1) != 0 && (!pairs_[p].spare || epoch_ > 0))
+      wanted |= 1u << p;
+  }
+  return wanted;
+}
+
 // Ends the current epoch and says Meet.
 void Connection::meet(uint32_t epoch) {
   if (queue_pairs_ != nullptr) {
@@ -45,7 +56,7 @@ void Connection::meet(uint32_t epoch) {
   own_meet_.pairs_to_avoid = avoid_;
   own_meet_.finished = finished();
   queue_pairs_ =
-      std::make_unique<QueuePairs>(rails_, pairs_, own_meet_.rails_up, connecting_, lane_settings_);
+      std::make_unique<QueuePairs>(rails_, pairs_, wanted_pairs(), connecting_, lane_settings_);
   const auto count = static_cast<uint32_t>(pairs_.size()) * lane_settings_.lanes_per_rail;
   for (uint32_t l = 0; l < count; l++) own_meet_.lanes[l] = queue_pairs_->address(l);
   for (const int descriptor : queue_pairs_->descriptors()) watch(descriptor);
@@ -58,16 +69,19 @@ void Connection::begin() {
   peer_finished(peer_meet_->finished);
   const auto per_rail = lane_settings_.lanes_per_rail;
   const uint32_t avoid = own_meet_.pairs_to_avoid | peer_meet_->pairs_to_avoid;
-  const auto collect = [&](uint32_t avoided) {
-    live_.clear();
+  const auto collect = [&](uint32_t avoided, bool spares) {
     for (uint32_t l = 0; l < pairs_.size() * per_rail; l++) {
+      const RailPair& pair = pairs_[l / per_rail];
       const bool there = own_meet_.lanes[l].number != 0 && peer_meet_->lanes[l].number != 0;
-      if (there && (avoided >> (l / per_rail) & 1) == 0)
-        live_.push_back({l, l / per_rail, pairs_[l / per_rail].speed_mbps});
+      if (there && pair.spare == spares && (avoided >> (l / per_rail) & 1) == 0)
+        live_.push_back({l, l / per_rail, pair.speed_mbps});
     }
   };
-  collect(avoid);
-  if (live_.empty()) collect(0);
+  for (const uint32_t avoided : {avoid, 0u})
+    for (const bool spares : {false, true})
+      if (live_.empty()) collect(avoided, spares);
+  // Both sides see this, and both go on to an epoch with spares.
+  if (live_.empty() && epoch_ == 0 && pairs_.back().spare) return meet(1);
   if (live_.empty()) {
     if (last_trouble_.empty()) last_trouble_ = "no port is up on both sides";
     if (!deadline_)
@@ -168,7 +182,8 @@ void Connection::look_at_ports() {
     const bool is_up = (up >> rail & 1) != 0, used = (pairs_in_use() >> p & 1) != 0;
     const bool was_up = (own_meet_.rails_up >> rail & 1) != 0;
     if (used) (is_up ? kept : lost) |= 1u << p;
-    if (is_up && !was_up) gained |= 1u << p;
+    if (is_up && pairs_[p].spare) kept |= 1u << p;
+    if (is_up && !was_up && !pairs_[p].spare) gained |= 1u << p;
   }
   // Without another rail, the device's own retries bridge a short gap. They end in a failed
   // request.

@@ -71,20 +71,21 @@ struct Flush::Loop {
   }
 };
 
-Flush::Flush(std::span<const Port> rails) {
-  for (const Port& rail : rails) loops_.emplace_back(rail);
+Flush::Flush(std::span<const Port> rails) : rails_(rails), loops_(rails.size()) {
   for (Request& request : requests_) request.flush = this;
 }
 
 Flush::~Flush() = default;
 
-Flush::Request* Flush::start(const void* data, const Registration& registration) {
+Flush::Request* Flush::start(const void* data, const Registration& registration, uint32_t rails) {
   for (uint32_t r = 0; r < kRequests; r++) {
     Request& request = requests_[r];
     if (request.used) continue;
     request.open = 0;
     for (uint32_t l = 0; l < loops_.size(); l++) {
-      Loop& loop = loops_[l];
+      if ((rails >> l & 1) == 0) continue;
+      if (loops_[l] == nullptr) loops_[l] = std::make_unique<Loop>(rails_[l]);
+      Loop& loop = *loops_[l];
       ibv_sge part{reinterpret_cast<uint64_t>(loop.sink.get()), 1, loop.sink_memory->lkey};
       ibv_send_wr read{}, *bad = nullptr;
       read.wr_id = r;
@@ -105,7 +106,9 @@ Flush::Request* Flush::start(const void* data, const Registration& registration)
 }
 
 bool Flush::complete(Request& request) {
-  for (Loop& loop : loops_) {
+  for (const auto& made : loops_) {
+    if (made == nullptr) continue;
+    Loop& loop = *made;
     ibv_wc done{};
     while (ibv_poll_cq(loop.done.get(), 1, &done) > 0) {
       if (done.status != IBV_WC_SUCCESS)

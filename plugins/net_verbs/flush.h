@@ -1,5 +1,5 @@
 // Makes NIC writes to GPU memory visible to the GPU. A read through the same NIC pushes the earlier
-// writes. Every rail has a queue pair that is connected to itself. One thread at a time.
+// writes. Every rail in use has a queue pair that is connected to itself. One thread at a time.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ class Flush {
     bool used = false;
   };
 
-  // Throws Error.
   explicit Flush(std::span<const Port> rails);
   ~Flush();
   Flush(const Flush&) = delete;
   Flush& operator=(const Flush&) = delete;
 
   // nullptr: too many in flight. Throws Error if a device refuses.
-  Request* start(const void* data, const Registration& registration);
+  // `rails`: those to flush, as bits.
+  Request* start(const void* data, const Registration& registration, uint32_t rails);
   // True if all reads have completed. The request is then free. Throws Error if one failed.
   bool complete(Request& request);
 
@@ -36,7 +36,8 @@ class Flush {
   struct Loop;
   static constexpr uint32_t kRequests = net_abi::kMaxRequests;
 
-  std::vector<Loop> loops_;  // per rail
+  const std::span<const Port> rails_;
+  std::vector<std::unique_ptr<Loop>> loops_;  // per rail, once it is used
   std::array<Request, kRequests> requests_;
 };
 

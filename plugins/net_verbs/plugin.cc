@@ -60,7 +60,7 @@ ncclResult_t advance(Connecting& connecting, void** send_comm, bool& finished) {
     if (!joined) return ncclSuccess;
     connecting.sender =
         std::make_unique<Sender>(std::move(joined->sockets.front()), std::move(joined->peer),
-                                 connecting.device->rails, connecting.settings);
+                                 rails_for(*connecting.device), connecting.settings);
   }
   connecting.sender->progress();
   finished = connecting.sender->is_up() || connecting.sender->broken();
@@ -104,7 +104,7 @@ ncclResult_t accept(void* listen_comm, void** recv_comm) {
   try {
     while (auto joined = listening.listener.join())
       listening.arriving.push_back(std::make_unique<Receiver>(
-          std::move(joined->sockets.front()), std::move(joined->peer), listening.device->rails,
+          std::move(joined->sockets.front()), std::move(joined->peer), rails_for(*listening.device),
           connection_settings(config(), net_abi::kUndefined)));
     for (auto it = listening.arriving.begin(); it != listening.arriving.end(); ++it) {
       (*it)->progress();
@@ -187,8 +187,9 @@ ncclResult_t iflush(void* comm, int n, void** data, int* sizes, void** mrs, void
   // Host memory is coherent.
   if (registration == nullptr || !registration->is_cuda() || sizes[0] == 0) return ncclSuccess;
   try {
+    auto& receiver = static_cast<Receiver&>(connection_of(comm));
     Flush::Request* started =
-        static_cast<Receiver&>(connection_of(comm)).flush().start(data[0], *registration);
+        receiver.flush().start(data[0], *registration, receiver.rails_in_use());
     if (started != nullptr)
       *request = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(started) | kFlushBit);
     // Without a request NCCL would assume the flush is done.

@@ -1,6 +1,7 @@
 // See queue_pairs.h.
 #include "plugins/net_verbs/queue_pairs.h"
 
+#include <endian.h>
 #include <fcntl.h>
 
 #include <algorithm>
@@ -24,7 +25,8 @@ constexpr uint32_t kPacketMask = 0xffffff;
 constexpr auto kQuiesceTime = std::chrono::seconds(2);
 
 // wr_id: the kind, the lane, a slot or the index of a receive.
-enum Kind : uint64_t { kData, kInvitation, kReceive };
+// kWrite: data that a kData request after it announces.
+enum Kind : uint64_t { kData, kWrite, kInvitation, kReceive };
 uint64_t wr_id(Kind kind, uint32_t lane, uint32_t index) {
   return kind << 56 | static_cast<uint64_t>(lane) << 32 | index;
 }
@@ -59,6 +61,54 @@ struct QueuePairs::Block {
   std::vector<Invitation> invitations;
 };
 
+ibv_qp_attr ready_to_receive(const LaneSettings& settings, const RailAddress& own,
+                             const Gid& own_gid, const RailAddress& other, const Gid& other_gid,
+                             const LaneAddress& peer) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(own.mtu, other.mtu));
+  attributes.dest_qp_num = peer.number;
+  attributes.rq_psn = peer.first_packet;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = 12;
+  attributes.ah_attr.sl = static_cast<uint8_t>(settings.service_level);
+  attributes.ah_attr.port_num = own.port;
+  attributes.ah_attr.dlid = other.lid;
+  // InfiniBand needs the global address only between subnets.
+  const bool global = own.ethernet != 0 || common_bits(own_gid, other_gid) < 64;
+  if (global) {
+    attributes.ah_attr.is_global = 1;
+    std::memcpy(attributes.ah_attr.grh.dgid.raw, other_gid.bytes.data(), other_gid.bytes.size());
+    attributes.ah_attr.grh.sgid_index = static_cast<uint8_t>(own_gid.index);
+    attributes.ah_attr.grh.hop_limit = 255;
+    attributes.ah_attr.grh.traffic_class = static_cast<uint8_t>(settings.traffic_class);
+  }
+  return attributes;
+}
+
+bool announces_apart(const LaneSettings& settings, const RailAddress& own, uint64_t bytes) {
+  const bool adaptive =
+      settings.adaptive_routing == -2 ? own.ethernet == 0 : settings.adaptive_routing != 0;
+  return adaptive && bytes > settings.adaptive_from;
+}
+
+PieceRequests::PieceRequests(const Piece& piece, uint64_t from, uint32_t from_key, uint64_t to,
+                             uint32_t to_key, bool apart)
+    : data{from, piece.bytes, from_key}, count(apart ? 2 : 1) {
+  ibv_send_wr &write = list[0], &announcement = list[count - 1];
+  write.sg_list = &data;
+  write.num_sge = piece.bytes == 0 ? 0 : 1;
+  for (uint32_t i = 0; i < count; i++) {
+    list[i].opcode = IBV_WR_RDMA_WRITE;
+    list[i].send_flags = IBV_SEND_SIGNALED;  // so that every completion frees one entry
+    list[i].wr.rdma.remote_addr = to;
+    list[i].wr.rdma.rkey = to_key;
+  }
+  if (apart) write.next = &announcement;
+  announcement.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  announcement.imm_data = htobe32(piece.pack());
+}
+
 uint32_t QueuePairs::own_rail(uint32_t lane) const {
   const RailPair& pair = pairs_[lane / settings_.lanes_per_rail];
   return connecting_ ? pair.first : pair.second;
@@ -70,7 +120,7 @@ uint32_t QueuePairs::peer_rail(uint32_t lane) const {
 }
 
 QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs,
-                       uint32_t rails_up, bool connecting, const LaneSettings& settings)
+                       uint32_t wanted, bool connecting, const LaneSettings& settings)
     : ports_(rails), pairs_(pairs), connecting_(connecting), settings_(settings) {
   const auto count = static_cast<uint32_t>(pairs.size()) * settings.lanes_per_rail;
   const uint32_t depth = connecting ? kInvitationDepth : kPieceDepth;
@@ -79,8 +129,8 @@ QueuePairs::QueuePairs(std::span<const Port> rails, std::span<const RailPair> pa
   rails_.resize(rails.size());
   queue_pairs_.resize(count);
   for (uint32_t l = 0; l < count; l++) {
+    if ((wanted >> (l / settings.lanes_per_rail) & 1) == 0) continue;
     const uint32_t r = own_rail(l);
-    if ((rails_up >> r & 1) == 0) continue;
     Rail& rail = rails_[r];
     const Port& port = rails[r];
     const std::string where = describe(port.address);
@@ -151,25 +201,7 @@ void QueuePairs::connect(uint32_t index, std::span<const RailAddress> peer_rails
   const RailAddress& other = peer_rails[peer_rail(index)];
   const Gid& own_gid = own.gids[connecting_ ? pair.first_gid : pair.second_gid];
   const Gid& other_gid = other.gids[connecting_ ? pair.second_gid : pair.first_gid];
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = static_cast<ibv_mtu>(std::min(own.mtu, other.mtu));
-  attributes.dest_qp_num = peer.number;
-  attributes.rq_psn = peer.first_packet;
-  attributes.max_dest_rd_atomic = 1;
-  attributes.min_rnr_timer = 12;
-  attributes.ah_attr.sl = static_cast<uint8_t>(settings_.service_level);
-  attributes.ah_attr.port_num = own.port;
-  attributes.ah_attr.dlid = other.lid;
-  // InfiniBand needs the global address only between subnets.
-  const bool global = own.ethernet != 0 || common_bits(own_gid, other_gid) < 64;
-  if (global) {
-    attributes.ah_attr.is_global = 1;
-    std::memcpy(attributes.ah_attr.grh.dgid.raw, other_gid.bytes.data(), other_gid.bytes.size());
-    attributes.ah_attr.grh.sgid_index = static_cast<uint8_t>(own_gid.index);
-    attributes.ah_attr.grh.hop_limit = 255;
-    attributes.ah_attr.grh.traffic_class = static_cast<uint8_t>(settings_.traffic_class);
-  }
+  ibv_qp_attr attributes = ready_to_receive(settings_, own, own_gid, other, other_gid, peer);
   int error =
       verbs().modify_qp(lane.queue.get(), &attributes,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -212,31 +244,29 @@ void QueuePairs::post_receive(Lane& lane, uint32_t index) {
   if (ibv_post_recv(lane.queue.get(), &request, &bad) == 0) lane.receives++;
 }
 
-bool QueuePairs::start(Lane& lane, ibv_send_wr& request) {
+// If only the first of two requests is posted, both are posted again: the data is the same.
+bool QueuePairs::start(Lane& lane, ibv_send_wr& first) {
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(lane.queue.get(), &request, &bad);
+  const int error = ibv_post_send(lane.queue.get(), &first, &bad);
+  for (const ibv_send_wr* posted = &first; posted != nullptr && (error == 0 || posted != bad);
+       posted = posted->next)
+    lane.sends++;
   if (error == ENOMEM) return false;
   if (error != 0 && !trouble_) trouble_ = Trouble{IBV_WC_LOC_QP_OP_ERR, 0, lane.index};
-  if (error == 0) lane.sends++;
   return error == 0;
 }
 
 bool QueuePairs::post(uint32_t index, const Piece& piece, uint64_t from, uint32_t from_key,
                       uint64_t to, uint32_t to_key, bool may_inline) {
   Lane& lane = *queue_pairs_[index];
-  if (lane.sends == kSendDepth) return false;
-  ibv_sge part{from, piece.bytes, from_key};
-  ibv_send_wr request{};
-  request.wr_id = wr_id(kData, index, piece.slot);
-  request.sg_list = &part;
-  request.num_sge = piece.bytes == 0 ? 0 : 1;
-  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  request.send_flags = IBV_SEND_SIGNALED;
-  if (may_inline && piece.bytes <= lane.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
-  request.imm_data = htobe32(piece.pack());
-  request.wr.rdma.remote_addr = to;
-  request.wr.rdma.rkey = to_key;
-  return start(lane, request);
+  const bool apart = announces_apart(settings_, ports_[own_rail(index)].address, piece.bytes);
+  PieceRequests requests(piece, from, from_key, to, to_key, apart);
+  if (lane.sends + requests.count > kSendDepth) return false;
+  requests.list[0].wr_id = wr_id(kWrite, index, piece.slot);
+  requests.list[requests.count - 1].wr_id = wr_id(kData, index, piece.slot);
+  if (may_inline && piece.bytes <= lane.inline_bytes)
+    requests.list[0].send_flags |= IBV_SEND_INLINE;
+  return start(lane, requests.list[0]);
 }
 
 bool QueuePairs::post(uint32_t index, const Invitation& invitation) {

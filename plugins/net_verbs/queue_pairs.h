@@ -21,6 +21,30 @@ struct LaneSettings {
   uint32_t lanes_per_rail = 1;
   bool split = false;
   int timeout = 20, retries = 7, service_level = 0, traffic_class = 0, partition = 0;
+  int adaptive_routing = -2;      // NCCL_IB_ADAPTIVE_ROUTING
+  uint64_t adaptive_from = 8192;  // bytes
+};
+
+// What a queue pair needs to receive from its peer.
+ibv_qp_attr ready_to_receive(const LaneSettings& settings, const RailAddress& own,
+                             const Gid& own_gid, const RailAddress& other, const Gid& other_gid,
+                             const LaneAddress& peer);
+
+// Whether a piece is announced by a write of its own. With adaptive routing the packets of a write
+// may overtake each other, and one with an immediate may not. Such a write would be sent in order.
+bool announces_apart(const LaneSettings& settings, const RailAddress& own, uint64_t bytes);
+
+// The work requests that bring a piece: a write with an immediate, or a write and an empty one with
+// an immediate.
+struct PieceRequests {
+  PieceRequests(const Piece& piece, uint64_t from, uint32_t from_key, uint64_t to, uint32_t to_key,
+                bool apart);
+  PieceRequests(const PieceRequests&) = delete;
+  PieceRequests& operator=(const PieceRequests&) = delete;
+
+  ibv_sge data;
+  ibv_send_wr list[2]{};
+  uint32_t count;
 };
 
 // A failed work request: its status and its lane.
@@ -41,8 +65,8 @@ class LaneUser {
 
 class QueuePairs {
  public:
-  // A queue pair for every lane whose own rail is up. Throws Error.
-  QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t rails_up,
+  // A queue pair for every lane of the pairs that are wanted. Throws Error.
+  QueuePairs(std::span<const Port> rails, std::span<const RailPair> pairs, uint32_t wanted,
              bool connecting, const LaneSettings& settings);
   ~QueuePairs();
   QueuePairs(const QueuePairs&) = delete;
@@ -76,7 +100,7 @@ class QueuePairs {
   struct Rail;
   struct Lane;
   void post_receive(Lane& lane, uint32_t index);
-  bool start(Lane& lane, ibv_send_wr& request);
+  bool start(Lane& lane, ibv_send_wr& first);
   void complete(LaneUser& user, const ibv_wc& wc);
 
   const std::span<const Port> ports_;

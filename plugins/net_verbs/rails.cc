@@ -16,14 +16,8 @@ int fit(const RailAddress& a, const RailAddress& b, GidPair& gids) {
   return gids.one_subnet ? 1 : 0;
 }
 
-}  // namespace
-
-std::string describe(const RailAddress& rail) {
-  return fmt::format("{} port {}", rail.device, rail.port);
-}
-
-std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
-                                 std::span<const RailAddress> listening) {
+std::vector<RailPair> pair_all(std::span<const RailAddress> connecting,
+                               std::span<const RailAddress> listening) {
   const bool turned = connecting.size() < listening.size();
   const auto many = turned ? listening : connecting, few = turned ? connecting : listening;
   std::vector<RailPair> pairs;
@@ -61,6 +55,33 @@ std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
   for (size_t p = 0; p < pairs.size(); p++)
     if (scores[p] == needed) pairs[kept++] = pairs[p];
   pairs.resize(kept);
+  return pairs;
+}
+
+std::span<const RailAddress> without_spares(std::span<const RailAddress> rails) {
+  const auto spare = [](const RailAddress& rail) { return rail.spare != 0; };
+  return rails.first(
+      static_cast<size_t>(std::find_if(rails.begin(), rails.end(), spare) - rails.begin()));
+}
+
+}  // namespace
+
+std::string describe(const RailAddress& rail) {
+  return fmt::format("{} port {}", rail.device, rail.port);
+}
+
+std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
+                                 std::span<const RailAddress> listening) {
+  std::vector<RailPair> pairs = pair_all(without_spares(connecting), without_spares(listening));
+  if (pairs.empty()) return pairs;
+  for (RailPair& pair : pair_all(connecting, listening)) {
+    const bool known = std::any_of(pairs.begin(), pairs.end(), [&](const RailPair& other) {
+      return pair.first == other.first && pair.second == other.second;
+    });
+    if (known || pairs.size() == kMaxRails) continue;
+    pair.spare = true;
+    pairs.push_back(pair);
+  }
   return pairs;
 }
 

@@ -26,7 +26,7 @@ struct RailAddress {
   uint8_t mtu = 0;       // ibv_mtu
   uint8_t gid_count = 0;
   uint16_t lid = 0;
-  uint16_t unused = 0;
+  uint16_t spare = 0;  // serves only while the rails that are no spares do not
   uint32_t speed_mbps = 0;
   std::array<Gid, kGids> gids{};
 
@@ -41,11 +41,13 @@ struct RailPair {
   uint8_t first = 0, second = 0;  // rails of the connecting and of the listening side
   uint8_t first_gid = 0, second_gid = 0;
   uint32_t speed_mbps = 0;  // of the slower rail
+  bool spare = false;
   bool operator==(const RailPair&) const = default;
 };
 
 // As many pairs as the side with more rails has, with every rail in use. But if some pairs are in
-// one subnet, only those. Empty: no two rails can reach each other.
+// one subnet, only those. Spares follow the other rails. Pairs of them are additional. Empty: no
+// two rails that are no spares can reach each other.
 std::vector<RailPair> pair_rails(std::span<const RailAddress> connecting,
                                  std::span<const RailAddress> listening);
 

@@ -22,9 +22,7 @@ Receiver::Request* Receiver::start(void* data, size_t room, const Registration* 
   if (request.used) return nullptr;
   request.used = true;
   request.invitation = {started_++, reinterpret_cast<uint64_t>(data), room, {}};
-  if (registration != nullptr)
-    for (uint32_t r = 0; r < rails().size(); r++)
-      request.invitation.keys[r] = registration->remote_key(r);
+  request.registration = registration;
   request.size = 0;
   request.stripes_done = 0;
   request.invited = request.complete = false;
@@ -55,6 +53,11 @@ void Receiver::arrived(const Piece& piece) {
   made_progress();
 }
 
+void Receiver::epoch_began() {
+  in_use_ = 0;
+  for (const LaneRate& lane : live_lanes()) in_use_ |= 1u << lanes().own_rail(lane.lane);
+}
+
 void Receiver::epoch_ended() {
   next_ = started_;
   for (Request& request : requests_) {
@@ -70,6 +73,8 @@ void Receiver::pump() {
   for (; next_ < started_; next_++) {
     Request& request = requests_[next_ % kSlots];
     if (request.complete || request.invited) continue;
+    for (uint32_t r = 0; r < rails().size() && request.registration != nullptr; r++)
+      if ((in_use_ >> r & 1) != 0) request.invitation.keys[r] = request.registration->remote_key(r);
     if (!lanes().post(live_lanes().front().lane, request.invitation)) return;
     request.invited = true;
   }

@@ -15,6 +15,7 @@ class Receiver final : public Connection {
   struct Request {
     Receiver* receiver = nullptr;
     Invitation invitation;
+    const Registration* registration = nullptr;
     uint64_t size = 0;  // bytes so far
     uint32_t stripes_done = 0;
     bool invited = false, complete = false, used = false;
@@ -30,12 +31,13 @@ class Receiver final : public Connection {
   bool complete(Request& request);
   // Created at the first flush. Throws Error.
   Flush& flush();
+  uint32_t rails_in_use() const { return in_use_; }
 
  private:
   void sent(uint32_t) override {}
   void arrived(const Piece& piece) override;
   void invited(const Invitation&) override {}
-  void epoch_began() override {}
+  void epoch_began() override;
   void epoch_ended() override;
   void pump() override;
   Finished finished() const override;
@@ -43,6 +45,7 @@ class Receiver final : public Connection {
   std::array<Request, kSlots> requests_;
   uint64_t started_ = 0;  // messages
   uint64_t next_ = 0;     // the first message that is not invited
+  uint32_t in_use_ = 0;   // rails, now or in the epoch before
   std::unique_ptr<Flush> flush_;
 };
 

@@ -10,10 +10,16 @@
 #include <mutex>
 
 #include "plugins/net_verbs/verbs_library.h"
+#include "src/base/handles.h"
 
 namespace weft::net_verbs {
 
-void deregister_region(ibv_mr* region);
+struct Region {
+  ibv_mr* memory = nullptr;
+  Fd descriptor;  // of a dmabuf that other devices may need; otherwise empty
+};
+
+void deregister_region(ibv_mr* memory);
 
 class RegionCache {
  public:
@@ -25,16 +31,16 @@ class RegionCache {
   explicit RegionCache(std::function<void(ibv_mr*)> drop = deregister_region)
       : drop_(std::move(drop)) {}
 
-  // The region of this range. `make` registers it if nobody has it. nullptr: `make` said so. The
+  // The region of this range. `make` registers it if nobody has it. nullptr: `make` could not. The
   // last owner deregisters it. Owners give it up before the memory is freed.
-  std::shared_ptr<ibv_mr> get(const Range& range, const std::function<ibv_mr*()>& make);
+  std::shared_ptr<const Region> get(const Range& range, const std::function<Region()>& make);
 
  private:
-  void drop(const Range& range, ibv_mr* region);
+  void drop(const Range& range, const Region* region);
 
   const std::function<void(ibv_mr*)> drop_;
   std::mutex mutex_;
-  std::map<Range, std::weak_ptr<ibv_mr>> regions_;
+  std::map<Range, std::weak_ptr<const Region>> regions_;
 };
 
 }  // namespace weft::net_verbs

@@ -17,7 +17,7 @@ enum class Word : uint32_t { kHello = 1, kMeet, kReady, kRefuse, kBye };
 
 // The first word: identifies the speaker.
 struct Hello {
-  static constexpr uint32_t kMagic = 0x57564231;
+  static constexpr uint32_t kMagic = 0x57564232;
   uint32_t magic = kMagic;
   uint32_t rails = 0, lanes_per_rail = 1;
   int32_t pid = 0;
@@ -71,7 +71,7 @@ struct Bye {
 struct Invitation {
   uint64_t message = 0;
   uint64_t address = 0, room = 0;
-  std::array<uint32_t, kMaxRails> keys{};  // by the receiver's rails
+  std::array<uint32_t, kMaxRails> keys{};  // by the receiver's rails, of those in use
 };
 
 // The immediate that comes with every piece of data.

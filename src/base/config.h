@@ -48,6 +48,8 @@ struct Config {
   int ib_qps_per_connection = 1;
   bool ib_split_data_on_qps = false;
   int ib_relaxed_ordering = 2;
+  int ib_adaptive_routing = -2;
+  size_t ib_ar_threshold = 8192;
   double ib_recovery_s = 20;
 
   // Plans.

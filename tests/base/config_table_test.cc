@@ -55,6 +55,8 @@ const VariableOf kVariableOf[] = {
     {"NCCL_IB_QPS_PER_CONNECTION", &Config::ib_qps_per_connection},
     {"NCCL_IB_SPLIT_DATA_ON_QPS", &Config::ib_split_data_on_qps},
     {"NCCL_IB_PCI_RELAXED_ORDERING", &Config::ib_relaxed_ordering},
+    {"NCCL_IB_ADAPTIVE_ROUTING", &Config::ib_adaptive_routing},
+    {"NCCL_IB_AR_THRESHOLD", &Config::ib_ar_threshold},
     {"WEFT_IB_RECOVERY", &Config::ib_recovery_s},
     {"NCCL_SOCKET_NTHREADS", &Config::socket_nthreads},
     {"NCCL_NSOCKS_PERTHREAD", &Config::nsocks_per_thread},

@@ -23,8 +23,7 @@ namespace {
 constexpr int kFast = 1;  // device
 
 std::shared_ptr<Network> withholding_network(int version) {
-  const std::string file =
-      WEFT_TEST_PLUGINS "/libnccl-net-tiny" + std::to_string(version) + ".so";
+  const std::string file = WEFT_TEST_PLUGINS "/libnccl-net-tiny" + std::to_string(version) + ".so";
   const std::shared_ptr<void> library(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
   const NetTable table = find_table(library);
   EXPECT_EQ(table.version, version);
@@ -140,8 +139,8 @@ TEST_P(EveryPluginVersion, IsToldWhereADescriptorsMemoryBegins) {
                                  to.descriptor(), &target),
             ncclSuccess);
   void *unused = nullptr, *sends = nullptr, *receives = nullptr, *flush = nullptr;
-  EXPECT_NE(network->reg_dma_buf(sender.get(), from.data(), kBytes + 1, kSkipped,
-                                 from.descriptor(), &unused),
+  EXPECT_NE(network->reg_dma_buf(sender.get(), from.data(), kBytes + 1, kSkipped, from.descriptor(),
+                                 &unused),
             ncclSuccess)
       << "the plugin checks";
   bool sent = false, received = false, flushed = false;

@@ -139,8 +139,8 @@ WEFT_SCENARIO(counted_calls) {
     const size_t array = bytes / sizeof(int), block = array / static_cast<size_t>(context.nranks);
     const bool gathers = collective == "all_gather" || collective == "gather";
     const bool scatters = collective == "reduce_scatter" || collective == "scatter";
-    const bool exchanges = collective == "alltoall", sums = collective.starts_with("reduce") ||
-                                                            collective == "all_reduce";
+    const bool exchanges = collective == "alltoall",
+               sums = collective.starts_with("reduce") || collective == "all_reduce";
     const bool has_result =
         context.rank == kRoot || (collective != "gather" && collective != "reduce");
     std::vector<int> in(array, context.rank + 1), out(array, -1);
@@ -153,8 +153,9 @@ WEFT_SCENARIO(counted_calls) {
     if (!has_result) return;
     const int sum = context.nranks * (context.nranks + 1) / 2, of_root = kRoot + 1;
     EXPECT_EQ(out[0], sums ? sum : gathers || exchanges ? 1 : of_root);
-    EXPECT_EQ(out[(scatters ? block : array) - 1],
-              sums ? sum : gathers || exchanges ? context.nranks : of_root);
+    EXPECT_EQ(out[(scatters ? block : array) - 1], sums                   ? sum
+                                                   : gathers || exchanges ? context.nranks
+                                                                          : of_root);
   });
 }
 

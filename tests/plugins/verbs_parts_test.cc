@@ -1,4 +1,5 @@
 // The parts of the verbs plugin that need no device: addresses, rails, stripes, names, error texts.
+#include <endian.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -179,6 +180,43 @@ TEST(Rails, OfDifferentKindsDoNotGoTogether) {
   EXPECT_TRUE(pairs_of({infiniband}, {rail("::ffff:10.1.0.2")}).empty());
 }
 
+RailAddress spare(const std::string& address) {
+  RailAddress made = rail(address);
+  made.spare = 1;
+  return made;
+}
+
+TEST(SpareRails, ArePairedBesidesTheOthers) {
+  const auto pairs = pair_rails(std::vector{rail("::ffff:10.1.0.1"), spare("::ffff:10.2.0.1")},
+                                std::vector{rail("::ffff:10.1.0.2"), spare("::ffff:10.2.0.2")});
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_TRUE(pairs[0].first == 0 && pairs[0].second == 0 && !pairs[0].spare);
+  EXPECT_TRUE(pairs[1].first == 1 && pairs[1].second == 1 && pairs[1].spare);
+}
+
+// Whichever rail of the usual pair fails, a spare pair does without it.
+TEST(SpareRails, DoWithoutEitherRailOfAPairAcrossSubnets) {
+  const auto pairs = pair_rails(std::vector{rail("::ffff:10.1.0.1"), spare("::ffff:10.2.0.1")},
+                                std::vector{rail("::ffff:10.2.0.2"), spare("::ffff:10.1.0.2")});
+  ASSERT_FALSE(pairs.empty());
+  EXPECT_TRUE(pairs[0].first == 0 && pairs[0].second == 0 && !pairs[0].spare);
+  bool without_first = false, without_second = false;
+  for (const RailPair& pair : pairs) {
+    EXPECT_EQ(pair.spare, &pair != &pairs[0]);
+    without_first = without_first || pair.first != 0;
+    without_second = without_second || pair.second != 0;
+  }
+  EXPECT_TRUE(without_first && without_second);
+}
+
+TEST(SpareRails, DoNotServeWhereTheOthersNeverCould) {
+  RailAddress infiniband = rail("::ffff:10.1.0.1");
+  infiniband.ethernet = 0;
+  EXPECT_TRUE(pair_rails(std::vector{infiniband, spare("::ffff:10.2.0.1")},
+                         std::vector{rail("::ffff:10.1.0.2")})
+                  .empty());
+}
+
 // Together all stripes cover the message once.
 void expect_covered(const Stripes& stripes, uint64_t size) {
   uint64_t at = 0;
@@ -271,8 +309,8 @@ struct Regions {
   size_t registered = 0;
   std::vector<ibv_mr*> dropped;
   RegionCache cache{[this](ibv_mr* region) { dropped.push_back(region); }};
-  std::shared_ptr<ibv_mr> get(const RegionCache::Range& range) {
-    return cache.get(range, [this] { return &made[registered++]; });
+  std::shared_ptr<const Region> get(const RegionCache::Range& range) {
+    return cache.get(range, [this] { return Region{&made[registered++], {}}; });
   }
 };
 
@@ -285,7 +323,7 @@ TEST(MemoryRegions, OfOneRangeAreRegisteredOnceAndDroppedByTheLastOwner) {
   EXPECT_TRUE(regions.dropped.empty());
   second.reset();
   EXPECT_EQ(regions.dropped, (std::vector<ibv_mr*>{regions.made.data()}));
-  EXPECT_EQ(regions.get({4096, 100}).get(), &regions.made[1]) << "the memory may be another one";
+  EXPECT_EQ(regions.get({4096, 100})->memory, &regions.made[1]) << "the memory may be another one";
 }
 
 TEST(MemoryRegions, OfOtherRangesAndOtherFilesAreOthers) {
@@ -293,8 +331,60 @@ TEST(MemoryRegions, OfOtherRangesAndOtherFilesAreOthers) {
   const auto a = regions.get({4096, 100}), longer = regions.get({4096, 200});
   const auto dmabuf = regions.get({4096, 100, 0, 7, 1}), later = regions.get({4096, 100, 0, 7, 2});
   EXPECT_EQ(regions.registered, 4u);
-  EXPECT_EQ(regions.cache.get({8192, 100}, [] { return nullptr; }), nullptr);
+  EXPECT_EQ(regions.cache.get({8192, 100}, [] { return Region{}; }), nullptr);
   EXPECT_NE(regions.get({8192, 100}), nullptr) << "a refusal is not kept";
+}
+
+TEST(QueuePairs, HaveTheTrafficClassOnRoce) {
+  LaneSettings settings = connection_settings({}, 105).lanes;
+  settings.service_level = 3;
+  const RailAddress here = rail("::ffff:10.1.0.1"), there = rail("::ffff:10.1.0.2");
+  const ibv_qp_attr made =
+      ready_to_receive(settings, here, here.gids[0], there, there.gids[0], {77, 5});
+  EXPECT_EQ(made.ah_attr.grh.traffic_class, 105);
+  EXPECT_EQ(made.ah_attr.sl, 3);
+  EXPECT_EQ(made.ah_attr.is_global, 1);
+  EXPECT_EQ(made.dest_qp_num, 77u);
+  EXPECT_EQ(made.rq_psn, 5u);
+  EXPECT_EQ(std::memcmp(made.ah_attr.grh.dgid.raw, there.gids[0].bytes.data(), 16), 0);
+}
+
+TEST(AdaptiveRouting, IsForInfinibandUnlessToldOtherwise) {
+  RailAddress roce = rail("::ffff:10.1.0.1"), infiniband = roce;
+  infiniband.ethernet = 0;
+  Config config;
+  const auto apart = [&](const RailAddress& own, uint64_t bytes) {
+    return announces_apart(connection_settings(config, -1).lanes, own, bytes);
+  };
+  EXPECT_TRUE(apart(infiniband, 8193));
+  EXPECT_FALSE(apart(infiniband, 8192));
+  EXPECT_FALSE(apart(roce, 1 << 20));
+  config.ib_adaptive_routing = 0;
+  EXPECT_FALSE(apart(infiniband, 1 << 20));
+  config.ib_adaptive_routing = 1;
+  config.ib_ar_threshold = 100;
+  EXPECT_TRUE(apart(roce, 101));
+  EXPECT_FALSE(apart(roce, 100));
+}
+
+TEST(AdaptiveRouting, AnnouncesDataByAnEmptyWriteAfterIt) {
+  const Piece piece{3, 1, true, 10000};
+  const PieceRequests apart(piece, 1000, 7, 2000, 9, true),
+      together(piece, 1000, 7, 2000, 9, false);
+  ASSERT_EQ(apart.count, 2u);
+  EXPECT_EQ(apart.list[0].opcode, IBV_WR_RDMA_WRITE);
+  EXPECT_EQ(apart.list[0].sg_list[0].length, 10000u);
+  EXPECT_EQ(apart.list[0].next, &apart.list[1]);
+  EXPECT_EQ(apart.list[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+  EXPECT_EQ(apart.list[1].num_sge, 0);
+  EXPECT_EQ(apart.list[1].next, nullptr);
+  EXPECT_EQ(apart.list[1].imm_data, htobe32(piece.pack()));
+  ASSERT_EQ(together.count, 1u);
+  EXPECT_EQ(together.list[0].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+  EXPECT_EQ(together.list[0].sg_list[0].length, 10000u);
+  EXPECT_EQ(together.list[0].next, nullptr);
+  EXPECT_EQ(together.list[0].wr.rdma.remote_addr, 2000u);
+  EXPECT_EQ(together.list[0].wr.rdma.rkey, 9u);
 }
 
 TEST(ConnectionSettings, StayWithinWhatDevicesTake) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "src/transport/plugin_network.h"
@@ -29,18 +31,18 @@ std::shared_ptr<Network> open_plugin(int version) {
   return find_table(library, version).open(7, net_abi::kUndefined);
 }
 
-// Connects all devices of host a to all devices of host b, joined.
-Ends connect_hosts(int version) {
+// Connects all devices of host a to all devices of host b, joined; or the first ones.
+Ends connect_hosts(std::shared_ptr<Network> network, bool join = true) {
   Ends ends;
-  ends.network = open_plugin(version);
+  ends.network = std::move(network);
   std::vector<int> a, b;
   for (int d = 0; d < ends.network->devices(); d++) {
     const std::string name = ends.network->properties(d).name;
     if (name.rfind("weft_a", 0) == 0) a.push_back(d);
     if (name.rfind("weft_b", 0) == 0) b.push_back(d);
   }
-  const int from = a.size() > 1 ? ends.network->merge(a) : a.at(0);
-  const int to = b.size() > 1 ? ends.network->merge(b) : b.at(0);
+  const int from = join && a.size() > 1 ? ends.network->merge(a) : a.at(0);
+  const int to = join && b.size() > 1 ? ends.network->merge(b) : b.at(0);
   NetHandle handle{};
   void *listening = nullptr, *sending = nullptr, *receiving = nullptr;
   if (ends.network->listen(to, handle, &listening) != ncclSuccess)
@@ -100,7 +102,7 @@ void expect_too_long_is_an_error(Ends& ends, std::vector<uint8_t>& from, std::ve
 WEFT_SCENARIO(messages_arrive) {
   const std::vector<size_t> sizes = {
       0, 1, 63, 64, 65, 4095, 4097, 131071, 131072, (1 << 20) + 1, 5, 200000, 1 << 20};
-  Ends ends = connect_hosts(std::stoi(context.argument));
+  Ends ends = connect_hosts(open_plugin(std::stoi(context.argument)));
   Network& network = *ends.network;
   std::vector<std::vector<uint8_t>> sent, received;
   std::vector<void*> sends, receives;
@@ -229,8 +231,59 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"twoRailsAndAllQueuePairs",
                 12,
                 {{"NCCL_IB_QPS_PER_CONNECTION", "2"}, {"NCCL_IB_SPLIT_DATA_ON_QPS", "1"}}},
+        // Forced, and for all but the smallest messages. Soft-RoCE keeps the order anyway.
+        Setting{"adaptiveRouting",
+                12,
+                {{"NCCL_IB_HCA", "=weft_a0,weft_b0"},
+                 {"NCCL_IB_ADAPTIVE_ROUTING", "1"},
+                 {"NCCL_IB_AR_THRESHOLD", "64"}}},
         Setting{"oneRailToTwo", 9, {{"NCCL_IB_HCA", "^weft_a1"}}}),
     [](const auto& tested) { return std::string(tested.param.name); });
+
+// The device goes down when it has been found, and before it connects.
+WEFT_SCENARIO(a_message_without_its_device) {
+  auto network = open_plugin(12);
+  Wires wires;
+  wires.down(0);
+  std::this_thread::sleep_for(patience(std::chrono::milliseconds(500)));
+  Ends ends = connect_hosts(std::move(network), false);
+  std::vector<int> sent(100000, 7), received(100000);
+  const size_t bytes = sent.size() * sizeof(int);
+  void* from = ends.sender.reg(sent.data(), bytes);
+  void* to = ends.receiver.reg(received.data(), bytes);
+  void *sending = nullptr, *receiving = nullptr;
+  ASSERT_EQ(ends.network->irecv(ends.receiver.get(), received.data(), bytes, to, &receiving),
+            ncclSuccess);
+  ASSERT_EQ(ends.network->isend(ends.sender.get(), sent.data(), bytes, from, &sending),
+            ncclSuccess);
+  bool is_sent = false, is_received = false;
+  size_t size = 0;
+  const auto deadline = std::chrono::steady_clock::now() + patience(std::chrono::seconds(20));
+  while (!(is_sent && is_received) && std::chrono::steady_clock::now() < deadline) {
+    if (!is_sent) {
+      ASSERT_EQ(ends.network->test(sending, is_sent, size), ncclSuccess) << ends.network->reason();
+    }
+    if (!is_received) {
+      ASSERT_EQ(ends.network->test(receiving, is_received, size), ncclSuccess)
+          << ends.network->reason();
+    }
+  }
+  EXPECT_TRUE(is_sent && is_received);
+  EXPECT_EQ(sent, received);
+  wires.up(0);
+}
+
+TEST(Devices, ThatAreDownAtFirstAreReplacedToo) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options;
+  options.environment = [](int) {
+    Environment all = separate_hosts(0);
+    all["NCCL_IB_TIMEOUT"] = "17";
+    return all;
+  };
+  run_ranks_as_processes("a_message_without_its_device", 1, options);
+  Wires().up(0);
+}
 
 }  // namespace
 }  // namespace weft::test

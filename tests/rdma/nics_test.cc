@@ -2,12 +2,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <optional>
+#include <thread>
+#include <vector>
 
 #include "tests/comm/checks.h"
 #include "tests/rdma/guest.h"
 #include "tests/support/conformance.h"
 #include "tests/support/require.h"
+#include "tests/support/sampling.h"
 
 namespace weft::test {
 namespace {
@@ -51,6 +58,65 @@ TEST(Devices, AreTheOnesThatRoutesName) {
     EXPECT_NE(log.find(says), std::string::npos) << says << " is not in\n" << log;
     unlink(log_of(rank).c_str());
   }
+}
+
+// All ranks reduce while the first link is up, down and up again.
+WEFT_SCENARIO(a_device_goes_down) {
+  std::optional<Wires> wires;
+  if (context.rank == 0) wires.emplace();
+  const auto goes_on = [](const char* link, uint64_t bytes = 300000) {
+    const uint64_t before = bytes_over(link);
+    const auto end = std::chrono::steady_clock::now() + patience(std::chrono::seconds(20));
+    while (bytes_over(link) < before + bytes) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+  };
+  with_communicator(context, [&](ncclComm_t comm) {
+    std::atomic<bool> finished{!wires};
+    std::thread disturber([&] {
+      if (!wires) return;
+      EXPECT_TRUE(goes_on("a0")) << "over the first device";
+      EXPECT_TRUE(goes_on("a1")) << "over the second device";
+      wires->down(0);
+      // Several rounds, in which all ranks have a part.
+      EXPECT_TRUE(goes_on("a1", 1500000)) << "over the second, while the first is down";
+      wires->up(0);
+      EXPECT_TRUE(goes_on("a0")) << "over the first, when it is back";
+      finished = true;
+    });
+    constexpr size_t kCount = 60000;
+    const int sum = context.nranks * (context.nranks - 1) / 2;
+    for (int round = 0, stop = 0; stop == 0; round++) {
+      std::vector<int> data(kCount, context.rank + round);
+      data[0] = context.rank == 0 && finished ? 1 : 0;
+      const ncclResult_t code =
+          ncclAllReduce(data.data(), data.data(), kCount, ncclInt32, ncclSum, comm, nullptr);
+      EXPECT_EQ(code, ncclSuccess) << ncclGetLastError(comm);
+      EXPECT_EQ(std::count(data.begin() + 1, data.end(), sum + context.nranks * round),
+                static_cast<ptrdiff_t>(kCount - 1))
+          << "round " << round;
+      stop = code != ncclSuccess ? 1 : data[0];
+    }
+    disturber.join();
+  });
+}
+
+// Every rank is on the device that its route names. One fails: its connections use the other.
+TEST(Devices, ThatFailAreReplacedByTheOthersOfTheHost) {
+  if (!guest_obstacle().empty()) WEFT_SKIP("rdma", guest_obstacle());
+  ProcessOptions options;
+  options.limit = std::chrono::seconds(250);
+  options.environment = [](int rank) {
+    return verbs_host(rank / 2, "01",
+                      {{"WEFT_TOPO", WEFT_TEST_DATA "/machines/soft_roce.json"},
+                       {"WEFT_SYNTHESIS_SECONDS", "20"},
+                       {"WEFT_TIMEOUT", "100"},
+                       {"NCCL_IB_RETRY_CNT", "2"}});
+  };
+  run_ranks_as_processes("a_device_goes_down", 4, options);
+  Wires().up(0);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 
 namespace weft::test {
 
-// What the scenario sends to other hosts, all ranks together, on a machine of that name. `hosts`: the
-// host of each rank.
+// What the scenario sends to other hosts, all ranks together, on a machine of that name. `hosts`:
+// the host of each rank.
 inline double nic_bytes(const char* scenario, const std::string& argument, const std::string& topo,
                         const std::vector<int>& hosts,
                         const std::map<std::string, std::string>& more = {}) {

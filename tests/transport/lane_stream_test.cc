@@ -257,7 +257,8 @@ TEST(LaneAreas, AreDeregisteredBeforeTheyAreFreed) {
     };
     return net;
   }();
-  const auto network = built_in_table(kWatched, net_socket::kExtension).open(1, net_abi::kUndefined);
+  const auto network =
+      built_in_table(kWatched, net_socket::kExtension).open(1, net_abi::kUndefined);
   TestArea from, to;
   auto owner = std::make_shared<int>();
   area_owner = owner;

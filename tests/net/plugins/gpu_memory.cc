@@ -224,14 +224,14 @@ ncclResult_t reg_dma_buf(void* comm, void* data, size_t size, int type, uint64_t
   if (type != net_abi::kCudaPointer || fstat(fd, &file) != 0 ||
       static_cast<uint64_t>(file.st_size) < offset + size)
     return ncclInvalidArgument;
-  void* view = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                    static_cast<off_t>(offset));
+  void* view =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (view == MAP_FAILED) return ncclSystemError;
   staging_of(comm, true);
-  *registration = std::make_unique<Registration>(
-                      Registration{nullptr, true, static_cast<std::byte*>(data),
-                                   static_cast<std::byte*>(view), size})
-                      .release();
+  *registration =
+      std::make_unique<Registration>(Registration{nullptr, true, static_cast<std::byte*>(data),
+                                                  static_cast<std::byte*>(view), size})
+          .release();
   return ncclSuccess;
 }
 

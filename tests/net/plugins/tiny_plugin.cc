@@ -145,8 +145,7 @@ ncclResult_t connect_as(int traffic_class, int dev, void* handle, void** comm) {
   const ncclResult_t result = connect(handle, comm);
   if (*comm == nullptr) return result;
   note("sends " + nic(dev));
-  if (traffic_class != net_abi::kUndefined)
-    note("traffic class " + std::to_string(traffic_class));
+  if (traffic_class != net_abi::kUndefined) note("traffic class " + std::to_string(traffic_class));
   return result;
 }
 ncclResult_t connect_to(int dev, void* handle, void** comm, net_abi::DeviceHandle**) {
