@@ -216,8 +216,8 @@ MadeSchedules schedules_for(const Config& config, const Machine& machine,
     if (outcome.cut_short) result.cut_short++;
     usable.push_back(outcome.schedule);
   }
-  result.completes = result.left + result.cut_short > 0 &&
-                     complete_cache_later(config, machine, costs, time);
+  result.completes =
+      result.left + result.cut_short > 0 && complete_cache_later(config, machine, costs, time);
   result.fingerprint = fingerprint_of(hashes);
   result.schedules = ImportedSchedules::of(usable);
   result.seconds = seconds_since(begin);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "algorithms/catalogue/catalogue.h"
@@ -10,7 +11,6 @@
 #include "src/comm/rank_config.h"
 #include "src/exec/cuda/block_share.h"
 #include "src/planner/plan_chooser.h"
-#include "src/planner/plan_facts.h"
 #include "src/tools/answers.h"
 #include "src/tools/asked_ranks.h"
 #include "src/tools/coded_answers.h"

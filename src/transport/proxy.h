@@ -93,7 +93,7 @@ class Proxy {
   void forget(ProxyObserver& observer) noexcept;
 
  private:
-  void run_on(const std::vector<std::string>& places) noexcept;
+  void run_on(const std::vector<std::string>& places);
   void loop();
   void become(ProxyState next);
   struct Told {
